@@ -108,7 +108,7 @@ describe('alerts', function () {
     }
   });
 
-  it('lead to runbooks that say the sign, the cause, what to do and how to know that it is over', () => {
+  it('lead to runbooks that say the symptoms, the cause, what to do and how to know that it is resolved', () => {
     for (const { alert, annotations } of alerts) {
       const page = join(root, annotations.runbook_url);
       expect(existsSync(page), annotations.runbook_url).to.equal(true);
@@ -116,10 +116,10 @@ describe('alerts', function () {
       expect(text, annotations.runbook_url).to.include(`\`${alert}\``);
       const headings = [...text.matchAll(/^## (.*)$/gm)].map(([, heading]) => heading);
       expect(headings, annotations.runbook_url).to.deep.equal([
-        'Sign',
+        'Symptoms',
         'Cause',
         'What to do',
-        'How to know that it is over',
+        'How to know that it is resolved',
       ]);
     }
   });

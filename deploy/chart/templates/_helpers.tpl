@@ -135,14 +135,14 @@ spec:
 {{- $config = merge $config (dict "cache" (dict "persistence" (dict "path" "/var/lib/distributary"))) }}
 {{- $path := $config.cache.persistence.path }}
 {{- if not (hasPrefix "/var/lib/distributary" $path) }}
-{{- fail (printf "config.cache.persistence.path: %s is not on the volume of persistence.enabled, which is at /var/lib/distributary" $path) }}
+{{- fail (printf "config.cache.persistence.path: %s is not on the volume of persistence.enabled, which is mounted at /var/lib/distributary" $path) }}
 {{- end }}
 {{- end }}
 {{- range $listener, $port := .Values.ports }}
 {{- $address := dig $listener "address" "" $config | toString }}
 {{- $found := regexFind ":[0-9]+$" $address | trimPrefix ":" }}
 {{- if and $found (ne $found (int $port | toString)) }}
-{{- fail (printf "config.%s.address: %s and ports.%s: %d must be one port" $listener $address $listener (int $port)) }}
+{{- fail (printf "config.%s.address: %s and ports.%s: %d must be the same port" $listener $address $listener (int $port)) }}
 {{- end }}
 {{- end }}
 {{- with dig "limits" "memory" "" .Values.resources }}
@@ -156,12 +156,12 @@ spec:
 {{- $cache := $config.cache.max_bytes | int64 }}
 {{- if gt $cache $largest }}
 {{- $least := mul $processes (max 240 (div (add (mul $cache 4) 1048575) 1048576)) }}
-{{- fail (printf "resources.limits.memory: %v is too little for config.workers + 1 = %d processes with config.cache.max_bytes: %d each; set it to %dMi" . $processes $cache $least) }}
+{{- fail (printf "resources.limits.memory: %v is too small for config.workers + 1 = %d processes with config.cache.max_bytes: %d each; set it to %dMi" . $processes $cache $least) }}
 {{- end }}
 {{- end }}
 {{- $drain := addf (include "distributary.seconds" $config.drain_delay) (include "distributary.seconds" $config.drain_timeout) }}
 {{- if ge $drain (float64 .Values.terminationGracePeriodSeconds) }}
-{{- fail (printf "terminationGracePeriodSeconds: %v must be more than config.drain_delay (%v) and config.drain_timeout (%v) together" .Values.terminationGracePeriodSeconds $config.drain_delay $config.drain_timeout) }}
+{{- fail (printf "terminationGracePeriodSeconds: %v must be longer than config.drain_delay (%v) and config.drain_timeout (%v) together" .Values.terminationGracePeriodSeconds $config.drain_delay $config.drain_timeout) }}
 {{- end }}
 {{- toYaml $config }}
 {{- end }}
