@@ -59,6 +59,8 @@ export class Distributary {
   #metrics: HttpListener | undefined;
   #leaving = false;
   #configuredAt = Date.now();
+  /** The last new version of the configuration was taken. */
+  #isConfigured = true;
   #refusedConfiguration: RefusedConfiguration | undefined;
   /** The last one: it is over when something was written since. */
   #diskFailure: { readonly reason: string; readonly at: number } | undefined;
@@ -221,6 +223,7 @@ export class Distributary {
     }
     this.#config = read;
     this.#configuredAt = Date.now();
+    this.#isConfigured = true;
     this.#refusedConfiguration = undefined;
     // Upstreams first: when the clients' rules are applied again, variants must have the stamps of the new rules.
     this.#upstreams.reload(config);
@@ -260,6 +263,7 @@ export class Distributary {
 
   /** Counts a new version that was refused; the one in force stays. */
   refused(problems: readonly string[]): void {
+    this.#isConfigured = false;
     this.#core.metrics.reloads('rejected').inc();
     const { file } = this.#config.source;
     this.#refusedConfiguration = { file, problems, since: this.#refusedConfiguration?.since ?? Date.now() };
@@ -300,6 +304,7 @@ export class Distributary {
       heldRemovals: new Map(held),
       limits: boundsOf(this.#config),
       missing: await this.#missing(),
+      isConfigured: this.#isConfigured,
       configuredAt: this.#configuredAt,
     };
   }

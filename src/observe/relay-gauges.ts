@@ -11,6 +11,8 @@ export interface RelayFacts {
   readonly missing: ReadonlyMap<string, { readonly all: number; readonly elsewhere: number }>;
   /** Milliseconds since the epoch: when the configuration in force was read. */
   readonly configuredAt: number;
+  /** False: the last new version of it was refused. */
+  readonly isConfigured: boolean;
 }
 
 /** Of a relay that has nothing yet: for the reference of the metrics. */
@@ -20,6 +22,7 @@ export const NO_FACTS: RelayFacts = {
   limits: new Map(),
   missing: new Map(),
   configuredAt: 0,
+  isConfigured: true,
 };
 
 /** Gauges of the relay as a whole; their values are gathered when metrics are asked for. */
@@ -29,6 +32,7 @@ export class RelayGauges {
   readonly #held: Gauge;
   readonly #limits: Gauge;
   readonly #configured: Gauge;
+  readonly #isConfigured: Gauge;
   readonly #missing: Gauge;
   readonly #unmatched: Gauge;
 
@@ -56,6 +60,10 @@ export class RelayGauges {
       'config_last_reload_timestamp_seconds',
       'When the configuration in force was read, in seconds since the epoch',
     );
+    this.#isConfigured = gauge(
+      'config_last_reload_successful',
+      '1 while the configuration in force is the last one that was read, 0 after a new version was refused',
+    );
     this.#missing = gauge(
       'missing_subscriptions',
       'Subscriptions of clients to what does not exist for them: asked for, and known to be absent',
@@ -69,9 +77,10 @@ export class RelayGauges {
   }
 
   async show(): Promise<void> {
-    const { ready, heldRemovals, limits, configuredAt, missing } = await this.#facts();
+    const { ready, heldRemovals, limits, configuredAt, isConfigured, missing } = await this.#facts();
     this.#ready.set(ready ? 1 : 0);
     this.#configured.set(configuredAt / 1000);
+    this.#isConfigured.set(isConfigured ? 1 : 0);
     for (const gauge of [this.#held, this.#limits, this.#missing, this.#unmatched]) gauge.reset();
     for (const [type, { all, elsewhere }] of missing) {
       this.#missing.set({ type }, all);

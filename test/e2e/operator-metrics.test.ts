@@ -105,5 +105,10 @@ describe('metrics for operators', function () {
     relay.configure(config(200));
     await eventually(async () => expect(await relay.metric('limit', 'name="max_streams"')).to.equal(200));
     expect(await relay.metric('config_last_reload_timestamp_seconds')).to.be.greaterThan(before);
+    expect(await relay.metric('config_last_reload_successful')).to.equal(1);
+    relay.configure('upstreams: []');
+    await eventually(async () => expect(await relay.metric('config_last_reload_successful')).to.equal(0));
+    relay.configure(config(300));
+    await eventually(async () => expect(await relay.metric('config_last_reload_successful')).to.equal(1));
   });
 });

@@ -56,6 +56,7 @@ describe('metrics', () => {
       limits: new Map([['max_streams', 20_000]]),
       missing: new Map(),
       configuredAt: 1_500_000_000_000,
+      isConfigured: true,
     }));
     const text = await metrics.text();
     for (const line of [
