@@ -7,7 +7,7 @@ import type { Selection, SelectionEntry } from './selection.ts';
 import type { Payer } from './time-slices.ts';
 import type { Selector } from './transaction.ts';
 
-/** How the responses of a subscription are encoded. Subscriptions with equal encodings share frames. */
+/** How the responses of a subscription are encoded. Subscriptions with equal encodings share responses. */
 export interface Encoding {
   readonly protocol: 'sotw' | 'delta';
   /** SotW: every resource inside a Resource (xds.config.resource-in-sotw). */

@@ -22,7 +22,6 @@ import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { type Change, changesSince } from './change.ts';
 import { composeDelta } from './delta-response.ts';
-import type { Composed, CursorStep, Frame, RetainedResource } from './frame.ts';
 import { holdings, type Item } from './item.ts';
 import { changeToResend, type RejectedChange, rejectedChanges, retryInput } from './nack-retries.ts';
 import {
@@ -45,9 +44,9 @@ import {
 } from './overlay.ts';
 import type { CompositionInput, NamedRemoval } from './response-content.ts';
 import { DeltaResponses, type SentItems, type SentResponses, SotwResponses } from './sent-responses.ts';
-import { composeSotw } from './sotw-response.ts';
+import type { Composed, CursorStep, EncodedResponse, RetainedResource } from './shared-responses.ts';
+import { composeSotw, viewDigest } from './sotw-response.ts';
 import type { View, ViewSubscriber } from './view.ts';
-import { viewDigest } from './view-digest.ts';
 import type { ViewPool } from './view-pool.ts';
 import { referencesOfAll } from './view-references.ts';
 
@@ -192,7 +191,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   isShared(response: Response): boolean {
-    return this.#view.frames.holds(response);
+    return this.#view.shared.holds(response);
   }
 
   takeCoalesced(): number {
@@ -236,11 +235,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     }
   }
 
-  take(defers: Defers): Frame | undefined {
-    let frame = this.#retries === undefined ? undefined : this.#takeRetry();
-    if (frame === undefined && this.#behind && !this.#isHeldBack()) frame = this.#takeChanges(defers);
-    if (frame !== undefined) this.responses.sent(frame.sent);
-    return frame;
+  take(defers: Defers): EncodedResponse | undefined {
+    let response = this.#retries === undefined ? undefined : this.#takeRetry();
+    if (response === undefined && this.#behind && !this.#isHeldBack()) response = this.#takeChanges(defers);
+    if (response !== undefined) this.responses.sent(response.sent);
+    return response;
   }
 
   /**
@@ -411,32 +410,32 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return this.#firstResponseDue && this.#claimed === undefined && this.#view.collectionsResolved;
   }
 
-  #takeRetry(): Frame | undefined {
+  #takeRetry(): EncodedResponse | undefined {
     if (!this.#takesParts) this.#retries = undefined; // the complete state has it
     while (this.#retries !== undefined) {
       const rejected = this.#retries.shift();
       if (this.#retries.length === 0) this.#retries = undefined;
       const change = rejected && changeToResend(rejected, this.#view, this.#lastSent(rejected.item.id));
       if (change === undefined) continue;
-      const { frame } = this.#compose(retryInput(this.#input(() => false)), [change]);
-      if (frame !== undefined) return frame;
+      const { response } = this.#compose(retryInput(this.#input(() => false)), [change]);
+      if (response !== undefined) return response;
     }
     return undefined;
   }
 
   /** The response that moves the cursor to the head; undefined if there is nothing to say. */
-  #takeChanges(defers: Defers): Frame | undefined {
+  #takeChanges(defers: Defers): EncodedResponse | undefined {
     if (this.#hasEverything()) {
       this.#hadEverything = true;
       this.#advance(undefined);
       return undefined;
     }
     const move = this.#needsOwnResponse() ? this.#reconcile(defers) : undefined;
-    const { frame, deferredRemovals } = move ?? this.#shared(defers);
-    if (frame === undefined && this.#awaitsFirstAnswer()) return undefined;
+    const { response, deferredRemovals } = move ?? this.#shared(defers);
+    if (response === undefined && this.#awaitsFirstAnswer()) return undefined;
     this.#deferred = deferredRemovals;
     this.#advance(move);
-    return frame;
+    return response;
   }
 
   /** Whether the version in a SotW client's first request (CONTENT) shows that it has everything visible (§3.10). */
@@ -506,13 +505,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       firstResponseDue: this.#mustSendEmpty(),
       encoding,
     };
-    const known = this.#resendsAlone ? undefined : view.frames.find(step, this.responses.lastSerial);
+    const known = this.#resendsAlone ? undefined : view.shared.find(step, this.responses.lastSerial);
     if (known !== undefined) return known;
     const changes = changesSince(view, step.from, step.resend?.items);
     const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
     const composed = this.#pool.timed(() => this.#compose(this.#input(isDeferred), changes));
-    if (!this.#resendsAlone && composed.frame?.timeDependent !== true && view.isShared)
-      view.frames.add(step, composed);
+    if (!this.#resendsAlone && composed.response?.timeDependent !== true && view.isShared)
+      view.shared.add(step, composed);
     return composed;
   }
 
@@ -606,7 +605,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #defers({ item, variant, deferredAt: since }: RetainedResource, defers: Defers): boolean {
     return (
       defers !== defersNothing &&
-      this.#view.permitted.admits(variant, item.parameters) &&
+      this.#view.authorized.admits(variant, item.parameters) &&
       defers({ spelling: item.spelling, variant, since })
     );
   }

@@ -4,7 +4,6 @@ import type { Variant } from '../model/resource.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { encodeDeltaResponse, type OutgoingResource, type RemovedName } from '../wire/responses.ts';
 import { type Change, hasBody, needsSending, sameSuffix, sameVariant } from './change.ts';
-import type { Composed } from './frame.ts';
 import { type Item, withoutBody } from './item.ts';
 import { Coverage } from './overlay.ts';
 import {
@@ -15,6 +14,7 @@ import {
   noConstraints,
   ResponseContent,
 } from './response-content.ts';
+import type { Composed } from './shared-responses.ts';
 import type { View } from './view.ts';
 
 /** The delta response for these changes. */
@@ -31,7 +31,7 @@ export function composeDelta(input: CompositionInput, changes: Iterable<Change>)
   content.dropAlreadyRemoved();
   content.addErrorsOfDeferred();
   const { deferredRemovals } = content;
-  if (content.empty && !input.firstResponseDue) return { frame: undefined, deferredRemovals };
+  if (content.empty && !input.firstResponseDue) return { response: undefined, deferredRemovals };
   const { view, controlPlane } = input;
   const id = nextSerial();
   const bytes = encodeDeltaResponse({
@@ -44,7 +44,7 @@ export function composeDelta(input: CompositionInput, changes: Iterable<Change>)
     removed: content.removed,
     removedNames: content.removedNames,
   });
-  return { frame: content.frame(id, bytes, view.version), deferredRemovals };
+  return { response: content.response(id, bytes, view.version), deferredRemovals };
 }
 
 /** What the view shows now, unless the client has it; and the removal of what it had instead. */

@@ -1,10 +1,10 @@
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
 import { type Change, sameVariant } from './change.ts';
-import type { SentResponse } from './frame.ts';
 import type { Item } from './item.ts';
 import { Coverage } from './overlay.ts';
 import type { CompositionInput } from './response-content.ts';
+import type { SentResponse } from './shared-responses.ts';
 import type { View } from './view.ts';
 
 /** A change of a rejected response: it is sent once more, by itself (protocol §3.12). */

@@ -12,8 +12,8 @@ import {
 } from '../model/selection.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { canonicalName, parentGlob } from '../model/xdstp.ts';
-import type { RetainedResource } from './frame.ts';
 import { type Item, valueAt, withoutBody } from './item.ts';
+import type { RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
 
 const none: readonly never[] = [];

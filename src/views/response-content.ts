@@ -3,8 +3,8 @@ import type { StoredResourceError } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Encoding } from '../model/subscription.ts';
 import type { OutgoingError, OutgoingResource } from '../wire/responses.ts';
-import type { Frame, ResponseHeader, RetainedResource, SentResponse } from './frame.ts';
 import type { Item } from './item.ts';
+import type { EncodedResponse, ResponseHeader, RetainedResource, SentResponse } from './shared-responses.ts';
 import type { View } from './view.ts';
 
 /** What a response is composed for: a cursor, on its way to the head of its view. */
@@ -150,7 +150,12 @@ export class ResponseContent {
   }
 
   /** `bytes` are the response with this serial. */
-  frame(serial: Serial, bytes: Buffer, version: string, resources = this.resources.length): Frame {
+  response(
+    serial: Serial,
+    bytes: Buffer,
+    version: string,
+    resources = this.resources.length,
+  ): EncodedResponse {
     const { encoding, view } = this.input;
     const nonce = String(serial);
     const complete = encoding.protocol === 'sotw' && view.complete;
@@ -169,7 +174,7 @@ export class ResponseContent {
   }
 
   /** The same response as another one; only the record of what is new to the subscriber differs. */
-  reuse(whole: Frame): Frame {
+  reuse(whole: EncodedResponse): EncodedResponse {
     const receivedAt = this.#receivedAt();
     const sent = this.#sent({ ...whole.sent.header, receivedAt });
     return { ...whole, sent, changed: this.#changed, receivedAt };

@@ -10,7 +10,7 @@ import type {
   SyncState,
 } from '../model/subscription.ts';
 import { sameVariant } from './change.ts';
-import type { ResponseHeader, RetainedResource, SentResponse } from './frame.ts';
+import type { ResponseHeader, RetainedResource, SentResponse } from './shared-responses.ts';
 
 /** A client that never answers must not fill the memory. */
 const maxOutstanding = 32;

@@ -1,12 +1,13 @@
+import { hash } from 'node:crypto';
 import { isVariant } from '../model/catalog.ts';
+import type { Variant } from '../model/resource.ts';
 import type { Encoding } from '../model/subscription.ts';
 import { encodeSotwResponse, type OutgoingError } from '../wire/responses.ts';
 import { UNKNOWN_STATUS } from '../wire/via.ts';
-import { type Change, hasBody, needsSending, sameVariant } from './change.ts';
-import type { Composed, Frame, RetainedResource } from './frame.ts';
+import { type Change, hasBody, needsSending, sameVariant, suffix } from './change.ts';
 import { type CompositionInput, nextSerial, noConstraints, ResponseContent } from './response-content.ts';
+import type { Composed, EncodedResponse, RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
-import { digestOf, viewDigest } from './view-digest.ts';
 
 const none: ReadonlyMap<string, RetainedResource> = new Map();
 
@@ -23,16 +24,16 @@ export function composeSotw(
   const content = new ResponseContent(input);
   const isDue = collect(content, input, changes);
   const { deferredRemovals } = content;
-  if (!isDue) return { frame: undefined, deferredRemovals };
+  if (!isDue) return { response: undefined, deferredRemovals };
   const isShareable = view.complete && deferredRemovals === undefined && content.errors.length === 0;
-  if (!isShareable) return { frame: encode(content, input, undefined), deferredRemovals };
+  if (!isShareable) return { response: encode(content, input, undefined), deferredRemovals };
   // The complete state is the same for every subscriber. Only the record of what was new differs.
   const shown = encoding.unknownNames ? view : view.shown;
-  const whole = shown.frames.whole(encoding, lastSerial);
-  if (whole !== undefined) return { frame: content.reuse(whole), deferredRemovals: undefined };
-  const frame = encode(content, input, plainState(shown, encoding));
-  if (!frame.timeDependent && shown.isShared) shown.frames.addWhole(encoding, frame);
-  return { frame, deferredRemovals: undefined };
+  const whole = shown.shared.whole(encoding, lastSerial);
+  if (whole !== undefined) return { response: content.reuse(whole), deferredRemovals: undefined };
+  const response = encode(content, input, plainState(shown, encoding));
+  if (!response.timeDependent && shown.isShared) shown.shared.addWhole(encoding, response);
+  return { response, deferredRemovals: undefined };
 }
 
 /** True: the client must get a response. */
@@ -89,7 +90,7 @@ function encode(
   content: ResponseContent,
   { view, encoding, controlPlane }: CompositionInput,
   plain: readonly Uint8Array[] | undefined,
-): Frame {
+): EncodedResponse {
   if (plain === undefined && view.complete) {
     for (const item of view.items.values()) {
       if (isVariant(item.last.value)) content.add(item, item.last.value, false);
@@ -108,7 +109,7 @@ function encode(
       encoding.unknownNames && view.complete ? [...content.errors, ...unknownNames(view)] : content.errors,
     controlPlane,
   });
-  return content.frame(id, bytes, version, plain?.length);
+  return content.response(id, bytes, version, plain?.length);
 }
 
 /** To a relay below, what this lacks would be absent (protocol §3.13). */
@@ -144,4 +145,51 @@ function plainState({ items, selection }: View, encoding: Encoding): readonly Ui
     bodies.push(value.payload.bytes);
   }
   return bodies;
+}
+
+const digests = new WeakMap<View, { readonly generation: number; readonly digest: string }>();
+
+/** Digest of everything that a view shows, resource errors included: 16 hex digits. */
+export function viewDigest(view: View): string {
+  const { shown } = view;
+  if (shown !== view) return viewDigest(shown);
+  const known = digests.get(view);
+  if (known?.generation === view.generation) return known.digest;
+  const digest = hashOf([...linesOf(shownIn(view)), ...errorLines(view)]);
+  digests.set(view, { generation: view.generation, digest });
+  return digest;
+}
+
+interface Shown {
+  readonly name: string;
+  readonly variant: Variant;
+}
+
+function digestOf(shown: Iterable<Shown>): string {
+  return hashOf(linesOf(shown));
+}
+
+function hashOf(lines: readonly string[]): string {
+  return hash('sha256', lines.toSorted().join('\n'), 'hex').slice(0, 16);
+}
+
+function linesOf(shown: Iterable<Shown>): string[] {
+  return Array.from(shown, ({ name, variant }) =>
+    JSON.stringify([name, variant.constraints.key, suffix(variant.deltaVersion)]),
+  );
+}
+
+/** Another error is news, or it would hide behind a 304 (protocol §7.3). */
+function* errorLines(view: View): Iterable<string> {
+  for (const item of view.items.values()) {
+    for (const { constraints, status } of view.resourceErrors(item)) {
+      yield JSON.stringify([item.name, constraints.key, 'error', Buffer.from(status).toString('base64')]);
+    }
+  }
+}
+
+function* shownIn(view: View): Iterable<Shown> {
+  for (const { name, last } of view.items.values()) {
+    if (isVariant(last.value)) yield { name, variant: last.value };
+  }
 }

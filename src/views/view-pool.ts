@@ -6,8 +6,8 @@ import { isCollection, type Selection, type SelectionEntry } from '../model/sele
 import type { Side } from '../model/side.ts';
 import type { Interest } from '../model/transaction.ts';
 import type { InTurns } from '../model/turns.ts';
-import type { Composed } from './frame.ts';
 import { type InterestPort, type InterestRegistry, lingering } from './interest-registry.ts';
+import type { Composed } from './shared-responses.ts';
 import { View } from './view.ts';
 import { Watchers } from './watchers.ts';
 
@@ -75,7 +75,7 @@ export class ViewPool {
     if (traces === undefined) return compose();
     const from = clock.monotonic();
     const composed = compose();
-    const { receivedAt, bytes } = composed.frame ?? {};
+    const { receivedAt, bytes } = composed.response ?? {};
     if (receivedAt !== undefined) traces.composed(receivedAt, from, bytes?.length ?? 0);
     return composed;
   }

@@ -1,8 +1,8 @@
 import { isVariant } from '../model/catalog.ts';
 import type { Reference, References } from '../model/resource.ts';
 import { referencesOf } from '../wire/references.ts';
-import type { RetainedResource } from './frame.ts';
 import { type Item, type Items, valueAt } from './item.ts';
+import type { RetainedResource } from './shared-responses.ts';
 
 interface Changing {
   readonly items: Items;

@@ -4,11 +4,10 @@ import type { Encoding, Holding, ItemState, MissingEntry } from '../model/subscr
 import type { Payer } from '../model/time-slices.ts';
 import type { StateReader, WholeState } from '../model/whole-state.ts';
 import { changesSince } from './change.ts';
-import type { CursorStep, Frame } from './frame.ts';
 import { holdings } from './item.ts';
-import { composeSotw } from './sotw-response.ts';
+import type { CursorStep, EncodedResponse } from './shared-responses.ts';
+import { composeSotw, viewDigest } from './sotw-response.ts';
 import type { View, ViewSubscriber } from './view.ts';
-import { viewDigest } from './view-digest.ts';
 import type { ViewPool } from './view-pool.ts';
 
 /** A response over REST is kept with its JSON, which is three times as long. */
@@ -18,7 +17,7 @@ const beforeAll = 0;
 
 /**
  * A view as polling clients read it: it has no position, and each answer is the way from nothing to the head. The
- * response is the view's own shared frame, so a poll of an unchanged view composes nothing.
+ * response is the view's own shared response, so a poll of an unchanged view composes nothing.
  */
 export class ViewState implements WholeState, ViewSubscriber {
   readonly wake: () => void;
@@ -79,7 +78,7 @@ export class ViewState implements WholeState, ViewSubscriber {
     return this.#view.missing;
   }
 
-  take(): Frame {
+  take(): EncodedResponse {
     const encoding = this.#encoding;
     // What differs by names that nobody has is one response.
     const view = this.#view.shown;
@@ -91,7 +90,7 @@ export class ViewState implements WholeState, ViewSubscriber {
       firstResponseDue: true,
       encoding,
     };
-    const known = view.frames.find(step, beforeAll)?.frame;
+    const known = view.shared.find(step, beforeAll)?.response;
     if (known !== undefined) {
       if (view === this.#view) this.#keepBytes(known.bytes.length * bytesPerByte);
       return known;
@@ -114,13 +113,13 @@ export class ViewState implements WholeState, ViewSubscriber {
       beforeAll,
     );
     // A first response is composed even if it is empty.
-    if (composed.frame === undefined) throw new Error('a first response that is due was not composed');
-    if (!composed.frame.timeDependent && (this.#isRepeated || view.isShared)) {
-      view.frames.add(step, composed);
-      if (view === this.#view) this.#keepBytes(composed.frame.bytes.length * bytesPerByte);
+    if (composed.response === undefined) throw new Error('a first response that is due was not composed');
+    if (!composed.response.timeDependent && (this.#isRepeated || view.isShared)) {
+      view.shared.add(step, composed);
+      if (view === this.#view) this.#keepBytes(composed.response.bytes.length * bytesPerByte);
     }
     this.#view.dropHistory();
-    return composed.frame;
+    return composed.response;
   }
 
   keep(): void {

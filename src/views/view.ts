@@ -14,8 +14,8 @@ import type { MissingEntry, Subscriber } from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
-import { SharedFrames } from './frame.ts';
 import { ChangeLog, everShown, type Item, type Items, LayeredItems } from './item.ts';
+import { SharedResponses } from './shared-responses.ts';
 import { ViewReferences } from './view-references.ts';
 
 /** Up to so many forms are looked at one by one. */
@@ -63,7 +63,7 @@ export class View {
   /** version_info of the upstream response that last changed this view; may be empty. */
   version = '';
   /** Encoded responses that lead to `head`, by where they start and their encoding. */
-  readonly frames = new SharedFrames();
+  readonly shared = new SharedResponses();
   readonly references = new ViewReferences(this);
   readonly #subscribers = new Set<ViewSubscriber>();
   /** Of them, those that say what clients have that poll. */
@@ -76,7 +76,7 @@ export class View {
   behind = 0;
   readonly #changeLog = new ChangeLog();
   readonly #catalog: Catalog;
-  readonly permitted: Permitted;
+  readonly authorized: AuthorizedCatalog;
   /** The distinct (form, parameters) of the selection. */
   readonly forms: readonly Form[];
   readonly #unresolvedNames = new Set<Item>();
@@ -98,7 +98,7 @@ export class View {
     this.selection = selection;
     this.access = access;
     this.#catalog = catalog;
-    this.permitted = new Permitted(catalog, type, access);
+    this.authorized = new AuthorizedCatalog(catalog, type, access);
     this.head = catalog.revision;
     const forms = new Map<string, Form>();
     for (const { locator, parameters } of selection.entries.values()) {
@@ -220,7 +220,7 @@ export class View {
     this.generation++;
     this.headAt = commit.receivedAt;
     if (commit.version !== undefined) this.version = commit.version;
-    this.frames.clear();
+    this.shared.clear();
     this.references.clear();
     if (this.#changeLog.isLong(this.#own.size)) this.#prune();
     return true;
@@ -309,7 +309,7 @@ export class View {
    * wildcard.
    */
   resourceErrors(item: Item): readonly StoredResourceError[] {
-    const resourceErrors = this.permitted.resourceErrors(item);
+    const resourceErrors = this.authorized.resourceErrors(item);
     if (item.named || resourceErrors.length === 0) return resourceErrors;
     const globbed = this.selection.collectionsOver(item.name).some(({ selector }) => selector !== WILDCARD);
     return globbed ? resourceErrors : resourceErrors.filter(({ fromWildcard }) => fromWildcard);
@@ -438,8 +438,8 @@ export class View {
 
   #value(item: Item): Value {
     const { name, parameters } = item;
-    if (!this.permitted.allows(name)) return 'absent';
-    if (item.named) return this.permitted.named(item);
+    if (!this.authorized.allows(name)) return 'absent';
+    if (item.named) return this.authorized.named(item);
     let member = false;
     let globbed = false;
     for (const collection of this.selection.collectionsOver(name)) {
@@ -450,7 +450,7 @@ export class View {
       member = true;
       globbed ||= selector !== WILDCARD;
     }
-    return member ? this.permitted.member(item, !globbed) : 'absent';
+    return member ? this.authorized.member(item, !globbed) : 'absent';
   }
 
   /** Subscribed by name in another spelling (protocol §6): it is shown so, and not a second time as a member. */
@@ -532,7 +532,7 @@ export interface ViewSubscriber extends Subscriber {
 type NamedResource = { readonly name: ResourceName; readonly parameters: Parameters };
 
 /** The resources of one type as one class of clients may see them: what they may not see does not exist. */
-export class Permitted {
+export class AuthorizedCatalog {
   readonly #catalog: Catalog;
   readonly #type: TypeUrl;
   /** Undefined: everything is allowed. */

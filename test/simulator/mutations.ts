@@ -18,7 +18,7 @@ const mutations: readonly Wrong[] = [
     name: 'shared responses outlive the change that overtakes them',
     rule: 1,
     file: 'src/views/view.ts',
-    right: '    this.frames.clear();',
+    right: '    this.shared.clear();',
     wrong: '',
   },
   {

@@ -4,13 +4,13 @@ import { isVariant, type Value } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { Variant } from '../../src/model/resource.ts';
-import type { RetainedResource, SentResponse } from '../../src/views/frame.ts';
 import {
   DeltaResponses,
   type SentItems,
   type SentResponses,
   SotwResponses,
 } from '../../src/views/sent-responses.ts';
+import type { RetainedResource, SentResponse } from '../../src/views/shared-responses.ts';
 import { type } from '../support/in-memory-relay.ts';
 
 /** A cursor that is always at the head: what was sent last of each item. */

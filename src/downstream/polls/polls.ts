@@ -8,9 +8,7 @@ import type { Peer } from '../../wire/server-stream.ts';
 import { heldTooMuch, type Refusal } from '../admission.ts';
 import type { ClientTransport, DownstreamServices } from '../services.ts';
 import type { StreamRefusal } from '../xds-server.ts';
-import { type Poll, readPoll } from './poll.ts';
-import { PollClass } from './poll-class.ts';
-import type { Patience, PollOutcome } from './poll-outcome.ts';
+import { type Patience, type Poll, PollClass, type PollOutcome, readPoll } from './poll-class.ts';
 import { lingerMs, type PolledNames, PollingClients } from './polling-clients.ts';
 
 const sweepMs = 5000;

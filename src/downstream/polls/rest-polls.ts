@@ -11,9 +11,8 @@ import type { HttpHandler, HttpHead } from '../../wire/http-exchange.ts';
 import { requestFromJson } from '../../wire/json-request.ts';
 import type { Peer } from '../../wire/server-stream.ts';
 import { malformed } from '../admission.ts';
-import { keptBytes } from './poll.ts';
+import { keptBytes, type Patience, type PollOutcome } from './poll-class.ts';
 import { JsonBodies } from './poll-json.ts';
-import type { Patience, PollOutcome } from './poll-outcome.ts';
 import { lingerMs } from './polling-clients.ts';
 import { type Polls, type ReadPoll, tooFast } from './polls.ts';
 

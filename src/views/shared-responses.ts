@@ -26,7 +26,7 @@ export interface SentResponse {
 }
 
 /** A response as the views keep it. */
-export interface Frame extends Response {
+export interface EncodedResponse extends Response {
   readonly sent: SentResponse;
   /** It holds remaining TTLs, so it must not be shared later. */
   readonly timeDependent: boolean;
@@ -35,7 +35,7 @@ export interface Frame extends Response {
 /** The response that moves a cursor to the head of its view. */
 export interface Composed {
   /** Undefined: there is nothing to say. */
-  readonly frame: Frame | undefined;
+  readonly response: EncodedResponse | undefined;
   /**
    * Deferred removals: resources that the subscriber still has and that a later response removes (protocol §8,
    * Order).
@@ -74,7 +74,7 @@ export interface RetainedResource {
   readonly deferredAt?: number;
 }
 
-interface SharedResponse {
+interface KnownStep {
   readonly step: CursorStep;
   readonly composed: Composed;
 }
@@ -83,17 +83,17 @@ interface SharedResponse {
  * The encoded responses that lead to a view's head, one for each step. Few steps are in use at a time, and most clients
  * need the newest, so a list is quicker than keys.
  */
-export class SharedFrames {
-  #known: SharedResponse[] = [];
-  readonly #whole = new Map<Encoding, Frame>();
+export class SharedResponses {
+  #known: KnownStep[] = [];
+  readonly #whole = new Map<Encoding, EncodedResponse>();
 
   /** A response for this step, with a nonce above `lastSerial`: a stream's nonces grow. */
   find(step: CursorStep, lastSerial: number): Composed | undefined {
     for (let index = this.#known.length - 1; index >= 0; index--) {
       const known = this.#known[index];
       if (known === undefined || !sameStep(known.step, step)) continue;
-      const { frame } = known.composed;
-      return frame === undefined || frame.serial > lastSerial ? known.composed : undefined;
+      const { response } = known.composed;
+      return response === undefined || response.serial > lastSerial ? known.composed : undefined;
     }
     return undefined;
   }
@@ -112,19 +112,19 @@ export class SharedFrames {
   /** Others may get the same bytes. */
   holds(response: Response): boolean {
     return (
-      this.#known.some(({ composed }) => composed.frame === response) ||
-      this.#whole.values().some((frame) => frame === response)
+      this.#known.some(({ composed }) => composed.response === response) ||
+      this.#whole.values().some((response) => response === response)
     );
   }
 
   /** The complete state. It is the same for every cursor (protocol §3.7). */
-  whole(encoding: Encoding, lastSerial: number): Frame | undefined {
-    const frame = this.#whole.get(encoding);
-    return frame !== undefined && frame.serial > lastSerial ? frame : undefined;
+  whole(encoding: Encoding, lastSerial: number): EncodedResponse | undefined {
+    const response = this.#whole.get(encoding);
+    return response !== undefined && response.serial > lastSerial ? response : undefined;
   }
 
-  addWhole(encoding: Encoding, frame: Frame): void {
-    this.#whole.set(encoding, frame);
+  addWhole(encoding: Encoding, response: EncodedResponse): void {
+    this.#whole.set(encoding, response);
   }
 
   /** The head has moved on. */
@@ -137,7 +137,7 @@ export class SharedFrames {
 const maxShared = 64;
 const maxSharedBytes = 16 << 20;
 
-const bytesOf = (known: SharedResponse | undefined): number => known?.composed.frame?.bytes.length ?? 0;
+const bytesOf = (known: KnownStep | undefined): number => known?.composed.response?.bytes.length ?? 0;
 
 function sameStep(a: CursorStep, b: CursorStep): boolean {
   return (
