@@ -20,6 +20,7 @@ const typesShown = 12;
 const states = [
   ['', 'in any state'],
   ['ERROR', 'that rejected something'],
+  ['MISSING', 'that get nothing'],
   ['STALE', 'not acknowledged'],
   ['NOT_SENT', 'sent nothing'],
   ['SYNCED', 'acknowledged'],

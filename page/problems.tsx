@@ -75,7 +75,7 @@ function Classes({ problem }: { readonly problem: PageProblem }) {
     <ul class="detail shares">
       {classes.map(({ class: of, label, clients: own }) => (
         <li key={`${of} ${label}`}>
-          {of === '' ? label : <a href={hrefOf({ ...filterOf(problem), class: of }, '#clients')}>{label}</a>}{' '}
+          {of === '' ? label : <a href={hrefOf(filterOf(problem, of), '#clients')}>{label}</a>}{' '}
           {own.toLocaleString('en')}
         </li>
       ))}
@@ -84,11 +84,13 @@ function Classes({ problem }: { readonly problem: PageProblem }) {
   );
 }
 
-/** The list of clients that a problem is about. */
-function filterOf({ kind, type, name }: PageProblem): Query {
-  if (kind === 'clients_reject') return { type, state: 'ERROR', resource: name };
-  if (kind === 'clients_silent') return { type, state: 'STALE' };
-  return { type, resource: name };
+/** The list of clients that a problem is about, all of them or those of a class. */
+function filterOf({ kind, type, name }: PageProblem, ofClass: string): Query {
+  if (kind === 'clients_reject') return { type, state: 'ERROR', resource: name, class: ofClass };
+  if (kind === 'clients_silent') return { type, state: 'STALE', class: ofClass };
+  // A class gets it, or does not. Of the wildcard the type says all.
+  const resource = name === '*' ? '' : name;
+  return { type, resource, class: ofClass, state: ofClass === '' || resource === '' ? 'MISSING' : '' };
 }
 
 const aboutClients = new Set(['clients_reject', 'clients_silent', 'missing']);
@@ -101,7 +103,7 @@ function linkOf(problem: PageProblem): { readonly href: string; readonly text: s
   if (aboutClients.has(kind)) {
     const [only] = classes;
     const ofClass = classes.length === 1 && only !== undefined ? only.class : '';
-    return { href: hrefOf({ ...filterOf(problem), class: ofClass }, '#clients'), text: 'clients' };
+    return { href: hrefOf(filterOf(problem, ofClass), '#clients'), text: 'clients' };
   }
   if (aboutUpstreams.has(kind)) return { href: '?#fan-out', text: 'clients' };
   if (type === '') return undefined;

@@ -2,6 +2,7 @@ const texts: ReadonlyMap<string, readonly [text: string, style: string]> = new M
   ['SYNCED', ['acknowledged', 'ok']],
   ['STALE', ['not acknowledged', 'warn']],
   ['ERROR', ['rejected', 'bad']],
+  ['MISSING', ['missing', 'warn']],
   ['NOT_SENT', ['not sent', 'dim']],
 ]);
 
