@@ -66,7 +66,7 @@ export class AckedResources {
     return [...this.#globs.under(glob)].flatMap((name) => this.of(name));
   }
 
-  *all(): Iterable<AckedVariant> {
+  *all(): IteratorObject<AckedVariant, undefined> {
     for (const variant of this.#names.values()) {
       if (variant instanceof Map) yield* variant.values();
       else yield variant;
@@ -100,7 +100,7 @@ export class AckedResources {
     }
   }
 
-  delete({ name, constraints }: AckedVariant): void {
+  delete({ name, constraints }: Removal): void {
     const variant = this.#names.get(name);
     if (variant === undefined) return;
     if (variant instanceof Map) {
@@ -115,7 +115,7 @@ export class AckedResources {
   }
 
   /** Deletes these, and returns their removals. */
-  remove(variants: readonly AckedVariant[]): Removal[] {
+  remove(variants: readonly Removal[]): Removal[] {
     return variants.map((variant) => {
       this.delete(variant);
       return { name: variant.name, constraints: variant.constraints };

@@ -205,13 +205,9 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
 
   *judge(state: DeltaState, response: IncomingDelta): InTurns<Result<() => Transaction>> {
     const { rules } = state;
+    const { entriesPerTurn, locators } = this.#stream.options;
     const parts = (): ResponseParts =>
-      new ResponseParts({
-        rules: state.rules,
-        readResource: readDeltaResource,
-        entriesPerTurn: this.#stream.options.entriesPerTurn,
-        hashed: this.#stream.options.locators,
-      });
+      new ResponseParts(state.rules, readDeltaResource, entriesPerTurn, locators);
     const first = yield* readDelta(parts(), response);
     // Another stamp came in between.
     const reading = rules === state.rules ? first : atOnce(readDelta(parts(), response));

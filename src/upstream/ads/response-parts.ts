@@ -19,38 +19,41 @@ import {
 import type { VariantSet } from '../variant-set.ts';
 import type { Stamp } from './stamp.ts';
 
-export interface ReadingOptions {
-  readonly rules: AcceptanceRules;
-  readonly readResource: (entry: Buffer) => Result<IncomingResource>;
-  readonly entriesPerTurn: number;
-  /** Each body with its hash, also in a small response. */
-  readonly hashed: boolean;
-}
-
 /**
  * Reads and judges the entries of one response, a part in each turn. Nothing is done with them yet. The error is the
  * reason for a NACK.
  */
 export class ResponseParts {
-  readonly #options: ReadingOptions;
+  readonly #rules: AcceptanceRules;
+  readonly #readResource: (entry: Buffer) => Result<IncomingResource>;
+  readonly #entriesPerTurn: number;
+  /** Each body with its hash, also in a small response. */
+  readonly #hashed: boolean;
   readonly #pace: ReadingPace;
 
-  constructor(options: ReadingOptions) {
-    this.#options = options;
-    this.#pace = new ReadingPace(options.entriesPerTurn);
+  constructor(
+    rules: AcceptanceRules,
+    readResource: (entry: Buffer) => Result<IncomingResource>,
+    entriesPerTurn: number,
+    hashed: boolean,
+  ) {
+    this.#rules = rules;
+    this.#readResource = readResource;
+    this.#entriesPerTurn = entriesPerTurn;
+    this.#hashed = hashed;
+    this.#pace = new ReadingPace(entriesPerTurn);
   }
 
   /** Those from `start` to before `end`. */
   *resources(entries: ByteRanges, start: number, end: number, seen: VariantSet): InTurns<Result<Put[]>> {
-    const { rules, readResource, entriesPerTurn, hashed } = this.#options;
-    const isHashed = hashed || end - start > entriesPerTurn;
+    const isHashed = this.#hashed || end - start > this.#entriesPerTurn;
     const puts: Put[] = [];
     for (let index = start; index < end; index++) {
       const entry = entries.at(index);
       if (this.#pace.isTurnOver(entry.length)) yield;
-      const resource = readResource(entry);
+      const resource = this.#readResource(entry);
       if (!resource.ok) return fail(`resource ${index + 1} of ${entries.length}: ${resource.error}`);
-      const put = acceptResource(rules, resource.value, seen);
+      const put = acceptResource(this.#rules, resource.value, seen);
       if (!put.ok) return put;
       puts.push(isHashed ? withPayload(put.value) : put.value);
     }
@@ -58,29 +61,26 @@ export class ResponseParts {
   }
 
   *errors(entries: ByteRanges): InTurns<Result<ResourceError[]>> {
-    const { rules } = this.#options;
     return yield* this.#each(entries, (entry) => {
       const error = readError(entry);
-      return error.ok ? acceptError(rules, error.value) : error;
+      return error.ok ? acceptError(this.#rules, error.value) : error;
     });
   }
 
   /** `removed_resources` has no constraints. */
   *removed(entries: ByteRanges, seen: SeenIdentities): InTurns<Result<Identity[]>> {
-    const { rules } = this.#options;
     return yield* this.#each(entries, (entry) => {
       const name = readString(entry);
       return name.ok
-        ? acceptRemoval(rules, { name: name.value, constraints: UNCONSTRAINED.bytes }, seen)
+        ? acceptRemoval(this.#rules, { name: name.value, constraints: UNCONSTRAINED.bytes }, seen)
         : name;
     });
   }
 
   *removedNames(entries: ByteRanges, seen: SeenIdentities): InTurns<Result<Identity[]>> {
-    const { rules } = this.#options;
     return yield* this.#each(entries, (entry) => {
       const name = readName(entry);
-      return name.ok ? acceptRemoval(rules, name.value, seen) : name;
+      return name.ok ? acceptRemoval(this.#rules, name.value, seen) : name;
     });
   }
 

@@ -4,7 +4,6 @@ import {
   type Heartbeat,
   type Interest,
   type Put,
-  type Removal,
   type ResourceError,
   type Transaction,
   transaction,
@@ -147,30 +146,34 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
 
   *judge(state: SotwState, response: IncomingSotw): InTurns<Result<() => Transaction>> {
     const { rules, previous } = state;
-    const first = yield* readSotw(this.#expectation(state), response);
+    const first = yield* this.#read(state, response);
     // Another stamp came in between, or something was unsubscribed.
     const isStale = rules !== state.rules || previous !== state.previous;
-    const reading = isStale ? atOnce(readSotw(this.#expectation(state), response)) : first;
+    const reading = isStale ? atOnce(this.#read(state, response)) : first;
     return reading.ok ? ok(() => this.#commit(state, response, reading.value)) : reading;
   }
 
-  #expectation(state: SotwState): SotwExpectation {
+  *#read(state: SotwState, response: IncomingSotw): InTurns<Result<SotwReading>> {
     const { rules, acked, storeSwept } = state;
-    const { entriesPerTurn } = this.#stream.options;
     const fullState = isFull(state);
     const previous = state.previous?.rules === rules ? state.previous : undefined;
     // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
     // long as the store may have more than this stream delivered, it gets the whole response.
     const comparable = fullState ? storeSwept : previous?.constrained === false;
-    const parts = new ResponseParts({ rules, readResource: readSotwResource, entriesPerTurn, hashed: false });
-    return { parts, acked, fullState, previous: comparable ? previous : undefined };
+    const parts = new ResponseParts(rules, readSotwResource, this.#stream.options.entriesPerTurn, false);
+    const compared =
+      comparable && previous !== undefined
+        ? yield* compare(parts, acked, fullState, previous, response)
+        : undefined;
+    return compared ?? (yield* readAll(parts, acked, fullState, response));
   }
 
   #commit(state: SotwState, response: IncomingSotw, reading: SotwReading): Transaction {
     const { subscriptions, acked, holder, type, rules } = state;
     const { identities, missing } = reading;
     const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
-    state.unknownAbove = unknownIn(reading);
+    const unknown = reading.resourceErrors.filter(isUnknownName);
+    state.unknownAbove = unknown.length === 0 ? none : new Set(unknown.map(({ name }) => name));
     const { version, resources } = response;
     const fullState = isFull(state);
     const resolved: Interest[] = [];
@@ -179,13 +182,9 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     if (fullState) this.#resolvePresent(state, missing, resolved);
     const namesWithErrors = this.#resolveErrors(state, resourceErrors, resolved);
     if (fullState) this.#resolveMissing(state, namesWithErrors, resolved);
-    const removals = missing
-      .filter((identity) => !this.#mayStillExist(state, identity, namesWithErrors))
-      .map(({ name, constraints }): Removal => ({ name, constraints }));
-    for (const { name, constraints } of removals) {
-      const removed = acked.get(name, constraints.key);
-      if (removed !== undefined) acked.delete(removed);
-    }
+    const removals = acked.remove(
+      missing.filter((identity) => !this.#mayStillExist(state, identity, namesWithErrors)),
+    );
     const allRemoved = removals.length === missing.length;
     // Before the first full state, the store may hold resources that this session does not know: those restored from
     // disk.
@@ -335,11 +334,6 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
 
 const none: ReadonlySet<ResourceName> = new Set();
 
-function unknownIn({ resourceErrors }: SotwReading): ReadonlySet<ResourceName> {
-  const unknown = resourceErrors.filter(isUnknownName);
-  return unknown.length === 0 ? none : new Set(unknown.map(({ name }) => name));
-}
-
 /** One type on a SotW stream. */
 export interface SotwState extends TypeState {
   /** The last response, where the next one can be compared with it. */
@@ -381,24 +375,10 @@ export interface SotwReading {
   readonly identities: readonly Identity[];
 }
 
-export interface SotwExpectation {
-  readonly parts: ResponseParts;
-  readonly acked: AckedResources;
-  /** Absence deletes (protocol §3.7). */
-  readonly fullState: boolean;
-  /** To compare with. In a full state it has all acked resources. */
-  readonly previous: PreviousResponse | undefined;
-}
-
-/** Judges a response. The error is the reason for a NACK. */
-function* readSotw(expected: SotwExpectation, response: IncomingSotw): InTurns<Result<SotwReading>> {
-  const { previous } = expected;
-  const compared = previous === undefined ? undefined : yield* compare(expected, previous, response);
-  return compared ?? (yield* readAll(expected, response));
-}
-
 function* readAll(
-  { parts, acked, fullState }: SotwExpectation,
+  parts: ResponseParts,
+  acked: AckedResources,
+  fullState: boolean,
   response: IncomingSotw,
 ): InTurns<Result<SotwReading>> {
   const seen = new VariantSet();
@@ -406,19 +386,16 @@ function* readAll(
   if (!puts.ok) return puts;
   const resourceErrors = yield* parts.errors(response.errors);
   if (!resourceErrors.ok) return resourceErrors;
-  const missing: Identity[] = [];
-  if (fullState) {
-    for (const variant of acked.all()) {
-      if (!seen.has(variant)) missing.push(variant);
-    }
-  }
+  const missing = fullState ? [...acked.all().filter((variant) => !seen.has(variant))] : [];
   const identities = puts.value.map(({ name, constraints }) => ({ name, constraints }));
   return ok({ puts: puts.value, resourceErrors: resourceErrors.value, missing, identities });
 }
 
 /** Undefined: the comparison is not enough, and the whole response must be read. */
 function* compare(
-  { parts, acked, fullState }: SotwExpectation,
+  parts: ResponseParts,
+  acked: AckedResources,
+  fullState: boolean,
   previous: PreviousResponse,
   response: IncomingSotw,
 ): InTurns<Result<SotwReading> | undefined> {
@@ -442,26 +419,20 @@ function* compare(
   }
   const resourceErrors = yield* parts.errors(response.errors);
   if (!resourceErrors.ok) return resourceErrors;
-  const missing = fullState ? missingFrom(previous, before, seen) : [];
+  const missing = fullState
+    ? [...before.values().flatMap((indexes) => indexes.flatMap((index) => previous.identities[index] ?? []))]
+    : [];
   const identities = [
     ...previous.identities.slice(0, prefix),
     ...read.value.map(({ name, constraints }) => ({ name, constraints })),
     ...previous.identities.slice(previous.identities.length - suffix),
   ];
-  return ok({ puts, resourceErrors: resourceErrors.value, missing, identities });
-}
-
-function missingFrom(
-  { identities }: PreviousResponse,
-  before: ReadonlyMap<ResourceName, readonly number[]>,
-  seen: VariantSet,
-): readonly Identity[] {
-  const missing: Identity[] = [];
-  for (const index of [...before.values()].flat()) {
-    const identity = identities[index];
-    if (identity !== undefined && !seen.has(identity)) missing.push(identity);
-  }
-  return missing;
+  return ok({
+    puts,
+    resourceErrors: resourceErrors.value,
+    missing: missing.filter((one) => !seen.has(one)),
+    identities,
+  });
 }
 
 function positions(previous: PreviousResponse, start: number, end: number): Map<ResourceName, number[]> {
@@ -497,7 +468,7 @@ function sotwRequests(
   // resource.
   const isLeftOut = (subscription: UpstreamSubscription): boolean =>
     again.has(subscription.selector) && !(isFull(state) && isNew.has(subscription));
-  const active = activeSubscriptions(state);
+  const active = [...state.subscriptions.all().filter(({ suspended }) => !suspended)];
   if (unsubscribed.some(isLeftOut)) {
     // The store has dropped the resource. Upstream sends it again only if one request leaves the name out and the
     // next one adds it.
@@ -541,13 +512,6 @@ function nameAll(state: SotwState, names: readonly string[], locators: readonly 
 function sotwRequest(state: SotwState): OutgoingRequest {
   const { type, version, nonce, names, locators, lastNack } = state;
   return { kind: 'sotw', typeUrl: type, version, nonce, names, locators, error: lastNack };
-}
-
-function activeSubscriptions({ subscriptions }: SotwState): readonly UpstreamSubscription[] {
-  return subscriptions
-    .all()
-    .filter(({ suspended }) => !suspended)
-    .toArray();
 }
 
 /**
