@@ -34,7 +34,7 @@ const mutations: readonly Wrong[] = [
     file: 'src/upstream/ads/stream-machine.ts',
     right: '#connect(resumed: boolean): void {',
     wrong:
-      '#connect(resumed: boolean): void {\n    for (const state of this.#types.values()) this.#effects.applyPart(state, { complete: true });',
+      '#connect(resumed: boolean): void {\n    for (const state of this.#types.values()) this.#stream.applyPart(state, { complete: true });',
   },
   {
     name: 'a swap of variants leaves the one before with the client',
