@@ -316,7 +316,7 @@ describe('admin listener', () => {
     expect(inspector.calls.clients[1]).to.deep.equal(query);
     const wrong = await rpc(url, admin('ListClients'), { state: 'error' });
     expect(wrong.body['message']).to.equal(
-      'unknown state "error": accepted are SYNCED, NOT_SENT, STALE, ERROR',
+      'unknown state "error": accepted are SYNCED, NOT_SENT, STALE, ERROR, MISSING',
     );
   });
 
