@@ -23,7 +23,7 @@ export abstract class CatalogReader implements Catalog {
   protected abstract readable(type: TypeUrl): ReadableTable | undefined;
 
   /** Several variants match, and one of them was chosen now. */
-  protected abstract ambiguous(
+  abstract ambiguous(
     type: TypeUrl,
     name: ResourceName,
     parameters: Parameters,
@@ -113,36 +113,26 @@ export abstract class CatalogReader implements Catalog {
   }
 }
 
-/** What a side needs of the store. */
-interface SideSource {
-  revision(): Revision;
-  table(type: TypeUrl): ReadableTable | undefined;
-  ambiguous(type: TypeUrl, name: ResourceName, parameters: Parameters, matches: readonly CacheEntry[]): void;
-}
-
 /** The cache as one side sees it. */
 export class SideCatalog extends CatalogReader {
-  readonly #source: SideSource;
+  readonly #store: CatalogReader;
+  readonly #table: (type: TypeUrl) => ReadableTable | undefined;
 
-  constructor(source: SideSource) {
+  constructor(store: CatalogReader, table: (type: TypeUrl) => ReadableTable | undefined) {
     super();
-    this.#source = source;
+    this.#store = store;
+    this.#table = table;
   }
 
   get revision(): Revision {
-    return this.#source.revision();
+    return this.#store.revision;
   }
 
   protected readable(type: TypeUrl): ReadableTable | undefined {
-    return this.#source.table(type);
+    return this.#table(type);
   }
 
-  protected ambiguous(
-    type: TypeUrl,
-    name: ResourceName,
-    parameters: Parameters,
-    matches: readonly CacheEntry[],
-  ): void {
-    this.#source.ambiguous(type, name, parameters, matches);
+  ambiguous(type: TypeUrl, name: ResourceName, parameters: Parameters, matches: readonly CacheEntry[]): void {
+    this.#store.ambiguous(type, name, parameters, matches);
   }
 }

@@ -14,9 +14,9 @@ import type {
 } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { type Interest, type Restamp, WILDCARD } from '../model/transaction.ts';
-import { type CachedResource, contentIn } from './cached-resource.ts';
+import { contentIn } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
-import { HeldTransaction } from './held-transaction.ts';
+import { HeldTransaction, isFrozen } from './held-transaction.ts';
 import { type HeldName, HeldType, type SideTable } from './held-type.ts';
 import type { Journal } from './journal.ts';
 import type { Payloads } from './payloads.ts';
@@ -80,13 +80,7 @@ export class HeldNames implements Gate {
   open(type: TypeUrl): HeldTransaction | undefined {
     const gated = this.#gated.has(type);
     if (!gated && this.holds.freezes.length === 0 && !this.#types.has(type)) return undefined;
-    const isFrozen = (cached: CachedResource): boolean => this.#covers(type, cached);
-    return new HeldTransaction(this.#type(type), {
-      now: this.#options.clock.now(),
-      waits: (cached) => gated || isFrozen(cached),
-      isFrozen,
-      isWithheld: (name) => this.holds.isRemoved(type, name),
-    });
+    return new HeldTransaction(this.#type(type), gated, this.holds, this.#options.clock.now());
   }
 
   /** After the transaction: how each side sees the commit. `released`: the holder's version before. */
@@ -271,13 +265,7 @@ export class HeldNames implements Gate {
 
   #isFrozen(type: HeldType, name: ResourceName): boolean {
     const all = [type.liveResource(name), type.released.get(name)];
-    return all.some((cached) => cached !== undefined && this.#covers(type.type, cached));
-  }
-
-  #covers(type: TypeUrl, cached: CachedResource): boolean {
-    if (this.holds.freezes.length === 0) return false;
-    const [entry] = cached.variants.all();
-    return this.holds.isFrozen(type, entry?.variant.upstream);
+    return all.some((cached) => cached !== undefined && isFrozen(this.holds, type.type, cached));
   }
 
   *#pending(): Iterable<PendingName> {
@@ -361,9 +349,8 @@ export class HeldNames implements Gate {
   #type(type: TypeUrl): HeldType {
     const known = this.#types.get(type);
     if (known !== undefined) return known;
-    const { payloads, journal } = this.#options;
-    const live = (): TypeTable | undefined => this.#options.table(type);
-    const created = new HeldType(type, { live, payloads, journal, revision: this.#options.revision });
+    const { payloads, journal, revision, table } = this.#options;
+    const created = new HeldType(type, () => table(type), payloads, journal, revision);
     this.#types.set(type, created);
     return created;
   }

@@ -1,6 +1,7 @@
-import { type ResourceName, resourceName } from '../model/brand.ts';
+import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
+import type { Holds } from '../model/holds.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { PendingChange } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
@@ -10,19 +11,12 @@ import { followTtls, type HeldName, type HeldType } from './held-type.ts';
 import type { Interests } from './interests.ts';
 import { sameVariantContent, sameVariants, type VariantsOf, variantsOf } from './same-content.ts';
 
-interface HeldTransactionOptions {
-  readonly now: number;
-  /** Whether changes of a name wait, by what it was. */
-  readonly waits: (cached: CachedResource) => boolean;
-  readonly isFrozen: (cached: CachedResource) => boolean;
-  /** A rollback has removed it. */
-  readonly isWithheld: (name: ResourceName) => boolean;
-}
-
 /** What one transaction does to the held names of its type. */
 export class HeldTransaction {
   readonly #type: HeldType;
-  readonly #options: HeldTransactionOptions;
+  readonly #isGated: boolean;
+  readonly #holds: Holds;
+  readonly #now: number;
   /** Every name that changes. */
   readonly #names = new Set<ResourceName>();
   /** Of names that were held before: what upstream had. */
@@ -36,9 +30,11 @@ export class HeldTransaction {
   /** Names that do not wait any more, and whose errors waited with them: who has not heard of these. */
   readonly #errors: Readonly<Record<Side, Set<ResourceName>>> = { released: new Set(), canary: new Set() };
 
-  constructor(type: HeldType, options: HeldTransactionOptions) {
+  constructor(type: HeldType, isGated: boolean, holds: Holds, now: number) {
     this.#type = type;
-    this.#options = options;
+    this.#isGated = isGated;
+    this.#holds = holds;
+    this.#now = now;
   }
 
   /** Must be called before the variants of a name change for the first time. */
@@ -49,21 +45,21 @@ export class HeldTransaction {
     const held = this.#type.names.get(name);
     if (held !== undefined) {
       this.#before.set(name, variantsOf(live));
-      if (held.masked !== undefined || live === undefined || !this.#options.isFrozen(live)) return;
+      if (held.masked !== undefined || live === undefined || !this.#isFrozen(live)) return;
       this.#type.canary.keep(name, live);
       held.masked = 'frozen';
       return;
     }
     // Nobody has anything of it: there is nothing to protect, unless a rollback has removed it.
     if (live === undefined || live.variants.size === 0) {
-      if (this.#options.isWithheld(name)) this.#keepAway(name);
+      if (this.#holds.isRemoved(this.#type.type, name)) this.#keepAway(name);
       return;
     }
-    if (!this.#options.waits(live)) return;
-    const masked = this.#options.isFrozen(live) ? ('frozen' as const) : undefined;
+    if (!this.#waits(live)) return;
+    const masked = this.#isFrozen(live) ? ('frozen' as const) : undefined;
     this.#type.released.keep(name, live);
     if (masked !== undefined) this.#type.canary.keep(name, live);
-    this.#type.names.set(name, { since: this.#options.now, masked, refused: undefined, closed: false });
+    this.#type.names.set(name, { since: this.#now, masked, refused: undefined, closed: false });
   };
 
   /** A name whose change does not wait, as the end of a TTL. */
@@ -132,7 +128,7 @@ export class HeldTransaction {
       if (held === undefined || held.masked !== undefined) {
         if (before !== undefined) left.push(name);
       } else if (before === undefined || !sameVariants(before, this.#waiting(name, before))) {
-        held.since = this.#options.now;
+        held.since = this.#now;
         joined.push(name);
       }
     }
@@ -160,7 +156,7 @@ export class HeldTransaction {
     const refused = held.refused ?? new Map();
     if (held.masked === 'discarded' && !sameVariants(refused, this.#waiting(name, refused))) {
       const known = live ?? this.#type.released.get(name);
-      if (known !== undefined && this.#options.isFrozen(known)) held.masked = 'frozen';
+      if (known !== undefined && this.#isFrozen(known)) held.masked = 'frozen';
       else {
         this.#type.unmask(name, held);
         this.#unmasked.add(name);
@@ -180,20 +176,28 @@ export class HeldTransaction {
     }
   }
 
+  /** Whether changes of a name wait, by what it was. */
+  #waits(cached: CachedResource): boolean {
+    return this.#isGated || this.#isFrozen(cached);
+  }
+
+  #isFrozen(cached: CachedResource): boolean {
+    return isFrozen(this.#holds, this.#type.type, cached);
+  }
+
   #keepAway(name: ResourceName): void {
     this.#keptAway.add(name);
     this.#type.released.keep(name, undefined);
-    const { now } = this.#options;
-    this.#type.names.set(name, { since: now, masked: undefined, refused: undefined, closed: true });
+    this.#type.names.set(name, { since: this.#now, masked: undefined, refused: undefined, closed: true });
   }
 
   /** Only now it is known from which upstream it is. False: nothing is gated or frozen any more. */
   #staysAway(name: ResourceName, held: HeldName, live: CachedResource): boolean {
-    if (!this.#options.waits(live)) {
+    if (!this.#waits(live)) {
       this.#type.stopHolding(name);
       return false;
     }
-    if (!this.#options.isFrozen(live)) return true;
+    if (!this.#isFrozen(live)) return true;
     this.#type.canary.keep(name, undefined);
     held.masked = 'rolledBack';
     return true;
@@ -303,4 +307,11 @@ function without(
   isHidden: (name: ResourceName) => boolean,
 ): ReadonlyMap<ResourceName, readonly Constraints[]> {
   return new Map([...changed].filter(([name]) => !isHidden(name)));
+}
+
+/** A name is of one upstream. */
+export function isFrozen(holds: Holds, type: TypeUrl, { variants }: CachedResource): boolean {
+  if (holds.freezes.length === 0) return false;
+  const [entry] = variants.all();
+  return holds.isFrozen(type, entry?.variant.upstream);
 }

@@ -28,14 +28,6 @@ export interface HeldName {
   closed: boolean;
 }
 
-interface HeldTypeOptions {
-  readonly live: () => TypeTable | undefined;
-  readonly payloads: Payloads;
-  readonly journal: Journal;
-  /** Of the commit that is made now. */
-  readonly revision: () => Revision;
-}
-
 /** The held names of one type. */
 export class HeldType {
   readonly type: TypeUrl;
@@ -53,7 +45,14 @@ export class HeldType {
   readonly #revision: () => Revision;
   readonly #sides: Readonly<Record<Side, SideTable>>;
 
-  constructor(type: TypeUrl, { live, payloads, journal, revision }: HeldTypeOptions) {
+  /** `revision`: of the commit that is made now. */
+  constructor(
+    type: TypeUrl,
+    live: () => TypeTable | undefined,
+    payloads: Payloads,
+    journal: Journal,
+    revision: () => Revision,
+  ) {
     this.type = type;
     this.#live = live;
     this.#payloads = payloads;

@@ -306,11 +306,7 @@ export class Store extends CatalogReader {
   }
 
   #side(side: Side): CatalogReader {
-    return new SideCatalog({
-      revision: () => this.revision,
-      table: (type) => this.held.side(type, side) ?? this.#tables.get(type),
-      ambiguous: (type, name, parameters, matches) => this.ambiguous(type, name, parameters, matches),
-    });
+    return new SideCatalog(this, (type) => this.held.side(type, side) ?? this.#tables.get(type));
   }
 
   #commit(type: TypeUrl, version: string | undefined, receivedAt: number, changes: CommitChanges): Commit {
@@ -345,12 +341,7 @@ export class Store extends CatalogReader {
     return created;
   }
 
-  protected ambiguous(
-    type: TypeUrl,
-    name: ResourceName,
-    parameters: Parameters,
-    matches: readonly CacheEntry[],
-  ): void {
+  ambiguous(type: TypeUrl, name: ResourceName, parameters: Parameters, matches: readonly CacheEntry[]): void {
     this.#journal.resource(type, name); // the choice that was made
     this.#options.ambiguous(
       type,

@@ -127,9 +127,9 @@ const mutations: readonly Wrong[] = [
     rule: 7,
     file: 'src/cache/variant-remover.ts',
     right:
-      '    changes.touch(name, entry.constraints, entry.variant.aliases);\n    entry.holders.splice(at, 1);',
+      '    changes.touch(name, entry.constraints, entry.variant.aliases);\n    removeHolder(entry, holder);',
     wrong:
-      '    entry.holders.splice(at, 1);\n    if (entry.holders.length === 0) this.forget(name, cached, entry);\n    changes.touch(name, entry.constraints, entry.variant.aliases);\n    if (entry.holders.length === 0) return;',
+      '    removeHolder(entry, holder);\n    if (entry.holders.length === 0) this.forget(name, cached, entry);\n    changes.touch(name, entry.constraints, entry.variant.aliases);\n    if (entry.holders.length === 0) return;',
   },
   {
     name: 'what waits is taken for what is released',
@@ -141,15 +141,15 @@ const mutations: readonly Wrong[] = [
   {
     name: 'a freeze is only for types that are gated',
     rule: 7,
-    file: 'src/cache/held-names.ts',
-    right: 'waits: (cached) => gated || isFrozen(cached),',
-    wrong: 'waits: () => gated,',
+    file: 'src/cache/held-transaction.ts',
+    right: 'return this.#isGated || this.#isFrozen(cached);',
+    wrong: 'return this.#isGated;',
   },
   {
     name: 'canaries see what changes in a freeze',
     rule: 7,
     file: 'src/cache/held-transaction.ts',
-    right: "const masked = this.#options.isFrozen(live) ? ('frozen' as const) : undefined;",
+    right: "const masked = this.#isFrozen(live) ? ('frozen' as const) : undefined;",
     wrong: 'const masked = undefined;',
   },
   {

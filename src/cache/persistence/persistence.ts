@@ -55,15 +55,12 @@ export class Persistence {
 
   constructor(options: PersistenceOptions) {
     this.#options = options;
-    this.#access = new DiskAccess(options);
+    const { disk, path, leaveOut, log, failed } = options;
+    this.#access = new DiskAccess(disk, path, leaveOut, log, failed);
     this.#excluded = new Set(options.leaveOut);
-    this.#writer = new Writer({
-      access: this.#access,
-      clock: options.clock,
-      excluded: this.#excluded,
-      state: () => JSON.stringify(this.#state()),
-      history: () => this.#history,
-    });
+    this.#writer = new Writer(this.#access, options.clock, this.#excluded, () =>
+      JSON.stringify(this.#state()),
+    );
   }
 
   /** Whether a restart keeps what there is of this type. */
@@ -107,7 +104,7 @@ export class Persistence {
   /** From now on what changes in the store, and what is recorded of it, is written. */
   attach(store: Store, history?: ChangeSource): void {
     this.#history = history;
-    this.#writer.attach(store);
+    this.#writer.attach(store, history);
   }
 
   /** Writes what waits to be written, within this time, and ends. */

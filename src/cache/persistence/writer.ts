@@ -16,17 +16,6 @@ const aliveMs = 60_000;
 const slowMs = 30_000;
 const retryMs = { first: 1000, longest: 60_000 };
 
-export interface WriterOptions {
-  readonly access: DiskAccess;
-  readonly clock: Clock;
-  /** Types that are not written. */
-  readonly excluded: ReadonlySet<TypeUrl>;
-  /** What is written beside the rows. */
-  readonly state: () => string;
-  /** Called for each write: undefined before there is a history. */
-  readonly history: () => ChangeSource | undefined;
-}
-
 type Phase =
   /** Nothing is written before a store is attached, nor after the end. */
   | { readonly kind: 'detached' }
@@ -46,16 +35,24 @@ type Phase =
 export class Writer {
   readonly dirty: Dirty;
   payloads = new StoredPayloads();
-  readonly #options: WriterOptions;
+  readonly #access: DiskAccess;
+  readonly #clock: Clock;
+  readonly #excluded: ReadonlySet<TypeUrl>;
+  readonly #state: () => string;
+  #history: ChangeSource | undefined;
   #phase: Phase = { kind: 'detached' };
   #alive: Timer | undefined;
   #lastWrite: number | undefined;
 
-  constructor(options: WriterOptions) {
-    this.#options = options;
+  /** `excluded`: types that are not written. `state`: what is written beside the rows. */
+  constructor(access: DiskAccess, clock: Clock, excluded: ReadonlySet<TypeUrl>, state: () => string) {
+    this.#access = access;
+    this.#clock = clock;
+    this.#excluded = excluded;
+    this.#state = state;
     this.dirty = new Dirty(
-      () => options.clock.now(),
-      options.excluded,
+      () => clock.now(),
+      excluded,
       () => this.#schedule(gatherMs),
     );
   }
@@ -70,7 +67,8 @@ export class Writer {
     return (this.#phase.kind === 'writing' ? this.#phase.since : undefined) ?? this.dirty.since;
   }
 
-  attach(store: Store): void {
+  attach(store: Store, history: ChangeSource | undefined): void {
+    this.#history = history;
     this.#phase = { kind: 'idle', store };
     if (this.dirty.since !== undefined) this.#schedule(0);
     this.#stayAlive();
@@ -96,7 +94,7 @@ export class Writer {
   #schedule(milliseconds: number): void {
     if (this.#phase.kind !== 'idle') return;
     const { store } = this.#phase;
-    const timer = this.#options.clock.after(milliseconds, () => this.#run(store));
+    const timer = this.#clock.after(milliseconds, () => this.#run(store));
     this.#phase = { kind: 'waiting', store, timer };
   }
 
@@ -113,14 +111,14 @@ export class Writer {
   }
 
   #pause(): number {
-    const { failures } = this.#options.access;
+    const { failures } = this.#access;
     return failures === 0 ? gatherMs : Math.min(retryMs.first * 2 ** (failures - 1), retryMs.longest);
   }
 
   async #write(store: Store): Promise<void> {
-    const { clock, access } = this.#options;
-    const started = clock.now();
-    const slow = clock.after(slowMs, () => access.reportSlow());
+    const access = this.#access;
+    const started = this.#clock.now();
+    const slow = this.#clock.after(slowMs, () => access.reportSlow());
     const failure = await this.#attempt(store);
     slow.cancel();
     if (failure !== undefined) {
@@ -128,18 +126,18 @@ export class Writer {
       this.dirty.since ??= started;
       return;
     }
-    if (clock.now() - started < slowMs) access.reportInTime();
+    if (this.#clock.now() - started < slowMs) access.reportInTime();
     access.reportSuccess();
-    this.#lastWrite = clock.now();
+    this.#lastWrite = this.#clock.now();
   }
 
   async #attempt(store: Store): Promise<DiskError | undefined> {
-    const opened = await this.#options.access.open();
+    const opened = await this.#access.open();
     if (!opened.ok) return opened.error;
     if (opened.value !== undefined) this.startOver();
     // From here to the snapshot nothing waits: it is of one moment.
     const dirt = this.dirty.take();
-    const snapshot = takeSnapshot(store.released(), dirt, this.#options.excluded, this.#options.history());
+    const snapshot = takeSnapshot(store.released(), dirt, this.#excluded, this.#history);
     const written = await this.#transact(snapshot, dirt);
     if (written.ok) {
       this.payloads.committed(written.value);
@@ -154,20 +152,20 @@ export class Writer {
     snapshot: Snapshot,
     { everything }: TakenChanges,
   ): Promise<Result<readonly string[], DiskError>> {
-    const { access, state } = this.#options;
-    const now = state();
-    const begun = await access.disk.begin(everything);
+    const { disk } = this.#access;
+    const now = this.#state();
+    const begun = await disk.begin(everything);
     if (!begun.ok) return begun;
     if (everything) this.payloads = new StoredPayloads();
     for (const part of encode(snapshot, this.payloads)) {
-      const put = await access.disk.put(part);
+      const put = await disk.put(part);
       if (!put.ok) return put;
     }
-    return access.disk.commit(now);
+    return disk.commit(now);
   }
 
   #stayAlive(): void {
-    this.#alive = this.#options.clock.after(aliveMs, () => {
+    this.#alive = this.#clock.after(aliveMs, () => {
       this.#schedule(0);
       this.#stayAlive();
     });
