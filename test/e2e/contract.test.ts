@@ -256,12 +256,13 @@ describe('the life of a relay', function () {
     expect((await ready()).upstreams).to.deep.equal([
       { name: 'central', connected: true, stale: false, since: null },
     ]);
+    const killedAt = Date.now();
     await plane[Symbol.asyncDispose]();
     await eventually(async () => {
       const { status, upstreams } = await ready();
       const [central] = upstreams;
       expect([status, central?.connected, central?.stale]).to.deep.equal([200, false, true]);
-      expect(Date.now() - Date.parse(central?.since ?? '')).to.be.within(0, 20_000);
+      expect(Date.parse(central?.since ?? '')).to.be.within(killedAt, Date.now());
     });
     expect(client.status).to.equal(undefined);
   });
@@ -280,15 +281,13 @@ describe('the life of a relay', function () {
       const { status, body } = await relay.get('/ready');
       expect([status, readiness.parse(JSON.parse(body)).reason]).to.deep.equal([503, 'draining']);
     });
-    const ends: number[] = [];
     for (const client of clients) {
       const { code, details } = await client.ends();
       expect([code, details]).to.deep.equal([Code.UNAVAILABLE, 'draining: connect to another replica']);
-      ends.push(performance.now());
     }
     expect(await relay.exited).to.equal(0);
     const took = performance.now() - start;
-    expect(took, 'spread, not all at once').to.be.within(1000, 15_000);
+    expect(took, 'spread, not all at once').to.be.at.least(1000);
     expect(relay.log.map(({ message }) => message)).to.deep.equal([
       'the relay starts',
       'draining',

@@ -340,7 +340,7 @@ describe('hostile connections', function () {
         const started = Date.now();
         await new Promise((resolve) => socket.once('close', resolve));
         clearInterval(trickle);
-        expect(Date.now() - started).to.be.within(14_000, 30_000);
+        expect(Date.now() - started).to.be.at.least(14_000);
       }),
     );
     await eventually(async () => expect(await relay.metric('downstream_connections')).to.equal(0));

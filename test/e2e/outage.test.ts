@@ -41,11 +41,12 @@ describe('an outage', function () {
       }
       await eventually(() => checkCurrent(relay));
       await wildcardAnswered(pool);
+      const killedAt = Date.now();
       plane.kill();
       await eventually(async () => {
         const state = await readyOf(relay);
         expect([state.status, state.connected, state.stale]).to.deep.equal([200, false, true]);
-        expect(Date.now() - Date.parse(state.since ?? '')).to.be.within(0, 20_000);
+        expect(Date.parse(state.since ?? '')).to.be.within(killedAt, Date.now());
       });
       expect(await relay.metric('upstream_connected', 'central')).to.equal(0);
       await eventually(async () =>
@@ -275,6 +276,7 @@ describe('the shrink guard, on a running relay', function () {
         await client.gets('cds', ten);
       }
       await wildcardAnswered(pool);
+      const killedAt = Date.now();
       plane.kill();
       plane.set('cds', { c0: '2', fresh: '1' });
       await plane.again();
@@ -284,7 +286,7 @@ describe('the shrink guard, on a running relay', function () {
       const alarms = async () => (await statusOf(relay)).upstreams[0]?.held_removals ?? [];
       const [alarm] = await alarms();
       expect(alarm).to.include({ type: 'cds', count: 9 });
-      expect(Date.now() - Date.parse(alarm?.since ?? '')).to.be.within(0, 10_000);
+      expect(Date.parse(alarm?.since ?? '')).to.be.within(killedAt, Date.now());
       await always(() => {
         for (const client of clients) expect(client.has('cds')).to.deep.equal(held);
       }, 500);

@@ -59,7 +59,7 @@ describe('what probes and load balancers see', function () {
       plane.set('cds', { a: '1' });
       await using relay = await RelayProcess.start({
         upstreams: [central(plane)],
-        drain_delay: '4s',
+        drain_delay: '8s', // a busy machine takes seconds for what is asked meanwhile
         drain_timeout: '1s',
         workers,
       });
@@ -77,7 +77,7 @@ describe('what probes and load balancers see', function () {
       await before.gets('cds', { a: '2' });
       expect(before.status, 'no stream has ended').to.equal(undefined);
       await before.ends();
-      expect(before.endedAt - start).to.be.greaterThan(3900);
+      expect(before.endedAt - start).to.be.greaterThan(7900);
       expect(await relay.exited).to.equal(0);
     });
   }

@@ -111,6 +111,14 @@ describe('the shrink guard', () => {
     expect(bench.held).to.equal(3);
   });
 
+  it('the share is one of what was there before the first of them', () => {
+    bench.reconnect();
+    bench.removes(...names(3));
+    bench.removes(...names(2, 3));
+    expect(bench.cached).to.have.length(5);
+    expect(bench.held).to.equal(0);
+  });
+
   it('without a reconnect, and some time after it, everything is removed as upstream says', () => {
     bench.clock.advance(31_000);
     bench.full('c0');

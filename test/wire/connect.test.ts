@@ -114,9 +114,7 @@ describe('cold services', () => {
       const iterator = health.watch({})[Symbol.asyncIterator]();
       await iterator.next();
       const outcome = iterator.next().catch(String);
-      const started = Date.now();
-      await server.drain(8000);
-      expect(Date.now() - started).to.be.lessThan(4000);
+      await server.drain(600_000); // longer than this test may take
       expect(await outcome).to.contain('unavailable');
     });
 

@@ -147,13 +147,10 @@ async function startEnvoy(binary: string, transport: Transport, options: StartOp
     ...(transport === 'rest' ? { rejections: () => envoy.stat('listener_manager.lds.update_rejected') } : {}),
     answers: (service, backend) => envoy.answers(service, '/', backend, reconnect),
     request: (service) =>
-      eventually(
-        async () => {
-          const { status, body } = await envoy.get(service, '/');
-          return status === 200 ? `answer ${body}` : `error ${status}`;
-        },
-        { timeout: 5_000 },
-      ),
+      eventually(async () => {
+        const { status, body } = await envoy.get(service, '/');
+        return status === 200 ? `answer ${body}` : `error ${status}`;
+      }),
     [Symbol.asyncDispose]: () => envoy[Symbol.asyncDispose](),
   };
 }

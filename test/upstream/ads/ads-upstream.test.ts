@@ -29,7 +29,7 @@ function want(selector: string, parameters: Record<string, string> = {}, type = 
 }
 
 async function until(what: string, condition: () => boolean): Promise<void> {
-  const end = Date.now() + 5000;
+  const end = Date.now() + 30_000;
   while (!condition()) {
     if (Date.now() > end) throw new Error(`waited in vain for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 5));

@@ -64,7 +64,7 @@ class Plane {
 }
 
 async function until(what: string, condition: () => boolean): Promise<void> {
-  const end = Date.now() + 10_000;
+  const end = Date.now() + 30_000;
   while (!condition()) {
     if (Date.now() > end) throw new Error(`waited in vain for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
