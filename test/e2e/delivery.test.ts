@@ -96,6 +96,7 @@ for (const workers of [0, 2]) {
       bad.close();
       const without = await run('wait', '--timeout', '20s', ...admin());
       expect(without.code, without.out).to.equal(0);
+      expect(without.out).to.equal('accepted by all: 1 stream subscribes');
     });
 
     it('wait counts what is frozen as names, not as streams', async () => {

@@ -44,6 +44,8 @@ describe('wire/via', () => {
     const header = formatVia('own/1', [...many, 'last/1']);
     expect(header.length).to.be.at.most(8192);
     expect(header.startsWith('own/1, last/1, ')).to.equal(true);
+    expect(formatVia('own/1', ['a/1', 'b/1'], 15)).to.equal('own/1, a/1, b/1');
+    expect(formatVia('own/1', ['a/1', 'b/1'], 14)).to.equal('own/1, a/1');
   });
 
   it('takes no more than relays send: 16 hops of 64 bytes, and a header of less than 8 KiB', () => {
