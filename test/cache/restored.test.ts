@@ -261,6 +261,9 @@ describe('a replaced upstream', () => {
     store.apply(says('cds', { resources: { a: '1' }, resolved: [all] }));
     store.markRestored('files');
     expect(unconfirmed(store, cds)).to.deep.equal([]);
+    expect(store.isRestored(all)).to.equal(false);
+    store.markRestored('central');
+    expect(store.isRestored(all)).to.equal(true);
   });
 });
 

@@ -99,6 +99,17 @@ describe('variants (protocol §5, TP2)', () => {
       says(relay, [variant('x', 'p', prod), variant('x', 't', test), variant('y', 'u', UNCONSTRAINED)]);
       expect(told(client.one())).to.deep.equal(['+x t', '+x {env == "prod"} p', '+y u']);
     });
+    it('§3.12 a swap for one parameter set that takes the variant from another is one change: rejected, it is not repeated', () => {
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { env: 'prod' }], ['x', { env: 'test' }]);
+      says(relay, [variant('x', 'u', UNCONSTRAINED)]);
+      client.ack('eds', client.one());
+      says(relay, [xProd], [removal('x', UNCONSTRAINED)]);
+      const swap = client.one();
+      expect(told(swap).toSorted()).to.deep.equal(['+x {env == "prod"} p', '-x {}']);
+      client.nack('eds', swap);
+      expect(client.received()).to.have.length(0);
+    });
     it('mixed with plain names in one SotW stream', () => {
       const relay = new InMemoryRelay();
       const client = relay.sotw();
