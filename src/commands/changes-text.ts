@@ -4,10 +4,10 @@ import type {
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { printable } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
-import { textTable } from './terminal.ts';
+import { textTable, type View } from './terminal.ts';
 
 /** What a new configuration would change in a running relay, in paragraphs. */
-export function changesText(changes: CompareConfigurationResponse): string {
+export function changesText(changes: CompareConfigurationResponse, view: View): string {
   const { needsRestart, upstreams, streams, changed, losing, reconnecting, clients } = changes;
   const sentences = [
     `Of ${counted(streams, 'stream')} ${changed} get other parameters, ${losing} lose resources, ${reconnecting} must connect again.`,
@@ -16,7 +16,12 @@ export function changesText(changes: CompareConfigurationResponse): string {
     ),
     ...(needsRestart.length === 0 ? [] : [`Only with the next start: ${needsRestart.join(', ')}.`]),
   ];
-  const parts = [sentences.join('\n'), sessionsText(changes), clientsText(clients), lossesText(clients)];
+  const parts = [
+    sentences.join('\n'),
+    sessionsText(changes, view),
+    clientsText(clients, view),
+    lossesText(clients, view),
+  ];
   return parts.filter((part) => part !== '').join('\n\n');
 }
 
@@ -32,16 +37,16 @@ const why: ReadonlyMap<string, string> = new Map([
   ['NO_VARIANT', 'no variant is for its new parameters'],
 ]);
 
-function sessionsText({ sessions }: CompareConfigurationResponse): string {
+function sessionsText({ sessions }: CompareConfigurationResponse, view: View): string {
   const rows = sessions
     .filter(({ before, after }) => before !== after)
     .map(({ upstream, parameters, after }) => [after ? 'opened' : 'closed', upstream, textOf(parameters)]);
   return rows.length === 0
     ? 'No session is opened or closed.'
-    : textTable(['SESSION', 'UPSTREAM', 'PARAMETERS'], rows);
+    : textTable(['SESSION', 'UPSTREAM', 'PARAMETERS'], rows, view);
 }
 
-function clientsText(clients: readonly ClientChange[]): string {
+function clientsText(clients: readonly ClientChange[], view: View): string {
   const rows = clients.map(({ client, node, before, after, reconnects, lostTotal }) => [
     client,
     node,
@@ -49,14 +54,16 @@ function clientsText(clients: readonly ClientChange[]): string {
     reconnects ? '(connects again)' : textOf(after),
     lostTotal,
   ]);
-  return rows.length === 0 ? '' : textTable(['CLIENT', 'NODE', 'PARAMETERS NOW', 'THEN', 'LOSES'], rows);
+  return rows.length === 0
+    ? ''
+    : textTable(['CLIENT', 'NODE', 'PARAMETERS NOW', 'THEN', 'LOSES'], rows, view);
 }
 
-function lossesText(clients: readonly ClientChange[]): string {
+function lossesText(clients: readonly ClientChange[], view: View): string {
   const rows = clients.flatMap(({ client, lost }) =>
     lost.map((one) => [client, one.type, one.name, why.get(one.why) ?? one.why]),
   );
-  return rows.length === 0 ? '' : textTable(['CLIENT', 'LOSES', 'NAME', 'WHY'], rows);
+  return rows.length === 0 ? '' : textTable(['CLIENT', 'LOSES', 'NAME', 'WHY'], rows, view);
 }
 
 function textOf(parameters: Readonly<Record<string, string>>): string {

@@ -9,7 +9,7 @@ import { counted } from '../model/text.ts';
 import { ago } from '../observe/format.ts';
 import { count, oneOf, text, type } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
-import { type Cell, painted, type Style, textTable, type View } from './terminal.ts';
+import { type Cell, type Head, painted, type Style, textTable, type View, wide } from './terminal.ts';
 
 export const clients = relayCommand({
   name: 'clients',
@@ -55,7 +55,7 @@ async function everyClient(
 /** `now` is milliseconds since the epoch. */
 function clientsText(
   { clients: listed, total, matching }: ListClientsResponse,
-  { paint }: View,
+  view: View,
   now: number,
 ): string {
   if (listed.length === 0) {
@@ -69,7 +69,7 @@ function clientsText(
   const table = textTable(
     columns.map(({ head }) => head),
     listed.toSorted(byUrgency).map((client) => columns.map(({ cell }) => cell(client))),
-    paint,
+    view,
   );
   const rest = matching - listed.length;
   const shown = matching === total ? counted(total, 'client') : `${matching} of ${counted(total, 'client')}`;
@@ -99,7 +99,7 @@ function byUrgency(a: Client, b: Client): number {
 }
 
 interface Column {
-  readonly head: string;
+  readonly head: Head;
   readonly cell: (client: Client) => Cell;
   /** Only where somebody polls. */
   readonly ofPolls?: true;
@@ -108,13 +108,13 @@ interface Column {
 const columnsOf = (now: number): readonly Column[] => [
   { head: 'CLIENT', cell: ({ id }) => id },
   { head: 'NODE', cell: ({ node }) => node?.id ?? '' },
-  { head: 'CLUSTER', cell: ({ node }) => node?.cluster ?? '' },
-  { head: 'PEER', cell: ({ peer }) => peer },
-  { head: 'PROTOCOL', cell: ({ transport }) => transport },
+  { head: wide('CLUSTER'), cell: ({ node }) => node?.cluster ?? '' },
+  { head: wide('PEER'), cell: ({ peer }) => peer },
+  { head: wide('PROTOCOL'), cell: ({ transport }) => transport },
   { head: 'LAST POLL', cell: (client) => agoText(lastPollOf(client), now), ofPolls: true },
   { head: 'STATE', cell: stateCell },
   { head: 'TYPES', cell: ({ types }) => typesText(types) },
-  { head: 'ANSWERED WITH', cell: versionsText, ofPolls: true },
+  { head: wide('ANSWERED WITH'), cell: versionsText, ofPolls: true },
   {
     head: 'REJECTED BECAUSE',
     cell: ({ types }) => types.find((type) => type.state === 'ERROR')?.lastNack ?? '',

@@ -3,6 +3,7 @@ import { printable } from '../model/printable.ts';
 import { clients } from './clients.ts';
 import type { Command } from './command.ts';
 import { completionOf } from './completion.ts';
+import { context } from './context.ts';
 import { diff } from './diff.ts';
 import { explain } from './explain.ts';
 import { get } from './get.ts';
@@ -25,7 +26,7 @@ export const commands: readonly Command[] = [
   ...[run, validate],
   ...seeing,
   ...changing,
-  ...[demo, completionOf(() => commands), showVersion],
+  ...[context, demo, completionOf(() => commands), showVersion],
 ];
 
 const usageLine = 'Usage: distributary COMMAND [OPTIONS]';

@@ -332,7 +332,7 @@ class Narrator {
       this.#say(
         short,
         resource.name,
-        `${await this.#variant(short, resource.name)}  version ${printable(resource.version)}`,
+        `${await this.#variant(short, resource.name)}  version ${printable(resource.version.slice(resource.version.lastIndexOf('@') + 1))}`,
       );
     }
     for (const name of response.removedResources) this.#say(short, name, 'removed');

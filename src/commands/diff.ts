@@ -10,7 +10,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { printableYaml } from '../observe/yaml-text.ts';
 import { parameters, readCount, text, texts, toggle, type, UsageError, type ValuesOf } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
-import { textTable } from './terminal.ts';
+import { textTable, type View } from './terminal.ts';
 
 const flags = {
   from: text('REV', 'a revision (see history); with --to another one, as diff FROM TO'),
@@ -39,7 +39,7 @@ export const diff = relayCommand({
     return async ({ rpc }) => {
       const { from, to } = sides.value;
       const response = await everyDifference(rpc, { from: { of: from }, to: { of: to }, type, name });
-      return answer(DiffResponseSchema, response, () => diffText(response));
+      return answer(DiffResponseSchema, response, (view) => diffText(response, view));
     };
   },
 });
@@ -108,11 +108,11 @@ function clientSides(clients: readonly string[]): Result<Sides> {
   return ok({ from: { case: 'client', value: from }, to: { case: 'client', value: to } });
 }
 
-function diffText({ differences, total }: DiffResponse): string {
+function diffText({ differences, total }: DiffResponse, view: View): string {
   if (total === 0) return 'nothing differs';
   const rows = differences.map(({ type, name, change }) => [change.toLowerCase(), type, name]);
   const more = total - differences.length;
-  const parts = [textTable(['CHANGE', 'TYPE', 'NAME'], rows), more > 0 ? `and ${more} more` : ''];
+  const parts = [textTable(['CHANGE', 'TYPE', 'NAME'], rows, view), more > 0 ? `and ${more} more` : ''];
   for (const { variants } of differences) {
     for (const { constraints, change, yaml } of variants) {
       const of = constraints === '' ? '' : ` of ${printable(constraints)}`;

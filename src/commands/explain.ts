@@ -8,7 +8,7 @@ import { printable } from '../model/printable.ts';
 import { othersText } from '../observe/missing-text.ts';
 import { parameters, required, text, type } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
-import { textTable } from './terminal.ts';
+import { textTable, type View, versionText, wide } from './terminal.ts';
 
 export const explain = relayCommand({
   name: 'explain',
@@ -26,10 +26,10 @@ export const explain = relayCommand({
     async ({ rpc }) => {
       const response = await rpc.explain({ ...asked, parameters: param });
       const verdict = verdictText(response, asked);
-      const details = detailTexts(response);
+      const details = (view: View) => detailTexts(response, view);
       const found = response.matchFound;
-      const text = (): string => (found ? [verdict, ...details] : details).join('\n\n');
-      return answer(ExplainResponseSchema, response, text, found ? undefined : verdict);
+      const text = (view: View): string => (found ? [verdict, ...details(view)] : details(view)).join('\n\n');
+      return answer(ExplainResponseSchema, response, text, found ? undefined : () => verdict);
     },
 });
 
@@ -44,9 +44,9 @@ function verdictText(response: ExplainResponse, { type, name }: Resource): strin
 }
 
 /** What the verdict rests on, by paragraphs. */
-function detailTexts(response: ExplainResponse): readonly string[] {
+function detailTexts(response: ExplainResponse, view: View): readonly string[] {
   const { client } = response;
-  const parts = [variantsText(response)];
+  const parts = [variantsText(response, view)];
   if (response.ambiguous) {
     parts.push(
       'More than one variant matches: which one is served stays the same, but nothing promises which.',
@@ -95,7 +95,7 @@ function heldText(
     return `It was told that this resource is gone, and ${why}.`;
   }
   const other = held.constraints === match ? '' : ', which is not what it would get now';
-  const version = held.version === '' ? '' : `, version ${printable(held.version)}`;
+  const version = versionText(held);
   const what = `${printable(held.constraints)}${version}${other}`;
   if (held.state === 'ERROR') return `Of this resource it has rejected ${what}: ${errorLine(held.error)}`;
   if (held.state === 'STALE')
@@ -117,16 +117,18 @@ function parametersText(parameters: Readonly<Record<string, string>>): string {
   return pairs.length === 0 ? 'no parameters' : pairs.toSorted().join(', ');
 }
 
-function variantsText({ variants }: ExplainResponse): string {
+function variantsText({ variants }: ExplainResponse, view: View): string {
   if (variants.length === 0) return '';
   const rows = variants.map((variant) => [
     variant.matches ? 'yes' : 'no',
     variant.constraints,
-    variant.reason,
+    variant.content,
     variant.version,
     variant.bytes,
     variant.since,
     variant.upstream,
+    variant.reason,
   ]);
-  return textTable(['MATCHES', 'CONSTRAINTS', 'WHY', 'VERSION', 'BYTES', 'SINCE', 'UPSTREAM'], rows);
+  const about = [wide('BYTES'), wide('SINCE'), wide('UPSTREAM')];
+  return textTable(['MATCHES', 'CONSTRAINTS', 'VERSION', 'CONTROL PLANE', ...about, 'WHY'], rows, view);
 }

@@ -5,6 +5,7 @@ import { formatBytes } from '../observe/format.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import { required, text, type } from './command.ts';
 import { type AdminClient, relayCommand } from './relay-command.ts';
+import { versionText } from './terminal.ts';
 
 export const get = relayCommand({
   name: 'get',
@@ -42,8 +43,8 @@ async function everyVariant(
 /** The RPC's answer, with the resources themselves in the place of their JSON. */
 function jsonOf({ variants }: GetResourceResponse): unknown {
   const shown = variants.map(
-    ({ constraints, version, bytes, since, upstream, state, error, omitted, json }) => ({
-      ...{ constraints, version, bytes, since, upstream, state, error, omitted },
+    ({ constraints, content, version, bytes, since, upstream, state, error, omitted, json }) => ({
+      ...{ constraints, content, version, bytes, since, upstream, state, error, omitted },
       resource: bodyOf(json),
     }),
   );
@@ -62,10 +63,9 @@ function yamlOf({ variants }: GetResourceResponse, client: string): string {
 }
 
 function commentOf(variant: ResourceVariant, client: string): string {
-  const { constraints, version, bytes, since, upstream, state, error } = variant;
+  const { constraints, bytes, since, upstream, state, error } = variant;
   const of = [
-    constraints,
-    ...(version === '' ? [] : [`version ${version}`]),
+    constraints + versionText(variant),
     formatBytes(bytes),
     `cached since ${since}`,
     ...(upstream === '' ? [] : [`from ${upstream}`]),

@@ -7,7 +7,7 @@ import { printable } from '../model/printable.ts';
 import { formatBytes } from '../observe/format.ts';
 import { count, text, type } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
-import { textTable } from './terminal.ts';
+import { textTable, type View, wide } from './terminal.ts';
 
 /** How many names of a change a line shows. */
 const shownNames = 3;
@@ -26,7 +26,7 @@ export const history = relayCommand({
     ({ limit, ...asked }) =>
     async ({ rpc }) => {
       const response = await everyChange(rpc, asked, limit);
-      return answer(HistoryResponseSchema, response, () => historyText(response));
+      return answer(HistoryResponseSchema, response, (view) => historyText(response, view));
     },
 });
 
@@ -46,7 +46,7 @@ async function everyChange(
   return { ...whole, nextBefore: 0 };
 }
 
-function historyText({ changes }: HistoryResponse): string {
+function historyText({ changes }: HistoryResponse, view: View): string {
   if (changes.length === 0) return 'nothing has changed yet';
   const rows = changes.map((change) => [
     change.revision,
@@ -58,7 +58,14 @@ function historyText({ changes }: HistoryResponse): string {
     formatBytes(Number(change.bytes)),
     namesText(change),
   ]);
-  return textTable(['REVISION', 'SINCE', 'UPSTREAM', 'TYPE', 'VERDICT', 'BODIES', 'SIZE', 'CHANGED'], rows);
+  return textTable(
+    [
+      ...['REVISION', 'SINCE', wide('UPSTREAM'), 'TYPE', 'VERDICT'],
+      ...[wide('BODIES'), wide('SIZE'), 'CHANGED'],
+    ],
+    rows,
+    view,
+  );
 }
 
 const signs: ReadonlyMap<string, string> = new Map([

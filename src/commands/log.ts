@@ -3,10 +3,10 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { levels } from '../observe/log-levels.ts';
 import { duration, oneOf, text, toggle, UsageError, type ValuesOf } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
-import { textTable } from './terminal.ts';
+import { textTable, type View } from './terminal.ts';
 
 const flags = {
-  node: text('ID', 'only lines about this node id, as in ListClients; without it all lines'),
+  node: text('ID', 'only lines about this node id, (see clients); without it all lines'),
   level: oneOf('LEVEL', levels, levels.join(', ')),
   for: duration('TIME', 'how long, as in 30s, 10m or 1h; default 10m, at most 24h'),
   reset: toggle('ends now what was set before'),
@@ -24,7 +24,7 @@ export const log = relayCommand({
     if (!request.ok) return new UsageError(request.error);
     return async ({ rpc }) => {
       const response = await rpc.setLogLevel({ node, ...request.value });
-      return answer(SetLogLevelResponseSchema, response, () => levelText(response));
+      return answer(SetLogLevelResponseSchema, response, (view) => levelText(response, view));
     };
   },
 });
@@ -45,8 +45,8 @@ function readRequest({
   return ok({ level, forSeconds: (time ?? 0) / 1000 });
 }
 
-function levelText({ level, overrides }: SetLogLevelResponse): string {
+function levelText({ level, overrides }: SetLogLevelResponse, view: View): string {
   if (overrides.length === 0) return `log level ${level}`;
   const rows = overrides.map((one) => [one.node === '' ? '(all)' : one.node, one.level, one.until]);
-  return `log level ${level}, and until then\n${textTable(['NODE', 'LEVEL', 'UNTIL'], rows)}`;
+  return `log level ${level}, and until then\n${textTable(['NODE', 'LEVEL', 'UNTIL'], rows, view)}`;
 }

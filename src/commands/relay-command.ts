@@ -13,16 +13,13 @@ import {
   commandWith,
   type Definition,
   type Flags,
-  file,
   oneOf,
-  text,
   toggle,
   UsageError,
   type ValuesOf,
 } from './command.ts';
+import { defaultAdmin, type RelayFlags, relayFlags, relayOf } from './context.ts';
 import { type Terminal, type View, viewOf } from './terminal.ts';
-
-const defaultAdmin = 'http://127.0.0.1:19000';
 
 /** Milliseconds. */
 const rpcTimeoutMs = 10_000;
@@ -35,27 +32,6 @@ export interface AdminClient {
   /** It is over TLS, and shows no certificate. */
   readonly anonymous: boolean;
 }
-
-export const certificateFlags = {
-  cert: file('F', 'PEM file of a client certificate, where the listener asks for one'),
-  key: file('F', 'PEM file of its key'),
-  ca: file(
-    'F',
-    "PEM file of the authorities of the listener's certificate; default: those that come with Node",
-  ),
-} as const;
-
-const section = 'RELAY';
-
-/** Of every command that asks a relay. */
-export const relayFlags = {
-  admin: { ...text('URL', `the relay's admin listener; default ${defaultAdmin}`), section },
-  cert: { ...certificateFlags.cert, section },
-  key: { ...certificateFlags.key, section },
-  ca: { ...certificateFlags.ca, section },
-} as const;
-
-export type RelayFlags = ValuesOf<typeof relayFlags>;
 
 const outputs = ['wide', 'json', 'yaml'] as const;
 type Output = (typeof outputs)[number];
@@ -74,7 +50,7 @@ export interface Answer {
   /** For people. Empty: nothing. */
   readonly text: (view: View) => string;
   /** It is not as it was asked for: why, and exit 1. */
-  readonly problem?: string | undefined;
+  readonly problem?: ((view: View) => string) | undefined;
   /** Another exit code. */
   readonly code?: number;
 }
@@ -87,7 +63,7 @@ export const answer = <Desc extends DescMessage>(
   schema: Desc,
   message: MessageShape<Desc>,
   text: Answer['text'],
-  problem?: string,
+  problem?: Answer['problem'],
 ): Answer => ({ json: () => messageJson(schema, message), text, problem });
 
 interface Unanswered {
@@ -132,7 +108,8 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
           return watch(terminal, read, (error) => refusal(client, error));
         }
         const said = await asked(client);
-        if (said.problem !== undefined) terminal.err(`${said.problem}\n`);
+        if (said.problem !== undefined)
+          terminal.err(`${said.problem(viewOf(terminal, format === 'wide'))}\n`);
         const shown = written(said, format, terminal, 2);
         if (shown !== '') terminal.out(`${shown}\n`);
         return said.code ?? (said.problem === undefined ? 0 : 1);
@@ -163,7 +140,8 @@ export function withRelay(
   run: (client: AdminClient) => Promise<number>,
   otherwise: (why: string) => number | undefined = () => undefined,
 ): UsageError | Promise<number | UsageError> {
-  const client = adminClient(flags);
+  const relay = relayOf(flags, terminal.environment);
+  const client = relay.ok ? adminClient(relay.value) : relay;
   if (!client.ok) {
     const code = otherwise(client.error);
     return code === undefined ? new UsageError(client.error) : Promise.resolve(code);
@@ -182,8 +160,7 @@ function refusal(client: AdminClient, error: unknown): string {
 }
 
 /** The error is about the flags. */
-export function adminClient({ admin, cert, key, ca }: RelayFlags): Result<AdminClient> {
-  const url = admin === '' ? defaultAdmin : admin;
+export function adminClient({ admin: url, cert, key, ca }: RelayFlags): Result<AdminClient> {
   const parsed = URL.parse(url);
   if (parsed === null || !['http:', 'https:'].includes(parsed.protocol)) {
     return fail(

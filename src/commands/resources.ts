@@ -4,9 +4,10 @@ import {
   ListResourcesResponseSchema,
   type ResourceSummary,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { counted } from '../model/text.ts';
 import { count, text, type, UsageError } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
-import { textTable } from './terminal.ts';
+import { textTable, type View, wide } from './terminal.ts';
 
 /** Without --limit. */
 const usualLimit = 1000;
@@ -30,7 +31,7 @@ export const resources = relayCommand({
     }
     return async ({ rpc }) => {
       const response = await listed(rpc, type, name === '' ? '*' : name, limit);
-      return answer(ListResourcesResponseSchema, response, () => resourcesText(response));
+      return answer(ListResourcesResponseSchema, response, (view) => resourcesText(response, view));
     };
   },
 });
@@ -55,20 +56,24 @@ async function listed(
   return create(ListResourcesResponseSchema, { resources: found, nextPageToken: pageToken });
 }
 
-function resourcesText({ resources: found, nextPageToken }: ListResourcesResponse): string {
+function resourcesText({ resources: found, nextPageToken }: ListResourcesResponse, view: View): string {
   if (found.length === 0) return 'nothing like this is cached';
   const rows = found.flatMap(({ type, name, variants }) =>
-    variants.map(({ constraints, version, bytes, since, upstream }) => [
+    variants.map(({ constraints, content, version, bytes, since, upstream }) => [
       type,
       name,
       constraints,
+      content,
       version,
       bytes,
       since,
       upstream,
     ]),
   );
-  const heads = ['TYPE', 'NAME', 'CONSTRAINTS', 'VERSION', 'BYTES', 'SINCE', 'UPSTREAM'];
+  const heads = [
+    ...['TYPE', 'NAME', 'CONSTRAINTS', 'VERSION', 'CONTROL PLANE'],
+    ...[wide('BYTES'), wide('SINCE'), wide('UPSTREAM')],
+  ];
   const more = nextPageToken === '' ? '' : '; there are more (--limit)';
-  return `${textTable(heads, rows)}\n\n${found.length} resources in ${rows.length} variants${more}`;
+  return `${textTable(heads, rows, view)}\n\n${counted(found.length, 'resource')} in ${counted(rows.length, 'variant')}${more}`;
 }

@@ -11,7 +11,7 @@ import { formatBytes, formatSeconds } from '../observe/format.ts';
 import { readyText, sentence, worstOf } from '../observe/problems.ts';
 import { toggle } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
-import { type Paint, type Painted, painted, textTable } from './terminal.ts';
+import { type Painted, painted, textTable, type View, wrapped } from './terminal.ts';
 
 export const status = relayCommand({
   name: 'status',
@@ -28,7 +28,7 @@ export const status = relayCommand({
       const response = await rpc.status({});
       const { clients, pollingClients, problems, moreProblems } = response;
       if (!check)
-        return answer(StatusResponseSchema, response, ({ paint }) => statusText(response, Date.now(), paint));
+        return answer(StatusResponseSchema, response, (view) => statusText(response, Date.now(), view));
       const { word, code } = checked[worstOf(problems)];
       const said = sentence(clients + pollingClients, problems, moreProblems, Date.now());
       return { ...answer(StatusResponseSchema, response, () => `${word}: ${printable(said)}`), code };
@@ -43,7 +43,8 @@ const checked = {
 } as const;
 
 /** `now` is milliseconds since the epoch. */
-function statusText(response: StatusResponse, now: number, paint: Paint): string {
+function statusText(response: StatusResponse, now: number, view: View): string {
+  const { paint } = view;
   const { ready, reason, clients, pollingClients, problems, moreProblems } = response;
   const state = ready
     ? paint('green', readyText(true, problems, moreProblems))
@@ -51,29 +52,33 @@ function statusText(response: StatusResponse, now: number, paint: Paint): string
   const sections = [
     [
       `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
-      printable(sentence(clients + pollingClients, problems, moreProblems, now)),
+      wrapped(printable(sentence(clients + pollingClients, problems, moreProblems, now)), view.columns, 2),
       `clients: ${clientsText(response)}; cache: ${formatBytes(Number(response.cacheBytes))}`,
       `node: ${printable(response.nodeId)} on ${printable(response.host)}`,
     ].join('\n'),
-    problemsText(response, now, paint),
+    problemsText(response, now, view),
     rolloutText(response, now),
-    upstreamsText(response, now, paint),
-    workersText(response),
-    typesText(response),
-    accountsText(response),
+    upstreamsText(response, now, view),
+    workersText(response, view),
+    typesText(response, view),
+    accountsText(response, view),
   ];
   return sections.filter((section) => section !== '').join('\n\n');
 }
 
 /** What is wrong, the worst first, with what to type. */
-function problemsText({ problems, moreProblems }: StatusResponse, now: number, paint: Paint): string {
+function problemsText(
+  { problems, moreProblems }: StatusResponse,
+  now: number,
+  { paint, columns }: View,
+): string {
   const lines = problems.flatMap(({ severity, title, since: from, detail, commands, runbook }) => {
     const lasting = from === '' ? '' : ` for ${since(from, now)}`;
     const colour = severity === 'critical' ? 'red' : 'yellow';
     const name = severity === 'info' ? severity : paint(colour, severity);
     return [
-      `${name}: ${printable(title)}${lasting}`,
-      ...(detail === '' ? [] : [`  ${errorLine(detail)}`]),
+      wrapped(`${name}: ${printable(title)}${lasting}`, columns, 2),
+      ...(detail === '' ? [] : [wrapped(`\u00A0\u00A0${errorLine(detail)}`, columns, 2)]),
       ...commands.map((command) => `  $ ${printable(command)}`),
       `  see docs/runbooks/${runbook}.md`,
     ];
@@ -116,7 +121,7 @@ function pendingLines({
   return [`pending: ${what}${hidden}`, `canaries: ${counted(total, 'stream')}; ${said}`];
 }
 
-function upstreamsText({ upstreams }: StatusResponse, now: number, paint: Paint): string {
+function upstreamsText({ upstreams }: StatusResponse, now: number, view: View): string {
   const rows = upstreams.map((upstream) => [
     upstream.name,
     stateCell(upstream),
@@ -125,7 +130,7 @@ function upstreamsText({ upstreams }: StatusResponse, now: number, paint: Paint)
     upstream.sessions,
     upstream.lastError || upstream.staleReason,
   ]);
-  return textTable(['UPSTREAM', 'STATE', 'DATA', 'ENDPOINT', 'SESSIONS', 'LAST ERROR'], rows, paint);
+  return textTable(['UPSTREAM', 'STATE', 'DATA', 'ENDPOINT', 'SESSIONS', 'LAST ERROR'], rows, view);
 }
 
 function dataCell({ stale, staleSince, fromSiblingsSince }: UpstreamStatus, now: number): Painted | string {
@@ -141,7 +146,7 @@ function stateCell({ connected, refusedStreams }: UpstreamStatus): Painted {
 }
 
 /** Only of a relay that has some. */
-function workersText({ workers }: StatusResponse): string {
+function workersText({ workers }: StatusResponse, view: View): string {
   if (workers.length === 0) return '';
   const rows = workers.map(({ number, pid, listening, clients, restarts, lastError }) => [
     number,
@@ -151,10 +156,10 @@ function workersText({ workers }: StatusResponse): string {
     restarts,
     lastError,
   ]);
-  return textTable(['WORKER', 'STATE', 'PROCESS', 'CLIENTS', 'RESTARTS', 'LAST ERROR'], rows);
+  return textTable(['WORKER', 'STATE', 'PROCESS', 'CLIENTS', 'RESTARTS', 'LAST ERROR'], rows, view);
 }
 
-function typesText({ types }: StatusResponse): string {
+function typesText({ types }: StatusResponse, view: View): string {
   if (types.length === 0) return 'nothing is cached or asked for yet';
   const rows = types.map(({ type, resources, variants, subscriptions, ambiguous }) => [
     type,
@@ -163,11 +168,11 @@ function typesText({ types }: StatusResponse): string {
     subscriptions,
     ambiguous,
   ]);
-  return textTable(['TYPE', 'RESOURCES', 'VARIANTS', 'SUBSCRIPTIONS', 'AMBIGUOUS'], rows);
+  return textTable(['TYPE', 'RESOURCES', 'VARIANTS', 'SUBSCRIPTIONS', 'AMBIGUOUS'], rows, view);
 }
 
 /** Who has most done for it; nothing where nobody stands out. */
-function accountsText({ accounts }: StatusResponse): string {
+function accountsText({ accounts }: StatusResponse, view: View): string {
   const heavy = accounts.filter(
     ({ waits, heldBytes, workPerSecond }) => waits || heldBytes >= muchHeld || workPerSecond >= muchWork,
   );
@@ -181,7 +186,7 @@ function accountsText({ accounts }: StatusResponse): string {
   ]);
   return rows.length === 0
     ? ''
-    : textTable(['HEAVY PEER', 'CONNECTIONS', 'STREAMS', 'HELD', 'WORK', 'STATE'], rows);
+    : textTable(['HEAVY PEER', 'CONNECTIONS', 'STREAMS', 'HELD', 'WORK', 'STATE'], rows, view);
 }
 
 /** Less is not worth a line. */

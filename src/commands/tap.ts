@@ -3,7 +3,8 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import { TapMessageSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { printableJson } from '../model/printable.ts';
 import { commandWith, count, text, toggle, type } from './command.ts';
-import { type AdminClient, relayFlags, withRelay } from './relay-command.ts';
+import { relayFlags } from './context.ts';
+import { type AdminClient, withRelay } from './relay-command.ts';
 import type { Terminal } from './terminal.ts';
 
 export const tap = commandWith(relayFlags, {

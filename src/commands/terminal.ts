@@ -1,5 +1,6 @@
 import { styleText } from 'node:util';
 import { errorLine } from '../model/error-text.ts';
+import { printable } from '../model/printable.ts';
 
 /** Where a command writes, and its environment: the process's, or a test's. */
 export interface Terminal {
@@ -37,11 +38,20 @@ export const columnsOf = ({ screen, environment }: Terminal): number =>
 /** How an answer is shown to people. */
 export interface View {
   readonly paint: Paint;
-  /** With all columns of its tables. */
+  /** With all columns of its tables, and as wide as they are. */
   readonly wide: boolean;
+  /** Of the terminal; infinite: a file or a pipe, or `wide`. */
+  readonly columns: number;
 }
 
-export const viewOf = (terminal: Terminal, wide: boolean): View => ({ paint: painter(terminal), wide });
+export function viewOf(terminal: Terminal, wide: boolean): View {
+  const isBound = terminal.screen !== undefined || terminal.environment['COLUMNS'] !== undefined;
+  return {
+    paint: painter(terminal),
+    wide,
+    columns: wide || !isBound ? Number.POSITIVE_INFINITY : columnsOf(terminal),
+  };
+}
 
 /** Broken at spaces; the lines after the first are indented. A non-breaking space stays, and becomes a space. */
 export function wrapped(text: string, columns: number, indent: number): string {
@@ -79,25 +89,81 @@ export const painted = (style: Style, text: string): Painted => ({ text, style }
 
 export type Cell = string | number | Painted;
 
-/** A peer's name may have kilobytes. `--json` has all of it. */
+/** Of a column; one that only `-o wide` shows says so. */
+export type Head = string | { readonly wide: string };
+
+export const wide = (head: string): Head => ({ wide: head });
+
+/** A peer's name may have kilobytes. `-o json` has all of it. */
 const longestCell = 300;
 /** Columns are no wider: what is longer moves the rest of its own line. */
 const widestColumn = 60;
+/** A last column of this width is one like the others. */
+const shortColumn = 24;
+/** To fit a terminal, columns become no narrower. */
+const narrowestColumn = 8;
 
-/** Columns as wide as their widest cell, two spaces apart; no trailing spaces. */
+/**
+ * Columns as wide as their widest cell, two spaces apart; no trailing spaces. Where a terminal has no room for that, the
+ * last column goes on in the next line, or has lines of its own; then the widest columns lose the middle of their cells.
+ */
 export function textTable(
-  heads: readonly string[],
+  heads: readonly Head[],
   rows: readonly (readonly Cell[])[],
-  paint: Paint = (_, text) => text,
+  { paint, columns, wide: all }: View,
 ): string {
-  const lines = [heads, ...rows].map((row) => row.map(readCell));
-  const widths = heads.map((_, column) =>
-    lines.reduce(
-      (widest, line) => Math.min(widestColumn, Math.max(widest, line[column]?.text.length ?? 0)),
-      0,
-    ),
-  );
-  return lines.map((line) => lineText(line, widths, paint)).join('\n');
+  const shown = heads.flatMap((head, index) => (typeof head === 'string' || all ? [index] : []));
+  const titles = heads.map((head) => (typeof head === 'string' ? head : head.wide));
+  const lines = [titles, ...rows].map((row) => shown.map((index) => readCell(row[index] ?? '')));
+  const longest = shown.map((_, at) => Math.max(...lines.map((line) => line[at]?.text.length ?? 0)));
+  const widths = longest.map((width) => Math.min(widestColumn, width));
+  if (widthOf(longest) <= columns || columns === Number.POSITIVE_INFINITY) {
+    return lines.map((line) => lineText(line, widths, paint, (text) => text)).join('\n');
+  }
+  if ((longest.at(-1) ?? 0) <= shortColumn) {
+    const fitted = fitting(widths, columns);
+    return lines
+      .map((line) => lineText(line, fitted, paint, (text, at) => elided(text, fitted[at])))
+      .join('\n');
+  }
+  const room = columns - widthOf(widths.slice(0, -1)) - 2;
+  if (room >= columns / 3) {
+    const start = ' '.repeat(columns - room);
+    const cut: Cut = (text, column) =>
+      column < widths.length - 1
+        ? elided(text, widths[column])
+        : wrapped(wordsWithin(text, room), room, 0).replaceAll('\n', `\n${start}`);
+    return lines.map((line) => lineText(line, widths, paint, cut)).join('\n');
+  }
+  const fitted = fitting(widths.slice(0, -1), columns);
+  const cut: Cut = (text, column) => elided(text, fitted[column]);
+  const [head = [], ...others] = lines;
+  const name = head.at(-1)?.text.toLowerCase() ?? '';
+  return [
+    lineText(head.slice(0, -1), fitted, paint, cut),
+    ...others.flatMap((line) => {
+      const { text, style } = line.at(-1) ?? { text: '', style: undefined };
+      const below = wrapped(`${indentation}${name}: ${wordsWithin(text, columns - 4)}`, columns, 4);
+      return [
+        lineText(line.slice(0, -1), fitted, paint, cut),
+        ...(text === '' ? [] : [style === undefined ? below : paint(style, below)]),
+      ];
+    }),
+  ].join('\n');
+}
+
+const indentation = '\u00A0'.repeat(4);
+
+const widthOf = (widths: readonly number[]): number => widths.reduce((total, width) => total + width + 2, -2);
+
+function fitting(widths: readonly number[], columns: number): readonly number[] {
+  const fitted = [...widths];
+  for (let over = widthOf(fitted) - columns; over > 0; over--) {
+    const widest = Math.max(...fitted);
+    if (widest <= narrowestColumn) break;
+    fitted[fitted.indexOf(widest)] = widest - 1;
+  }
+  return fitted;
 }
 
 interface ReadCell {
@@ -110,15 +176,44 @@ function readCell(cell: Cell): ReadCell {
   return { text: errorLine(text, longestCell), style };
 }
 
-function lineText(line: readonly ReadCell[], widths: readonly number[], paint: Paint): string {
+/** What is shown of a cell. */
+type Cut = (text: string, column: number) => string;
+
+function lineText(line: readonly ReadCell[], widths: readonly number[], paint: Paint, cut: Cut): string {
   const last = line.findLastIndex(({ text }) => text !== '');
   return line
     .slice(0, last + 1)
-    .map(({ text, style }, column) => {
+    .map(({ text: whole, style }, column) => {
+      const text = cut(whole, column);
       const space = column === last ? '' : ' '.repeat(Math.max(0, (widths[column] ?? 0) - text.length));
       return (style === undefined ? text : paint(style, text)) + space;
     })
     .join('  ');
+}
+
+/** `, version 5e1f…, v7 at the control plane`: what of it there is. */
+export function versionText({
+  content,
+  version,
+}: {
+  readonly content: string;
+  readonly version: string;
+}): string {
+  const own = content === '' ? '' : `, version ${content}`;
+  return version === '' ? own : `${own}, ${printable(version)} at the control plane`;
+}
+
+const wordsWithin = (text: string, width: number): string =>
+  text
+    .split(' ')
+    .map((word) => elided(word, width))
+    .join(' ');
+
+/** What is too long for its column loses its middle: names differ at their ends. */
+function elided(text: string, width = 0): string {
+  if (text.length <= width) return text;
+  const end = Math.floor((width - 1) / 2);
+  return `${text.slice(0, width - 1 - end)}…${text.slice(text.length - end)}`;
 }
 
 export interface SignalWait {

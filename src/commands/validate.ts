@@ -12,8 +12,9 @@ import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.t
 import { formatProblem } from '../upstream/filesystem/parse.ts';
 import { changesText } from './changes-text.ts';
 import { defineCommand, file, required, text, toggle } from './command.ts';
-import { certificateFlags, messageJson, withRelay } from './relay-command.ts';
-import type { Terminal } from './terminal.ts';
+import { certificateFlags } from './context.ts';
+import { messageJson, withRelay } from './relay-command.ts';
+import { type Terminal, viewOf } from './terminal.ts';
 
 export const validate = defineCommand({
   name: 'validate',
@@ -47,7 +48,9 @@ FILE:LINE:COLUMN: warning: path: message.`,
     return withRelay({ ...relay, admin: against }, terminal, async ({ rpc }) => {
       const text = withoutReferences(config.source.text, terminal.environment);
       const changes = await rpc.compareConfiguration({ text });
-      terminal.out(json ? `${reportText(report, changes)}\n` : `\n${changesText(changes)}\n`);
+      terminal.out(
+        json ? `${reportText(report, changes)}\n` : `\n${changesText(changes, viewOf(terminal, false))}\n`,
+      );
       return 0;
     });
   },

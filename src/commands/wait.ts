@@ -3,7 +3,7 @@ import { printable } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
 import { count, duration, text, toggle, type, UsageError } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
-import { textTable } from './terminal.ts';
+import { textTable, type View } from './terminal.ts';
 
 const usualWaitMs = 60_000;
 const longestWaitMs = 3_600_000;
@@ -38,7 +38,9 @@ they accept.`,
       const response = await rpc.wait(asked, { timeoutMs: timeoutMs + graceMs });
       const { accepted, clients } = response;
       const done = `accepted by all: ${subscribeText(clients)}`;
-      const problem = accepted ? undefined : missingText(response, { timeoutMs, allowStale, minClients });
+      const missing = (view: View): string =>
+        missingText(response, { timeoutMs, allowStale, minClients }, view);
+      const problem = accepted ? undefined : missing;
       const text = (): string => (accepted ? [done, ...staleLines(response)].join('\n') : '');
       return answer(WaitResponseSchema, response, text, problem);
     };
@@ -51,7 +53,11 @@ interface Asked {
   readonly minClients: number;
 }
 
-function missingText(response: WaitResponse, { timeoutMs, allowStale, minClients }: Asked): string {
+function missingText(
+  response: WaitResponse,
+  { timeoutMs, allowStale, minClients }: Asked,
+  view: View,
+): string {
   const { missing, clients, missingClients } = response;
   const after = `not accepted after ${timeoutMs % 1000 === 0 ? `${timeoutMs / 1000}s` : `${timeoutMs}ms`}`;
   const lines = [
@@ -67,7 +73,7 @@ function missingText(response: WaitResponse, { timeoutMs, allowStale, minClients
     state,
     why,
   ]);
-  const table = textTable(['CLIENT', 'NODE', 'TYPE', 'NAME', 'STATE', 'WHY'], rows);
+  const table = textTable(['CLIENT', 'NODE', 'TYPE', 'NAME', 'STATE', 'WHY'], rows, view);
   // About a name, not about a stream.
   const unnamed = missingClients.filter(({ client, state }) => client === '' && state !== 'NOT_SENT');
   const held = unnamed.filter(({ state }) => state === 'HELD').length;

@@ -132,7 +132,7 @@ async function yamlOf(
   const before = await jsonOf(from, pace);
   const after = await jsonOf(to, pace);
   if (before === undefined || after === undefined) {
-    return `# more than ${maxCharacters} characters as JSON are not compared: GetResource shows both\n`;
+    return `# more than ${maxCharacters} characters as JSON are not compared: distributary get shows both\n`;
   }
   const fields = await fieldDifferences(parsed(before), parsed(after), pace);
   return fields === '' ? '# nothing that is shown differs\n' : fields;

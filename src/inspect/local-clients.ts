@@ -40,6 +40,7 @@ import { FleetSurvey } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
 import { type Acceptance, type AcceptanceQuery, acceptanceOf } from './missing-clients.ts';
 import { sentVariants } from './resource-contents.ts';
+import { versionsOf } from './resource-list.ts';
 import { tapMessages } from './tap-messages.ts';
 
 /** What a reload would change for the clients of this process. */
@@ -198,10 +199,10 @@ function heldOf(
   // What a client that polls was sent is known until it is due something newer.
   if (value === undefined) return { removalState: '' };
   if (!isVariant(value)) return { removalState: state };
-  const { constraints, version, cachedSince } = value;
+  const { constraints, cachedSince } = value;
   const held = {
     constraints: formatConstraints(constraints.expression),
-    version,
+    ...versionsOf(value),
     since: new Date(cachedSince).toISOString(),
     state,
     error: rejection?.message ?? '',

@@ -17,6 +17,7 @@ import { canonicalName } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { redactedJson } from '../wire/redaction.ts';
+import { versionsOf } from './resource-list.ts';
 
 type Answered = Result<Long<typeof GetResourceResponseSchema>, GrpcStatus>;
 
@@ -47,7 +48,7 @@ export function cachedVariants(
     });
     return ok(listed([...variants], offset, slices));
   }
-  const message = `no ${typeInfo(type).short} ${quote(name, 200)} is cached: ListResources shows what is`;
+  const message = `no ${typeInfo(type).short} ${quote(name, 200)} is cached: distributary resources shows what is`;
   return fail({ code: Code.NOT_FOUND, message });
 }
 
@@ -68,7 +69,7 @@ export function sentVariants(
     variants.push({ variant: value, upstream: '', state, error: rejection?.message ?? '' });
   }
   if (variants.length > 0) return ok(listed(variants, offset, slices));
-  const message = `client ${stream.id} has not been sent ${short} ${quote(name, 200)}: Explain says why`;
+  const message = `client ${stream.id} has not been sent ${short} ${quote(name, 200)}: distributary explain says why`;
   return fail({ code: Code.NOT_FOUND, message });
 }
 
@@ -91,10 +92,11 @@ async function* rows(variants: readonly Shown[], slices: TimeSlices) {
   }
 }
 
-async function contentOf({ type, constraints, version, cachedSince, payload }: Variant, pace: Pace) {
+async function contentOf(variant: Variant, pace: Pace) {
+  const { type, constraints, cachedSince, payload } = variant;
   const summary = {
     constraints: formatConstraints(constraints.expression),
-    version,
+    ...versionsOf(variant),
     since: new Date(cachedSince).toISOString(),
     bytes: payload?.bytes.length ?? 0,
   };

@@ -8,7 +8,9 @@ import {
   ResourceSummarySchema,
   type VariantSummary,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { contentHash } from '../model/change.ts';
 import { formatConstraints } from '../model/constraints.ts';
+import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { HeldVariant } from '../model/rollout.ts';
 import { sortedInSlices, type TimeSlices } from '../model/time-slices.ts';
@@ -59,10 +61,16 @@ interface Found {
 const summary = ({ type, name, cached }: Found): ResourceSummary =>
   create(ResourceSummarySchema, { type, name, variants: [...cached.variants.values().map(variantSummary)] });
 
+/** The control plane's version, and what is the same everywhere. Nobody can guess a secret by it. */
+export const versionsOf = ({ type, version, deltaVersion }: Variant) => ({
+  version,
+  content: typeInfo(type).short === 'sds' ? '' : contentHash({ deltaVersion }),
+});
+
 export function variantSummary({ variant, holders }: HeldVariant): Plain<VariantSummary> {
   return {
     constraints: formatConstraints(variant.constraints.expression),
-    version: variant.version,
+    ...versionsOf(variant),
     bytes: variant.payload?.bytes.length ?? 0,
     since: new Date(variant.cachedSince).toISOString(),
     upstream: [...new Set(holders.map((holder) => holder.upstream))].join(', '),

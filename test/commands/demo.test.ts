@@ -21,8 +21,8 @@ describe('demo', () => {
     const { code, out, err } = await run('--once');
     expect([code, err]).to.deep.equal([0, '']);
     for (const line of [
-      /^\[prod\] +cds +shop +env == "prod" and not exists\(version\) +version 1@/m,
-      /^\[test\] +cds +shop +env == "test" and not exists\(version\) +version 1@/m,
+      /^\[prod\] +cds +shop +env == "prod" and not exists\(version\) +version [0-9a-f]{16}$/m,
+      /^\[test\] +cds +shop +env == "test" and not exists\(version\) +version [0-9a-f]{16}$/m,
       /^\[prod\] +eds +shop +env == "prod"/m,
       /^\[test\] +eds +shop +env == "test"/m,
       /^\[test\] +lds +debug +env == "test"/m,

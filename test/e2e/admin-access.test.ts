@@ -260,7 +260,7 @@ describe('who may ask the admin listener', function () {
       const missing = await command('get', '--type', 'cds', '--name', 'nothing', ...identity);
       expect([missing.code, missing.out]).to.deep.equal([
         1,
-        'no cds "nothing" is cached: ListResources shows what is',
+        'no cds "nothing" is cached: distributary resources shows what is',
       ]);
       const anonymous = await command('status', '--ca', ca);
       expect(anonymous.code).to.equal(1);

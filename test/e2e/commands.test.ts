@@ -100,7 +100,7 @@ describe('commands about clients and resources', function () {
       expect(rejecting.code).to.equal(0);
       expect(rejecting.out).to.match(/\n\n1 of 302 clients$/);
 
-      const all = (await askProcess('clients')).out.split('\n');
+      const all = (await askProcess('clients', '-o', 'wide')).out.split('\n');
       expect(all[0]).to.match(/^CLIENT +NODE +CLUSTER +PEER +PROTOCOL +STATE +TYPES +REJECTED BECAUSE$/);
       expect(all[1]).to.include('picky');
       expect(all.filter((line) => / SYNCED +eds$/.test(line))).to.have.length(301);
@@ -177,12 +177,12 @@ describe('commands about clients and resources', function () {
     it('lists each variant, by type and name', async () => {
       await start();
       await eventually(async () => {
-        const { code, out } = await ask('resources');
+        const { code, out } = await ask('resources', '-o', 'wide');
         expect(code).to.equal(0);
-        expect(out).to.match(/^TYPE +NAME +CONSTRAINTS +VERSION +BYTES +SINCE +UPSTREAM$/m);
-        expect(out).to.match(/^eds +shop +env == "prod" +\S+ +\d+ +\S+Z +files$/m);
+        expect(out).to.match(/^TYPE +NAME +CONSTRAINTS +VERSION +CONTROL PLANE +BYTES +SINCE +UPSTREAM$/m);
+        expect(out).to.match(/^eds +shop +env == "prod" +[0-9a-f]{16} +\S+ +\d+ +\S+Z +files$/m);
         expect(out).to.match(/^eds +shop +env == "test" /m);
-        expect(out).to.match(/\n\n1 resources in 2 variants$/);
+        expect(out).to.match(/\n\n1 resource in 2 variants$/);
       });
       for (const [name, found] of [
         ['sho*', true],
@@ -244,7 +244,9 @@ describe('commands about clients and resources', function () {
       await start();
       await shown('--type', 'cds', '--name', 'shop');
       const { out } = await askProcess('get', '--type', 'cds', '--name', 'shop');
-      expect(out).to.match(/^# \(all\), version \S+, \d+ B, cached since \S+Z, from files$/m);
+      expect(out).to.match(
+        /^# \(all\), version [0-9a-f]{16}, \S+ at the control plane, \d+ B, cached since \S+Z, from files$/m,
+      );
       expect(out).not.to.include('the-inline-key');
       expect(out).not.to.match(raw);
       const body: unknown = parseYaml(out);
@@ -320,7 +322,7 @@ describe('commands about clients and resources', function () {
       const nobody = await ask('get', '--type', 'cds', '--name', 'x', '--client', 'nobody');
       expect([nobody.code, nobody.err]).to.deep.equal([
         1,
-        'no client has the stream nobody: ListClients shows those that there are',
+        'no client has the stream nobody: distributary clients shows those that are connected',
       ]);
       expect((await ask('get', '--name', 'x')).err).to.match(
         /^--type T is missing: a type URL, or one of [a-z ]+\n\nUsage: distributary get /,

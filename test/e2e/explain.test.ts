@@ -54,13 +54,13 @@ describe('explain', function () {
 
     const url = `http://${relay.admin}`;
     const asked = ['explain', '--admin', url, '--type', 'eds', '--name', 'shop'];
-    const found = await run(...asked, '--param', 'env=test', '--param', 'version=v2');
+    const found = await run(...asked, '--param', 'env=test', '--param', 'version=v2', '-o', 'wide');
     expect(found.code, found.out).to.equal(0);
     expect(found.out).to.match(/^eds shop for env=test, version=v2: env == "test" and version == "v2"$/m);
     const bytes = '[0-9]+';
     const since = '\\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z';
     const row = (matches: string, constraints: string, why: string): RegExp =>
-      new RegExp(`^${matches} +${constraints} +${why} +\\S+ +${bytes} +${since} +files$`, 'm');
+      new RegExp(`^${matches} +${constraints} +[0-9a-f]{16} +\\S+ +${bytes} +${since} +files +${why}$`, 'm');
     expect(found.out).to.match(row('no', 'env == "prod"', 'env == "prod" fails: env is "test"'));
     expect(found.out).to.match(
       row('no', 'env == "test" and version == "v1"', 'version == "v1" fails: version is "v2"'),
@@ -78,7 +78,9 @@ describe('explain', function () {
     expect(mine.code, mine.out).to.equal(0);
     expect(mine.out).to.match(/^eds shop for env=prod: env == "prod"$/m);
     expect(mine.out).to.match(/^This client was last sent version \S+: SYNCED \(acknowledged\)$/m);
-    expect(mine.out).to.match(/^Of this resource it has env == "prod", version \S+\.$/m);
+    expect(mine.out).to.match(
+      /^Of this resource it has env == "prod", version [0-9a-f]{16}, \S+ at the control plane\.$/m,
+    );
   });
 
   it('shows what a client rejected, and that it has another variant than it would get now', async () => {
@@ -110,7 +112,9 @@ describe('explain', function () {
       id,
     );
     expect(out).to.match(/ERROR \(rejected\), last rejected: not to my taste/);
-    expect(out).to.match(/^Of this resource it has rejected env == "prod", version \S+: not to my taste$/m);
+    expect(out).to.match(
+      /^Of this resource it has rejected env == "prod", version [0-9a-f]{16}, \S+ at the control plane: not to my taste$/m,
+    );
   });
 
   it('finds what a client has by an xdstp name in any spelling', async () => {
@@ -125,7 +129,9 @@ describe('explain', function () {
       for (const query of ['a=1&b=2', 'b=2&a=1']) {
         const asked = ['--type', 'eds', '--name', name(query), '--client', id];
         const { out } = await run('explain', '--admin', `http://${relay.admin}`, ...asked);
-        expect(out).to.match(/^Of this resource it has \(all\), version \S+\.$/m);
+        expect(out).to.match(
+          /^Of this resource it has \(all\), version [0-9a-f]{16}, \S+ at the control plane\.$/m,
+        );
       }
     });
   });

@@ -53,7 +53,7 @@ for (const workers of [0, 2]) {
       expect(Date.now() - Date.parse(first?.last_poll ?? '')).to.be.within(0, 60_000);
 
       expect(await edge.poll({ version_info: version })).to.equal('');
-      const { out } = await ask('clients', '--node', 'rest-*');
+      const { out } = await ask('clients', '--node', 'rest-*', '-o', 'wide');
       const [head = '', line = '', , count] = out.split('\n');
       expect(head).to.match(/^CLIENT .* LAST POLL +STATE +TYPES +ANSWERED WITH/);
       expect(line).to.match(/ rest-edge +fleet .* rest +\d+ s ago +SYNCED +cds +cds \S+@/);

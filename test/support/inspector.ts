@@ -175,6 +175,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
       const variant = {
         constraints: 'env == "prod"',
         version: '7',
+        content: '5e1f',
         bytes: 120,
         matches: matchFound,
         reason: matchFound ? 'env == "prod" holds' : 'env == "prod" fails: env is not given',

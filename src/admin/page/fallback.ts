@@ -148,5 +148,5 @@ const clientColumns = (now: number): readonly Column<Plain<Client>>[] => [
 
 function more({ clients, total }: Plain<ListClientsResponse>): Html {
   const rest = Math.max(0, total - clients.length);
-  return rest === 0 ? html`` : html`<p class="dim">and ${rest} more: ask the ListClients RPC for all.</p>`;
+  return rest === 0 ? html`` : html`<p class="dim">and ${rest} more: distributary clients shows all.</p>`;
 }

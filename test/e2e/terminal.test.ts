@@ -1,0 +1,136 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { parse } from 'yaml';
+import { z } from 'zod';
+import { commands } from '../../src/commands/command-line.ts';
+import { when } from '../support/in-memory-relay.ts';
+import { eventually } from './support/eventually.ts';
+import { ResourceFiles } from './support/files.ts';
+import { Process } from './support/process.ts';
+import { distributary, RelayProcess } from './support/relay.ts';
+import { Connections } from './support/variant-client.ts';
+import { writeVariants } from './support/variant-files.ts';
+
+/** The command as a user runs it, with this in its environment. */
+async function run(env: Readonly<Record<string, string>>, ...argv: readonly string[]) {
+  const child = new Process({ ...distributary(...argv), env: { DISTRIBUTARY_ADMIN: '', ...env } });
+  const code = await child.exited;
+  return { code, lines: [...child.lines], out: child.lines.join('\n'), err: child.errors.join('\n') };
+}
+
+const version = z.object({
+  resources: z.array(z.object({ variants: z.array(z.object({ content: z.string() })) })),
+});
+const longName = `${'outbound_'.repeat(7)}shop`;
+
+describe('commands at a terminal', function () {
+  this.timeout(120_000);
+  let files: ResourceFiles;
+  let relay: RelayProcess;
+  let connections: Connections;
+  let home: string;
+
+  before(async () => {
+    files = new ResourceFiles();
+    writeVariants(files, 'eds', [
+      ['shop', 'prod', when({ env: 'prod' })],
+      ['shop', 'test', when({ env: 'test' })],
+    ]);
+    files.writeText(
+      'clusters.yaml',
+      `resources: [{ "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: ${longName} }]`,
+    );
+    relay = await RelayProcess.start({
+      upstreams: [files.upstream],
+      parameters: [{ key: 'env', from: 'node.metadata.env' }],
+    });
+    connections = new Connections(relay.xds);
+    home = mkdtempSync(join(tmpdir(), 'contexts-'));
+    const picky = connections.open({
+      protocol: 'delta',
+      node: { id: `picky-${'x'.repeat(60)}`, metadata: { env: 'prod' } },
+      accepts: () => false,
+    });
+    picky.want('eds', { names: ['shop'] });
+    picky.want('cds', { names: ['*'] });
+    await eventually(async () => {
+      const { out } = await run(
+        { DISTRIBUTARY_ADMIN: `http://${relay.admin}` },
+        'clients',
+        '--state',
+        'ERROR',
+      );
+      expect(out).to.include('not to my taste');
+    });
+  });
+  after(async () => {
+    connections[Symbol.dispose]();
+    await relay.stop();
+    files[Symbol.dispose]();
+    rmSync(home, { recursive: true });
+  });
+
+  const here = () => ({ DISTRIBUTARY_ADMIN: `http://${relay.admin}`, COLUMNS: '80' });
+  const tooWide = (lines: readonly string[]) => lines.filter((line) => line.length > 80);
+
+  it('the help of each command fits 80 columns', async () => {
+    for (const name of ['--help', ...commands.map((command) => command.name)]) {
+      const { code, lines } = await run({}, name, '--help');
+      expect([name, code, tooWide(lines)]).to.deep.equal([name, 0, []]);
+    }
+  });
+
+  for (const argv of [
+    ['status'],
+    ['clients'],
+    ['resources'],
+    ['explain', '--type', 'eds', '--name', 'shop', '--param', 'env=prod'],
+    ['history'],
+  ]) {
+    it(`${argv.join(' ')}: its table fits, -o wide has all of it, and -o json and yaml say the same`, async () => {
+      const { code, lines, out } = await run(here(), ...argv);
+      expect([code, tooWide(lines)], out).to.deep.equal([0, []]);
+      const wide = await run(here(), ...argv, '-o', 'wide');
+      expect(Math.max(...wide.lines.map(({ length }) => length))).to.be.greaterThan(80);
+      const [json, yaml, short] = await Promise.all([
+        run(here(), ...argv, '-o', 'json'),
+        run(here(), ...argv, '-o', 'yaml'),
+        run(here(), ...argv, '--json'),
+      ]);
+      const keys = Object.keys(z.record(z.string(), z.unknown()).parse(JSON.parse(json.out)));
+      expect(Object.keys(z.record(z.string(), z.unknown()).parse(parse(yaml.out)))).to.deep.equal(keys);
+      expect(Object.keys(z.record(z.string(), z.unknown()).parse(JSON.parse(short.out)))).to.deep.equal(keys);
+    });
+  }
+
+  it('a resource has one version in resources, get and explain: that of its content', async () => {
+    const listed = await run(here(), 'resources', '--type', 'eds', '-o', 'json');
+    const [content = ''] =
+      version.parse(JSON.parse(listed.out)).resources[0]?.variants.map((one) => one.content) ?? [];
+    expect(content).to.match(/^[0-9a-f]{16}$/);
+    const table = await run(here(), 'resources', '--type', 'eds');
+    expect(table.out).to.include(content);
+    for (const command of ['get', 'explain']) {
+      const { out } = await run(here(), command, '--type', 'eds', '--name', 'shop');
+      expect(out).to.include(content);
+    }
+  });
+
+  it('asks the relay of the context; the environment wins over it, and flags over both', async () => {
+    const nowhere = 'http://127.0.0.1:1';
+    const context = { XDG_CONFIG_HOME: home };
+    const added = await run(context, 'context', 'add', 'here', '--admin', `http://${relay.admin}`);
+    expect([added.code, added.out]).to.deep.equal([0, 'added here, and using it']);
+    expect((await run(context, 'context', 'add', 'away', '--admin', nowhere)).out).to.equal('added away');
+    expect((await run(context, 'status')).code).to.equal(0);
+    expect((await run({ ...context, DISTRIBUTARY_ADMIN: nowhere }, 'status')).err).to.include(nowhere);
+    const both = { ...context, DISTRIBUTARY_ADMIN: nowhere };
+    expect((await run(both, 'status', '--admin', `http://${relay.admin}`)).code).to.equal(0);
+    expect((await run(context, 'context', 'use', 'away')).code).to.equal(0);
+    expect((await run(context, 'status')).err).to.include(nowhere);
+    expect((await run(context, 'context', 'list')).out).to.match(/^\* +away +http:\/\/127\.0\.0\.1:1$/m);
+    expect((await run(context, 'context', 'use', 'nobody')).code).to.equal(2);
+  });
+});
