@@ -103,7 +103,7 @@ class World {
       maxCacheBytes: () => 2 ** 30,
       controlPlane: '',
       lookedUp: () => {},
-      acknowledged: () => undefined,
+      answered: () => undefined,
       defer: (run) => run(),
     });
     const puts = this.names.flatMap((name) => this.variants.map((constraints) => put(name, constraints, 0)));

@@ -38,7 +38,13 @@ const schema: z.ZodType<Schema> = z.lazy(() =>
 /** Every key of the configuration with what it takes, its default and its meaning: Markdown, from the schema. */
 export function reference(): string {
   const root = schema.parse(publishedSchema());
-  const sections = Object.entries(root.properties ?? {}).filter(([key]) => key !== '$schema');
+  // A mapping, or false: the mapping.
+  const sections = Object.entries(root.properties ?? {})
+    .filter(([key]) => key !== '$schema')
+    .map(
+      ([key, part]) =>
+        [key, { ...part, ...part.anyOf?.find((one) => one.properties !== undefined) }] as const,
+    );
   const plain = sections.filter(([, part]) => part.properties === undefined && part.items === undefined);
   const nested = sections.filter((section) => !plain.includes(section));
   return [

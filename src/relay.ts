@@ -19,6 +19,7 @@ import type { Upstream, UpstreamSink } from './model/upstream.ts';
 import type { UpdateTraces } from './observe/update-traces.ts';
 import { unclaimed } from './upstream/claims.ts';
 import type { EndReason } from './views/interest-registry.ts';
+import type { Answer } from './views/view-pool.ts';
 import { Views } from './views/views.ts';
 import type { ServerStream } from './wire/server-stream.ts';
 
@@ -68,8 +69,7 @@ interface RelayEvents {
     choices: readonly Variant[],
   ): void;
   lookedUp(type: TypeUrl, hits: number, misses: number): void;
-  /** A client has accepted an update that arrived then, by `Clock.monotonic()`. */
-  acknowledged(type: TypeUrl, receivedAt: number): void;
+  answered(type: TypeUrl, answer: Answer): void;
   /** So many variants left the cache: for room, as nobody wanted them for long, as their time to live was over. */
   evicted(reason: 'size' | 'idle' | 'ttl', count: number): void;
   upstreamChanged(): void;
@@ -130,7 +130,7 @@ export class Relay implements UpstreamSink {
       maxCacheBytes: options.maxCacheBytes,
       controlPlane: options.controlPlane,
       lookedUp: (type, hits, misses) => events.lookedUp(type, hits, misses),
-      acknowledged: (type, receivedAt) => events.acknowledged(type, receivedAt),
+      answered: (type, answer) => events.answered(type, answer),
       defer: options.defer,
       traces: options.traces,
     });

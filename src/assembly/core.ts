@@ -50,6 +50,8 @@ export interface CoreDependencies {
   readonly rolloutStorage?: RolloutStorage | undefined;
   /** Undefined: changes are not recorded. */
   readonly recorder?: Recorder | undefined;
+  /** Hears of changes, and what clients say to them, in place of a recorder. */
+  readonly answers?: Pick<Recorder, 'committed' | 'answered'> | undefined;
 }
 
 /** How much of what peers name goes into one log line: items, and characters of each. */
@@ -76,6 +78,8 @@ export class Core {
   readonly siblings: SiblingServing;
   /** Types of which there is a resource, for whomever. */
   readonly servedTypes = new Set<TypeUrl>();
+  /** Undefined: changes are not recorded. */
+  readonly recorder: Recorder | undefined;
   readonly #streamMetrics: StreamMetrics;
   readonly #role: ProcessRole;
   readonly #listeners = new Set<() => void>();
@@ -89,10 +93,21 @@ export class Core {
 
   constructor(
     config: Config,
-    { log, logLevels, spans, version, processMetrics, journal, rolloutStorage, recorder }: CoreDependencies,
+    {
+      log,
+      logLevels,
+      spans,
+      version,
+      processMetrics,
+      journal,
+      rolloutStorage,
+      recorder,
+      answers = recorder,
+    }: CoreDependencies,
     role: ProcessRole = SINGLE_PROCESS,
   ) {
     this.#config = config;
+    this.recorder = recorder;
     this.#limits = streamLimits(config);
     this.#accountBounds = accountBounds(config);
     this.#role = role;
@@ -143,10 +158,10 @@ export class Core {
       published: (commit) => {
         this.siblings.publish(commit);
         this.rollout.fleet.committed(commit);
-        recorder?.committed(commit);
+        answers?.committed(commit);
         this.#served(commit.type);
       },
-      recorded: recorder !== undefined,
+      recorded: answers !== undefined,
       traces: this.traces,
       admission: {
         refuses: (peer, { type }) => this.#refusal(peer, type),
@@ -183,9 +198,9 @@ export class Core {
       events: {
         ambiguous: (type, name, parameters, choices) => this.#ambiguous(type, name, parameters, choices),
         lookedUp: (type, hits, misses) => this.#streamMetrics.lookedUp(type, hits, misses),
-        acknowledged: (type, receivedAt) => {
-          this.#streamMetrics.acknowledged(type, receivedAt);
-          recorder?.acknowledged(receivedAt);
+        answered: (type, { receivedAt, isAccepted, isRepeated }) => {
+          if (isAccepted) this.#streamMetrics.acknowledged(type, receivedAt);
+          if (!isRepeated) answers?.answered(receivedAt, isAccepted);
         },
         evicted: (reason, count) => this.metrics.evictions(reason).inc(count),
         upstreamChanged: () => this.changed(),
@@ -204,7 +219,7 @@ export class Core {
         revision: recorder?.history.releasedRevision ?? 0,
         pendingRevision: recorder?.history.lastRevision ?? 0,
       }),
-      canariesAccepted: (names) => recorder?.canariesAccepted(names),
+      canariesSaid: (names, said) => recorder?.canariesSaid(names, said),
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
     // The listener's authorities are those of the start. Without them, any peer may be a relay.

@@ -40,7 +40,7 @@ export interface RelayRolloutOptions {
   /** Of the last change that everybody has, and of the last change (History). */
   readonly revisions: RolloutOptions['revisions'];
   /** All canaries have accepted these. */
-  readonly canariesAccepted: (names: readonly PendingName[]) => void;
+  readonly canariesSaid: RolloutEvents['canariesSaid'];
   /** Undefined: nothing is kept over restarts. */
   readonly storage: RolloutStorage | undefined;
   /** Undefined: judge and clients are in this process. */
@@ -113,11 +113,11 @@ function removalLimits({ upstreams }: Config) {
 }
 
 function events(
-  { log, metrics, storage, canariesAccepted }: RelayRolloutOptions,
+  { log, metrics, storage, canariesSaid }: RelayRolloutOptions,
   over: () => void,
 ): RolloutEvents {
   return {
-    accepted: canariesAccepted,
+    canariesSaid,
     counted: (result) => metrics.rollout.ended(result).inc(),
     released(names, milliseconds) {
       metrics.rollout.duration(milliseconds / 1000);

@@ -131,7 +131,7 @@ export class SiblingServing {
       maxCacheBytes: () => Number.MAX_SAFE_INTEGER,
       controlPlane: this.#options.relay.nodeId,
       lookedUp: () => {},
-      acknowledged: () => {},
+      answered: () => {},
       defer: (run) => this.#options.defer(run),
     });
   }

@@ -15,7 +15,8 @@ const shownNames = 3;
 export const history = relayCommand({
   name: 'history',
   does: 'what has changed',
-  about: 'Shows what has changed, the newest first. Names and revisions are for diff and rollback.',
+  about:
+    'Shows what has changed, the newest first. ACCEPTED and REJECTED count the streams that have answered the change. Names and revisions are for diff and rollback.',
   flags: {
     type: type('only this type'),
     name: text('N', 'only changes of this resource'),
@@ -54,6 +55,8 @@ function historyText({ changes }: HistoryResponse, view: View): string {
     change.upstream || '(operator)',
     change.type,
     change.verdict,
+    change.accepted,
+    change.rejected,
     change.bodies ? 'yes' : 'no',
     formatBytes(Number(change.bytes)),
     namesText(change),
@@ -61,7 +64,7 @@ function historyText({ changes }: HistoryResponse, view: View): string {
   return textTable(
     [
       ...['REVISION', 'SINCE', wide('UPSTREAM'), 'TYPE', 'VERDICT'],
-      ...[wide('BODIES'), wide('SIZE'), 'CHANGED'],
+      ...['ACCEPTED', 'REJECTED', wide('BODIES'), wide('SIZE'), 'CHANGED'],
     ],
     rows,
     view,

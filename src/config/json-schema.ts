@@ -10,8 +10,16 @@ let made: JsonSchema | undefined;
 
 /** Made when it is first asked for: a start needs none, and it takes 20 ms. */
 function generated(): JsonSchema {
-  made ??= z.toJSONSchema(fileSchema, { io: 'input' });
+  made ??= z.toJSONSchema(fileSchema, { io: 'input', override: ({ jsonSchema }) => orFalse(jsonSchema) });
   return made;
+}
+
+/** A mapping, or false: the keys of the mapping stay where they are looked for. */
+function orFalse(schema: JsonSchema): void {
+  const [first, mapping] = schema.anyOf ?? [];
+  if (!isSchema(first) || !isSchema(mapping) || first.const !== false) return;
+  Object.assign(schema, { ...mapping, orFalse: true });
+  delete schema.anyOf;
 }
 
 /** The schema that is published for editors: config.schema.json. */
@@ -42,7 +50,7 @@ export function withDefaults(value: unknown, schema: JsonSchema = generated()): 
   if (Array.isArray(given) && isSchema(items)) {
     return given.map((item: unknown) => withDefaults(item, items));
   }
-  if (given === undefined || properties === undefined) return given;
+  if (given === undefined || given === false || properties === undefined) return given;
   const filled = new Map<string, unknown>();
   for (const [key, inner] of Object.entries(properties)) {
     if (isSchema(inner)) filled.set(key, withDefaults(read(given, key), inner));
@@ -66,6 +74,13 @@ function allowReferences(schema: JsonSchema): JsonSchema {
     );
   }
   if (isSchema(items)) inner.items = allowReferences(items);
+  if (inner['orFalse'] === true) {
+    const { description, default: fallback, orFalse: _, ...mapping } = inner;
+    return {
+      ...defined({ description, default: fallback }),
+      anyOf: [{ type: 'boolean', const: false }, mapping],
+    };
+  }
   // JavaScript's largest exact integer is no bound that tells a reader anything.
   if (inner.maximum === Number.MAX_SAFE_INTEGER) delete inner.maximum;
   const {

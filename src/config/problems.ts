@@ -35,7 +35,11 @@ function problemOf(issue: z.core.$ZodIssue, file: unknown): readonly UnplacedPro
       return [{ path, message: tooSmall(issue.origin, issue.minimum) }];
     case 'too_big':
       return [{ path, message: `at most ${issue.maximum} is accepted` }];
-    case 'invalid_union':
+    case 'invalid_union': {
+      // A mapping, or false: what is wrong with the mapping.
+      const own = issue.errors.at(-1) ?? [];
+      return own.flatMap((one) => problemOf({ ...one, path: [...path, ...one.path] }, file));
+    }
     case 'custom':
     case 'invalid_format':
     case 'not_multiple_of':

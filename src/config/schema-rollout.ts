@@ -102,7 +102,7 @@ export const rollout = z
     mode: entry.mode,
   }));
 
-export const history = z
+const bodies = z
   .strictObject({
     max_bytes: count()
       .default(67_108_864)
@@ -110,6 +110,13 @@ export const history = z
     max_age: positiveDuration().prefault('24h').describe('Revisions that are older go'),
   })
   .transform(({ max_bytes: maxBytes, max_age: maxAgeMs }) => ({ maxBytes, maxAgeMs }));
+
+export const history = z
+  .union([z.literal(false).transform(() => undefined), bodies])
+  .prefault({})
+  .describe(
+    'How much of earlier revisions is kept, for diff and rollback. false: the last 100 changes, without resources',
+  );
 
 /** What joins `rollout` with the rest of the file. */
 export function checkRollout(file: unknown, context: z.core.$RefinementCtx): void {

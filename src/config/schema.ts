@@ -317,9 +317,7 @@ export const fileSchema = z
       .describe(
         'A change goes to a few clients of each class first, and to the others when those accept it. Left out: to everyone at once',
       ),
-    history: history
-      .optional()
-      .describe('How much of earlier revisions is kept. Left out: the last 100 changes, without resources'),
+    history,
     workers: count(0)
       .max(1024)
       .default(0)

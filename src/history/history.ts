@@ -250,7 +250,7 @@ export function reachable(history: History, revision: number): Result<undefined,
   if (revision === lastRevision || history.reaches(revision)) return ok(undefined);
   const message = keepsBodies
     ? `revision ${revision} has expired: bodies are kept from later on only (history.max_bytes, history.max_age)`
-    : `what there was at revision ${revision} was not kept: set history in the configuration to keep bodies`;
+    : `what there was at revision ${revision} was not kept: the configuration says history: false`;
   return fail({ code: Code.FAILED_PRECONDITION, message });
 }
 

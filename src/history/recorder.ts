@@ -9,7 +9,7 @@ import {
 } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
 import type { PendingName } from '../model/rollout.ts';
-import { Acceptance } from './acceptance.ts';
+import { Acceptance, type CanariesSaid, type ReportedAnswers } from './acceptance.ts';
 import { History, type HistoryOptions } from './history.ts';
 
 /** Answers to what is asked for the first time share a change, until it has so many names: each copies them. */
@@ -51,17 +51,23 @@ export class Recorder {
     for (const type of types) this.#known.add(type);
   }
 
-  /** A client has accepted what arrived then, as `Clock.monotonic()` says it. */
-  acknowledged(receivedAt: number): void {
-    if (this.#options.hearsClients()) this.#acceptance.acknowledged(receivedAt);
+  /** A stream has accepted or rejected what arrived then, as `Clock.monotonic()` says it. */
+  answered(receivedAt: number, isAccepted: boolean): void {
+    if (this.#options.hearsClients()) this.#acceptance.answered(receivedAt, isAccepted);
   }
 
-  /** All canaries have accepted these. */
-  canariesAccepted(names: readonly PendingName[]): void {
+  /** The same of the clients of another process. */
+  reported(answers: ReportedAnswers): void {
+    this.#acceptance.reported(answers);
+  }
+
+  /** What canaries have said to these, so far. */
+  canariesSaid(names: readonly PendingName[], said: CanariesSaid): void {
     const byType = Map.groupBy(names, ({ type }) => type);
-    this.#acceptance.canariesAccepted(
-      new Map(byType.entries().map(([type, own]) => [type, new Set(own.map(({ name }) => name))])),
-    );
+    const waiting = byType
+      .entries()
+      .map(([type, own]) => [type, new Set(own.map(({ name }) => name))] as const);
+    this.#acceptance.canariesSaid(new Map(waiting), said);
   }
 
   /** Both sides have seen the commit. */

@@ -28,5 +28,7 @@ export function changeMessage(change: Change): Plain<ChangeMessage> {
     reason,
     canariesSeconds: (change.canariesMs ?? 0) / 1000,
     clientsSeconds: (change.clientsMs ?? 0) / 1000,
+    accepted: (change.canaries?.accepted ?? 0) + (change.answers?.accepted ?? 0),
+    rejected: (change.canaries?.rejected ?? 0) + (change.answers?.rejected ?? 0),
   };
 }

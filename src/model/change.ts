@@ -45,8 +45,18 @@ export interface Change {
   readonly canariesMs?: number | undefined;
   /** From when everybody was given it to the last ACK of a client, in milliseconds; left out: there was none. */
   readonly clientsMs?: number | undefined;
+  /** What canaries said while it waited. */
+  readonly canaries?: Answers | undefined;
+  /** What streams said that got it when everybody got it. */
+  readonly answers?: Answers | undefined;
   /** An operator's. */
   readonly reason: string;
+}
+
+/** How many streams have accepted it, or rejected something with it. */
+export interface Answers {
+  readonly accepted: number;
+  readonly rejected: number;
 }
 
 /** What was recorded before a restart. */

@@ -320,12 +320,18 @@ export class Rollout {
 
   #judge(row: Change, now: number): Judgement {
     const { judge, names } = row;
-    const { acceptedAt, startedAt } = judge;
+    const { startedAt } = judge;
     const since = Math.min(startedAt, now);
     const removals = this.#settings === undefined ? undefined : this.#removals.objection(names, since, now);
     const judgement = judge.judge(now, this.#observation(row, removals, now));
-    if (this.#canariesOf(row).length > 0 && acceptedAt === undefined && judge.acceptedAt !== undefined)
-      this.#options.events.accepted(names);
+    const canaries = this.#canariesOf(row);
+    if (canaries.length > 0) {
+      this.#options.events.canariesSaid(names, {
+        accepted: canaries.filter(({ standing }) => standing.kind === 'accepted').length,
+        rejected: canaries.filter(({ standing }) => standing.kind === 'rejected').length,
+        areAll: judge.acceptedAt !== undefined,
+      });
+    }
     return judgement;
   }
 
@@ -525,8 +531,11 @@ type RolloutResult = 'released' | 'held' | 'discarded' | 'timeout';
 /** For metrics, logs and the disk. */
 export interface RolloutEvents {
   counted(result: RolloutResult): void;
-  /** All canaries have accepted these changes. */
-  accepted(names: readonly PendingName[]): void;
+  /** How many canaries have accepted these, or rejected something of them; `areAll`: they have accepted all of it. */
+  canariesSaid(
+    names: readonly PendingName[],
+    said: { readonly accepted: number; readonly rejected: number; readonly areAll: boolean },
+  ): void;
   /** Everybody gets these changes now. `milliseconds`: how long they have waited. */
   released(names: readonly PendingName[], milliseconds: number): void;
   /** Of all changes. */

@@ -94,6 +94,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #resendsAlone = false;
   /** Changes of rejected responses that are sent once more, each by itself. */
   #retries: RejectedChange[] | undefined;
+  /** When the update arrived that it answered last. */
+  #answeredAt: number | undefined;
   /** A wildcard or glob was added: its first response is sent even if it is empty. */
   #firstResponseDue: boolean;
   #behind = false;
@@ -250,7 +252,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const kind = this.responses.classify(nonce, error !== undefined);
     if (kind === 'first' || kind === 'change') return kind;
     const answered = this.responses.answered(nonce, error);
-    if (kind !== 'stale' && !this.polls) this.#pool.answered(kind === 'ack', answered?.header.receivedAt);
+    const receivedAt = answered?.header.receivedAt;
+    if (kind !== 'stale' && !this.polls && receivedAt !== undefined) {
+      const isRepeated = receivedAt === this.#answeredAt;
+      this.#pool.answered({ receivedAt, isAccepted: kind === 'ack', isRepeated });
+      this.#answeredAt = receivedAt;
+    }
     if (kind === 'nack' && answered !== undefined && this.#takesParts) {
       const changes = rejectedChanges(answered);
       if (changes.length > 0) this.#retries = [...(this.#retries ?? none), ...changes];

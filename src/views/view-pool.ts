@@ -23,12 +23,20 @@ export interface ViewsOptions {
   readonly controlPlane: string;
   /** A subscription joined a view: how many of its resources were known, how many were not. */
   readonly lookedUp: (type: TypeUrl, hits: number, misses: number) => void;
-  /** A client has accepted an update that arrived then, by `Clock.monotonic()`. */
-  readonly acknowledged: (type: TypeUrl, receivedAt: number) => void;
+  readonly answered: (type: TypeUrl, answer: Answer) => void;
   /** Undefined: nothing is traced. */
   readonly traces?: ViewTraces | undefined;
   /** Runs soon, after other events had their turn; for tests, at once. */
   readonly defer: (run: () => void) => void;
+}
+
+/** What a stream says to an update. */
+export interface Answer {
+  /** When the update arrived, by `Clock.monotonic()`. */
+  readonly receivedAt: number;
+  readonly isAccepted: boolean;
+  /** The stream has answered another response with this update before. */
+  readonly isRepeated: boolean;
 }
 
 /** What the traces of updates hear from the views. Times are by `Clock.monotonic()`. */
@@ -64,10 +72,9 @@ export class ViewPool {
     return this.#options.clock.now();
   }
 
-  answered(accepted: boolean, receivedAt: number | undefined): void {
-    if (receivedAt === undefined) return;
-    if (accepted) this.#options.acknowledged(this.#type, receivedAt);
-    this.#options.traces?.answered(receivedAt, accepted);
+  answered(answer: Answer): void {
+    this.#options.answered(this.#type, answer);
+    this.#options.traces?.answered(answer.receivedAt, answer.isAccepted);
   }
 
   timed(compose: () => Composed): Composed {

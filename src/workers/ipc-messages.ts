@@ -147,6 +147,17 @@ const canaryReport = z.object({
   ended: z.array(canaryStream),
 });
 
+/** What clients have said to a change since the last message (history/acceptance.ts). */
+const answers = z.object({
+  kind: z.literal('answers'),
+  type: z.string(),
+  name: z.string(),
+  content: z.string(),
+  accepted: z.int(),
+  rejected: z.int(),
+  tookMs: z.number().optional(),
+});
+
 const toWorker = z.discriminatedUnion('kind', [
   start,
   reload,
@@ -157,7 +168,7 @@ const toWorker = z.discriminatedUnion('kind', [
   waiting,
   drain,
 ]);
-const toPrimary = z.discriminatedUnion('kind', [listening, failed, loadHere, turned, canaryReport]);
+const toPrimary = z.discriminatedUnion('kind', [listening, failed, loadHere, turned, canaryReport, answers]);
 
 export type Start = z.infer<typeof start>;
 export type PrimaryState = z.infer<typeof primaryState>;
@@ -165,6 +176,7 @@ export type CanariesMessage = z.infer<typeof canaries>;
 export type WaitingMessage = z.infer<typeof waiting>;
 export type ReportedStream = z.infer<typeof canaryStream>;
 export type CanaryReport = z.infer<typeof canaryReport>;
+export type AnswersMessage = z.infer<typeof answers>;
 export type ToWorker = z.infer<typeof toWorker>;
 export type ToPrimary = z.infer<typeof toPrimary>;
 

@@ -45,6 +45,7 @@ import { type Series, sumSeries } from '../observe/series.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type {
+  AnswersMessage,
   CanariesMessage,
   CanaryReport,
   PrimaryState,
@@ -74,6 +75,8 @@ export interface WorkerPoolOptions {
     /** For a worker that starts; undefined: there is no rollout. */
     canaries(): CanariesMessage | undefined;
   };
+  /** The clients of a worker have answered a change. */
+  readonly answered: (message: AnswersMessage) => void;
   /** Whether a client can be served may have changed. */
   readonly changed: () => void;
   readonly restarted: () => void;
@@ -406,6 +409,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
       opening: () => this.#opening(number),
       restarted,
       canaries: this.#options.canaries,
+      answered: this.#options.answered,
       changed: () => this.#changed(),
       ended: (series) => {
         const left = countersOfEnded(series);

@@ -4,6 +4,7 @@ import type { Core } from '../assembly/core.ts';
 import { SINGLE_PROCESS } from '../assembly/process-role.ts';
 import type { XdsListenerCallbacks } from '../assembly/xds-listener.ts';
 import type { Config } from '../config/config.ts';
+import { resourceName, typeUrl } from '../model/brand.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Side } from '../model/side.ts';
 import type { Counters } from '../observe/counters.ts';
@@ -133,6 +134,8 @@ async function startPool(
     },
     maxStreams: config.limits.maxStreams,
     canaries: fleet,
+    answered: ({ type, name, ...said }) =>
+      core.recorder?.reported({ tookMs: undefined, ...said, type: typeUrl(type), name: resourceName(name) }),
     changed: () => core.changed(),
     restarted: () => core.metrics.workerRestarts().inc(),
   });

@@ -7,7 +7,7 @@ import type { Log } from '../observe/log.ts';
 import type { Series } from '../observe/series.ts';
 import { ticks } from '../observe/watchdog.ts';
 import { Backoff } from '../upstream/ads/backoff.ts';
-import type { CanaryReport, ToPrimary, ToWorker } from './ipc-messages.ts';
+import type { AnswersMessage, CanaryReport, ToPrimary, ToWorker } from './ipc-messages.ts';
 import { WorkerClient } from './worker-client.ts';
 import type { WorkerHandler, WorkerProcess } from './worker-process.ts';
 
@@ -31,6 +31,8 @@ export interface WorkerSlotOptions {
   readonly restarted: () => void;
   /** Its canaries say something else, or their streams end. */
   readonly canaries: CanaryListener;
+  /** Its clients have answered a change. */
+  readonly answered: (message: AnswersMessage) => void;
 }
 
 export interface CanaryListener {
@@ -182,6 +184,9 @@ export class WorkerSlot {
         return;
       case 'turned':
         this.#state.silent = 0;
+        return;
+      case 'answers':
+        this.#options.answered(message);
         return;
       case 'canary_report':
         this.report = message;

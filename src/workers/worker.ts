@@ -16,6 +16,7 @@ import type { LogLevels } from '../observe/log-levels.ts';
 import type { Spans } from '../observe/spans.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
 import { type ClaimOptions, claims } from '../upstream/claims.ts';
+import { AnswerReporter } from './answer-reporter.ts';
 import { CanaryNodes, CanaryReporter } from './canary-reporter.ts';
 import { fetchClientStatus } from './client-status-rpc.ts';
 import { FeedsOfSides, feedUpstream, workerConfig } from './feed.ts';
@@ -68,7 +69,14 @@ export class Worker {
     this.#outageGate = new OutageGate(config.upstreams, systemClock, () => this.#core.relay.changed());
     this.#core = new Core(
       workerConfig(config, start),
-      { log, logLevels, spans, version: start.version, processMetrics: true },
+      {
+        log,
+        logLevels,
+        spans,
+        version: start.version,
+        processMetrics: true,
+        answers: new AnswerReporter(systemClock, send),
+      },
       {
         streamPrefix: `${id}-`,
         loadElsewhere: () => this.#loadElsewhere,

@@ -115,7 +115,7 @@ describe('configuration: what is accepted', () => {
         relayPeers: [],
       },
       rollout: undefined,
-      history: undefined,
+      history: { maxBytes: 67_108_864, maxAgeMs: 86_400_000 },
       watchdog: { enabled: true, timeoutMs: 30_000 },
       workers: 0,
       drainDelayMs: 0,
@@ -125,7 +125,7 @@ describe('configuration: what is accepted', () => {
   });
 
   it('the defaults of rollout and history', () => {
-    const { rollout, history } = configOf(`${minimal}rollout: {}\nhistory: {}\n`);
+    const { rollout, history } = configOf(`${minimal}rollout: {}\n`);
     const { types, ...rest } = rollout ?? { types: [] };
     expect(types.map((type) => typeInfo(type).short)).to.have.members(
       'lds srds rds vhds cds sds ecds'.split(' '),
@@ -140,6 +140,7 @@ describe('configuration: what is accepted', () => {
       mode: 'AUTOMATIC',
     });
     expect(history).to.deep.equal({ maxBytes: 67_108_864, maxAgeMs: 86_400_000 });
+    expect(configOf(`${minimal}history: false\n`).history).to.equal(undefined);
   });
 
   it('canaries by match alone: no percentage beside it', () => {

@@ -63,7 +63,6 @@ for (const workers of [0, 2]) {
     const config = (admin: object = {}): RelayConfig => ({
       upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
       rollout: { canary: { percent: 0.01 }, mode: 'MANUAL', bake: '200ms' },
-      history: {},
       workers,
       admin: {
         tls: { ...pem.identity('admin', server), ca: pem.bundle('ca.crt', [authority]) },

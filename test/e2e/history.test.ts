@@ -102,7 +102,7 @@ describe('history and diff', function () {
 
   it('shows each change, and what differs between two of them, field by field', async () => {
     files.writeText('cds.json', clusters(cluster('shop', '1s'), cluster('old', '1s')));
-    await start({ history: {} });
+    await start();
     await open('a', 'prod');
     await changed(1);
     files.writeText(
@@ -125,8 +125,8 @@ describe('history and diff', function () {
       { name: 'new', change: 'ADDED' },
     ]);
     expect(await changesOf('--name', 'new')).to.have.length(1);
-    const table = await run('history', ...admin());
-    expect(table.out).to.match(/^2 +\S+Z +files +cds +RELEASED +yes .*~shop/m);
+    const table = await run('history', '-o', 'wide', ...admin());
+    expect(table.out).to.match(/^2 +\S+Z +files +cds +RELEASED +1 +0 +yes .*~shop/m);
 
     const names = await diff('--from', '1', '--to', '2');
     expect(names.differences.map(({ name, change }) => `${name} ${change}`)).to.deep.equal([
@@ -158,7 +158,7 @@ describe('history and diff', function () {
       `, "metadata": ${JSON.stringify({ filter_metadata: { [hostile]: { [hostile]: value } } })}`;
     const named = (value: string): string => cluster(JSON.stringify(hostile).slice(1, -1), '1s', more(value));
     files.writeText('cds.json', clusters(named('safe')));
-    await start({ history: {} });
+    await start();
     await open('a', 'prod');
     await changed(1);
     files.writeText('cds.json', clusters(named(hostile)));
@@ -179,9 +179,9 @@ describe('history and diff', function () {
     expect(parse(shown?.variants[0]?.yaml ?? '')).to.deep.equal(difference);
   });
 
-  it('keeps 100 changes without bodies where history is left out', async () => {
+  it('keeps 100 changes without bodies where history is false', async () => {
     files.writeText('cds.json', clusters(cluster('shop', '1s')));
-    await start();
+    await start({ history: false });
     await open('a', 'prod');
     files.writeText('cds.json', clusters(cluster('shop', '2s')));
     await changed(2);
@@ -189,7 +189,7 @@ describe('history and diff', function () {
     expect(second).to.include({ revision: 2, bodies: false });
     const refused = await run('diff', '--from', '1', '--to', '2', ...admin());
     expect(refused.code).to.equal(1);
-    expect(refused.err).to.match(/was not kept: set history in the configuration/);
+    expect(refused.err).to.match(/was not kept: the configuration says history: false/);
   });
 
   it('compares what two clients have, and two parameter sets; secrets are not shown', async () => {
@@ -203,7 +203,7 @@ describe('history and diff', function () {
     const secret = (value: string): string =>
       `{"resources": [{"@type": "${tls}", "name": "key", "generic_secret": {"secret": {"inline_string": "${value}"}}}]}`;
     files.writeText('sds.json', secret('hidden-1'));
-    await start({ history: {} });
+    await start();
     const prod = await open('p', 'prod');
     await open('t', 'test');
     prod.want('sds', { names: ['key'] });

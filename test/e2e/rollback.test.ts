@@ -32,7 +32,6 @@ describe('rollback', function () {
   async function start(config: object = {}): Promise<void> {
     relay = await RelayProcess.start({
       upstreams: [files.upstream],
-      history: {},
       drain_timeout: '100ms',
       ...config,
     });
@@ -165,14 +164,16 @@ describe('rollback', function () {
 
   it('says what it cannot do where no bodies are kept, and changes nothing', async () => {
     write(['shop', '1']);
-    await start({ history: undefined });
+    await start({ history: false });
     await client.gets('cds', ['shop: 1']);
     write(['shop', '2']);
     await client.gets('cds', ['shop: 2']);
     await reaches(2);
     const refused = await ask('rollback', '--to', '1', '--reason', 'back');
     expect(refused.code).to.equal(1);
-    expect(refused.err).to.match(/what there was at revision 1 was not kept: set history/);
+    expect(refused.err).to.match(
+      /what there was at revision 1 was not kept: the configuration says history: false/,
+    );
     await client.gets('cds', ['shop: 2']);
     const readOnly = await ask('rollback', '--to', '1', '--type', 'eds', '--reason', 'back');
     expect(readOnly.err).to.match(/eds is not gated/);
@@ -257,7 +258,7 @@ describe('rollback', function () {
     plane.set('cds', { shop: '1' });
     plane.set('rds', { routes: '1' });
     const upstreams = [{ name: 'central', ads: { endpoints: [plane.address] } }];
-    relay = stack.use(await RelayProcess.start({ upstreams, history: {} }));
+    relay = stack.use(await RelayProcess.start({ upstreams }));
     using pool = new ClientPool(relay.xds, 1);
     const asking = pool.open('delta', 'a');
     asking.subscribe('cds');

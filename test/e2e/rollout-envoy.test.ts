@@ -30,7 +30,7 @@ describe('a rollout to ten real Envoys under constant requests', function () {
       await plane.set(firstSite(setting));
       const rollout = { canary: { percent }, bake: '1s' };
       const upstreams = [{ ...upstream(plane.address, 'DELTA'), max_removal_percent: 30 }];
-      const relay = stack.use(await RelayProcess.start({ upstreams, rollout, workers, history: {} }));
+      const relay = stack.use(await RelayProcess.start({ upstreams, rollout, workers }));
       const fleet = stack.use(await EnvoyFleet.start(setting, relay.xds));
       const { revision } = await reaches(relay, 'IDLE');
       await plane.set(goodSite('good', setting));

@@ -14,6 +14,8 @@ const changes = z.object({
       verdict: z.string(),
       canaries_seconds: z.number(),
       clients_seconds: z.number(),
+      accepted: z.number(),
+      rejected: z.number(),
     }),
   ),
 });
@@ -28,36 +30,59 @@ async function newest(relay: RelayProcess) {
 describe('the history of a rollout', function () {
   this.timeout(60_000);
 
-  it('says how long the canaries and the others took, and the status what everybody has', async () => {
-    await using plane = await ModelPlane.start();
-    plane.set('cds', { a: '1' });
-    await using relay = await RelayProcess.start({
-      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
-      rollout: { canary: { percent: 0.01 }, bake: '300ms' },
-      history: {},
-    });
-    using pool = new ClientPool(relay.xds);
-    const clients = ['n1', 'n2', 'n3'].map((id) => pool.open('delta', id));
-    for (const client of clients) client.subscribe('cds');
-    for (const client of clients) await client.gets('cds', { a: '1' });
-    plane.set('cds', { a: '2' });
-    for (const client of clients) await client.gets('cds', { a: '2' });
-    await reaches(relay, 'IDLE');
-    const took = await eventually(async () => {
-      const change = await newest(relay);
-      expect(change.verdict).to.equal('RELEASED');
-      expect(change.clients_seconds).to.be.greaterThan(0);
-      return change;
-    });
-    expect(took.canaries_seconds).to.be.greaterThan(0);
-    expect(await rolloutOf(relay)).to.include({ revision: 2, pending_revision: 2 });
+  for (const workers of [0, 2]) {
+    it(`says who has accepted it and how long that took, and the status what everybody has (workers: ${workers})`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1' });
+      await using relay = await RelayProcess.start({
+        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+        rollout: { canary: { percent: 0.01 }, bake: '300ms' },
+        workers,
+      });
+      using pool = new ClientPool(relay.xds);
+      const clients = ['n1', 'n2', 'n3'].map((id) => pool.open('delta', id));
+      for (const client of clients) client.subscribe('cds');
+      for (const client of clients) await client.gets('cds', { a: '1' });
+      plane.set('cds', { a: '2' });
+      for (const client of clients) await client.gets('cds', { a: '2' });
+      await reaches(relay, 'IDLE');
+      const took = await eventually(async () => {
+        const change = await newest(relay);
+        expect(change.verdict).to.equal('RELEASED');
+        expect(change.clients_seconds).to.be.greaterThan(0);
+        expect(change).to.include({ accepted: 3, rejected: 0 });
+        return change;
+      });
+      expect(took.canaries_seconds).to.be.greaterThan(0);
+      expect(await rolloutOf(relay)).to.include({ revision: 2, pending_revision: 2 });
 
-    expect((await relay.rpc(`${admin}/Rollback`, { to: 1, reason: 'a test' })).status).to.equal(200);
-    for (const client of clients) await client.gets('cds', { a: '1' });
-    expect(await rolloutOf(relay)).to.include({ state: 'FROZEN', revision: 3, pending_revision: 3 });
-    plane.set('cds', { a: '3' });
-    await eventually(async () => {
-      expect(await rolloutOf(relay)).to.include({ revision: 3, pending_revision: 4 });
+      expect((await relay.rpc(`${admin}/Rollback`, { to: 1, reason: 'a test' })).status).to.equal(200);
+      for (const client of clients) await client.gets('cds', { a: '1' });
+      expect(await rolloutOf(relay)).to.include({ state: 'FROZEN', revision: 3, pending_revision: 3 });
+      plane.set('cds', { a: '3' });
+      await eventually(async () => {
+        expect(await rolloutOf(relay)).to.include({ revision: 3, pending_revision: 4 });
+      });
     });
-  });
+
+    it(`says that a canary has rejected it (workers: ${workers})`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1' });
+      await using relay = await RelayProcess.start({
+        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+        rollout: { canary: { percent: 0.01 }, bake: '300ms' },
+        workers,
+      });
+      using pool = new ClientPool(relay.xds);
+      const clients = ['n1', 'n2', 'n3'].map((id) => pool.open('delta', id));
+      for (const client of clients) client.subscribe('cds');
+      for (const client of clients) await client.gets('cds', { a: '1' });
+      for (const client of clients) client.rejects = () => 'not to my taste';
+      plane.set('cds', { a: '2' });
+      await reaches(relay, 'HELD');
+      await eventually(async () => {
+        expect(await newest(relay)).to.include({ verdict: 'PENDING', accepted: 0, rejected: 1 });
+      });
+    });
+  }
 });

@@ -83,7 +83,6 @@ const configOf = (plane: ModelPlane, workers: number, rollout: object): RelayCon
   ],
   workers,
   rollout,
-  history: {},
 });
 
 const said = ({ status, body }: Answer): string =>

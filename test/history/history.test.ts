@@ -211,6 +211,7 @@ describe('history', () => {
 
   it('tells how long the canaries and the others took, and what everybody has', () => {
     const { history, recorder, commit, put, released, said, clock } = world(large);
+    const all = { accepted: 1, rejected: 0, areAll: true };
     const seen = (): unknown => [
       [history.releasedRevision, history.lastRevision],
       ...[...history.changes()].map(({ canariesMs, clientsMs }) => [canariesMs, clientsMs]),
@@ -220,11 +221,11 @@ describe('history', () => {
     clock.advance(10);
     put(shop, 'b', 'said');
     commit([shop]);
-    recorder.canariesAccepted([pending(cart)]);
+    recorder.canariesSaid([pending(cart)], all);
     clock.advance(30);
-    recorder.canariesAccepted([pending(shop)]);
+    recorder.canariesSaid([pending(shop)], all);
     clock.advance(1000);
-    recorder.canariesAccepted([pending(shop)]);
+    recorder.canariesSaid([pending(shop)], all);
     expect(seen()).to.deep.equal([
       [1, 2],
       [undefined, undefined],
@@ -235,9 +236,9 @@ describe('history', () => {
     commit([shop]);
     for (const wait of [40, 60]) {
       clock.advance(wait);
-      recorder.acknowledged(releasedAt);
+      recorder.answered(releasedAt, true);
     }
-    recorder.acknowledged(releasedAt - 1);
+    recorder.answered(releasedAt - 1, true);
     clock.advance(1000);
     expect(seen()).to.deep.equal([
       [2, 2],

@@ -72,7 +72,7 @@ class Setting {
         removalLimits: () => [],
         events: {
           counted: () => {},
-          accepted: () => {},
+          canariesSaid: () => {},
           released: () => {},
           stateChanged: () => {},
           changeIs: () => {},

@@ -447,7 +447,7 @@ class Running {
       events: {
         ambiguous: () => tally.count('ambiguous match'),
         lookedUp: () => undefined,
-        acknowledged: () => undefined,
+        answered: () => undefined,
         evicted: (reason) => tally.count(`eviction by ${reason}`),
         upstreamChanged: () => this.#staleness.observe(),
       },

@@ -174,7 +174,7 @@ class Replica implements Host {
       events: {
         ambiguous: nothing,
         lookedUp: nothing,
-        acknowledged: nothing,
+        answered: nothing,
         evicted: nothing,
         upstreamChanged: nothing,
       },

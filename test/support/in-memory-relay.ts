@@ -270,7 +270,9 @@ export class InMemoryRelay {
       events: {
         ambiguous: (_url, name) => this.ambiguous.push(name),
         lookedUp: () => undefined,
-        acknowledged: (url, receivedAt) => measured?.acknowledged(url, receivedAt),
+        answered: (url, { receivedAt, isAccepted }) => {
+          if (isAccepted) measured?.acknowledged(url, receivedAt);
+        },
         evicted: (reason, count) => this.evicted.push(`${reason} ${count}`),
         upstreamChanged: () => undefined,
       },

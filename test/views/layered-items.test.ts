@@ -58,7 +58,7 @@ class Bench {
     maxCacheBytes: () => 2 ** 30,
     controlPlane: '',
     lookedUp: () => undefined,
-    acknowledged: () => undefined,
+    answered: () => undefined,
     defer: () => undefined,
   });
 

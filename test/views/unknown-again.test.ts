@@ -42,7 +42,7 @@ function start() {
     maxCacheBytes: () => 2 ** 30,
     controlPlane: '',
     lookedUp: () => undefined,
-    acknowledged: () => undefined,
+    answered: () => undefined,
     defer: (run) => run(),
   });
   const asDelta = encoding({

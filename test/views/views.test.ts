@@ -64,7 +64,7 @@ class Bench {
     maxCacheBytes: () => 2 ** 30,
     controlPlane: '',
     lookedUp: () => undefined,
-    acknowledged: () => undefined,
+    answered: () => undefined,
     defer: (run) => this.deferred.push(run),
   });
 

@@ -61,6 +61,7 @@ function start() {
     changed: () => {},
     ended: (series) => left.push(series),
     restarted: () => {},
+    answered: () => {},
     canaries: { reported: () => {}, workerEnded: () => {} },
   });
   const last = (): FakeProcess => {

@@ -67,6 +67,8 @@ const changedNameBody = z.object({
   after: z.array(variant).optional(),
 });
 
+const answers = z.object({ accepted: z.number(), rejected: z.number() });
+
 const changeBody = z.object({
   at: z.number(),
   upstream: z.string(),
@@ -77,6 +79,8 @@ const changeBody = z.object({
   releasedAt: z.number().optional(),
   canariesMs: z.number().optional(),
   clientsMs: z.number().optional(),
+  canaries: answers.optional(),
+  answers: answers.optional(),
   reason: z.string(),
   names: z.array(changedNameBody),
 });

@@ -79,6 +79,8 @@ describe('model of the status page', () => {
       reason: '',
       canariesSeconds: 0,
       clientsSeconds: 0,
+      accepted: 0,
+      rejected: 0,
     };
     const line = {
       at: Date.parse('2026-01-01T00:00:06Z'),
