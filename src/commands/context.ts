@@ -7,7 +7,7 @@ import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { explainError } from '../wire/node-error.ts';
 import { defineCommand, type Flag, file, text, UsageError, type ValuesOf } from './command.ts';
-import { textTable, viewOf } from './terminal.ts';
+import { type Terminal, textTable, viewOf } from './terminal.ts';
 
 // Which relay a command asks: by its flags, else by the environment, else by the context in use, else the one of this
 // machine.
@@ -65,25 +65,19 @@ type Contexts = z.infer<typeof contextsSchema>;
  * URL, and those of the environment for https only.
  */
 export function relayOf(flags: RelayFlags, environment: Environment): Result<RelayFlags> {
-  const set = Object.fromEntries(
-    Object.entries(variables).map(([flag, variable]) => [flag, environment[variable] ?? '']),
-  );
-  const { admin = '', cert = '', key = '', ca = '' } = set;
-  const kept: Result<Contexts> =
-    flags.admin === '' && admin === '' ? readContexts(environment) : ok({ current: '', contexts: {} });
+  const set = { admin: '', cert: '', key: '', ca: '' };
+  for (const flag of ['admin', 'cert', 'key', 'ca'] as const) set[flag] = environment[variables[flag]] ?? '';
+  const kept = flags.admin === '' && set.admin === '' ? readContexts(environment) : ok(noContexts);
   if (!kept.ok) return kept;
-  const context = kept.value.contexts[kept.value.current];
-  const url = flags.admin || admin || context?.admin || defaultAdmin;
-  if (!url.startsWith('https:')) return ok({ ...flags, admin: url });
-  const pairs = [flags, { cert, key }, context].filter((one) => one !== undefined);
-  const pair = pairs.find((one) => one.cert !== '' || one.key !== '');
-  return ok({
-    admin: url,
-    cert: pair?.cert ?? '',
-    key: pair?.key ?? '',
-    ca: flags.ca || ca || (context?.ca ?? ''),
-  });
+  const context = kept.value.contexts[kept.value.current] ?? { ...set, admin: defaultAdmin };
+  const given = [flags, set, context];
+  const admin = given.find((one) => one.admin !== '')?.admin ?? defaultAdmin;
+  if (!admin.startsWith('https:')) return ok({ ...flags, admin });
+  const { cert = '', key = '' } = given.find((one) => one.cert + one.key !== '') ?? {};
+  return ok({ admin, cert, key, ca: given.find((one) => one.ca !== '')?.ca ?? '' });
 }
+
+const noContexts: Contexts = { current: '', contexts: {} };
 
 const pathOf = ({ XDG_CONFIG_HOME: home, HOME: user }: Environment): string =>
   join(home || join(user || homedir(), '.config'), 'distributary', 'contexts.json');
@@ -96,7 +90,7 @@ function readContexts(environment: Environment): Result<Contexts> {
     return read.success ? ok(read.data) : fail(`${path} has no contexts: remove it, and add them again`);
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') {
-      return ok({ current: '', contexts: {} });
+      return ok(noContexts);
     }
     return fail(`${path} cannot be read: ${explainError(error)}`);
   }
@@ -115,52 +109,52 @@ environment, and the environment wins over the context.
   operands: { most: 2, words: ['add', 'use', 'list'] },
   flags: relayFlags,
   exit: '0; 1 if the file of contexts cannot be read or written.',
-  run: (flags, { terminal, operands: [verb = '', name] }) => {
-    const { environment, err, out } = terminal;
+  run: (flags, { terminal, operands: [verb = '', name = ''] }) => {
     const problem = problemOf(flags, verb, name);
     if (problem !== undefined) return new UsageError(problem);
-    const read = readContexts(environment);
-    if (!read.ok) {
-      err(`${printable(read.error)}\n`);
-      return Promise.resolve(1);
-    }
-    const { current, contexts } = read.value;
-    if (name === undefined) {
-      const rows = Object.entries(contexts).map(([one, { admin }]) => [
-        one === current ? '*' : '',
-        one,
-        admin,
-      ]);
-      out(
-        rows.length === 0
-          ? `no context: commands ask ${defaultAdmin}\n`
-          : `${textTable(['', 'CONTEXT', 'ADMIN'], rows, viewOf(terminal, false))}\n`,
-      );
-      return Promise.resolve(0);
-    }
-    if (verb === 'use' && contexts[name] === undefined) {
-      const known = Object.keys(contexts).join(', ') || 'none: add one';
-      return new UsageError(`there is no context ${JSON.stringify(name)}: there are ${known}`);
-    }
-    const added = { admin: flags.admin, cert: whole(flags.cert), key: whole(flags.key), ca: whole(flags.ca) };
-    const used = verb === 'use' || current === '' ? name : current;
-    const failed = write(pathOf(environment), {
-      current: used,
-      contexts: verb === 'use' ? contexts : { ...contexts, [name]: added },
-    });
-    if (failed !== undefined) err(`${printable(failed)}\n`);
-    else
-      out(
-        `${verb === 'add' ? 'added' : 'using'} ${printable(name)}${verb === 'add' && used === name ? ', and using it' : ''}\n`,
-      );
-    return Promise.resolve(failed === undefined ? 0 : 1);
+    const done = verb === 'list' ? listed(terminal) : changed(flags, verb, name, terminal.environment);
+    if (done instanceof UsageError) return done;
+    if (done.ok) terminal.out(`${done.value}\n`);
+    else terminal.err(`${printable(done.error)}\n`);
+    return Promise.resolve(done.ok ? 0 : 1);
   },
 });
 
-function problemOf(flags: RelayFlags, verb: string, name: string | undefined): string | undefined {
+function listed(terminal: Terminal): Result<string> {
+  const read = readContexts(terminal.environment);
+  if (!read.ok) return read;
+  const { current, contexts } = read.value;
+  const rows = Object.entries(contexts).map(([one, { admin }]) => [one === current ? '*' : '', one, admin]);
+  if (rows.length === 0) return ok(`no context: commands ask ${defaultAdmin}`);
+  return ok(textTable(['', 'CONTEXT', 'ADMIN'], rows, viewOf(terminal, false)));
+}
+
+function changed(
+  { admin, cert, key, ca }: RelayFlags,
+  verb: string,
+  name: string,
+  environment: Environment,
+): UsageError | Result<string> {
+  const read = readContexts(environment);
+  if (!read.ok) return read;
+  const { current, contexts } = read.value;
+  if (verb === 'use') {
+    if (contexts[name] === undefined) {
+      const known = Object.keys(contexts).join(', ') || 'none: add one';
+      return new UsageError(`there is no context ${JSON.stringify(name)}: there are ${known}`);
+    }
+    return write(pathOf(environment), { current: name, contexts }, `using ${printable(name)}`);
+  }
+  const added = { admin, cert: whole(cert), key: whole(key), ca: whole(ca) };
+  const used = current === '' ? name : current;
+  const said = `added ${printable(name)}${used === name ? ', and using it' : ''}`;
+  return write(pathOf(environment), { current: used, contexts: { ...contexts, [name]: added } }, said);
+}
+
+function problemOf(flags: RelayFlags, verb: string, name: string): string | undefined {
   if (!['add', 'use', 'list'].includes(verb)) return 'add NAME, use NAME or list is missing';
-  if (verb === 'list') return name === undefined ? undefined : `unexpected argument ${JSON.stringify(name)}`;
-  if (name === undefined || name === '') return `the name of the context is missing: ${verb} NAME`;
+  if (verb === 'list') return name === '' ? undefined : `unexpected argument ${JSON.stringify(name)}`;
+  if (name === '') return `the name of the context is missing: ${verb} NAME`;
   const given = Object.entries(flags).filter(([, value]) => value !== '');
   if (verb === 'use') return given.length > 0 ? `use takes no --${given[0]?.[0] ?? ''}` : undefined;
   if (!/^https?:\/\/[^/]/.test(flags.admin)) {
@@ -172,12 +166,12 @@ function problemOf(flags: RelayFlags, verb: string, name: string | undefined): s
 /** A command may run in another directory. */
 const whole = (path: string): string => (path === '' ? '' : resolve(path));
 
-function write(path: string, contexts: Contexts): string | undefined {
+function write(path: string, contexts: Contexts, said: string): Result<string> {
   try {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     writeFileSync(path, `${JSON.stringify(contexts, null, 2)}\n`, { mode: 0o600 });
-    return undefined;
+    return ok(said);
   } catch (error) {
-    return `${path} cannot be written: ${explainError(error)}`;
+    return fail(`${path} cannot be written: ${explainError(error)}`);
   }
 }

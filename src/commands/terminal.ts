@@ -71,7 +71,7 @@ export function wrapped(text: string, columns: number, indent: number): string {
 export type Style = 'red' | 'yellow' | 'green' | 'bold';
 
 /** Adds a colour, or leaves the text as it is. */
-export type Paint = (style: Style, text: string) => string;
+type Paint = (style: Style, text: string) => string;
 
 /** Colours are for terminals that have them: not for files and pipes, and not with NO_COLOR. */
 function painter({ screen }: Terminal): Paint {
@@ -139,17 +139,14 @@ export function textTable(
   const cut: Cut = (text, column) => elided(text, fitted[column]);
   const [head = [], ...others] = lines;
   const name = head.at(-1)?.text.toLowerCase() ?? '';
-  return [
-    lineText(head.slice(0, -1), fitted, paint, cut),
-    ...others.flatMap((line) => {
-      const { text, style } = line.at(-1) ?? { text: '', style: undefined };
-      const below = wrapped(`${indentation}${name}: ${wordsWithin(text, columns - 4)}`, columns, 4);
-      return [
-        lineText(line.slice(0, -1), fitted, paint, cut),
-        ...(text === '' ? [] : [style === undefined ? below : paint(style, below)]),
-      ];
-    }),
-  ].join('\n');
+  const shownLines = [lineText(head.slice(0, -1), fitted, paint, cut)];
+  for (const line of others) {
+    shownLines.push(lineText(line.slice(0, -1), fitted, paint, cut));
+    const { text = '', style } = line.at(-1) ?? {};
+    const below = wrapped(`${indentation}${name}: ${wordsWithin(text, columns - 4)}`, columns, 4);
+    if (text !== '') shownLines.push(style === undefined ? below : paint(style, below));
+  }
+  return shownLines.join('\n');
 }
 
 const indentation = '\u00A0'.repeat(4);

@@ -125,10 +125,12 @@ describe('history and diff', function () {
       { name: 'new', change: 'ADDED' },
     ]);
     expect(await changesOf('--name', 'new')).to.have.length(1);
-    const table = await run('history', '-o', 'wide', ...admin());
-    expect(table.out).to.match(/^2 +\S+Z +files +cds +RELEASED +1 +0 +yes .*~shop/m);
+    await eventually(async () => {
+      const table = await run('history', '-o', 'wide', ...admin());
+      expect(table.out).to.match(/^2 +\S+Z +files +cds +RELEASED +1 +0 +yes .*~shop/m);
+    });
 
-    const names = await diff('--from', '1', '--to', '2');
+    const names = await diff('1', '2');
     expect(names.differences.map(({ name, change }) => `${name} ${change}`)).to.deep.equal([
       'new ADDED',
       'old REMOVED',
