@@ -2,7 +2,7 @@ import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
 import { loadConfig, withoutReferences } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
-import { dangers, warningLine, withoutEffect } from '../config/warnings.ts';
+import { contradictions, dangers, hints, refusedByValidate, warningLine } from '../config/warnings.ts';
 import {
   type CompareConfigurationResponse,
   CompareConfigurationResponseSchema,
@@ -20,10 +20,11 @@ export const validate = defineCommand({
   name: 'validate',
   does: 'checks a configuration without running it',
   about: `Checks a configuration and the files it names, resources too, without running it. It refuses what a relay would only warn
-of: resource files that it would leave out, and rules that match no client.
+of: resource files that it would leave out, rules that match no client, an upstream that is this relay itself, limits that
+no request fits into, and a cache.persistence.path that cannot be written.
 
 Prints every problem as FILE:LINE:COLUMN: path: message. What is dangerous but may be intended is printed as
-FILE:LINE:COLUMN: warning: path: message.`,
+FILE:LINE:COLUMN: warning: path: message. A hint says what a control plane will see.`,
   usage: '--config FILE [--against URL [--cert F --key F] [--ca F]]',
   flags: {
     config: required(file('FILE', 'the configuration, YAML or JSON')),
@@ -33,7 +34,7 @@ FILE:LINE:COLUMN: warning: path: message.`,
     ),
     ...certificateFlags,
     json: toggle(
-      'on stdout: {file, ok, problems[], warnings[]}, each with file, line, column, path and message, and with --against also changes',
+      'on stdout: {file, ok, problems[], warnings[], hints[]}, each with file, line, column, path and message, and with --against also changes',
     ),
   },
   exit: '0 if it is good, with warnings too, 2 if it is not; 1 if the relay of --against does not answer.',
@@ -60,7 +61,7 @@ interface Checked {
   /** Undefined: it is not good. */
   readonly config: Config | undefined;
   readonly report: Report;
-  /** Of the problems, or of the warnings if there are none. */
+  /** Problems, then warnings, then hints. */
   readonly lines: readonly string[];
 }
 
@@ -68,11 +69,12 @@ async function check(file: string, environment: Environment): Promise<Checked> {
   const loaded = loadConfig(file, environment);
   const problems = loaded.ok
     ? [
-        ...withoutEffect(loaded.value).map((problem) => foundIn(file, problem)),
+        ...refusedByValidate(loaded.value).map((problem) => foundIn(file, problem)),
         ...(await resourceProblems(loaded.value)),
       ]
     : loaded.error.map((problem) => foundIn(file, problem));
-  const warned = loaded.ok ? dangers(loaded.value) : [];
+  const warned = loaded.ok ? [...dangers(loaded.value), ...contradictions(loaded.value)] : [];
+  const hinted = loaded.ok ? hints(loaded.value) : [];
   const good = loaded.ok && problems.length === 0;
   return {
     config: good ? loaded.value : undefined,
@@ -81,8 +83,14 @@ async function check(file: string, environment: Environment): Promise<Checked> {
       ok: good,
       problems: problems.map(shown),
       warnings: warned.map((warning) => shown(foundIn(file, warning))),
+      hints: hinted.map((hint) => shown(foundIn(file, hint))),
     },
-    lines: good ? warned.map((warning) => warningLine(file, warning)) : problems.map(({ line }) => line),
+    // All at once: who mends a problem should not find the next one behind it.
+    lines: [
+      ...problems.map(({ line }) => line),
+      ...warned.map((warning) => warningLine(file, warning)),
+      ...hinted.map((hint) => warningLine(file, hint, 'hint')),
+    ],
   };
 }
 
@@ -99,6 +107,7 @@ interface Report {
   readonly ok: boolean;
   readonly problems: readonly FoundAt[];
   readonly warnings: readonly FoundAt[];
+  readonly hints: readonly FoundAt[];
 }
 
 function reportText(report: Report, changes?: CompareConfigurationResponse): string {

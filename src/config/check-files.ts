@@ -1,5 +1,6 @@
 import { createPrivateKey, type KeyObject, type X509Certificate } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmdirSync, statSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
 import { fail, ok, type Result } from '../model/result.ts';
 import { explainError } from '../wire/node-error.ts';
 import { parseCertificates } from '../wire/tls-material.ts';
@@ -28,6 +29,25 @@ export function checkNamedFiles(file: unknown): readonly UnplacedProblem[] {
     );
   }
   return complaints;
+}
+
+/**
+ * Whether the cache can be written to disk. Only `validate` asks: a relay serves on without its disk, and tries again.
+ * Directories that are not there yet are made, so the nearest one that is there counts.
+ */
+export function checkPersistence(directory: string): readonly UnplacedProblem[] {
+  const path = ['cache', 'persistence', 'path'];
+  for (let at = resolve(directory); ; at = dirname(at)) {
+    try {
+      const found = statSync(at, { throwIfNoEntry: false });
+      if (found === undefined && at !== dirname(at)) continue;
+      if (found?.isDirectory() !== true) return [{ path, message: `${at} is not a directory` }];
+      rmdirSync(mkdtempSync(join(at, '.validate-'))); // rights do not tell: a file system may be read-only
+      return [];
+    } catch (error) {
+      return [{ path, message: `${at} cannot be written: ${explainError(error)}` }];
+    }
+  }
 }
 
 /** The schema reports an empty one. */

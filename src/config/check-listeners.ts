@@ -11,7 +11,7 @@ interface Bound {
 }
 
 /** They listen on every address of the machine. */
-const everywhere: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
+export const everywhere: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 
 /** Two listeners on one address: the second could not start. */
 export function checkListeners(file: unknown, context: z.core.$RefinementCtx): void {

@@ -1,6 +1,8 @@
-import { formatHostPort, isLoopback } from '../wire/address.ts';
+import { type Address, formatHostPort, isLoopback } from '../wire/address.ts';
+import { checkPersistence } from './check-files.ts';
+import { everywhere } from './check-listeners.ts';
 import type { AdsUpstreamConfig, Config, UpstreamConfig } from './config.ts';
-import { type ConfigProblem, locate, problemLine, type UnplacedProblem } from './source.ts';
+import { type ConfigProblem, locate, pathText, problemLine, type UnplacedProblem } from './source.ts';
 
 /** What a relay says of a valid configuration when it starts: dangers, and rules without effect. In the order of the file. */
 export function warnings(config: Config): readonly ConfigProblem[] {
@@ -12,9 +14,29 @@ export function dangers(config: Config): readonly ConfigProblem[] {
   return located([...openListeners(config), ...trustedNodes(config), ...plainTokens(config)], config);
 }
 
+/** Limits that contradict one another. Only `validate` warns of them: a relay with them works. */
+export function contradictions(config: Config): readonly ConfigProblem[] {
+  return located(unreachableBounds(config), config);
+}
+
 /** What cannot be intended, though a relay can run with it: `validate` refuses it. */
 export function withoutEffect(config: Config): readonly ConfigProblem[] {
-  return located(unverifiedIdentities(config), config);
+  return located(
+    [...unverifiedIdentities(config), ...upstreamsThatAreThisRelay(config), ...requestsThatFitNobody(config)],
+    config,
+  );
+}
+
+/** What `validate` refuses, and a relay with it would only warn of: now, or when it happens. */
+export function refusedByValidate(config: Config): readonly ConfigProblem[] {
+  const { persistence } = config.cache;
+  const ofDisk = persistence === undefined ? [] : checkPersistence(persistence.path);
+  return [...withoutEffect(config), ...located(ofDisk, config)].toSorted(byPlace);
+}
+
+/** What a control plane sees where a rule does not say it. Only `validate` prints it: most of these are intended. */
+export function hints(config: Config): readonly ConfigProblem[] {
+  return located(parametersShownElsewhere(config), config);
 }
 
 const located = (complaints: readonly UnplacedProblem[], { source }: Config): readonly ConfigProblem[] =>
@@ -22,10 +44,13 @@ const located = (complaints: readonly UnplacedProblem[], { source }: Config): re
 
 const byPlace = (a: ConfigProblem, b: ConfigProblem): number => a.line - b.line || a.column - b.column;
 
-/** `problemLine`, marked as a warning. */
-export function warningLine(file: string, warning: ConfigProblem): string {
-  const path = warning.path === '' ? 'warning' : `warning: ${warning.path}`;
-  return problemLine(file, { ...warning, path });
+/** `problemLine`, marked as a warning or a hint. */
+export function warningLine(
+  file: string,
+  warning: ConfigProblem,
+  mark: 'warning' | 'hint' = 'warning',
+): string {
+  return problemLine(file, { ...warning, path: warning.path === '' ? mark : `${mark}: ${warning.path}` });
 }
 
 /** Without TLS all clients look the same; rules then say what everybody may read. */
@@ -84,3 +109,82 @@ function plainTokens({ upstreams }: Config): readonly UnplacedProblem[] {
 
 const isRemote = ({ endpoints }: AdsUpstreamConfig): boolean =>
   endpoints.some((endpoint) => endpoint.kind === 'tcp' && !isLoopback(endpoint.host));
+
+/** Of each pair the first is reached before the second, if it is lower. A client may have several streams on a connection. */
+const bounded = [
+  ['max_connections', 'maxConnections', 'max_streams', 'maxStreams'],
+  ['max_connections', 'maxConnections', 'max_connections_per_peer', 'maxConnectionsPerPeer'],
+  ['max_streams', 'maxStreams', 'max_streams_per_peer', 'maxStreamsPerPeer'],
+  ['max_held_bytes', 'maxHeldBytes', 'max_held_bytes_per_peer', 'maxHeldBytesPerPeer'],
+  ['max_held_bytes_per_peer', 'maxHeldBytesPerPeer', 'max_request_bytes', 'maxRequestBytes'],
+  ['max_held_bytes_per_peer', 'maxHeldBytesPerPeer', 'max_poll_bytes', 'maxPollBytes'],
+] as const;
+
+function unreachableBounds({ limits }: Config): readonly UnplacedProblem[] {
+  return bounded.flatMap(([bound, boundKey, key, limitKey]) =>
+    limits[limitKey] <= limits[boundKey]
+      ? []
+      : {
+          path: ['limits', key],
+          message: `${limits[limitKey]} is more than limits.${bound} (${limits[boundKey]}), which is reached first: raise that, or lower this`,
+        },
+  );
+}
+
+/** The least that the first request of a client takes: its node, a type and some names. Bytes. */
+const leastRequestBytes = 1024;
+
+function requestsThatFitNobody({ limits }: Config): readonly UnplacedProblem[] {
+  return [
+    ['max_request_bytes', limits.maxRequestBytes] as const,
+    ['max_poll_bytes', limits.maxPollBytes] as const,
+  ].flatMap(([key, bytes]) =>
+    bytes >= leastRequestBytes
+      ? []
+      : {
+          path: ['limits', key],
+          message: `no request fits into ${bytes} bytes: at least ${leastRequestBytes} is needed, and 65536 for an Envoy that sends its whole node`,
+        },
+  );
+}
+
+/** The relay would subscribe to itself. It notices when it connects, and is never ready. */
+function upstreamsThatAreThisRelay({ xds, upstreams }: Config): readonly UnplacedProblem[] {
+  return [...upstreams.entries()].flatMap(([index, upstream]) =>
+    upstream.kind !== 'ads'
+      ? []
+      : [...upstream.endpoints.entries()].flatMap(([at, endpoint]) =>
+          isReachedAt(xds.address, endpoint)
+            ? {
+                path: ['upstreams', index, 'ads', 'endpoints', at],
+                message: 'this is xds.address, where this relay itself listens: name a control plane',
+              }
+            : [],
+        ),
+  );
+}
+
+/** The addresses by which a listener on every interface is certainly reached are those of this machine alone. */
+function isReachedAt(listener: Address, endpoint: Address): boolean {
+  if (listener.kind === 'unix' || endpoint.kind === 'unix')
+    return listener.kind === 'unix' && endpoint.kind === 'unix' && listener.path === endpoint.path;
+  if (listener.port === 0 || listener.port !== endpoint.port) return false;
+  if (listener.host === endpoint.host) return true;
+  const isLocal = isLoopback(endpoint.host) || everywhere.has(endpoint.host);
+  return isLocal && (everywhere.has(listener.host) || isLoopback(listener.host));
+}
+
+function parametersShownElsewhere({
+  parameters,
+  upstreams,
+  source: { places },
+}: Config): readonly UnplacedProblem[] {
+  if (!upstreams.some((upstream) => upstream.kind === 'ads' && upstream.variants === 'PER_PARAMETERS'))
+    return [];
+  return [...parameters.entries()].flatMap(([index, { from, to }]) => {
+    const path = ['parameters', index];
+    if (!from.startsWith('node.') || from === to || places.has(pathText([...path, 'to']))) return [];
+    const message = `a control plane sees this value in ${to}, and in ${from} that of the relay: set "to" if it decides by ${from}, or to ${JSON.stringify(to)} if this is meant`;
+    return { path: [...path, 'from'], message };
+  });
+}

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { parseConfig } from '../../src/config/load.ts';
-import { warnings } from '../../src/config/warnings.ts';
+import { contradictions, hints, refusedByValidate, warnings } from '../../src/config/warnings.ts';
 
 describe('configuration: warnings of a listener that everybody can read', () => {
   const tls = 'tls: { certificate: c, private_key: k }';
@@ -45,6 +45,66 @@ describe('configuration: warnings of identities that no client has', () => {
       const config = parseConfig(`${text}\nupstreams: [{ name: a, filesystem: { path: . } }]\n`, 'f', {});
       if (!config.ok) throw new Error(JSON.stringify(config.error));
       expect(warnings(config.value).map(({ path }) => path)).to.deep.equal(warned);
+    });
+  }
+});
+
+describe('configuration: what validate says of it, and a relay does not refuse', () => {
+  const ads = (endpoint: string, more = '') =>
+    `upstreams: [{ name: cp, ads: { endpoints: ["${endpoint}"]${more} } }]`;
+  const other = ads('cp:18000');
+  for (const [text, refused] of [
+    [`xds: { address: "127.0.0.1:18000" }\n${ads('127.0.0.1:18000')}`, 'upstreams[0].ads.endpoints[0]'],
+    [`xds: { address: "0.0.0.0:18000" }\n${ads('localhost:18000')}`, 'upstreams[0].ads.endpoints[0]'],
+    [`xds: { address: "[::]:18000" }\n${ads('[::1]:18000')}`, 'upstreams[0].ads.endpoints[0]'],
+    [`xds: { address: "unix:/run/xds" }\n${ads('unix:/run/xds')}`, 'upstreams[0].ads.endpoints[0]'],
+    [`xds: { address: "10.0.0.1:18000" }\n${ads('127.0.0.1:18000')}`, undefined],
+    [`xds: { address: "127.0.0.1:18000" }\n${ads('127.0.0.1:18001')}`, undefined],
+    [`${other}\nlimits: { max_request_bytes: 10 }`, 'limits.max_request_bytes'],
+    [`${other}\nlimits: { max_poll_bytes: 1000 }`, 'limits.max_poll_bytes'],
+    [`${other}\nlimits: { max_request_bytes: 1024 }`, undefined],
+    [`${other}\ncache: { persistence: { path: package.json } }`, 'cache.persistence.path'],
+    [`${other}\ncache: { persistence: { path: package.json/below/it } }`, 'cache.persistence.path'],
+    [`${other}\ncache: { persistence: { path: /proc/nothing/can/be/made } }`, 'cache.persistence.path'],
+    [`${other}\ncache: { persistence: { path: test/there/is/nothing/yet } }`, undefined],
+  ] as const) {
+    it(`${text.replace('\n', ' ')}: ${refused ?? 'nothing'}`, () => {
+      const config = parseConfig(`${text}\n`, 'f', {});
+      if (!config.ok) throw new Error(JSON.stringify(config.error));
+      const paths = refusedByValidate(config.value).map(({ path }) => path);
+      expect(paths).to.deep.equal(refused === undefined ? [] : [refused]);
+    });
+  }
+
+  for (const [limits, warned] of [
+    ['max_streams: 50000', 'limits.max_streams'],
+    ['max_connections: 10, max_streams: 10, max_connections_per_peer: 11', 'limits.max_connections_per_peer'],
+    ['max_streams: 10, max_streams_per_peer: 11', 'limits.max_streams_per_peer'],
+    ['max_held_bytes: 300000000, max_held_bytes_per_peer: 300000001', 'limits.max_held_bytes_per_peer'],
+    ['max_held_bytes_per_peer: 2000000', 'limits.max_request_bytes'],
+    ['max_streams: 40000, max_connections: 40000', undefined],
+  ] as const) {
+    it(`limits: ${limits}: ${warned ?? 'nothing'}`, () => {
+      const config = parseConfig(`${other}\nlimits: { ${limits} }\n`, 'f', {});
+      if (!config.ok) throw new Error(JSON.stringify(config.error));
+      const paths = contradictions(config.value).map(({ path }) => path);
+      expect(paths).to.deep.equal(warned === undefined ? [] : [warned]);
+    });
+  }
+
+  for (const [rule, upstreams, hinted] of [
+    ['key: cluster, from: node.cluster', other, true],
+    ['key: id, from: node.id', other, true],
+    ['key: env, from: node.metadata.team.env', other, true],
+    ['key: env, from: node.metadata.env', other, false],
+    ['key: cluster, from: node.cluster, to: node.cluster', other, false],
+    ['key: cluster, from: node.cluster, to: node.metadata.cluster', other, false],
+    ['key: cluster, from: node.cluster', ads('cp:1', ', variants: NATIVE'), false],
+  ] as const) {
+    it(`${rule}: ${hinted ? 'a hint what a control plane sees' : 'no hint'}`, () => {
+      const config = parseConfig(`${upstreams}\nparameters: [{ ${rule} }]\n`, 'f', {});
+      if (!config.ok) throw new Error(JSON.stringify(config.error));
+      expect(hints(config.value).map(({ path }) => path)).to.deep.equal(hinted ? ['parameters[0].from'] : []);
     });
   }
 });
