@@ -80,7 +80,9 @@ describe('validate --against', function () {
 
   const compare = (relay: RelayProcess, next: RelayConfig, ...flags: readonly string[]) => {
     const path = join(directory, 'next.json');
-    const listeners = { xds: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' } };
+    // With workers the fixture chooses the port (test/e2e/support/relay.ts).
+    const address = next['workers'] === 2 ? relay.xds : '127.0.0.1:0';
+    const listeners = { xds: { address }, admin: { address: '127.0.0.1:0' } };
     writeFileSync(path, JSON.stringify({ node: { id: 'relay', cluster: 'relays' }, ...listeners, ...next }));
     return run('validate', '--config', path, '--against', `http://${relay.admin}`, ...flags);
   };
