@@ -22,7 +22,7 @@ describe('clients that come back to a restarted relay with what they have', func
       plane.set('cds', { a: '1', b: '1' });
       const config = {
         drain_timeout: '100ms',
-        xds: { address: '127.0.0.1:0', sotw_versions: 'CONTENT' },
+        xds: { sotw_versions: 'CONTENT' },
         upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
         cache: { persistence: { path: join(directory.path, 'kept') } },
         ...(workers === 0 ? {} : { workers }),
