@@ -314,12 +314,16 @@ function silent({ classes }: ProblemFacts): readonly Plain<Problem>[] {
   });
 }
 
-/** What the same clients ask for by name, and does not exist for them, is one cause. */
+/**
+ * What the same clients ask for by name, and does not exist for them, is one cause. What exists for nobody is for
+ * information: it may not be there yet.
+ */
 function missing({ classes }: ProblemFacts): readonly Plain<Problem>[] {
   const byName = Map.groupBy(ofKind(classes, 'MISSING'), ({ type, name }) => JSON.stringify([type, name]));
   const causes = Map.groupBy(byName.values(), (rows) =>
     JSON.stringify([
       rows[0]?.type,
+      rows[0]?.elsewhere,
       rows.map((row) => JSON.stringify([row.class, parametersLabel(row.parameters)])).toSorted(),
     ]),
   );
@@ -342,7 +346,7 @@ function missing({ classes }: ProblemFacts): readonly Plain<Problem>[] {
     const given = Object.entries(parameters).flatMap(([key, value]) => ['--param', `${key}=${value}`]);
     return problem('missing', [type, JSON.stringify(names.map(([row]) => row?.name))], {
       ...concerned,
-      severity: 'warning',
+      severity: first.elsewhere ? 'warning' : 'info',
       title: `${whoText(concerned)} ${get} no ${`${shorten(type, 80)} ${all}`.trimEnd()}${why}`,
       short: `${counted(clients, 'client')} ${get} no ${`${shorten(type, 40)} ${listed[0] ?? ''}`.trimEnd()}${names.length > 1 ? ' …' : ''}`,
       commands: [command('distributary explain', '--type', type, '--name', first.name, ...given)],

@@ -40,7 +40,7 @@ const rejection: Plain<ClassProblem> = {
   sentence: '',
 };
 const late = { ...rejection, kind: 'LATE', name: '', error: '', version: '', what: '', clients: 1 };
-const missing = { ...rejection, kind: 'MISSING', error: '', version: '', clients: 60 };
+const missing = { ...rejection, kind: 'MISSING', error: '', version: '', clients: 60, elsewhere: true };
 
 const rollout: Plain<RolloutStatus> = {
   state: 'CANARY',
@@ -249,6 +249,16 @@ describe('problems', () => {
       '15 clients with env=prod get no rds a, b, c and 1 more',
     ]);
     expect(found[0]?.commands).to.deep.equal(['distributary explain --type rds --name a --param env=prod']);
+  });
+
+  it('a name that others have is a warning, one that nobody has is for information', () => {
+    const nowhere = { ...missing, name: 'shop', what: 'shop', elsewhere: false };
+    const found = problems({ classes: [nowhere, missing] });
+    expect(found.map(({ severity, name }) => [severity, name])).to.deep.equal([
+      ['warning', 'web'],
+      ['info', 'shop'],
+    ]);
+    expect(worstOf(problems({ classes: [nowhere] }))).to.equal('info');
   });
 
   it('a rollback freezes its types for one reason: one problem, with one command', () => {

@@ -105,15 +105,7 @@ export const alertCases: readonly AlertCase[] = [
     {},
     { [relay('worker_restarts_total')]: '0x79 1' },
   ),
-  counter(
-    'DistributaryConfigurationRefused',
-    'config_reloads_total',
-    { result: 'rejected' },
-    {
-      [relay('config_reloads_total', 'result="accepted"')]: '0+1x100',
-      [relay('config_reloads_total', 'result="rejected"')]: '3x100',
-    },
-  ),
+  gauge('DistributaryConfigurationRefused', 'config_last_reload_successful', [0, 1]),
   gauge('DistributaryCertificateEndsSoon', 'certificate_expiry_timestamp_seconds', [6 * day, 9 * day], {
     listener: 'xds',
   }),
