@@ -56,12 +56,12 @@ export class Admission {
     const { maxStreams, maxStreamsPerPeer } = limits();
     const open = streams + loadElsewhere().streams;
     if (open >= maxStreams) {
-      const message = `${open} streams are open, the most that this relay takes (limits.max_streams)`;
+      const message = `${open} streams are open, the maximum of this relay (limits.max_streams)`;
       return { reason: 'streams', status: { code: Code.RESOURCE_EXHAUSTED, message } };
     }
     if (maxStreamsPerPeer === 0 || account.exempt) return undefined;
     if (account.count('streams') < maxStreamsPerPeer) return undefined;
-    const message = `${account.key} has ${maxStreamsPerPeer} streams open, the most that a peer may have (limits.max_streams_per_peer)`;
+    const message = `${account.key} has ${maxStreamsPerPeer} streams open, the maximum for one peer (limits.max_streams_per_peer)`;
     return {
       reason: 'streams_per_peer',
       status: { code: Code.RESOURCE_EXHAUSTED, message },
@@ -110,7 +110,7 @@ export class Admission {
     const { maxConnectionsPerPeer } = limits();
     const bounded = maxConnectionsPerPeer > 0 && !account.exempt;
     if (bounded && account.count('connections') >= maxConnectionsPerPeer) {
-      const message = `${account.key} has ${maxConnectionsPerPeer} connections open, the most that a peer may have (limits.max_connections_per_peer)`;
+      const message = `${account.key} has ${maxConnectionsPerPeer} connections open, the maximum for one peer (limits.max_connections_per_peer)`;
       metrics.rejected('connections_per_peer').inc();
       conditions.set('rejected connections_per_peer', message, 'warn', message, { peer: address });
       return message;
@@ -122,8 +122,8 @@ export class Admission {
   #logFull(full: boolean, maxConnections: number): void {
     this.#full = full;
     const message = full
-      ? `${maxConnections} connections are open, the most that this relay takes (limits.max_connections): others are refused`
-      : 'connections are taken again (limits.max_connections)';
+      ? `${maxConnections} connections are open, the maximum of this relay (limits.max_connections): others are refused`
+      : 'connections are accepted again (limits.max_connections)';
     this.#options.conditions.set('connections', String(full), full ? 'warn' : 'info', message);
   }
 }

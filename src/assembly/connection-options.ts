@@ -1,7 +1,8 @@
 import type { ListenerOptions } from '../wire/listener.ts';
 import type { Core } from './core.ts';
 
-const lostAuthorities = 'ca has lost authorities: the connections ended whose certificates they had issued';
+const lostAuthorities =
+  'authorities were removed from ca: connections with certificates of these were closed';
 
 /**
  * What holds for the connections of a listener of clients, whatever is spoken on them: by the core's configuration.

@@ -244,7 +244,7 @@ export class Distributary {
       setTimeout(longestComparisonMs, undefined, { ref: false }),
     ]);
     if (effect?.ok === true) log.info('what the new configuration changes', effectSummary(effect.value));
-    else log.info('what the new configuration changes was not worked out in time');
+    else log.info('what the new configuration changes was not computed in time');
   }
 
   async #compare(text: string, nobody: LocalClients): ReturnType<LocalClients['reloadEffect']> {

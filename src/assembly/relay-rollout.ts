@@ -121,7 +121,7 @@ function events(
     counted: (result) => metrics.rollout.ended(result).inc(),
     released(names, milliseconds) {
       metrics.rollout.duration(milliseconds / 1000);
-      log.info('everybody gets a change that canaries had first', {
+      log.info('a change that canaries had first goes to everybody', {
         ...told(names),
         seconds: milliseconds / 1000,
       });

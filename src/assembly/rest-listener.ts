@@ -95,7 +95,7 @@ function askingForCertificates(route: Route): Route {
 const unauthenticated = problem(
   401,
   'unauthenticated',
-  'this needs a client certificate with a URI or DNS name, of an authority in rest.tls.ca: none was shown',
+  'this needs a client certificate with a URI or DNS name, issued by an authority in rest.tls.ca: none was sent',
   { 'www-authenticate': 'ClientCertificate' },
 );
 
@@ -142,12 +142,12 @@ function refusalOf({ method, path, headers }: HttpHead): HttpAnswer | undefined 
   }
   const encoding = headers['content-encoding'] ?? 'identity';
   if (encoding !== 'identity') {
-    const message = `content-encoding ${encoding} is not served here: requests come uncompressed`;
+    const message = `content-encoding ${encoding} is not supported here: send requests uncompressed`;
     return problem(415, 'unimplemented', message, { 'accept-encoding': 'identity' });
   }
   const type = headers['content-type'];
   if (type === undefined || /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i.test(type)) return undefined;
-  return problem(415, 'unimplemented', `content-type ${type} is not served here: application/json is`);
+  return problem(415, 'unimplemented', `content-type ${type} is not supported here: use application/json`);
 }
 
 const clientStatusPath = '/v3/discovery:client_status';
@@ -239,7 +239,7 @@ const tooLarge = problem(413, 'resource_exhausted', `the body is larger than ${m
 
 const busy: GrpcStatus = {
   code: Code.RESOURCE_EXHAUSTED,
-  message: `${max} ${name} are open, or ${maxPerPeer} of this peer: that is the most`,
+  message: `${max} ${name} are open, or ${maxPerPeer} of this peer, which is the maximum`,
 };
 
 /** Clients can ask for a trace with each poll: they must not crowd out the others. */

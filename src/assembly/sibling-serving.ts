@@ -93,7 +93,7 @@ export class SiblingServing {
   accept(stream: ServerStream, route: Route): GrpcStatus | undefined {
     const { relayId, events } = this.#options;
     if (stream.header(SIBLING_HEADER) === relayId)
-      return { code: Code.FAILED_PRECONDITION, message: 'this relay is no sibling of itself' };
+      return { code: Code.FAILED_PRECONDITION, message: 'this relay is not a sibling of itself' };
     if (this.#rules.admits(stream.peer)) return this.#server.accept(stream, route);
     const message =
       'a sibling is refused: where clients are verified, or parameters are trusted or have values, limits.relay_peers must name it';

@@ -24,9 +24,9 @@ import type { ErrorDetail } from '../wire/requests.ts';
 import type { Peer } from '../wire/server-stream.ts';
 
 const overdueText: Readonly<Record<Overdue, string>> = {
-  removal: 'a client lost what it still refers to: nothing has replaced that within xds.removal_grace',
-  missing: 'a client got routes to clusters that have not come',
-  warming: 'a client got routes before it has accepted the clusters before them',
+  removal: 'a client lost a resource that it still refers to: nothing replaced it within xds.removal_grace',
+  missing: 'a client got routes to clusters that have not arrived',
+  warming: 'a client got routes before it had accepted their clusters',
 };
 
 /** The series that one type's streams count, found once. */

@@ -19,7 +19,7 @@ export function checkAddress(text: string): Result<Address> {
   if (address.kind === 'unix') {
     const bytes = Buffer.byteLength(address.path);
     if (bytes <= longestUnixPath) return parsed;
-    return fail(`the path of a Unix socket has at most ${longestUnixPath} bytes, this one has ${bytes}`);
+    return fail(`the path of a Unix socket may have at most ${longestUnixPath} bytes: this one has ${bytes}`);
   }
   return validHost(address.host, text.startsWith('['))
     ? parsed
@@ -28,12 +28,12 @@ export function checkAddress(text: string): Result<Address> {
 
 /** What was probably meant by a text that is no address. */
 function hintFor(text: string): string {
-  if (text.startsWith(':')) return ' (0.0.0.0 or [::] as the host is every interface)';
+  if (text.startsWith(':')) return ' (use 0.0.0.0 or [::] as the host for all interfaces)';
   const url = /^\w+:\/\//.test(text) ? URL.parse(text) : undefined;
   if (url && url.hostname !== '') {
     const tls = url.protocol === 'https:' || url.protocol === 'grpcs:';
     const address = `${url.hostname}:${url.port || (tls ? '443' : '80')}`;
-    return `: it is a URL, write ${JSON.stringify(address)}${tls ? ' and set tls' : ''}`;
+    return `: this is a URL: write ${JSON.stringify(address)}${tls ? ' and set tls' : ''}`;
   }
   return /^[\w.-]+$/.test(text) ? ': the port is missing' : '';
 }
@@ -51,7 +51,7 @@ export function checkHost(text: string): Result<string> {
     bare === undefined ? isIPv6(text) || validHost(text.replaceAll('*', 'x'), false) : isIPv6(bare);
   if (valid) return ok(text);
   return fail(
-    `${JSON.stringify(text)} is not a host: accepted are a name without a port, as in "relay.example.com" or "*.relays.svc", and an IP address`,
+    `${JSON.stringify(text)} is not a host: use a name without a port, as in "relay.example.com" or "*.relays.svc", or an IP address`,
   );
 }
 
@@ -62,5 +62,5 @@ export function checkTcpAddress(text: string): Result<TcpAddress> {
   const address = checked.value;
   return address.kind === 'tcp'
     ? ok(address)
-    : fail('a Unix socket is not possible here: accepted is HOST:PORT, as in "127.0.0.1:19000"');
+    : fail('a Unix socket cannot be used here: use HOST:PORT, as in "127.0.0.1:19000"');
 }

@@ -113,9 +113,7 @@ function readPrivateKey(file: string): Result<KeyObject> {
   try {
     return ok(createPrivateKey(text.value));
   } catch (error) {
-    return fail(
-      `${file} holds no PEM private key that can be used without a password: ${explainError(error)}`,
-    );
+    return fail(`${file} has no PEM private key that can be used without a password: ${explainError(error)}`);
   }
 }
 

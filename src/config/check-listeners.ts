@@ -24,7 +24,7 @@ export function checkListeners(file: unknown, context: z.core.$RefinementCtx): v
       (one) => one.port === port && (one.host === host || everywhere.has(one.host) || everywhere.has(host)),
     );
     if (taken !== undefined) {
-      const message = `${formatHostPort(host, port)} is taken by ${taken.listener}.address (${formatHostPort(taken.host, taken.port)}): each listener needs another port`;
+      const message = `${formatHostPort(host, port)} is already used by ${taken.listener}.address (${formatHostPort(taken.host, taken.port)}): each listener needs its own port`;
       context.addIssue({ code: 'custom', path: [listener, 'address'], message });
     }
     known.push({ listener, host, port });

@@ -76,7 +76,7 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
     if (isAlias(node) && target === undefined) {
       complaints.push({
         path,
-        message: `*${node.source} is an alias of nothing: no anchor &${node.source} is above it`,
+        message: `*${node.source} is an alias without an anchor: there is no &${node.source} is above it`,
       });
     }
     const value = rangeStart(node);
@@ -119,7 +119,7 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
         duplicates.push({
           path: pathText(inner),
           ...start,
-          message: `the key is here twice: first in line ${first.line}`,
+          message: `duplicate key: it is first in line ${first.line}`,
         });
         continue;
       }
@@ -135,7 +135,7 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
 
   const scalar = (value: unknown, path: Path): unknown => {
     if (typeof value === 'number' && !Number.isFinite(value)) {
-      complaints.push({ path, message: `${value} is not a number that JSON has` });
+      complaints.push({ path, message: `${value} is not a JSON number` });
     }
     if (typeof value !== 'string') return value;
     const expanded = expand(value, environment);
@@ -157,7 +157,7 @@ function rangeStart(node: unknown): number | undefined {
 const isNode = (node: unknown): node is Node => isAlias(node) || isMap(node) || isSeq(node) || isScalar(node);
 
 function syntaxMessage(code: string, message: string, text: string, offset: number): string {
-  if (code === 'MULTIPLE_DOCS') return 'the file has a second document: one is accepted';
+  if (code === 'MULTIPLE_DOCS') return 'the file has more than one document: only one is accepted';
   const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1).split('\n', 1)[0] ?? '';
   const unquoted = code === 'UNEXPECTED_TOKEN' && line.includes('${');
   return `not valid YAML: ${message}${unquoted ? ' (inside {} or [] a reference such as "${NAME}" needs quotes)' : ''}`;

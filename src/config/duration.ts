@@ -33,11 +33,11 @@ const otherUnits: ReadonlyMap<string, string> = new Map([
 export function notADuration(text: string): string {
   const [, amount, unit = ''] = /^(\d+(?:\.\d+)?) *([a-z]*)$/i.exec(text) ?? [];
   const meant = otherUnits.get(unit.toLowerCase().replace(/(?<=..)s$/, ''));
-  if (amount === undefined || meant === undefined) return `is not a duration: accepted is ${accepted}`;
+  if (amount === undefined || meant === undefined) return `is not a duration: use ${accepted}`;
   const written = JSON.stringify(`${amount}${meant}`);
   return unit === ''
-    ? `is not a duration without a unit: write ${written} (accepted are ms, s, m and h)`
-    : `is not a duration: did you mean ${written}? (accepted are ms, s, m and h)`;
+    ? `is not a duration, because it has no unit: write ${written} (units: ms, s, m, h)`
+    : `is not a duration: did you mean ${written}? (units: ms, s, m, h)`;
 }
 
 /** `5s`, `500ms`, `0.5s`, `2m`, `1h`: whole milliseconds. */

@@ -28,7 +28,7 @@ export function expand(text: string, environment: Environment): Expanded {
       result += '${';
     } else if (name === undefined) {
       failures.push(
-        '"${" begins a reference to the environment: accepted are ${NAME} and ${NAME:-default}; write $${ for the characters themselves',
+        '"${" begins a reference to the environment: use ${NAME} or ${NAME:-default}; write $${ for a literal ${',
       );
     } else {
       substituted = true;

@@ -24,7 +24,7 @@ function checkPath(text: string, known: readonly string[]): Result<string> {
   const [part, ...keys] = nodePath(text) ?? [];
   if (part === 'metadata' && keys.length > 0) return ok(text);
   return fail(
-    `${JSON.stringify(text)} is not accepted here: accepted are ${metadata}KEY.KEY…, node.metadata["KEY"], ${known.join(', ')}`,
+    `${JSON.stringify(text)} is not accepted here: use ${metadata}KEY.KEY…, node.metadata["KEY"], ${known.join(', ')}`,
   );
 }
 

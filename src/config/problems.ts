@@ -34,7 +34,7 @@ function problemOf(issue: z.core.$ZodIssue, file: unknown): readonly UnplacedPro
     case 'too_small':
       return [{ path, message: tooSmall(issue.origin, issue.minimum) }];
     case 'too_big':
-      return [{ path, message: `at most ${issue.maximum} is accepted` }];
+      return [{ path, message: `must be at most ${issue.maximum}` }];
     case 'invalid_union': {
       // A mapping, or false: what is wrong with the mapping.
       const own = issue.errors.at(-1) ?? [];
@@ -110,7 +110,7 @@ const typeNames: ReadonlyMap<string, string> = new Map([
 function tooSmall(origin: string, minimum: number | bigint): string {
   if (origin === 'string') return 'must not be empty';
   if (origin === 'array') return 'must have at least one entry';
-  return `at least ${minimum} is accepted`;
+  return `must be at least ${minimum}`;
 }
 
 /** A value as its writer would recognise it. */

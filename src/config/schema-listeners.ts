@@ -32,7 +32,9 @@ const serverTls = z
     const used = set('certificate') || set('private_key') || set('ca') || required;
     const missing = ['certificate', 'private_key'].filter((key) => !set(key));
     if (used && missing.length > 0) {
-      context.addIssue(`certificate and private_key belong together: ${missing.join(' and ')} missing`);
+      context.addIssue(
+        `certificate and private_key belong together: ${missing.join(' and ')} ${missing.length === 1 ? 'is' : 'are'} missing`,
+      );
     }
     if (required && !set('ca')) {
       const message = 'needs ca: the authorities that client certificates are verified against';
@@ -81,12 +83,15 @@ const authorization = z
   .transform(({ rules }) => rules);
 
 const clientStatus = z.strictObject({
-  enabled: z.boolean().default(true).describe('Whether it is served; the admin listener has it in any case'),
+  enabled: z
+    .boolean()
+    .default(true)
+    .describe('Whether CSDS is served on this port; the admin listener always serves it'),
   principals: z
     .array(principal())
     .prefault([])
     .describe(
-      'SANs of client certificates. Whoever has one is shown all clients, and what the relay itself has, whatever the rules. Others are shown their own streams',
+      'SANs of client certificates. Clients with one of them see all clients, and what the relay itself has, whatever the rules say. Others see their own streams',
     ),
 });
 
@@ -97,33 +102,33 @@ export const xds = z
       .describe('HOST:PORT (port 0: any free port) or unix:PATH'),
     tls: tls(),
     authorization: authorization.prefault({}).describe('Who may read what. What is denied is left out'),
-    client_status: clientStatus.prefault({}).describe('CSDS, the client status service: who is shown what'),
+    client_status: clientStatus.prefault({}).describe('CSDS, the client status service: who sees what'),
     sotw_versions: z
       .enum(['VERBATIM', 'CONTENT'])
       .default('VERBATIM')
       .describe(
-        "version_info of SotW responses. VERBATIM: the control plane's; CONTENT: with a hash of the content, so that a client that reconnects is sent nothing it has",
+        "version_info of SotW responses. VERBATIM: the control plane's; CONTENT: with a hash of the content, so that a client that reconnects is not sent what it already has",
       ),
     plain_clients: z
       .enum(['PLAIN', 'WITH_CONSTRAINTS'])
       .default('PLAIN')
       .describe(
-        'What clients that subscribe by plain names get of resources with constraints: the plain name, or the letter of TP2',
+        'How clients that subscribe by plain names get resources with constraints: under the plain name, or to the letter of TP2',
       ),
     legacy_wildcard: z
       .array(resourceType())
       .optional()
       .describe(
-        'The types whose empty first request means everything, instead of the default (LDS, CDS, SRDS, VHDS and unknown types)',
+        'Types for which an empty first request means everything, instead of the default (LDS, CDS, SRDS, VHDS and unknown types)',
       ),
     removal_grace: duration()
       .prefault('15s')
       .describe(
-        'So long a client keeps what its other resources still refer to, such as a cluster of its routes, after the control plane has removed it; 0s: not at all',
+        'How long a client keeps a removed resource that its other resources still refer to, such as a cluster of its routes; 0s: not at all',
       ),
     max_connection_age: positiveDuration()
       .optional()
-      .describe('Connections older than that are closed, with jitter, to rebalance clients; default: never'),
+      .describe('Connections older than this are closed, with jitter, to rebalance clients; default: never'),
   })
   .transform((xds) => ({
     address: xds.address,
@@ -148,18 +153,18 @@ export const admin = z
     tls: serverTls
       .prefault({})
       .describe(
-        'TLS; left out or {}: plaintext. The files are watched and reloaded. With a ca, only clients with a certificate of it are served',
+        'TLS; left out or {}: plaintext. The files are watched and reloaded. With ca, only clients with a certificate issued by it are served',
       ),
     hosts: z
       .array(parsed(checkHost))
       .prefault([])
       .describe(
-        'Host names and addresses that requests may name, beside loopback ones and the one that is bound; * stands for any characters',
+        'Host names and addresses that requests may name, besides loopback ones and the bound address; * stands for any characters',
       ),
     read_only: z
       .boolean()
       .default(false)
-      .describe('Refuse what changes something, such as the ReleaseRemovals RPC'),
+      .describe('Refuse calls that change something, such as the ReleaseRemovals RPC'),
   })
   .transform(({ read_only: readOnly, ...rest }) => ({ ...rest, readOnly }));
 
@@ -172,8 +177,8 @@ export const drainDelay = () =>
   duration()
     .prefault('0s')
     .describe(
-      'After SIGTERM the relay says that it is not ready, and serves on for this time, so that load balancers notice',
+      'After SIGTERM the relay reports that it is not ready, and keeps serving for this time, so that load balancers notice',
     );
 
 export const drainTimeout = () =>
-  duration().prefault('10s').describe('After SIGTERM and drain_delay, connections are ended over this time');
+  duration().prefault('10s').describe('After SIGTERM and drain_delay, connections are closed over this time');

@@ -50,7 +50,7 @@ export const endpoint = () =>
   parsed((text) => {
     const address = checkAddress(text);
     const unreachable = address.ok && address.value.kind === 'tcp' && address.value.port === 0;
-    return unreachable ? fail(`${JSON.stringify(text)} has port 0: accepted are 1 to 65535`) : address;
+    return unreachable ? fail(`${JSON.stringify(text)} has port 0: use 1 to 65535`) : address;
   });
 
 /** A short name such as `cds`, or a type URL. */
@@ -79,7 +79,7 @@ export const authority = () =>
   parsed((text) => {
     if (text !== '' && !/[/?#\s]/.test(text)) return ok(text);
     return fail(
-      `${JSON.stringify(text)} is not an authority: accepted is the part after "xdstp://", as in "example.com"`,
+      `${JSON.stringify(text)} is not an authority: use the part after "xdstp://", as in "example.com"`,
     );
   });
 
@@ -88,7 +88,7 @@ export const principal = () =>
   parsed((text) => {
     if (/^[a-z][a-z0-9+.-]*:./i.test(text)) return ok(text);
     return fail(
-      `${JSON.stringify(text)} is not a principal: accepted are a URI as in "spiffe://example.com/*", and "dns:*.example.com"`,
+      `${JSON.stringify(text)} is not a principal: use a URI as in "spiffe://example.com/*", or "dns:*.example.com"`,
     );
   });
 

@@ -25,13 +25,13 @@ const canary = z
       .max(100)
       .optional()
       .describe(
-        `This share of the clients, by a hash of the node id; default: ${defaultPercent} without "match", none beside it`,
+        `Percentage of the clients, chosen by a hash of the node id; default: ${defaultPercent} without "match", none with it`,
       ),
     match: z
       .array(
         z.strictObject({
           key: name().describe('A key of "parameters"'),
-          value: z.string().describe('The value that a canary has'),
+          value: z.string().describe('The value that makes a client a canary'),
         }),
       )
       .prefault([])
@@ -47,22 +47,24 @@ export const rollout = z
     canary: canary
       .prefault({})
       .describe(
-        'Who gets a change first: clients of either kind, and at least one of each class of clients that subscribes to what changed',
+        'Who gets a change first: clients of either kind, and at least one client of each class that subscribes to what changed',
       ),
     canary_principals: z
       .array(principal())
       .prefault([])
       .describe(
-        'The clients that may be canaries, by their certificates, as in xds.authorization; it needs xds.tls.ca. Empty: every client',
+        'Clients that may be canaries, by their certificates, as in xds.authorization; this needs xds.tls.ca. Empty: every client',
       ),
     bake: positiveDuration()
       .prefault('30s')
       .describe(
-        'So long the canaries must stay after they have accepted a change; another change starts it again',
+        'How long the canaries must stay connected after they have accepted a change; another change restarts it',
       ),
     max_wait: positiveDuration()
       .prefault('10m')
-      .describe('No verdict by then: see on_timeout. Another change does not start it again'),
+      .describe(
+        'How long to wait for a verdict; then on_timeout applies. Another change does not restart it',
+      ),
     on_timeout: z
       .enum(['HOLD', 'PROCEED'])
       .default('HOLD')
@@ -74,7 +76,7 @@ export const rollout = z
       .min(0)
       .max(100)
       .default(20)
-      .describe('Percent of the streams of canaries that may end within the bake'),
+      .describe("Percentage of the canaries' streams that may end within the bake"),
     types: z
       .array(resourceType())
       .min(1)
@@ -106,8 +108,8 @@ const bodies = z
   .strictObject({
     max_bytes: count()
       .default(67_108_864)
-      .describe('Bytes of resources of earlier revisions; the oldest revisions go first'),
-    max_age: positiveDuration().prefault('24h').describe('Revisions that are older go'),
+      .describe('Bytes of resources of earlier revisions; the oldest revisions are dropped first'),
+    max_age: positiveDuration().prefault('24h').describe('Older revisions are dropped'),
   })
   .transform(({ max_bytes: maxBytes, max_age: maxAgeMs }) => ({ maxBytes, maxAgeMs }));
 
@@ -124,7 +126,8 @@ export function checkRollout(file: unknown, context: z.core.$RefinementCtx): voi
   if (section === undefined) return;
   const isVerified = read(read(read(file, 'xds'), 'tls'), 'ca') !== undefined;
   if (readList(section, 'canary_principals').length > 0 && !isVerified) {
-    const message = 'without xds.tls.ca no client is verified, so nobody would be a canary: accepted: none';
+    const message =
+      'without xds.tls.ca no client is verified, so nobody would be a canary: set it, or leave this list empty';
     context.addIssue({ code: 'custom', path: ['rollout', 'canary_principals'], message });
   }
   const keys = readList(file, 'parameters').map((rule) => readText(rule, 'key'));
@@ -137,7 +140,7 @@ export function checkRollout(file: unknown, context: z.core.$RefinementCtx): voi
       return;
     }
     const accepted = known.length === 0 ? '"parameters" has no rules' : `accepted: ${known.join(', ')}`;
-    const message = `${JSON.stringify(key)} is the key of no rule in "parameters", so no client would match: ${accepted}`;
+    const message = `${JSON.stringify(key)} is not the key of any rule in "parameters", so no client would match: ${accepted}`;
     context.addIssue({ code: 'custom', path: ['rollout', 'canary', 'match', index, 'key'], message });
   });
 }
@@ -159,6 +162,6 @@ function checkValue(
     return;
   if (derived.some(({ otherwise }) => otherwise === value)) return;
   const accepted = new Set(derived.flatMap(({ values, otherwise }) => [...values, otherwise ?? []].flat()));
-  const message = `${JSON.stringify(value)} is none of the values of the rules for ${JSON.stringify(key)}, so no client would match: accepted: ${[...accepted].join(', ')}`;
+  const message = `${JSON.stringify(value)} is not one of the values of the rules for ${JSON.stringify(key)}, so no client would match: accepted: ${[...accepted].join(', ')}`;
   context.addIssue({ code: 'custom', path: ['rollout', 'canary', 'match', index, 'value'], message });
 }

@@ -50,11 +50,11 @@ const keepalive = z
     time: positiveDuration()
       .prefault('30s')
       .describe(
-        'A ping after so long without a message. Control planes made with grpc-go close connections that ping more often than their policy allows (5 minutes, unless set)',
+        'A ping is sent after this long without a message. Control planes made with grpc-go close connections that ping more often than their policy allows (5 minutes by default)',
       ),
     timeout: positiveDuration()
       .prefault('10s')
-      .describe('Without an answer by then the connection is given up'),
+      .describe('Without an answer within this time, the connection is closed'),
   })
   .transform(({ time, timeout }) => ({ timeMs: time, timeoutMs: timeout }));
 
@@ -86,7 +86,7 @@ const ads = z
       .array(endpoint())
       .min(1)
       .describe(
-        'Control planes in order of preference: failover, and back. HOST:PORT or unix:PATH; a host name stands for all its addresses',
+        'Control planes in order of preference, for failover and failback. HOST:PORT or unix:PATH; a host name stands for all its addresses',
       ),
     protocol: z.enum(['DELTA', 'SOTW']).default('DELTA').describe('Which xDS protocol variant to speak'),
     services: z
@@ -104,14 +104,18 @@ const ads = z
     tls: clientTls.optional().describe('TLS towards the control plane; left out or {}: plaintext'),
     headers: headers
       .optional()
-      .describe('Headers of each stream: a mapping from names to values, which /config_dump does not show'),
+      .describe(
+        'Headers sent with each stream: a mapping from names to values, which /config_dump does not show',
+      ),
     token_file: name()
       .optional()
       .describe(
-        'A file with a token, sent as "authorization: Bearer …". Read for each stream: a new token holds from the next one on',
+        'A file with a token, sent as "authorization: Bearer …". Read for each stream: a new token is used from the next one on',
       ),
-    connect_timeout: positiveDuration().prefault('5s').describe('After that the next endpoint is tried'),
-    resource_timeout: positiveDuration().prefault('15s').describe('A name not answered by then is absent'),
+    connect_timeout: positiveDuration().prefault('5s').describe('After this the next endpoint is tried'),
+    resource_timeout: positiveDuration()
+      .prefault('15s')
+      .describe('A name that is not answered within this time is absent'),
     keepalive: keepalive.prefault({}).describe('HTTP/2 pings'),
     backoff: backoff.prefault({}).describe('Waits between attempts: exponential, with full jitter'),
     failback_after: positiveDuration()
@@ -151,7 +155,7 @@ const filesystem = z
 const siblings = z
   .strictObject({
     address: endpoint().describe(
-      "The xds listeners of this relay's other replicas: a name with all their addresses, as a headless service has it. HOST:PORT or unix:PATH",
+      "The xds listeners of this relay's other replicas: a name with all their addresses, such as that of a headless Service. HOST:PORT or unix:PATH",
     ),
     tls: clientTls.optional().describe('TLS towards them; left out or {}: plaintext'),
   })
@@ -164,18 +168,20 @@ const upstream = z
     types: z
       .array(resourceType())
       .prefault([])
-      .describe('Claims these types, with names only what both match: short names (cds) or type URLs'),
+      .describe('Claims these types; with names, only what matches both: short names (cds) or type URLs'),
     names: z.array(name()).prefault([]).describe('Claims these names; a trailing * makes a prefix'),
     required: z
       .boolean()
       .default(true)
-      .describe('The relay is not ready before it was connected once; false: it does not wait for this one'),
+      .describe(
+        'The relay is not ready until this upstream was connected once; false: it does not wait for it',
+      ),
     ads: ads.optional().describe('A control plane'),
     filesystem: filesystem.optional().describe('Files'),
     siblings: siblings
       .optional()
       .describe(
-        'Other replicas of this relay. While every endpoint of ads is away, they are asked for what is not cached here. What they have is served as stale, until the control plane answers',
+        'Other replicas of this relay. While every endpoint of ads is unreachable, they are asked for what is not cached here. Their answers are served as stale, until the control plane answers',
       ),
     max_removal_percent: z
       .number()
@@ -188,7 +194,7 @@ const upstream = z
     max_removal_hold: positiveDuration()
       .prefault('10m')
       .describe(
-        'What max_removal_percent holds back is removed after this, unless it is released or comes again',
+        'What max_removal_percent holds back is removed after this time, unless it is released or sent again',
       ),
   })
   .superRefine((entry, context) => {
@@ -223,13 +229,13 @@ export const upstreams = z
       context.addIssue({
         code: 'custom',
         path: [index, 'name'],
-        message: `${JSON.stringify(text)} is the name of upstreams[${first}] too: names are unique`,
+        message: `${JSON.stringify(text)} is also the name of upstreams[${first}]: names must be unique`,
       });
     });
     const all = entries.findIndex(servesEverything);
     if (all === -1) return;
     for (let index = all + 1; index < entries.length; index++) {
-      const message = `is never asked: upstreams[${all}] comes first and serves everything; give that one claims (authorities, types, names), or put it last`;
+      const message = `is never used: upstreams[${all}] comes first and serves everything; give that one claims (authorities, types, names), or put it last`;
       context.addIssue({ code: 'custom', path: [index], message });
     }
   }, evenIfWrong)

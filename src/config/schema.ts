@@ -54,12 +54,12 @@ const parameter = z
       .prefault([])
       .describe('Only for xdstp names of these authorities; empty: for every name'),
     pattern: re2().optional().describe('RE2 syntax; the first group is the value'),
-    default: z.string().optional().describe('Value where there is none; left out: the key is absent'),
+    default: z.string().optional().describe('Value if there is none; left out: the key is absent'),
     values: z
       .array(z.string())
       .prefault([])
       .describe(
-        'The values that are allowed. Any other value counts as absent, also in a locator. Empty: every value is allowed',
+        'The allowed values. Any other value counts as absent, in a locator too. Empty: every value is allowed',
       ),
     to: parsed(checkTo)
       .optional()
@@ -75,7 +75,7 @@ const parameter = z
     const fallback = readText(rule, 'default');
     const values = readList(rule, 'values');
     if (fallback === undefined || values.length === 0 || values.includes(fallback)) return;
-    const message = `${JSON.stringify(fallback)} is not one of "values": accepted are ${values.map((value) => JSON.stringify(value)).join(', ')}`;
+    const message = `${JSON.stringify(fallback)} is not one of "values": use ${values.map((value) => JSON.stringify(value)).join(', ')}`;
     context.addIssue({ code: 'custom', path: ['default'], message });
   }, evenIfWrong)
   .superRefine((rule, context) => {
@@ -83,7 +83,7 @@ const parameter = z
     if (key === undefined || key === '' || readText(rule, 'to') !== undefined || checkTo(defaultTo(key)).ok)
       return;
     context.addIssue(
-      `${JSON.stringify(defaultTo(key))} is no path: a key such as ${JSON.stringify(key)} needs a "to"`,
+      `${JSON.stringify(defaultTo(key))} is not a path: a key such as ${JSON.stringify(key)} needs a "to"`,
     );
   }, evenIfWrong);
 
@@ -109,7 +109,7 @@ function checkTrust(list: unknown, context: z.core.$RefinementCtx): void {
       (earlier, at) => at < index && earlier.key === key && earlier.trusted === (trusted !== true),
     );
     if (key === undefined || typeof trusted !== 'boolean' || other === -1) return;
-    const message = `${said(other)} and ${said(index)} are both for the key ${JSON.stringify(key)}: accepted is the same "trusted" in all rules of a key`;
+    const message = `${said(other)} and ${said(index)} are both for the key ${JSON.stringify(key)}: all rules of a key need the same "trusted"`;
     context.addIssue({ code: 'custom', path: [index, 'trusted'], message });
   });
 }
@@ -126,7 +126,7 @@ const parameters = z
     const keys = rules.map(({ key }) => key);
     rules.forEach(({ rule, key, to }, index) => {
       for (const unknown of to === undefined ? [] : unknownKeys(to, keys)) {
-        const message = `\${${unknown}} is the key of no rule: accepted are the keys of "parameters"`;
+        const message = `\${${unknown}} is not the key of any rule: use the keys of "parameters"`;
         context.addIssue({ code: 'custom', path: [index, 'to'], message });
       }
       // Two parameters shown in one place: the control plane could not tell their sets apart (protocol §5).
@@ -140,7 +140,7 @@ const parameters = z
           sameNames(earlier.rule, rule),
       );
       if (clash === -1) return;
-      const message = `${to} is where parameters[${clash}] (key ${JSON.stringify(rules[clash]?.key)}) writes: each key needs a "to" of its own`;
+      const message = `${to} is already written by parameters[${clash}] (key ${JSON.stringify(rules[clash]?.key)}): each key needs its own "to"`;
       context.addIssue({ code: 'custom', path: [index, 'to'], message });
     });
   }, evenIfWrong)
@@ -160,12 +160,12 @@ const cache = z
     max_bytes: count()
       .default(1_073_741_824)
       .describe(
-        'Bytes of cached resources and of the names that are subscribed to, per process. Least recently used entries that nobody subscribes to go first',
+        'Bytes of cached resources and of subscribed names, per process. The least recently used entries that nobody subscribes to are evicted first',
       ),
     idle_ttl: duration()
       .prefault('600s')
       .describe(
-        'An entry that nobody subscribes to, and its upstream subscription, ends after this; a name under which nothing is there, and endpoints to which no cluster leads, after 2 s',
+        'An entry that nobody subscribes to, and its upstream subscription, ends after this; a name that does not exist, and endpoints that no cluster refers to, after 2 s',
       ),
     persistence: z
       .strictObject({
@@ -175,7 +175,7 @@ const cache = z
           .array(resourceType())
           .default([])
           .describe(
-            'Types that are not kept on disk, as those whose resources have private keys inline; what is there of them is removed',
+            'Types that are not kept on disk, such as those whose resources have private keys inline; what the disk has of them is removed',
           ),
       })
       .transform(({ leave_out: leaveOut, ...kept }) => ({ ...kept, leaveOut }))
@@ -194,7 +194,7 @@ const limits = z
     max_subscriptions_per_stream: count()
       .default(10_000)
       .describe(
-        'Names and locators that one stream may be subscribed to, over all its types; a type without names counts as one. One request names no more either, duplicates counted. A stream has at most 100 types',
+        'Names and locators that one stream may be subscribed to, over all its types; a type without names counts as one. One request may not name more either, duplicates included. A stream has at most 100 types',
       ),
     max_request_bytes: count()
       .default(4_194_304)
@@ -210,7 +210,7 @@ const limits = z
     subscription_changes_per_second: count()
       .default(100)
       .describe(
-        'Per stream; past the rate reading pauses. ACKs are free. A change counts once, and once more for each 500 resources that the changed subscription shows',
+        'Per stream; above this rate reading pauses. ACKs are free. A change counts once, plus once for each 500 resources of the changed subscription',
       ),
     max_constraint_depth: count().max(1000).default(64).describe('How deep TP2 constraints may be nested'),
     max_upstream_sessions: count()
@@ -221,12 +221,12 @@ const limits = z
     stalled_timeout: positiveDuration()
       .prefault('60s')
       .describe(
-        'A client is disconnected if it reads nothing for this long, or does not finish a message within it',
+        'A client is disconnected if it reads nothing for this long, or takes longer to finish a message',
       ),
     first_request_timeout: positiveDuration()
       .prefault('10s')
       .describe(
-        "A stream whose first request has not come by then ends with DEADLINE_EXCEEDED. Time in which it waits for its peer's turn does not count",
+        "A stream whose first request has not arrived within this time ends with DEADLINE_EXCEEDED. Time in which it waits for its peer's turn does not count",
       ),
     max_connections: count().default(40_000).describe('Open connections of clients, over all workers'),
     max_connections_per_peer: count(0)
@@ -240,21 +240,21 @@ const limits = z
     max_held_bytes: count()
       .default(1_073_741_824)
       .describe(
-        'What is held for single peers, all of them together: parts of requests, large requests, what only one peer subscribes to, what polls leave',
+        'Bytes held for single peers, all of them together: parts of requests, large requests, what only one peer subscribes to, what polls leave',
       ),
     max_held_bytes_per_peer: count()
       .default(268_435_456)
-      .describe('The same of one peer. What several peers share counts for none of them'),
+      .describe('The same for one peer. What several peers share counts for none of them'),
     max_work_per_peer: positiveDuration()
       .prefault('500ms')
       .describe(
-        'Work of one peer in a second, in each worker. Every peer gets turns of 4 ms; one that is past this gets turns of 1 ms. While no other peer works it may use all the time there is',
+        'Work of one peer per second, in each worker. Every peer gets turns of 4 ms; above this, it gets turns of 1 ms. While no other peer has work, it may use all the time there is',
       ),
     relay_peers: z
       .array(principal())
       .prefault([])
       .describe(
-        'Principals of other relays. Limits per client do not bind them, and the relay believes which relays they say are below them',
+        'Principals of other relays. Limits per client do not apply to them, and the relay trusts them when they say which relays are below them',
       ),
   })
   .transform((limits) => ({
@@ -282,7 +282,7 @@ const otlpEndpoint = parsed((text) => {
   if (text === '') return ok(undefined);
   if (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)) return ok(text);
   return fail(
-    `${JSON.stringify(text)} is not accepted: the http:// or https:// URL of an OTLP collector is, or "" for no traces`,
+    `${JSON.stringify(text)} is not the URL of an OTLP collector: use one with http:// or https://, or "" for no traces`,
   );
 });
 
@@ -300,7 +300,7 @@ export const fileSchema = z
     rest: rest
       .optional()
       .describe(
-        'The listener for clients that poll, in JSON (api_type: REST). The rules and limits of xds hold here too. With workers, let clients use HTTP/2: what a client still refers to is known of one connection. Left out: off',
+        'The listener for clients that poll, in JSON (api_type: REST). The rules and limits of xds apply here too. With workers, let clients use HTTP/2: what a client still refers to is known per connection. Left out: off',
       ),
     admin: admin.prefault({}).describe('The admin listener: status page, metrics, health, admin RPC'),
     metrics: metrics
@@ -322,22 +322,22 @@ export const fileSchema = z
       .max(1024)
       .default(0)
       .describe(
-        'More than 0: that many serving processes on this machine. Clients that poll should use HTTP/2 then (rest)',
+        'Above 0: the number of serving processes on this machine. Clients that poll should then use HTTP/2 (rest)',
       ),
     drain_delay: drainDelay(),
     drain_timeout: drainTimeout(),
     watchdog: z
       .strictObject({
-        enabled: z.boolean().default(true).describe('Whether somebody watches'),
+        enabled: z.boolean().default(true).describe('Whether the watchdog runs'),
         timeout: positiveDuration()
           .prefault('30s')
           .describe(
-            'A process whose event loop has not turned for so long aborts. After a sixth of it the log says where it stands; a worker is replaced after a third',
+            'A process whose event loop is blocked for this long aborts. After a sixth of it the log says where it is blocked; a worker is replaced after a third',
           ),
       })
       .prefault({})
       .describe(
-        'What notices that a process stands still, and ends it, so that its supervisor starts another',
+        'Detects a process whose event loop is blocked, and ends it, so that its supervisor starts another',
       ),
     tracing: z
       .strictObject({
@@ -349,7 +349,7 @@ export const fileSchema = z
           .min(0)
           .max(1)
           .default(0.01)
-          .describe('How many of the updates are traced: 1 is all, 0.01 one of a hundred'),
+          .describe('Share of the updates that are traced: 1 is all, 0.01 is one in a hundred'),
       })
       .prefault({})
       .describe('Traces'),

@@ -24,7 +24,7 @@ export function checkHeaderName(text: string): Result<string> {
     return fail(`the header ${JSON.stringify(name)} is set by gRPC or by the relay: leave it out`);
   if (/^[a-z0-9_.-]+$/.test(name) && !name.endsWith('-bin')) return ok(name);
   return fail(
-    `${JSON.stringify(text)} is not a header: accepted are letters, digits, "-", "_" and ".", without "-bin" at the end`,
+    `${JSON.stringify(text)} is not a header: use letters, digits, "-", "_" and ".", without "-bin" at the end`,
   );
 }
 
@@ -32,5 +32,5 @@ export function checkHeaderName(text: string): Result<string> {
 export function checkHeaderValue(value: string): Result<string> {
   return /^[\x20-\x7e]+$/.test(value) && value.trim() === value
     ? ok(value)
-    : fail('a value of a header is visible ASCII, without spaces at its ends');
+    : fail('the value of a header must be visible ASCII, without spaces at its ends');
 }

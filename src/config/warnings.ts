@@ -66,7 +66,7 @@ function openListener(
   if (address.kind === 'unix' || isLoopback(address.host) || tls !== undefined) return [];
   const at = formatHostPort(address.host, address.port);
   const instead = listener === 'xds' ? '127.0.0.1 or a Unix socket' : '127.0.0.1';
-  const message = `${at} is plaintext and has no authorization rules, so whoever can reach it may read everything, secrets too: set ${listener}.tls and xds.authorization, or listen on ${instead}`;
+  const message = `${at} is plaintext and has no authorization rules, so anybody who can reach it can read everything, secrets too: set ${listener}.tls and xds.authorization, or listen on ${instead}`;
   return [{ path: [listener, 'address'], message }];
 }
 
@@ -75,7 +75,7 @@ function trustedNodes({ parameters }: Config): readonly UnplacedProblem[] {
     .filter(([, { trusted, from }]) => trusted && from.startsWith('node.'))
     .map(([index, { key, from }]) => ({
       path: ['parameters', index, 'from'],
-      message: `the rule for ${JSON.stringify(key)} is trusted, but a client can write what it likes into ${from}: only peer.uri_san and peer.dns_san come from a verified certificate`,
+      message: `the rule for ${JSON.stringify(key)} is trusted, but a client can write anything into ${from}: only peer.uri_san and peer.dns_san come from a verified certificate`,
     }));
 }
 
@@ -103,7 +103,7 @@ function plainTokens({ upstreams }: Config): readonly UnplacedProblem[] {
     .filter(([, upstream]) => isPlain(upstream))
     .map(([index]) => ({
       path: ['upstreams', index, 'ads', 'token_file'],
-      message: 'the token goes over plaintext: set upstreams[].ads.tls',
+      message: 'the token is sent in plaintext: set upstreams[].ads.tls',
     }));
 }
 

@@ -44,7 +44,7 @@ export class Holds {
     const known = this.#freezes.find((other) => includes(other, { type, upstream }));
     if (known !== undefined) {
       const at = new Date(known.since).toISOString();
-      return fail(`${scopeText(known)} is frozen already, since ${at} (${known.reason})`);
+      return fail(`${scopeText(known)} is already frozen, since ${at} (${known.reason})`);
     }
     this.#freezes = [...this.#freezes, { type, upstream, reason, since }];
     return ok(undefined);
@@ -56,7 +56,9 @@ export class Holds {
     if (removed.length === 0) {
       const frozen = this.#freezes.map(scopeText).join(', ');
       return fail(
-        frozen === '' ? 'nothing is frozen' : `${scopeText(scope)} is not frozen: frozen is ${frozen}`,
+        frozen === ''
+          ? 'nothing is frozen'
+          : `${scopeText(scope)} is not frozen: what is frozen is ${frozen}`,
       );
     }
     this.#freezes = this.#freezes.filter((freeze) => !removed.includes(freeze));

@@ -72,7 +72,7 @@ export function canonicalUri(
 export function canonicalPrefix(start: string): Result<string> {
   if (!isXdstp(start) || prefix.startsWith(start)) return ok(start);
   const bad = (why: string): Result<never> => fail(`xdstp prefix ${JSON.stringify(start)}: ${why}`);
-  if (!start.startsWith(prefix)) return bad('no name begins so: accepted is xdstp://[authority]/type/id');
+  if (!start.startsWith(prefix)) return bad('no name begins like this: use xdstp://[authority]/type/id');
   if (/[?#]/.test(start)) {
     return bad(
       'it ends after the path: the order of parameters does not count, so give the path or a whole name',

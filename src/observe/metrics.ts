@@ -44,7 +44,7 @@ export class Metrics {
   readonly #registry = new Registry();
   readonly #types: TypeLabels;
   readonly #gauges: SampledGauges;
-  readonly #requests = this.#family('downstream_requests_total', 'Requests of clients by what they say', [
+  readonly #requests = this.#family('downstream_requests_total', 'Requests of clients, by kind', [
     'type',
     'kind',
   ]);
@@ -64,7 +64,7 @@ export class Metrics {
   );
   readonly #overdue = this.#family(
     'downstream_order_timeouts_total',
-    'Sent to clients though what it waited for has not come: a removal (removal), or routes whose clusters have not come (missing) or are not accepted (warming)',
+    'Sent to clients before what it waited for: a removal (removal), or routes whose clusters have not arrived (missing) or are not accepted (warming)',
     ['type', 'what'],
   );
   readonly #rejected = this.#family(
@@ -99,7 +99,7 @@ export class Metrics {
   );
   readonly #lastUpdate = new Gauge({
     name: 'distributary_upstream_last_update_timestamp_seconds',
-    help: 'When the last accepted update came, in seconds since the epoch',
+    help: 'When the last accepted update arrived, in seconds since the epoch',
     labelNames: ['upstream', 'type'],
     registers: [this.#registry],
   });
@@ -115,7 +115,7 @@ export class Metrics {
   ]);
   readonly #evictions = this.#family(
     'cache_evictions_total',
-    'Variants that were dropped from the cache although upstream has not removed them',
+    'Variants that were dropped from the cache although the upstream has not removed them',
     ['reason'],
   );
   readonly #ambiguous = this.#family(
@@ -128,12 +128,12 @@ export class Metrics {
   ]);
   readonly #workerRestarts = this.#family(
     'worker_restarts_total',
-    'Serving processes started in the place of one that ended',
+    'Serving processes started in place of one that exited',
     [],
   );
   readonly #persistenceErrors = this.#family(
     'persistence_errors_total',
-    'Failures of the disk that keeps the cache',
+    'Errors of the disk that keeps the cache',
     ['reason'],
   );
   readonly #certificateExpiry = new Gauge({

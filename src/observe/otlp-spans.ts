@@ -118,12 +118,12 @@ function reporting(exporter: SpanExporter, endpoint: string, conditions: Conditi
         const failed = result.error !== undefined;
         if (failed) {
           const reason = result.error?.message ?? '';
-          conditions.set('tracing', 'away', 'warn', 'the OTLP collector takes no traces', {
+          conditions.set('tracing', 'away', 'warn', 'the OTLP collector does not accept traces', {
             endpoint,
             reason,
           });
         } else if (failing) {
-          conditions.set('tracing', 'here', 'info', 'the OTLP collector takes traces again', { endpoint });
+          conditions.set('tracing', 'here', 'info', 'the OTLP collector accepts traces again', { endpoint });
         }
         failing = failed;
         done(result);

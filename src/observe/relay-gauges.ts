@@ -51,11 +51,9 @@ export class RelayGauges {
       'Removals of an upstream that are held back because they are too many at once (max_removal_percent)',
       ['upstream'],
     );
-    this.#limits = gauge(
-      'limit',
-      'Bounds of the configuration in force by their keys: counts, bytes and seconds',
-      ['name'],
-    );
+    this.#limits = gauge('limit', 'Limits of the configuration in force, by key: counts, bytes and seconds', [
+      'name',
+    ]);
     this.#configured = gauge(
       'config_last_reload_timestamp_seconds',
       'When the configuration in force was read, in seconds since the epoch',

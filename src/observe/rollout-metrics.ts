@@ -18,7 +18,7 @@ export class RolloutMetrics {
     const registers = [registry];
     this.#state = new Gauge({
       name: 'distributary_rollout_state',
-      help: 'Where a change stands: 1 for the state, 0 for the others',
+      help: 'State of the rollout: 1 for the current state, 0 for the others',
       labelNames: ['state'],
       registers,
     });
@@ -30,7 +30,7 @@ export class RolloutMetrics {
     this.#results = new TallyFamily(
       registry,
       'distributary_rollouts_total',
-      'Changes that went to canaries first, by what became of them',
+      'Changes that went to canaries first, by result',
       ['result'],
     );
     this.#duration = new Histogram({

@@ -63,17 +63,13 @@ export class SampledGauges {
       new Gauge({ name: `distributary_${name}`, help, labelNames: [...labelNames], registers: [registry] });
     this.#connections = gauge(
       'downstream_connections',
-      'Open connections of clients, those within their TLS handshake too',
+      'Open connections of clients, including those in their TLS handshake',
       [],
     );
-    this.#accounts = gauge(
-      'peer_accounts',
-      'Peers that have something open, or something to make up for',
-      [],
-    );
+    this.#accounts = gauge('peer_accounts', 'Peers that have something open, or an overdrawn account', []);
     this.#waiting = gauge(
       'peer_waiting',
-      'Peers that wait for their turn, since they have used up their account',
+      'Peers that wait for their turn, because their account is used up',
       [],
     );
     this.#held = gauge('peer_held_bytes', 'Bytes that are held for single peers', []);

@@ -75,7 +75,7 @@ function watch(data: WatchdogData): void {
     const stack = await main.stack;
     main.end();
     const log = await openLog(data);
-    log.error('the event loop stands still', { milliseconds: tickMs * ticks.logged, stack });
+    log.error('the event loop is blocked', { milliseconds: tickMs * ticks.logged, stack });
   }
 
   async function abort(): Promise<void> {
@@ -89,7 +89,7 @@ function watch(data: WatchdogData): void {
     const stack = await main.stack;
     const log = await openLog(data);
     const milliseconds = tickMs * ticks.aborted;
-    log.error('the event loop stands still: the process aborts', { milliseconds, stack });
+    log.error('the event loop is blocked: the process aborts', { milliseconds, stack });
   }
 }
 

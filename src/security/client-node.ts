@@ -101,7 +101,7 @@ function readNode(bytes: Buffer, wanted: WantedMetadata | undefined): Result<Cli
 const isTooLong = ({ start, end }: MessageReader): boolean => end - start > mostNodeText;
 
 const tooLong = (where: string, { start, end }: MessageReader): Result<never> =>
-  fail(`${where} has ${end - start} bytes: accepted are at most ${mostNodeText}`);
+  fail(`${where} has ${end - start} bytes: at most ${mostNodeText} are accepted`);
 
 /** As deep as protobuf's own readers go. */
 const maxDepth = 100;

@@ -42,7 +42,7 @@ export function parseNamePattern(pattern: string): Result<NamePattern> {
   if (!isXdstp(pattern)) return ok({ text: pattern, prefix: false });
   if (pattern.includes('#')) {
     return fail(
-      `xdstp name ${JSON.stringify(pattern)}: directives (#…) are no part of a name: leave them out`,
+      `xdstp name ${JSON.stringify(pattern)}: directives (#…) are not part of a name: leave them out`,
     );
   }
   const exact = canonicalUri(pattern);

@@ -318,10 +318,10 @@ export class Account implements Payer {
   #excessOf(bytes: number): string | undefined {
     const { heldPerPeer, held } = this.#accounts.bounds;
     if (this.#held + bytes > heldPerPeer) {
-      return `${this.key} would hold ${this.#held + bytes} bytes: at most ${heldPerPeer} are held for one peer (limits.max_held_bytes_per_peer)`;
+      return `${this.key} would hold ${this.#held + bytes} bytes: at most ${heldPerPeer} are allowed for one peer (limits.max_held_bytes_per_peer)`;
     }
     if (this.#accounts.held + bytes <= held) return undefined;
-    return `${this.#accounts.held + bytes} bytes would be held for single peers: at most ${held} are (limits.max_held_bytes)`;
+    return `${this.#accounts.held + bytes} bytes would be held for single peers: at most ${held} are allowed (limits.max_held_bytes)`;
   }
 
   /** The same of what is there already: it counts beyond the bound too. */

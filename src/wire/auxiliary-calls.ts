@@ -184,8 +184,8 @@ export class AuxiliaryCalls {
     if (calls === undefined || (!isFull && calls.size < max)) return undefined;
     const oldest = calls.oldestOf(isFull ? account : calls.largest());
     const message = isFull
-      ? `this peer has ${maxPerPeer} ${name} open: that is the most`
-      : `${max} ${name} are open: that is the most`;
+      ? `this peer has ${maxPerPeer} ${name} open, which is the maximum`
+      : `${max} ${name} are open, which is the maximum`;
     return { status: { code: Code.RESOURCE_EXHAUSTED, message }, oldest };
   }
 

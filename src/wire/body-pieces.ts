@@ -15,7 +15,7 @@ export function areTooSmall(pieces: number, bytes: number): boolean {
   return pieces > freePieces + bytes / leastPieceBytes;
 }
 
-export const tooSmallMessage = `it comes in pieces of less than ${leastPieceBytes} bytes: send it in fewer`;
+export const tooSmallMessage = `it comes in pieces of less than ${leastPieceBytes} bytes: send it in fewer pieces`;
 
 /** A body as it arrives. What it holds is one buffer: a Buffer for each piece takes hundreds of bytes more than it has. */
 export class BodyPieces {

@@ -54,7 +54,7 @@ const tooOld: GrpcStatus = {
 const authorityRemoved: GrpcStatus = {
   code: Code.UNAVAILABLE,
   message:
-    "the authority of this client's certificate is no longer in xds.tls.ca: connect with one of another",
+    "the authority of this client's certificate is no longer in xds.tls.ca: connect with a certificate of another authority",
 };
 const certificateEnded: GrpcStatus = {
   code: Code.UNAUTHENTICATED,

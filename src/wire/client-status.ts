@@ -279,7 +279,7 @@ export async function statusJson(
 }
 
 function jsonTooLarge(maxBytes: number): GrpcStatus {
-  const message = `the answer has more than ${maxBytes} bytes as JSON, the most that is answered: exclude_resource_contents and node_matchers make it smaller, and gRPC on the xDS port answers more (limits.max_response_bytes)`;
+  const message = `the answer has more than ${maxBytes} bytes as JSON, the maximum of an answer: exclude_resource_contents and node_matchers make it smaller, and gRPC on the xDS port answers more (limits.max_response_bytes)`;
   return { code: Code.RESOURCE_EXHAUSTED, message };
 }
 

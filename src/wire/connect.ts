@@ -222,11 +222,11 @@ const respondOptions = { waitForTrailers: true, sendDate: false } as const;
 const done: GrpcStatus = { code: GrpcCode.OK, message: '' };
 const missing: GrpcStatus = {
   code: GrpcCode.UNIMPLEMENTED,
-  message: 'a unary call takes one message: none came',
+  message: 'a unary call takes one message, but none came',
 };
 const another: GrpcStatus = {
   code: GrpcCode.UNIMPLEMENTED,
-  message: 'a unary call takes one message: another one came',
+  message: 'a unary call takes one message, but another one came',
 };
 
 /** Protobuf that is not compressed, as every gRPC client sends it that was not told otherwise. */

@@ -84,7 +84,7 @@ export class Deframer {
       at = this.#readMessage(chunk, at);
       if (areTooSmall(this.#pieces, this.#gatheredBytes)) {
         this.stop();
-        return { code: Code.RESOURCE_EXHAUSTED, message: `a message is refused, as ${tooSmallMessage}` };
+        return { code: Code.RESOURCE_EXHAUSTED, message: `a message is refused, because ${tooSmallMessage}` };
       }
     }
     return undefined;

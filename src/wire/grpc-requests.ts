@@ -22,11 +22,14 @@ const v2Path = /^\/envoy\.(?:\w+\.)*v2(?:alpha)?\./;
 export function refusalOf(headers: IncomingHttpHeaders): HttpRefusal | undefined {
   const method = headers[':method'];
   if (method !== 'POST') {
-    return { http: 405, status: { code: Code.INTERNAL, message: `method ${method} is not POST: gRPC is` } };
+    return {
+      http: 405,
+      status: { code: Code.INTERNAL, message: `method ${method} is not supported: gRPC uses POST` },
+    };
   }
   const contentType = headers['content-type'];
   if (contentType === undefined || !grpcContentType.test(contentType)) {
-    const message = `content-type ${contentType ?? '(none)'} is not served here: application/grpc is`;
+    const message = `content-type ${contentType ?? '(none)'} is not supported here: use application/grpc`;
     return { http: 415, status: { code: Code.INTERNAL, message } };
   }
   // Something between that drops trailers shows itself by dropping this: the status would never arrive.
@@ -43,7 +46,7 @@ export function refuseUnknown(stream: ServerHttp2Stream, headers: IncomingHttpHe
   const path = headers[':path'] ?? '';
   const message = v2Path.test(path)
     ? `${path}: xDS v2 was removed: use v3`
-    : `${path} is not served here: ask the reflection service for what is`;
+    : `${path} is not served here: the reflection service lists what is`;
   const isGrpc = grpcContentType.test(headers['content-type'] ?? '');
   refuse(stream, { code: Code.UNIMPLEMENTED, message }, isGrpc ? 200 : 404);
 }

@@ -75,7 +75,7 @@ export class HalfSent {
     const messages = [...this.#messages.values()]
       .map((message) => ({ message, held: heldBy(message) }))
       .toSorted((a, b) => b.held - a.held || b.message.bytes - a.message.bytes);
-    const message = `clients have sent parts of messages that hold more than ${budget} bytes together, and this one is among the largest: send it again, in one go`;
+    const message = `unfinished messages of clients hold more than ${budget} bytes together, and this one is among the largest: send it again, all at once`;
     for (const { message: victim } of messages) {
       if (this.#bytes <= budget * targetShare) return;
       victim.gatherer.abandon({ code: Code.RESOURCE_EXHAUSTED, message });

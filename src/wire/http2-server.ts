@@ -53,7 +53,7 @@ export async function listenGrpc(options: GrpcServerOptions): Promise<Result<Grp
 }
 
 const noHttp2 =
-  'HTTP/1.1 403 Forbidden\r\nconnection: close\r\n\r\nHTTP/2 is spoken here: offer h2 by ALPN\n';
+  'HTTP/1.1 403 Forbidden\r\nconnection: close\r\n\r\nthis port speaks HTTP/2: offer h2 by ALPN\n';
 
 /** gRPC on one listener: hot calls as `ServerStream`, the rest to connect-node. */
 export class GrpcServer implements StreamOwner {

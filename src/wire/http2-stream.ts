@@ -73,7 +73,7 @@ export class Http2ServerStream implements ServerStream, Gatherer, UnreadStream, 
     } catch (error) {
       this.#threw(error);
     }
-    if (this.#handler === undefined) this.end({ code: Code.INTERNAL, message: 'the call was not taken' });
+    if (this.#handler === undefined) this.end({ code: Code.INTERNAL, message: 'the call was not handled' });
     // There are as many as streams, and they live as long: only what is asked for later stays.
     const via = this.#headers[VIA_HEADER];
     this.#headers = via === undefined ? noHeaders : { [VIA_HEADER]: via };

@@ -48,7 +48,7 @@ function* faultsIn(
 
 function hinted(desc: DescMessage, json: JsonValue, message: string): string {
   if (desc.typeName !== 'google.protobuf.Duration') return message;
-  return `${JSON.stringify(json)} is not a duration: accepted are seconds, as in "5s" or "0.25s"`;
+  return `${JSON.stringify(json)} is not a duration: use seconds, as in "5s" or "0.25s"`;
 }
 
 function* faultsInFields(

@@ -26,13 +26,13 @@ export class JsonFault extends Error {
 export function parseJson(bytes: Buffer, bounds: JsonBounds, ignored: readonly string[] = []): unknown {
   const reader = new JsonReader(bytes, bounds);
   const fields: string[] = [];
-  if (reader.kind() !== 'object') reader.refuse('an object is accepted');
+  if (reader.kind() !== 'object') reader.refuse('an object is expected');
   reader.fields((key) => {
     if (!ignored.includes(key)) {
       fields.push(`${JSON.stringify(key)}:${reader.passed()}`);
       return;
     }
-    if (!['object', 'literal'].includes(reader.kind())) reader.refuse('an object is accepted');
+    if (!['object', 'literal'].includes(reader.kind())) reader.refuse('an object is expected');
     reader.skip();
   });
   reader.end();
@@ -123,7 +123,7 @@ export class JsonReader {
   }
 
   text(): string {
-    if (this.#begin() !== quote) this.refuse('a text is accepted');
+    if (this.#begin() !== quote) this.refuse('a string is expected');
     this.#passText();
     return this.#passedText();
   }
@@ -132,9 +132,9 @@ export class JsonReader {
   number(): number {
     if (this.#next() === quote) {
       const text = this.text();
-      return jsonNumber.test(text) ? Number(text) : this.refuse('a number is accepted');
+      return jsonNumber.test(text) ? Number(text) : this.refuse('a number is expected');
     }
-    if (this.kind() !== 'number') this.refuse('a number is accepted');
+    if (this.kind() !== 'number') this.refuse('a number is expected');
     const start = this.#at;
     this.skip();
     return Number(this.#bytes.toString('latin1', start, this.#at));
@@ -174,7 +174,7 @@ export class JsonReader {
 
   /** Nothing may follow. */
   end(): void {
-    if (this.position < this.#bytes.length) this.#malformed('something follows the end');
+    if (this.position < this.#bytes.length) this.#malformed('there is something after the end');
   }
 
   /** The value that is there is not what is accepted here. */
@@ -201,7 +201,7 @@ export class JsonReader {
   }
 
   #open(byte: number, what: string): void {
-    if (this.#begin() !== byte) this.refuse(`${what} is accepted`);
+    if (this.#begin() !== byte) this.refuse(`${what} is expected`);
     this.#enter();
   }
 
@@ -275,7 +275,7 @@ export class JsonReader {
     for (let byte = bytes[at] ?? 0; byte !== quote; byte = bytes[++at] ?? 0) {
       if (byte < space) {
         this.#at = at;
-        this.#malformed(at < bytes.length ? 'a control character in a text' : 'a text does not end');
+        this.#malformed(at < bytes.length ? 'a control character in a string' : 'a string does not end');
       }
       if (byte === backslash) at = this.#passEscape(at + 1);
     }
@@ -288,7 +288,7 @@ export class JsonReader {
     if (escapes.has(byte)) return at;
     if (byte === letterU && hex4.test(this.#bytes.toString('latin1', at + 1, at + 5))) return at + 4;
     this.#at = at;
-    return this.#malformed('an escape that JSON does not have');
+    return this.#malformed('an escape that is not valid in JSON');
   }
 
   #passedText(): string {
@@ -296,7 +296,7 @@ export class JsonReader {
     if (!this.#isEscaped) return this.#bytes.toString('utf8', this.#start, end);
     const text: unknown = JSON.parse(this.#bytes.toString('utf8', this.#start - 1, end + 1));
     if (typeof text !== 'string' || !text.isWellFormed())
-      return this.refuse('half a character: UTF-8 is accepted');
+      return this.refuse('half a character: UTF-8 is expected');
     return text;
   }
 

@@ -16,7 +16,7 @@ export function requestFromJson(body: Buffer, wanted: WantedMetadata | undefined
     if (reader.kind() !== 'object') {
       reader.skip();
       reader.end();
-      return fail('the body is not a JSON object: a DiscoveryRequest is');
+      return fail('the body must be a JSON object, a DiscoveryRequest');
     }
     const fields = readMessage(reader, requestShape(wanted));
     reader.end();
@@ -71,7 +71,7 @@ function readMessage(reader: JsonReader, known: Shape): Field[] {
       reader.skip();
       return;
     }
-    if (seen.has(field.once)) reader.refuse(`${field.once} is accepted once`);
+    if (seen.has(field.once)) reader.refuse(`${field.once} may be given only once`);
     if (reader.isNull()) return;
     seen.add(field.once);
     field.read(reader, into);
@@ -91,7 +91,7 @@ const integer =
   (reader, into) => {
     const value = reader.number();
     if (!Number.isInteger(value) || Math.abs(value) > 0xffffffff)
-      reader.refuse('a number of 32 bits is accepted');
+      reader.refuse('a number of 32 bits is expected');
     into.push(varint(number, value >>> 0));
   };
 
@@ -111,7 +111,7 @@ const texts =
   (reader, into) => {
     const seen = new Set<string>();
     reader.fields((key) => {
-      if (seen.has(key)) reader.refuse('each key is accepted once');
+      if (seen.has(key)) reader.refuse('each key may be given only once');
       seen.add(key);
       nested(into, number, [utf8(1, key), utf8(2, reader.text())]);
     });
@@ -132,7 +132,7 @@ function readStruct(reader: JsonReader, wanted: WantedMetadata | undefined): Fie
       reader.skip();
       return;
     }
-    if (seen.has(key)) reader.refuse('each key is accepted once');
+    if (seen.has(key)) reader.refuse('each key may be given only once');
     seen.add(key);
     const value = readValue(reader, below);
     if (value !== undefined) nested(into, 1, [utf8(1, key), message(2, [value])]);

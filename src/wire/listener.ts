@@ -185,7 +185,7 @@ function explainSocket(path: string): string | undefined {
   const directory = dirname(path);
   if (!existsSync(directory)) return `there is no directory ${directory}`;
   const info = lstatSync(path, { throwIfNoEntry: false });
-  return info === undefined || info.isSocket() ? undefined : 'something else of that name is in the way';
+  return info === undefined || info.isSocket() ? undefined : 'something else with that name is in the way';
 }
 
 function refuses(path: string): Promise<boolean> {

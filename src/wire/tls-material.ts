@@ -74,7 +74,7 @@ export function parseCertificates(pem: string, named: string): Result<readonly X
       return fail(`certificate ${index} in ${named} cannot be parsed: ${explainError(error)}`);
     }
   }
-  return certificates.length > 0 ? ok(certificates) : fail(`${named} holds no PEM certificate`);
+  return certificates.length > 0 ? ok(certificates) : fail(`${named} has no PEM certificate`);
 }
 
 /** Whether a PEM text ends within a block, as while it is being written. OpenSSL would take the blocks before that. */

@@ -17,5 +17,5 @@ export function readToken(file: string): Result<string> {
     return fail(`${file} cannot be read: ${explainError(error)}`);
   }
   if (token.test(text)) return ok(text);
-  return fail(`${file} ${text === '' ? 'is empty' : 'holds more than one token'}: one token is accepted`);
+  return fail(`${file} ${text === '' ? 'is empty' : 'has more than one token'}: it must have exactly one`);
 }

@@ -142,7 +142,7 @@ export async function attempt<T>(call: Promise<T>): Promise<Result<T, GrpcStatus
   }
 }
 
-const processEnded: GrpcStatus = { code: GrpcCode.UNAVAILABLE, message: 'the process has ended' };
+const processEnded: GrpcStatus = { code: GrpcCode.UNAVAILABLE, message: 'the process has exited' };
 const noAnswer: GrpcStatus = { code: GrpcCode.DEADLINE_EXCEEDED, message: 'no answer in time' };
 
 function statusOf(reason: unknown): GrpcStatus {

@@ -390,7 +390,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     }
     const { code, message } = answered.error;
     if (code !== Code.UNAVAILABLE) {
-      const said = 'a worker does not answer: what is shown of clients is incomplete';
+      const said = 'a worker does not answer: what is shown about clients is incomplete';
       conditions.set(condition, message, 'warn', said, { number, reason: message });
     }
     return undefined;

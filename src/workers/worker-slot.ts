@@ -201,7 +201,7 @@ export class WorkerSlot {
     const { clock, log, ended, changed, restarted, tickMs = 0 } = this.#options;
     if (this.#state.kind !== 'running') return;
     const { process, addresses, silent = 0 } = this.#state;
-    const stood = `its event loop stood still for ${(tickMs * ticks.replaced) / 1000} s`;
+    const stood = `its event loop was blocked for ${(tickMs * ticks.replaced) / 1000} s`;
     const how = silent >= ticks.replaced ? stood : signal;
     ended(this.series);
     this.series = [];
@@ -217,7 +217,7 @@ export class WorkerSlot {
     else if (this.#lastError === '') this.#lastError = `${how}, before it listened`;
     if (clock.now() - this.#startedAt >= stableAfterMs) this.#backoff.reset();
     const wait = this.#backoff.next();
-    log.error('a worker has ended: another takes its place', {
+    log.error('a worker has exited: another one replaces it', {
       worker: process.id,
       pid: process.pid,
       reason: this.#lastError,

@@ -123,7 +123,7 @@ export class Worker {
       format: start.logFormat,
       fields: { worker: id },
       turned: () => send({ kind: 'turned' }),
-      failed: (error) => log.error('the watchdog has ended', { error }),
+      failed: (error) => log.error('the watchdog has exited', { error }),
     });
     return ok(worker);
   }

@@ -89,8 +89,8 @@ parameters:
 `);
     expect(await run(['--config', path])).to.deep.include({
       code: 0,
-      err: `${path}:1:1: warning: xds.address: 0.0.0.0:18000 is plaintext and has no authorization rules, so whoever can reach it may read everything, secrets too: set xds.tls and xds.authorization, or listen on 127.0.0.1 or a Unix socket
-${path}:3:26: warning: parameters[0].from: the rule for "tenant" is trusted, but a client can write what it likes into node.metadata.tenant: only peer.uri_san and peer.dns_san come from a verified certificate\n`,
+      err: `${path}:1:1: warning: xds.address: 0.0.0.0:18000 is plaintext and has no authorization rules, so anybody who can reach it can read everything, secrets too: set xds.tls and xds.authorization, or listen on 127.0.0.1 or a Unix socket
+${path}:3:26: warning: parameters[0].from: the rule for "tenant" is trusted, but a client can write anything into node.metadata.tenant: only peer.uri_san and peer.dns_san come from a verified certificate\n`,
     });
   });
 
@@ -139,7 +139,7 @@ ${path}: 2 problems
     const lines = err.trimEnd().split('\n');
     const places = [
       /:3:5: resources\[0\]\.nam: .*"nam"/,
-      /:4:5: resources\[0\]\.connect_timeout: 5 is not a duration: accepted are seconds, as in "5s"/,
+      /:4:5: resources\[0\]\.connect_timeout: 5 is not a duration: use seconds, as in "5s"/,
       /:5:5: resources\[1\]: .*has no name/,
       /:8:5: resources\[3\]: .*"good" is in this file twice/,
       /:10:5: .*"mortal" has a ttl: it ends 10 s after the file is read/,

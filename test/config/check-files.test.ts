@@ -57,12 +57,12 @@ describe('configuration: the files it names', () => {
       /^f:2: xds\.tls\.certificate: certificate 1 in garbage\.pem cannot be parsed: /,
     );
     expect(key).to.match(/^f:2: xds\.tls\.private_key: none\.key cannot be read: there is no such file/);
-    expect(ca).to.equal('f:2: xds.tls.ca: text.pem holds no PEM certificate');
+    expect(ca).to.equal('f:2: xds.tls.ca: text.pem has no PEM certificate');
   });
 
   it('a file that holds no key', () => {
     const [first] = problems('{ certificate: relay.pem, private_key: text.pem }');
-    expect(first).to.match(/^f:2: xds\.tls\.private_key: text\.pem holds no PEM private key/);
+    expect(first).to.match(/^f:2: xds\.tls\.private_key: text\.pem has no PEM private key/);
   });
 
   it('a directory of resources that is not there, or is a file', () => {

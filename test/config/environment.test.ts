@@ -59,7 +59,7 @@ describe('configuration: references to the environment', () => {
 
   it('a number from there keeps to its bounds', () => {
     expectProblems(problemsOf(`${minimal}limits:\n  max_streams: \${N}\n`, { N: '0' }), [
-      '5:16: limits.max_streams: at least 1 is accepted',
+      '5:16: limits.max_streams: must be at least 1',
     ]);
   });
 

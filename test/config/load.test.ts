@@ -246,7 +246,7 @@ describe('configuration: traces', () => {
 
   it('a ratio is 0 to 1, and an endpoint has http or https', () => {
     expectProblems(problemsOf(`${minimal}tracing: { otlp_endpoint: "collector:4317", ratio: 2 }\n`), [
-      '4:27: tracing.otlp_endpoint: "collector:4317" is not accepted: the http:// or https:// URL of an OTLP collector',
+      '4:27: tracing.otlp_endpoint: "collector:4317" is not the URL of an OTLP collector: use one with http:// or https://',
       '4:52: tracing.ratio: ',
     ]);
   });

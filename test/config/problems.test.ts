@@ -52,8 +52,8 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         rule: 'a key twice',
         text: `${minimal}workers: 0\nnode: { id: a, id: b }\nworkers: 0\n`,
         problems: [
-          '5:16: node.id: the key is here twice: first in line 5',
-          '6:1: workers: the key is here twice: first in line 4',
+          '5:16: node.id: duplicate key: it is first in line 5',
+          '6:1: workers: duplicate key: it is first in line 4',
         ],
       },
       {
@@ -99,8 +99,8 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         rule: 'a URL where an address is accepted',
         text: 'upstreams:\n  - name: a\n    ads: { endpoints: ["https://cp.test", "http://cp:1/", "cp"] }\n',
         problems: [
-          '3:24: upstreams[0].ads.endpoints[0]: address "https://cp.test" must be HOST:PORT, [IPV6]:PORT or unix:PATH, with a port up to 65535: it is a URL, write "cp.test:443" and set tls',
-          '3:43: upstreams[0].ads.endpoints[1]: address "http://cp:1/" must be HOST:PORT, [IPV6]:PORT or unix:PATH, with a port up to 65535: it is a URL, write "cp:1"',
+          '3:24: upstreams[0].ads.endpoints[0]: address "https://cp.test" must be HOST:PORT, [IPV6]:PORT or unix:PATH, with a port up to 65535: this is a URL: write "cp.test:443" and set tls',
+          '3:43: upstreams[0].ads.endpoints[1]: address "http://cp:1/" must be HOST:PORT, [IPV6]:PORT or unix:PATH, with a port up to 65535: this is a URL: write "cp:1"',
           '3:59: upstreams[0].ads.endpoints[2]: address "cp" must be HOST:PORT, [IPV6]:PORT or unix:PATH, with a port up to 65535: the port is missing',
         ],
       },
@@ -108,7 +108,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         rule: 'other units of time',
         text: `${minimal}drain_timeout: 10min\n`,
         problems: [
-          '4:16: drain_timeout: "10min" is not a duration: did you mean "10m"? (accepted are ms, s, m and h)',
+          '4:16: drain_timeout: "10min" is not a duration: did you mean "10m"? (units: ms, s, m, h)',
         ],
       },
       {
@@ -142,8 +142,8 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         rule: 'numbers out of range',
         text: `${minimal}limits: { max_streams: 0, max_constraint_depth: 5000 }\n`,
         problems: [
-          '4:24: limits.max_streams: at least 1 is accepted',
-          '4:49: limits.max_constraint_depth: at most 1000 is accepted',
+          '4:24: limits.max_streams: must be at least 1',
+          '4:49: limits.max_constraint_depth: must be at most 1000',
         ],
       },
       {
@@ -157,7 +157,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       {
         rule: 'a number that JSON does not have',
         text: `${minimal}node: { metadata: { a: .inf } }\n`,
-        problems: ['4:24: node.metadata.a: Infinity is not a number that JSON has'],
+        problems: ['4:24: node.metadata.a: Infinity is not a JSON number'],
       },
       {
         rule: 'a type of resource',
@@ -173,7 +173,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       text: `${minimal}drain_timeout: ${duration}\n`,
       problems: [
         duration === '5'
-          ? '4:16: drain_timeout: 5 is not a duration without a unit: write "5s" (accepted are ms, s, m and h)'
+          ? '4:16: drain_timeout: 5 is not a duration, because it has no unit: write "5s" (units: ms, s, m, h)'
           : '4:16: drain_timeout: "',
       ],
     })),
@@ -223,12 +223,12 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       ...['relay:19000', 'http://relay', 'a b', '[relay]', '1.2.3', ''].map((host) => ({
         rule: `"${host}" is no host that the admin listener may be named by`,
         text: `${minimal}admin: { hosts: ["relay", "*.relay.svc", "::1", "[::1]", "10.0.0.1", "${host}"] }\n`,
-        problems: [`4:70: admin.hosts[5]: "${host}" is not a host: accepted are a name without a port`],
+        problems: [`4:70: admin.hosts[5]: "${host}" is not a host: use a name without a port`],
       })),
       {
         rule: 'a Unix socket is no admin address',
         text: `${minimal}admin: { address: "unix:/a" }\n`,
-        problems: ['4:19: admin.address: a Unix socket is not possible here'],
+        problems: ['4:19: admin.address: a Unix socket cannot be used here'],
       },
     ],
   ],
@@ -248,7 +248,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       {
         rule: 'upstream names are unique',
         text: 'upstreams:\n  - { name: a, types: [cds], filesystem: { path: x } }\n  - { name: a, filesystem: { path: y } }\n',
-        problems: ['3:13: upstreams[1].name: "a" is the name of upstreams[0] too: names are unique'],
+        problems: ['3:13: upstreams[1].name: "a" is also the name of upstreams[0]: names must be unique'],
       },
       {
         rule: 'an upstream is ads or filesystem, and not both',
@@ -268,21 +268,21 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         rule: 'siblings have an address that can be connected to',
         text: 'upstreams:\n  - name: a\n    ads: { endpoints: ["cp:1"] }\n    siblings: { address: "peers:0", tls: { certificate: c } }\n',
         problems: [
-          '4:26: upstreams[0].siblings.address: "peers:0" has port 0: accepted are 1 to 65535',
+          '4:26: upstreams[0].siblings.address: "peers:0" has port 0: use 1 to 65535',
           '4:37: upstreams[0].siblings.tls: certificate and private_key belong together: private_key is missing',
         ],
       },
       {
         rule: 'an upstream after one that serves everything',
         text: 'upstreams:\n  - { name: a, filesystem: { path: x } }\n  - { name: b, types: [cds], filesystem: { path: y } }\n',
-        problems: ['3:5: upstreams[1]: is never asked: upstreams[0] comes first and serves everything'],
+        problems: ['3:5: upstreams[1]: is never used: upstreams[0] comes first and serves everything'],
       },
       {
         rule: 'a listener needs certificate and key, and an authority to verify clients',
         text: `${minimal}xds:\n  tls: { certificate: c }\nadmin:\n  tls:\n    require_client_certificate: true\n`,
         problems: [
-          '5:3: xds.tls: certificate and private_key belong together: private_key missing',
-          '7:3: admin.tls: certificate and private_key belong together: certificate and private_key missing',
+          '5:3: xds.tls: certificate and private_key belong together: private_key is missing',
+          '7:3: admin.tls: certificate and private_key belong together: certificate and private_key are missing',
           '8:33: admin.tls.require_client_certificate: needs ca',
         ],
       },
@@ -317,9 +317,9 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
           '10:13: xds.authorization.rules[0].names[1]: xdstp prefix "xdstp://a/T/x?": it ends after the path',
           '11:13: xds.authorization.rules[0].names[2]: xdstp prefix "xdstp://a/T/x%4": its percent-encoding is not valid UTF-8',
           '12:13: xds.authorization.rules[0].names[3]: xdstp prefix "xdstp://a/T/%C3": its percent-encoding is not valid UTF-8',
-          '13:13: xds.authorization.rules[0].names[4]: xdstp prefix "xdstp:/a/T": no name begins so',
+          '13:13: xds.authorization.rules[0].names[4]: xdstp prefix "xdstp:/a/T": no name begins like this',
           '14:13: xds.authorization.rules[0].names[5]: xdstp name "xdstp://a/T/x?k=1&k=2": the context parameter "k" is given twice',
-          '15:13: xds.authorization.rules[0].names[6]: xdstp name "xdstp://a/T/x#d": directives (#…) are no part of a name',
+          '15:13: xds.authorization.rules[0].names[6]: xdstp name "xdstp://a/T/x#d": directives (#…) are not part of a name',
         ],
       },
       {
@@ -350,7 +350,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
   - { key: tenant, from: node.id, trusted: false }
 `,
         problems: [
-          '7:5: parameters[2].trusted: parameters[0] (from "peer.uri_san", trusted: true) and parameters[2] (from "node.metadata.tenant", trusted: false) are both for the key "tenant": accepted is the same "trusted" in all rules of a key',
+          '7:5: parameters[2].trusted: parameters[0] (from "peer.uri_san", trusted: true) and parameters[2] (from "node.metadata.tenant", trusted: false) are both for the key "tenant": all rules of a key need the same "trusted"',
           '8:44: parameters[3].trusted: parameters[0] (from "peer.uri_san", trusted: true) and parameters[3] (from "node.id", trusted: false) are both for the key "tenant"',
         ],
       },
@@ -364,7 +364,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
           rule: `from "${from}"`,
           text: `${minimal}parameters:\n  - key: a\n    from: "${from}"\n`,
           problems: [
-            `6:11: parameters[0].from: "${from}" is not accepted here: accepted are node.metadata.KEY`,
+            `6:11: parameters[0].from: "${from}" is not accepted here: use node.metadata.KEY`,
           ],
         }),
       ),
@@ -376,9 +376,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       {
         rule: 'a template with a key that no rule has',
         text: `${minimal}parameters:\n  - { key: a, from: node.id, to: "node.id=x.$\${a}.$\${b}" }\n`,
-        problems: [
-          '5:34: parameters[0].to: ${b} is the key of no rule: accepted are the keys of "parameters"',
-        ],
+        problems: ['5:34: parameters[0].to: ${b} is not the key of any rule: use the keys of "parameters"'],
       },
       {
         rule: 'a template of nothing',
@@ -388,27 +386,27 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       {
         rule: 'one place in two spellings',
         text: `${minimal}parameters:\n  - { key: a, from: node.id }\n  - { key: b, from: node.id, to: 'node.metadata["a"]' }\n`,
-        problems: ['6:34: parameters[1].to: node.metadata["a"] is where parameters[0] (key "a") writes'],
+        problems: ['6:34: parameters[1].to: node.metadata["a"] is already written by parameters[0] (key "a")'],
       },
       {
         rule: 'two keys shown in one place',
         text: `${minimal}parameters:\n  - { key: a, from: node.id }\n  - { key: b, from: node.cluster, to: node.metadata.a }\n`,
-        problems: ['6:39: parameters[1].to: node.metadata.a is where parameters[0] (key "a") writes'],
+        problems: ['6:39: parameters[1].to: node.metadata.a is already written by parameters[0] (key "a")'],
       },
       {
         rule: 'one key shown inside the other',
         text: `${minimal}parameters:\n  - { key: a, from: node.id }\n  - { key: a.b, from: node.cluster }\n`,
-        problems: ['6:5: parameters[1].to: node.metadata.a.b is where parameters[0] (key "a") writes'],
+        problems: ['6:5: parameters[1].to: node.metadata.a.b is already written by parameters[0] (key "a")'],
       },
       {
         rule: 'a default that is not among the values',
         text: `${minimal}parameters:\n  - { key: a, from: node.id, default: c, values: [a, b] }\n`,
-        problems: ['5:39: parameters[0].default: "c" is not one of "values": accepted are "a", "b"'],
+        problems: ['5:39: parameters[0].default: "c" is not one of "values": use "a", "b"'],
       },
       {
         rule: 'a key that makes no path needs a "to"',
         text: `${minimal}parameters:\n  - { key: "a.", from: node.id }\n`,
-        problems: ['5:5: parameters[0]: "node.metadata.a." is no path'],
+        problems: ['5:5: parameters[0]: "node.metadata.a." is not a path'],
       },
     ],
   ],
@@ -429,11 +427,11 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         x-key: "hush\\n"
 `,
         problems: [
-          '6:16: upstreams[0].ads.headers["a b"]: "a b" is not a header: accepted are letters',
+          '6:16: upstreams[0].ads.headers["a b"]: "a b" is not a header: use letters',
           '7:23: upstreams[0].ads.headers.grpc-timeout: the header "grpc-timeout" is set by gRPC or by the relay',
           '8:21: upstreams[0].ads.headers.User-Agent: the header "user-agent" is set by gRPC or by the relay',
           '9:18: upstreams[0].ads.headers.key-bin: "key-bin" is not a header',
-          '10:16: upstreams[0].ads.headers.x-key: a value of a header is visible ASCII, without spaces',
+          '10:16: upstreams[0].ads.headers.x-key: the value of a header must be visible ASCII, without spaces',
         ],
       },
       {
@@ -452,7 +450,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       {
         rule: 'two documents',
         text: `${minimal}---\na: 1\n`,
-        problems: ['4:1: the file has a second document'],
+        problems: ['4:1: the file has more than one document'],
       },
       {
         rule: 'a tag nobody knows',
@@ -467,7 +465,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       {
         rule: 'an alias of nothing',
         text: `${minimal}node: { id: *nobody }\n`,
-        problems: ['4:13: node.id: *nobody is an alias of nothing: no anchor &nobody is above it'],
+        problems: ['4:13: node.id: *nobody is an alias without an anchor: there is no &nobody is above it'],
       },
       {
         rule: 'an alias inside its own anchor',
@@ -487,32 +485,32 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       {
         rule: 'percent 0',
         text: `${minimal}rollout: { canary: { percent: 0 } }\n`,
-        problems: ['4:31: rollout.canary.percent: at least 0.01 is accepted'],
+        problems: ['4:31: rollout.canary.percent: must be at least 0.01'],
       },
       {
         rule: 'percent 101',
         text: `${minimal}rollout: { canary: { percent: 101 } }\n`,
-        problems: ['4:31: rollout.canary.percent: at most 100 is accepted'],
+        problems: ['4:31: rollout.canary.percent: must be at most 100'],
       },
       {
         rule: 'a match on a key that no rule derives',
         text: `${minimal}parameters: [{ key: env, from: node.metadata.env }]\nrollout: { canary: { match: [{ key: evn, value: a }] } }\n`,
         problems: [
-          '5:37: rollout.canary.match[0].key: "evn" is the key of no rule in "parameters", so no client would match: accepted: env',
+          '5:37: rollout.canary.match[0].key: "evn" is not the key of any rule in "parameters", so no client would match: accepted: env',
         ],
       },
       {
         rule: 'a match without any rules',
         text: `${minimal}rollout: { canary: { match: [{ key: env, value: a }] } }\n`,
         problems: [
-          '4:37: rollout.canary.match[0].key: "env" is the key of no rule in "parameters", so no client would match: "parameters" has no rules',
+          '4:37: rollout.canary.match[0].key: "env" is not the key of any rule in "parameters", so no client would match: "parameters" has no rules',
         ],
       },
       {
         rule: 'a match on a value that the rules never derive',
         text: `${minimal}parameters: [{ key: env, from: node.metadata.env, values: [prod, test] }]\nrollout: { canary: { match: [{ key: env, value: canary }] } }\n`,
         problems: [
-          '5:49: rollout.canary.match[0].value: "canary" is none of the values of the rules for "env", so no client would match: accepted: prod, test',
+          '5:49: rollout.canary.match[0].value: "canary" is not one of the values of the rules for "env", so no client would match: accepted: prod, test',
         ],
       },
       {
@@ -547,7 +545,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         rule: 'history without bytes or age',
         text: `${minimal}history: { max_bytes: 0, max_age: 0s }\n`,
         problems: [
-          '4:23: history.max_bytes: at least 1 is accepted',
+          '4:23: history.max_bytes: must be at least 1',
           '4:35: history.max_age: must be longer than 0',
         ],
       },

@@ -294,7 +294,7 @@ describe('attacks by CSDS and health on a relay', function () {
     expect(victim.status).to.equal(undefined);
     // On a busy machine the process may have no processor for seconds. `during` goes by its CPU time.
     const isFault = ({ level, message }: (typeof relay.log)[number]): boolean =>
-      level === 'error' && message !== 'the event loop stands still';
+      level === 'error' && message !== 'the event loop is blocked';
     expect(relay.log.filter(isFault)).to.deep.equal([]);
   });
 });

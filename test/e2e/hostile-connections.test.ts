@@ -265,7 +265,7 @@ describe('hostile connections', function () {
     expect(await relay.metric('downstream_rejected_total', 'connections_per_peer')).to.equal(1);
     await eventually(() =>
       expect(messages(relay)).to.include(
-        'identity spiffe://example.com/greedy has 2 connections open, the most that a peer may have (limits.max_connections_per_peer)',
+        'identity spiffe://example.com/greedy has 2 connections open, the maximum for one peer (limits.max_connections_per_peer)',
       ),
     );
     const modest = await connection(relay, as(tenant('modest'))).ready();
@@ -303,7 +303,7 @@ describe('hostile connections', function () {
     expect(await relay.metric('downstream_rejected_total', '"connections"')).to.equal(5);
     await eventually(() =>
       expect(messages(relay).filter((one) => one.includes('limits.max_connections'))).to.deep.equal([
-        '3 connections are open, the most that this relay takes (limits.max_connections): others are refused',
+        '3 connections are open, the maximum of this relay (limits.max_connections): others are refused',
       ]),
     );
     files.write('cds', new Map([['shop', '1']]));

@@ -30,11 +30,11 @@ const doors = [
 
 /** Longer by one byte; of two-byte characters too. */
 const tooLong = [
-  ['id', { id: 'n'.repeat(1025) }, 'node.id has 1025 bytes: accepted are at most 1024'],
+  ['id', { id: 'n'.repeat(1025) }, 'node.id has 1025 bytes: at most 1024 are accepted'],
   [
     'cluster',
     { id: 'n', cluster: 'é'.repeat(513) },
-    'node.cluster has 1026 bytes: accepted are at most 1024',
+    'node.cluster has 1026 bytes: at most 1024 are accepted',
   ],
 ] as const;
 const longest = { id: 'n'.repeat(1024), cluster: 'é'.repeat(512) };

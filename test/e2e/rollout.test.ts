@@ -280,7 +280,7 @@ for (const workers of [0, 2]) {
         });
         expect((await operate(first, 'Freeze', { reason: 'black friday' })).status).to.equal(200);
         const again = await operate(first, 'Freeze', { type: 'cds' });
-        expect(again.body['message']).to.match(/everything is frozen already.*black friday/);
+        expect(again.body['message']).to.match(/everything is already frozen.*black friday/);
         expect(await reaches(first, 'FROZEN')).to.deep.include({ reason: 'black friday' });
         expect(await first.metric('frozen')).to.equal(1);
         plane.set('cds', { a: '2' });
@@ -299,7 +299,7 @@ for (const workers of [0, 2]) {
       await reaches(second, 'FROZEN');
       await eventually(async () => expect((await rolloutOf(second)).names).to.deep.equal(['a']));
       expect((await operate(second, 'Unfreeze', { type: 'cds' })).body['message']).to.match(
-        /cds is not frozen: frozen is everything/,
+        /cds is not frozen: what is frozen is everything/,
       );
       expect(await operate(second, 'Unfreeze')).to.deep.equal({ status: 200, body: { pending: 1 } });
       await eventually(() => ahead(clients, 'a', '2'));

@@ -67,7 +67,7 @@ describe('traces of updates', function () {
     using pool = new ClientPool(relay.xds, 1);
     pool.open('delta').subscribe('cds');
     await eventually(() => {
-      const line = relay.log.find(({ message }) => message === 'the OTLP collector takes no traces');
+      const line = relay.log.find(({ message }) => message === 'the OTLP collector does not accept traces');
       expect(line?.['endpoint']).to.equal('http://[redacted]@127.0.0.1:1/');
     });
     const shown = await Promise.all(['/', '/config_dump'].map(async (path) => (await relay.get(path)).body));

@@ -40,10 +40,10 @@ describe('a process whose event loop stands still', function () {
     await using relay = await start({});
     relay.signal('SIGUSR2');
     expect(await relay.exited).to.equal('SIGABRT');
-    const lines = linesWith(relay, 'the event loop stands still');
+    const lines = linesWith(relay, 'the event loop is blocked');
     expect(lines.map(({ message }) => message)).to.deep.equal([
-      'the event loop stands still',
-      'the event loop stands still: the process aborts',
+      'the event loop is blocked',
+      'the event loop is blocked: the process aborts',
     ]);
     for (const { level, stack } of lines) {
       expect(level).to.equal('error');
@@ -67,11 +67,11 @@ describe('a process whose event loop stands still', function () {
     await eventually(async () => expect(await relay.metric('worker_restarts_total')).to.equal(1), {
       timeout: 60_000,
     });
-    const [stands] = await relay.says(/the event loop stands still/);
+    const [stands] = await relay.says(/the event loop is blocked/);
     expect(stands).to.include({ pid: worker, worker: 1 });
     expect(stands?.['stack']).to.match(/^standsStill /);
-    const [ended] = await relay.says(/a worker has ended/);
-    expect(ended?.['reason']).to.equal('its event loop stood still for 15 s');
+    const [ended] = await relay.says(/a worker has exited/);
+    expect(ended?.['reason']).to.equal('its event loop was blocked for 15 s');
     await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
     expect(isAlive(worker)).to.equal(false);
   });

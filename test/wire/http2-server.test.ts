@@ -590,6 +590,6 @@ describe('HTTP/2 server', () => {
     // Both would be EACCES and EADDRINUSE.
     expect(errors[4]).to.match(/there is no directory \/nowhere$/);
     expect(errors[5]).to.match(/65535/);
-    expect(errors[6]).to.match(/something else of that name/);
+    expect(errors[6]).to.match(/something else with that name/);
   });
 });

@@ -113,8 +113,8 @@ describe('a DiscoveryRequest in JSON (§7.1)', () => {
   });
 
   for (const [what, text, says] of [
-    ['a field twice', '{"version_info":"1","version_info":"2"}', /version_info is accepted once/],
-    ['a field under both names', '{"version_info":"1","versionInfo":"2"}', /version_info is accepted once/],
+    ['a field twice', '{"version_info":"1","version_info":"2"}', /version_info may be given only once/],
+    ['a field under both names', '{"version_info":"1","versionInfo":"2"}', /version_info may be given only once/],
     ['a one-of twice', '{"node":{"userAgentVersion":"1","userAgentBuildVersion":{}}}', /once/],
     [
       'a key of metadata twice',
@@ -122,13 +122,13 @@ describe('a DiscoveryRequest in JSON (§7.1)', () => {
       /once at byte \d+, in node\.metadata\.a/,
     ],
     ['a parameter twice', '{"resource_locators":[{"dynamic_parameters":{"a":"","a":""}}]}', /once/],
-    ['another kind', '{"node":{"locality":[]}}', /an object is accepted at byte 20, in node\.locality/],
-    ['a null in a list', '{"resource_names":[null]}', /a text is accepted at byte 19, in resource_names\.0/],
-    ['a number that is none', '{"error_detail":{"code":"1x"}}', /a number is accepted/],
+    ['another kind', '{"node":{"locality":[]}}', /an object is expected at byte 20, in node\.locality/],
+    ['a null in a list', '{"resource_names":[null]}', /a string is expected at byte 19, in resource_names\.0/],
+    ['a number that is none', '{"error_detail":{"code":"1x"}}', /a number is expected/],
     [
       'a number in quotes that JSON does not write so',
       '{"error_detail":{"code":"0x10"}}',
-      /a number is accepted/,
+      /a number is expected/,
     ],
     ['a number with a fraction', '{"error_detail":{"code":1.5}}', /a number of 32 bits/],
     ['half a character', '{"node":{"id":"\\ud800"}}', /half a character/],
@@ -151,7 +151,7 @@ describe('other JSON of strangers', () => {
     const bounds = { depth: 10, values: 10 };
     const text = Buffer.from('{"node":{"a":[1]},"more":{"b":[2,"\\u0041"]}}');
     expect(parseJson(text, bounds, ['node'])).to.deep.equal({ more: { b: [2, 'A'] } });
-    expect(() => parseJson(Buffer.from('{"node":1}'), bounds, ['node'])).to.throw('an object is accepted');
+    expect(() => parseJson(Buffer.from('{"node":1}'), bounds, ['node'])).to.throw('an object is expected');
     expect(() => parseJson(Buffer.from('{"a":[1,1,1,1,1,1,1,1,1]}'), bounds)).to.throw('more than 10 values');
   });
 });

@@ -231,7 +231,7 @@ describe('TLS', () => {
     expect(errors[0]).to.contain('needs ca');
     expect(errors[1]).to.contain('does not belong to the certificate');
     expect(errors[2]).to.contain('not PEM');
-    expect(errors[3]).to.contain('ca holds no PEM certificate');
+    expect(errors[3]).to.contain('ca has no PEM certificate');
     expect(errors[4]).to.contain('belong together');
     expect(errors[5]).to.contain('needs certificate');
   });

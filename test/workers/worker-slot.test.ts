@@ -132,7 +132,7 @@ describe('a worker slot', () => {
     clock.advance(1000);
     expect([last().killed, slot.status.lastError]).to.deep.equal([
       true,
-      'its event loop stood still for 10 s',
+      'its event loop was blocked for 10 s',
     ]);
     clock.advance(200);
     expect(processes.length).to.equal(2);
