@@ -175,7 +175,7 @@ function Difference({ client, refresh }: { readonly client: ClientDetail; readon
   const listed = (answer?.differences ?? []).filter(({ type, name }) => held.has(`${type} ${name}`));
   return (
     <section aria-labelledby="difference">
-      <h3 id="difference">Difference to what is cached for its parameters</h3>
+      <h3 id="difference">Difference from what is cached for its parameters</h3>
       {error !== '' && <p class="bad">{error}</p>}
       {answer !== undefined && listed.length === 0 && <p class="dim">None: it was sent the newest.</p>}
       <ul class="plain">

@@ -59,9 +59,7 @@ function clientsText(
   now: number,
 ): string {
   if (listed.length === 0) {
-    return total === 0
-      ? 'no client is connected'
-      : `none of ${counted(total, 'client')} is what was asked for`;
+    return total === 0 ? 'no client is connected' : `no client matches, of ${counted(total, 'client')}`;
   }
   const columns = listed.some((client) => lastPollOf(client) !== '')
     ? columnsOf(now)

@@ -48,5 +48,5 @@ function readRequest({
 function levelText({ level, overrides }: SetLogLevelResponse, view: View): string {
   if (overrides.length === 0) return `log level ${level}`;
   const rows = overrides.map((one) => [one.node === '' ? '(all)' : one.node, one.level, one.until]);
-  return `log level ${level}, and until then\n${textTable(['NODE', 'LEVEL', 'UNTIL'], rows, view)}`;
+  return `log level ${level}, with these exceptions\n${textTable(['NODE', 'LEVEL', 'UNTIL'], rows, view)}`;
 }

@@ -36,8 +36,8 @@ const operation = ({ run, ...about }: Operation): Command =>
 
 export const freeze = operation({
   name: 'freeze',
-  does: 'nothing that is known changes, until unfreeze',
-  about: `Freezes changes: nothing that is known changes for any client, until unfreeze. Without --upstream and --type this is
+  does: 'clients keep what they have, until unfreeze',
+  about: `Freezes changes: every client keeps what it has, until unfreeze. Without --upstream and --type this is
 for everything, endpoints too. What is new still comes through.`,
   run: async (rpc, request) => answer(FreezeResponseSchema, await rpc.freeze(request), () => 'frozen'),
 });

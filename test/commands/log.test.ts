@@ -37,7 +37,7 @@ describe('the command log', () => {
     const { code, out } = await call('--node', 'a', '--level', 'debug', '--for', '10m', ...admin);
     expect(code).to.equal(0);
     expect(out).to.match(
-      /^log level info, and until then\nNODE +LEVEL +UNTIL\na +debug +1970-01-01T00:10:00/,
+      /^log level info, with these exceptions\nNODE +LEVEL +UNTIL\na +debug +1970-01-01T00:10:00/,
     );
     const json = await call('--level', 'warn', '--json', ...admin);
     expect(JSON.parse(json.out)).to.deep.equal({

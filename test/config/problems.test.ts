@@ -363,9 +363,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         (from) => ({
           rule: `from "${from}"`,
           text: `${minimal}parameters:\n  - key: a\n    from: "${from}"\n`,
-          problems: [
-            `6:11: parameters[0].from: "${from}" is not accepted here: use node.metadata.KEY`,
-          ],
+          problems: [`6:11: parameters[0].from: "${from}" is not accepted here: use node.metadata.KEY`],
         }),
       ),
       {
@@ -386,7 +384,9 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       {
         rule: 'one place in two spellings',
         text: `${minimal}parameters:\n  - { key: a, from: node.id }\n  - { key: b, from: node.id, to: 'node.metadata["a"]' }\n`,
-        problems: ['6:34: parameters[1].to: node.metadata["a"] is already written by parameters[0] (key "a")'],
+        problems: [
+          '6:34: parameters[1].to: node.metadata["a"] is already written by parameters[0] (key "a")',
+        ],
       },
       {
         rule: 'two keys shown in one place',

@@ -177,7 +177,9 @@ describe('TLS', function () {
         expect(details).to.contain('xds.tls.ca');
       }
       await eventually(() => {
-        const reviewed = relay.log.filter(({ message }) => message.startsWith('authorities were removed from ca'));
+        const reviewed = relay.log.filter(({ message }) =>
+          message.startsWith('authorities were removed from ca'),
+        );
         expect(reviewed.reduce((sum, { connections }) => sum + Number(connections), 0)).to.equal(3);
       });
       await using again = client(relay, trusting(authority, stranger));

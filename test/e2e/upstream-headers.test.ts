@@ -67,7 +67,9 @@ describe('headers of streams to a control plane', function () {
     write('two tokens');
     plane.openStreams[0]?.end();
     await eventually(async () =>
-      expect((await relay.get('/ready')).body).to.include('has more than one token: it must have exactly one'),
+      expect((await relay.get('/ready')).body).to.include(
+        'has more than one token: it must have exactly one',
+      ),
     );
     expect(sent('authorization')).to.have.length(1);
     write(next);

@@ -114,7 +114,11 @@ describe('a DiscoveryRequest in JSON (§7.1)', () => {
 
   for (const [what, text, says] of [
     ['a field twice', '{"version_info":"1","version_info":"2"}', /version_info may be given only once/],
-    ['a field under both names', '{"version_info":"1","versionInfo":"2"}', /version_info may be given only once/],
+    [
+      'a field under both names',
+      '{"version_info":"1","versionInfo":"2"}',
+      /version_info may be given only once/,
+    ],
     ['a one-of twice', '{"node":{"userAgentVersion":"1","userAgentBuildVersion":{}}}', /once/],
     [
       'a key of metadata twice',
@@ -123,7 +127,11 @@ describe('a DiscoveryRequest in JSON (§7.1)', () => {
     ],
     ['a parameter twice', '{"resource_locators":[{"dynamic_parameters":{"a":"","a":""}}]}', /once/],
     ['another kind', '{"node":{"locality":[]}}', /an object is expected at byte 20, in node\.locality/],
-    ['a null in a list', '{"resource_names":[null]}', /a string is expected at byte 19, in resource_names\.0/],
+    [
+      'a null in a list',
+      '{"resource_names":[null]}',
+      /a string is expected at byte 19, in resource_names\.0/,
+    ],
     ['a number that is none', '{"error_detail":{"code":"1x"}}', /a number is expected/],
     [
       'a number in quotes that JSON does not write so',
