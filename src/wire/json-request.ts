@@ -16,7 +16,7 @@ export function requestFromJson(body: Buffer, wanted: WantedMetadata | undefined
     if (reader.kind() !== 'object') {
       reader.skip();
       reader.end();
-      return fail('the body must be a JSON object, a DiscoveryRequest');
+      return fail('the body is not a JSON object: it must be a DiscoveryRequest');
     }
     const fields = readMessage(reader, requestShape(wanted));
     reader.end();

@@ -188,9 +188,9 @@ for (const workers of [0, 2]) {
         expect(String(body['message'])).to.match(message);
       }
       const configurations: readonly [object, RegExp][] = [
-        [{ ...manual, canary: { percent: 0 } }, /rollout\.canary\.percent: at least 0\.01/],
-        [{ ...manual, canary: { percent: 101 } }, /rollout\.canary\.percent: at most 100/],
-        [{ ...manual, canary: { match: [{ key: 'env', value: 'x' }] } }, /is the key of no rule/],
+        [{ ...manual, canary: { percent: 0 } }, /rollout\.canary\.percent: must be at least 0\.01/],
+        [{ ...manual, canary: { percent: 101 } }, /rollout\.canary\.percent: must be at most 100/],
+        [{ ...manual, canary: { match: [{ key: 'env', value: 'x' }] } }, /is not the key of any rule/],
       ];
       for (const [index, [rollout, message]] of configurations.entries()) {
         world.reload(rollout);

@@ -77,7 +77,7 @@ describe('traces of updates', function () {
       upstreams: [central(plane)],
       tracing: { otlp_endpoint: 'http://me:hu/sh@a@127.0.0.1' },
     });
-    await eventually(() => expect(relay.logged.join()).to.include('is not accepted'));
+    await eventually(() => expect(relay.logged.join()).to.include('is not the URL of an OTLP collector'));
     expect(relay.logged.join()).to.include('http://[redacted]@127.0.0.1').and.not.include('hu/sh');
   });
 
