@@ -143,6 +143,7 @@ ${path}: 2 problems
       /:5:5: resources\[1\]: .*has no name/,
       /:8:5: resources\[3\]: .*"good" is in this file twice/,
       /:10:5: .*"mortal" has a ttl: it ends 10 s after the file is read/,
+      /: warning: xds\.address: .*plaintext/,
       /: 5 problems$/,
     ];
     expect(lines).to.have.length(places.length);

@@ -364,7 +364,7 @@ describe('workers: 2, which nothing happens to', function () {
       ]);
     }
     const nobody = await relay.rpc(`${admin}/Explain`, { type: 'cds', name: 'shop', client: '1-999' });
-    expect([nobody.status, nobody.body.includes('ListClients')]).to.deep.equal([404, true]);
+    expect([nobody.status, nobody.body.includes('distributary clients')]).to.deep.equal([404, true]);
     const command = await outcome(
       distributary(
         ...['explain', '--type', 'cds', '--name', 'shop'],

@@ -55,6 +55,10 @@ async function workersAddresses(config: RelayConfig | string): Promise<{ xds: st
 const hasWorkers = (config: RelayConfig | string): boolean =>
   typeof config === 'string' || (config['workers'] ?? 0) !== 0;
 
+/** The next relay may begin with it. */
+const savesItsCache = (config: RelayConfig | string): boolean =>
+  (typeof config === 'string' ? config : JSON.stringify(config['cache'] ?? '')).includes('persistence');
+
 function withDefaults(
   config: RelayConfig,
   addresses: { readonly xds: string; readonly rest: string },
@@ -125,7 +129,7 @@ export class RelayProcess implements AsyncDisposable {
   readonly #process: Process;
   readonly #files: TemporaryDirectory;
 
-  readonly #hasWorkers: boolean;
+  readonly #hasMoreToDo: boolean;
   readonly #given: { readonly xds: string; readonly rest: string };
 
   private constructor(
@@ -136,7 +140,7 @@ export class RelayProcess implements AsyncDisposable {
     files: TemporaryDirectory,
   ) {
     this.#process = child;
-    this.#hasWorkers = hasWorkers(config);
+    this.#hasMoreToDo = hasWorkers(config) || savesItsCache(config);
     this.#given = given;
     this.xds = xds;
     this.admin = admin;
@@ -316,9 +320,9 @@ export class RelayProcess implements AsyncDisposable {
     this.#files[Symbol.dispose]();
   }
 
-  /** Without an order that takes time and CPU, unless workers have sockets to remove. */
+  /** Without an order that takes time and CPU, unless workers have sockets to remove, or a cache is to be saved. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await (this.#hasWorkers ? this.stop() : this.kill());
+    await (this.#hasMoreToDo ? this.stop() : this.kill());
   }
 }
 
