@@ -1,7 +1,7 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Change, ChangedName, ChangeVerdict, Content, RecordedChanges } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
-import type { Payload } from '../model/resource.ts';
+import type { Payload, Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { HeldVariant } from '../model/rollout.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -197,6 +197,13 @@ interface Kept {
   uses: number;
 }
 
+/** Constraints are in memory as bytes, key and expression, and a control plane may make them as large as a body. */
+const constraintCopies = 4;
+
+/** What a variant costs beside its body, in bytes. */
+const besideBody = ({ constraints, metadata }: Variant): number =>
+  constraintCopies * constraints.bytes.length + (metadata?.length ?? 0);
+
 /** The bodies that a history keeps: equal ones once, whatever the cache did with them meanwhile. */
 class KeptBodies {
   /** By hash. Different bodies with one hash are kept as they are, and counted as one. */
@@ -216,6 +223,7 @@ class KeptBodies {
   drop(content: Content): void {
     this.#bytes -= nameBytes;
     for (const { variant } of content) {
+      this.#bytes -= besideBody(variant);
       const kept = this.#payloads.get(variant.payload?.hash ?? '');
       if (kept === undefined || --kept.uses > 0) continue;
       this.#payloads.delete(kept.payload.hash);
@@ -225,6 +233,7 @@ class KeptBodies {
 
   #keep(held: HeldVariant): HeldVariant {
     const { payload } = held.variant;
+    this.#bytes += besideBody(held.variant);
     if (payload === undefined) return held;
     const kept = this.#payloads.get(payload.hash);
     if (kept === undefined) {

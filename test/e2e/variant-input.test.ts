@@ -84,6 +84,7 @@ describe('constraints and parameters that are no such thing', function () {
       await using relay = await RelayProcess.startMeasurable({
         upstreams: [{ name: 'central', ads: { endpoints: [`127.0.0.1:${plane.port}`], variants: 'NATIVE' } }],
         drain_timeout: '100ms',
+        history: false, // it would keep what was said before, within its bound
       });
       using connections = new Connections(relay.xds);
       const client = connections.open({ protocol: 'delta' });

@@ -176,6 +176,22 @@ describe('history', () => {
     expect(history.bytes).to.equal(0);
   });
 
+  it('counts constraints too: a control plane may make them as large as a body', () => {
+    const limits = { maxBytes: 20_000, maxAgeMs: 1000 };
+    const { said, released, history, commit } = world(limits);
+    for (const text of ['a', 'b', 'c', 'd']) {
+      const long = content(text).map(({ variant, holders }) => {
+        const constraints = { ...variant.constraints, bytes: new Uint8Array(2000) };
+        return { variant: { ...variant, constraints }, holders };
+      });
+      said.set(shop, long);
+      released.set(shop, long);
+      commit([shop]);
+      expect(history.bytes).to.be.within(8000, limits.maxBytes);
+    }
+    expect(reachable(history, 1).ok).to.equal(false);
+  });
+
   it('keeps 100 changes without bodies where there are no limits', () => {
     const { history, commit, put } = world();
     for (let index = 0; index < 150; index++) {
