@@ -149,7 +149,9 @@ describe('workers: 2', function () {
       const { config } = fromJsonString(ClientStatusResponseSchema, told.body, { registry: envoyRegistry() });
       expect(nodesOf(config).filter((id) => id.startsWith('client-'))).to.have.length(others.length);
       expect(await relay.metric('downstream_responses_total'), 'as last counted').to.equal(8);
-      const [warning] = await relay.says(/a worker does not answer: what is shown about clients is incomplete/);
+      const [warning] = await relay.says(
+        /a worker does not answer: what is shown about clients is incomplete/,
+      );
       expect(warning?.level).to.equal('warn');
     } finally {
       process.kill(pid, 'SIGCONT');
