@@ -196,12 +196,16 @@ for (const workers of [0, 2]) {
       await reaches(relay, 'CANARY');
       await operate(relay, 'Release', { upstream: 'central', reason: 'looked at it' });
       for (const client of clients) await client.gets('cds', { a: '4' });
-      const audit = operations().slice(before);
-      expect(audit.map(({ what, reason }) => [what, reason])).to.deep.equal([
-        ['release', 'a test'],
-        ['discard', 'a test'],
-        ['release', 'looked at it'],
-      ]);
+      // The log comes later than answers.
+      const audit = await eventually(() => {
+        const lines = operations().slice(before);
+        expect(lines.map(({ what, reason }) => [what, reason])).to.deep.equal([
+          ['release', 'a test'],
+          ['discard', 'a test'],
+          ['release', 'looked at it'],
+        ]);
+        return lines;
+      });
       expect(audit.every(({ who }) => String(who).startsWith('127.0.0.1:'))).to.equal(true);
     });
 
