@@ -113,11 +113,7 @@ export class CachedResource {
 
   /** Takes the choices that were made in `other` and not here. */
   adoptBindings(other: CachedResource): void {
-    for (const [parameters, variant] of other.bindings ?? []) {
-      if (!this.#hasChoice(parameters)) continue;
-      this.#bindings ??= new Map();
-      if (!this.#bindings.has(parameters)) this.#bindings.set(parameters, variant);
-    }
+    this.restoreBindings([...(other.bindings ?? []), ...(this.#bindings ?? [])]);
   }
 
   /** What `pick` would give; nothing is recorded. */

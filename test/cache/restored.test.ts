@@ -5,12 +5,13 @@ import { Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { isVariant } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { RestoredHolder } from '../../src/model/restored-holder.ts';
 import { type Holder, type Interest, transaction } from '../../src/model/transaction.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
-import { InMemoryRelay, resources, type, when } from '../support/in-memory-relay.ts';
+import { InMemoryRelay, put, resources, type, when } from '../support/in-memory-relay.ts';
+import { compiled, is } from '../support/variants.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 import { interest, named, says, unconfirmed, wild } from './persistence/support.ts';
 
@@ -69,6 +70,21 @@ describe('what is restored', () => {
     expect(store.isResolved(all)).to.equal(true);
     expect(store.version(all)).to.equal('1');
     expect(store.resolve(cds, resourceName('a'), NO_PARAMETERS)).to.have.property('version', 'v-1');
+  });
+
+  it('has no choice for parameters that one variant matches, or none, whatever a file of an earlier version says', () => {
+    const setTo = (value: string) => compiled(is('env', value));
+    const before = storeWith(all);
+    const puts = ['prod', 'test'].map((env) => put(cds, 'a', env, { constraints: setTo(env) }));
+    before.apply(says('cds', { puts, resolved: [all] }));
+    const image = imageOf(before);
+    const bindings = ['prod', 'other'].map(
+      (env) => [internParameters([['env', env]]), setTo('prod').key] as const,
+    );
+    const store = newStore();
+    store.restore({ ...image, resources: image.resources.map((one) => ({ ...one, bindings })) });
+    const [[, table] = expect.fail()] = store.tables();
+    expect(table.ambiguousCount).to.equal(0);
   });
 
   it('stays without a visible change where upstream delivers the same again', () => {
