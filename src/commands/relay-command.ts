@@ -199,18 +199,20 @@ function read(path: string): Result<Buffer> {
   }
 }
 
-/** What a command sees of a listener that wants a certificate, if the connection is gone before the TLS alert is read. */
-const endsOfConnections: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
+const give = 'give --cert and --key';
+/** What a command without a certificate sees of a listener that requires one: the TLS alert, or the end if that is read first. */
+const hints: ReadonlyMap<string, string> = new Map([
+  ['ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED', `; ${give}`],
+  ['ECONNRESET', `; if it requires a client certificate, ${give}`],
+  ['EPIPE', `; if it requires a client certificate, ${give}`],
+]);
 
 /** One line for people: what the relay refused, or why it was not reached. */
 function explainFailure({ url, anonymous }: AdminClient, error: unknown): string {
   const { cause, rawMessage } = ConnectError.from(error);
   const code = errorCode(cause);
   if (code === undefined) return `${url}: ${rawMessage}`;
-  const hint =
-    anonymous && endsOfConnections.has(code)
-      ? '; if it wants a client certificate, give --cert and --key'
-      : '';
+  const hint = anonymous ? (hints.get(code) ?? '') : '';
   return `cannot reach the relay's admin listener at ${url}: ${explainError(cause)}${hint}`;
 }
 

@@ -3,6 +3,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
+import { isDisconnect } from '../../src/wire/node-error.ts';
 import { type Answer, get, send } from '../e2e/support/http.ts';
 import type { Arena, Attack } from './support/attack.ts';
 
@@ -74,7 +75,12 @@ export const admin: readonly Attack[] = [
   ),
   attack('bodies larger than accepted', async (arena) => {
     const body = `{"name":"${'x'.repeat(3 * MB)}"}`;
-    isStatus(await json(arena, `${ADMIN}/Explain`, body), 400, 413, 429);
+    try {
+      isStatus(await json(arena, `${ADMIN}/Explain`, body), 400, 413, 429);
+    } catch (error) {
+      // The relay does not read it to its end: a client that still writes may see that before the answer.
+      if (!isDisconnect(error)) throw error;
+    }
   }),
   attack('paths that lead elsewhere', async (arena) => {
     for (const path of [

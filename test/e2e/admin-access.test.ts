@@ -264,7 +264,7 @@ describe('who may ask the admin listener', function () {
       ]);
       const anonymous = await command('status', '--ca', ca);
       expect(anonymous.code).to.equal(1);
-      expect(anonymous.out).to.match(/asks for a client certificate/);
+      expect(anonymous.out).to.match(/requires a client certificate.*give --cert and --key/);
       const untrusting = await command('status', ...identity.slice(0, 4));
       expect(untrusting.out).to.match(/not trusted|--ca/);
       const half = await command('status', '--cert', certificate);
