@@ -62,8 +62,8 @@ export function siblingsOptions(
         random: systemRandom,
         log: atDebugLevel(log),
         metrics: {
-          updates: () => {},
-          lastUpdate: () => {},
+          accepted: () => {},
+          rejected: () => {},
           reconnect: () => {},
           streamEnd: () => {},
           refused: () => {},

@@ -52,7 +52,7 @@ export function makeUpstream(
           maxConstraintDepth: config.limits.maxConstraintDepth,
           clock: dependencies.clock,
           log: dependencies.log, // it adds the upstream's name itself
-          rejected: (type) => dependencies.metrics.updates(upstream.name, type, 'rejected').inc(),
+          rejected: (type, reason) => dependencies.metrics.refusedUpdate(upstream.name, type, reason),
         },
         counted(upstream.name, sink, dependencies),
       );
@@ -113,11 +113,14 @@ function makeAds(
       random: systemRandom,
       log,
       metrics: {
-        updates: (type, result, arrivedAt) => {
-          metrics.updates(name, type, result).inc();
-          if (result === 'rejected') traces?.refused(name, type, arrivedAt);
+        accepted: (type) => {
+          metrics.updates(name, type, 'accepted').inc();
+          metrics.lastUpdate(name, type, clock.now());
         },
-        lastUpdate: (type) => metrics.lastUpdate(name, type, clock.now()),
+        rejected: (type, reason, arrivedAt) => {
+          metrics.refusedUpdate(name, type, reason);
+          traces?.refused(name, type, arrivedAt);
+        },
         reconnect: () => reconnects.inc(),
         streamEnd: (code) => metrics.streamEnds(name, codeName(code)).inc(),
         refused: () => metrics.rejected('upstream_sessions').inc(),

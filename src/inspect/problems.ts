@@ -470,12 +470,12 @@ function updatesRefused({ status, facts: { recent } }: ProblemFacts): readonly P
   const files = new Set(status.upstreams.filter(({ kind }) => kind === 'filesystem').map(({ name }) => name));
   return recent.refusedUpdates
     .filter(({ upstream }) => !files.has(upstream))
-    .map(({ upstream, type, count }) =>
+    .map(({ upstream, type, count, reason }) =>
       problem('updates_refused', [upstream, type], {
         severity: 'warning',
         title: `The relay refuses ${shorten(type, 80)} of upstream ${shorten(upstream, 60)}`,
         short: `the relay refuses ${shorten(type, 80)} of upstream ${shorten(upstream, 60)}`,
-        detail: `${counted(count, 'response')} within ${recent.minutes} minutes; the log has the reason`,
+        detail: `${counted(count, 'response')} within ${recent.minutes} minutes, the last one because: ${errorText(reason, 300)}`,
         upstream,
         type,
       }),

@@ -11,8 +11,8 @@ const schema = z.object({
   rejections: z.number(),
   /** Clients that were refused, by the reason (observe/rejections.ts). */
   turnedAway: z.array(z.tuple([z.string(), z.number()])),
-  /** Responses and files that the relay refused, by upstream and type. */
-  refusedUpdates: z.array(z.tuple([z.string(), z.string(), z.number()])),
+  /** Responses and files that the relay refused, by upstream and type, and why the last one was. */
+  refusedUpdates: z.array(z.tuple([z.string(), z.string(), z.number(), z.string()])),
   /** Workers that were started in the place of others. */
   restarts: z.number(),
   streams: z.number(),

@@ -29,6 +29,8 @@ export interface Recent {
     readonly upstream: string;
     readonly type: string;
     readonly count: number;
+    /** Of the last one: which resource, and why. */
+    readonly reason: string;
   }[];
   /** Within an hour. */
   readonly restarts: number;
@@ -95,10 +97,16 @@ export class Figures {
         upstream,
         type,
         count,
+        reason: this.#reasonOf(upstream, type),
       })),
       restarts: this.#grown.reduce((total, growth) => total + (growth.get(keyOf('restarts')) ?? 0), 0),
       lagMs: lags.length < looksAtLag ? 0 : (lags[Math.floor(lags.length / 2)] ?? 0),
     };
+  }
+
+  #reasonOf(upstream: string, type: string): string {
+    const refused = this.#last.flatMap(({ refusedUpdates }) => refusedUpdates);
+    return refused.findLast((one) => one[0] === upstream && one[1] === type)?.[3] ?? '';
   }
 
   start(): void {

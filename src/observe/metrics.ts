@@ -145,6 +145,8 @@ export class Metrics {
   readonly rollout = new RolloutMetrics(this.#registry);
   readonly #certificates = new Map<string, number>();
   readonly #refusedCertificates = new Map<string, { readonly error: string; readonly at: number }>();
+  /** Why the last response or file was refused, by `refusalKey`: as many as the metric has series. */
+  readonly #refusals = new Map<string, string>();
   #sample: (() => Sample) | undefined;
   #relay: RelayGauges | undefined;
 
@@ -208,6 +210,12 @@ export class Metrics {
     // Both begin at 0, see the constructor.
     this.#updates.labels(upstream, label, result === 'accepted' ? 'rejected' : 'accepted');
     return this.#updates.labels(upstream, label, result);
+  }
+
+  /** A response or a file is refused. `reason` says which resource, and why. */
+  refusedUpdate(upstream: string, type: TypeUrl, reason: string): void {
+    this.updates(upstream, type, 'rejected').inc();
+    this.#refusals.set(refusalKey(upstream, this.#types.of(type)), reason);
   }
 
   reconnects(upstream: string): Tally {
@@ -294,7 +302,9 @@ export class Metrics {
       refusedUpdates: this.#updates
         .counted()
         .flatMap(([[upstream = '', type = '', result], count]) =>
-          result === 'rejected' ? [[upstream, type, count]] : [],
+          result === 'rejected'
+            ? [[upstream, type, count, this.#refusals.get(refusalKey(upstream, type)) ?? '']]
+            : [],
         ),
       restarts: this.#workerRestarts.total,
       certificates: [...this.#certificates],
@@ -343,6 +353,8 @@ export class Metrics {
     return new TallyFamily(this.#registry, `distributary_${name}`, help, labels);
   }
 }
+
+const refusalKey = (upstream: string, type: string): string => JSON.stringify([upstream, type]);
 
 const sumOf = (counts: readonly (readonly [readonly string[], number])[]): number =>
   counts.reduce((sum, [, count]) => sum + count, 0);

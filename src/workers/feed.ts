@@ -123,8 +123,8 @@ export function feedUpstream(core: Core, socket: string, sink: UpstreamSink, nam
       random: systemRandom,
       log: atDebugLevel(log.child({ upstream: name })),
       metrics: {
-        updates: (type, result) => metrics.updates(name, type, result).inc(),
-        lastUpdate: () => {},
+        accepted: (type) => metrics.updates(name, type, 'accepted').inc(),
+        rejected: (type, reason) => metrics.refusedUpdate(name, type, reason),
         reconnect: () => metrics.reconnects(name).inc(),
         streamEnd: () => {},
         refused: () => {},

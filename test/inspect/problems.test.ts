@@ -59,6 +59,8 @@ const rollout: Plain<RolloutStatus> = {
 };
 const freeze = { type: 'cds', upstream: '', reason: 'incident 7', since };
 
+const unnamed = 'resource 2 of 3: a resource has no name';
+
 interface Given {
   readonly status?: Partial<Plain<StatusResponse>>;
   readonly facts?: Partial<PageFacts>;
@@ -95,7 +97,9 @@ const causes: Readonly<Record<keyof typeof problemKinds, Given>> = {
       refusedConfiguration: { file: 'relay.yaml', problems: ['relay.yaml:1:1: node: no'], since: now },
     },
   },
-  updates_refused: { recent: { refusedUpdates: [{ upstream: 'central', type: 'cds', count: 2 }] } },
+  updates_refused: {
+    recent: { refusedUpdates: [{ upstream: 'central', type: 'cds', count: 2, reason: unnamed }] },
+  },
   upstream_stale: { status: { upstreams: [{ ...central, stale: true, staleSince: since }] } },
   upstream_streams_end: { status: { upstreams: [{ ...central, refusedStreams: 2 }] } },
   disk_fails: {
@@ -329,6 +333,11 @@ describe('problems', () => {
     expect(found[0]?.since).to.equal('2025-12-31T00:10:00.000Z');
   });
 
+  it('an update that is refused says which resource it was, and why', () => {
+    const [refused] = problems(causes.updates_refused);
+    expect(refused?.detail).to.equal(`2 responses within 10 minutes, the last one because: ${unnamed}`);
+  });
+
   it('files that are refused are not reported as a control plane that is out of date', () => {
     const files = {
       ...central,
@@ -337,7 +346,7 @@ describe('problems', () => {
       staleSince: since,
       lastError: 'a.yaml:3: no',
     };
-    const refusedUpdates = [{ upstream: 'central', type: 'cds', count: 2 }];
+    const refusedUpdates = [{ upstream: 'central', type: 'cds', count: 2, reason: unnamed }];
     const found = problems({ status: { upstreams: [files] }, recent: { refusedUpdates } });
     expect(found.map(({ kind, detail }) => [kind, detail])).to.deep.equal([
       ['updates_refused', 'a.yaml:3: no'],

@@ -527,10 +527,8 @@ class Running {
         random: () => random.next(),
         log,
         metrics: {
-          updates: (_type, result) => {
-            if (result === 'rejected') note(() => `${plan.id} rejects a response`);
-          },
-          lastUpdate: () => undefined,
+          accepted: () => undefined,
+          rejected: () => note(() => `${plan.id} rejects a response`),
           reconnect: () => undefined,
           streamEnd: () => undefined,
           refused: () => undefined,

@@ -236,8 +236,8 @@ class Replica implements Host {
               random: () => world.random.next(),
               log: createLog({ level: 'error', write: nothing }),
               metrics: {
-                updates: nothing,
-                lastUpdate: nothing,
+                accepted: nothing,
+                rejected: nothing,
                 reconnect: nothing,
                 streamEnd: nothing,
                 refused: nothing,

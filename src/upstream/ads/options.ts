@@ -11,10 +11,10 @@ import type { Services } from './suspicion.ts';
 
 /** What is counted (docs/operations.md, metrics). */
 interface AdsMetrics {
-  /** `arrivedAt`: when the response arrived, by `Clock.monotonic()`. */
-  updates(type: TypeUrl, result: 'accepted' | 'rejected', arrivedAt: number | undefined): void;
   /** A response of this type was accepted just now. */
-  lastUpdate(type: TypeUrl): void;
+  accepted(type: TypeUrl): void;
+  /** `arrivedAt`: when the response arrived, by `Clock.monotonic()`. */
+  rejected(type: TypeUrl, reason: string, arrivedAt: number | undefined): void;
   reconnect(): void;
   /** A stream ended, and not because the relay closed it. */
   streamEnd(code: Code): void;

@@ -585,10 +585,13 @@ class AdsStream implements ConnectedStream {
       case 'asked':
         this.#session.suspicion.firstRequested(this.#id, effect.type, options.clock.now());
         break;
-      case 'count':
+      case 'accepted':
         this.#session.suspicion.answered(this.#id, effect.type);
-        options.metrics.updates(effect.type, effect.result, arrivedAt);
-        if (effect.result === 'accepted') options.metrics.lastUpdate(effect.type);
+        options.metrics.accepted(effect.type);
+        break;
+      case 'rejected':
+        this.#session.suspicion.answered(this.#id, effect.type);
+        options.metrics.rejected(effect.type, effect.reason, arrivedAt);
         break;
       case 'log':
         options.log[effect.level](effect.message, { type: effect.type });

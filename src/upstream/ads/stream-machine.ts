@@ -338,7 +338,7 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
     state.nacksInARow = 0;
     state.nonce = nonce;
     state.version = version;
-    this.#stream.add({ kind: 'count', type, result: 'accepted' });
+    this.#stream.add({ kind: 'accepted', type });
     this.#stream.send([this.#strategy.reply(state)]);
   }
 
@@ -351,7 +351,7 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
     state.nonce = nonce;
     state.lastNack = { code: Code.INVALID_ARGUMENT, message };
     state.nacksInARow++;
-    this.#stream.add({ kind: 'count', type, result: 'rejected' });
+    this.#stream.add({ kind: 'rejected', type, reason: message });
     if (state.nacksInARow === 1) {
       this.#stream.send([this.#strategy.reply(state)]);
       return;
@@ -362,7 +362,7 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
 
   #refuseUnsolicited(response: R): void {
     const { type, known, message } = unsolicitedType(response.typeUrl);
-    this.#stream.add({ kind: 'count', type: known, result: 'rejected' });
+    this.#stream.add({ kind: 'rejected', type: known, reason: message });
     if (this.#unsolicited.has(known) || this.#unsolicited.size >= maxUnsolicited) return;
     this.#unsolicited.add(known);
     this.#stream.add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type: known });

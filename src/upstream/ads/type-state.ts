@@ -48,7 +48,8 @@ export type ProtocolEffect =
   | { readonly kind: 'timer'; readonly timer: string; readonly milliseconds: number | undefined }
   /** A subscription of this type is sent that was never sent before. */
   | { readonly kind: 'asked'; readonly type: TypeUrl }
-  | { readonly kind: 'count'; readonly type: TypeUrl; readonly result: 'accepted' | 'rejected' }
+  | { readonly kind: 'accepted'; readonly type: TypeUrl }
+  | { readonly kind: 'rejected'; readonly type: TypeUrl; readonly reason: string }
   | {
       readonly kind: 'log';
       readonly level: 'info' | 'warn';

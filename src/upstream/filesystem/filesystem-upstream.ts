@@ -22,7 +22,7 @@ export interface FilesystemOptions {
   readonly clock: Clock;
   readonly log: Pick<Log, 'info' | 'warn'>;
   /** Something of this type in a file is refused: told once for each problem. */
-  readonly rejected: (type: TypeUrl) => void;
+  readonly rejected: (type: TypeUrl, reason: string) => void;
 }
 
 /**
@@ -202,7 +202,7 @@ export class FilesystemUpstream implements Upstream {
     for (const [text, { file, types }] of now) {
       if (this.#reported.has(text)) continue;
       log.warn(text, { upstream: name, file });
-      for (const type of types) rejected(type);
+      for (const type of types) rejected(type, text);
     }
     for (const [text, { file }] of this.#reported) {
       if (!now.has(text)) log.info(`resolved: ${text}`, { upstream: name, file });

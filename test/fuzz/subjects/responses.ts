@@ -101,8 +101,8 @@ class ResponseTrial implements Trial {
         random: () => 0.5,
         log: silent,
         metrics: {
-          updates: () => undefined,
-          lastUpdate: () => undefined,
+          accepted: () => undefined,
+          rejected: () => undefined,
           reconnect: () => undefined,
           streamEnd: () => undefined,
           refused: () => undefined,

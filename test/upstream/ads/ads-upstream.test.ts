@@ -43,7 +43,7 @@ class Observed {
   readonly ended: Interest[] = [];
   /** How streams ended. */
   readonly ends: string[] = [];
-  readonly arrivals: (number | undefined)[] = [];
+  readonly refusals: { readonly reason: string; readonly arrivedAt: number | undefined }[] = [];
   readonly counts = { accepted: 0, rejected: 0, reconnects: 0, refused: 0 };
 
   get log(): Log {
@@ -119,11 +119,11 @@ describe('an ADS upstream', () => {
       random: () => 0.9,
       log: observed.log,
       metrics: {
-        updates: (_, result, arrivedAt) => {
-          observed.counts[result]++;
-          observed.arrivals.push(arrivedAt);
+        accepted: () => observed.counts.accepted++,
+        rejected: (_, reason, arrivedAt) => {
+          observed.counts.rejected++;
+          observed.refusals.push({ reason, arrivedAt });
         },
-        lastUpdate: () => {},
         reconnect: () => observed.counts.reconnects++,
         streamEnd: (code) => observed.ends.push(codeName(code)),
         refused: () => observed.counts.refused++,
@@ -323,9 +323,9 @@ describe('an ADS upstream', () => {
     expect(refusal?.errorDetail?.message).to.contain('"b"');
     expect(observed.contents).to.deep.equal({ a: '1' });
     expect(observed.counts).to.include({ accepted: 1, rejected: 1 });
-    expect(observed.arrivals, 'when each arrived').to.satisfy((all: readonly unknown[]) =>
-      all.every((at) => typeof at === 'number'),
-    );
+    expect(observed.refusals).to.have.length(1);
+    expect(observed.refusals[0]?.reason).to.equal(refusal?.errorDetail?.message);
+    expect(observed.refusals[0]?.arrivedAt).to.be.a('number');
   });
 
   describe('a request that makes the control plane end the stream', () => {

@@ -106,8 +106,8 @@ describe('a connection of a control plane that ends', function () {
         random: Math.random,
         log: createLog({ format: 'text', write: (line) => lines.push(line) }),
         metrics: {
-          updates: () => {},
-          lastUpdate: () => {},
+          accepted: () => {},
+          rejected: () => {},
           reconnect: () => {},
           streamEnd: () => {},
           refused: () => {},

@@ -42,7 +42,7 @@ function setting(maxSessions: number) {
       clock,
       random: () => 0.5,
       log: quiet,
-      metrics: { updates() {}, lastUpdate() {}, reconnect() {}, streamEnd() {}, refused() {} },
+      metrics: { accepted() {}, rejected() {}, reconnect() {}, streamEnd() {}, refused() {} },
       transport: () => ({ open: () => ({ write() {}, end() {} }), close() {} }),
     },
     relay.relay,

@@ -137,7 +137,8 @@ export class Conversation {
           this.#lines.push('* a part is still to be read');
           break;
         case 'asked':
-        case 'count':
+        case 'accepted':
+        case 'rejected':
           break;
         default:
           throw new Error('an effect without a notation');
