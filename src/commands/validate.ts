@@ -1,8 +1,11 @@
+import { resourceDirectories } from '../config/check-files.ts';
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
-import { loadConfig, withoutReferences } from '../config/load.ts';
+import { withDefaults } from '../config/json-schema.ts';
+import { examineConfig, readConfigText, unreadable, withoutReferences } from '../config/load.ts';
+import { read } from '../config/schema-parts.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
-import { contradictions, dangers, hints, refusedByValidate, warningLine } from '../config/warnings.ts';
+import { byPlace, contradictions, dangers, hints, warningLine, withoutEffect } from '../config/warnings.ts';
 import {
   type CompareConfigurationResponse,
   CompareConfigurationResponseSchema,
@@ -66,18 +69,20 @@ interface Checked {
 }
 
 async function check(file: string, environment: Environment): Promise<Checked> {
-  const loaded = loadConfig(file, environment);
-  const problems = loaded.ok
-    ? [
-        ...refusedByValidate(loaded.value).map((problem) => foundIn(file, problem)),
-        ...(await resourceProblems(loaded.value)),
-      ]
-    : loaded.error.map((problem) => foundIn(file, problem));
-  const warned = loaded.ok ? [...dangers(loaded.value), ...contradictions(loaded.value)] : [];
-  const hinted = loaded.ok ? hints(loaded.value) : [];
-  const good = loaded.ok && problems.length === 0;
+  const text = readConfigText(file);
+  const { config, value, ...found } = text.ok
+    ? examineConfig(text.value, file, environment)
+    : { problems: [unreadable(text.error)], config: undefined, value: undefined };
+  const inFile = [...found.problems, ...(config === undefined ? [] : withoutEffect(config))];
+  const problems = [
+    ...inFile.toSorted(byPlace).map((problem) => foundIn(file, problem)),
+    ...(await resourceProblems(value)),
+  ];
+  const warned = config === undefined ? [] : [...dangers(config), ...contradictions(config)];
+  const hinted = config === undefined ? [] : hints(config);
+  const good = problems.length === 0;
   return {
-    config: good ? loaded.value : undefined,
+    config: good ? config : undefined,
     report: {
       file,
       ok: good,
@@ -139,12 +144,12 @@ function foundIn(file: string, problem: ConfigProblem): Found {
   return { line: problemLine(file, problem), at: { file, line, column, path, message } };
 }
 
-/** Of the files of filesystem upstreams. `run` goes on without them, and says so. */
-async function resourceProblems({ upstreams, limits }: Config): Promise<readonly Found[]> {
+/** Of the files of filesystem upstreams, whatever else is wrong. `run` goes on without them, and says so. */
+async function resourceProblems(value: unknown): Promise<readonly Found[]> {
   const found: Found[] = [];
-  for (const upstream of upstreams) {
-    if (upstream.kind !== 'filesystem') continue;
-    for (const problem of await checkResourceFiles(upstream.path, limits.maxConstraintDepth)) {
+  const depth = Number(read(read(withDefaults(value), 'limits'), 'max_constraint_depth'));
+  for (const directory of resourceDirectories(value)) {
+    for (const problem of await checkResourceFiles(directory, depth)) {
       const { file, place, message } = problem;
       const at = { file, line: place?.line, column: place?.column, message };
       found.push({ line: formatProblem(problem), at });

@@ -35,8 +35,10 @@ export function checkNamedFiles(file: unknown): readonly UnplacedProblem[] {
  * Whether the cache can be written to disk. Only `validate` asks: a relay serves on without its disk, and tries again.
  * Directories that are not there yet are made, so the nearest one that is there counts.
  */
-export function checkPersistence(directory: string): readonly UnplacedProblem[] {
+export function checkPersistence(file: unknown): readonly UnplacedProblem[] {
   const path = ['cache', 'persistence', 'path'];
+  const directory = named(read(read(file, 'cache'), 'persistence'), 'path');
+  if (directory === undefined) return [];
   for (let at = resolve(directory); ; at = dirname(at)) {
     try {
       const found = statSync(at, { throwIfNoEntry: false });
@@ -49,6 +51,12 @@ export function checkPersistence(directory: string): readonly UnplacedProblem[] 
     }
   }
 }
+
+/** The directories of resources, without those that cannot be listed. */
+export const resourceDirectories = (file: unknown): readonly string[] =>
+  readList(file, 'upstreams')
+    .flatMap((upstream) => named(read(upstream, 'filesystem'), 'path') ?? [])
+    .filter((directory) => checkDirectory([], directory).length === 0);
 
 /** The schema reports an empty one. */
 const named = (value: unknown, key: string): string | undefined => readText(value, key) || undefined;

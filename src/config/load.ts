@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { fail, ok, type Result } from '../model/result.ts';
 import { explainError } from '../wire/node-error.ts';
-import { checkNamedFiles } from './check-files.ts';
+import { checkNamedFiles, checkPersistence } from './check-files.ts';
 import type { Config } from './config.ts';
 import { parseText } from './document.ts';
 import type { Environment } from './environment.ts';
@@ -26,7 +26,7 @@ export const checkConfig = (
   text: string,
   file: string,
   environment: Environment,
-): Result<Config, readonly ConfigProblem[]> => parse(text, file, environment, checkNamedFiles);
+): Result<Config, readonly ConfigProblem[]> => settled(parse(text, file, environment, checkNamedFiles));
 
 /** The file as it is; the error says why it cannot be read. */
 export function readConfigText(file: string): Result<string> {
@@ -45,7 +45,23 @@ export const parseConfig = (
   text: string,
   file: string,
   environment: Environment,
-): Result<Config, readonly ConfigProblem[]> => parse(text, file, environment, () => []);
+): Result<Config, readonly ConfigProblem[]> => settled(parse(text, file, environment, () => []));
+
+/** What is known of a file of which something may be wrong. */
+export interface ExaminedConfig {
+  readonly problems: readonly ConfigProblem[];
+  /** Undefined: the schema refuses it. There may be problems beside it: with the files that it names. */
+  readonly config: Config | undefined;
+  /** Its plain values, before the schema. */
+  readonly value: unknown;
+}
+
+/** `checkConfig` for `validate`: it asks whether the disk can be written, too, and goes on past problems. */
+export const examineConfig = (text: string, file: string, environment: Environment): ExaminedConfig =>
+  parse(text, file, environment, (value) => [...checkNamedFiles(value), ...checkPersistence(value)]);
+
+const settled = ({ problems, config }: ExaminedConfig): Result<Config, readonly ConfigProblem[]> =>
+  config === undefined || problems.length > 0 ? fail(problems) : ok(config);
 
 /**
  * The same configuration as JSON, with its references to the environment replaced, for a process with another environment.
@@ -66,12 +82,13 @@ function parse(
   file: string,
   environment: Environment,
   alsoCheck: (file: unknown) => readonly UnplacedProblem[],
-): Result<Config, readonly ConfigProblem[]> {
+): ExaminedConfig {
   const document = parseText(text, environment);
   const { places, templates } = document;
-  if (document.broken) return fail(document.problems);
+  if (document.broken) return { problems: document.problems, config: undefined, value: undefined };
   if (document.value === null) {
-    return fail([unreadable('the file is empty: at least upstreams is required')]);
+    const problems = [unreadable('the file is empty: at least upstreams is required')];
+    return { problems, config: undefined, value: undefined };
   }
 
   const asWritten = fileSchema.safeParse(document.value);
@@ -82,7 +99,7 @@ function parse(
     document.problems,
     found.map((complaint) => locate(complaint, places)),
   );
-  if (!parsed.success || problems.length > 0) return fail(problems);
+  if (!parsed.success) return { problems, config: undefined, value };
   let dump: unknown;
   const source = {
     file,
@@ -95,7 +112,7 @@ function parse(
       return dump;
     },
   };
-  return ok({ ...parsed.data, source });
+  return { problems, config: { ...parsed.data, source }, value };
 }
 
 /** Tells versions of a file apart. */

@@ -1,5 +1,4 @@
 import { type Address, formatHostPort, isLoopback } from '../wire/address.ts';
-import { checkPersistence } from './check-files.ts';
 import { everywhere } from './check-listeners.ts';
 import type { AdsUpstreamConfig, Config, UpstreamConfig } from './config.ts';
 import { type ConfigProblem, locate, pathText, problemLine, type UnplacedProblem } from './source.ts';
@@ -27,13 +26,6 @@ export function withoutEffect(config: Config): readonly ConfigProblem[] {
   );
 }
 
-/** What `validate` refuses, and a relay with it would only warn of: now, or when it happens. */
-export function refusedByValidate(config: Config): readonly ConfigProblem[] {
-  const { persistence } = config.cache;
-  const ofDisk = persistence === undefined ? [] : checkPersistence(persistence.path);
-  return [...withoutEffect(config), ...located(ofDisk, config)].toSorted(byPlace);
-}
-
 /** What a control plane sees where a rule does not say it. Only `validate` prints it: most of these are intended. */
 export function hints(config: Config): readonly ConfigProblem[] {
   return located(parametersShownElsewhere(config), config);
@@ -42,7 +34,8 @@ export function hints(config: Config): readonly ConfigProblem[] {
 const located = (complaints: readonly UnplacedProblem[], { source }: Config): readonly ConfigProblem[] =>
   complaints.map((complaint) => locate(complaint, source.places)).toSorted(byPlace);
 
-const byPlace = (a: ConfigProblem, b: ConfigProblem): number => a.line - b.line || a.column - b.column;
+/** In the order of the file. */
+export const byPlace = (a: ConfigProblem, b: ConfigProblem): number => a.line - b.line || a.column - b.column;
 
 /** `problemLine`, marked as a warning or a hint. */
 export function warningLine(

@@ -152,6 +152,50 @@ ${path}: 2 problems
     expect(problems[1]).to.include({ file: bad, line: 4, column: 5 });
   });
 
+  it('says all problems at once, certificates and resources too, whatever else is wrong', async () => {
+    mkdirSync(join(directory(), 'refused'));
+    const bad = join(directory(), 'refused/clusters.json');
+    writeFileSync(bad, '{ "resources": 5 }');
+    const path = file(`xds: { tls: { certificate: none.pem, private_key: none.key } }
+upstreams:
+  - { name: files, filesystem: { path: ${directory()}/refused } }
+  - { name: cp, ads: { endpoint: ["x:1"] } }
+cache: { persistence: { path: ${bad} } }
+workers: many
+`);
+    const { code, err } = await run(['--config', path]);
+    expect(code).to.equal(2);
+    const places = err
+      .split('\n')
+      .map((line) => line.replace(`${directory()}/`, '').split(': ', 2).join(' '));
+    expect(places).to.deep.equal([
+      'config.yaml:1:28 xds.tls.certificate',
+      'config.yaml:1:51 xds.tls.private_key',
+      'config.yaml:4:5 upstreams[1]',
+      'config.yaml:4:17 upstreams[1].ads.endpoints',
+      'config.yaml:4:24 upstreams[1].ads.endpoint',
+      'config.yaml:5:31 cache.persistence.path',
+      'config.yaml:6:10 workers',
+      'refused/clusters.json:1:3 resources',
+      `${path} 8 problems`.replace(`${directory()}/`, ''),
+      '',
+    ]);
+  });
+
+  it('where only files are wrong, rules that match no client and what is dangerous are said, too', async () => {
+    const path = file(`xds: { tls: { certificate: none.pem, private_key: none.key } }
+upstreams: [{ name: cp, ads: { endpoints: ["x:1"] } }]
+parameters: [{ key: team, from: peer.uri_san }, { key: env, from: node.id, trusted: true }]
+`);
+    const { err } = await run(['--config', path]);
+    for (const said of [
+      /xds\.tls\.certificate: /,
+      /parameters\[0\]\.from: matches no client/,
+      /warning: parameters\[1\]/,
+    ])
+      expect(err).to.match(said);
+  });
+
   it('prints no character that a terminal obeys, or that turns text around', async () => {
     const path = file('upstreams: []\n"evil\\u202e\\u009b31m\\e[2J": 1\n');
     const { code, err } = await run(['--config', path]);

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { parseConfig } from '../../src/config/load.ts';
-import { contradictions, hints, refusedByValidate, warnings } from '../../src/config/warnings.ts';
+import { examineConfig, parseConfig } from '../../src/config/load.ts';
+import { contradictions, hints, warnings, withoutEffect } from '../../src/config/warnings.ts';
 
 describe('configuration: warnings of a listener that everybody can read', () => {
   const tls = 'tls: { certificate: c, private_key: k }';
@@ -69,9 +69,9 @@ describe('configuration: what validate says of it, and a relay does not refuse',
     [`${other}\ncache: { persistence: { path: test/there/is/nothing/yet } }`, undefined],
   ] as const) {
     it(`${text.replace('\n', ' ')}: ${refused ?? 'nothing'}`, () => {
-      const config = parseConfig(`${text}\n`, 'f', {});
-      if (!config.ok) throw new Error(JSON.stringify(config.error));
-      const paths = refusedByValidate(config.value).map(({ path }) => path);
+      const { problems, config } = examineConfig(`${text}\n`, 'f', {});
+      if (config === undefined) throw new Error(JSON.stringify(problems));
+      const paths = [...problems, ...withoutEffect(config)].map(({ path }) => path);
       expect(paths).to.deep.equal(refused === undefined ? [] : [refused]);
     });
   }
