@@ -167,6 +167,13 @@ function epilogue(xds: string, admin: string, files: DemoFiles | undefined): str
     '',
     `  cp ${files.broken} ${files.resources}/`,
     '',
+    `Revision ${sampleRevision} is what there was at first. See what has changed since, go back to it, and forward again:`,
+    '',
+    `  ${self} history --admin ${admin}`,
+    `  ${self} diff ${sampleRevision} ${sampleRevision + 1} --admin ${admin}`,
+    `  ${self} rollback --to ${sampleRevision} --reason demo --admin ${admin}`,
+    `  ${self} unfreeze --reason demo --admin ${admin}`,
+    '',
     'Ctrl-C ends.',
     '',
     '',
@@ -182,6 +189,8 @@ function timeout(milliseconds: number): Promise<'too late'> {
 
 /** What the sample clients ask for: everything of these types, in the order in which Envoy would. */
 const demoTypes = ['cds', 'eds', 'lds', 'rds'] as const;
+/** Of the samples as they are at the start: each type comes with a revision of its own. */
+const sampleRevision = demoTypes.length;
 
 interface DemoClientOptions {
   /** HOST:PORT of the relay's xDS listener. */

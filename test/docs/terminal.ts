@@ -63,7 +63,7 @@ function patternOf(expected: string): RegExp {
 
 function lineOf(line: string): string {
   if (line.trim() === '…') return '(?:.*\\n)*?';
-  const parts = line.trim().split('…');
+  const parts = line.trimEnd().split('…');
   return `${parts.map((part) => escaped(part).replaceAll(/\s+/g, '\\s+')).join('.*')}\\n`;
 }
 

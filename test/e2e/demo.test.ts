@@ -3,12 +3,13 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { eventually } from './support/eventually.ts';
 import { root, temporaryDirectory } from './support/paths.ts';
-import { Process } from './support/process.ts';
+import { outcome, Process } from './support/process.ts';
+import { distributary } from './support/relay.ts';
 
 describe('demo', function () {
   this.timeout(60_000);
 
-  it('says which file is broken, and where, and when it is good again', async () => {
+  it('says which file is broken, and where, and what to type to look at a change and to undo it', async () => {
     using copy = temporaryDirectory();
     // It serves the files next to its own code.
     for (const name of ['src', 'deploy/demo', 'package.json'])
@@ -27,6 +28,21 @@ describe('demo', function () {
       await eventually(() => expect(demo.errors.join('\n')).to.match(said));
       writeFileSync(file, good);
       await eventually(() => expect(demo.errors.join('\n')).to.match(/INFO +resolved: \S+routes\.yaml/));
+
+      writeFileSync(file, good.replaceAll('cluster: shop', 'cluster: other'));
+      const routes = () => demo.lines.filter((line) => /^\[\w+\] +rds +web/.test(line));
+      await eventually(() => expect(routes()).to.have.length.above(3));
+      const printed = new Map<string, string>();
+      for (const [, line = ''] of demo.lines
+        .join('\n')
+        .matchAll(/^ {2}.*src\/main\.ts ((?:history|diff|rollback|unfreeze) .*)$/gm)) {
+        const { code, output } = await outcome(distributary(...line.split(' ')));
+        expect(code, output).to.equal(0);
+        printed.set(line.split(' ', 1)[0] ?? '', output);
+      }
+      expect([...printed.keys()]).to.deep.equal(['history', 'diff', 'rollback', 'unfreeze']);
+      expect(printed.get('diff')).to.match(/changed +rds +web/);
+      expect(printed.get('rollback')).to.match(/^as at revision 4: /);
     } finally {
       demo.signal('SIGTERM');
       expect(await demo.exited).to.equal(0);
