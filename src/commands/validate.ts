@@ -10,6 +10,7 @@ import {
   type CompareConfigurationResponse,
   CompareConfigurationResponseSchema,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
+import { systemClock } from '../model/clock.ts';
 import { printable, printableJson } from '../model/printable.ts';
 import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.ts';
 import { formatProblem } from '../upstream/filesystem/parse.ts';
@@ -24,7 +25,7 @@ export const validate = defineCommand({
   does: 'checks a configuration without running it',
   about: `Checks a configuration and the files it names, resources too, without running it. It refuses what a relay would only warn
 of: resource files that it would leave out, rules that match no client, an upstream that is this relay itself, limits that
-no request fits into, and a cache.persistence.path that cannot be written.
+no request fits into, a cache.persistence.path that cannot be written, and certificates that have expired.
 
 Prints every problem as FILE:LINE:COLUMN: path: message. What is dangerous but may be intended is printed as
 FILE:LINE:COLUMN: warning: path: message. A hint says what a control plane will see.`,
@@ -71,7 +72,7 @@ interface Checked {
 async function check(file: string, environment: Environment): Promise<Checked> {
   const text = readConfigText(file);
   const { config, value, ...found } = text.ok
-    ? examineConfig(text.value, file, environment)
+    ? examineConfig(text.value, file, environment, systemClock.now())
     : { problems: [unreadable(text.error)], config: undefined, value: undefined };
   const inFile = [...found.problems, ...(config === undefined ? [] : withoutEffect(config))];
   const problems = [

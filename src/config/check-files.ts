@@ -14,21 +14,42 @@ import type { Path, UnplacedProblem } from './source.ts';
  * and `validate`.
  */
 export function checkNamedFiles(file: unknown): readonly UnplacedProblem[] {
-  const complaints = ['xds', 'rest', 'admin'].flatMap((name) =>
-    checkTls([name, 'tls'], read(read(file, name), 'tls')),
-  );
+  const complaints = tlsSections(file).flatMap(([path, tls]) => checkTls(path, tls));
   for (const [index, upstream] of readList(file, 'upstreams').entries()) {
     const path = ['upstreams', index];
     const directory = named(read(upstream, 'filesystem'), 'path');
     if (directory !== undefined)
       complaints.push(...checkDirectory([...path, 'filesystem', 'path'], directory));
-    for (const key of ['ads', 'siblings'])
-      complaints.push(...checkTls([...path, key, 'tls'], read(read(upstream, key), 'tls')));
     complaints.push(
       ...checkToken([...path, 'ads', 'token_file'], named(read(upstream, 'ads'), 'token_file')),
     );
   }
   return complaints;
+}
+
+/** Of listeners, upstreams and siblings. */
+const tlsSections = (file: unknown): readonly (readonly [Path, unknown])[] => [
+  ...['xds', 'rest', 'admin'].map((name) => [[name, 'tls'], read(read(file, name), 'tls')] as const),
+  ...[...readList(file, 'upstreams').entries()].flatMap(([index, upstream]) =>
+    ['ads', 'siblings'].map(
+      (key) => [['upstreams', index, key, 'tls'], read(read(upstream, key), 'tls')] as const,
+    ),
+  ),
+];
+
+/**
+ * Certificates that have expired. Only `validate` asks: a relay serves with them, and warns. `now`: milliseconds since
+ * the epoch.
+ */
+export function checkExpiry(file: unknown, now: number): readonly UnplacedProblem[] {
+  return tlsSections(file).flatMap(([path, tls]) => {
+    const certificate = named(tls, 'certificate');
+    const chain = certificate === undefined ? undefined : readCertificates(certificate);
+    const until = chain?.ok === true ? chain.value[0]?.validToDate : undefined;
+    if (until === undefined || until.getTime() > now) return [];
+    const message = `${certificate} has expired: it was valid until ${until.toISOString()}`;
+    return [{ path: [...path, 'certificate'], message }];
+  });
 }
 
 /**

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { fail, ok, type Result } from '../model/result.ts';
 import { explainError } from '../wire/node-error.ts';
-import { checkNamedFiles, checkPersistence } from './check-files.ts';
+import { checkExpiry, checkNamedFiles, checkPersistence } from './check-files.ts';
 import type { Config } from './config.ts';
 import { parseText } from './document.ts';
 import type { Environment } from './environment.ts';
@@ -56,9 +56,21 @@ export interface ExaminedConfig {
   readonly value: unknown;
 }
 
-/** `checkConfig` for `validate`: it asks whether the disk can be written, too, and goes on past problems. */
-export const examineConfig = (text: string, file: string, environment: Environment): ExaminedConfig =>
-  parse(text, file, environment, (value) => [...checkNamedFiles(value), ...checkPersistence(value)]);
+/**
+ * `checkConfig` for `validate`: it asks whether the disk can be written and certificates have expired, too, and goes on
+ * past problems. `now`: milliseconds since the epoch.
+ */
+export const examineConfig = (
+  text: string,
+  file: string,
+  environment: Environment,
+  now: number,
+): ExaminedConfig =>
+  parse(text, file, environment, (value) => [
+    ...checkNamedFiles(value),
+    ...checkPersistence(value),
+    ...checkExpiry(value, now),
+  ]);
 
 const settled = ({ problems, config }: ExaminedConfig): Result<Config, readonly ConfigProblem[]> =>
   config === undefined || problems.length > 0 ? fail(problems) : ok(config);

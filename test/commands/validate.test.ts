@@ -4,6 +4,7 @@ import { expect } from 'chai';
 import { z } from 'zod';
 import { validate } from '../../src/commands/validate.ts';
 import { temporaryDirectory } from '../config/support.ts';
+import { issueCertificate } from '../support/certificates.ts';
 
 const found = z.looseObject({ file: z.string(), message: z.string() });
 const report = z.object({
@@ -92,6 +93,38 @@ parameters:
       err: `${path}:1:1: warning: xds.address: 0.0.0.0:18000 is plaintext and has no authorization rules, so anybody who can reach it can read everything, secrets too: set xds.tls and xds.authorization, or listen on 127.0.0.1 or a Unix socket
 ${path}:3:26: warning: parameters[0].from: the rule for "tenant" is trusted, but a client can write anything into node.metadata.tenant: only peer.uri_san and peer.dns_san come from a verified certificate\n`,
     });
+  });
+
+  it('refuses certificates that have expired, of every listener and towards every upstream', async () => {
+    const path = (name: string): string => join(directory(), name);
+    for (const [name, days] of [
+      ['old', -1],
+      ['new', 1],
+    ] as const) {
+      const issued = issueCertificate({ name, days });
+      writeFileSync(path(`${name}.crt`), issued.certificate);
+      writeFileSync(path(`${name}.key`), issued.privateKey);
+    }
+    const tls = (name: string): string =>
+      `{ certificate: ${path(`${name}.crt`)}, private_key: ${path(`${name}.key`)} }`;
+    const config = file(`xds: { tls: ${tls('old')} }
+rest: { tls: ${tls('new')} }
+admin: { tls: ${tls('old')} }
+upstreams:
+  - name: a
+    ads: { endpoints: ["x:1"], tls: ${tls('old')} }
+    siblings: { address: "y:1", tls: ${tls('old')} }
+`);
+    const { code, err } = await run(['--config', config]);
+    expect(code).to.equal(2);
+    const lines = err.split('\n').filter((line) => line.includes('has expired'));
+    expect(lines.map((line) => line.slice(config.length).split(': ')[1])).to.deep.equal([
+      'xds.tls.certificate',
+      'admin.tls.certificate',
+      'upstreams[0].ads.tls.certificate',
+      'upstreams[0].siblings.tls.certificate',
+    ]);
+    expect(lines[0]).to.match(/old\.crt has expired: it was valid until \d{4}-/);
   });
 
   it('refuses principals and peer.*_san without xds.tls.ca, which match nobody', async () => {

@@ -69,7 +69,7 @@ describe('configuration: what validate says of it, and a relay does not refuse',
     [`${other}\ncache: { persistence: { path: test/there/is/nothing/yet } }`, undefined],
   ] as const) {
     it(`${text.replace('\n', ' ')}: ${refused ?? 'nothing'}`, () => {
-      const { problems, config } = examineConfig(`${text}\n`, 'f', {});
+      const { problems, config } = examineConfig(`${text}\n`, 'f', {}, Date.now());
       if (config === undefined) throw new Error(JSON.stringify(problems));
       const paths = [...problems, ...withoutEffect(config)].map(({ path }) => path);
       expect(paths).to.deep.equal(refused === undefined ? [] : [refused]);
