@@ -1,3 +1,4 @@
+import type { CertificateState } from '../observe/certificates.ts';
 import type { Figure } from '../observe/figure.ts';
 import type { Recent } from '../observe/figures.ts';
 import type { RecentLine } from '../observe/recent-lines.ts';
@@ -21,10 +22,8 @@ export interface PageFacts {
   readonly usage: readonly Usage[];
   /** limits.max_work_per_peer, in milliseconds. */
   readonly workPerPeerMs: number;
-  /** When the certificate of each listener ends. */
-  readonly certificates: ReadonlyMap<string, number>;
-  /** New certificates that are refused, by what they are of. */
-  readonly refusedCertificates: ReadonlyMap<string, { readonly error: string; readonly since: number }>;
+  /** Of all processes: several have those of one listener. */
+  readonly certificates: readonly CertificateState[];
   /** The last version of the configuration, if it is not in force. */
   readonly refusedConfiguration: RefusedConfiguration | undefined;
   /** Undefined: nothing is persisted. */

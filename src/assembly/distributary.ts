@@ -333,6 +333,7 @@ export class Distributary {
     this.#core.loops.stop();
     this.#core.siblings.stop();
     await this.#core.relay.stop();
+    this.#upstreams.close();
     await this.#core.traces?.stop();
     await this.#persistence?.close(lastWriteTimeoutMs);
     this.#closeAdminTls?.();

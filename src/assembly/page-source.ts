@@ -36,12 +36,7 @@ export class RelayPage implements PageSource {
       readOnly: admin.readOnly,
       usage: this.#usage(),
       workPerPeerMs: limits.maxWorkPerPeerMs,
-      certificates: new Map(figures.counters.flatMap(({ certificates }) => certificates)),
-      refusedCertificates: new Map(
-        figures.counters.flatMap(({ refusedCertificates }) =>
-          refusedCertificates.map(([of, error, since]) => [of, { error, since }] as const),
-        ),
-      ),
+      certificates: figures.counters.flatMap(({ certificates }) => certificates),
       refusedConfiguration: refusedConfiguration(),
       disk: disk(),
       recent: figures.recent(),
@@ -92,8 +87,7 @@ const noFacts: PageFacts = {
   readOnly: true,
   usage: [],
   workPerPeerMs: 0,
-  certificates: new Map(),
-  refusedCertificates: new Map(),
+  certificates: [],
   refusedConfiguration: undefined,
   disk: undefined,
   recent: NOTHING_RECENT,

@@ -9,6 +9,7 @@ import type { SiblingsOptions } from '../upstream/siblings.ts';
 import type { Address } from '../wire/address.ts';
 import { systemLookup } from '../wire/address.ts';
 import { SIBLING_HEADER } from '../wire/via.ts';
+import type { UpstreamTls } from './watched-tls.ts';
 
 interface SiblingDependencies {
   readonly clock: Clock;
@@ -16,6 +17,7 @@ interface SiblingDependencies {
   readonly version: string;
   /** This relay's own id. */
   readonly relayId: string;
+  readonly tls: UpstreamTls;
 }
 
 /** A sibling that does not have something says nothing, for however long. Milliseconds. */
@@ -27,11 +29,12 @@ const backoff = { initialMs: 250, maxMs: 5000 };
 export function siblingsOptions(
   config: Config,
   upstream: AdsUpstreamConfig,
-  { address, tls }: NonNullable<AdsUpstreamConfig['siblings']>,
+  { address }: NonNullable<AdsUpstreamConfig['siblings']>,
   dependencies: SiblingDependencies,
 ): SiblingsOptions {
   const { name } = upstream;
   const { clock, relayId, version } = dependencies;
+  const tls = dependencies.tls.siblings;
   const log = dependencies.log.child({ upstream: name });
   const serverName = tls?.serverName ?? (address.kind === 'tcp' ? address.host : undefined);
   const connect = (at: Address, sink: UpstreamSink): Upstream =>

@@ -6,11 +6,13 @@ import type { Relay } from '../relay.ts';
 import { type HeldRemovals, ShrinkGuard } from '../upstream/shrink-guard.ts';
 import type { SiblingsPort } from '../upstream/siblings.ts';
 import { makeUpstream, type UpstreamDependencies } from './upstreams.ts';
+import { type UpstreamTls, watchUpstreamTls } from './watched-tls.ts';
 
 interface UpstreamEntry {
   readonly upstream: ReturnType<typeof makeUpstream>;
   /** Undefined: without max_removal_percent. */
   readonly guard: ShrinkGuard | undefined;
+  readonly tls: UpstreamTls;
   /** Everything that it was made from. If that changes, another one is made. */
   readonly fingerprint: string;
 }
@@ -57,7 +59,11 @@ export class UpstreamSet {
     const before = this.#entries;
     const same = entries.length === before.length && entries.every((entry, at) => entry === before[at]);
     this.#entries = entries;
-    for (const entry of before) if (!entries.includes(entry)) entry.guard?.stop();
+    for (const entry of before) {
+      if (entries.includes(entry)) continue;
+      entry.guard?.stop();
+      entry.tls.close();
+    }
     if (!same) this.#relay.replace(entries.map(({ upstream }) => upstream));
   }
 
@@ -80,6 +86,14 @@ export class UpstreamSet {
     return reopened.length > 0;
   }
 
+  /** Follows no files any more. The upstreams themselves are the relay's. */
+  close(): void {
+    for (const { guard, tls } of this.#entries) {
+      guard?.stop();
+      tls.close();
+    }
+  }
+
   #all(config: Config): readonly UpstreamEntry[] {
     const { limits, upstreams, rollout } = config;
     this.#gated = new Set(rollout?.types);
@@ -100,13 +114,16 @@ export class UpstreamSet {
 
   #one(config: Config, upstream: UpstreamConfig): Omit<UpstreamEntry, 'fingerprint'> {
     const { maxRemovalPercent } = upstream;
+    const { clock, metrics, log } = this.#dependencies;
+    const tls = watchUpstreamTls(upstream, { metrics, log });
+    const dependencies = { ...this.#dependencies, tls };
     if (maxRemovalPercent === undefined) {
       return {
-        upstream: makeUpstream(config, upstream, this.#relay, this.#dependencies, this.#siblings),
+        upstream: makeUpstream(config, upstream, this.#relay, dependencies, this.#siblings),
         guard: undefined,
+        tls,
       };
     }
-    const { clock, metrics, log } = this.#dependencies;
     const { name, maxRemovalHoldMs } = upstream;
     const guard = new ShrinkGuard(this.#relay, {
       cache: this.#relay.store,
@@ -134,7 +151,7 @@ export class UpstreamSet {
           }),
       },
     });
-    const made = makeUpstream(config, upstream, guard, this.#dependencies, this.#siblings);
-    return { upstream: made, guard };
+    const made = makeUpstream(config, upstream, guard, dependencies, this.#siblings);
+    return { upstream: made, guard, tls };
   }
 }

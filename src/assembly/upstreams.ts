@@ -10,6 +10,7 @@ import { FilesystemUpstream } from '../upstream/filesystem/filesystem-upstream.t
 import { type SiblingsPort, UpstreamWithSiblings } from '../upstream/siblings.ts';
 import { Code, codeName } from '../wire/grpc-status.ts';
 import { siblingsOptions } from './siblings-options.ts';
+import type { UpstreamTls } from './watched-tls.ts';
 
 export interface UpstreamDependencies {
   readonly clock: Clock;
@@ -24,12 +25,16 @@ export interface UpstreamDependencies {
   readonly relayId: string;
 }
 
-/** The upstreams of a configuration, not started. */
+interface OneUpstreamDependencies extends UpstreamDependencies {
+  readonly tls: UpstreamTls;
+}
+
+/** An upstream of a configuration, not started. */
 export function makeUpstream(
   config: Config,
   upstream: UpstreamConfig,
   sink: UpstreamSink,
-  dependencies: UpstreamDependencies,
+  dependencies: OneUpstreamDependencies,
   siblings: SiblingsPort,
 ): AdsUpstream | UpstreamWithSiblings | FilesystemUpstream {
   const log = dependencies.log.child({ upstream: upstream.name });
@@ -79,7 +84,7 @@ function makeAds(
   config: Config,
   upstream: AdsUpstreamConfig,
   sink: UpstreamSink,
-  { clock, metrics, traces, version, via }: UpstreamDependencies,
+  { clock, metrics, traces, version, via, tls }: OneUpstreamDependencies,
   log: Log,
 ): AdsUpstream {
   const { name } = upstream;
@@ -94,7 +99,7 @@ function makeAds(
       protocol: upstream.protocol,
       services: upstream.services,
       variants: upstream.variants,
-      tls: upstream.tls,
+      tls: tls.ads,
       headers: upstream.headers,
       tokenFile: upstream.tokenFile,
       connectTimeoutMs: upstream.connectTimeoutMs,

@@ -1,11 +1,15 @@
-import { X509Certificate } from 'node:crypto';
-import type { ServerTls } from '../config/config.ts';
+import type { AdsUpstreamConfig, ServerTls, UpstreamConfig } from '../config/config.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { readTlsFiles, watchTlsFiles } from '../security/tls-files.ts';
+import type { CertificateOwner, FollowedCertificate } from '../observe/certificates.ts';
+import type { Log } from '../observe/log.ts';
+import { readTlsFiles, type TlsFiles, watchTlsFiles } from '../security/tls-files.ts';
+import type { AdsTls } from '../upstream/ads/grpc-channel.ts';
 import type { ListenerTls } from '../wire/listener.ts';
-import type { TlsMaterial } from '../wire/tls-material.ts';
+import { parseCertificates, type TlsMaterial } from '../wire/tls-material.ts';
 import type { Core } from './core.ts';
+
+type Observers = Pick<Core, 'log' | 'metrics'>;
 
 /** Takes a new certificate for the connections from now on. */
 interface TlsServer {
@@ -25,37 +29,150 @@ const plaintext: WatchedTls = { material: undefined, close: () => {} };
 export async function watchTls(
   files: ServerTls | undefined,
   server: () => TlsServer | undefined,
-  { log, metrics }: Pick<Core, 'log' | 'metrics'>,
+  observers: Observers,
   listener: string,
 ): Promise<Result<WatchedTls>> {
   if (files === undefined) return ok(plaintext);
   const { certificate, privateKey, ca, requireClientCertificate } = files;
   const paths = { certificate, privateKey, ...(ca === undefined ? {} : { ca }) };
-  const material = await readTlsFiles(paths);
-  if (!material.ok) return fail(material.error);
-  metrics.certificateExpiry(listener, expiryOf(material.value));
-  const refused = (error: string): void => {
-    metrics.certificateRefused(listener, error, systemClock.now());
-    log.error('a new certificate is refused', { certificate, error });
-  };
-  const close = watchTlsFiles(paths, {
-    clock: systemClock,
-    current: material.value,
-    changed: (next) => {
-      const set = server()?.setTls({ ...next, requireClientCertificate });
-      if (set?.ok === false) {
-        refused(set.error);
-        return;
-      }
-      metrics.certificateExpiry(listener, expiryOf(next));
-      log.info('certificate reloaded', { certificate });
-    },
-    refused,
-  });
-  return ok({ material: { ...material.value, requireClientCertificate }, close });
+  const followed = new TlsFollower(
+    { listener },
+    paths,
+    observers,
+    (next) => server()?.setTls({ ...next, requireClientCertificate }) ?? ok(undefined),
+  );
+  const material = await followed.material();
+  if (material.ok) {
+    const close = (): void => followed.close();
+    return ok({ material: { ...material.value, requireClientCertificate }, close });
+  }
+  followed.close();
+  return material;
 }
 
-/** Of the first certificate of the chain. The material was checked. */
-function expiryOf({ certificate }: TlsMaterial): number {
-  return certificate === undefined ? 0 : new X509Certificate(certificate).validToDate.getTime();
+/** What connections to an upstream and to its siblings are made with, followed until it is closed. */
+export interface UpstreamTls {
+  /** Undefined: plaintext. */
+  readonly ads: AdsTls | undefined;
+  readonly siblings: AdsTls | undefined;
+  close(): void;
+}
+
+export function watchUpstreamTls(upstream: UpstreamConfig, observers: Observers): UpstreamTls {
+  if (upstream.kind === 'filesystem') return { ads: undefined, siblings: undefined, close: () => {} };
+  const { name, tls, siblings } = upstream;
+  const followers: TlsFollower[] = [];
+  const follow = (owner: CertificateOwner, config: AdsUpstreamConfig['tls']): AdsTls | undefined => {
+    if (config === undefined) return undefined;
+    const { ca, identity, serverName, serverIdentities } = config;
+    const paths = { ...identity, ...(ca === undefined ? {} : { ca }) };
+    // The authorities that come with Node, and nothing of its own.
+    if (identity === undefined && ca === undefined)
+      return { material: async () => ok({}), serverName, serverIdentities };
+    const followed = new TlsFollower(owner, paths, observers);
+    followers.push(followed);
+    return { material: () => followed.material(), serverName, serverIdentities };
+  };
+  return {
+    ads: follow({ upstream: name }, tls),
+    siblings: follow({ upstream: name, siblings: 'true' }, siblings?.tls),
+    close: () => {
+      for (const followed of followers) followed.close();
+    },
+  };
+}
+
+/**
+ * The one place where certificates, keys and authorities are read, followed, counted and logged
+ * (docs/adr/0153-one-reader-of-certificates.md).
+ */
+class TlsFollower {
+  readonly #files: TlsFiles;
+  readonly #log: Log;
+  readonly #take: (material: TlsMaterial) => Result<undefined>;
+  readonly #certificate: FollowedCertificate;
+  readonly #first: Promise<void>;
+  #inForce: Result<TlsMaterial> = fail('not read yet');
+  #saidExpired = false;
+  #closed = false;
+  #stop = (): void => {};
+
+  /** `take` may refuse what belongs together and still cannot be used. */
+  constructor(
+    owner: CertificateOwner,
+    files: TlsFiles,
+    { log, metrics }: Observers,
+    take: (material: TlsMaterial) => Result<undefined> = () => ok(undefined),
+  ) {
+    this.#files = files;
+    this.#log = log.child({ ...owner });
+    this.#take = take;
+    this.#certificate = metrics.certificates.follow(owner, files.certificate ?? files.ca ?? '');
+    this.#first = this.#begin();
+  }
+
+  /** What is in force, when the files were read once; the error says why nothing is. */
+  async material(): Promise<Result<TlsMaterial>> {
+    await this.#first;
+    return this.#inForce;
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#certificate.stop();
+    this.#stop();
+  }
+
+  async #begin(): Promise<void> {
+    const found = await readTlsFiles(this.#files);
+    this.#inForce = found;
+    if (found.ok) this.#certificate.expiresAt = expiryOf(found.value);
+    this.#warnOfExpiry();
+    if (this.#closed) return;
+    this.#stop = watchTlsFiles(this.#files, {
+      clock: systemClock,
+      current: found.ok ? found.value : undefined,
+      take: (next) => this.#changed(next),
+      refused: (error) => this.#refused(error),
+      looked: (isInForce) => {
+        if (isInForce) this.#certificate.refusal = undefined;
+        this.#warnOfExpiry();
+      },
+    });
+  }
+
+  #changed(next: TlsMaterial): Result<undefined> {
+    const taken = this.#take(next);
+    if (!taken.ok) return taken;
+    this.#inForce = ok(next);
+    this.#certificate.expiresAt = expiryOf(next);
+    this.#certificate.reloads.success++;
+    this.#saidExpired = false;
+    this.#log.info('certificate reloaded', { certificate: this.#certificate.file });
+    return taken;
+  }
+
+  #refused(error: string): void {
+    // A connection that has nothing to be made with says why.
+    if (!this.#inForce.ok) this.#inForce = fail(error);
+    this.#certificate.refused(error, systemClock.now());
+    this.#log.error('a new certificate is refused', { certificate: this.#certificate.file, error });
+  }
+
+  /** Once for each certificate: when it is loaded, or when it expires later. */
+  #warnOfExpiry(): void {
+    const { expiresAt, file } = this.#certificate;
+    if (this.#saidExpired || expiresAt === undefined || expiresAt > systemClock.now()) return;
+    this.#saidExpired = true;
+    this.#log.warn('the certificate has expired', {
+      certificate: file,
+      expired: new Date(expiresAt).toISOString(),
+    });
+  }
+}
+
+/** Of the first certificate of the chain. */
+function expiryOf({ certificate }: TlsMaterial): number | undefined {
+  const chain = certificate && parseCertificates(certificate.toString('latin1'), 'certificate');
+  return chain?.ok === true ? chain.value[0]?.validToDate.getTime() : undefined;
 }

@@ -8,6 +8,7 @@ import { errorText } from '../model/error-text.ts';
 import { printable } from '../model/printable.ts';
 import { shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
+import { type CertificateState, ownerText } from '../observe/certificates.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
 import { othersText } from '../observe/missing-text.ts';
 import {
@@ -422,29 +423,60 @@ function workersRestart({ status, facts: { recent } }: ProblemFacts): readonly P
   ];
 }
 
+/** One file is one cause, whoever uses it: often a relay has one certificate for everything. */
 function certificates({ facts, now }: ProblemFacts): readonly Plain<Problem>[] {
-  const refused = [...facts.refusedCertificates].map(([of, { error, since }]) =>
-    problem('certificate_refused', [of], {
-      severity: 'warning',
-      title: `The new certificate of ${shorten(of, 60)} is refused`,
-      short: `the new certificate of ${shorten(of, 60)} is refused`,
-      detail: `${errorText(error, 300)}; the certificate before stays in force`,
-      since: timestamp(since),
-    }),
+  const byFile = Map.groupBy(facts.certificates, ({ file }) => file);
+  return [...byFile].flatMap(([file, all]) =>
+    [certificateExpires(file, all, now), certificateRefused(file, all)].flat(),
   );
-  const ending = [...facts.certificates]
-    .filter(([, at]) => at - now < bounds.certificate.warning)
-    .map(([of, at]) => {
-      const verb = at < now ? 'has expired' : 'expires soon';
-      return problem('certificate_expires', [of], {
-        severity: at - now < bounds.certificate.critical ? 'critical' : 'warning',
-        title: `The certificate of ${shorten(of, 60)} ${verb}`,
-        short: `the certificate of ${shorten(of, 60)} ${verb}`,
-        detail: `valid until ${timestamp(at)}`,
-        ...(at < now ? { since: timestamp(at) } : { until: timestamp(at) }),
-      });
-    });
-  return [...ending, ...refused];
+}
+
+function certificateExpires(
+  file: string,
+  all: readonly CertificateState[],
+  now: number,
+): readonly Plain<Problem>[] {
+  const at = Math.min(...all.map(({ expiresAt = Infinity }) => expiresAt));
+  if (at - now >= bounds.certificate.warning) return [];
+  const verb = at < now ? 'has expired' : 'expires soon';
+  return [
+    problem('certificate_expires', [file], {
+      ...ofOwners(all),
+      severity: at - now < bounds.certificate.critical ? 'critical' : 'warning',
+      title: `The certificate of ${ownersText(all)} ${verb}`,
+      short: `the certificate of ${ownersText(all)} ${verb}`,
+      detail: `${shorten(file, 300)}: valid until ${timestamp(at)}`,
+      ...(at < now ? { since: timestamp(at) } : { until: timestamp(at) }),
+      commands: [command('openssl x509 -noout -subject -enddate -in', file)],
+    }),
+  ];
+}
+
+function certificateRefused(file: string, all: readonly CertificateState[]): readonly Plain<Problem>[] {
+  const refusals = all.flatMap(({ refused }) => refused ?? []);
+  const [first] = refusals;
+  if (first === undefined) return [];
+  const concerned = all.filter(({ refused }) => refused !== undefined);
+  return [
+    problem('certificate_refused', [file], {
+      ...ofOwners(concerned),
+      severity: 'warning',
+      title: `The new certificate of ${ownersText(concerned)} is refused`,
+      short: `the new certificate of ${ownersText(concerned)} is refused`,
+      detail: `${errorText(first.error, 300)}; the certificate before stays in force`,
+      since: timestamp(Math.min(...refusals.map(({ since }) => since))),
+    }),
+  ];
+}
+
+/** Several processes have the certificate of one listener. */
+const ownersText = (all: readonly CertificateState[]): string =>
+  listed.format(new Set(all.map(({ owner }) => shorten(ownerText(owner), 60))));
+const listed = new Intl.ListFormat('en');
+
+function ofOwners(all: readonly CertificateState[]): Pick<Plain<Problem>, 'upstream'> {
+  const [first] = all.flatMap(({ owner }) => ('upstream' in owner ? owner.upstream : []));
+  return { upstream: first ?? '' };
 }
 
 function configuration({ facts: { refusedConfiguration } }: ProblemFacts): readonly Plain<Problem>[] {

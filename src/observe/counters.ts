@@ -1,5 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { z } from 'zod';
+import { certificateState } from './certificates.ts';
 
 /** What a process has counted since its start, for the charts of the status page and for problems. All of it is plain data. */
 const schema = z.object({
@@ -23,10 +24,7 @@ const schema = z.object({
   idleMs: z.number(),
   /** For how long 99 % of events waited at most, since it was asked before. Milliseconds. */
   lagMs: z.number(),
-  /** When the certificate of each listener ends, in milliseconds since the epoch. */
-  certificates: z.array(z.tuple([z.string(), z.number()])),
-  /** New ones that are refused: of what, why, and since when. */
-  refusedCertificates: z.array(z.tuple([z.string(), z.string(), z.number()])),
+  certificates: z.array(certificateState),
 });
 
 export type Counters = Readonly<z.infer<typeof schema>>;

@@ -1,6 +1,7 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { TypeUrl } from '../model/brand.ts';
 import { isKnownType } from '../model/types.ts';
+import { Certificates } from './certificates.ts';
 import type { Counters, OwnCounters } from './counters.ts';
 import { descriptions, type MetricDescription } from './descriptions.ts';
 import { type Distribution, HistogramFamily } from './distribution.ts';
@@ -136,15 +137,8 @@ export class Metrics {
     'Errors of the disk that keeps the cache',
     ['reason'],
   );
-  readonly #certificateExpiry = new Gauge({
-    name: 'distributary_certificate_expiry_timestamp_seconds',
-    help: "When a listener's certificate expires, in seconds since the epoch",
-    labelNames: ['listener'],
-    registers: [this.#registry],
-  });
+  readonly certificates = new Certificates(this.#registry);
   readonly rollout = new RolloutMetrics(this.#registry);
-  readonly #certificates = new Map<string, number>();
-  readonly #refusedCertificates = new Map<string, { readonly error: string; readonly at: number }>();
   /** Why the last response or file was refused, by `refusalKey`: as many as the metric has series. */
   readonly #refusals = new Map<string, string>();
   #sample: (() => Sample) | undefined;
@@ -280,18 +274,6 @@ export class Metrics {
     );
   }
 
-  /** It is in force. `at`: when it expires, in milliseconds since the epoch. */
-  certificateExpiry(listener: string, at: number): void {
-    this.#certificateExpiry.set({ listener }, at / 1000);
-    this.#certificates.set(listener, at);
-    this.#refusedCertificates.delete(listener);
-  }
-
-  /** A new one is refused, and the one before stays in force. `at`: milliseconds since the epoch. */
-  certificateRefused(listener: string, error: string, at: number): void {
-    this.#refusedCertificates.set(listener, { error, at });
-  }
-
   /** For the charts of the status page and for problems: sums over all types. */
   counted(): Omit<Counters, keyof OwnCounters | 'streams' | 'connections'> {
     return {
@@ -307,8 +289,7 @@ export class Metrics {
             : [],
         ),
       restarts: this.#workerRestarts.total,
-      certificates: [...this.#certificates],
-      refusedCertificates: [...this.#refusedCertificates].map(([of, { error, at }]) => [of, error, at]),
+      certificates: this.certificates.states(),
     };
   }
 

@@ -27,7 +27,7 @@ export const problemKinds = {
   changes_late: { runbook: 'changes-late', alerts: ['DistributaryChangesLateFast', 'DistributaryChangesLateSlow'], means: 'too many changes of the last minutes were late or rejected' },
   workers_restart: { runbook: 'workers-restart', alerts: ['DistributaryWorkersRestart'], means: 'workers exit and are replaced' },
   certificate_expires: { runbook: 'certificates', alerts: ['DistributaryCertificateEndsSoon', 'DistributaryCertificateEnds'], means: 'a certificate expires soon, or has expired' },
-  certificate_refused: { runbook: 'certificates', alerts: [], means: 'a new certificate is refused, and the old one stays in use' },
+  certificate_refused: { runbook: 'certificates', alerts: ['DistributaryCertificateRefused'], means: 'a new certificate is refused, and the old one stays in use' },
   configuration_refused: { runbook: 'configuration-refused', alerts: ['DistributaryConfigurationRefused'], means: 'a new configuration is refused, and the old one stays in use' },
   updates_refused: { runbook: 'updates-refused', alerts: ['DistributaryUpdatesRefused'], means: 'the relay refuses responses or files of an upstream' },
   upstream_stale: { runbook: 'control-plane-away', alerts: ['DistributaryDataOutOfDate'], means: 'what came from an upstream may be out of date' },

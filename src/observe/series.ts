@@ -30,7 +30,7 @@ export async function seriesOf(registry: Registry): Promise<readonly Series[]> {
   return readSeries(await registry.getMetricsAsJSON());
 }
 
-/** The sums of what has the same name and labels; of points in time the earliest. */
+/** The sums of what has the same name and labels; of points in time the earliest, of success the least. */
 export async function sumSeries(lists: readonly (readonly Series[])[]): Promise<readonly Series[]> {
   return seriesOf(summed(lists));
 }
@@ -40,9 +40,9 @@ export function formatSum(lists: readonly (readonly Series[])[]): Promise<string
   return summed(lists).metrics();
 }
 
-/** Points in time are not added up: the earliest counts. */
+/** Points in time are not added up: the earliest counts. Neither is success: the relay has it if all processes have it. */
 function aggregatorOf({ name }: Series): 'min' | 'sum' {
-  return name.endsWith('_timestamp_seconds') ? 'min' : 'sum';
+  return name.endsWith('_timestamp_seconds') || name.endsWith('_successful') ? 'min' : 'sum';
 }
 
 function summed(lists: readonly (readonly Series[])[]): Registry {

@@ -51,12 +51,14 @@ async function read(
 
 export interface TlsFilesWatch {
   readonly clock: Clock;
-  /** What is in force when the watch begins. */
-  readonly current: TlsMaterial;
-  /** A new version that is fit for use. */
-  changed(material: TlsMaterial): void;
-  /** A new version that is not: the old one stays in force. Once for each cause. */
+  /** What is in force when the watch begins; undefined: nothing yet. */
+  readonly current: TlsMaterial | undefined;
+  /** A new version that parses and belongs together. If it fails, the one before stays in force. */
+  take(material: TlsMaterial): Result<undefined>;
+  /** A new version was not fit for use, or not taken: the old one stays in force. Once for each cause. */
   refused(reason: string): void;
+  /** After each look: whether what is in the files is in force. */
+  looked(isInForce: boolean): void;
 }
 
 /** Certificate and key are written one after the other. */
@@ -70,7 +72,7 @@ const period = 10_000;
  */
 export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => void {
   const { clock } = options;
-  let fingerprint = fingerprintOf(options.current);
+  let fingerprint = options.current && fingerprintOf(options.current);
   let refusal: string | undefined;
   let closed = false;
   let looks = 0;
@@ -85,16 +87,13 @@ export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => vo
     const found = await readTlsFiles(files);
     // A slower, older look must not win.
     if (closed || turn !== looks) return;
-    if (!found.ok) {
-      if (found.error !== refusal) options.refused(found.error);
-      refusal = found.error;
-      return;
-    }
-    refusal = undefined;
-    const next = fingerprintOf(found.value);
-    if (next === fingerprint) return;
-    fingerprint = next;
-    options.changed(found.value);
+    const next = found.ok ? fingerprintOf(found.value) : undefined;
+    const isNew = next === undefined || next !== fingerprint;
+    const taken = found.ok && isNew ? options.take(found.value) : found;
+    if (taken.ok) fingerprint = next;
+    else if (taken.error !== refusal) options.refused(taken.error);
+    refusal = taken.ok ? undefined : taken.error;
+    options.looked(taken.ok);
   }
 
   function poll(): void {

@@ -10,7 +10,8 @@ const ofClients = new Set([
   'distributary_peer_waiting',
   'distributary_peer_held_bytes',
 ]);
-const certificateExpiry = 'distributary_certificate_expiry_timestamp_seconds';
+/** Of xds and rest in a worker, of admin and upstreams in the primary. */
+const isOfCertificates = ({ name }: Series): boolean => name.startsWith('distributary_certificate_');
 const feedHistogram = 'distributary_worker_feed_seconds';
 
 /**
@@ -27,19 +28,21 @@ export function primarySeries(list: readonly Series[]): readonly Series[] {
 }
 
 /**
- * A worker's series as the relay shows them: those of clients, to be summed over all workers, and those of the process
+ * A worker's series as the relay shows them: those of clients and of certificates, to be merged over all workers, and those of the process
  * with the worker's number as a label. Those of the worker's cache and upstream would repeat the primary's.
  */
 export function workerSeries(list: readonly Series[], number: number): readonly Series[] {
   return list.flatMap((series) => {
-    if (isOfClients(series) || series.name === certificateExpiry) return series;
+    if (isOfClients(series) || isOfCertificates(series)) return series;
     return series.name.startsWith('distributary_') ? [] : withWorkerLabel(series, number);
   });
 }
 
 /** The counters of a worker that has ended. Sums must not shrink, or they would look like a restart. */
 export function countersOfEnded(list: readonly Series[]): readonly Series[] {
-  return list.filter((series) => series.type !== 'gauge' && isOfClients(series));
+  return list.filter(
+    (series) => series.type !== 'gauge' && (isOfClients(series) || isOfCertificates(series)),
+  );
 }
 
 function isOfClients({ name }: Series): boolean {

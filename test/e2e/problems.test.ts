@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
@@ -6,51 +6,11 @@ import { issueCertificate } from '../support/certificates.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { ModelPlane } from './support/model-plane.ts';
-import { root, temporaryDirectory } from './support/paths.ts';
+import { temporaryDirectory } from './support/paths.ts';
 import { PemFiles } from './support/pem-files.ts';
-import { outcome } from './support/process.ts';
+import { everywhere, isOver, patient } from './support/problems.ts';
 import { ClientPool } from './support/recording-client.ts';
-import { distributary, type RelayConfig, RelayProcess } from './support/relay.ts';
-
-const seen = z.object({ kind: z.string(), severity: z.string(), runbook: z.string() });
-const readiness = z.object({ ready: z.boolean(), problems: z.array(seen).nullable() });
-const status = z.object({
-  problems: z.array(
-    z.object({ kind: z.string(), title: z.string(), detail: z.string(), runbook: z.string() }),
-  ),
-});
-const patient = { timeout: 30_000 };
-
-/** What each place says of a kind of problem. */
-async function everywhere(relay: RelayProcess, kind: string, code: number): Promise<string> {
-  let said = '';
-  await eventually(async () => {
-    const { body } = await relay.rpc('distributary.admin.v1.AdminService/Status', {});
-    const known = status.parse(JSON.parse(body)).problems;
-    const found = known.find((one) => one.kind === kind);
-    expect(found, JSON.stringify(known.map((one) => one.kind))).to.not.equal(undefined);
-    const { title = '', detail = '', runbook = '' } = found ?? {};
-    said = `${title}: ${detail}`;
-    const { problems } = readiness.parse(JSON.parse((await relay.get('/ready')).body));
-    expect(problems?.map((one) => one.kind)).to.include(kind);
-    expect(existsSync(join(root, 'docs/runbooks', `${runbook}.md`)), runbook).to.equal(true);
-    expect((await relay.get(`/runbooks/${runbook}`)).status).to.equal(200);
-    const page = (await relay.get('/')).body;
-    expect(page).to.include(`"kind":"${kind}"`);
-    const shown = await outcome(distributary('status', '--admin', `http://${relay.admin}`));
-    expect(shown.output).to.include(title);
-    const checked = await outcome(distributary('status', '--check', '--admin', `http://${relay.admin}`));
-    expect(checked.code, checked.output).to.equal(code);
-  }, patient);
-  return said;
-}
-
-async function isOver(relay: RelayProcess, kind: string): Promise<void> {
-  await eventually(async () => {
-    const { problems } = readiness.parse(JSON.parse((await relay.get('/ready')).body));
-    expect(problems?.map((one) => one.kind)).to.not.include(kind);
-  }, patient);
-}
+import { type RelayConfig, RelayProcess } from './support/relay.ts';
 
 describe('a problem is on the page, in status, in --check and on /ready alike', function () {
   this.timeout(120_000);

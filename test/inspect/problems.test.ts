@@ -10,6 +10,7 @@ import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_p
 import type { ClassProblem } from '../../src/gen/distributary/admin/v1/fleet_pb.ts';
 import type { RolloutStatus } from '../../src/gen/distributary/admin/v1/rollout_pb.ts';
 import { problemsOf } from '../../src/inspect/problems.ts';
+import type { CertificateState } from '../../src/observe/certificates.ts';
 import { NOTHING_RECENT, type Recent } from '../../src/observe/figures.ts';
 import { problemKinds, readyText, sentence, worstOf } from '../../src/observe/problems.ts';
 import { root } from '../e2e/support/paths.ts';
@@ -79,6 +80,12 @@ function problems({ status = {}, facts = {}, recent = {}, classes = [] }: Given 
 
 const told = (given: Given, at?: number): string => sentence(4, problems(given), 0, at);
 
+const certificate = (listener: string, expiresAt: number): CertificateState => ({
+  owner: { listener },
+  file: `${listener}.crt`,
+  expiresAt,
+});
+
 /** What makes each kind of problem. */
 const causes: Readonly<Record<keyof typeof problemKinds, Given>> = {
   not_ready: { status: { ready: false, reason: 'draining' } },
@@ -88,9 +95,16 @@ const causes: Readonly<Record<keyof typeof problemKinds, Given>> = {
   clients_reject: { classes: [rejection] },
   changes_late: { recent: { acknowledged: 100, late: 12 } },
   workers_restart: { recent: { restarts: 3 } },
-  certificate_expires: { facts: { certificates: new Map([['xds', now + 6 * day]]) } },
+  certificate_expires: { facts: { certificates: [certificate('xds', now + 6 * day)] } },
   certificate_refused: {
-    facts: { refusedCertificates: new Map([['xds', { error: 'the key is of another one', since: now }]]) },
+    facts: {
+      certificates: [
+        {
+          ...certificate('xds', now + 60 * day),
+          refused: { error: 'the key is of another one', since: now },
+        },
+      ],
+    },
   },
   configuration_refused: {
     facts: {
@@ -318,11 +332,11 @@ describe('problems', () => {
           { name: 'cache.max_bytes', used: 100, limit: 100 },
           { name: 'limits.max_connections', used: 0, limit: 0 },
         ],
-        certificates: new Map([
-          ['xds', now + 8 * day],
-          ['rest', now + 6 * day],
-          ['admin', now - day],
-        ]),
+        certificates: [
+          certificate('xds', now + 8 * day),
+          certificate('rest', now + 6 * day),
+          certificate('admin', now - day),
+        ],
       },
     });
     expect(found.map(({ severity, title }) => `${severity}: ${title}`)).to.deep.equal([
@@ -336,6 +350,33 @@ describe('problems', () => {
   it('an update that is refused says which resource it was, and why', () => {
     const [refused] = problems(causes.updates_refused);
     expect(refused?.detail).to.equal(`2 responses within 10 minutes, the last one because: ${unnamed}`);
+  });
+
+  it('a file that several present is one problem, whoever presents it', () => {
+    const refused = { error: 'no', since: now - day };
+    const shared = { file: 'svid.pem', expiresAt: now - day };
+    const [expired, ...rest] = problems({
+      facts: {
+        certificates: [
+          { ...shared, owner: { listener: 'xds' } },
+          // Of another worker.
+          { ...shared, owner: { listener: 'xds' }, refused },
+          { ...shared, owner: { upstream: 'central' }, refused: { ...refused, since: now } },
+          { ...shared, owner: { upstream: 'central', siblings: 'true' } },
+          // No certificate, only authorities.
+          { owner: { upstream: 'other' }, file: 'ca.pem' },
+        ],
+      },
+    });
+    expect(expired).to.include({
+      title: 'The certificate of xds, upstream central, and the siblings of central has expired',
+      detail: 'svid.pem: valid until 2025-12-31T00:10:00.000Z',
+      upstream: 'central',
+    });
+    expect(expired?.commands).to.deep.equal(['openssl x509 -noout -subject -enddate -in svid.pem']);
+    expect(rest.map(({ title, since: from }) => [title, from])).to.deep.equal([
+      ['The new certificate of xds and upstream central is refused', '2025-12-31T00:10:00.000Z'],
+    ]);
   });
 
   it('files that are refused are not reported as a control plane that is out of date', () => {

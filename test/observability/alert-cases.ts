@@ -110,7 +110,11 @@ export const alertCases: readonly AlertCase[] = [
     listener: 'xds',
   }),
   gauge('DistributaryCertificateEnds', 'certificate_expiry_timestamp_seconds', [1000, 2 * day], {
-    listener: 'xds',
+    upstream: 'central',
+  }),
+  gauge('DistributaryCertificateRefused', 'certificate_last_reload_successful', [0, 1], {
+    upstream: 'central',
+    siblings: 'true',
   }),
   counter(
     'DistributaryDiskFails',

@@ -17,7 +17,6 @@ const counters = (changes: Partial<Counters> = {}): Counters => ({
   busyMs: 0,
   idleMs: 0,
   certificates: [],
-  refusedCertificates: [],
   ...changes,
 });
 

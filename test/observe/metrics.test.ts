@@ -49,7 +49,14 @@ describe('metrics', () => {
       upstreams: [{ upstream: 'central', connected: true, sessions: 2, staleSeconds: 0, fromSiblings: true }],
       cacheBytes: 1234,
     }));
-    metrics.certificateExpiry('xds', 1_600_000_000_000);
+    metrics.certificates.follow({ listener: 'xds' }, 'xds.crt').expiresAt = 1_600_000_000_000;
+    const toCentral = metrics.certificates.follow({ upstream: 'central' }, 'relay.crt');
+    toCentral.expiresAt = 1_700_000_000_000;
+    toCentral.refused('no', 0);
+    // A reload of the configuration makes another one, and then ends the one before.
+    metrics.certificates.follow({ upstream: 'central' }, 'other.crt').expiresAt = 1_800_000_000_000;
+    toCentral.stop();
+    metrics.certificates.follow({ upstream: 'gone' }, 'relay.crt').stop();
     metrics.relay('1.2.3', () => ({
       ready: true,
       heldRemovals: new Map([['central', 7]]),
@@ -64,6 +71,10 @@ describe('metrics', () => {
       'downstream_unacknowledged{type="cds"} 3',
       'downstream_rejecting{type="cds"} 1',
       'certificate_expiry_timestamp_seconds{listener="xds"} 1600000000',
+      'certificate_expiry_timestamp_seconds{upstream="central"} 1800000000',
+      'certificate_last_reload_successful{upstream="central"} 1',
+      'certificate_reloads_total{listener="xds",result="success"} 0',
+      'certificate_reloads_total{upstream="central",result="refused"} 1',
       `build_info{version="1.2.3",node="${process.version}"} 1`,
       'ready 1',
       'held_removals{upstream="central"} 7',
@@ -105,6 +116,7 @@ describe('metrics', () => {
     ]) {
       expect(text.split('\n')).to.include(`distributary_${line}`);
     }
+    expect(text).to.not.include('upstream="gone"');
   });
 
   it('count on between two scrapes, and count nothing twice', async () => {

@@ -6,6 +6,7 @@ import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { type Client, credentials, status } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import { systemClock } from '../../src/model/clock.ts';
+import { fail, ok } from '../../src/model/result.ts';
 import { readTlsFiles, watchTlsFiles } from '../../src/security/tls-files.ts';
 import { type GrpcServer, listenGrpc } from '../../src/wire/http2-server.ts';
 import type { Peer, ServerStream } from '../../src/wire/server-stream.ts';
@@ -274,6 +275,8 @@ describe('TLS', () => {
       await rm(directory, { recursive: true });
     });
 
+    const unwanted = issueCertificate({ name: 'unwanted' });
+
     async function put(where: string, issued: Issued): Promise<void> {
       await writeFile(join(where, 'tls.crt'), issued.certificate);
       await writeFile(join(where, 'tls.key'), issued.privateKey);
@@ -284,6 +287,7 @@ describe('TLS', () => {
       const first = await readTlsFiles(files);
       if (!first.ok) throw new Error(first.error);
       const heard: string[] = [];
+      let wasInForce = true;
       let wake = (): void => undefined;
       const tell = (what: string): void => {
         heard.push(what);
@@ -293,8 +297,16 @@ describe('TLS', () => {
         watchTlsFiles(files, {
           clock: systemClock,
           current: first.value,
-          changed: (material) => tell(String(material.certificate)),
-          refused: (reason) => tell(reason),
+          take: ({ certificate: taken }) => {
+            if (String(taken) === unwanted.certificate) return fail('not taken');
+            tell(String(taken));
+            return ok(undefined);
+          },
+          refused: tell,
+          looked: (isInForce) => {
+            if (isInForce !== wasInForce) tell(isInForce ? 'in force' : 'not in force');
+            wasInForce = isInForce;
+          },
         }),
       );
       return {
@@ -325,8 +337,20 @@ describe('TLS', () => {
       expect(await watching.next()).to.equal(second.certificate);
       await writeFile(join(directory, 'tls.crt'), forServer.certificate);
       expect(await watching.next()).to.contain('does not belong to the certificate');
+      expect(await watching.next()).to.equal('not in force');
       await writeFile(join(directory, 'tls.key'), forServer.privateKey);
       expect(await watching.next()).to.equal(forServer.certificate);
+      expect(await watching.next()).to.equal('in force');
+    });
+
+    it('what is not taken is refused, and a refusal is over when the old files are back', async () => {
+      await put(directory, forServer);
+      const watching = await watched();
+      await put(directory, unwanted);
+      expect(await watching.next()).to.equal('not taken');
+      expect(await watching.next()).to.equal('not in force');
+      await put(directory, forServer);
+      expect(await watching.next()).to.equal('in force');
     });
 
     it('notices a swap of symbolic links, as of a Kubernetes Secret', async () => {

@@ -45,10 +45,25 @@ describe('metrics of a primary and its workers', () => {
 
   it('a point in time is the earliest, never a sum', async () => {
     const [one, other] = [process(1), process(1)];
-    one.certificateExpiry('xds', 2_000_000);
-    other.certificateExpiry('xds', 1_000_000);
+    one.certificates.follow({ listener: 'xds' }, 'xds.crt').expiresAt = 2_000_000;
+    other.certificates.follow({ listener: 'xds' }, 'xds.crt').expiresAt = 1_000_000;
     const value = await shown(one, other);
     expect(value('distributary_certificate_expiry_timestamp_seconds{listener="xds"}')).to.equal('1000');
+  });
+
+  it('a certificate is in force where all have it, and each process counts its own reloads', async () => {
+    const [one, other] = [process(1), process(1)];
+    one.certificates.follow({ listener: 'xds' }, 'xds.crt').reloads.success++;
+    const refusing = other.certificates.follow({ listener: 'xds' }, 'xds.crt');
+    refusing.reloads.success++;
+    refusing.refused('no', 0);
+    const value = await shown(one, other);
+    expect(value('distributary_certificate_last_reload_successful{listener="xds"}')).to.equal('0');
+    expect(value('distributary_certificate_reloads_total{listener="xds",result="success"}')).to.equal('2');
+    expect(value('distributary_certificate_reloads_total{listener="xds",result="refused"}')).to.equal('1');
+    const left = countersOfEnded(await other.series()).map(({ name }) => name);
+    expect(left).to.include('distributary_certificate_reloads_total');
+    expect(left).to.not.include('distributary_certificate_last_reload_successful');
   });
 
   it('histograms are summed; the primary’s is that of the way to its workers', async () => {

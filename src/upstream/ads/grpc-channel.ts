@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { checkServerIdentity, createSecureContext, type PeerCertificate } from 'node:tls';
 import {
@@ -11,23 +10,21 @@ import {
   Metadata,
 } from '@grpc/grpc-js';
 import type { Clock, Timer } from '../../model/clock.ts';
-import { fail, ok, type Result } from '../../model/result.ts';
+import { ok, type Result } from '../../model/result.ts';
 import { shorten } from '../../model/text.ts';
 import { compilePrincipals } from '../../security/pattern.ts';
 import { type Address, formatHostPort } from '../../wire/address.ts';
 import { Code, codeOf } from '../../wire/grpc-status.ts';
 import { explainConnect, explainError } from '../../wire/node-error.ts';
 import { parseSubjectAltNames } from '../../wire/peer.ts';
-import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from '../../wire/tls-material.ts';
+import { secureContextOptions, type TlsMaterial } from '../../wire/tls-material.ts';
 import { readToken } from '../../wire/token-file.ts';
 import { VIA_HEADER } from '../../wire/via.ts';
 import type { Channel, ChannelHandler, ChannelStream, ChannelStreamHandler, Transport } from './channel.ts';
 
-/** Paths of PEM files; read anew for every connection. */
 export interface AdsTls {
-  /** Undefined: the certificate authorities that come with Node. */
-  readonly ca: string | undefined;
-  readonly identity: { readonly certificate: string; readonly privateKey: string } | undefined;
+  /** What a new connection is made with. The error says why there is nothing for it yet. */
+  material(): Promise<Result<TlsMaterial>>;
   /** Undefined: the endpoint's host. */
   readonly serverName: string | undefined;
   /** See `identityError`. */
@@ -98,7 +95,7 @@ class GrpcChannel implements Channel {
   }
 
   async #connect(endpoint: Endpoint, options: GrpcChannelOptions): Promise<void> {
-    const material = await readTls(options.tls);
+    const material = (await options.tls?.material()) ?? ok({});
     if (this.#phase === 'over') return;
     if (!material.ok) {
       this.#lose(material.error);
@@ -284,32 +281,6 @@ function channelOptions(
   }
   if (isIP(identityOf(endpoint, tls).host) !== 0) options['grpc.ssl_target_name_override'] = reservedHostName;
   return options;
-}
-
-async function readTls(tls: AdsTls | undefined): Promise<Result<TlsMaterial>> {
-  if (tls === undefined) return ok({});
-  const [ca, certificate, privateKey] = await Promise.all([
-    read(tls.ca),
-    read(tls.identity?.certificate),
-    read(tls.identity?.privateKey),
-  ]);
-  if (!ca.ok) return ca;
-  if (!certificate.ok) return certificate;
-  if (!privateKey.ok) return privateKey;
-  return checkTlsMaterial({
-    ...(ca.value === undefined ? {} : { ca: ca.value }),
-    ...(certificate.value === undefined ? {} : { certificate: certificate.value }),
-    ...(privateKey.value === undefined ? {} : { privateKey: privateKey.value }),
-  });
-}
-
-async function read(path: string | undefined): Promise<Result<Buffer | undefined>> {
-  if (path === undefined) return ok(undefined);
-  try {
-    return ok(await readFile(path));
-  } catch (error) {
-    return fail(`cannot read ${path}: ${explainError(error)}`);
-  }
 }
 
 /** What streams to a control plane carry in their headers. */

@@ -1,13 +1,11 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, connect as dial, type Socket, type Server as TcpServer } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { ServerCredentials, status } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import { resourceName, typeUrl } from '../../../src/model/brand.ts';
 import { systemClock } from '../../../src/model/clock.ts';
 import { formatConstraints } from '../../../src/model/constraints.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
+import { fail, ok } from '../../../src/model/result.ts';
 import type { Interest, Restamp, Transaction } from '../../../src/model/transaction.ts';
 import type { Log } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
@@ -598,17 +596,9 @@ describe('an ADS upstream', () => {
   });
 
   describe('TLS', () => {
-    const folder = mkdtempSync(join(tmpdir(), 'distributary-'));
-    after(() => rmSync(folder, { recursive: true }));
-
     const authority = issueCertificate({ name: 'authority', authority: true });
     const server = issueCertificate({ name: 'server', issuer: authority, dns: ['control-plane.test'] });
     const client = issueCertificate({ name: 'client', issuer: authority });
-    const file = (name: string, content: string): string => {
-      const path = join(folder, name);
-      writeFileSync(path, content);
-      return path;
-    };
     const secure = (mutual: boolean): ServerCredentials =>
       ServerCredentials.createSsl(
         Buffer.from(authority.certificate),
@@ -621,11 +611,12 @@ describe('an ADS upstream', () => {
       const upstream = start({
         endpoints: [address(plane.port)],
         tls: {
-          ca: file('ca.pem', authority.certificate),
-          identity: {
-            certificate: file('client.pem', client.certificate),
-            privateKey: file('client.key', client.privateKey),
-          },
+          material: async () =>
+            ok({
+              ca: Buffer.from(authority.certificate),
+              certificate: Buffer.from(client.certificate),
+              privateKey: Buffer.from(client.privateKey),
+            }),
           serverName: 'control-plane.test',
           serverIdentities: [],
         },
@@ -635,30 +626,30 @@ describe('an ADS upstream', () => {
       expect(upstream.state().connected).to.equal(true);
     });
 
-    it('says what is wrong, and reads the files anew for each try', async () => {
+    it('says what is wrong, and takes what is in force for each try', async () => {
       const plane = await controlPlane(0, secure(false));
       const stranger = issueCertificate({ name: 'stranger', authority: true });
-      const ca = file('other-ca.pem', stranger.certificate);
+      let ca = stranger;
       const upstream = start({
         endpoints: [address(plane.port)],
-        tls: { ca, identity: undefined, serverName: 'control-plane.test', serverIdentities: [] },
+        tls: {
+          material: async () => ok({ ca: Buffer.from(ca.certificate) }),
+          serverName: 'control-plane.test',
+          serverIdentities: [],
+        },
       });
       await until('an error', () => upstream.state().lastError !== '');
       expect(upstream.state().lastError).to.match(/certificate/);
       expect(upstream.state().connected).to.equal(false);
-      file('other-ca.pem', authority.certificate);
+      ca = authority;
       await until('connected', () => upstream.state().connected);
     });
 
-    it('a missing file is named', async () => {
+    it('says why there is nothing to connect with', async () => {
+      const material = async () => fail('ca none.pem: there is no such file');
       const upstream = start({
         endpoints: [address(1)],
-        tls: {
-          ca: join(folder, 'none.pem'),
-          identity: undefined,
-          serverName: undefined,
-          serverIdentities: [],
-        },
+        tls: { material, serverName: undefined, serverIdentities: [] },
       });
       await until('an error', () => upstream.state().lastError !== '');
       expect(upstream.state().lastError).to.contain('none.pem').and.contain('no such file');
