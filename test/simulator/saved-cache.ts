@@ -1,6 +1,5 @@
 import { Decoder } from '../../src/cache/persistence/decode.ts';
 import { Dirty } from '../../src/cache/persistence/dirty.ts';
-import { encode, StoredPayloads } from '../../src/cache/persistence/encode.ts';
 import {
   Packer,
   type Row,
@@ -8,7 +7,7 @@ import {
   type StoredPayload,
   unpack,
 } from '../../src/cache/persistence/records.ts';
-import { takeSnapshot } from '../../src/cache/persistence/snapshot.ts';
+import { encode, StoredPayloads, takeSnapshot } from '../../src/cache/persistence/encode.ts';
 import type { Restored } from '../../src/cache/restored.ts';
 import type { Store } from '../../src/cache/store.ts';
 import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';
@@ -61,7 +60,7 @@ export class SavedCache {
   }
 }
 
-/** One incarnation's way there: what `Writer` does, without waiting for a disk. */
+/** One incarnation's way there: what `Persistence` does, without waiting for a disk. */
 export class Saving {
   readonly journal: Dirty;
   readonly #saved: SavedCache;

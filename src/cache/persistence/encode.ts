@@ -1,8 +1,13 @@
+import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
 import type { Change, ChangedName, Content } from '../../model/change.ts';
 import { contentDigest } from '../../model/content-hash.ts';
 import type { Payload, Variant } from '../../model/resource.ts';
 import type { HeldVariant } from '../../model/rollout.ts';
-import type { Holder } from '../../model/transaction.ts';
+import { isCollection } from '../../model/selection.ts';
+import { type Holder, type Interest, WILDCARD } from '../../model/transaction.ts';
+import type { CacheEntry } from '../cached-resource.ts';
+import { hasContent, namesOf } from '../interest-content.ts';
+import type { ReadableTable } from '../type-table.ts';
 import type {
   ChangeBody,
   HolderBody,
@@ -11,8 +16,149 @@ import type {
   VariantBody,
   VersionBody,
 } from './decode.ts';
+import { interestKey, type TakenChanges } from './dirty.ts';
 import { Packer, type Row, type RowBatch } from './records.ts';
-import type { ResourceNow, Snapshot, SnapshotEntry } from './snapshot.ts';
+
+/**
+ * A row as the store had it at one moment, between two transactions. Nothing in it changes any more, so that it can be
+ * written at leisure.
+ */
+export interface SnapshotRow extends Pick<Row, 'kind' | 'key'> {
+  readonly type: TypeUrl;
+  /** Undefined: there is no such thing any more. */
+  readonly body: (() => ResourceBody | InterestBody | VersionBody | ChangeBody) | undefined;
+  /** Those that the body names. */
+  readonly variants: readonly HeldVariant[];
+}
+
+/** The recorded changes. */
+export interface ChangeSource {
+  readonly lastRevision: number;
+  /** Undefined: it is not kept. */
+  get(revision: number): Change | undefined;
+  changes(): Iterable<Change>;
+}
+
+type Tables = Iterable<readonly [TypeUrl, ReadableTable]>;
+
+/** Of what is dirty, or of everything that may be kept. */
+export function takeSnapshot(
+  tables: Tables,
+  dirt: TakenChanges,
+  excluded: ReadonlySet<TypeUrl>,
+  history?: ChangeSource,
+): readonly SnapshotRow[] {
+  const rows: SnapshotRow[] = [];
+  const known = new Map(tables);
+  if (dirt.everything) {
+    for (const [type, table] of known) if (!excluded.has(type)) takeAll(type, table, rows);
+    for (const change of history?.changes() ?? []) {
+      if (!excluded.has(change.type)) rows.push(changeRow(change.type, change.revision, change));
+    }
+    return rows;
+  }
+  for (const [type, { resources, interests, versions }] of dirt.types) {
+    const table = known.get(type);
+    const touched = new Map(interests);
+    for (const name of new Set([...resources, ...heldNames(table, interests.values())])) {
+      rows.push(resourceRow(type, table, name));
+      for (const interest of naming(table, name)) touched.set(interestKey(interest), interest);
+    }
+    for (const interest of touched.values()) rows.push(interestRow(type, table, interest));
+    for (const holder of versions) rows.push(versionRow(type, table, holder));
+  }
+  for (const [revision, type] of dirt.changes) rows.push(changeRow(type, revision, history?.get(revision)));
+  return rows;
+}
+
+function takeAll(type: TypeUrl, table: ReadableTable, rows: SnapshotRow[]): void {
+  for (const name of table.names(WILDCARD)) rows.push(resourceRow(type, table, name));
+  for (const { interest } of table.interests.all()) rows.push(interestRow(type, table, interest));
+  for (const holder of table.holders()) rows.push(versionRow(type, table, holder));
+}
+
+const nothing = { body: undefined, variants: [] };
+
+function resourceRow(type: TypeUrl, table: ReadableTable | undefined, name: ResourceName): SnapshotRow {
+  const row = { kind: 'resource', type, key: name } as const;
+  const cached = table?.resource(name);
+  // Errors are not kept: a resource that has nothing else is none.
+  if (table === undefined || cached === undefined) return { ...row, ...nothing };
+  // The last good state of a held name outlives its interests, but not in the file: nothing would end it there.
+  const isHeld = table.isHeld(name);
+  const variants = cached.variants
+    .values()
+    .filter((entry) => !isHeld || table.interests.anySees(entry.variant))
+    .map((entry) => ({
+      variant: entry.variant,
+      holders: isHeld ? holdersOfHeld(table, entry) : entry.holders,
+    }));
+  if (variants.length === 0) return { ...row, ...nothing };
+  const bindings = [...(cached.bindings ?? [])].map(([{ key }, variant]): [string, string] => [key, variant]);
+  return { ...row, body: () => resourceBody(variants, bindings), variants };
+}
+
+/**
+ * A held name keeps the holders that it had when it began to wait. Those who have asked by the name since have what it
+ * shows too: after a restart it stays for them until upstream has answered anew.
+ */
+function holdersOfHeld({ interests }: ReadableTable, { variant, holders }: CacheEntry): Holder[] {
+  const all = new Map(holders.map((holder) => [holder.key, holder]));
+  const states = [...interests.seeing(variant.name, variant.constraints)];
+  for (const alias of variant.aliases)
+    states.push(...(interests.named(resourceName(alias))?.matching(variant.constraints) ?? []));
+  for (const { resolved, holder } of states)
+    if (resolved && holder?.role === 'named' && !all.has(holder.key)) all.set(holder.key, holder);
+  return [...all.values()];
+}
+
+/** The held names that these interests see by name: who has an answer decides how they are written. */
+function* heldNames(table: ReadableTable | undefined, interests: Iterable<Interest>): Iterable<ResourceName> {
+  if (table === undefined) return;
+  for (const { selector } of interests) {
+    if (selector === WILDCARD) continue;
+    for (const name of namesOf(table, selector)) if (table.isHeld(name)) yield name;
+  }
+}
+
+/** Those that are written or not by what is there under this name. */
+function* naming(table: ReadableTable | undefined, name: ResourceName): Iterable<Interest> {
+  if (table === undefined) return;
+  const aliases = (table.resource(name)?.variants.values() ?? []).flatMap(({ variant }) => variant.aliases);
+  for (const selector of new Set([name, ...aliases])) {
+    for (const { interest } of table.interests.named(resourceName(selector))?.values() ?? []) yield interest;
+  }
+}
+
+/** Clients can name anything: a name under which nothing is there is not kept. It is asked for again after a restart. */
+function isWritten(table: ReadableTable, interest: Interest): boolean {
+  return isCollection(interest.selector) || hasContent(table, interest);
+}
+
+function interestRow(type: TypeUrl, table: ReadableTable | undefined, interest: Interest): SnapshotRow {
+  const row = { kind: 'interest', type, key: interestKey(interest) } as const;
+  const state = table?.interests.get(interest.selector, interest.parameters);
+  if (table === undefined || state === undefined || !isWritten(table, interest))
+    return { ...row, ...nothing };
+  const { resolved, holder } = state;
+  const body = { answered: resolved, holder: holder === undefined ? null : holderBody(holder) };
+  return { ...row, body: () => body, variants: [] };
+}
+
+function versionRow(type: TypeUrl, table: ReadableTable | undefined, holder: string): SnapshotRow {
+  const version = table?.version(holder);
+  const body = version === undefined ? undefined : () => ({ version });
+  return { kind: 'version', type, key: holder, body, variants: [] };
+}
+
+function changeRow(type: TypeUrl, revision: number, change: Change | undefined): SnapshotRow {
+  const row = { kind: 'change', type, key: String(revision) } as const;
+  if (change === undefined) return { ...row, ...nothing };
+  const variants = change.names.flatMap(({ content }) =>
+    content === undefined ? [] : [...content.before, ...content.after],
+  );
+  return { ...row, body: () => changeBody(change), variants };
+}
 
 /** How much goes from thread to thread at once: little, as it is copied on the thread that serves. */
 const partRows = 500;
@@ -47,14 +193,13 @@ export class StoredPayloads {
 }
 
 /** A snapshot as rows, in parts. A payload comes with or before the first row that refers to it. */
-export function* encode(snapshot: Snapshot, stored: StoredPayloads): Iterable<RowBatch> {
+export function* encode(snapshot: readonly SnapshotRow[], stored: StoredPayloads): Iterable<RowBatch> {
   let rows: Row[] = [];
   const packer = new Packer();
-  for (const entry of snapshot) {
-    const payloads = payloadsOf(entry);
+  for (const { kind, type, key, body, variants } of snapshot) {
+    const payloads = payloadsOf(variants);
     for (const [digest, { bytes }] of payloads) if (stored.add(digest)) packer.add({ digest, bytes });
-    const { kind, type, key } = entry;
-    rows.push({ kind, type, key, body: bodyOf(entry), payloads: [...payloads.keys()] });
+    rows.push({ kind, type, key, body: body && JSON.stringify(body()), payloads: [...payloads.keys()] });
     if (rows.length < partRows && packer.size < partBytes) continue;
     yield { rows, payloads: packer.take() };
     rows = [];
@@ -63,23 +208,13 @@ export function* encode(snapshot: Snapshot, stored: StoredPayloads): Iterable<Ro
 }
 
 /** By digest. */
-function payloadsOf(entry: SnapshotEntry): Map<string, Payload> {
+function payloadsOf(variants: readonly HeldVariant[]): Map<string, Payload> {
   const payloads = new Map<string, Payload>();
-  for (const { variant } of variantsIn(entry)) {
+  for (const { variant } of variants) {
     if (!variant.doNotCache && variant.payload !== undefined)
       payloads.set(digestOf(variant.payload), variant.payload);
   }
   return payloads;
-}
-
-function* variantsIn(entry: SnapshotEntry): Iterable<HeldVariant> {
-  if (entry.kind === 'resource') yield* entry.resource?.variants ?? [];
-  if (entry.kind !== 'change') return;
-  for (const { content } of entry.change?.names ?? []) {
-    if (content === undefined) continue;
-    yield* content.before;
-    yield* content.after;
-  }
 }
 
 const digests = new WeakMap<Payload, string>();
@@ -90,30 +225,7 @@ function digestOf(payload: Payload): string {
   return digest;
 }
 
-function bodyOf(entry: SnapshotEntry): string | undefined {
-  switch (entry.kind) {
-    case 'resource':
-      return entry.resource === undefined ? undefined : JSON.stringify(resourceBody(entry.resource));
-    case 'interest': {
-      if (entry.state === undefined) return undefined;
-      const { resolved, holder } = entry.state;
-      return JSON.stringify({
-        answered: resolved,
-        holder: holder === undefined ? null : holderBody(holder),
-      } satisfies InterestBody);
-    }
-    case 'version':
-      return entry.version === undefined
-        ? undefined
-        : JSON.stringify({ version: entry.version } satisfies VersionBody);
-    case 'change':
-      return entry.change === undefined ? undefined : JSON.stringify(changeBody(entry.change));
-    default:
-      return entry satisfies never;
-  }
-}
-
-function resourceBody({ variants, bindings }: ResourceNow): ResourceBody {
+function resourceBody(variants: readonly HeldVariant[], bindings: [string, string][]): ResourceBody {
   const cached: VariantBody[] = [];
   const uncached: string[] = [];
   for (const { variant, holders } of variants) {
@@ -127,9 +239,7 @@ function resourceBody({ variants, bindings }: ResourceNow): ResourceBody {
   return {
     variants: cached,
     ...(uncached.length === 0 ? {} : { uncached }),
-    ...(bindings.length === 0
-      ? {}
-      : { bindings: bindings.map(([parameters, variant]) => [parameters, variant]) }),
+    ...(bindings.length === 0 ? {} : { bindings }),
   };
 }
 

@@ -1,18 +1,25 @@
 import { z } from 'zod';
 import type { TypeUrl } from '../../model/brand.ts';
 import type { RecordedChanges } from '../../model/change.ts';
-import type { Clock } from '../../model/clock.ts';
+import type { Clock, Timer } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Restored } from '../restored.ts';
 import type { Store } from '../store.ts';
 import { Decoder, type RestoreContext } from './decode.ts';
-import type { Dirty } from './dirty.ts';
+import { Dirty, type TakenChanges } from './dirty.ts';
 import type { Disk } from './disk.ts';
 import { DiskAccess } from './disk-access.ts';
+import { type ChangeSource, encode, type SnapshotRow, StoredPayloads, takeSnapshot } from './encode.ts';
 import type { DiskError } from './records.ts';
-import type { ChangeSource } from './snapshot.ts';
-import { Writer } from './writer.ts';
+
+/** Changes gather for so long before they are written together. */
+const gatherMs = 100;
+/** Even if nothing changes, the time is written until which the relay was alive. */
+const aliveMs = 60_000;
+/** A write that takes longer is worth a line. */
+const slowMs = 30_000;
+const retryMs = { first: 1000, longest: 60_000 };
 
 export interface PersistenceOptions {
   readonly disk: Disk;
@@ -41,25 +48,46 @@ export interface Loaded {
   readonly staleSince: ReadonlyMap<string, number>;
 }
 
+type Phase =
+  /** Nothing is written before a store is attached, nor after the end. */
+  | { readonly kind: 'detached' }
+  | { readonly kind: 'idle'; readonly store: Store }
+  | { readonly kind: 'waiting'; readonly store: Store; readonly timer: Timer }
+  | {
+      readonly kind: 'writing';
+      readonly store: Store;
+      readonly since: number | undefined;
+      readonly done: Promise<void>;
+    };
+
 /**
- * The last known good state on disk. An error of the disk is logged and counted, and the write is tried again. Nothing
- * that serves clients waits for the disk.
+ * The last known good state on disk. Changes are only marked. When the disk is ready, what is marked is read from the
+ * store at one moment between two transactions and written in one transaction: whole revisions, the latest of each row.
+ * So a slow disk costs no memory, and nothing that serves clients waits for it. An error of the disk is logged and
+ * counted, and the write is tried again.
  */
 export class Persistence {
   readonly #options: PersistenceOptions;
   readonly #access: DiskAccess;
-  readonly #writer: Writer;
   readonly #excluded: ReadonlySet<TypeUrl>;
+  /** The store reports its changes here. */
+  readonly journal: Dirty;
+  #payloads = new StoredPayloads();
   #changes = NO_CHANGES;
   #history: ChangeSource | undefined;
+  #phase: Phase = { kind: 'detached' };
+  #alive: Timer | undefined;
+  #lastWrite: number | undefined;
 
   constructor(options: PersistenceOptions) {
     this.#options = options;
-    const { disk, path, leaveOut, log, failed } = options;
+    const { disk, path, leaveOut, clock, log, failed } = options;
     this.#access = new DiskAccess(disk, path, leaveOut, log, failed);
     this.#excluded = new Set(options.leaveOut);
-    this.#writer = new Writer(this.#access, options.clock, this.#excluded, () =>
-      JSON.stringify(this.#state()),
+    this.journal = new Dirty(
+      () => clock.now(),
+      this.#excluded,
+      () => this.#schedule(gatherMs),
     );
   }
 
@@ -68,20 +96,16 @@ export class Persistence {
     return !this.#excluded.has(type);
   }
 
-  /** The store reports its changes here. */
-  get journal(): Dirty {
-    return this.#writer.dirty;
-  }
-
   /** For how long something has been waiting to be written, in seconds. */
   get lagSeconds(): number {
-    const since = this.#writer.behindSince;
+    const writing = this.#phase.kind === 'writing' ? this.#phase.since : undefined;
+    const since = writing ?? this.journal.since;
     return since === undefined ? 0 : Math.max(0, this.#options.clock.now() - since) / 1000;
   }
 
   /** Milliseconds since the epoch; undefined: nothing was written yet. */
   get lastWrite(): number | undefined {
-    return this.#writer.lastWrite;
+    return this.#lastWrite;
   }
 
   /** What is on disk and still belongs to its upstreams; undefined: nothing. Errors are logged. */
@@ -92,7 +116,7 @@ export class Persistence {
       return resources.length + interests.length === 0 ? undefined : loaded.value;
     }
     if (!loaded.ok) this.#access.reportFailure(loaded.error);
-    this.#writer.startOver();
+    this.#startOver();
     return undefined;
   }
 
@@ -104,13 +128,15 @@ export class Persistence {
   /** From now on what changes in the store, and what is recorded of it, is written. */
   attach(store: Store, history?: ChangeSource): void {
     this.#history = history;
-    this.#writer.attach(store, history);
+    this.#phase = { kind: 'idle', store };
+    if (this.journal.since !== undefined) this.#schedule(0);
+    this.#stayAlive();
   }
 
   /** Writes what waits to be written, within this time, and ends. */
   async close(milliseconds: number): Promise<void> {
     const { clock, log, path, disk } = this.#options;
-    const finished = this.#writer.finish().then(() => disk.close());
+    const finished = this.#finish().then(() => disk.close());
     const late = Promise.withResolvers<undefined>();
     const timer = clock.after(milliseconds, () => {
       log.warn('the last changes could not be persisted in time', { path, milliseconds });
@@ -119,6 +145,103 @@ export class Persistence {
     });
     await Promise.race([finished, late.promise]);
     timer.cancel();
+  }
+
+  /** Writes what waits, and that the relay was alive until now. */
+  async #finish(): Promise<void> {
+    this.#alive?.cancel();
+    const phase = this.#phase;
+    this.#phase = { kind: 'detached' };
+    if (phase.kind === 'detached') return;
+    if (phase.kind === 'waiting') phase.timer.cancel();
+    if (phase.kind === 'writing') await phase.done;
+    await this.#write(phase.store);
+  }
+
+  /** The disk is empty or its content is not known: everything is written anew. */
+  #startOver(): void {
+    this.#payloads = new StoredPayloads();
+    this.journal.all();
+  }
+
+  #schedule(milliseconds: number): void {
+    if (this.#phase.kind !== 'idle') return;
+    const { store } = this.#phase;
+    const timer = this.#options.clock.after(milliseconds, () => this.#run(store));
+    this.#phase = { kind: 'waiting', store, timer };
+  }
+
+  #run(store: Store): void {
+    const { since } = this.journal;
+    this.#phase = { kind: 'writing', store, since, done: this.#writeAndGoOn(store) };
+  }
+
+  async #writeAndGoOn(store: Store): Promise<void> {
+    await this.#write(store);
+    if (this.#phase.kind !== 'writing') return;
+    this.#phase = { kind: 'idle', store };
+    if (this.journal.since !== undefined) this.#schedule(this.#pause());
+  }
+
+  #pause(): number {
+    const { failures } = this.#access;
+    return failures === 0 ? gatherMs : Math.min(retryMs.first * 2 ** (failures - 1), retryMs.longest);
+  }
+
+  async #write(store: Store): Promise<void> {
+    const access = this.#access;
+    const started = this.#options.clock.now();
+    const slow = this.#options.clock.after(slowMs, () => access.reportSlow());
+    const failure = await this.#attempt(store);
+    slow.cancel();
+    if (failure !== undefined) {
+      access.reportFailure(failure);
+      this.journal.since ??= started;
+      return;
+    }
+    if (this.#options.clock.now() - started < slowMs) access.reportInTime();
+    access.reportSuccess();
+    this.#lastWrite = this.#options.clock.now();
+  }
+
+  async #attempt(store: Store): Promise<DiskError | undefined> {
+    const opened = await this.#access.open();
+    if (!opened.ok) return opened.error;
+    if (opened.value !== undefined) this.#startOver();
+    // From here to the snapshot nothing waits: it is of one moment.
+    const dirt = this.journal.take();
+    const snapshot = takeSnapshot(store.released(), dirt, this.#excluded, this.#history);
+    const written = await this.#transact(snapshot, dirt);
+    if (written.ok) {
+      this.#payloads.committed(written.value);
+      return undefined;
+    }
+    this.#payloads.rolledBack();
+    this.journal.putBack(dirt);
+    return written.error;
+  }
+
+  async #transact(
+    snapshot: readonly SnapshotRow[],
+    { everything }: TakenChanges,
+  ): Promise<Result<readonly string[], DiskError>> {
+    const { disk } = this.#access;
+    const now = JSON.stringify(this.#state());
+    const begun = await disk.begin(everything);
+    if (!begun.ok) return begun;
+    if (everything) this.#payloads = new StoredPayloads();
+    for (const part of encode(snapshot, this.#payloads)) {
+      const put = await disk.put(part);
+      if (!put.ok) return put;
+    }
+    return disk.commit(now);
+  }
+
+  #stayAlive(): void {
+    this.#alive = this.#options.clock.after(aliveMs, () => {
+      this.#schedule(0);
+      this.#stayAlive();
+    });
   }
 
   async #open(): Promise<Result<Loaded | undefined, DiskError>> {
@@ -149,7 +272,7 @@ export class Persistence {
     if (!decoded.ok) return fail({ kind: 'corrupt', message: decoded.error });
     const restored = decoded.value;
     this.#changes = { changes: decoder.changes(), lastRevision: state.revision };
-    this.#writer.payloads.loaded(decoder.payloads);
+    this.#payloads.loaded(decoder.payloads);
     log.info('the persisted cache is loaded', {
       resources: restored.resources.length,
       subscriptions: restored.interests.length,
