@@ -79,7 +79,7 @@ export abstract class CatalogReader implements Catalog {
   }
 
   isResolved(interest: Interest): boolean {
-    return this.state(interest)?.resolved === true;
+    return this.state(interest)?.answer !== undefined;
   }
 
   version(interest: Interest): string {
@@ -109,7 +109,7 @@ export abstract class CatalogReader implements Catalog {
       const found = aliased && pick(aliased, target, { ...filter, alias: name });
       if (found !== undefined) return found.variant;
     }
-    return table.interests.get(name, parameters)?.resolved === true ? 'absent' : 'unknown';
+    return table.interests.get(name, parameters)?.answer === undefined ? 'unknown' : 'absent';
   }
 }
 

@@ -53,8 +53,8 @@ export class CommitChanges {
     return all.add(constraints).size > size;
   }
 
-  resolve(state: InterestState): void {
-    state.resolved = true;
+  resolve(state: InterestState, answer: 'restored' | 'confirmed' = 'confirmed'): void {
+    state.answer = answer;
     this.resolved.push(state.interest);
   }
 }

@@ -24,7 +24,7 @@ export interface InterestContent {
 export function contentOf(table: TypeTable, interest: Interest): InterestContent {
   const { selector, parameters } = interest;
   const isWildcard = selector === WILDCARD;
-  let hasContent = isWildcard && table.interests.get(selector, parameters)?.resolved === true;
+  let hasContent = isWildcard && table.interests.get(selector, parameters)?.answer !== undefined;
   let bytes = 0;
   for (const name of namesOf(table, selector)) {
     for (const entry of table.resources.get(name)?.variants.match(parameters) ?? []) {
@@ -39,7 +39,7 @@ export function contentOf(table: TypeTable, interest: Interest): InterestContent
 /** Whether there is a resource for an interest, or upstream has answered a wildcard. */
 export function hasContent(table: ReadableTable, { selector, parameters }: Interest): boolean {
   const isWildcard = selector === WILDCARD;
-  if (isWildcard && table.interests.get(selector, parameters)?.resolved === true) return true;
+  if (isWildcard && table.interests.get(selector, parameters)?.answer !== undefined) return true;
   for (const name of namesOf(table, selector)) {
     const matches = table.resource(name)?.variants.match(parameters) ?? [];
     if (matches.some((entry) => !isWildcard || isHeldByWildcard(entry))) return true;
@@ -118,7 +118,7 @@ export class LeftEndpoints {
    * of an extension, which may name its endpoints in its own way.
    */
   isLeft({ type, selector, parameters }: Interest, clusters: TypeTable, revision: Revision): boolean {
-    if (isCollection(selector) || clusters.interests.get(WILDCARD, parameters)?.resolved !== true)
+    if (isCollection(selector) || clusters.interests.get(WILDCARD, parameters)?.answer === undefined)
       return false;
     if (this.#revision !== revision) this.#names = namesIn(clusters, type);
     this.#revision = revision;

@@ -9,12 +9,13 @@ import { parentGlob } from '../model/xdstp.ts';
 /** What is known of one interest. */
 export interface InterestState {
   readonly interest: Interest;
-  /** Upstream has answered it: what is not cached is absent (protocol §3.9). */
-  resolved: boolean;
+  /**
+   * Upstream has answered it: what is not cached is absent (protocol §3.9). `restored`: before a restart, or an upstream
+   * that was replaced, or another relay has; its present upstream has not confirmed it.
+   */
+  answer: 'restored' | 'confirmed' | undefined;
   /** The holder that answered it; undefined: none has yet. */
   holder: Holder | undefined;
-  /** The answer is from before a restart, or from a replaced upstream. Its present upstream has not confirmed it. */
-  restored: boolean;
 }
 
 /** All interests in one type, found by name and by what a variant's constraints match. */
@@ -32,7 +33,7 @@ export class Interests {
   add(interest: Interest): InterestState {
     const index = this.#bySelector.get(interest.selector) ?? new ParameterIndex<InterestState>();
     this.#bySelector.set(interest.selector, index);
-    const state: InterestState = { interest, resolved: false, holder: undefined, restored: false };
+    const state: InterestState = { interest, answer: undefined, holder: undefined };
     index.set(interest.parameters, state);
     return state;
   }

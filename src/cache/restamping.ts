@@ -53,8 +53,7 @@ export function restamp(
   for (const interest of unresolved) {
     const state = table.interests.get(interest.selector, interest.parameters);
     if (state === undefined) continue;
-    state.resolved = false;
-    state.restored = false;
+    state.answer = undefined;
     state.holder = undefined;
   }
   return changes;

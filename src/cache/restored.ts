@@ -7,16 +7,16 @@ import {
 } from '../model/brand.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Payload, Variant } from '../model/resource.ts';
-import { asRestored, type RestoredHolder } from '../model/restored-holder.ts';
-import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
+import { type Holder, WILDCARD } from '../model/transaction.ts';
 import { CachedResource, type CacheEntry } from './cached-resource.ts';
+import type { InterestState } from './interests.ts';
 import { deltaVersionOf, type Payloads } from './payloads.ts';
 import type { TypeTable } from './type-table.ts';
 
 /** A persisted variant and its holders. The payload's bytes may be a view: the store copies them. */
 export interface RestoredVariant extends Omit<Variant, 'deltaVersion' | 'revision' | 'payload'> {
   readonly payload: Payload | undefined;
-  readonly holders: readonly RestoredHolder[];
+  readonly holders: readonly Holder[];
 }
 
 export interface RestoredResource {
@@ -25,12 +25,6 @@ export interface RestoredResource {
   readonly variants: readonly RestoredVariant[];
   /** Which of several matching variants a parameter set had (protocol §5, Ambiguity). */
   readonly bindings: readonly (readonly [Parameters, ConstraintsKey])[];
-}
-
-export interface RestoredInterest {
-  readonly interest: Interest;
-  readonly resolved: boolean;
-  readonly holder: Holder | undefined;
 }
 
 export interface RestoredVersion {
@@ -42,7 +36,8 @@ export interface RestoredVersion {
 /** The content of a store at the end of one revision. */
 export interface Restored {
   readonly resources: readonly RestoredResource[];
-  readonly interests: readonly RestoredInterest[];
+  /** Their answers are restored ones from then on. */
+  readonly interests: readonly InterestState[];
   readonly versions: readonly RestoredVersion[];
 }
 
@@ -50,16 +45,16 @@ export interface Restored {
  * Whether a restored holder still keeps a variant: an interest of its role sees it and has no answer yet from its present
  * upstream. So what is not delivered again goes when upstream has answered, and not before.
  */
-export function isNeeded(table: TypeTable, entry: CacheEntry, holder: RestoredHolder): boolean {
+export function isNeeded(table: TypeTable, entry: CacheEntry, holder: Holder): boolean {
   const { name, aliases } = entry.variant;
   for (const state of table.interests.seeing(name, entry.constraints)) {
-    if (state.restored && (state.interest.selector === WILDCARD) === (holder.role === 'wildcard'))
-      return true;
+    const isOfRole = (state.interest.selector === WILDCARD) === (holder.role === 'wildcard');
+    if (isOfRole && state.answer === 'restored') return true;
   }
   if (holder.role === 'wildcard') return false;
   for (const alias of aliases) {
     const states = table.interests.named(resourceName(alias))?.matching(entry.constraints) ?? [];
-    for (const state of states) if (state.restored) return true;
+    for (const state of states) if (state.answer === 'restored') return true;
   }
   return false;
 }
@@ -94,11 +89,13 @@ export function disown(table: TypeTable, upstream: string): void {
   for (const cached of table.resources.values()) {
     for (const entry of cached.variants.values()) {
       if (!entry.holders.some((holder) => holder.upstream === upstream)) continue;
-      entry.holders = entry.holders.map((one) => (one.upstream === upstream ? asRestored(one) : one));
+      entry.holders = entry.holders.map((one) =>
+        one.upstream === upstream ? { ...one, restored: true } : one,
+      );
       table.restored.add(entry);
     }
   }
   for (const state of table.interests.all()) {
-    if (state.resolved && state.holder?.upstream === upstream) state.restored = true;
+    if (state.answer !== undefined && state.holder?.upstream === upstream) state.answer = 'restored';
   }
 }

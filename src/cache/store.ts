@@ -6,7 +6,6 @@ import type { Constraints } from '../model/constraints.ts';
 import { interestBytes } from '../model/interest-bytes.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
-import { isRestored } from '../model/restored-holder.ts';
 import type { Side } from '../model/side.ts';
 import { type Interest, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
 import { type CacheEntry, contentIn } from './cached-resource.ts';
@@ -250,11 +249,10 @@ export class Store extends CatalogReader {
   /** Takes in what was persisted. What upstream does not deliver again is removed when upstream has answered. */
   restore({ resources, interests, versions }: Restored): void {
     const next = this.nextRevision();
-    for (const { interest, resolved, holder } of interests) {
+    for (const { interest, answer, holder } of interests) {
       const state = this.#table(interest.type).interests.add(interest);
       this.#counts.interestBytes += interestBytes(interest);
-      state.resolved = resolved;
-      state.restored = resolved;
+      state.answer = answer && 'restored';
       state.holder = holder;
     }
     const { expiring } = this.#options;
@@ -282,14 +280,14 @@ export class Store extends CatalogReader {
       for (const { constraints, variant, holders } of cached.variants.values()) {
         const own = holders.find(({ key }) => key === holder);
         if (own === undefined) continue;
-        yield { name, constraints, aliases: variant.aliases, restored: isRestored(own) };
+        yield { name, constraints, aliases: variant.aliases, restored: own.restored === true };
       }
     }
   }
 
   /** The answer to this interest was restored. Once it is confirmed, restored variants that came for it are removed. */
   isRestored(interest: Interest): boolean {
-    return this.state(interest)?.restored === true;
+    return this.state(interest)?.answer === 'restored';
   }
 
   /** The version of what has expired; undefined: nothing has. */

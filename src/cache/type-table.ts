@@ -1,6 +1,5 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Variant } from '../model/resource.ts';
-import { isRestored } from '../model/restored-holder.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { GlobIndex } from '../model/xdstp.ts';
 import type { CachedResource, CacheEntry } from './cached-resource.ts';
@@ -61,7 +60,7 @@ export class TypeTable implements ReadableTable {
   /** Version of each holder's last response. */
   readonly versions = new Map<string, string>();
   variants = 0;
-  /** Variants that some restored holder has. */
+  /** Variants that some holder has as restored. */
   readonly restored = new Set<CacheEntry>();
 
   resource(name: ResourceName): CachedResource | undefined {
@@ -86,7 +85,8 @@ export class TypeTable implements ReadableTable {
 
   /** After one of its holders has changed or gone. */
   updateRestored(entry: CacheEntry): void {
-    if (this.restored.size > 0 && !entry.holders.some(isRestored)) this.restored.delete(entry);
+    if (this.restored.size > 0 && !entry.holders.some(({ restored }) => restored))
+      this.restored.delete(entry);
   }
 
   get empty(): boolean {

@@ -2,7 +2,6 @@ import { type ResourceName, type Revision, resourceName } from '../model/brand.t
 import type { Clock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Payload, Ttl, Variant } from '../model/resource.ts';
-import { asRestored } from '../model/restored-holder.ts';
 import { isCollection } from '../model/selection.ts';
 import {
   type Heartbeat,
@@ -65,7 +64,7 @@ export class Update {
 
   /** Confirms first, then removes, then adds: a swap of variants must not look ambiguous on the way (protocol §5). */
   run(): void {
-    const { puts, complete, cannotDelete, heartbeats, resourceErrors, lastKnownGood } = this.#transaction;
+    const { puts, complete, cannotDelete, heartbeats, resourceErrors, holder } = this.#transaction;
     const choices = this.#confirmAll();
     this.#removeAll();
     if (complete) this.#sweep();
@@ -74,7 +73,7 @@ export class Update {
     if (cannotDelete) this.#lastWins();
     for (const beat of heartbeats) this.#heartbeat(beat);
     for (const error of resourceErrors) this.#resourceError(error);
-    if (lastKnownGood) this.#resolveForNow();
+    if (holder.restored) this.#resolveForNow();
     else this.#resolveInterests();
   }
 
@@ -163,7 +162,7 @@ export class Update {
       cached.clearErrors(put.constraints);
     }
     const entry = cached.variants.get(put.constraints.key);
-    if (entry !== undefined && this.#transaction.lastKnownGood) {
+    if (entry !== undefined && this.#transaction.holder.restored) {
       this.#keep(entry);
     } else if (entry !== undefined && sameContent(entry.variant, put)) {
       entry.confirmedIn = this.#revision;
@@ -226,11 +225,10 @@ export class Update {
 
   #add(cached: CachedResource, variant: Variant): void {
     const { constraints } = variant;
-    const { holder, lastKnownGood } = this.#transaction;
-    const holders = [lastKnownGood ? asRestored(holder) : holder];
-    const entry: CacheEntry = { constraints, variant, holders, confirmedIn: this.#revision };
+    const { holder } = this.#transaction;
+    const entry: CacheEntry = { constraints, variant, holders: [holder], confirmedIn: this.#revision };
     cached.variants.add(entry);
-    if (lastKnownGood) this.#table.restored.add(entry);
+    if (holder.restored) this.#table.restored.add(entry);
     this.#table.variants++;
     this.#table.link(variant);
   }
@@ -333,13 +331,13 @@ export class Update {
     const confirmed: Interest[] = [];
     for (const interest of resolved) {
       const state = this.#table.interests.get(interest.selector, interest.parameters);
-      if (state === undefined || (state.restored && failed.has(interest.selector))) continue;
+      if (state === undefined || (state.answer === 'restored' && failed.has(interest.selector))) continue;
       if (state.holder?.key !== holder.key) this.#context.holderChanged(interest);
       state.holder = holder;
-      state.restored = false;
       confirmed.push(interest);
       this.#clearRefusal(interest);
-      if (!state.resolved) this.changes.resolve(state);
+      if (state.answer === undefined) this.changes.resolve(state);
+      else state.answer = 'confirmed';
     }
     // Only when all interests are confirmed: restored variants that none of them needs are removed.
     for (const interest of confirmed) this.#removal.releaseRestored(interest, this.changes);
@@ -354,7 +352,7 @@ export class Update {
     const { holder } = this.#transaction;
     if (entry.holders.some(({ role }) => role === holder.role)) return;
     this.changes.touch(entry.variant.name, entry.constraints);
-    addHolder(entry, asRestored(holder));
+    addHolder(entry, holder);
     this.#table.restored.add(entry);
   }
 
@@ -363,13 +361,12 @@ export class Update {
     const { resolved, holder } = this.#transaction;
     for (const interest of resolved) {
       const state = this.#table.interests.get(interest.selector, interest.parameters);
-      if (state === undefined || state.resolved) continue;
+      if (state === undefined || state.answer !== undefined) continue;
       // That another relay does not have it says nothing.
       if (!isCollection(interest.selector) && !hasContent(this.#table, interest)) continue;
       state.holder = holder;
-      state.restored = true;
       this.#context.holderChanged(state.interest);
-      this.changes.resolve(state);
+      this.changes.resolve(state, 'restored');
     }
   }
 

@@ -1,7 +1,6 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
-import { isRestored } from '../model/restored-holder.ts';
 import { coversResource } from '../model/selection.ts';
 import {
   type Holder,
@@ -90,7 +89,7 @@ export class VariantRemover {
         !entry.constraints.matches(parameters)
       )
         continue;
-      for (const holder of entry.holders.filter(isRestored)) {
+      for (const holder of entry.holders.filter(({ restored: is }) => is)) {
         if (!isNeeded(this.#table, entry, holder)) this.drop(name, cached, entry, holder, changes);
       }
     }
@@ -99,7 +98,7 @@ export class VariantRemover {
   /** Resolves the interests in this name: the resource is absent. */
   resolveNamed(name: ResourceName, constraints: Constraints, changes: CommitChanges): void {
     for (const state of this.#table.interests.named(name)?.matching(constraints) ?? []) {
-      if (!state.resolved && !this.#isPending(state.interest)) changes.resolve(state);
+      if (state.answer === undefined && !this.#isPending(state.interest)) changes.resolve(state);
     }
   }
 

@@ -150,10 +150,11 @@ function* ownEntries(relay: Relay, bodyOf: BodyOf): Iterable<StatusEntry> {
         yield { typeUrl: type, name, clientStatus: ClientResourceStatus.ACKED, ...content };
       }
     }
-    for (const { interest, resolved } of table.interests.all()) {
+    for (const { interest, answer } of table.interests.all()) {
       const { selector } = interest;
       if (selector === '*' || (table.resources.get(selector)?.variants.size ?? 0) > 0) continue;
-      const clientStatus = resolved ? ClientResourceStatus.DOES_NOT_EXIST : ClientResourceStatus.REQUESTED;
+      const clientStatus =
+        answer === undefined ? ClientResourceStatus.REQUESTED : ClientResourceStatus.DOES_NOT_EXIST;
       yield { typeUrl: type, name: selector, clientStatus };
     }
   }

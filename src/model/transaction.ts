@@ -31,6 +31,12 @@ export interface Holder {
    * decide.
    */
   readonly exactParameters?: Parameters;
+  /**
+   * From before a restart, of a replaced upstream, or of another relay that answers while upstream is away (ADR 126):
+   * upstream has not confirmed its variants since. What it says adds what is not cached, and changes nothing that is. In
+   * the first two cases it has the key of the original holder, which replaces it by delivering the variant again.
+   */
+  readonly restored?: true;
 }
 
 /** A resource as received. `any` may be a view into a larger buffer: the store copies what it keeps. */
@@ -101,11 +107,6 @@ export interface Transaction {
   readonly cannotDelete: boolean;
   /** The relay itself removes what nobody subscribes to. Upstream has not said that it does not exist. */
   readonly unwanted: boolean;
-  /**
-   * From another relay's cache, while upstream is away (ADR 126): it adds what is not cached and changes nothing that
-   * is. It counts as restored, until upstream answers.
-   */
-  readonly lastKnownGood: boolean;
   /** When the response arrived, by `Clock.monotonic()`; undefined: no response is behind it. For delays and traces. */
   readonly arrivedAt?: number | undefined;
 }
@@ -142,7 +143,6 @@ export function transaction(part: Pick<Transaction, 'holder' | 'type'> & Partial
     unanswered: [],
     cannotDelete: false,
     unwanted: false,
-    lastKnownGood: false,
     ...part,
   };
 }

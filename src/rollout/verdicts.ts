@@ -2,7 +2,6 @@ import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Content } from '../model/change.ts';
 import type { TypedName } from '../model/holds.ts';
 import type { Variant } from '../model/resource.ts';
-import { isRestored } from '../model/restored-holder.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { nameKey } from './pending-names.ts';
 
@@ -174,7 +173,9 @@ export class Verdicts {
 
   /** What is restored and not confirmed says nothing: the sessions of other parameters may not have answered yet. */
   #saidNow({ type, name }: TypedName): ReadonlySet<string> {
-    const said = this.#contentOf(type, name).filter(({ holders }) => !holders.every(isRestored));
+    const said = this.#contentOf(type, name).filter(
+      ({ holders }) => !holders.every(({ restored }) => restored),
+    );
     return new Set(said.map(({ variant }) => this.#hashOf(variant)));
   }
 

@@ -195,7 +195,7 @@ const mostSiblings = 16;
 
 /** What comes from siblings. */
 export interface SiblingsSink {
-  /** A transaction that is `lastKnownGood`. */
+  /** A transaction whose holder is `restored`: last known good. */
   apply(transaction: Transaction): void;
   /** A sibling can answer this. */
   offered(interest: Interest): void;
@@ -319,9 +319,10 @@ export class Siblings {
       key: `sibling ${holder.key}`,
       upstream: this.#options.name,
       role,
+      restored: true as const,
       ...(exactParameters === undefined ? {} : { exactParameters }),
     };
-    this.#sink.apply(transaction({ holder: sibling, type, version, puts, resolved, lastKnownGood: true }));
+    this.#sink.apply(transaction({ holder: sibling, type, version, puts, resolved }));
   }
 }
 

@@ -10,11 +10,10 @@ import { interest, named, says } from './persistence/support.ts';
 
 const cds = type('cds');
 const all = interest('cds');
-const sibling: Holder = { key: 'sibling wildcard', upstream: 'central', role: 'wildcard' };
+const sibling: Holder = { key: 'sibling wildcard', upstream: 'central', role: 'wildcard', restored: true };
 
 /** What a sibling says. */
-const sends = (part: Parameters<typeof says>[1]): Transaction =>
-  says('cds', { holder: sibling, lastKnownGood: true, ...part });
+const sends = (part: Parameters<typeof says>[1]): Transaction => says('cds', { holder: sibling, ...part });
 
 function storeWith(...wanted: readonly ReturnType<typeof interest>[]): Store {
   const store = new Store({ clock: new VirtualClock(), ambiguous: () => {}, expiring: () => {} });

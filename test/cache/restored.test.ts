@@ -6,7 +6,6 @@ import { resourceName } from '../../src/model/brand.ts';
 import { isVariant } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
-import type { RestoredHolder } from '../../src/model/restored-holder.ts';
 import { type Holder, type Interest, transaction } from '../../src/model/transaction.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
@@ -25,7 +24,7 @@ function newStore(): Store {
 /** What a store would be restored from. */
 function imageOf(store: Store): Restored {
   const tables = [...store.tables()];
-  const old = (holder: Holder): RestoredHolder => ({ ...holder, restored: true });
+  const old = (holder: Holder): Holder => ({ ...holder, restored: true });
   return {
     resources: tables.flatMap(([url, table]) =>
       [...table.resources].map(([name, cell]) => {

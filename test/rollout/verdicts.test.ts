@@ -3,7 +3,6 @@ import { Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
-import { asRestored } from '../../src/model/restored-holder.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';
 import type { CanaryStream, Fleet } from '../../src/rollout/fleet.ts';
 import { nameKey } from '../../src/rollout/pending-names.ts';
@@ -92,7 +91,7 @@ class Setting {
   }
 
   has(puts: Transaction['puts']): void {
-    this.store.apply(transaction({ holder: asRestored(namedHolder), type: cds, puts }));
+    this.store.apply(transaction({ holder: { ...namedHolder, restored: true }, type: cds, puts }));
     this.#settle();
   }
 

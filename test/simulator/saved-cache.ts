@@ -1,5 +1,6 @@
 import { Decoder } from '../../src/cache/persistence/decode.ts';
 import { Dirty } from '../../src/cache/persistence/dirty.ts';
+import { encode, StoredPayloads, takeSnapshot } from '../../src/cache/persistence/encode.ts';
 import {
   Packer,
   type Row,
@@ -7,7 +8,6 @@ import {
   type StoredPayload,
   unpack,
 } from '../../src/cache/persistence/records.ts';
-import { encode, StoredPayloads, takeSnapshot } from '../../src/cache/persistence/encode.ts';
 import type { Restored } from '../../src/cache/restored.ts';
 import type { Store } from '../../src/cache/store.ts';
 import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';

@@ -214,7 +214,7 @@ describe('the shrink guard', () => {
     });
     restarted.store.restore({
       resources: variants,
-      interests: [{ interest: everything, resolved: true, holder: wildcardHolder }],
+      interests: [{ interest: everything, answer: 'restored', holder: wildcardHolder }],
       versions: [],
     });
     // As a delta session has it: it holds nothing yet, so nothing is removed by name.

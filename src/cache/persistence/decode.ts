@@ -11,19 +11,13 @@ import type { Change, ChangedName, Content } from '../../model/change.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { hashOfDigest } from '../../model/content-hash.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
-import type { RestoredHolder } from '../../model/restored-holder.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { covers } from '../../model/selection.ts';
 import type { Holder, Interest, Selector } from '../../model/transaction.ts';
+import type { InterestState } from '../interests.ts';
 import type { Journal } from '../journal.ts';
 import { deltaVersionOf } from '../payloads.ts';
-import type {
-  Restored,
-  RestoredInterest,
-  RestoredResource,
-  RestoredVariant,
-  RestoredVersion,
-} from '../restored.ts';
+import type { Restored, RestoredResource, RestoredVariant, RestoredVersion } from '../restored.ts';
 import { type Row, type RowBatch, unpack } from './records.ts';
 
 /** Key, upstream, role. */
@@ -132,7 +126,7 @@ export class Decoder {
   readonly #later: Row[] = [];
   #problem: string | undefined;
   readonly #holders = new Map<string, Holder>();
-  readonly #restoredHolders = new Map<string, RestoredHolder>();
+  readonly #restoredHolders = new Map<string, Holder>();
   readonly #uncached: UncachedVariant[] = [];
 
   constructor(reading: RestoreContext) {
@@ -156,7 +150,7 @@ export class Decoder {
 
   /** The error says that it is not what `encode` wrote. */
   finish(): Result<Restored> {
-    const interests: RestoredInterest[] = [];
+    const interests: InterestState[] = [];
     const versions: RestoredVersion[] = [];
     this.#try(() => {
       for (const row of this.#later) if (row.kind === 'interest') interests.push(...this.#interest(row));
@@ -237,7 +231,7 @@ export class Decoder {
     };
   }
 
-  #interest(row: Row): RestoredInterest[] {
+  #interest(row: Row): InterestState[] {
     const { keeps, serves, differs } = this.#reading;
     const type = typeUrl(row.type);
     const [selector, key] = interestKeyParts.parse(JSON.parse(row.key));
@@ -251,7 +245,7 @@ export class Decoder {
     const resolved = body.answered && !this.#uncached.some((gap) => sees(interest, gap));
     if (resolved !== body.answered) differs.interest(interest);
     const holder = body.holder === null ? undefined : this.#holder(body.holder);
-    return [{ interest, resolved, holder }];
+    return [{ interest, answer: resolved ? 'restored' : undefined, holder }];
   }
 
   /** Only of holders that something restored is from. */
@@ -314,8 +308,8 @@ export class Decoder {
     return known;
   }
 
-  #restoredHolder([key, upstream, role]: HolderBody): RestoredHolder {
-    const known = this.#restoredHolders.get(key) ?? { key, upstream, role, restored: true };
+  #restoredHolder([key, upstream, role]: HolderBody): Holder {
+    const known = this.#restoredHolders.get(key) ?? { key, upstream, role, restored: true as const };
     this.#restoredHolders.set(key, known);
     return known;
   }

@@ -107,8 +107,8 @@ function holdersOfHeld({ interests }: ReadableTable, { variant, holders }: Cache
   const states = [...interests.seeing(variant.name, variant.constraints)];
   for (const alias of variant.aliases)
     states.push(...(interests.named(resourceName(alias))?.matching(variant.constraints) ?? []));
-  for (const { resolved, holder } of states)
-    if (resolved && holder?.role === 'named' && !all.has(holder.key)) all.set(holder.key, holder);
+  for (const { answer, holder } of states)
+    if (answer !== undefined && holder?.role === 'named' && !all.has(holder.key)) all.set(holder.key, holder);
   return [...all.values()];
 }
 
@@ -140,8 +140,8 @@ function interestRow(type: TypeUrl, table: ReadableTable | undefined, interest: 
   const state = table?.interests.get(interest.selector, interest.parameters);
   if (table === undefined || state === undefined || !isWritten(table, interest))
     return { ...row, ...nothing };
-  const { resolved, holder } = state;
-  const body = { answered: resolved, holder: holder === undefined ? null : holderBody(holder) };
+  const { answer, holder } = state;
+  const body = { answered: answer !== undefined, holder: holder === undefined ? null : holderBody(holder) };
   return { ...row, body: () => body, variants: [] };
 }
 

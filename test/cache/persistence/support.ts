@@ -18,7 +18,6 @@ import { Store } from '../../../src/cache/store.ts';
 import { resourceName, type TypeUrl } from '../../../src/model/brand.ts';
 import { type Clock, systemClock } from '../../../src/model/clock.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
-import { isRestored } from '../../../src/model/restored-holder.ts';
 import { isCollection } from '../../../src/model/selection.ts';
 import {
   type Holder,
@@ -150,11 +149,11 @@ export function dump(store: Store): string {
         lines.push(`${short} binding ${name} ${parameters.key} ${variant}`);
     }
     const before = lines.length;
-    for (const { interest: one, resolved, holder } of table.interests.all()) {
+    for (const { interest: one, answer, holder } of table.interests.all()) {
       const { selector, parameters } = one;
       // Names under which nothing is there are not kept.
       if (!isCollection(selector) && !contentOf(table, one).hasContent) continue;
-      lines.push(`${short} interest ${selector} ${parameters.key} ${resolved} ${holder?.key}`);
+      lines.push(`${short} interest ${selector} ${parameters.key} ${answer !== undefined} ${holder?.key}`);
     }
     if (lines.length === before && table.resources.size === 0) continue;
     for (const [holder, version] of table.versions) lines.push(`${short} version ${holder} ${version}`);
@@ -167,7 +166,7 @@ export function unconfirmed(store: Store, url: TypeUrl): string[] {
   const names: string[] = [];
   for (const [of, table] of store.tables()) {
     for (const { variant, holders } of of === url ? table.restored : []) {
-      if (holders.some(isRestored)) names.push(variant.name);
+      if (holders.some(({ restored }) => restored)) names.push(variant.name);
     }
   }
   return names.toSorted();

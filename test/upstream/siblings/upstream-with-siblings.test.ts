@@ -123,7 +123,7 @@ describe('an upstream with siblings', () => {
     expect(world.applied).to.deep.equal([]);
     world.says('10.0.0.1', says('cds', { resources: { a: '1' }, removals, complete: true, resolved: [all] }));
     const [said] = world.applied;
-    expect([said?.lastKnownGood, said?.complete, said?.removals, said?.resolved]).to.deep.equal([
+    expect([said?.holder.restored, said?.complete, said?.removals, said?.resolved]).to.deep.equal([
       true,
       false,
       [],
