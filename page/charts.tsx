@@ -23,11 +23,11 @@ function digits(value: number): string {
 const powersOfTwo = Array.from({ length: 24 }, (_, index) => 2 ** (20 + index));
 
 const charts: readonly Chart[] = [
-  { title: 'Updates to clients, a second', value: ({ updates }) => updates, text: rounded },
-  { title: 'Receipt to ACK, 99 %', value: ({ acknowledged }) => acknowledged, text: seconds },
+  { title: 'Updates to clients per second', value: ({ updates }) => updates, text: rounded },
+  { title: 'Receipt to ACK, 99%', value: ({ acknowledged }) => acknowledged, text: seconds },
   { title: 'Streams', value: ({ streams }) => streams, text: rounded },
   { title: 'Memory', value: ({ memory }) => memory, text: formatBytes, steps: powersOfTwo },
-  { title: 'Event loop busy', value: ({ busy }) => busy, text: (part) => `${Math.round(part * 100)} %` },
+  { title: 'Event loop busy', value: ({ busy }) => busy, text: (part) => `${Math.round(part * 100)}%` },
 ];
 
 /** The last five minutes. */

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { errorText } from '../src/model/error-text.ts';
 import { printable, printableJson } from '../src/model/printable.ts';
-import { parametersLabel } from '../src/observe/problems.ts';
+import { countedLong, parametersLabel } from '../src/observe/problems.ts';
 import type { ClientDetail, Differences, Explanation, Holding } from './answers.ts';
 import { Fact } from './fact.tsx';
 import { useTicks } from './live.ts';
@@ -50,7 +50,7 @@ function Detail({ client, refresh }: { readonly client: ClientDetail; readonly r
           </a>
         </Fact>
       </dl>
-      {types.length === 0 && <p class="dim">It has subscribed to nothing yet.</p>}
+      {types.length === 0 && <p class="dim">This client has not subscribed to anything yet.</p>}
       {types.map(([type, own]) => (
         <section key={type} aria-labelledby={`type-${type}`}>
           <h3 id={`type-${type}`}>
@@ -78,7 +78,7 @@ function Detail({ client, refresh }: { readonly client: ClientDetail; readonly r
           </div>
         </section>
       ))}
-      {total > holdings.length && <p class="dim">and {total - holdings.length} more names</p>}
+      {total > holdings.length && <p class="dim">and {countedLong(total - holdings.length, 'more name')}</p>}
       <Difference client={client} refresh={refresh} />
     </>
   );
@@ -95,11 +95,11 @@ function Row({ client, holding }: { readonly client: string; readonly holding: H
         </th>
         <td>
           <StateText state={state} />
-          {!current && <span class="warn">, newer to come</span>}
+          {!current && <span class="warn">, a newer version is pending</span>}
           {error !== '' && <ErrorOf text={error} />}
         </td>
         <td class="mono">
-          {sent === 'present' ? shown(constraints, 300) : sent === 'absent' ? 'there is none' : ''}
+          {sent === 'present' ? shown(constraints, 300) : sent === 'absent' ? 'does not exist' : ''}
         </td>
         <td class="mono">{shown(version, 60)}</td>
         <td>{since !== '' && <Moment at={Date.parse(since)} />}</td>
@@ -175,9 +175,11 @@ function Difference({ client, refresh }: { readonly client: ClientDetail; readon
   const listed = (answer?.differences ?? []).filter(({ type, name }) => held.has(`${type} ${name}`));
   return (
     <section aria-labelledby="difference">
-      <h3 id="difference">Difference from what is cached for its parameters</h3>
+      <h3 id="difference">Differences from what is cached for its parameters</h3>
       {error !== '' && <p class="bad">{error}</p>}
-      {answer !== undefined && listed.length === 0 && <p class="dim">None: it was sent the newest.</p>}
+      {answer !== undefined && listed.length === 0 && (
+        <p class="dim">None: it was sent the newest version.</p>
+      )}
       <ul class="plain">
         {listed.map(({ type, name, change }) => (
           <li key={`${type} ${name}`}>

@@ -67,7 +67,7 @@ function upstreamNode(upstream: Upstream, classes: readonly PageClass[]): FanNod
     : nodes.length === 0
       ? []
       : [group(`${name} session`, 'one session', 'session', nodes)];
-  const note = connected ? (stale ? 'may be out of date' : 'connected') : 'away';
+  const note = connected ? (stale ? 'may be out of date' : 'connected') : 'unreachable';
   return { ...group(name, name, note, sessions), own: connected ? (stale ? 'warn' : 'ok') : 'bad' };
 }
 
@@ -144,6 +144,6 @@ function restOf(more: readonly PageClass[], others: PageModel['otherClasses']): 
     ...more.map((one) => classNode(one).shares),
     { bad: 0, warn: 0, ok: others.streams },
   ]);
-  const label = `${count.toLocaleString('en')} more classes`;
+  const label = `${count.toLocaleString('en')} more ${count === 1 ? 'class' : 'classes'}`;
   return { id: 'more', label, note: 'smaller ones', own: 'ok', shares, streams, filter: {}, children: [] };
 }

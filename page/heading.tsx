@@ -67,7 +67,7 @@ export function Heading({ state, pause }: HeadingProps) {
       <div role="alert">
         {lostSince > 0 && (
           <p class="lost">
-            No answer since {new Date(lostSince).toLocaleTimeString()}: what is below is from before.
+            No answer since {new Date(lostSince).toLocaleTimeString()}. The data below may be out of date.
           </p>
         )}
       </div>

@@ -1,5 +1,5 @@
 import type { PageModel } from '../src/admin/page/model.ts';
-import { parametersLabel } from '../src/observe/problems.ts';
+import { countedLong, parametersLabel } from '../src/observe/problems.ts';
 import type { Match, Matches } from './answers.ts';
 import { Choice, Search } from './clients.tsx';
 import { useTicks } from './live.ts';
@@ -122,7 +122,7 @@ export function MatchTable({ type, matches, labelledBy }: MatchTableProps) {
         </table>
       </div>
       {allSets > sets.length && (
-        <p class="dim">and {allSets - sets.length} more parameter sets, with fewer clients</p>
+        <p class="dim">and {countedLong(allSets - sets.length, 'more parameter set')}, with fewer clients</p>
       )}
     </>
   );
@@ -151,9 +151,9 @@ function Cell({ match, order }: { readonly match: Match; readonly order: number 
         </b>
       )}
       {rejected > 0 && (
-        <b class="mark bad" title={`${rejected} clients reject it`}>
+        <b class="mark bad" title={`${countedLong(rejected, 'client')} rejecting it`}>
           ✕{rejected}
-          <span class="hidden"> clients reject it</span>
+          <span class="hidden"> rejecting it</span>
         </b>
       )}
     </>

@@ -122,7 +122,7 @@ function WhoHasIt({
       </ul>
       {answer.matching > answer.clients.length && (
         <p>
-          <a href={hrefOf({ type, resource: name }, '#clients')}>all of them</a>
+          <a href={hrefOf({ type, resource: name }, '#clients')}>show all of them</a>
         </p>
       )}
     </section>

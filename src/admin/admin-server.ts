@@ -11,6 +11,7 @@ import {
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
 import { systemClock } from '../model/clock.ts';
 import { errorMessage, type Result } from '../model/result.ts';
+import { expectedText } from '../model/suggest.ts';
 import { isDisconnect } from '../wire/node-error.ts';
 import { answerJson, type BodyTaker, takerKey } from './answers.ts';
 import { refusedHost, refusedOrigin } from './browser-guard.ts';
@@ -147,7 +148,7 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
   const type = request.headers['content-type'];
   if (!rpc.supportedContentType(type ?? null)) {
     request.resume();
-    const message = `content-type ${type ?? '(none)'} is not served here: application/json and application/proto are`;
+    const message = `content-type: ${expectedText('application/json or application/proto', type ?? '')}`;
     respond(response, problem(415, 'unimplemented', message), false);
     return;
   }
@@ -185,7 +186,7 @@ function undecodable({ method: { input } }: Handler, body: Uint8Array): string |
     fromBinary(input, body);
     return undefined;
   } catch (error) {
-    return `the request is no ${input.typeName}: ${errorMessage(error)}`;
+    return `the request is not a valid ${input.typeName}: ${errorMessage(error)}`;
   }
 }
 

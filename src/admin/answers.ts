@@ -183,7 +183,7 @@ class AnswerWriter<Desc extends DescMessage> {
     this.#lists = lists;
     this.#left -= size;
     if (this.#left > 0) return;
-    const message = `the answer has ${size} bytes beside its lists: at most ${maxAnswerBytes} are answered`;
+    const message = `without its lists the answer has ${size} bytes: the maximum is ${maxAnswerBytes}`;
     throw new ConnectError(message, Code.ResourceExhausted);
   }
 

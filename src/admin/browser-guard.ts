@@ -27,7 +27,7 @@ export function refusedHost(request: IncomingMessage, path: string, served: Serv
   });
   if (refused === undefined) return undefined;
   const hosts = served.hosts.length === 0 ? 'none yet' : served.hosts.join(', ');
-  return `this listener does not answer for the host ${quote(refused, 100)} (DNS rebinding): it does for localhost and loopback addresses, ${served.bound} (admin.address), the address that was connected to, and the names in admin.hosts: ${hosts}`;
+  return `the host ${quote(refused, 100)} is refused (DNS rebinding): expected localhost, a loopback address, ${served.bound} (admin.address), the address that was connected to, or a name in admin.hosts: ${hosts}`;
 }
 
 /** Why a request that may change something is refused: a page of another origin made it. Undefined: it is served. */
@@ -39,7 +39,7 @@ export function refusedOrigin({ headers }: IncomingMessage): string | undefined 
     origin !== undefined && URL.parse(origin)?.host.toLowerCase() !== headers.host?.toLowerCase();
   if (!crossSite && !crossOrigin) return undefined;
   const from = origin === undefined ? 'another site' : quote(origin, 100);
-  return `a web page of ${from} must not call this: pages of this listener and clients that are no browsers may`;
+  return `a web page of ${from} may not call this: only pages of this listener may, and clients that are not browsers`;
 }
 
 /** A request as to a proxy (RFC 9112 §3.2.2) names a host in its target, too: both must be served. */

@@ -55,7 +55,7 @@ function sideOf(field: string, side: DiffSide | undefined): DiffSideQuery {
     case 'parameters':
       return { kind: 'parameters', parameters: internParameters(Object.entries(of.value.values)) };
     default: {
-      const message = `${field} is missing: accepted is one of revision, released, pending, client, parameters`;
+      const message = `${field} is missing: expected revision, released, pending, client or parameters`;
       throw new ConnectError(message, Code.InvalidArgument);
     }
   }

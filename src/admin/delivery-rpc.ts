@@ -1,6 +1,7 @@
 import { Code, ConnectError, type ServiceImpl } from '@connectrpc/connect';
 import type { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type WaitRequest, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import { expectedText } from '../model/suggest.ts';
 import type { Delivery, WaitQuery } from './delivery-ports.ts';
 import { type Answer, optionalType, valueOf } from './rpc-parts.ts';
 
@@ -26,7 +27,7 @@ export function deliveryMethods(
 function waitQuery(request: WaitRequest): WaitQuery {
   const { type, name, names, revision, timeoutSeconds, allowStale, minClients = 1 } = request;
   if (!(timeoutSeconds >= 0 && timeoutSeconds <= longestWaitSeconds)) {
-    const message = `timeout_seconds is ${timeoutSeconds}: accepted is 0 to ${longestWaitSeconds}`;
+    const message = `timeout_seconds: ${expectedText(`0 to ${longestWaitSeconds}`, timeoutSeconds)}`;
     throw new ConnectError(message, Code.InvalidArgument);
   }
   return {

@@ -35,7 +35,7 @@ export function guardChanges(readOnly: () => boolean, log: Log): Interceptor {
 }
 
 function refused(method: string, readOnly: boolean, caller: Caller): string | undefined {
-  if (readOnly) return `${method} changes something, and this listener only reads (admin.read_only: true)`;
+  if (readOnly) return `${method} changes something, and this listener is read-only (admin.read_only: true)`;
   if (caller === 'anonymous') {
     return `${method} changes something: over TLS that needs a client certificate, verified against admin.tls.ca`;
   }

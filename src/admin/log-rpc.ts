@@ -1,6 +1,7 @@
 import { Code, ConnectError, type ServiceImpl } from '@connectrpc/connect';
 import type { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type SetLogLevelRequest, SetLogLevelResponseSchema } from '../gen/distributary/admin/v1/log_pb.ts';
+import { expectedText, unknownWord } from '../model/suggest.ts';
 import { isLogLevel, type LogLevel, levels } from '../observe/log-levels.ts';
 import { operatorKey } from './operations.ts';
 import type { Inspector, LogLevelChange } from './ports.ts';
@@ -25,10 +26,10 @@ export function logMethods(
 
 function changeOf({ level, node, forSeconds }: SetLogLevelRequest, operator: string): LogLevelChange {
   if (!(forSeconds >= 0 && forSeconds <= longestSeconds)) {
-    throw invalid(`for_seconds is ${forSeconds}: accepted is 0 to ${longestSeconds}`);
+    throw invalid(`for_seconds: ${expectedText(`0 to ${longestSeconds}`, forSeconds)}`);
   }
   if (node.length > longestNode) {
-    throw invalid(`node has ${node.length} characters: at most ${longestNode} are accepted`);
+    throw invalid(`node: expected at most ${longestNode} characters, got ${node.length}`);
   }
   return {
     level: levelOf(level),
@@ -40,7 +41,7 @@ function changeOf({ level, node, forSeconds }: SetLogLevelRequest, operator: str
 
 function levelOf(text: string): LogLevel | undefined {
   if (text === '' || isLogLevel(text)) return text === '' ? undefined : text;
-  throw invalid(`unknown level ${JSON.stringify(text)}: accepted are ${levels.join(', ')}, or none`);
+  throw invalid(unknownWord('level', text, levels));
 }
 
 const invalid = (message: string): ConnectError => new ConnectError(message, Code.InvalidArgument);

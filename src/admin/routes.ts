@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { ListClientsResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
+import { anyOf } from '../model/suggest.ts';
 import { wrongOnes } from '../observe/problems.ts';
 import { collected, maxAnswerBytes } from './answers.ts';
 import { clientsShown, fallback } from './page/fallback.ts';
@@ -59,7 +60,7 @@ export function answerByRoute(
   const route = routes.get(path);
   if (route === undefined) {
     const served = [...routes.keys().map((known) => `GET ${known}`), ...alsoServed];
-    return problem(404, 'not_found', `there is no ${path} here: there is ${served.join(', ')}`);
+    return problem(404, 'not_found', `there is no ${path} here: expected ${anyOf(served)}`);
   }
   if (method === 'GET' || method === 'HEAD') return route();
   return problem(405, 'unimplemented', `${path} takes GET and HEAD, not ${method}`, { allow: 'GET, HEAD' });
@@ -76,7 +77,7 @@ function configDump(dump: unknown): HttpAnswer {
   const answer = json(dump);
   const { length } = answer.body;
   if (length <= maxAnswerBytes) return answer;
-  const message = `the configuration has ${length} characters as JSON: at most ${maxAnswerBytes} are answered`;
+  const message = `the configuration has ${length} characters as JSON: the maximum is ${maxAnswerBytes}`;
   return problem(429, 'resource_exhausted', message);
 }
 

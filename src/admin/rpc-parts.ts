@@ -2,7 +2,7 @@ import type { DescMessage, MessageShape } from '@bufbuild/protobuf';
 import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Result } from '../model/result.ts';
-import { knownTypes, typeByName } from '../model/types.ts';
+import { typeByName, unknownType } from '../model/types.ts';
 import { rpcError } from '../wire/connect.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Long } from './answers.ts';
@@ -22,9 +22,7 @@ export type Answer = <Desc extends DescMessage>(
 export function typeNamed(text: string): TypeUrl {
   const url = typeByName(text);
   if (url !== undefined) return url;
-  const accepted = knownTypes.map(({ short }) => short).join(', ');
-  const problem = text === '' ? 'type is missing' : `unknown type ${JSON.stringify(text)}`;
-  throw new ConnectError(`${problem}: accepted are ${accepted}, or a type URL`, Code.InvalidArgument);
+  throw new ConnectError(text === '' ? 'type is missing' : unknownType(text), Code.InvalidArgument);
 }
 
 /** Empty: every type. */

@@ -25,6 +25,7 @@ import {
 import { systemClock } from '../model/clock.ts';
 import { internParameters } from '../model/parameters.ts';
 import { type ClientState, clientStates } from '../model/subscription.ts';
+import { unknownWord } from '../model/suggest.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { encodedResponse, statusJson } from '../wire/client-status.ts';
 import { answered, maxAnswerBytes, takerKey, written } from './answers.ts';
@@ -173,7 +174,7 @@ function clientsQuery({ limit, type, state, ...rest }: ListClientsRequest): Clie
 function stateNamed(text: string): ClientState {
   const state = clientStates.find((known) => known === text);
   if (state !== undefined) return state;
-  const message = `unknown state ${JSON.stringify(text)}: accepted are ${clientStates.join(', ')}`;
+  const message = unknownWord('state', text, clientStates);
   throw new ConnectError(message, Code.InvalidArgument);
 }
 

@@ -3,18 +3,17 @@ import type {
   CompareConfigurationResponse,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { printable } from '../model/printable.ts';
-import { counted } from '../model/text.ts';
 import { textTable, type View } from './terminal.ts';
 
 /** What a new configuration would change in a running relay, in paragraphs. */
 export function changesText(changes: CompareConfigurationResponse, view: View): string {
   const { needsRestart, upstreams, streams, changed, losing, reconnecting, clients } = changes;
   const sentences = [
-    `Of ${counted(streams, 'stream')} ${changed} get other parameters, ${losing} lose resources, ${reconnecting} must connect again.`,
+    `Streams: ${streams}; with other parameters: ${changed}; that lose resources: ${losing}; that must reconnect: ${reconnecting}.`,
     ...upstreams.map(
       ({ name, change }) => `Upstream ${printable(name)}: ${upstreamWords.get(change) ?? change}.`,
     ),
-    ...(needsRestart.length === 0 ? [] : [`Only with the next start: ${needsRestart.join(', ')}.`]),
+    ...(needsRestart.length === 0 ? [] : [`Only after a restart: ${needsRestart.join(', ')}.`]),
   ];
   const parts = [
     sentences.join('\n'),
@@ -28,13 +27,13 @@ export function changesText(changes: CompareConfigurationResponse, view: View): 
 const upstreamWords: ReadonlyMap<string, string> = new Map([
   ['ADDED', 'new'],
   ['REMOVED', 'removed'],
-  ['CHANGED', 'changed, so all of its sessions are opened again'],
+  ['CHANGED', 'changed, so all of its sessions are reopened'],
 ]);
 
 const why: ReadonlyMap<string, string> = new Map([
-  ['DENIED', 'the rules do not allow it'],
+  ['DENIED', 'xds.authorization does not allow it'],
   ['UNCLAIMED', 'no upstream serves it'],
-  ['NO_VARIANT', 'no variant is for its new parameters'],
+  ['NO_VARIANT', 'no variant matches its new parameters'],
 ]);
 
 function sessionsText({ sessions }: CompareConfigurationResponse, view: View): string {
@@ -51,12 +50,12 @@ function clientsText(clients: readonly ClientChange[], view: View): string {
     client,
     node,
     textOf(before),
-    reconnects ? '(connects again)' : textOf(after),
+    reconnects ? '(reconnects)' : textOf(after),
     lostTotal,
   ]);
   return rows.length === 0
     ? ''
-    : textTable(['CLIENT', 'NODE', 'PARAMETERS NOW', 'THEN', 'LOSES'], rows, view);
+    : textTable(['CLIENT', 'NODE', 'PARAMETERS', 'NEW PARAMETERS', 'LOSES'], rows, view);
 }
 
 function lossesText(clients: readonly ClientChange[], view: View): string {

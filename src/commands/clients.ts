@@ -13,22 +13,22 @@ import { type Cell, type Head, painted, type Style, textTable, type View, wide }
 
 export const clients = relayCommand({
   name: 'clients',
-  does: 'who is connected, with what was sent and whether it was accepted',
+  does: 'lists connected clients, what they were sent, and whether they accepted it',
   about: `Lists the clients that are connected, those that rejected something first: one line for each stream. Its id is what
 --client of explain, get, diff and tap takes. A client that polls (REST, Fetch) has a line until it has not polled for
 three of its own intervals; tap does not show polls.`,
   flags: {
-    node: text('ID', 'only those of this node; * stands for any characters'),
+    node: text('ID', 'only those of this node; * matches any characters'),
     type: type('only those that subscribe to this type'),
     state: oneOf(
       'S',
       clientStates,
-      'only those with a type (or with that --type) in this state: SYNCED (acknowledged), STALE (sent, and not acknowledged yet), ERROR (rejected), NOT_SENT or MISSING (something that it asks for does not exist for it: explain says why); in lower case too',
+      'only those with a type (or with that --type) in this state: SYNCED (acknowledged), STALE (sent, and not acknowledged yet), ERROR (rejected), NOT_SENT or MISSING (something it subscribes to does not exist for it: explain says why); case does not matter',
     ),
-    limit: count('N', 'at most so many', 0),
+    limit: count('N', 'list at most N', 0),
   },
   watch: true,
-  exit: '0, also if there is none; 1 if the relay does not answer.',
+  exit: '0, even if there is none; 1 if the relay does not answer.',
   ask:
     ({ state = '', ...asked }) =>
     async ({ rpc }) => {
@@ -59,7 +59,7 @@ function clientsText(
   now: number,
 ): string {
   if (listed.length === 0) {
-    return total === 0 ? 'no client is connected' : `no client matches, of ${counted(total, 'client')}`;
+    return total === 0 ? 'no client is connected' : `no client matches (${counted(total, 'client')} in all)`;
   }
   const columns = listed.some((client) => lastPollOf(client) !== '')
     ? columnsOf(now)
@@ -71,7 +71,7 @@ function clientsText(
   );
   const rest = matching - listed.length;
   const shown = matching === total ? counted(total, 'client') : `${matching} of ${counted(total, 'client')}`;
-  return `${table}\n\n${shown}${rest > 0 ? `, ${rest} of them not shown` : ''}`;
+  return `${table}\n\n${shown}${rest > 0 ? `, ${rest} not shown` : ''}`;
 }
 
 /** The worst first. */

@@ -1,5 +1,5 @@
-import { nearest } from '../config/suggest.ts';
 import { printable } from '../model/printable.ts';
+import { unknownWord } from '../model/suggest.ts';
 import { clients } from './clients.ts';
 import type { Command } from './command.ts';
 import { completionOf } from './completion.ts';
@@ -42,7 +42,7 @@ ${usageLine}
 
 ${lines.join('\n')}
 
-distributary COMMAND --help shows a command's options; --version the version.
+distributary COMMAND --help shows a command's options; --version shows the version.
 `;
 }
 
@@ -69,9 +69,11 @@ export async function commandLine(argv: readonly string[]): Promise<number> {
   return 2;
 }
 
-function unknownCommand(name: string): string {
-  const known = commands.map((one) => one.name);
-  const meant = nearest(name, known);
-  const hint = meant === undefined ? `there are ${known.join(', ')}` : `did you mean ${meant}?`;
-  return `unknown command ${printable(JSON.stringify(name))}: ${hint}`;
-}
+const unknownCommand = (name: string): string =>
+  printable(
+    unknownWord(
+      'command',
+      name,
+      commands.map((one) => one.name),
+    ),
+  );

@@ -1,9 +1,9 @@
 import { parseArgs } from 'node:util';
 import { parseDuration } from '../config/duration.ts';
-import { nearest } from '../config/suggest.ts';
 import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { knownTypes, typeByName, typeMeant } from '../model/types.ts';
+import { expectedText, nearest, unknownWord } from '../model/suggest.ts';
+import { knownTypes, typeByName, unknownType } from '../model/types.ts';
 import { columnsOf, processTerminal, type Terminal, wrapped } from './terminal.ts';
 
 /** A flag as it is declared, once: reading it, its line in the help, completion and docs/reference come from this. */
@@ -58,7 +58,7 @@ export const count = (value: string, says: string, otherwise: number): Flag<numb
 export function readCount(given: string, name: string): Result<number> {
   const value = Number(given);
   if (/^[0-9]+$/.test(given) && value >= 1 && value < 2 ** 32) return ok(value);
-  return fail(`${name} ${JSON.stringify(given)} is not a whole number from 1`);
+  return fail(`${name}: ${expectedText('a whole number of at least 1', given)}`);
 }
 
 /** One of these words, in whatever case; undefined: it is not given. */
@@ -73,7 +73,7 @@ export const oneOf = <Word extends string>(
     if (word === undefined) return ok(undefined);
     const known = words.find((one) => one.toLowerCase() === word.toLowerCase());
     if (known !== undefined) return ok(known);
-    return fail(`${name} ${JSON.stringify(word)} is not one of ${words.join(', ')}`);
+    return fail(unknownWord(name, word, words));
   },
 });
 
@@ -97,11 +97,7 @@ export const type = (says = ''): Flag<string> => ({
   words: shortTypes,
   read: (given) => {
     const name = given.at(-1) ?? '';
-    if (name === '' || typeByName(name) !== undefined) return ok(name);
-    const meant = typeMeant(name);
-    const hint =
-      meant === undefined ? `accepted are ${shortTypes.join(' ')}, or a type URL` : `did you mean ${meant}?`;
-    return fail(`unknown --type ${JSON.stringify(name)}: ${hint}`);
+    return name === '' || typeByName(name) !== undefined ? ok(name) : fail(unknownType(name));
   },
 });
 
@@ -112,7 +108,7 @@ export const parameters = (says: string): Flag<Readonly<Record<string, string>>>
     const read = new Map<string, string>();
     for (const pair of given) {
       const equals = pair.indexOf('=');
-      if (equals <= 0) return fail(`${name} ${JSON.stringify(pair)} is not KEY=VALUE, as in env=prod`);
+      if (equals <= 0) return fail(`${name}: ${expectedText('KEY=VALUE (as in env=prod)', pair)}`);
       const key = pair.slice(0, equals);
       if (read.has(key)) return fail(`${name} ${key} is given twice`);
       read.set(key, pair.slice(equals + 1));
@@ -270,7 +266,7 @@ function problemOf({ name, rawName, value, inlineValue }: Token, flags: Flags): 
   // `--type --name x`: the value was forgotten.
   return inlineValue === true || !/^-./.test(value)
     ? undefined
-    : `the value of ${rawName} is missing (one that begins with "-" is given as ${rawName}=${value})`;
+    : `the value of ${rawName} is missing (if it begins with "-", write ${rawName}=${value})`;
 }
 
 function unknownFlag(rawName: string, names: readonly string[]): string {

@@ -1,3 +1,4 @@
+import { anyOf, unknownWord } from '../model/suggest.ts';
 import { type Command, defineCommand, type Flag, UsageError } from './command.ts';
 
 /** The scripts by their shells. All words come from the declarations of the commands: none needs to be quoted. */
@@ -13,7 +14,7 @@ const shells = [...scripts.keys()];
 export const completionOf = (commands: () => readonly Command[]): Command =>
   defineCommand({
     name: 'completion',
-    does: 'a script that completes commands and flags in bash, zsh or fish',
+    does: 'prints a script that completes commands and flags in bash, zsh or fish',
     about: `Prints a script by which the shell completes commands, flags, types and states.
 
   bash   source <(distributary completion bash), in ~/.bashrc
@@ -26,10 +27,9 @@ export const completionOf = (commands: () => readonly Command[]): Command =>
     flags: {},
     exit: '0.',
     run: (_, { terminal, operands: [shell] }) => {
-      const accepted = `accepted is one of ${shells.join(', ')}`;
-      if (shell === undefined) return new UsageError(`the shell is missing: ${accepted}`);
+      if (shell === undefined) return new UsageError(`the shell is missing: expected ${anyOf(shells)}`);
       const script = scripts.get(shell);
-      if (script === undefined) return new UsageError(`unknown shell ${JSON.stringify(shell)}: ${accepted}`);
+      if (script === undefined) return new UsageError(unknownWord('shell', shell, shells));
       terminal.out(script(commands()));
       return Promise.resolve(0);
     },

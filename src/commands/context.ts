@@ -5,6 +5,7 @@ import { z } from 'zod';
 import type { Environment } from '../config/environment.ts';
 import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { expectedText, unknownWord } from '../model/suggest.ts';
 import { explainError } from '../wire/node-error.ts';
 import { defineCommand, type Flag, file, text, UsageError, type ValuesOf } from './command.ts';
 import { type Terminal, textTable, viewOf } from './terminal.ts';
@@ -21,6 +22,7 @@ const variables = {
 } as const;
 
 export const defaultAdmin = 'http://127.0.0.1:19000';
+export const adminForm = `http://HOST:PORT or https://HOST:PORT (as in ${defaultAdmin})`;
 
 export const certificateFlags = {
   cert: file('F', 'PEM file of a client certificate, where the listener asks for one'),
@@ -98,9 +100,9 @@ function readContexts(environment: Environment): Result<Contexts> {
 
 export const context = defineCommand({
   name: 'context',
-  does: 'which relay the commands ask: add NAME, use NAME, list',
-  about: `Names the relays that commands ask. The first that is added is used; use names another one. Flags win over the
-environment, and the environment wins over the context.
+  does: 'names the relays that commands ask: add NAME, use NAME, list',
+  about: `Keeps the addresses of relays by name. The first one added is used, until use selects another. Flags take precedence over
+the environment, and the environment over the context.
 
   distributary context add prod --admin https://relay.example:19000 --ca ca.pem
   distributary context use prod
@@ -125,7 +127,7 @@ function listed(terminal: Terminal): Result<string> {
   if (!read.ok) return read;
   const { current, contexts } = read.value;
   const rows = Object.entries(contexts).map(([one, { admin }]) => [one === current ? '*' : '', one, admin]);
-  if (rows.length === 0) return ok(`no context: commands ask ${defaultAdmin}`);
+  if (rows.length === 0) return ok(`no contexts: commands ask ${defaultAdmin}`);
   return ok(textTable(['', 'CONTEXT', 'ADMIN'], rows, viewOf(terminal, false)));
 }
 
@@ -140,25 +142,26 @@ function changed(
   const { current, contexts } = read.value;
   if (verb === 'use') {
     if (contexts[name] === undefined) {
-      const known = Object.keys(contexts).join(', ') || 'none: add one';
-      return new UsageError(`there is no context ${JSON.stringify(name)}: there are ${known}`);
+      const known = Object.keys(contexts);
+      const none = `there is no context ${JSON.stringify(name)}: add one first`;
+      return new UsageError(known.length === 0 ? none : unknownWord('context', name, known));
     }
-    return write(pathOf(environment), { current: name, contexts }, `using ${printable(name)}`);
+    return write(pathOf(environment), { current: name, contexts }, `${printable(name)} is now in use`);
   }
   const added = { admin, cert: whole(cert), key: whole(key), ca: whole(ca) };
   const used = current === '' ? name : current;
-  const said = `added ${printable(name)}${used === name ? ', and using it' : ''}`;
+  const said = `added ${printable(name)}${used === name ? ', now in use' : ''}`;
   return write(pathOf(environment), { current: used, contexts: { ...contexts, [name]: added } }, said);
 }
 
 function problemOf(flags: RelayFlags, verb: string, name: string): string | undefined {
-  if (!['add', 'use', 'list'].includes(verb)) return 'add NAME, use NAME or list is missing';
+  if (!['add', 'use', 'list'].includes(verb)) return 'expected add NAME, use NAME or list';
   if (verb === 'list') return name === '' ? undefined : `unexpected argument ${JSON.stringify(name)}`;
   if (name === '') return `the name of the context is missing: ${verb} NAME`;
   const given = Object.entries(flags).filter(([, value]) => value !== '');
   if (verb === 'use') return given.length > 0 ? `use takes no --${given[0]?.[0] ?? ''}` : undefined;
   if (!/^https?:\/\/[^/]/.test(flags.admin)) {
-    return `--admin ${JSON.stringify(flags.admin)} is not a URL: accepted is http://HOST:PORT or https://HOST:PORT`;
+    return `--admin: ${expectedText(adminForm, flags.admin)}`;
   }
   return undefined;
 }

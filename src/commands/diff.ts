@@ -13,19 +13,19 @@ import { type AdminClient, answer, relayCommand } from './relay-command.ts';
 import { textTable, type View } from './terminal.ts';
 
 const flags = {
-  from: text('REV', 'a revision (see history); with --to another one, as diff FROM TO'),
-  to: text('REV', 'the revision that it is compared with'),
+  from: text('REV', 'the older revision (see history); with --to, the same as diff FROM TO'),
+  to: text('REV', 'the revision to compare it with'),
   pending: toggle('what only canaries have, against what everybody has'),
-  client: texts('ID', 'twice: what two streams were sent'),
+  client: texts('ID', 'given twice: what these two clients were sent'),
   param: parameters('what a client with these parameters gets; may be repeated'),
-  against: parameters('and one with these; may be repeated'),
+  against: parameters('what a client with these gets; may be repeated'),
   type: type('only this type'),
   name: text('N', 'only this resource, field by field'),
 } as const;
 
 export const diff = relayCommand({
   name: 'diff',
-  does: 'what differs between two revisions, clients or parameter sets',
+  does: 'shows what differs between two revisions, clients or parameter sets',
   about:
     'Shows which resources differ, and with --name which of their fields, as YAML. Secrets are not shown.',
   usage:
@@ -67,8 +67,8 @@ interface Sides {
 
 type Given = Omit<ValuesOf<typeof flags>, 'type' | 'name'>;
 
-const accepted =
-  'accepted is one of REV REV, --pending, --client ID --client ID, --param KEY=VALUE --against KEY=VALUE';
+const expected =
+  'expected REV REV, --pending, --client ID --client ID, or --param KEY=VALUE --against KEY=VALUE';
 
 function readSides(given: Given, revisions: readonly string[]): Result<Sides> {
   const { from, to, pending, client, param, against } = given;
@@ -76,7 +76,7 @@ function readSides(given: Given, revisions: readonly string[]): Result<Sides> {
   const byFlags = from !== '' || to !== '';
   const kinds = [revisions.length > 0, byFlags, pending, client.length > 0, byParameters];
   const count = kinds.filter(Boolean).length;
-  if (count !== 1) return fail(`${count === 0 ? 'nothing to compare' : 'too much to compare'}: ${accepted}`);
+  if (count !== 1) return fail(`${count === 0 ? 'nothing to compare' : 'too much to compare'}: ${expected}`);
   if (pending) return ok({ from: { case: 'released', value: true }, to: { case: 'pending', value: true } });
   if (client.length > 0) return clientSides(client);
   if (byParameters) {
@@ -89,10 +89,10 @@ function readSides(given: Given, revisions: readonly string[]): Result<Sides> {
 }
 
 function revisionSides(from: string, to: string): Result<Sides> {
-  if (from === '' || to === '') return fail(`two revisions are compared, and one is given: ${accepted}`);
-  const before = readCount(from, 'the revision');
+  if (from === '' || to === '') return fail(`the second revision is missing: ${expected}`);
+  const before = readCount(from, 'revision');
   if (!before.ok) return before;
-  const after = readCount(to, 'the revision');
+  const after = readCount(to, 'revision');
   if (!after.ok) return after;
   return ok({
     from: { case: 'revision', value: before.value },
@@ -103,13 +103,13 @@ function revisionSides(from: string, to: string): Result<Sides> {
 function clientSides(clients: readonly string[]): Result<Sides> {
   const [from, to] = clients;
   if (from === undefined || to === undefined || clients.length !== 2) {
-    return fail(`--client is given ${clients.length === 1 ? 'once' : 'too often'}: two clients are compared`);
+    return fail(`--client: expected two, got ${clients.length}`);
   }
   return ok({ from: { case: 'client', value: from }, to: { case: 'client', value: to } });
 }
 
 function diffText({ differences, total }: DiffResponse, view: View): string {
-  if (total === 0) return 'nothing differs';
+  if (total === 0) return 'no differences';
   const rows = differences.map(({ type, name, change }) => [change.toLowerCase(), type, name]);
   const more = total - differences.length;
   const parts = [textTable(['CHANGE', 'TYPE', 'NAME'], rows, view), more > 0 ? `and ${more} more` : ''];

@@ -12,7 +12,7 @@ import { textTable, type View, versionText, wide } from './terminal.ts';
 
 export const explain = relayCommand({
   name: 'explain',
-  does: 'which variant of a resource a client gets, and why',
+  does: 'shows which variant of a resource a client gets, and why',
   about: `Shows which variant of a resource a client with these parameters gets, and why each other variant does not match.`,
   flags: {
     type: required(type()),
@@ -49,7 +49,7 @@ function detailTexts(response: ExplainResponse, view: View): readonly string[] {
   const parts = [variantsText(response, view)];
   if (response.ambiguous) {
     parts.push(
-      'More than one variant matches: which one is served stays the same, but nothing promises which.',
+      'More than one variant matches. The relay always serves the same one, but which one is not defined.',
     );
   }
   if (client !== undefined) {
@@ -61,10 +61,10 @@ function detailTexts(response: ExplainResponse, view: View): readonly string[] {
 /** How the client stands to the type's last response (protocol §9), in words. */
 const states: ReadonlyMap<string, string> = new Map([
   ['SYNCED', 'acknowledged'],
-  ['NOT_SENT', 'nothing was sent yet'],
+  ['NOT_SENT', 'nothing sent yet'],
   ['STALE', 'not acknowledged yet'],
   ['ERROR', 'rejected'],
-  ['MISSING', 'something that it asks for does not exist for it'],
+  ['MISSING', 'something it subscribes to does not exist for it'],
 ]);
 
 function clientText(client: ClientTypeState, { match, matchFound, canary }: ExplainResponse): string {
@@ -87,20 +87,19 @@ function heldText(
 ): string {
   if (held === undefined) {
     if (removalState === '' && lastPoll !== '' && state !== 'NOT_SENT') {
-      return 'It polls, and what it was answered with is not what there is now: whether it has this resource is not known.';
+      return 'It polls, and its last response is out of date. Whether it has this resource is not known.';
     }
-    if (missing) return 'It asks for this resource, and there is none for it: MISSING.';
-    if (removalState === '') return 'Of this resource it has nothing.';
+    if (missing) return 'It subscribes to this resource, which does not exist for it: MISSING.';
+    if (removalState === '') return 'It does not have this resource.';
     const why = removalState === 'ERROR' ? 'has rejected that' : 'has not acknowledged that yet';
-    return `It was told that this resource is gone, and ${why}.`;
+    return `It was told that this resource was removed, and ${why}.`;
   }
-  const other = held.constraints === match ? '' : ', which is not what it would get now';
+  const other = held.constraints === match ? '' : ', which is not the one it would get now';
   const version = versionText(held);
   const what = `${printable(held.constraints)}${version}${other}`;
-  if (held.state === 'ERROR') return `Of this resource it has rejected ${what}: ${errorLine(held.error)}`;
-  if (held.state === 'STALE')
-    return `Of this resource it was sent ${what}; it has not acknowledged that yet.`;
-  return `Of this resource it has ${what}.`;
+  if (held.state === 'ERROR') return `It has rejected the variant ${what}: ${errorLine(held.error)}`;
+  if (held.state === 'STALE') return `It was sent the variant ${what}, and has not acknowledged it yet.`;
+  return `It has the variant ${what}.`;
 }
 
 function outcome({ matchFound, match, variants, state, otherClasses }: ExplainResponse): string {
@@ -109,7 +108,7 @@ function outcome({ matchFound, match, variants, state, otherClasses }: ExplainRe
     return `no variant matches, so it does not exist for such a client${othersText(otherClasses)}`;
   return state === 'absent'
     ? 'it does not exist upstream'
-    : 'nothing is known of it: is anybody subscribed to it?';
+    : 'nothing is known about it: does any client subscribe to it?';
 }
 
 function parametersText(parameters: Readonly<Record<string, string>>): string {

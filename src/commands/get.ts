@@ -9,7 +9,7 @@ import { versionText } from './terminal.ts';
 
 export const get = relayCommand({
   name: 'get',
-  does: 'a resource as YAML, or what a client was sent of it',
+  does: 'shows a resource as YAML, as cached or as sent to a client',
   about: `Shows a resource as YAML: each variant that is cached, or what a client was last sent. Secrets, and fields that Envoy's API
 marks as sensitive, are left out.`,
   flags: {

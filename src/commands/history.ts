@@ -14,9 +14,9 @@ const shownNames = 3;
 
 export const history = relayCommand({
   name: 'history',
-  does: 'what has changed',
+  does: 'lists changes',
   about:
-    'Shows what has changed, the newest first. ACCEPTED and REJECTED count the streams that have answered the change. Names and revisions are for diff and rollback.',
+    'Lists changes, the newest first. ACCEPTED and REJECTED count the streams that have answered the change. diff and rollback take these revisions and names.',
   flags: {
     type: type('only this type'),
     name: text('N', 'only changes of this resource'),

@@ -1,24 +1,26 @@
 import { type SetLogLevelResponse, SetLogLevelResponseSchema } from '../gen/distributary/admin/v1/log_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { anyOf } from '../model/suggest.ts';
 import { levels } from '../observe/log-levels.ts';
 import { duration, oneOf, text, toggle, UsageError, type ValuesOf } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
 import { textTable, type View } from './terminal.ts';
 
 const flags = {
-  node: text('ID', 'only lines about this node id, (see clients); without it all lines'),
+  node: text('ID', 'only lines about this node id (see clients); without it, all lines'),
   level: oneOf('LEVEL', levels, levels.join(', ')),
   for: duration('TIME', 'how long, as in 30s, 10m or 1h; default 10m, at most 24h'),
-  reset: toggle('ends now what was set before'),
+  reset: toggle('end an earlier change now'),
 } as const;
 
 export const log = relayCommand({
   name: 'log',
-  does: 'another log level for a time',
-  about: `Another log level for a time, in all processes of a running relay. Then the level of its start counts again.`,
+  does: 'changes the log level for a limited time',
+  about: `Changes the log level of a running relay for a limited time, in all its processes. After that, the level from its start applies
+again.`,
   usage: '(--level LEVEL [--for TIME] | --reset)',
   flags,
-  exit: '0 and what is in force; 1 if the relay refuses or does not answer.',
+  exit: '0, with the levels in force; 1 if the relay refuses or does not answer.',
   ask: ({ node, ...given }) => {
     const request = readRequest(given);
     if (!request.ok) return new UsageError(request.error);
@@ -38,10 +40,10 @@ function readRequest({
   if (reset) {
     return level === undefined && time === undefined
       ? ok({ level: '', forSeconds: 0 })
-      : fail('--reset stands alone: without --level and --for');
+      : fail('--reset excludes --level and --for');
   }
-  if (level === undefined) return fail(`--level is missing: one of ${levels.join(', ')}; or --reset`);
-  if (time === 0) return fail('--for 0 is too short: --reset ends what was set');
+  if (level === undefined) return fail(`--level is missing: expected ${anyOf(levels)}, or --reset`);
+  if (time === 0) return fail('--for 0 is too short: to end an earlier change, use --reset');
   return ok({ level, forSeconds: (time ?? 0) / 1000 });
 }
 

@@ -20,7 +20,7 @@ const secure: ReadonlyMap<number, string> = new Map([[26, '26.13.1']]);
 export function faultyNode(version: string): string | undefined {
   const needs = secure.get(Number(version.split('.')[0]));
   if (needs === undefined || !isBefore(version, needs)) return undefined;
-  return `Node.js ${version} has faults of high severity that ${needs} has not (known on ${knownOn}): run the relay on a newer one, as SECURITY.md says`;
+  return `Node.js ${version} has vulnerabilities of high severity that ${needs} fixes (as of ${knownOn}): run the relay on a newer version, as SECURITY.md says`;
 }
 
 function isBefore(version: string, other: string): boolean {

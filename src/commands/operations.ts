@@ -36,29 +36,29 @@ const operation = ({ run, ...about }: Operation): Command =>
 
 export const freeze = operation({
   name: 'freeze',
-  does: 'clients keep what they have, until unfreeze',
-  about: `Freezes changes: every client keeps what it has, until unfreeze. Without --upstream and --type this is
-for everything, endpoints too. What is new still comes through.`,
+  does: 'freezes changes: clients keep what they have, until unfreeze',
+  about: `Freezes changes: every client keeps what it has until unfreeze. Without --upstream and --type this applies
+to everything, endpoints too. New resources still come through.`,
   run: async (rpc, request) => answer(FreezeResponseSchema, await rpc.freeze(request), () => 'frozen'),
 });
 
 export const unfreeze = operation({
   name: 'unfreeze',
   does: 'ends a freeze',
-  about: `Ends a freeze: give the --upstream and --type that were frozen, or neither to end all. What has changed meanwhile goes
+  about: `Ends a freeze: give the --upstream and --type that were frozen, or neither to end all freezes. Changes made meanwhile go
 through the rollout.`,
   run: async (rpc, request) => {
     const response = await rpc.unfreeze(request);
-    const text = `not frozen any more; ${counted(response.pending, 'name')} pending`;
+    const text = `unfrozen; ${counted(response.pending, 'name')} pending`;
     return answer(UnfreezeResponseSchema, response, () => text);
   },
 });
 
 export const release = operation({
   name: 'release',
-  does: 'a change that only canaries have: for everybody',
-  about: `Gives everybody the change that only canaries have, whatever they say to it, and removes what is held back because it
-is too much at once (max_removal_percent).`,
+  does: 'gives everybody the change that only canaries have',
+  about: `Gives everybody the change that only canaries have, whatever they answer, and makes the removals that were held
+back because they are too many at once (max_removal_percent).`,
   run: async (rpc, request) => {
     const response = await rpc.release(request);
     return answer(ReleaseResponseSchema, response, () => `released: ${counted(response.released, 'name')}`);
@@ -67,8 +67,8 @@ is too much at once (max_removal_percent).`,
 
 export const discard = operation({
   name: 'discard',
-  does: 'a change that only canaries have: for nobody',
-  about: `Drops the change that only canaries have: they go back to what everybody has. What upstream says next is judged anew.`,
+  does: 'drops the change that only canaries have',
+  about: `Drops the change that only canaries have: they go back to what everybody has. The next change from upstream is judged anew.`,
   run: async (rpc, request) => {
     const response = await rpc.discard(request);
     return answer(DiscardResponseSchema, response, () => `discarded: ${counted(response.discarded, 'name')}`);
@@ -77,17 +77,17 @@ export const discard = operation({
 
 export const rollback = relayCommand({
   name: 'rollback',
-  does: 'the gated types as they were after a revision',
-  about: `Gives everybody the gated types as they were after a revision, and freezes them: they stay so, whatever upstream says,
-until unfreeze.`,
+  does: 'gives everybody the gated types as they were after a revision',
+  about: `Gives everybody the gated types as they were after a revision, and freezes them until unfreeze, whatever
+upstream sends.`,
   flags: { to: required(count('REV', 'a revision (see history)', 0)), ...flags },
-  exit: '0; 1 with the reason, and nothing has changed.',
+  exit: '0; 1 with the reason on stderr, and nothing has changed.',
   ask:
     (request) =>
     async ({ rpc }) => {
       const response = await rpc.rollback(request);
       const { changed, revision } = response;
-      const text = `as at revision ${request.to}: ${counted(changed, 'resource')} changed, which is revision ${revision}; frozen until unfreeze`;
+      const text = `rolled back to revision ${request.to}: ${counted(changed, 'resource')} changed (revision ${revision}); frozen until unfreeze`;
       return answer(RollbackResponseSchema, response, () => text);
     },
 });

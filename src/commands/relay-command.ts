@@ -6,6 +6,7 @@ import { createConnectTransport } from '@connectrpc/connect-node';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { printable, printableJson } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { expectedText } from '../model/suggest.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 import {
@@ -18,7 +19,7 @@ import {
   UsageError,
   type ValuesOf,
 } from './command.ts';
-import { defaultAdmin, type RelayFlags, relayFlags, relayOf } from './context.ts';
+import { adminForm, type RelayFlags, relayFlags, relayOf } from './context.ts';
 import { type Terminal, type View, viewOf } from './terminal.ts';
 
 /** Milliseconds. */
@@ -38,10 +39,10 @@ type Output = (typeof outputs)[number];
 
 const outputFlags = {
   output: { ...oneOf('FORMAT', outputs, 'wide (a table with all columns), json or yaml'), short: 'o' },
-  json: toggle('as -o json'),
+  json: toggle('same as -o json'),
 } as const;
 
-const watchFlags = { watch: toggle(`again every ${intervalMs / 1000} s, until Ctrl-C`) } as const;
+const watchFlags = { watch: toggle(`repeat every ${intervalMs / 1000} s until Ctrl-C`) } as const;
 
 /** What a command has to say. */
 export interface Answer {
@@ -94,7 +95,7 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
       if (asked instanceof UsageError) return asked;
       const { json, output } = shared;
       if (json && output !== undefined && output !== 'json') {
-        return new UsageError(`--json is -o json, and -o ${output} is given too`);
+        return new UsageError(`--json and -o ${output} exclude each other`);
       }
       const format = json ? 'json' : output;
       const otherwise = (why: string): number | undefined => {
@@ -163,13 +164,11 @@ function refusal(client: AdminClient, error: unknown): string {
 export function adminClient({ admin: url, cert, key, ca }: RelayFlags): Result<AdminClient> {
   const parsed = URL.parse(url);
   if (parsed === null || !['http:', 'https:'].includes(parsed.protocol)) {
-    return fail(
-      `--admin ${JSON.stringify(url)} is not a URL: accepted is http://HOST:PORT or https://HOST:PORT, as in ${defaultAdmin}`,
-    );
+    return fail(`--admin: ${expectedText(adminForm, url)}`);
   }
   const given = Object.entries({ cert, key, ca }).filter(([, path]) => path !== '');
   if (given.length > 0 && parsed.protocol === 'http:') {
-    return fail(`--cert, --key and --ca are for https://, not ${url}`);
+    return fail(`--cert, --key and --ca are only for https://, not for ${url}`);
   }
   if ((cert === '') !== (key === '')) {
     return fail(`--cert and --key belong together: --${cert === '' ? 'cert' : 'key'} is missing`);

@@ -16,15 +16,15 @@ const longestPage = 1000;
 
 export const resources = relayCommand({
   name: 'resources',
-  does: 'what is cached',
-  about: 'Lists the resources that are cached, one line for each variant. What is in them: get.',
+  does: 'lists cached resources',
+  about: 'Lists cached resources, one line for each variant. get shows their content.',
   flags: {
     type: type('only this type'),
-    name: text('N', 'only this resource; with a * at its end, those that begin so'),
-    limit: count('N', `at most so many resources; default ${usualLimit}`, usualLimit),
+    name: text('N', 'only this resource; NAME* matches by prefix'),
+    limit: count('N', `list at most N resources; default ${usualLimit}`, usualLimit),
   },
   watch: true,
-  exit: '0, also if there is none; 1 if the relay does not answer.',
+  exit: '0, even if there is none; 1 if the relay does not answer.',
   ask: ({ type, name, limit }) => {
     if (name.slice(0, -1).includes('*')) {
       return new UsageError(`--name ${JSON.stringify(name)}: only its last character may be *`);
@@ -57,7 +57,7 @@ async function listed(
 }
 
 function resourcesText({ resources: found, nextPageToken }: ListResourcesResponse, view: View): string {
-  if (found.length === 0) return 'nothing like this is cached';
+  if (found.length === 0) return 'no cached resource matches';
   const rows = found.flatMap(({ type, name, variants }) =>
     variants.map(({ constraints, content, version, bytes, since, upstream }) => [
       type,
@@ -74,6 +74,6 @@ function resourcesText({ resources: found, nextPageToken }: ListResourcesRespons
     ...['TYPE', 'NAME', 'CONSTRAINTS', 'VERSION', 'CONTROL PLANE'],
     ...[wide('BYTES'), wide('SINCE'), wide('UPSTREAM')],
   ];
-  const more = nextPageToken === '' ? '' : '; there are more (--limit)';
+  const more = nextPageToken === '' ? '' : '; there are more: raise --limit';
   return `${textTable(heads, rows, view)}\n\n${counted(found.length, 'resource')} in ${counted(rows.length, 'variant')}${more}`;
 }

@@ -6,15 +6,15 @@ import { defineCommand, file, oneOf, required, toggle } from './command.ts';
 
 export const run = defineCommand({
   name: 'run',
-  does: 'the relay',
+  does: 'runs the relay',
   about:
-    'Runs the relay until SIGTERM or SIGINT, then drains. SIGHUP reads the configuration again; a change of the file does too.',
+    'Runs the relay until SIGTERM or SIGINT, then drains. SIGHUP, or a change of the file, reloads the configuration.',
   flags: {
     config: required(file('FILE', 'YAML or JSON; see config.schema.json')),
     'log-level': oneOf(
       'LEVEL',
       levels,
-      `${levels.join(', ')}; default info. The command log changes it for a time`,
+      `${levels.join(', ')}; default info. distributary log changes it for a limited time`,
     ),
     'log-format': oneOf('FORMAT', logFormats, `${logFormats.join(' or ')}, on stderr; default json`),
   },
@@ -25,9 +25,9 @@ export const run = defineCommand({
 
 export const demo = defineCommand({
   name: 'demo',
-  does: 'a relay over sample resources with three sample clients',
-  about: `A relay over the sample resources in deploy/demo/resources, and three sample clients, two of node.metadata.env prod and
-one of test, that print what they receive. A change goes to one client of each environment first, and to the other when
+  does: 'runs a relay over sample resources with three sample clients',
+  about: `Runs a relay over the sample resources in deploy/demo/resources, and three sample clients, two with node.metadata.env prod
+and one with test, that print what they receive. A change goes to one client of each environment first, and to the other when
 that one has accepted it. Nothing else is needed. Runs until Ctrl-C.`,
   flags: { once: toggle('end when the clients have everything') },
   exit: '0; 1 if the relay cannot start or the clients do not get everything in time.',

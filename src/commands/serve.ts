@@ -68,7 +68,7 @@ async function untilDrained(
   const hangup = (): void => reload();
   process.on('SIGHUP', hangup);
   // Without a handler Node would open its debugger's port.
-  process.on('SIGUSR1', () => log.warn('SIGUSR1 does nothing: SIGHUP reads the configuration again'));
+  process.on('SIGUSR1', () => log.warn('SIGUSR1 does nothing: send SIGHUP to reload the configuration'));
   const dependencies = { log, logLevels, version: version(), processMetrics: true };
   const mode = config.workers > 0 ? serveByWorkers(config.workers, format) : undefined;
   const started = await Distributary.start(config, dependencies, mode);
@@ -78,7 +78,7 @@ async function untilDrained(
     process.off('SIGHUP', hangup);
     return 1;
   }
-  const failed = (error: unknown): void => log.error('the watchdog has ended', { error });
+  const failed = (error: unknown): void => log.error('the watchdog has exited', { error });
   // Not before: a start in one turn may take long on a busy machine, and the next one would take as long.
   const watchdog = startWatchdog(config.watchdog, { format, failed });
   const distributary = started.value;
@@ -125,5 +125,5 @@ function warn(config: Config, log: Log): void {
 
 function refuseReload(problems: readonly string[], distributary: Distributary, log: Log): void {
   distributary.refused(problems);
-  log.error('the new configuration is refused, the one in force stays', { problems });
+  log.error('the new configuration is refused; the previous one stays in use', { problems });
 }

@@ -15,12 +15,12 @@ import { type Painted, painted, textTable, type View, wrapped } from './terminal
 
 export const status = relayCommand({
   name: 'status',
-  does: 'problems, upstreams, types and clients of a running relay',
+  does: 'shows problems, upstreams, types and clients of a running relay',
   about:
-    'Shows a running relay: what is wrong and what to type, upstreams and their staleness, types and clients.',
+    'Shows the state of a running relay: problems with the commands that help, upstreams and how current they are, types and clients.',
   flags: { check: toggle('one line, for monitoring: OK, WARNING, CRITICAL or UNKNOWN, and why') },
   watch: true,
-  exit: '0, or 1 if the relay does not answer. With --check: 0 well, 1 warning, 2 critical, 3 the relay cannot be asked.',
+  exit: '0, or 1 if the relay does not answer. With --check: 0 OK, 1 warning, 2 critical, 3 unknown (the relay cannot be asked).',
   unanswered: ({ check }, why) => (check ? { text: `UNKNOWN: ${printable(why)}`, code: 3 } : undefined),
   ask:
     ({ check }) =>
@@ -89,7 +89,7 @@ function problemsText(
 
 function clientsText({ clients, pollingClients }: StatusResponse): string {
   const streams = counted(clients, 'stream');
-  return pollingClients === 0 ? streams : `${streams}, ${pollingClients} that poll`;
+  return pollingClients === 0 ? streams : `${streams}, ${pollingClients} polling`;
 }
 
 /** Where a change stands; nothing while there is none. */
@@ -115,9 +115,9 @@ function pendingLines({
   const shown = names.slice(0, 5).map(printable).join(', ') + (names.length > 5 ? ', …' : '');
   const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${printable(upstream)}: ${shown}`;
   if (state === 'IDLE') return [`discarded: ${what}`];
-  const hidden = masked > 0 && masked < pending ? `; nobody has ${masked} of them` : '';
+  const hidden = masked > 0 && masked < pending ? `; ${masked} of them with nobody` : '';
   const { total = 0, accepted = 0, rejected = 0, ended = 0 } = canaries ?? {};
-  const said = `${accepted} accepted, ${rejected} rejected, ${ended} ended`;
+  const said = `${accepted} accepted, ${rejected} rejected, ${ended} disconnected`;
   return [`pending: ${what}${hidden}`, `canaries: ${counted(total, 'stream')}; ${said}`];
 }
 
@@ -142,7 +142,7 @@ function dataCell({ stale, staleSince, fromSiblingsSince }: UpstreamStatus, now:
 function stateCell({ connected, refusedStreams }: UpstreamStatus): Painted {
   if (!connected) return painted('red', 'not connected');
   if (refusedStreams === 0) return painted('green', 'connected');
-  return painted('yellow', `connected, ${refusedStreams} refused streams`);
+  return painted('yellow', `connected, ${counted(refusedStreams, 'refused stream')}`);
 }
 
 /** Only of a relay that has some. */
@@ -150,7 +150,7 @@ function workersText({ workers }: StatusResponse, view: View): string {
   if (workers.length === 0) return '';
   const rows = workers.map(({ number, pid, listening, clients, restarts, lastError }) => [
     number,
-    listening ? 'listening' : pid === 0 ? 'ended' : 'starting',
+    listening ? 'listening' : pid === 0 ? 'exited' : 'starting',
     pid === 0 ? '' : pid,
     clients,
     restarts,
@@ -160,7 +160,7 @@ function workersText({ workers }: StatusResponse, view: View): string {
 }
 
 function typesText({ types }: StatusResponse, view: View): string {
-  if (types.length === 0) return 'nothing is cached or asked for yet';
+  if (types.length === 0) return 'nothing is cached or subscribed to yet';
   const rows = types.map(({ type, resources, variants, subscriptions, ambiguous }) => [
     type,
     resources,
@@ -182,7 +182,7 @@ function accountsText({ accounts }: StatusResponse, view: View): string {
     streams,
     formatBytes(Number(heldBytes)),
     `${Math.round(workPerSecond)} ms/s`,
-    waits ? painted('yellow', 'waits for its turn') : '',
+    waits ? painted('yellow', 'throttled') : '',
   ]);
   return rows.length === 0
     ? ''

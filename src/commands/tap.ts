@@ -9,14 +9,14 @@ import type { Terminal } from './terminal.ts';
 
 export const tap = commandWith(relayFlags, {
   name: 'tap',
-  does: 'messages to and from clients, live',
-  about: `Shows the messages to and from clients as they pass, without bodies: one JSON object a line, until Ctrl-C. Whoever reads
-too slowly loses messages, and a line {"event":"LOST","lost":N} says how many.`,
+  does: 'shows messages to and from clients, live',
+  about: `Shows the messages to and from clients as they pass, without bodies: one JSON object a line, until Ctrl-C. A reader
+that is too slow loses messages, and a line {"event":"LOST","lost":N} says how many.`,
   flags: {
     client: text('ID', 'only this stream (see clients), until it ends'),
     type: type('only this type'),
-    limit: count('N', 'ends after so many lines', Number.POSITIVE_INFINITY),
-    json: toggle('changes nothing: the lines are JSON'),
+    limit: count('N', 'stop after N lines', Number.POSITIVE_INFINITY),
+    json: toggle('no effect: the output is always JSON'),
   },
   exit: '0; 1 if there is no such client, or if the relay does not answer.',
   run: ({ client, type, limit }, { terminal, shared }) => {

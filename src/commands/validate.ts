@@ -12,6 +12,7 @@ import {
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { systemClock } from '../model/clock.ts';
 import { printable, printableJson } from '../model/printable.ts';
+import { counted } from '../model/text.ts';
 import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.ts';
 import { formatProblem } from '../upstream/filesystem/parse.ts';
 import { changesText } from './changes-text.ts';
@@ -24,7 +25,7 @@ export const validate = defineCommand({
   name: 'validate',
   does: 'checks a configuration without running it',
   about: `Checks a configuration and the files it names, resources too, without running it. It refuses what a relay would only warn
-of: resource files that it would leave out, rules that match no client, an upstream that is this relay itself, limits that
+about: resource files that it would leave out, rules that match no client, an upstream that is this relay itself, limits that
 no request fits into, a cache.persistence.path that cannot be written, and certificates that have expired.
 
 Prints every problem as FILE:LINE:COLUMN: path: message. What is dangerous but may be intended is printed as
@@ -41,7 +42,7 @@ FILE:LINE:COLUMN: warning: path: message. A hint says what a control plane will 
       'on stdout: {file, ok, problems[], warnings[], hints[]}, each with file, line, column, path and message, and with --against also changes',
     ),
   },
-  exit: '0 if it is good, with warnings too, 2 if it is not; 1 if the relay of --against does not answer.',
+  exit: '0 if it is valid, even with warnings; 2 if it is not; 1 if the relay of --against does not answer.',
   run: async ({ config: file, against, json, ...relay }, { terminal }) => {
     const checked = await check(file, terminal.environment);
     const { config, report } = checked;
@@ -104,7 +105,7 @@ function printText({ config, report, lines }: Checked, { out, err }: Terminal): 
   const { file, problems } = report;
   for (const line of lines) err(`${printable(line)}\n`);
   if (config === undefined) {
-    err(`${file}: ${problems.length === 1 ? '1 problem' : `${problems.length} problems`}\n`);
+    err(`${file}: ${counted(problems.length, 'problem')}\n`);
   } else out(`${file}: ok\n${summary(config)}\n`);
 }
 

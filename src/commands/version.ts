@@ -18,9 +18,9 @@ export function version(): string {
 
 export const showVersion = defineCommand({
   name: 'version',
-  does: 'the version',
+  does: 'shows the version',
   about:
-    'Shows the version of this command. That of a running relay: status. On stderr: a warning if this Node has known faults.',
+    'Shows the version of this command; status shows that of a running relay. Warns on stderr if this Node has known vulnerabilities.',
   flags: { json: toggle('with those of Node and the system, as JSON') },
   exit: '0.',
   run: async ({ json }, { terminal: { out, err } }) => {

@@ -12,16 +12,16 @@ const graceMs = 10_000;
 
 export const wait = relayCommand({
   name: 'wait',
-  does: 'until every client has accepted what upstream has',
-  about: `Waits until every client that subscribes has accepted what upstream has now, and nobody who asks for it gets nothing. While an
-upstream that it comes from may be out of date, nobody knows what upstream has. Clients that poll do not count: they do not say what
-they accept.`,
+  does: 'waits until every client has accepted what upstream has',
+  about: `Waits until every client that subscribes has accepted what upstream has now. A client that subscribes and gets nothing has not
+accepted it. While an upstream that it comes from may be out of date, nobody knows what upstream has, so the wait goes on. Clients that
+poll do not count: they do not report what they accept.`,
   flags: {
     type: type('only this type'),
     name: text('N', 'only this resource'),
     revision: count('REV', 'only what this revision changed (see history)', 0),
-    'allow-stale': toggle('what upstream said last is enough, though it may be out of date'),
-    'min-clients': count('N', 'so many streams must subscribe; default 1', 1),
+    'allow-stale': toggle('accept what upstream sent last, even if it may be out of date'),
+    'min-clients': count('N', 'at least N streams must subscribe; default 1', 1),
     timeout: duration('TIME', 'how long, as in 500ms or 60s, at most 1h; default 60s'),
   },
   exit: '0 if all have accepted it; 1 at the timeout, and stderr says who has not and why.',
@@ -31,7 +31,7 @@ they accept.`,
     'min-clients': minClients,
     ...what
   }) => {
-    if (timeoutMs > longestWaitMs) return new UsageError('--timeout is too long: at most 1h is accepted');
+    if (timeoutMs > longestWaitMs) return new UsageError('--timeout is too long: expected at most 1h');
     return async ({ rpc }) => {
       const timeoutSeconds = timeoutMs / 1000;
       const asked = { ...what, allowStale, minClients, timeoutSeconds };
@@ -61,7 +61,9 @@ function missingText(
   const { missing, clients, missingClients } = response;
   const after = `not accepted after ${timeoutMs % 1000 === 0 ? `${timeoutMs / 1000}s` : `${timeoutMs}ms`}`;
   const lines = [
-    ...(clients < minClients ? [`${subscribeText(clients)}, and ${minClients} must (--min-clients)`] : []),
+    ...(clients < minClients
+      ? [`${subscribeText(clients)}; expected at least ${minClients} (--min-clients)`]
+      : []),
     ...(allowStale ? [] : staleLines(response)),
   ];
   if (missing === 0) return `${after}: ${lines.join('\n')}`;
@@ -99,7 +101,7 @@ function whose(streams: number, clients: number, held: number, unknown: number):
   const byStreams = ` by ${streams} of ${counted(clients, 'stream')}`;
   const names = [
     ...(held === 0 ? [] : [`the relay holds back ${counted(held, 'name')}`]),
-    ...(unknown === 0 ? [] : [`nothing is known of ${counted(unknown, 'name')}`]),
+    ...(unknown === 0 ? [] : [`nothing is known about ${counted(unknown, 'name')}`]),
   ].join('; ');
   if (names === '') return byStreams;
   return streams === 0 ? `: ${names}` : `${byStreams}; ${names}`;

@@ -124,7 +124,7 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
         continue;
       }
       if (name === '__proto__') {
-        complaints.push({ path: inner, message: 'the key "__proto__" is not accepted', aboutKey: true });
+        complaints.push({ path: inner, message: 'the key "__proto__" is not allowed', aboutKey: true });
         places.set(pathText(inner), { key: start, value: start, collection: false });
         continue;
       }

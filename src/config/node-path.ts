@@ -1,5 +1,6 @@
 import { nodePath, parseShown, templateKeys } from '../model/node-path.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { anyOf, expectedText } from '../model/suggest.ts';
 
 /** The paths into a node that a parameter rule can read (`from`) and write (`to`). */
 const writable = [
@@ -23,9 +24,7 @@ function checkPath(text: string, known: readonly string[]): Result<string> {
   if (known.includes(text)) return ok(text);
   const [part, ...keys] = nodePath(text) ?? [];
   if (part === 'metadata' && keys.length > 0) return ok(text);
-  return fail(
-    `${JSON.stringify(text)} is not accepted here: use ${metadata}KEY.KEY…, node.metadata["KEY"], ${known.join(', ')}`,
-  );
+  return fail(expectedText(anyOf([`${metadata}KEY.KEY…`, 'node.metadata["KEY"]', ...known]), text));
 }
 
 export const checkFrom = (text: string): Result<string> => checkPath(text, readable);

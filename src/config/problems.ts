@@ -1,10 +1,10 @@
 import type { z } from 'zod';
 import { assertNever } from '../model/result.ts';
+import { anyOf, nearest, unknownWord } from '../model/suggest.ts';
 import { quote } from '../model/text.ts';
 import { notADuration } from './duration.ts';
 import { acceptedKeys, isDuration } from './json-schema.ts';
 import { type Path, pathText, type UnplacedProblem } from './source.ts';
-import { nearest, unknownWord } from './suggest.ts';
 
 /**
  * The issues of the schema as problems that say what is wrong and what is accepted. `file` is the value that was
@@ -93,8 +93,8 @@ function hint(type: string, value: unknown): string {
 
 function notAmong(accepted: readonly string[], value: unknown): string {
   const meant = typeof value === 'string' ? nearest(value, accepted) : undefined;
-  const hint = meant === undefined ? '' : `did you mean ${JSON.stringify(meant)}? `;
-  return `${describe(value)} is not accepted: ${hint}accepted: ${accepted.join(', ')}`;
+  const hint = meant === undefined ? '' : `: did you mean ${JSON.stringify(meant)}?`;
+  return `expected ${anyOf(accepted)}, got ${describe(value)}${hint}`;
 }
 
 const typeNames: ReadonlyMap<string, string> = new Map([

@@ -1,11 +1,10 @@
 import { RE2JS } from 're2js';
 import { z } from 'zod';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
-import { knownTypes, typeByName, typeMeant } from '../model/types.ts';
+import { knownTypes, typeByName, unknownType } from '../model/types.ts';
 import { parseNamePattern } from '../security/pattern.ts';
 import { checkAddress, checkTcpAddress } from './check-address.ts';
 import { durationPattern, parseDuration } from './duration.ts';
-import { unknownWord } from './suggest.ts';
 
 /**
  * A string with a syntax of its own; the output is what it says. The error of `parse` says what is wrong and what is
@@ -57,19 +56,11 @@ export const endpoint = () =>
 export const resourceType = () =>
   parsed(
     (text) => {
-      const short = knownTypes.map((info) => info.short);
       const url = typeByName(text);
-      return url === undefined ? fail(unknownType(text, short)) : ok(url);
+      return url === undefined ? fail(unknownType(text)) : ok(url);
     },
     { examples: knownTypes.map((info) => info.short) },
   );
-
-function unknownType(text: string, short: readonly string[]): string {
-  const meant = typeMeant(text);
-  return meant === undefined
-    ? `${unknownWord('type', text, short)} (or a type URL)`
-    : `unknown type ${JSON.stringify(text)}: did you mean ${JSON.stringify(meant)}?`;
-}
 
 /** The name of a resource, or a prefix of names with a trailing `*`. */
 export const resourceNames = () => name().transform(parseWith(parseNamePattern));

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { anyOf } from '../model/suggest.ts';
 import { gatedByDefault, knownTypes } from '../model/types.ts';
 import {
   count,
@@ -139,7 +140,7 @@ export function checkRollout(file: unknown, context: z.core.$RefinementCtx): voi
       checkValue(file, key, readText(entry, 'value'), index, context);
       return;
     }
-    const accepted = known.length === 0 ? '"parameters" has no rules' : `accepted: ${known.join(', ')}`;
+    const accepted = known.length === 0 ? '"parameters" has no rules' : `expected ${anyOf(known)}`;
     const message = `${JSON.stringify(key)} is not the key of any rule in "parameters", so no client would match: ${accepted}`;
     context.addIssue({ code: 'custom', path: ['rollout', 'canary', 'match', index, 'key'], message });
   });
@@ -162,6 +163,6 @@ function checkValue(
     return;
   if (derived.some(({ otherwise }) => otherwise === value)) return;
   const accepted = new Set(derived.flatMap(({ values, otherwise }) => [...values, otherwise ?? []].flat()));
-  const message = `${JSON.stringify(value)} is not one of the values of the rules for ${JSON.stringify(key)}, so no client would match: accepted: ${[...accepted].join(', ')}`;
+  const message = `${JSON.stringify(value)} is not one of the values of the rules for ${JSON.stringify(key)}, so no client would match: expected ${anyOf([...accepted].map(String))}`;
   context.addIssue({ code: 'custom', path: ['rollout', 'canary', 'match', index, 'value'], message });
 }

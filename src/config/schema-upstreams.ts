@@ -201,7 +201,7 @@ const upstream = z
     const kinds = ['ads', 'filesystem'].filter((kind) => read(entry, kind) !== undefined);
     if (kinds.length !== 1) {
       context.addIssue(
-        `exactly one of ads and filesystem is accepted: this upstream has ${kinds.length === 0 ? 'neither' : 'both'}`,
+        `expected either ads or filesystem: this upstream has ${kinds.length === 0 ? 'neither' : 'both'}`,
       );
     }
     if (read(entry, 'siblings') !== undefined && read(entry, 'ads') === undefined) {

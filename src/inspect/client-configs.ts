@@ -98,7 +98,7 @@ function bodiesOf({ request, whole = false }: ClientStatusQuery): BodyOf {
 }
 
 export function answerTooLarge(maxBytes: number): GrpcStatus {
-  const message = `the answer has more than ${maxBytes} bytes, the most that is answered (limits.max_response_bytes; by Connect on the xDS port ${maxConnectBytes}): exclude_resource_contents and node_matchers make it smaller`;
+  const message = `the answer is larger than ${maxBytes} bytes, the maximum (limits.max_response_bytes; by Connect on the xDS port ${maxConnectBytes}): exclude_resource_contents and node_matchers make it smaller`;
   return { code: Code.RESOURCE_EXHAUSTED, message };
 }
 

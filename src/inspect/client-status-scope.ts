@@ -30,12 +30,12 @@ export class StatusScopes {
 
   of(peer: Peer): Result<StatusScope, GrpcStatus> {
     if (!this.enabled) {
-      const message = 'CSDS is turned off here (xds.client_status)';
+      const message = 'CSDS is disabled here (xds.client_status)';
       return fail({ code: Code.UNIMPLEMENTED, message });
     }
     if (this.#seesAll(peer)) return ok(ALL_CLIENTS);
     if (this.#accessOf(peer).deniesEverything(undefined)) {
-      const message = 'this client may not subscribe to anything, so there is nothing to tell it';
+      const message = 'this client may not subscribe to anything, so there is nothing to show';
       return fail({ code: Code.PERMISSION_DENIED, message });
     }
     const identity = verifiedIdentity(peer);

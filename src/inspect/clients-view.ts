@@ -155,7 +155,7 @@ export function mergeNacks(a: Plain<NackStatus>, b: Plain<NackStatus>): Plain<Na
 
 /** The answer about a stream that is not there. */
 export function noSuchClient(client: string): Result<never, GrpcStatus> {
-  const message = `no client has the stream ${client}: distributary clients shows those that are connected`;
+  const message = `there is no client ${client}: distributary clients lists those that are connected`;
   return fail({ code: Code.NOT_FOUND, message });
 }
 

@@ -52,7 +52,7 @@ export class DeliveryInspection implements Delivery {
 
   async wait(query: WaitQuery, signal: AbortSignal): Promise<Result<Plain<WaitResponse>, GrpcStatus>> {
     if (this.#waits >= mostWaits) {
-      const message = `${this.#waits} calls of Wait are open, and at most ${mostWaits} are: try again later`;
+      const message = `${mostWaits} calls of Wait are open, the maximum: try again later`;
       return fail({ code: Code.RESOURCE_EXHAUSTED, message });
     }
     this.#waits++;
@@ -96,7 +96,7 @@ export class DeliveryInspection implements Delivery {
     const given = change.value.names.filter(({ verdict }) => verdict === 'RELEASED');
     const asked = names.size === 0 ? changed : changed.intersection(names);
     if ((type !== undefined && type !== change.value.type) || asked.size === 0) {
-      const message = `revision ${revision} did not change that: it is of ${typeInfo(change.value.type).short}`;
+      const message = `revision ${revision} did not change that: it changed ${typeInfo(change.value.type).short}`;
       return fail({ code: Code.INVALID_ARGUMENT, message });
     }
     const released = new Set<string>(given.map(({ name }) => name));
@@ -124,7 +124,7 @@ export class DeliveryInspection implements Delivery {
       if ((await collected(HistoryResponseSchema, listed)).changes.length === 0) unknown.push(name);
     }
     const short = type === undefined ? '' : typeInfo(type).short;
-    const why = 'no upstream has it, no client asks for it by its name, and it was not removed';
+    const why = 'no upstream has it, no client subscribes to it by name, and it was not removed';
     const rows = unknown.map((name) => ({ client: '', node: '', type: short, name, state: 'MISSING', why }));
     return { clients: 0, missing: unknown.length, listed: rows };
   }

@@ -1,4 +1,5 @@
 import type { JsonValue } from '@bufbuild/protobuf';
+import { counted } from '../model/text.ts';
 import type { Pace } from '../model/time-slices.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 
@@ -26,7 +27,7 @@ export async function fieldDifferences(from: JsonValue, to: JsonValue, pace: Pac
     parts.push(text);
     characters += text.length;
   }
-  return left === 0 ? parts.join('') : `${parts.join('')}# and ${left} more fields\n`;
+  return left === 0 ? parts.join('') : `${parts.join('')}# and ${counted(left, 'more field')}\n`;
 }
 
 type Difference = { readonly from?: JsonValue; readonly to?: JsonValue };

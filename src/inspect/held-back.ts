@@ -7,9 +7,9 @@ import type { Relay } from '../relay.ts';
 import type { Acceptance, AcceptanceQuery } from './missing-clients.ts';
 
 const reasons: Readonly<Record<MaskReason, string>> = {
-  discarded: 'upstream says something that was discarded',
-  frozen: 'upstream says something new, and changes are frozen',
-  rolledBack: 'it was rolled back, and is frozen',
+  discarded: 'what upstream has now was discarded',
+  frozen: 'changes are frozen, and upstream has a newer version',
+  rolledBack: 'it was rolled back and frozen',
 };
 
 export interface HeldBackQuery extends AcceptanceQuery {

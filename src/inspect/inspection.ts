@@ -28,6 +28,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { Paced } from '../model/paced.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { unknownWord } from '../model/suggest.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { UpstreamState } from '../model/upstream.ts';
@@ -133,7 +134,7 @@ export class Inspection implements Inspector {
       this.#options.notReadyReason() ??
       (waiting.length === 0
         ? ''
-        : `never connected yet: ${waiting.map((upstream) => describe(upstream.name, upstream.state())).join(', ')}`);
+        : `not connected yet: ${waiting.map((upstream) => describe(upstream.name, upstream.state())).join(', ')}`);
     return {
       ready: reason === '',
       reason,
@@ -254,8 +255,8 @@ export class Inspection implements Inspector {
   releaseRemovals(upstream: string, type: TypeUrl | undefined): Result<number, GrpcStatus> {
     const removed = this.#options.releaseRemovals(upstream, type);
     if (removed !== undefined) return ok(removed);
-    const names = this.#options.relay.upstreams.map(({ name }) => name).join(', ');
-    const message = `there is no upstream ${JSON.stringify(upstream)}: there are ${names}`;
+    const names = this.#options.relay.upstreams.map(({ name }) => name);
+    const message = unknownWord('upstream', upstream, names);
     return fail({ code: Code.NOT_FOUND, message });
   }
 

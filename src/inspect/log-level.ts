@@ -16,7 +16,7 @@ export function setLogLevel(
   const said = { who: operator, level: level ?? levels.initial, for_node: node ?? 'all' };
   if (level === undefined) {
     levels.end(node);
-    log.info('an operator has ended a log level', said);
+    log.info('an operator has reset the log level', said);
     return ok(inForce(levels));
   }
   const say = (): void =>
@@ -25,7 +25,7 @@ export function setLogLevel(
   const isWritten = levels.enables('info');
   if (isWritten) say();
   if (!levels.override({ node, level, until: Date.now() + milliseconds })) {
-    const message = `${maxOverrides} nodes have a log level of their own: end one of those first, or wait`;
+    const message = `${maxOverrides} nodes have a log level of their own, the maximum: reset one of them, or wait`;
     log.warn('a log level was refused', { ...said, error: message });
     return fail({ code: Code.RESOURCE_EXHAUSTED, message });
   }

@@ -161,15 +161,15 @@ const noAnswer = (name: string): Missing => ({
 const notSent = (name: string): Missing => ({
   name,
   state: 'NOT_SENT',
-  why: 'the newest version is not sent yet',
+  why: 'the newest version has not been sent yet',
 });
 const notThere = ({ name }: MissingEntry): Missing => ({
   name,
   state: 'MISSING',
-  why: 'the client asks for it, and there is none for this client',
+  why: 'the client subscribes to it, and it does not exist for this client',
 });
 const notAnswered = (name: string): Missing => ({
   name,
   state: 'STALE',
-  why: 'it was sent, and the client has not answered',
+  why: 'it was sent, and the client has not acknowledged it',
 });

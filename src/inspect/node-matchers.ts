@@ -14,7 +14,7 @@ export function compileNodeMatchers(
   matchers: readonly NodeMatcher[],
 ): Result<(nodeId: string) => boolean, GrpcStatus> {
   if (matchers.length > maxMatchers) {
-    return refused(`${matchers.length} of them: at most ${maxMatchers} are accepted`);
+    return refused(`expected at most ${maxMatchers}, got ${matchers.length}`);
   }
   const compiled: ((nodeId: string) => boolean)[] = [];
   for (const { nodeId, nodeMetadatas } of matchers) {

@@ -140,19 +140,19 @@ function upstreams({ status }: ProblemFacts): readonly Plain<Problem>[] {
     const detail = errorText(lastError || staleReason, 300);
     const about = { upstream: name, since: staleSince, detail };
     if (!connected) {
-      const title = `Upstream ${shown} is away`;
+      const title = `Upstream ${shown} is unreachable`;
       const commands = [reach(kind, upstream.endpoint)];
       return problem('upstream_away', [name], {
         ...about,
         severity: 'critical',
         title,
-        short: `upstream ${shown} is away`,
+        short: `upstream ${shown} is unreachable`,
         commands,
       });
     }
     if (stale && kind === 'filesystem') {
-      const title = `Upstream ${shown} has files that are refused`;
-      const short = `upstream ${shown} has files that are refused`;
+      const title = `The relay refuses files of upstream ${shown}`;
+      const short = `the relay refuses files of upstream ${shown}`;
       return problem('updates_refused', [name], { ...about, severity: 'warning', title, short });
     }
     if (stale) {
@@ -174,7 +174,7 @@ function streamsEnd(
     .slice(0, namesTold)
     .map(
       ({ type, reason }) =>
-        `${shorten(type, 80)} is asked on a stream of its own (${errorText(reason, 200)})`,
+        `${shorten(type, 80)} is requested on an isolated stream (${errorText(reason, 200)})`,
     );
   const streams = refused === 0 ? [] : [`${counted(refused, 'stream')} refused`];
   const detail = [...streams, ...suspects, about.detail ?? ''].filter((part) => part !== '').join('; ');
@@ -197,9 +197,9 @@ function changeHeld({ status: { rollout }, facts }: ProblemFacts): readonly Plai
   const isHeld = rollout.state === 'HELD';
   const { total = 0, accepted = 0, rejected = 0, ended = 0 } = rollout.canaries ?? {};
   const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${shorten(upstream, 60)}`;
-  const canaries = `${counted(total, 'stream')} of canaries: ${accepted} accepted, ${rejected} rejected, ${ended} ended`;
+  const canaries = `canaries: ${counted(total, 'stream')}, ${accepted} accepted, ${rejected} rejected, ${ended} disconnected`;
   const detail = [errorText(reason, 300), what, canaries].filter((part) => part !== '').join('; ');
-  const title = isHeld ? 'A change is held' : 'A change is with its canaries';
+  const title = isHeld ? 'A change is held' : 'A change waits for canaries';
   const about = { detail, since, upstream, ...onlyOf(types, names) };
   const end = facts.rolloutMaxWaitMs === undefined ? '' : timeAfter(since, facts.rolloutMaxWaitMs);
   const decide = [releaseCommand, 'distributary discard --reason "…"'];
@@ -210,7 +210,7 @@ function changeHeld({ status: { rollout }, facts }: ProblemFacts): readonly Plai
         severity: 'critical',
         until: isHeld ? '' : end,
         title: `${title}: ${noCanary}`,
-        short: `${isHeld ? 'a change is held' : 'a change waits'}: ${noCanary} (\`${releaseCommand}\`)`,
+        short: `${isHeld ? 'a change is held' : 'a change waits'}: ${noCanary} (run ${releaseCommand})`,
         commands: decide,
       }),
     ];
@@ -220,7 +220,7 @@ function changeHeld({ status: { rollout }, facts }: ProblemFacts): readonly Plai
     return [problem('change_held', [], { ...about, severity: 'critical', title, short, commands: decide })];
   }
   const commands = ['distributary diff --pending'];
-  const short = 'a change is with its canaries';
+  const short = 'a change waits for canaries';
   return [problem('change_pending', [], { ...about, severity: 'info', until: end, title, short, commands })];
 }
 
@@ -395,14 +395,14 @@ function changesLate({ facts: { recent } }: ProblemFacts): readonly Plain<Proble
   const failed = late + rejected;
   if (failed <= bounds.late.least || failed < bounds.late.warning * all) return [];
   const share = Math.floor((100 * failed) / all);
-  const title = `${share} % of the changes of the last ${minutes} minutes were late or rejected`;
+  const title = `${share}% of the changes in the last ${minutes} minutes were late or rejected`;
   const detail = `${late.toLocaleString('en')} acknowledged after more than 1 s and ${rejected.toLocaleString('en')} rejected, of ${all.toLocaleString('en')}`;
   const severity = failed < bounds.late.critical * all ? 'warning' : 'critical';
   return [
     problem('changes_late', [], {
       severity,
       title,
-      short: `${share} % of changes are late or rejected`,
+      short: `${share}% of changes are late or rejected`,
       detail,
     }),
   ];
@@ -411,13 +411,13 @@ function changesLate({ facts: { recent } }: ProblemFacts): readonly Plain<Proble
 function workersRestart({ status, facts: { recent } }: ProblemFacts): readonly Plain<Problem>[] {
   if (recent.restarts <= bounds.restarts) return [];
   const ended = status.workers.find(({ lastError }) => lastError !== '');
-  const title = `Workers were restarted ${recent.restarts.toLocaleString('en')} times within an hour`;
+  const title = `Workers were restarted ${recent.restarts.toLocaleString('en')} times in the last hour`;
   const detail = ended === undefined ? '' : `worker ${ended.number}: ${errorText(ended.lastError, 300)}`;
   return [
     problem('workers_restart', [], {
       severity: 'critical',
       title,
-      short: 'workers end and are replaced',
+      short: 'workers exit and are restarted',
       detail,
     }),
   ];
@@ -463,7 +463,7 @@ function certificateRefused(file: string, all: readonly CertificateState[]): rea
       severity: 'warning',
       title: `The new certificate of ${ownersText(concerned)} is refused`,
       short: `the new certificate of ${ownersText(concerned)} is refused`,
-      detail: `${errorText(first.error, 300)}; the certificate before stays in force`,
+      detail: `${errorText(first.error, 300)}; the previous certificate stays in use`,
       since: timestamp(Math.min(...refusals.map(({ since }) => since))),
     }),
   ];
@@ -507,7 +507,7 @@ function updatesRefused({ status, facts: { recent } }: ProblemFacts): readonly P
         severity: 'warning',
         title: `The relay refuses ${shorten(type, 80)} of upstream ${shorten(upstream, 60)}`,
         short: `the relay refuses ${shorten(type, 80)} of upstream ${shorten(upstream, 60)}`,
-        detail: `${counted(count, 'response')} within ${recent.minutes} minutes, the last one because: ${errorText(reason, 300)}`,
+        detail: `${counted(count, 'response')} in the last ${recent.minutes} minutes; the last reason: ${errorText(reason, 300)}`,
         upstream,
         type,
       }),
@@ -527,14 +527,14 @@ function disk({ facts }: ProblemFacts): readonly Plain<Problem>[] {
   const { failing, lagSeconds, path } = facts.disk;
   const commands = [command('df -h', path), command('ls -ld', path)];
   if (failing !== undefined) {
-    const title = 'The cache cannot be written to the disk';
-    const detail = `${diskText.get(failing.reason) ?? failing.reason}; clients are served, and a restart would begin with old data`;
+    const title = 'The cache cannot be written to disk';
+    const detail = `${diskText.get(failing.reason) ?? failing.reason}; clients are still served, but a restart would begin with old data`;
     const since = timestamp(failing.since);
     return [
       problem('disk_fails', [], {
         severity: 'warning',
         title,
-        short: 'the cache cannot be written to the disk',
+        short: 'the cache cannot be written to disk',
         detail,
         since,
         commands,
@@ -570,8 +570,8 @@ function turnedAway({ facts: { recent } }: ProblemFacts): readonly Plain<Problem
       : [
           problem('clients_turned_away', [], {
             severity: 'warning',
-            title: `A limit has refused clients ${counted(total(away), 'time')} within ${recent.minutes} minutes`,
-            short: 'a limit refuses clients',
+            title: `Limits have refused clients ${counted(total(away), 'time')} in the last ${recent.minutes} minutes`,
+            short: 'limits refuse clients',
             detail: reasons,
           }),
         ]),
@@ -580,7 +580,7 @@ function turnedAway({ facts: { recent } }: ProblemFacts): readonly Plain<Problem
       : [
           problem('clients_stall', [], {
             severity: 'warning',
-            title: `${counted(total(stalled), 'stream')} ended within ${recent.minutes} minutes: clients did not read`,
+            title: `${counted(total(stalled), 'stream')} ended in the last ${recent.minutes} minutes because clients did not read`,
             short: 'clients do not read',
           }),
         ]),
@@ -593,7 +593,7 @@ function limits({ facts }: ProblemFacts): readonly Plain<Problem>[] {
     .map(({ name, used, limit }) =>
       problem('limit_near', [name], {
         severity: used >= limit ? 'critical' : 'warning',
-        title: `${name} is at ${Math.floor((100 * used) / limit)} %`,
+        title: `${name} is at ${Math.floor((100 * used) / limit)}%`,
         detail: `${used.toLocaleString('en')} of ${limit.toLocaleString('en')}`,
       }),
     );
@@ -606,7 +606,7 @@ function heavyPeers({ status, facts }: ProblemFacts): readonly Plain<Problem>[] 
     .map(({ key, connections, streams: open, heldBytes }) =>
       problem('peer_heavy', [key], {
         severity: 'warning',
-        title: `${shorten(key, 200)} waits for its turn: it asks for more than its share of work`,
+        title: `${shorten(key, 200)} is throttled: it asks for more than its share of work`,
         short: 'a peer asks for more than its share of work',
         detail: `${counted(connections, 'connection')}, ${counted(open, 'stream')}, ${formatBytes(Number(heldBytes))} held for it alone`,
       }),

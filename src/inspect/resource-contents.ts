@@ -48,7 +48,7 @@ export function cachedVariants(
     });
     return ok(listed([...variants], offset, slices));
   }
-  const message = `no ${typeInfo(type).short} ${quote(name, 200)} is cached: distributary resources shows what is`;
+  const message = `no ${typeInfo(type).short} ${quote(name, 200)} is cached: distributary resources lists what is`;
   return fail({ code: Code.NOT_FOUND, message });
 }
 
@@ -105,6 +105,6 @@ async function contentOf(variant: Variant, pace: Pace) {
   if (payload === undefined) return { ...summary, omitted: 'it has no body' };
   const json = await redactedJson(payload.bytes, pace, maxCharacters);
   if (json !== undefined) return { ...summary, json };
-  const why = `it has more than ${maxCharacters} characters as JSON: CSDS over gRPC on the xDS port has its bytes`;
+  const why = `it is longer than ${maxCharacters} characters as JSON: CSDS over gRPC on the xDS port has its bytes`;
   return { ...summary, omitted: why };
 }

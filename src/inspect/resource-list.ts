@@ -13,6 +13,7 @@ import { formatConstraints } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { HeldVariant } from '../model/rollout.ts';
+import { expectedText } from '../model/suggest.ts';
 import { sortedInSlices, type TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
@@ -26,7 +27,7 @@ export function listResources(
 ): Awaitable<Result<Long<typeof ListResourcesResponseSchema>, GrpcStatus>> {
   const after = readToken(pageToken);
   if (after === undefined) {
-    const message = `page_token ${JSON.stringify(pageToken)} is not one that this service gave`;
+    const message = `page_token: ${expectedText('the next_page_token of an answer', pageToken)}`;
     return fail({ code: Code.INVALID_ARGUMENT, message });
   }
   return slices.run(async (pace) => {

@@ -5,6 +5,7 @@ import { reachable, releasedAt, verdictOf } from '../history/history.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Content } from '../model/change.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { unknownWord } from '../model/suggest.ts';
 import { typeInfo } from '../model/types.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { ChangesOptions } from './changes-options.ts';
@@ -55,20 +56,20 @@ function refusalOf(options: ChangesOptions, query: RollbackQuery): GrpcStatus | 
   const { to, reason, upstream, type } = query;
   if (reason.trim() === '') return invalid('a reason is missing: it is logged, and shown in the history');
   if (upstream !== undefined && !relay.upstreams.some(({ name }) => name === upstream)) {
-    const names = relay.upstreams.map(({ name }) => name).join(', ');
-    const message = `there is no upstream ${JSON.stringify(upstream)}: there are ${names}`;
+    const names = relay.upstreams.map(({ name }) => name);
+    const message = unknownWord('upstream', upstream, names);
     return { code: Code.NOT_FOUND, message };
   }
   if (type !== undefined && !gatedTypes().has(type)) {
     const gated = [...gatedTypes()].map((url) => typeInfo(url).short).join(', ');
-    return invalid(`${typeInfo(type).short} is not gated: ${gated} are (rollout.types)`);
+    return invalid(`${typeInfo(type).short} is not gated; gated types (rollout.types): ${gated}`);
   }
   const reached = reachable(history, to);
   if (!reached.ok) return reached.error;
   const forgotten = forgottenTypes(options, query);
   if (forgotten.length > 0) {
     const types = forgotten.join(', ');
-    const message = `what there was of ${types} at revision ${to} is not known: a restart forgets secrets (cache.persistence.secrets), and the last one was after revision ${history.restoredRevision}; types can be rolled back one by one (type)`;
+    const message = `the state of ${types} at revision ${to} is not known: secrets are not kept over a restart (cache.persistence.secrets), and the last restart was after revision ${history.restoredRevision}; roll back other types one by one (type)`;
     return { code: Code.FAILED_PRECONDITION, message };
   }
   const change = history.get(to);

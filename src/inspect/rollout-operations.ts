@@ -1,6 +1,7 @@
 import type { Operation } from '../admin/operations.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { unknownWord } from '../model/suggest.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Log } from '../observe/log.ts';
 import type { Rollout } from '../rollout/rollout.ts';
@@ -26,7 +27,7 @@ export function operate(operation: Operation, options: RolloutOperationsOptions)
   const { upstreams, log } = options;
   const { verb, type, upstream, reason, operator } = operation;
   if (upstream !== undefined && !upstreams().includes(upstream)) {
-    const message = `there is no upstream ${JSON.stringify(upstream)}: accepted are ${upstreams().join(', ')}`;
+    const message = unknownWord('upstream', upstream, upstreams());
     return fail({ code: Code.NOT_FOUND, message });
   }
   const result = run(operation, options);

@@ -5,8 +5,8 @@ export function staleReason({ kind, connected, everConnected, endpoint, lastErro
   if (lastError !== '') return lastError;
   if (kind === 'filesystem') return `${endpoint} has not been read yet`;
   // A connection is no answer yet: what is cached is confirmed by responses.
-  if (connected) return `${endpoint} is connected, and has not answered yet`;
+  if (connected) return `connected to ${endpoint}, which has not responded yet`;
   return everConnected
-    ? `the connection has ended; ${endpoint} is tried again`
-    : `not connected yet: ${endpoint} is tried`;
+    ? `the connection ended; reconnecting to ${endpoint}`
+    : `not connected yet: connecting to ${endpoint}`;
 }

@@ -21,7 +21,7 @@ export function compileStringMatcher(matcher: StringMatcher): Result<(text: stri
     }
     case 'custom':
     case undefined:
-      return fail('exact, prefix, suffix, contains and safe_regex are accepted');
+      return fail('expected exact, prefix, suffix, contains or safe_regex');
     default:
       return matchPattern satisfies never;
   }

@@ -22,7 +22,7 @@ export function tapMessages(
   const { client } = query;
   if (client !== undefined && relay.server.stream(client) === undefined) return noSuchClient(client);
   if (relay.taps.size >= maxTaps) {
-    const message = `${maxTaps} taps are open, and no more are taken: end one of them`;
+    const message = `${maxTaps} taps are open, the maximum: end one of them`;
     return fail({ code: Code.RESOURCE_EXHAUSTED, message });
   }
   return ok(messages(relay, query, signal));

@@ -1,4 +1,5 @@
 import { type TypeUrl, typeUrl } from './brand.ts';
+import { unknownWord } from './suggest.ts';
 
 /** One row of protocol §2. */
 export interface TypeInfo {
@@ -104,8 +105,16 @@ const byWord = new Map(
 );
 
 /** The short name of a type that somebody names in words: `cds` of `cluster`. */
-export function typeMeant(word: string): string | undefined {
+function typeMeant(word: string): string | undefined {
   return byWord.get(plainWord(word));
+}
+
+/** What to tell somebody whose word names no type. */
+export function unknownType(word: string): string {
+  const meant = typeMeant(word);
+  return meant === undefined
+    ? unknownWord('type', word, [...knownTypes.map(({ short }) => short), 'a type URL'])
+    : `unknown type ${JSON.stringify(word)}: did you mean ${JSON.stringify(meant)}?`;
 }
 
 /** Endpoints and runtime values change often and must be fast. */

@@ -25,7 +25,7 @@ export const problemKinds = {
   removals_held: { runbook: 'removals-held', alerts: ['DistributaryRemovalsHeld'], means: 'an upstream has removed too much at once' },
   clients_reject: { runbook: 'clients-reject', alerts: ['DistributaryRejections', 'DistributaryClientsReject'], means: 'clients reject a resource, all for the same reason' },
   changes_late: { runbook: 'changes-late', alerts: ['DistributaryChangesLateFast', 'DistributaryChangesLateSlow'], means: 'too many changes of the last minutes were late or rejected' },
-  workers_restart: { runbook: 'workers-restart', alerts: ['DistributaryWorkersRestart'], means: 'workers exit and are replaced' },
+  workers_restart: { runbook: 'workers-restart', alerts: ['DistributaryWorkersRestart'], means: 'workers exit and are restarted' },
   certificate_expires: { runbook: 'certificates', alerts: ['DistributaryCertificateEndsSoon', 'DistributaryCertificateEnds'], means: 'a certificate expires soon, or has expired' },
   certificate_refused: { runbook: 'certificates', alerts: ['DistributaryCertificateRefused'], means: 'a new certificate is refused, and the old one stays in use' },
   configuration_refused: { runbook: 'configuration-refused', alerts: ['DistributaryConfigurationRefused'], means: 'a new configuration is refused, and the old one stays in use' },
@@ -44,7 +44,7 @@ export const problemKinds = {
   ambiguous: { runbook: 'ambiguous-variants', alerts: ['DistributaryAmbiguousVariants'], means: 'several variants match the same parameters' },
   frozen: { runbook: 'frozen', alerts: ['DistributaryFrozen'], means: 'an operator has frozen changes' },
   configuration_dangerous: { runbook: 'configuration-dangerous', alerts: [], means: 'the configuration is accepted, with a warning' },
-  change_pending: { runbook: 'change-held', alerts: [], means: 'a change is with its canaries: nothing is wrong' },
+  change_pending: { runbook: 'change-held', alerts: [], means: 'a change waits for its canaries: nothing is wrong' },
 } as const satisfies Record<string, ProblemKind>;
 
 export type Kind = keyof typeof problemKinds;

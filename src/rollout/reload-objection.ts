@@ -17,7 +17,7 @@ export interface WaitingChange {
   readonly names: readonly Pick<PendingName, 'type'>[];
 }
 
-const operations = '`distributary release` (everybody gets it) or `distributary discard` (canaries go back)';
+const operations = '"distributary release" (everybody gets it) or "distributary discard" (canaries go back)';
 
 /**
  * Why a reload must not take effect while a change waits: it would show the change to clients that are protected from
@@ -32,7 +32,7 @@ export function reloadObjection(
     const types = [...new Set(names.map(({ type }) => typeInfo(type).short))].join(', ');
     const what = `${types}: ${counted(names.length, 'name')}`;
     return reason === undefined
-      ? `${path}: ${why} while a change is with its canaries (${what}): wait until everybody has it, or run ${operations}, then send SIGHUP`
+      ? `${path}: ${why} while a change waits for canaries (${what}): wait until everybody has it, or run ${operations}, then send SIGHUP`
       : `${path}: ${why} while a change is held (${what}; ${reason}): run ${operations} first, then send SIGHUP`;
   };
   if (after === undefined) return refused('rollout', 'it cannot be taken out');

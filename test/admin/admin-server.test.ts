@@ -276,7 +276,7 @@ describe('admin listener', () => {
     const { url } = await start();
     const unknown = await rpc(url, admin('Explain'), { type: 'xyz', name: 'web' });
     expect([unknown.status, unknown.body['code']]).to.deep.equal([400, 'invalid_argument']);
-    expect(unknown.body['message']).to.match(/unknown type "xyz": accepted are cds, .* or a type URL/);
+    expect(unknown.body['message']).to.match(/unknown type "xyz": expected cds, .* or a type URL/);
     const nameless = await rpc(url, admin('Explain'), { type: 'cds' });
     expect(nameless.body['message']).to.equal('name is missing');
     const nobody = await rpc(url, admin('Explain'), { type: 'cds', name: 'web', client: 'nobody' });
@@ -315,9 +315,7 @@ describe('admin listener', () => {
     const query = { ...EVERY_CLIENT, limit: 3, node: 'web-*', type: typeByName('cds'), state: 'ERROR' };
     expect(inspector.calls.clients[1]).to.deep.equal(query);
     const wrong = await rpc(url, admin('ListClients'), { state: 'error' });
-    expect(wrong.body['message']).to.equal(
-      'unknown state "error": accepted are SYNCED, NOT_SENT, STALE, ERROR, MISSING',
-    );
+    expect(wrong.body['message']).to.equal('unknown state "error": did you mean "ERROR"?');
   });
 
   it('ReleaseRemovals names an upstream, and a type or none; an upstream that is not there is NOT_FOUND', async () => {

@@ -103,6 +103,8 @@ describe('an answer of the admin listener', () => {
     const context = { values: createContextValues(), requestHeader: new Headers() };
     const answer = { reason: 'x'.repeat(maxAnswerBytes) };
     const refused = await answered(StatusResponseSchema, answer, context, slices).catch(String);
-    expect(refused).to.match(/resource_exhausted.*beside its lists: at most 8388608 are answered/);
+    expect(refused).to.match(
+      /resource_exhausted.*without its lists the answer has .*: the maximum is 8388608/,
+    );
   });
 });

@@ -61,7 +61,7 @@ describe('commands that ask a relay', () => {
     const { code, out } = await call(status, '--admin', url);
     expect(code).to.equal(0);
     expect(out).to.match(
-      /^distributary 1\.2\.3, up for 1 h 2 min: ready \(serves; 5 problems\)\nServing 4 clients; upstream second is away for .*; 2 more problems\.\nclients: 4 streams; cache: 4\.7 GiB\nnode: relay-eu-1 on machine-7\n/,
+      /^distributary 1\.2\.3, up for 1 h 2 min: ready \(serves; 5 problems\)\nServing 4 clients; upstream second is unreachable for .*; 2 more problems\.\nclients: 4 streams; cache: 4\.7 GiB\nnode: relay-eu-1 on machine-7\n/,
     );
     expect(out).to.match(
       /^warning: The configuration is accepted with a warning\n {2}xds\.address: <everybody> may read\n {2}see docs\/runbooks\/configuration-dangerous\.md$/m,
@@ -120,7 +120,7 @@ describe('commands that ask a relay', () => {
       const { code, out } = await check();
       expect(code).to.equal(2);
       expect(out).to.match(
-        /^CRITICAL: Serving 4 clients; upstream second is away for [^\n]+; 2 more problems\.\n$/,
+        /^CRITICAL: Serving 4 clients; upstream second is unreachable for [^\n]+; 2 more problems\.\n$/,
       );
     } finally {
       await checked.value.close();
@@ -347,9 +347,9 @@ describe('the command distributary', () => {
       expect(err).to.include('Usage: distributary COMMAND');
     }
     expect((await launch('clinets')).err).to.match(
-      /^unknown command "clinets": did you mean clients\?\n\nUsage/,
+      /^unknown command "clinets": did you mean "clients"\?\n\nUsage/,
     );
-    expect((await launch('\u202Ex')).err).to.match(/^unknown command "\\u\{202e\}x": there are run, /);
+    expect((await launch('\u202Ex')).err).to.match(/^unknown command "\\u\{202e\}x": expected run, /);
   });
 
   it('version prints it, and with --json those of Node and the system', async () => {

@@ -60,7 +60,7 @@ describe('distributary completion', () => {
 
   it('refuses another shell, a second one and none; 2', async () => {
     for (const [argv, problem] of [
-      [['tcsh'], /^unknown shell "tcsh": accepted is one of bash, zsh, fish\n\nUsage: /],
+      [['tcsh'], /^unknown shell "tcsh": expected bash, zsh or fish\n\nUsage: /],
       [['bash', 'zsh'], /^unexpected argument "zsh"\n/],
       [[], /^the shell is missing/],
       [['--shell'], /^unknown flag "--shell"/],

@@ -47,11 +47,11 @@ describe('the command log', () => {
   });
 
   for (const [argv, problem] of [
-    [[], '--level is missing: one of debug, info, warn, error, silent; or --reset'],
-    [['--level', 'loud'], '--level "loud" is not one of debug, info, warn, error, silent'],
+    [[], '--level is missing: expected debug, info, warn, error or silent, or --reset'],
+    [['--level', 'loud'], 'unknown --level "loud": expected debug, info, warn, error or silent'],
     [['--level', 'debug', '--for', '5'], '--for "5" is not a duration'],
     [['--level', 'debug', '--for', '0s'], '--for 0 is too short'],
-    [['--level', 'debug', '--reset'], '--reset stands alone'],
+    [['--level', 'debug', '--reset'], '--reset excludes --level and --for'],
   ] as const) {
     it(`${argv.join(' ') || 'nothing'}: ${problem}; 2`, async () => {
       const { code, err } = await call(...argv, ...admin);
@@ -63,6 +63,6 @@ describe('the command log', () => {
   it('longer than a day is refused by the relay; 1', async () => {
     const { code, err } = await call('--level', 'debug', '--for', '48h', ...admin);
     expect(code).to.equal(1);
-    expect(err).to.include('for_seconds is 172800: accepted is 0 to 86400');
+    expect(err).to.include('for_seconds: expected 0 to 86400, got 172800');
   });
 });

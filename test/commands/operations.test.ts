@@ -80,7 +80,7 @@ describe('commands that change something', () => {
     const flags = ['--type', 'lds', '--upstream', 'central', '--reason', 'a test', '--admin', urlOf(server)];
     for (const [command, says] of [
       [freeze, 'frozen'],
-      [unfreeze, 'not frozen any more; 1 name pending'],
+      [unfreeze, 'unfrozen; 1 name pending'],
       [release, 'released: 1 name'],
       [discard, 'discarded: 1 name'],
     ] as const) {
@@ -104,7 +104,7 @@ describe('commands that change something', () => {
   it('without a reason, or with an unknown type, nothing is asked; 2', async () => {
     const before = inspector.calls.operations.length;
     expect(await call(freeze, '--admin', urlOf(server))).to.deep.include({ code: 2 });
-    expect((await call(discard, '--reason', 'x', '--type', 'cdx')).err).to.match(/^unknown --type "cdx"/);
+    expect((await call(discard, '--reason', 'x', '--type', 'cdx')).err).to.match(/^unknown type "cdx"/);
     expect(inspector.calls.operations).to.have.length(before);
   });
 
@@ -112,7 +112,7 @@ describe('commands that change something', () => {
     const { out } = await call(status, '--admin', urlOf(server));
     expect(out).to.match(/^rollout: HELD for \d+ d.*: lds web: no such <filter>$/m);
     expect(out).to.match(/^pending: 1 name \(lds\) of central: web$/m);
-    expect(out).to.match(/^canaries: 2 streams; 1 accepted, 1 rejected, 0 ended$/m);
+    expect(out).to.match(/^canaries: 2 streams; 1 accepted, 1 rejected, 0 disconnected$/m);
     expect(out).to.match(/^critical: A change is held for \d+ d/m);
     expect(out).to.match(
       /^warning: Frozen: everything of central for \d+ d.*\n {2}black friday\n {2}\$ distributary unfreeze --reason "…"$/m,

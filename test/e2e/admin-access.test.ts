@@ -254,13 +254,13 @@ describe('who may ask the admin listener', function () {
       expect([shown.code, shown.out]).to.deep.include(0);
       expect(shown.out).to.contain('files');
       const asked = await command('explain', '--type', 'cds', '--name', 'nothing', ...identity);
-      expect(asked.out).to.contain('nothing is known of it');
+      expect(asked.out).to.contain('nothing is known about it');
       expect((await command('clients', ...identity)).out).to.equal('no client is connected');
       expect((await command('resources', ...identity)).code).to.equal(0);
       const missing = await command('get', '--type', 'cds', '--name', 'nothing', ...identity);
       expect([missing.code, missing.out]).to.deep.equal([
         1,
-        'no cds "nothing" is cached: distributary resources shows what is',
+        'no cds "nothing" is cached: distributary resources lists what is',
       ]);
       const anonymous = await command('status', '--ca', ca);
       expect(anonymous.code).to.equal(1);

@@ -40,10 +40,10 @@ const steps: readonly Step[] = [
   { argv: ['release', ...reason], says: '3', waits: true, prints: /^released: 1 name$/, leads: '3' },
   { argv: ['freeze', ...reason], prints: /^frozen$/ },
   { argv: ['freeze', ...reason], code: 1, prints: /everything is already frozen, since .*Z \(a test\)/ },
-  { argv: ['unfreeze', ...reason], prints: /^not frozen any more; 0 names pending$/ },
+  { argv: ['unfreeze', ...reason], prints: /^unfrozen; 0 names pending$/ },
   {
     argv: ['rollback', '--to', '1', ...reason],
-    prints: /^as at revision 1: 1 resource changed/,
+    prints: /^rolled back to revision 1: 1 resource changed/,
     leads: '1',
   },
 ];

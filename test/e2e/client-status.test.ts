@@ -185,11 +185,9 @@ describe('what clients make of what they are told', function () {
     expect((await statusOf(relay)).nacks.map(({ name, error }) => [name, error])).to.deep.equal([
       ['b', 'b is no good'],
     ]);
-    expect(await explainedOf(relay, 'bad', 'cds', 'a')).to.match(
-      /^Of this resource it has \(all\), version/m,
-    );
+    expect(await explainedOf(relay, 'bad', 'cds', 'a')).to.match(/^It has the variant \(all\), version/m);
     expect(await explainedOf(relay, 'bad', 'cds', 'b')).to.match(
-      /^Of this resource it has rejected \(all\), version .*: b is no good$/m,
+      /^It has rejected the variant \(all\), version .*: b is no good$/m,
     );
     plane.set('cds', { a: '3', b: '4' });
     await bad.gets('cds', { a: '3', b: '4' });
@@ -226,7 +224,7 @@ describe('what clients make of what they are told', function () {
       expect(out).to.match(/^critical: 2 clients with .* reject cds removal of x for .*\n {2}I keep them/m);
     });
     expect(await explainedOf(relay, 'keeps-1', 'cds', 'x')).to.match(
-      /^It was told that this resource is gone, and has rejected that\.$/m,
+      /^It was told that this resource was removed, and has rejected that\.$/m,
     );
     for (const client of keeps) client[Symbol.dispose]();
     plane.set('cds', current);
@@ -239,7 +237,7 @@ describe('what clients make of what they are told', function () {
     silent.subscribe('eds', ['a']);
     await silent.gets('eds', { a: '1' });
     expect(stateOf(await csds(), 'silent')).to.deep.equal({ 'ClusterLoadAssignment a': 'STALE' });
-    const sent = /^Of this resource it was sent \(all\), version .*; it has not acknowledged that yet\.$/m;
+    const sent = /^It was sent the variant \(all\), version .*, and has not acknowledged it yet\.$/m;
     expect(await explainedOf(relay, 'silent', 'eds', 'a')).to.match(sent);
     silent[Symbol.dispose]();
   });

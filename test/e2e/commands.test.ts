@@ -109,7 +109,7 @@ describe('commands about clients and resources', function () {
       const nodes = listed.parse(JSON.parse(few.out)).clients.map(({ node }) => node.id);
       expect(nodes).to.have.length(5);
       expect(nodes.every((id) => id.startsWith('prod-1'))).to.equal(true);
-      expect((await ask('clients', '--type', 'rds')).out).to.equal('no client matches, of 302 clients');
+      expect((await ask('clients', '--type', 'rds')).out).to.equal('no client matches (302 clients in all)');
     });
 
     it('lists the clients of all workers', async () => {
@@ -157,7 +157,7 @@ describe('commands about clients and resources', function () {
       expect(err).to.match(/\n\ndistributary clients --help shows what each flag is for\.$/);
       expect(err.split('\n').length).to.be.below(8);
       expect((await ask('clients', '--state', 'good')).err).to.match(
-        /^--state "good" is not one of SYNCED, NOT_SENT, STALE, ERROR, MISSING\n/,
+        /^unknown --state "good": expected SYNCED, NOT_SENT, STALE, ERROR or MISSING\n/,
       );
       expect((await ask('clients', '--type')).err).to.match(/^the value of --type is missing/);
     });
@@ -199,7 +199,7 @@ describe('commands about clients and resources', function () {
     it('without any says so and exits 0; hundreds and hostile names fit', async () => {
       files.remove('eds.pb');
       await start();
-      expect(await ask('resources')).to.deep.include({ code: 0, out: 'nothing like this is cached' });
+      expect(await ask('resources')).to.deep.include({ code: 0, out: 'no cached resource matches' });
       writeVariants(files, 'eds', [
         [hostile + 'n'.repeat(10_000), 'x', undefined],
         ...Array.from({ length: 400 }, (_, index) => [`name-${index}`, 'x', undefined] as const),
@@ -320,7 +320,7 @@ describe('commands about clients and resources', function () {
       const nobody = await ask('get', '--type', 'cds', '--name', 'x', '--client', 'nobody');
       expect([nobody.code, nobody.err]).to.deep.equal([
         1,
-        'no client has the stream nobody: distributary clients shows those that are connected',
+        'there is no client nobody: distributary clients lists those that are connected',
       ]);
       expect((await ask('get', '--name', 'x')).err).to.match(
         /^--type T is missing: a type URL, or one of [a-z ]+\n\nUsage: distributary get /,

@@ -241,7 +241,7 @@ describe('the life of a relay', function () {
     await eventually(async () => {
       const { status, reason } = await ready();
       expect(status).to.equal(503);
-      expect(reason).to.match(/never connected yet: central \(127\.0\.0\.1:\d+: .*refused/i);
+      expect(reason).to.match(/not connected yet: central \(127\.0\.0\.1:\d+: .*refused/i);
     });
     expect((await relay.get('/healthz')).status).to.equal(200);
     expect((await health.check({})).status).to.equal(Serving.NOT_SERVING);

@@ -107,7 +107,7 @@ for (const workers of [0, 2]) {
         const failed = await run('wait', '--timeout', '300ms', ...admin());
         expect(failed.err).to.match(/^not accepted after 300ms: the relay holds back 1 name:$/m);
         expect(failed.err).to.match(
-          /^ +cds +shop +HELD +upstream says something new, and changes are frozen$/m,
+          /^ +cds +shop +HELD +changes are frozen, and upstream has a newer version$/m,
         );
         expect(failed.code).to.equal(1);
       });
@@ -141,9 +141,9 @@ for (const workers of [0, 2]) {
 
     it('says what is wrong with what it was asked', async () => {
       const refusals: readonly (readonly [readonly string[], number, RegExp])[] = [
-        [['tap', '--client', 'nobody'], 1, /no client has the stream nobody/],
-        [['tap', '--type', 'nothing'], 2, /unknown --type "nothing": accepted are /],
-        [['tap', '--limit', '0'], 2, /--limit "0" is not a whole number from 1/],
+        [['tap', '--client', 'nobody'], 1, /there is no client nobody/],
+        [['tap', '--type', 'nothing'], 2, /unknown type "nothing": expected /],
+        [['tap', '--limit', '0'], 2, /--limit: expected a whole number of at least 1, got "0"/],
         [['wait', '--timeout', 'soon'], 2, /"soon" is not a duration/],
         [['wait', '--timeout', '2h'], 2, /at most 1h/],
         [['wait', '--revision', '-1'], 2, /revision/],

@@ -79,7 +79,7 @@ describe('explain', function () {
     expect(mine.out).to.match(/^eds shop for env=prod: env == "prod"$/m);
     expect(mine.out).to.match(/^This client was last sent version \S+: SYNCED \(acknowledged\)$/m);
     expect(mine.out).to.match(
-      /^Of this resource it has env == "prod", version [0-9a-f]{16}, \S+ at the control plane\.$/m,
+      /^It has the variant env == "prod", version [0-9a-f]{16}, \S+ at the control plane\.$/m,
     );
   });
 
@@ -113,7 +113,7 @@ describe('explain', function () {
     );
     expect(out).to.match(/ERROR \(rejected\), last rejected: not to my taste/);
     expect(out).to.match(
-      /^Of this resource it has rejected env == "prod", version [0-9a-f]{16}, \S+ at the control plane: not to my taste$/m,
+      /^It has rejected the variant env == "prod", version [0-9a-f]{16}, \S+ at the control plane: not to my taste$/m,
     );
   });
 
@@ -130,7 +130,7 @@ describe('explain', function () {
         const asked = ['--type', 'eds', '--name', name(query), '--client', id];
         const { out } = await run('explain', '--admin', `http://${relay.admin}`, ...asked);
         expect(out).to.match(
-          /^Of this resource it has \(all\), version [0-9a-f]{16}, \S+ at the control plane\.$/m,
+          /^It has the variant \(all\), version [0-9a-f]{16}, \S+ at the control plane\.$/m,
         );
       }
     });
@@ -143,12 +143,12 @@ describe('explain', function () {
     await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
     const nothing = await explain('--name', 'mistyped', '--param', 'env=prod');
     expect(nothing.code).to.equal(1);
-    expect(nothing.err).to.match(/^eds mistyped for env=prod: nothing is known of it/);
+    expect(nothing.err).to.match(/^eds mistyped for env=prod: nothing is known about it/);
     expect(nothing.out).to.equal(nothing.err);
 
     const json = await explain('--name', 'mistyped', '--json');
     expect(json.code).to.equal(1);
-    expect(json.err).to.match(/^eds mistyped for no parameters: nothing is known of it/);
+    expect(json.err).to.match(/^eds mistyped for no parameters: nothing is known about it/);
 
     const other = await explain('--name', 'shop', '--param', 'env=test');
     expect(other.code).to.equal(1);

@@ -144,7 +144,7 @@ describe('history and diff', function () {
 
     for (const [argv, why] of [
       [['--from', '1', '--to', '99'], /there is no revision 99: the last one is 2/],
-      [['--client', 'x', '--client', 'y'], /no client has the stream x/],
+      [['--client', 'x', '--client', 'y'], /there is no client x/],
     ] as const) {
       const refused = await run('diff', ...argv, ...admin());
       expect(refused.code).to.equal(1);

@@ -105,7 +105,7 @@ for (const workers of [0, 2]) {
       expect(seen.out).to.match(/1 client with env=prd gets no lds: no variant matches/);
       const why = await explainedOf(relay, 'prd', 'rds', 'web');
       expect(why).to.include('no variant matches').and.to.include('; 3 other classes have one');
-      expect(why).to.include('It asks for this resource, and there is none for it: MISSING.');
+      expect(why).to.include('It subscribes to this resource, which does not exist for it: MISSING.');
       const path = 'envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus';
       const { config } = csds.parse(JSON.parse((await relay.rpc(path, {})).body));
       const shown = config.find(({ node }) => node?.id === 'prd')?.generic_xds_configs ?? [];

@@ -121,7 +121,7 @@ describe('one client poisons the upstream stream of everyone', function () {
     expect(await relay.metric('upstream_stream_ends_total', 'code="UNAUTHENTICATED"')).to.be.at.least(5);
     expect(await relay.metric('upstream_reconnects_total')).to.equal(0);
     const page = await relay.get('/');
-    expect(page.body).to.include('1 refused streams').and.to.include('istio.io.debug');
+    expect(page.body).to.include('1 refused stream').and.to.include('istio.io.debug');
     const overview = await relay.rpc('distributary.admin.v1.AdminService/Status', {});
     expect(overview.body).to.include('suspect_types').and.to.include(poison);
 

@@ -48,7 +48,7 @@ describe('a problem is on the page, in status, in --check and on /ready alike', 
     await using relay = await RelayProcess.start({ upstreams: [files.upstream], xds: { tls } });
     pem.identity('xds', { ...first, privateKey: second.privateKey });
     expect(await everywhere(relay, 'certificate_refused', 1)).to.match(
-      /^The new certificate of xds is refused: .*; the certificate before stays in force$/,
+      /^The new certificate of xds is refused: .*; the previous certificate stays in use$/,
     );
     const short = issueCertificate({ name: 'third', days: 0.5 });
     pem.identity('xds', short);
@@ -73,7 +73,7 @@ describe('a problem is on the page, in status, in --check and on /ready alike', 
     }
     pool.open('delta', 'c').subscribe('cds');
     expect(await everywhere(relay, 'clients_turned_away', 2)).to.include('streams: 1');
-    expect(await everywhere(relay, 'limit_near', 2)).to.include('limits.max_streams is at 100 %');
+    expect(await everywhere(relay, 'limit_near', 2)).to.include('limits.max_streams is at 100%');
   });
 
   it('a control plane that is away, and workers that end again and again', async () => {
@@ -96,7 +96,7 @@ describe('a problem is on the page, in status, in --check and on /ready alike', 
     }
     expect(await everywhere(relay, 'workers_restart', 2)).to.match(/restarted 3 times.*SIGKILL/);
     await plane[Symbol.asyncDispose]();
-    expect(await everywhere(relay, 'upstream_away', 2)).to.match(/^Upstream central is away: /);
+    expect(await everywhere(relay, 'upstream_away', 2)).to.match(/^Upstream central is unreachable: /);
   });
 
   it('a disk that cannot be written, until it can', async () => {
@@ -110,7 +110,7 @@ describe('a problem is on the page, in status, in --check and on /ready alike', 
       upstreams: [files.upstream],
       cache: { persistence: { path } },
     });
-    expect(await everywhere(relay, 'disk_fails', 1)).to.match(/^The cache cannot be written to the disk: /);
+    expect(await everywhere(relay, 'disk_fails', 1)).to.match(/^The cache cannot be written to disk: /);
     renameSync(path, `${path}.moved`);
     mkdirSync(path);
     chmodSync(path, 0o700);

@@ -43,7 +43,7 @@ describe('clients that come back to a restarted relay with what they have', func
         expect(listed?.types.map(({ type, state }) => `${type} ${state}`)).to.deep.equal(['cds SYNCED']);
       });
       expect(await csdsOf(relay, 'back')).to.deep.equal(['SYNCED', 'SYNCED']);
-      expect(await explainedOf(relay, 'back', 'cds', 'a')).to.not.include('nothing was sent yet');
+      expect(await explainedOf(relay, 'back', 'cds', 'a')).to.not.include('nothing sent yet');
       expect(client.said).to.deep.equal([]);
     });
   }

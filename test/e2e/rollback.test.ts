@@ -100,7 +100,7 @@ describe('rollback', function () {
     expect(waited.err).to.match(/shop +HELD/);
     const back = await ask('wait', '--timeout', '5s', '--revision', '3');
     expect(back.code, `everybody has the rollback, whatever waits behind it: ${back.err}`).to.equal(0);
-    expect((await ask('diff', '--from', '1', '--to', '3')).out).to.equal('nothing differs');
+    expect((await ask('diff', '--from', '1', '--to', '3')).out).to.equal('no differences');
 
     const unfrozen = await ask('unfreeze', '--reason', 'mended');
     expect(unfrozen.code, unfrozen.err).to.equal(0);
@@ -122,7 +122,7 @@ describe('rollback', function () {
     const pending = async (): Promise<string> => (await ask('diff', '--pending', '--type', 'cds')).out;
     await eventually(async () => expect(await pending()).to.match(/^added +cds +late$/m));
     write(['shop', '1']);
-    await eventually(async () => expect(await pending()).to.equal('nothing differs'));
+    await eventually(async () => expect(await pending()).to.equal('no differences'));
     write(['shop', '1'], ['late', '2']);
     await eventually(async () => expect(await pending()).to.match(/^added +cds +late$/m));
     expect(client.has('cds'), 'said anew').to.deep.equal(['shop: 1']);
@@ -219,7 +219,7 @@ describe('rollback', function () {
       const secrets = await ask('rollback', '--to', '12', ...argv, '--reason', 'x');
       expect(secrets.code, secrets.out).to.equal(1);
       expect(secrets.err).to.match(
-        /what there was of sds at revision 12 is not known: a restart forgets secrets/,
+        /the state of sds at revision 12 is not known: secrets are not kept over a restart/,
       );
     }
     await unchanged('10');

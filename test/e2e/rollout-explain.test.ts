@@ -51,7 +51,7 @@ for (const workers of [0, 2]) {
       await operate(relay, 'Discard');
       await eventually(async () => {
         expect(await explain('a')).to.match(
-          /no +\(all\) +[0-9a-f]{16} +v2 +upstream says something that was discarded$/m,
+          /no +\(all\) +[0-9a-f]{16} +v2 +what upstream has now was discarded$/m,
         );
       });
     });

@@ -70,7 +70,9 @@ for (const workers of [0, 2]) {
       });
       expect(await firstLines()).to.include(command);
       const { body } = await relay.get('/');
-      expect(body).to.include('; a change is held: no canary is connected (`distributary release --reason');
+      expect(body).to.include(
+        '; a change is held: no canary is connected (run distributary release --reason',
+      );
       const [, problem] = /"problems":\[\{[^}]*?"title":"([^"]*)"/.exec(body) ?? [];
       expect(problem).to.equal('A change is held: no canary is connected');
 

@@ -271,7 +271,7 @@ describe('relays behind relays', function () {
     await using one = await open('relay-a', a, b);
     // The first one is down before the second one is there.
     await eventually(async () =>
-      expect((await one.get('/ready')).body).to.match(/never connected yet: above \(/),
+      expect((await one.get('/ready')).body).to.match(/not connected yet: above \(/),
     );
     await using two = await open('relay-b', b, a);
     using toOne = new Connections(one.xds);

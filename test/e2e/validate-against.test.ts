@@ -123,11 +123,11 @@ describe('validate --against', function () {
 
       const { out } = await compare(relay, next);
       expect(out).to.match(
-        /^Of 3 streams 2 get other parameters, 2 lose resources, 0 must connect again\.$/m,
+        /^Streams: 3; with other parameters: 2; that lose resources: 2; that must reconnect: 0\.$/m,
       );
       expect(out).to.match(/^closed +central +env=prod$/m);
       expect(out).to.match(/^\S+ +one +env=prod +env=test +1$/m);
-      expect(out).to.match(/ eds +prod-only +no variant is for its new parameters$/m);
+      expect(out).to.match(/ eds +prod-only +no variant matches its new parameters$/m);
       // It was only asked: nobody has lost anything.
       expect((await changesOf(relay, config({ workers }))).losing).to.equal(0);
 

@@ -87,7 +87,7 @@ for (const workers of [0, 2]) {
       const nobody = await wait(relay);
       expect(nobody.code).to.equal(1);
       expect(nobody.err).to.equal(
-        'not accepted after 300ms: no stream subscribes, and 1 must (--min-clients)',
+        'not accepted after 300ms: no stream subscribes; expected at least 1 (--min-clients)',
       );
       using connections = new Connections(relay.xds);
       const client = connections.open({ protocol: 'delta' });
@@ -97,11 +97,13 @@ for (const workers of [0, 2]) {
       expect(one.code, one.out).to.equal(0);
       const two = await wait(relay, '--min-clients', '2');
       expect(two.code).to.equal(1);
-      expect(two.err).to.equal('not accepted after 300ms: 1 stream subscribes, and 2 must (--min-clients)');
+      expect(two.err).to.equal(
+        'not accepted after 300ms: 1 stream subscribes; expected at least 2 (--min-clients)',
+      );
       const misspelled = await wait(relay, '--type', 'cds', '--name', 'shpo');
       expect(misspelled.code).to.equal(1);
       expect(misspelled.err).to.match(
-        /nothing is known of 1 name:\n\n.*\n +cds +shpo +MISSING +no upstream has it/,
+        /nothing is known about 1 name:\n\n.*\n +cds +shpo +MISSING +no upstream has it/,
       );
       files.write('cds', new Map([['cart', '1']]));
       await client.gets('cds', ['cart: 1']);

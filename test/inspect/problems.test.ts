@@ -253,7 +253,7 @@ describe('problems', () => {
       'clients_silent',
     ]);
     expect(told(given)).to.equal(
-      'Serving 4 clients; upstream second is away; 7 removals of cds are held back; 13 clients reject rds/web; 2 more problems.',
+      'Serving 4 clients; upstream second is unreachable; 7 removals of cds are held back; 13 clients reject rds/web; 2 more problems.',
     );
     expect(told({ classes: [rejection] }, now)).to.equal(
       'Serving 4 clients; 11 clients reject rds/web for 1 min.',
@@ -314,7 +314,7 @@ describe('problems', () => {
     const [first] = problems(given);
     expect(first).to.include({ title: 'A change is held: no canary is connected' });
     expect(first?.commands[0]).to.equal(command);
-    expect(told(given)).to.include(`; a change is held: no canary is connected (\`${command}\`); `);
+    expect(told(given)).to.include(`; a change is held: no canary is connected (run ${command}); `);
   });
 
   it('held removals have a countdown and the command that ends it', () => {
@@ -341,7 +341,7 @@ describe('problems', () => {
     });
     expect(found.map(({ severity, title }) => `${severity}: ${title}`)).to.deep.equal([
       'critical: The certificate of admin has expired',
-      'critical: cache.max_bytes is at 100 %',
+      'critical: cache.max_bytes is at 100%',
       'warning: The certificate of rest expires soon',
     ]);
     expect(found[0]?.since).to.equal('2025-12-31T00:10:00.000Z');

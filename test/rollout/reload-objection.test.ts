@@ -60,9 +60,9 @@ describe('a reload while canaries have not decided yet', () => {
   const undecided = { ...held, reason: undefined };
 
   it('takes nothing away from what waits: everybody would get it', () => {
-    const path = /^rollout: it cannot be taken out while a change is with its canaries \(cds: 1 name\): wait/;
+    const path = /^rollout: it cannot be taken out while a change waits for canaries \(cds: 1 name\): wait/;
     expect(reloadObjection(undecided, before, undefined)).to.match(path);
-    const types = /^rollout.types: cds cannot be taken out while a change is with its canaries/;
+    const types = /^rollout.types: cds cannot be taken out while a change waits for canaries/;
     expect(reloadObjection(undecided, before, { ...before, types: [lds] })).to.match(types);
   });
 

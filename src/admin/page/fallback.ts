@@ -27,7 +27,7 @@ export function fallback(
 ): Html {
   return html`${heading(status)}<p class="summary">${summary(status, now)}</p>${problemList(status, now)}${rollout(status, now)}${flowPicture(status)}
 <h2>Upstreams</h2>${table(upstreamColumns(now), status.upstreams, 'No upstream is configured.')}
-<h2>Types</h2>${table(typeColumns, status.types, 'Nothing is cached or asked for yet.')}
+<h2>Types</h2>${table(typeColumns, status.types, 'Nothing is cached or subscribed to yet.')}
 <h2>Clients</h2>${table(clientColumns(now), clients.clients, 'No client is connected.')}${more(clients)}`;
 }
 
@@ -79,7 +79,7 @@ const upstreamColumns = (now: number): readonly Column<Plain<UpstreamStatus>>[] 
       if (!connected) return html`<span class="bad">not connected</span>`;
       return refusedStreams === 0
         ? html`<span class="good">connected</span>`
-        : html`<span class="bad">connected, ${refusedStreams} refused streams</span>`;
+        : html`<span class="bad">connected, ${counted(refusedStreams, 'refused stream')}</span>`;
     },
   },
   {
@@ -148,5 +148,7 @@ const clientColumns = (now: number): readonly Column<Plain<Client>>[] => [
 
 function more({ clients, total }: Plain<ListClientsResponse>): Html {
   const rest = Math.max(0, total - clients.length);
-  return rest === 0 ? html`` : html`<p class="dim">and ${rest} more: distributary clients shows all.</p>`;
+  return rest === 0
+    ? html``
+    : html`<p class="dim">and ${rest} more: distributary clients lists them all.</p>`;
 }

@@ -50,7 +50,10 @@ function cacheBox({ types, cacheBytes }: Plain<StatusResponse>): Box {
   const variants = types.reduce((sum, type) => sum + type.variants, 0);
   return {
     title: 'Cache',
-    lines: [`${resources} resources, ${variants} variants`, formatBytes(Number(cacheBytes))],
+    lines: [
+      `${counted(resources, 'resource')}, ${counted(variants, 'variant')}`,
+      formatBytes(Number(cacheBytes)),
+    ],
     bad: false,
   };
 }
@@ -59,8 +62,8 @@ function clientsBox({ clients, pollingClients, rejectingClients }: Plain<StatusR
   return {
     title: 'Clients',
     lines: [
-      `${counted(clients, 'stream')}${pollingClients === 0 ? '' : `, ${pollingClients} that poll`}`,
-      rejectingClients === 0 ? 'nothing rejected' : `${rejectingClients} reject something`,
+      `${counted(clients, 'stream')}${pollingClients === 0 ? '' : `, ${pollingClients} polling`}`,
+      rejectingClients === 0 ? 'nothing rejected' : `${rejectingClients} rejecting something`,
     ],
     bad: rejectingClients > 0,
   };

@@ -208,14 +208,14 @@ export type AccountStatus = Message<"distributary.admin.v1.AccountStatus"> & {
   heldBytes: bigint;
 
   /**
-   * Milliseconds in each second, of late.
+   * Milliseconds of work for it in each recent second.
    *
    * @generated from field: double work_per_second = 5;
    */
   workPerSecond: number;
 
   /**
-   * Requests of it wait for their turn.
+   * It is throttled: its requests wait for their turn.
    *
    * @generated from field: bool waits = 6;
    */
@@ -234,7 +234,7 @@ export const AccountStatusSchema: GenMessage<AccountStatus> = /*@__PURE__*/
  */
 export type WorkerStatus = Message<"distributary.admin.v1.WorkerStatus"> & {
   /**
-   * From 1; another process takes over the number of one that ended.
+   * From 1; the replacement of a process has the same number.
    *
    * @generated from field: uint32 number = 1;
    */
@@ -248,7 +248,7 @@ export type WorkerStatus = Message<"distributary.admin.v1.WorkerStatus"> & {
   pid: number;
 
   /**
-   * It takes clients.
+   * It accepts clients.
    *
    * @generated from field: bool listening = 3;
    */
@@ -260,14 +260,14 @@ export type WorkerStatus = Message<"distributary.admin.v1.WorkerStatus"> & {
   clients: number;
 
   /**
-   * How often a process was started in the place of one that ended.
+   * How often a process was restarted.
    *
    * @generated from field: uint32 restarts = 5;
    */
   restarts: number;
 
   /**
-   * Why the last one ended; empty if none has.
+   * Why the last one exited; empty if none has.
    *
    * @generated from field: string last_error = 6;
    */
@@ -334,7 +334,7 @@ export type UpstreamStatus = Message<"distributary.admin.v1.UpstreamStatus"> & {
   lastError: string;
 
   /**
-   * What was too much to be removed at once (max_removal_percent).
+   * Removals that are held back because they are too many at once (max_removal_percent).
    *
    * @generated from field: repeated distributary.admin.v1.HeldRemovals held_removals = 9;
    */
@@ -348,7 +348,7 @@ export type UpstreamStatus = Message<"distributary.admin.v1.UpstreamStatus"> & {
   refusedStreams: number;
 
   /**
-   * Types whose requests seem to make the control plane end the stream: each is asked on a stream of its own.
+   * Types whose requests seem to make the control plane end the stream: each is requested on an isolated stream.
    *
    * @generated from field: repeated distributary.admin.v1.SuspectType suspect_types = 11;
    */
@@ -570,7 +570,7 @@ export type ExplainRequest = Message<"distributary.admin.v1.ExplainRequest"> & {
   parameters: { [key: string]: string };
 
   /**
-   * A stream's id (ListClients): its parameters are used where none are given, and its state is told.
+   * A stream's id (ListClients): its parameters are used where none are given, and its state is in the answer.
    *
    * @generated from field: string client = 4;
    */
@@ -620,7 +620,7 @@ export type ExplainResponse = Message<"distributary.admin.v1.ExplainResponse"> &
   ambiguous: boolean;
 
   /**
-   * What is known of the name where nothing matches: "unknown" or "absent".
+   * What is known about the name where nothing matches: "unknown" or "absent".
    *
    * @generated from field: string state = 6;
    */
@@ -736,7 +736,7 @@ export type ListResourcesRequest = Message<"distributary.admin.v1.ListResourcesR
   type: string;
 
   /**
-   * Only names that begin so.
+   * Only names with this prefix.
    *
    * @generated from field: string name_prefix = 2;
    */
@@ -890,7 +890,7 @@ export type GetResourceRequest = Message<"distributary.admin.v1.GetResourceReque
   client: string;
 
   /**
-   * So many variants are left out, the first ones.
+   * Skips this many variants from the start.
    *
    * @generated from field: uint32 offset = 4;
    */
@@ -1071,7 +1071,7 @@ export type ListClientsRequest = Message<"distributary.admin.v1.ListClientsReque
   limit: number;
 
   /**
-   * Only streams of nodes with this id; `*` stands for any characters. Empty: all.
+   * Only streams of nodes with this id; `*` matches any characters. Empty: all.
    *
    * @generated from field: string node = 2;
    */
@@ -1113,7 +1113,7 @@ export type ListClientsRequest = Message<"distributary.admin.v1.ListClientsReque
   resource: string;
 
   /**
-   * So many are left out, those that would be listed first.
+   * Skips this many from the start.
    *
    * @generated from field: uint32 offset = 8;
    */
@@ -1144,21 +1144,21 @@ export type ListClientsResponse = Message<"distributary.admin.v1.ListClientsResp
   clients: Client[];
 
   /**
-   * How many are connected, whatever the limit and what was asked for.
+   * How many are connected, whatever the limit and the filters.
    *
    * @generated from field: uint32 total = 2;
    */
   total: number;
 
   /**
-   * How many are what was asked for, whatever the limit.
+   * How many match the filters, whatever the limit.
    *
    * @generated from field: uint32 matching = 3;
    */
   matching: number;
 
   /**
-   * Where to go on: an answer has at most 8 MiB. 0: these are all that were asked for.
+   * Where to go on: an answer has at most 8 MiB. 0: these are all that match.
    *
    * @generated from field: uint32 next_offset = 4;
    */
@@ -1283,7 +1283,7 @@ export type ClientTypeState = Message<"distributary.admin.v1.ClientTypeState"> &
 
   /**
    * SYNCED, NOT_SENT, STALE (something was sent that is not acknowledged yet), ERROR (the client has rejected something
-   * that it was last sent), or MISSING: it has answered what it was sent, and something that it asks for does not exist
+   * that it was last sent), or MISSING: it has answered what it was sent, and something it subscribes to does not exist
    * for it (ClassProblem). A client that polls acknowledges by the version of its next poll.
    *
    * @generated from field: string state = 3;
@@ -1330,7 +1330,7 @@ export type ClientTypeState = Message<"distributary.admin.v1.ClientTypeState"> &
   lastPoll: string;
 
   /**
-   * Explain only: the client asks for the resource, and it does not exist for this client (MISSING).
+   * Explain only: the client subscribes to the resource, which does not exist for it (MISSING).
    *
    * @generated from field: bool missing = 10;
    */
@@ -1406,7 +1406,7 @@ export const HeldVariantSchema: GenMessage<HeldVariant> = /*@__PURE__*/
  */
 export const AdminService: GenService<{
   /**
-   * Upstreams, types and clients at a glance.
+   * Problems, upstreams, types and clients at a glance.
    *
    * @generated from rpc distributary.admin.v1.AdminService.Status
    */
@@ -1556,7 +1556,7 @@ export const AdminService: GenService<{
     output: typeof TapMessageSchema;
   },
   /**
-   * Nothing that is known changes until Unfreeze: of a type, an upstream, or at all.
+   * Freezes what is cached until Unfreeze: of one type, of one upstream, or all of it. New resources still come through.
    *
    * @generated from rpc distributary.admin.v1.AdminService.Freeze
    */
@@ -1566,7 +1566,7 @@ export const AdminService: GenService<{
     output: typeof FreezeResponseSchema;
   },
   /**
-   * What has changed meanwhile goes through the rollout.
+   * Ends a freeze. Changes made meanwhile go through the rollout.
    *
    * @generated from rpc distributary.admin.v1.AdminService.Unfreeze
    */
@@ -1586,7 +1586,7 @@ export const AdminService: GenService<{
     output: typeof ReleaseResponseSchema;
   },
   /**
-   * Drops what is pending: canaries go back. What upstream says next is judged anew.
+   * Drops what is pending: canaries go back. The next change from upstream is judged anew.
    *
    * @generated from rpc distributary.admin.v1.AdminService.Discard
    */
@@ -1596,7 +1596,7 @@ export const AdminService: GenService<{
     output: typeof DiscardResponseSchema;
   },
   /**
-   * Another log level for a time: for all lines, or for those about one node. Workers have it too.
+   * Changes the log level for a limited time, for all lines or only for those about one node. It applies to workers too.
    *
    * @generated from rpc distributary.admin.v1.AdminService.SetLogLevel
    */

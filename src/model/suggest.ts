@@ -12,11 +12,20 @@ export function nearest(word: string, accepted: readonly string[]): string | und
   return best?.candidate;
 }
 
+/** `a`, `a or b`, `a, b or c`. */
+export function anyOf(words: readonly string[]): string {
+  const last = words.at(-1) ?? 'nothing';
+  return words.length < 2 ? last : `${words.slice(0, -1).join(', ')} or ${last}`;
+}
+
+/** What every refusal of a value says: `expected a whole number, got "abc"`. */
+export const expectedText = (expected: string, got: string | number): string =>
+  `expected ${expected}, got ${JSON.stringify(got)}`;
+
 /** `unknown key "adress": did you mean "address"?`, or the list of what is accepted. */
 export function unknownWord(kind: string, word: string, accepted: readonly string[]): string {
   const meant = nearest(word, accepted);
-  const hint =
-    meant === undefined ? `accepted: ${accepted.join(', ')}` : `did you mean ${JSON.stringify(meant)}?`;
+  const hint = meant === undefined ? `expected ${anyOf(accepted)}` : `did you mean ${JSON.stringify(meant)}?`;
   return `unknown ${kind} ${JSON.stringify(word)}: ${hint}`;
 }
 
