@@ -121,7 +121,7 @@ describe('attacks by CSDS and health on a relay', function () {
     const { code, details } = await during(failure(clientStatus(victim.connection)));
     expect(code).to.equal(Code.RESOURCE_EXHAUSTED);
     expect(details)
-      .to.include('more than 6200000 bytes')
+      .to.include('larger than 6200000 bytes')
       .and.include('limits.max_response_bytes')
       .and.include('exclude_resource_contents')
       .and.include('node_matchers');

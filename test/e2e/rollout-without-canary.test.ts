@@ -65,7 +65,7 @@ for (const workers of [0, 2]) {
       await reaches(relay, 'HELD');
       await eventually(async () => {
         expect(await firstLines()).to.match(
-          /: ready \(serves; 1 problem\)\nServing 1 client; a change is held: no canary is connected \(`/,
+          /: ready \(serves; 1 problem\)\nServing 1 client; a change is held: no canary is connected \(run /,
         );
       });
       expect(await firstLines()).to.include(command);
@@ -122,7 +122,7 @@ for (const workers of [0, 2]) {
       await stays.gets('cds', { a: '1' });
       plane.set('cds', { a: 'fix' });
       await eventually(async () => {
-        expect(await firstLines()).to.include('; a change waits: no canary is connected (`');
+        expect(await firstLines()).to.include('; a change waits: no canary is connected (run ');
       });
       const back = open(stack.use(new ClientPool(relay.xds, 1)), canary);
       await back.gets('cds', { a: 'fix' });

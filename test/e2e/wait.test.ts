@@ -146,7 +146,7 @@ for (const workers of [0, 2]) {
           expect(failed.code, failed.out).to.equal(1);
           expect(failed.err).to.match(/^not accepted after 300ms by 1 of 2 streams:$/m);
           expect(failed.err).to.match(
-            new RegExp(`^\\S+ +prd +[lr]ds +${name} +MISSING +the client asks for it`, 'm'),
+            new RegExp(`^\\S+ +prd +[lr]ds +${name} +MISSING +the client subscribes to it`, 'm'),
           );
         }
       });

@@ -349,7 +349,7 @@ describe('problems', () => {
 
   it('an update that is refused says which resource it was, and why', () => {
     const [refused] = problems(causes.updates_refused);
-    expect(refused?.detail).to.equal(`2 responses within 10 minutes, the last one because: ${unnamed}`);
+    expect(refused?.detail).to.equal(`2 responses in the last 10 minutes; the last reason: ${unnamed}`);
   });
 
   it('a file that several present is one problem, whoever presents it', () => {
