@@ -2,12 +2,19 @@ import { rejections } from '../../src/observe/rejections.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { refusal } from '../../src/wire/http-answer.ts';
 import { code, heading, table, withKeys } from './markdown.ts';
+import { type Message, messages } from './messages.ts';
 
-const about = `How the relay refuses, and where it is counted. The message of each error says what was wrong, where, and
-what is accepted.`;
+const about = `How the relay refuses, where it is counted, and which messages it writes. The message of each error says what was
+wrong, where, and what is expected. The titles of problems are in [Problems](problems.md).`;
 
-/** docs/reference/errors.md: reasons of refusals, status codes and exit codes. */
+const rowsOf = (all: readonly Message[]): readonly (readonly string[])[] =>
+  all.map(({ of, text }) => [code(text), code(of)]);
+
+const list = (texts: readonly string[]): string => texts.map((text) => `- ${code(text)}`).join('\n');
+
+/** docs/reference/errors.md: reasons of refusals, status codes, exit codes and messages. */
 export function errors(): string {
+  const { refusals, log, configuration, commands } = messages();
   const reasons = [...rejections].map(([reason, { code: status, means }]) => [
     code(reason),
     status === undefined ? '–' : code(status),
@@ -55,6 +62,30 @@ A name that does not exist is no error: SotW leaves it out, delta removes it. A 
 | 1 | anything else: the relay does not answer, there is no such thing, a timeout; \`run\`: a port that is taken |
 | 2 | the command line or the configuration cannot be used; stderr has each problem with its line |
 
-\`status --check\` ends as monitoring expects it: 0 well, 1 warning, 2 critical, 3 the relay cannot be asked.
+\`status --check\` ends as monitoring expects it: 0 OK, 1 warning, 2 critical, 3 unknown (the relay cannot be asked).
+
+## Messages
+
+Collected from the code. What is filled in is in braces.
+
+### To clients and callers of the admin RPC
+
+${table(['message', 'gRPC status'], rowsOf(refusals))}
+
+### In the log
+
+Each line has more fields: which upstream, listener, client or type it is about, and the error.
+
+${table(['message', 'level'], rowsOf(log))}
+
+### About the configuration
+
+\`validate\` and \`run\` print them after FILE:LINE:COLUMN and the path of the key.
+
+${list(configuration)}
+
+### About the command line
+
+${list(commands)}
 `;
 }

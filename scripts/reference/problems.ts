@@ -1,5 +1,6 @@
 import { problemKinds } from '../../src/observe/problems.ts';
 import { code, heading, table } from './markdown.ts';
+import { messages } from './messages.ts';
 
 const about = `What a relay reports as wrong: on the status page, in \`distributary status\` and the RPC \`Status\`, and by
 kind in the JSON of \`/ready\`. Each problem has a runbook, and most have an alert. One cause is one problem, however many
@@ -13,10 +14,17 @@ export function problems(): string {
     alerts.map(code).join(', ') || '–',
     `[${runbook}](../runbooks/${runbook}.md)`,
   ]);
+  const titles = messages().problems.map(({ of, text }) => [code(text), code(of)]);
   return `${heading('Problems', about)}
 \`distributary status --check\` ends with 2 while a problem is critical, with 1 while one is a warning, and with 3 if the
 relay cannot be asked.
 
 ${table(['kind', 'meaning', 'alerts', 'runbook'], rows)}
+
+## Titles
+
+Collected from the code. What is filled in is in braces.
+
+${table(['title', 'kind'], titles)}
 `;
 }
