@@ -21,7 +21,7 @@ const variables = {
   ca: 'DISTRIBUTARY_CA',
 } as const;
 
-export const defaultAdmin = 'http://127.0.0.1:19000';
+const defaultAdmin = 'http://127.0.0.1:19000';
 export const adminForm = `http://HOST:PORT or https://HOST:PORT (as in ${defaultAdmin})`;
 
 export const certificateFlags = {
