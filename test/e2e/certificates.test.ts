@@ -94,7 +94,7 @@ describe('certificates of the relay', function () {
     const refusedBefore = await sample(relay, 'reloads_total', `${ofCentral},result="refused"`);
     pem.write('relay.crt', third.certificate);
     expect(await everywhere(relay, 'certificate_refused', 1)).to.match(
-      /^The new certificate of upstream \S+ is refused: .*does not belong to the certificate.*; the certificate before stays in force$/,
+      /^The new certificate of upstream \S+ is refused: .*does not belong to the certificate.*; the previous certificate stays in use$/,
     );
     expect(await firing(relay, 'certificate_refused')).to.deep.equal([
       `DistributaryCertificateRefused ${ofCentral}`,
