@@ -2,8 +2,8 @@ import type { Clock, Timer } from '../../src/model/clock.ts';
 
 interface Waiting {
   readonly at: number;
-  readonly order: number;
-  readonly run: () => void;
+  /** Undefined: cancelled. */
+  run: (() => void) | undefined;
 }
 
 /** Time that passes only when told. */
@@ -11,8 +11,8 @@ export class VirtualClock implements Clock {
   /** The longest wait, as setTimeout has one: a longer one ends then. */
   longest = Number.POSITIVE_INFINITY;
   #now = 1_000_000;
-  #order = 0;
-  #waiting: Waiting[] = [];
+  /** What is due first is last. */
+  readonly #waiting: Waiting[] = [];
 
   now(): number {
     return this.#now;
@@ -23,15 +23,11 @@ export class VirtualClock implements Clock {
   }
 
   after(milliseconds: number, run: () => void): Timer {
-    const waiting: Waiting = {
-      at: this.#now + Math.min(Math.max(0, milliseconds), this.longest),
-      order: this.#order++,
-      run,
-    };
-    this.#waiting.push(waiting);
+    const waiting: Waiting = { at: this.#now + Math.min(Math.max(0, milliseconds), this.longest), run };
+    this.#waiting.splice(this.#placeOf(waiting.at), 0, waiting);
     return {
       cancel: () => {
-        this.#waiting = this.#waiting.filter((other) => other !== waiting);
+        waiting.run = undefined;
       },
     };
   }
@@ -39,37 +35,34 @@ export class VirtualClock implements Clock {
   /** Lets time pass; what falls due runs at its time, in order. */
   advance(milliseconds: number): void {
     const end = this.#now + milliseconds;
-    for (;;) {
-      const next = this.#next(end);
-      if (next === undefined) break;
-      this.#waiting = this.#waiting.filter((other) => other !== next);
-      this.#now = Math.max(this.#now, next.at);
-      next.run();
-    }
+    while (this.#runNext(end));
     this.#now = end;
   }
 
   /** Runs only what is due next. */
   turn(): void {
-    const next = this.#next(Number.POSITIVE_INFINITY);
-    if (next === undefined) throw new Error('nothing waits for its time');
-    this.#waiting = this.#waiting.filter((other) => other !== next);
-    this.#now = Math.max(this.#now, next.at);
-    next.run();
+    if (!this.#runNext(Number.POSITIVE_INFINITY)) throw new Error('nothing waits for its time');
   }
 
-  #next(end: number): Waiting | undefined {
-    let first: Waiting | undefined;
-    for (const waiting of this.#waiting) {
-      if (waiting.at > end) continue;
-      if (
-        first === undefined ||
-        waiting.at < first.at ||
-        (waiting.at === first.at && waiting.order < first.order)
-      ) {
-        first = waiting;
-      }
+  #runNext(end: number): boolean {
+    for (let next = this.#waiting.at(-1); next !== undefined && next.at <= end; next = this.#waiting.at(-1)) {
+      this.#waiting.pop();
+      if (next.run === undefined) continue;
+      this.#now = Math.max(this.#now, next.at);
+      next.run();
+      return true;
     }
-    return first;
+    return false;
+  }
+
+  /** After all that are due later, and before those that are due then: the first of these runs first. */
+  #placeOf(at: number): number {
+    let [low, high] = [0, this.#waiting.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#waiting[middle]?.at ?? 0) > at) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 }
