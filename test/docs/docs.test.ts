@@ -143,6 +143,8 @@ describe('the documentation', () => {
     const rules = text.split(/\n(?=\*\*\d+b?\.\d+ )/).slice(1);
     expect(rules.length).to.be.above(50);
     for (const rule of rules) expect(rule, rule.slice(0, 40)).to.match(/Test: `test\//);
+    const tests = new Set(Array.from(text.matchAll(/`(test\/[^`]+)`/g), ([, file = '']) => file));
+    expect([...tests].filter((file) => !existsSync(join(root, file)))).to.deep.equal([]);
   });
 
   it('has the two commands of the README', () => {
