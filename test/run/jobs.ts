@@ -1,4 +1,4 @@
-import { globSync, readFileSync, statSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { root } from './report.ts';
 
@@ -24,50 +24,48 @@ export function jobsOf(extent: 'test' | 'more', parts: readonly string[] = []): 
     .filter((file) => parts.length === 0 || parts.some((part) => file.includes(part)))
     .toSorted();
   const together = files.filter((file) => !isAlone(file));
-  const waiting = together.filter((file) => waits.test(file));
-  const byFolder = Map.groupBy(
+  const folders = Map.groupBy(
     together.filter((file) => !waits.test(file)),
     folderOf,
   );
+  const waiting = together.filter((file) => waits.test(file)).map((file) => [file, [file]] as const);
   return [
     ...files.filter(isAlone).map((file) => ({ name: file, files: [file], lane: 'alone' as const })),
-    ...[...byFolder, ...batches(waiting, extent === 'test' ? 3 : 1)].map(([name, of]) => ({
-      name,
-      files: of,
-      lane: 'side by side' as const,
-    })),
-  ].toSorted((a, b) => weight(b) - weight(a));
+    ...batches(folders, 15_000),
+    ...batches(waiting, extent === 'test' ? 90_000 : 0),
+  ].toSorted((a, b) => weightOf(b.files) - weightOf(a.files));
 }
 
-/** A process costs half a second of CPU before its first test, so that short neighbours share one. */
-const longestBatch = 16_000;
-
-function batches(
-  files: readonly string[],
-  most: number,
-): readonly (readonly [name: string, files: readonly string[]])[] {
-  const all: string[][] = [];
+/** A process costs half a second of CPU before its first test, so that short neighbours share one, up to this weight. */
+function batches(units: Iterable<readonly [name: string, files: readonly string[]]>, longest: number): Job[] {
+  const all: { names: string[]; files: string[] }[] = [];
   let room = 0;
-  for (const file of files) {
-    const { size } = statSync(join(root, file));
-    if (size > room || all.at(-1)?.length === most) {
-      all.push([]);
-      room = longestBatch;
+  for (const [name, files] of units) {
+    const size = weightOf(files);
+    if (size > room) {
+      all.push({ names: [], files: [] });
+      room = longest;
     }
-    all.at(-1)?.push(file);
+    all.at(-1)?.names.push(name);
+    all.at(-1)?.files.push(...files);
     room -= size;
   }
-  return all.map((of) => [of.length === 1 ? `${of[0]}` : `${of[0]} and ${of.length - 1} more`, of]);
+  return all.map(({ names, files }) => ({
+    name: names.length === 1 ? `${names[0]}` : `${names[0]} and ${names.length - 1} more`,
+    files,
+    lane: 'side by side',
+  }));
 }
 
 const isAlone = (file: string): boolean => file.includes('.alone.');
 const folderOf = (file: string): string => dirname(file).split('/').slice(0, 2).join('/');
 
 /** Longer files take longer, as a rule: they come first, so that the end does not wait for one. */
-const weight = ({ files }: Job): number => files.reduce((sum, file) => sum + weightOf(file), 0);
+const weightOf = (files: readonly string[]): number =>
+  files.reduce((sum, file) => sum + patienceFor(file), 0);
 
 /** In bytes of a file that only computes; those go at any time, also while the last ones wait. */
-function weightOf(file: string): number {
+function patienceFor(file: string): number {
   const text = readFileSync(join(root, file), 'utf8');
   if (!waits.test(file)) return text.length / 10;
   // What they do stands elsewhere, in tables, or they wait for real Envoys.
