@@ -109,9 +109,9 @@ describe('memory', function () {
     };
   }
 
-  it('a stream costs the same whether it holds 10 resources or 5,000', async () => {
+  it('a stream costs the same whether it holds 10 resources or 2,000', async () => {
     const costs = new Map<number, Memory>();
-    for (const count of [10, 5000]) {
+    for (const count of [10, 2000]) {
       using files = new ResourceFiles();
       const resources = manyResources(count);
       files.write('cds', resources);
@@ -130,10 +130,10 @@ describe('memory', function () {
       });
       costs.set(count, cost);
     }
-    const [few, many] = [costs.get(10), costs.get(5000)];
+    const [few, many] = [costs.get(10), costs.get(2000)];
     if (few === undefined || many === undefined) throw new Error('not measured');
     const told = JSON.stringify(Object.fromEntries(costs));
-    // The names alone would be 250 KB, a table of them some MB.
+    // The names alone would be 100 KB, a table of them some MB.
     expect(many.used - few.used, told).to.be.lessThan(16 * KB);
     expect(many.rss - few.rss, told).to.be.lessThan(300 * KB); // what the system has not got back yet is in it
     expect(few.used, told).to.be.lessThan(64 * KB);

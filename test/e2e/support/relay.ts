@@ -183,7 +183,7 @@ export class RelayProcess implements AsyncDisposable {
 
   /** A relay whose `memory` can be asked for. */
   static startMeasurable(config: RelayConfig): Promise<RelayProcess> {
-    return RelayProcess.start(config, { flags: ['--expose-gc', `--import=${probe}`] });
+    return RelayProcess.start(config, { flags: [`--import=${probe}`] });
   }
 
   /** A relay whose `blocked` can be asked for. */
