@@ -22,21 +22,6 @@ export function hasHolder(entry: CacheEntry, holder: Holder): boolean {
   return entry.holders.some((known) => known.key === holder.key);
 }
 
-/** Adds a holder, or replaces the one with the same key. */
-export function addHolder(entry: CacheEntry, holder: Holder): void {
-  const at = entry.holders.findIndex((known) => known.key === holder.key);
-  if (at < 0) entry.holders = [...entry.holders, holder];
-  else if (entry.holders[at] !== holder) entry.holders = entry.holders.with(at, holder);
-}
-
-/** False: it was none of its holders. */
-export function removeHolder(entry: CacheEntry, holder: Holder): boolean {
-  const left = entry.holders.filter((known) => known.key !== holder.key);
-  const isRemoved = left.length < entry.holders.length;
-  entry.holders = left;
-  return isRemoved;
-}
-
 /** All variants of a name, as they are now. */
 export function contentIn(cached: CachedResource | undefined): Content {
   if (cached === undefined || cached.variants.size === 0) return NO_CONTENT;

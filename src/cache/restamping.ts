@@ -2,7 +2,7 @@ import type { Revision } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Holder, Restamp } from '../model/transaction.ts';
-import { addHolder, CachedResource, type CacheEntry, hasHolder, removeHolder } from './cached-resource.ts';
+import { type CacheEntry, hasHolder } from './cached-resource.ts';
 import { CommitChanges } from './commit-changes.ts';
 import { deltaVersionOf, type Payloads } from './payloads.ts';
 import type { TypeTable } from './type-table.ts';
@@ -40,8 +40,7 @@ export function restamp(
       const adopted = payload && payloads.adopt(payload.bytes, payload.hash);
       arrivals.push({ variant: { ...variant, payload: adopted }, to, holder });
     }
-    removeHolder(entry, holder);
-    table.updateRestored(entry);
+    table.removeHolder(entry, holder);
     if (entry.holders.length === 0) remover.forget(name, cached, entry);
   }
   for (const arrival of arrivals) {
@@ -66,19 +65,16 @@ function arrive(
   payloads: Payloads,
 ): CacheEntry {
   const { name, version, payload, aliases, metadata } = variant;
-  const cached = table.resources.get(name) ?? new CachedResource();
-  table.resources.set(name, cached);
+  const cached = table.place(name);
   const known = cached.variants.get(to.key);
   if (known !== undefined) {
-    addHolder(known, holder);
+    table.addHolder(known, holder);
     payloads.release(payload);
     return known;
   }
   const deltaVersion = deltaVersionOf(version, to, payload, aliases, metadata);
   const moved: Variant = { ...variant, constraints: to, deltaVersion, revision };
   const entry: CacheEntry = { constraints: to, variant: moved, holders: [holder], confirmedIn: revision };
-  cached.variants.add(entry);
-  table.variants++;
-  table.link(moved);
+  table.add(cached, entry);
   return entry;
 }

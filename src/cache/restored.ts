@@ -6,23 +6,19 @@ import {
   type TypeUrl,
 } from '../model/brand.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { Payload, Variant } from '../model/resource.ts';
+import type { Variant } from '../model/resource.ts';
+import type { HeldVariant } from '../model/rollout.ts';
 import { type Holder, WILDCARD } from '../model/transaction.ts';
-import { CachedResource, type CacheEntry } from './cached-resource.ts';
+import type { CacheEntry } from './cached-resource.ts';
 import type { InterestState } from './interests.ts';
-import { deltaVersionOf, type Payloads } from './payloads.ts';
+import type { Payloads } from './payloads.ts';
 import type { TypeTable } from './type-table.ts';
-
-/** A persisted variant and its holders. The payload's bytes may be a view: the store copies them. */
-export interface RestoredVariant extends Omit<Variant, 'deltaVersion' | 'revision' | 'payload'> {
-  readonly payload: Payload | undefined;
-  readonly holders: readonly Holder[];
-}
 
 export interface RestoredResource {
   readonly type: TypeUrl;
   readonly name: ResourceName;
-  readonly variants: readonly RestoredVariant[];
+  /** With restored holders. The bytes of payloads may be views: the store copies them. */
+  readonly variants: readonly HeldVariant[];
   /** Which of several matching variants a parameter set had (protocol §5, Ambiguity). */
   readonly bindings: readonly (readonly [Parameters, ConstraintsKey])[];
 }
@@ -62,23 +58,17 @@ export function isNeeded(table: TypeTable, entry: CacheEntry, holder: Holder): b
 /** Puts a restored resource into an empty place of the table. */
 export function restoreResource(
   table: TypeTable,
-  { type, name, variants, bindings }: RestoredResource,
+  { name, variants, bindings }: RestoredResource,
   revision: Revision,
   payloads: Payloads,
   expiring: (variant: Variant) => void,
 ): void {
-  const cached = new CachedResource();
-  table.resources.set(name, cached);
-  for (const { holders, payload: restored, ...rest } of variants) {
-    const payload = restored && payloads.adopt(restored.bytes, restored.hash);
-    const { constraints, version, aliases, metadata } = rest;
-    const deltaVersion = deltaVersionOf(version, constraints, payload, aliases, metadata);
-    const variant: Variant = { ...rest, type, name, payload, deltaVersion, revision };
-    const entry: CacheEntry = { constraints, variant, holders, confirmedIn: revision };
-    cached.variants.add(entry);
-    table.variants++;
-    table.link(variant);
-    table.restored.add(entry);
+  const cached = table.place(name);
+  for (const { holders, variant: persisted } of variants) {
+    const { constraints, payload } = persisted;
+    const adopted = payload && payloads.adopt(payload.bytes, payload.hash);
+    const variant: Variant = { ...persisted, payload: adopted, revision };
+    table.add(cached, { constraints, variant, holders, confirmedIn: revision });
     if (variant.ttl !== undefined) expiring(variant);
   }
   cached.restoreBindings(bindings);

@@ -1,8 +1,8 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Variant } from '../model/resource.ts';
-import { type Selector, WILDCARD } from '../model/transaction.ts';
+import { type Holder, type Selector, WILDCARD } from '../model/transaction.ts';
 import { GlobIndex } from '../model/xdstp.ts';
-import type { CachedResource, CacheEntry } from './cached-resource.ts';
+import { CachedResource, type CacheEntry } from './cached-resource.ts';
 import { Interests } from './interests.ts';
 
 const none: readonly never[] = [];
@@ -83,10 +83,46 @@ export class TypeTable implements ReadableTable {
     return this.versions.keys();
   }
 
-  /** After one of its holders has changed or gone. */
-  updateRestored(entry: CacheEntry): void {
-    if (this.restored.size > 0 && !entry.holders.some(({ restored }) => restored))
-      this.restored.delete(entry);
+  /** What is cached under a name; made where nothing is yet. */
+  place(name: ResourceName): CachedResource {
+    const known = this.resources.get(name);
+    if (known !== undefined) return known;
+    const created = new CachedResource();
+    this.resources.set(name, created);
+    return created;
+  }
+
+  add(cached: CachedResource, entry: CacheEntry): void {
+    cached.variants.add(entry);
+    this.variants++;
+    this.link(entry.variant);
+    this.#indexRestored(entry);
+  }
+
+  remove(name: ResourceName, cached: CachedResource, entry: CacheEntry): void {
+    cached.remove(entry);
+    this.variants--;
+    this.unlink(entry.variant);
+    this.restored.delete(entry);
+    if (cached.empty) this.resources.delete(name);
+  }
+
+  /** Adds a holder, or replaces the one with the same key. */
+  addHolder(entry: CacheEntry, holder: Holder): void {
+    const at = entry.holders.findIndex((known) => known.key === holder.key);
+    if (at < 0) entry.holders = [...entry.holders, holder];
+    else if (entry.holders[at] !== holder) entry.holders = entry.holders.with(at, holder);
+    this.#indexRestored(entry);
+  }
+
+  removeHolder(entry: CacheEntry, holder: Holder): void {
+    entry.holders = entry.holders.filter((known) => known.key !== holder.key);
+    this.#indexRestored(entry);
+  }
+
+  #indexRestored(entry: CacheEntry): void {
+    if (entry.holders.some(({ restored }) => restored)) this.restored.add(entry);
+    else if (this.restored.size > 0) this.restored.delete(entry);
   }
 
   get empty(): boolean {

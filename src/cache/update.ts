@@ -12,7 +12,7 @@ import {
   WILDCARD,
 } from '../model/transaction.ts';
 import { Code } from '../wire/grpc-status.ts';
-import { addHolder, CachedResource, type CacheEntry, hasHolder } from './cached-resource.ts';
+import { type CachedResource, type CacheEntry, hasHolder } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import { hasContent } from './interest-content.ts';
 import { deltaVersionOf, type Payloads } from './payloads.ts';
@@ -155,8 +155,7 @@ export class Update {
   }
 
   #put(put: Put): void {
-    const cached = this.#table.resources.get(put.name) ?? new CachedResource();
-    this.#table.resources.set(put.name, cached);
+    const cached = this.#table.place(put.name);
     if (cached.resourceErrors !== undefined) {
       this.changes.touch(put.name, put.constraints);
       cached.clearErrors(put.constraints);
@@ -181,8 +180,7 @@ export class Update {
     const { holder } = this.#transaction;
     // It may have become a member of the wildcard.
     if (!hasHolder(entry, holder)) this.changes.touch(put.name, put.constraints);
-    addHolder(entry, holder);
-    this.#table.updateRestored(entry);
+    this.#table.addHolder(entry, holder);
     const ttl = this.#ttl(put.ttlMilliseconds);
     if (ttl === undefined && entry.variant.ttl === undefined) return;
     // Clients with a running TTL must get the new one, or learn that there is none.
@@ -225,12 +223,8 @@ export class Update {
 
   #add(cached: CachedResource, variant: Variant): void {
     const { constraints } = variant;
-    const { holder } = this.#transaction;
-    const entry: CacheEntry = { constraints, variant, holders: [holder], confirmedIn: this.#revision };
-    cached.variants.add(entry);
-    if (holder.restored) this.#table.restored.add(entry);
-    this.#table.variants++;
-    this.#table.link(variant);
+    const holders = [this.#transaction.holder];
+    this.#table.add(cached, { constraints, variant, holders, confirmedIn: this.#revision });
   }
 
   #replace(entry: CacheEntry, variant: Variant): void {
@@ -241,8 +235,7 @@ export class Update {
     entry.variant = variant;
     entry.confirmedIn = this.#revision;
     this.#table.link(variant);
-    addHolder(entry, holder);
-    this.#table.updateRestored(entry);
+    this.#table.addHolder(entry, holder);
     if (before.aliases.length === 0) return;
     const kept = new Set(variant.aliases);
     for (const alias of before.aliases) {
@@ -298,8 +291,7 @@ export class Update {
     if (code === Code.NOT_FOUND) this.#removal.resolveNamed(name, constraints, this.changes);
     const [somebody] = this.#table.interests.seeing(name, constraints);
     if (somebody === undefined) return; // nobody would get it
-    const cached = this.#table.resources.get(name) ?? new CachedResource();
-    this.#table.resources.set(name, cached);
+    const cached = this.#table.place(name);
     cached.resourceErrors ??= new Map();
     const known = cached.resourceErrors.get(constraints.key);
     const { role } = this.#transaction.holder;
@@ -352,8 +344,7 @@ export class Update {
     const { holder } = this.#transaction;
     if (entry.holders.some(({ role }) => role === holder.role)) return;
     this.changes.touch(entry.variant.name, entry.constraints);
-    addHolder(entry, holder);
-    this.#table.restored.add(entry);
+    this.#table.addHolder(entry, holder);
   }
 
   /** Resolves the interests that upstream has not answered, until it does. */

@@ -9,7 +9,7 @@ import {
   type Transaction,
   WILDCARD,
 } from '../model/transaction.ts';
-import { type CachedResource, type CacheEntry, hasHolder, removeHolder } from './cached-resource.ts';
+import { type CachedResource, type CacheEntry, hasHolder } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import type { Payloads } from './payloads.ts';
 import { isNeeded } from './restored.ts';
@@ -47,8 +47,7 @@ export class VariantRemover {
   ): void {
     if (!hasHolder(entry, holder)) return;
     changes.touch(name, entry.constraints, entry.variant.aliases);
-    removeHolder(entry, holder);
-    this.#table.updateRestored(entry);
+    this.#table.removeHolder(entry, holder);
     if (entry.holders.length > 0) return;
     // Earlier errors of this resource are cleared. An error beside a missing resource would mean that it is not
     // deleted (protocol §8).
@@ -63,12 +62,8 @@ export class VariantRemover {
   }
 
   forget(name: ResourceName, cached: CachedResource, entry: CacheEntry): void {
-    cached.remove(entry);
-    this.#table.restored.delete(entry);
-    this.#table.variants--;
-    this.#table.unlink(entry.variant);
+    this.#table.remove(name, cached, entry);
     this.#payloads.release(entry.variant.payload);
-    if (cached.empty) this.#table.resources.delete(name);
   }
 
   /** An interest was confirmed or has ended: restored variants that it sees and no other interest needs are removed. */

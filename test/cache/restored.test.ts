@@ -30,7 +30,7 @@ function imageOf(store: Store): Restored {
       [...table.resources].map(([name, cell]) => {
         const variants = cell.variants
           .values()
-          .map(({ variant, holders }) => Object.assign({}, variant, { holders: holders.map(old) }));
+          .map(({ variant, holders }) => ({ variant, holders: holders.map(old) }));
         return { type: url, name, variants, bindings: [...(cell.bindings ?? [])] };
       }),
     ),

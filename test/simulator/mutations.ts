@@ -127,9 +127,9 @@ const mutations: readonly Wrong[] = [
     rule: 7,
     file: 'src/cache/variant-remover.ts',
     right:
-      '    changes.touch(name, entry.constraints, entry.variant.aliases);\n    removeHolder(entry, holder);',
+      '    changes.touch(name, entry.constraints, entry.variant.aliases);\n    this.#table.removeHolder(entry, holder);',
     wrong:
-      '    removeHolder(entry, holder);\n    if (entry.holders.length === 0) this.forget(name, cached, entry);\n    changes.touch(name, entry.constraints, entry.variant.aliases);\n    if (entry.holders.length === 0) return;',
+      '    this.#table.removeHolder(entry, holder);\n    if (entry.holders.length === 0) this.forget(name, cached, entry);\n    changes.touch(name, entry.constraints, entry.variant.aliases);\n    if (entry.holders.length === 0) return;',
   },
   {
     name: 'what waits is taken for what is released',

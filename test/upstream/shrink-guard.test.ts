@@ -208,7 +208,7 @@ describe('the shrink guard', () => {
       return {
         type: cds,
         name: resourceName(name),
-        variants: [{ ...variant, holders: [restored] }],
+        variants: [{ variant, holders: [restored] }],
         bindings: [],
       };
     });

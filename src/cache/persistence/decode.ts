@@ -11,13 +11,15 @@ import type { Change, ChangedName, Content } from '../../model/change.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { hashOfDigest } from '../../model/content-hash.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
+import type { Variant } from '../../model/resource.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
+import type { HeldVariant } from '../../model/rollout.ts';
 import { covers } from '../../model/selection.ts';
 import type { Holder, Interest, Selector } from '../../model/transaction.ts';
 import type { InterestState } from '../interests.ts';
 import type { Journal } from '../journal.ts';
 import { deltaVersionOf } from '../payloads.ts';
-import type { Restored, RestoredResource, RestoredVariant, RestoredVersion } from '../restored.ts';
+import type { Restored, RestoredResource, RestoredVersion } from '../restored.ts';
 import { type Row, type RowBatch, unpack } from './records.ts';
 
 /** Key, upstream, role. */
@@ -187,16 +189,16 @@ export class Decoder {
     const body = resourceBody.parse(JSON.parse(row.body ?? ''));
     for (const constraints of body.uncached ?? [])
       this.#uncached.push({ type, name, constraints: readConstraints(constraints) });
-    const variants: RestoredVariant[] = [];
+    const variants: HeldVariant[] = [];
     let whole = body.uncached === undefined;
     for (const variant of body.variants) {
       const holders = variant.holders
         .filter(([, upstream]) => keeps(upstream))
-        .map((holder) => this.#restoredHolder(holder));
+        .map((holder) => this.#holder(holder, true));
       if (holders.length < variant.holders.length) whole = false;
       if (holders.length === 0) continue;
       if (variant.ttl !== undefined && variant.ttl[1] <= now) whole = false;
-      else variants.push({ type, name, ...this.#variant(variant), holders });
+      else variants.push({ variant: this.#variant(type, name, variant), holders });
     }
     if (!whole) differs.resource(type, name);
     if (variants.length === 0) return;
@@ -206,28 +208,26 @@ export class Decoder {
     this.#resources.push({ type, name, variants, bindings });
   }
 
-  #variant(variant: VariantBody): Omit<RestoredVariant, 'type' | 'name' | 'holders'> {
-    const {
-      version,
-      responseVersion,
-      upstream,
-      since: cachedSince,
-      aliases = [],
-      ttl,
-      metadata,
-      payload,
-    } = variant;
+  #variant(type: TypeUrl, name: ResourceName, body: VariantBody): Variant {
+    const { version, responseVersion, upstream, since: cachedSince, aliases = [], ttl } = body;
+    const constraints = readConstraints(body.constraints);
+    const payload = body.payload === undefined ? undefined : this.#slot(body.payload);
+    const metadata = body.metadata === undefined ? undefined : Buffer.from(body.metadata, 'base64');
     return {
-      constraints: readConstraints(variant.constraints),
-      payload: payload === undefined ? undefined : this.#slot(payload),
+      type,
+      name,
+      constraints,
+      payload,
       version,
+      deltaVersion: deltaVersionOf(version, constraints, payload, aliases, metadata),
       responseVersion,
       upstream,
       cachedSince,
       aliases,
       ttl: ttl === undefined ? undefined : { milliseconds: ttl[0], deadline: ttl[1] },
-      metadata: metadata === undefined ? undefined : Buffer.from(metadata, 'base64'),
+      metadata,
       doNotCache: false,
+      revision: revision(0),
     };
   }
 
@@ -244,7 +244,7 @@ export class Decoder {
     const body = interestBody.parse(JSON.parse(row.body ?? ''));
     const resolved = body.answered && !this.#uncached.some((gap) => sees(interest, gap));
     if (resolved !== body.answered) differs.interest(interest);
-    const holder = body.holder === null ? undefined : this.#holder(body.holder);
+    const holder = body.holder === null ? undefined : this.#holder(body.holder, false);
     return [{ interest, answer: resolved ? 'restored' : undefined, holder }];
   }
 
@@ -280,20 +280,15 @@ export class Decoder {
     const name = resourceName(text);
     const verdict = written === 'PENDING' ? 'REPLACED' : written;
     const contentOf = (bodies: readonly VariantBody[]): Content =>
-      bodies.map((variant) => this.#heldVariant(type, name, variant));
+      bodies.map((body) => {
+        const holders = body.holders.map((holder) => this.#holder(holder, false));
+        return { variant: this.#variant(type, name, body), holders };
+      });
     const content =
       keeps && before !== undefined && after !== undefined
         ? { before: contentOf(before), after: contentOf(after) }
         : undefined;
     return { name, change, bytes, verdict, content };
-  }
-
-  #heldVariant(type: TypeUrl, name: ResourceName, body: VariantBody): Content[number] {
-    const restored = this.#variant(body);
-    const { version, constraints, payload, aliases, metadata } = restored;
-    const deltaVersion = deltaVersionOf(version, constraints, payload, aliases, metadata);
-    const variant = { ...restored, type, name, deltaVersion, revision: revision(0) };
-    return { variant, holders: body.holders.map((holder) => this.#holder(holder)) };
   }
 
   #slot(digest: string): PendingPayload {
@@ -302,15 +297,11 @@ export class Decoder {
     return known;
   }
 
-  #holder([key, upstream, role]: HolderBody): Holder {
-    const known = this.#holders.get(key) ?? { key, upstream, role };
-    this.#holders.set(key, known);
-    return known;
-  }
-
-  #restoredHolder([key, upstream, role]: HolderBody): Holder {
-    const known = this.#restoredHolders.get(key) ?? { key, upstream, role, restored: true as const };
-    this.#restoredHolders.set(key, known);
+  /** One object for each, with its version's. */
+  #holder([key, upstream, role]: HolderBody, restored: boolean): Holder {
+    const holders = restored ? this.#restoredHolders : this.#holders;
+    const known = holders.get(key) ?? { key, upstream, role, ...(restored ? { restored } : {}) };
+    holders.set(key, known);
     return known;
   }
 }
