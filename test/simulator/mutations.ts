@@ -32,9 +32,9 @@ const mutations: readonly Wrong[] = [
     name: 'the first response after a reconnect replaces all that was held',
     rule: 2,
     file: 'src/upstream/ads/stream-machine.ts',
-    right: '#connect(resumed: boolean): void {',
+    right: '  connect(resumed: boolean): void {',
     wrong:
-      '#connect(resumed: boolean): void {\n    for (const state of this.#types.values()) this.#stream.applyPart(state, { complete: true });',
+      '  connect(resumed: boolean): void {\n    for (const state of this.#types.values()) this.#stream.applyPart(state, { complete: true });',
   },
   {
     name: 'a swap of variants leaves the one before with the client',

@@ -13,7 +13,7 @@ import type { AdsConnection, ConnectedStream } from './connection.ts';
 import type { Stamp } from './stamp.ts';
 import { type StreamMachine, streamMachine } from './stream-machine.ts';
 import { isIsolated, methodPath, type Relocation, type Role, type StreamId, Suspicion } from './suspicion.ts';
-import type { Holders, ProtocolEffect, ProtocolInput, TypeState } from './type-state.ts';
+import type { Holders, ProtocolEffect, TypeState } from './type-state.ts';
 
 /** Entries of a response that are read in one turn: a few milliseconds. */
 const defaultEntriesPerTurn = 1000;
@@ -98,22 +98,22 @@ export class Session {
     this.#interests++;
     const { type } = interest;
     const { clock } = this.connection.options;
-    this.#stream(this.suspicion.addInterest(type, roleOf(interest), clock.now())).change({
-      kind: 'subscribe',
+    this.#stream(this.suspicion.addInterest(type, roleOf(interest), clock.now())).change(
+      'subscribe',
       interest,
-    });
+    );
     this.#dropUnused();
   }
 
   /** Subscribes once more to what is subscribed. */
   resubscribe(interest: Interest): void {
-    this.#streamOf(interest)?.change({ kind: 'subscribe', interest });
+    this.#streamOf(interest)?.change('subscribe', interest);
   }
 
   unsubscribe(interest: Interest): void {
     this.#interests--;
     this.#idle.delete(interest);
-    this.#streamOf(interest)?.change({ kind: 'unsubscribe', interest });
+    this.#streamOf(interest)?.change('unsubscribe', interest);
     this.suspicion.removeInterest(interest.type, roleOf(interest));
   }
 
@@ -126,7 +126,7 @@ export class Session {
   /** Somebody subscribes to it again. */
   markActive(interest: Interest): void {
     this.#idle.delete(interest);
-    this.#streamOf(interest)?.change({ kind: 'resume', interest });
+    this.#streamOf(interest)?.change('resume', interest);
   }
 
   /** The connection is open. */
@@ -247,7 +247,7 @@ interface OpenStream {
 }
 
 /**
- * One ADS stream of a session, again and again: it passes events to the protocol state machine and carries out the
+ * One ADS stream of a session, again and again: it tells the protocol state machine what happens and carries out the
  * effects.
  */
 class AdsStream implements ConnectedStream {
@@ -303,8 +303,9 @@ class AdsStream implements ConnectedStream {
   }
 
   /** What is subscribed changes: all changes of one moment are sent in one request. */
-  change(input: ProtocolInput): void {
-    this.#step(input);
+  change(how: 'subscribe' | 'unsubscribe' | 'resume', interest: Interest): void {
+    this.machine[how](interest);
+    this.#run();
     this.#flushSoon();
   }
 
@@ -328,7 +329,7 @@ class AdsStream implements ConnectedStream {
   siblingAnswered(): void {
     if (this.#siblingAnswered) return;
     this.#siblingAnswered = true;
-    if (this.#open !== undefined) this.#step({ kind: 'sibling_answered' });
+    if (this.#open !== undefined) this.machine.siblingAnswered();
   }
 
   down(lost?: string): void {
@@ -404,7 +405,7 @@ class AdsStream implements ConnectedStream {
   /** Reads the rest of a large response at once, and applies it. */
   finishReading(): void {
     for (let open = this.#open; open !== undefined; ) {
-      if (!this.#receive(open, { kind: 'read_on' })) open = undefined;
+      if (!this.#readOn(open)) open = undefined;
     }
   }
 
@@ -414,7 +415,10 @@ class AdsStream implements ConnectedStream {
       if (this.#hasEndedBefore && this.#open === undefined) this.#suspendIdle();
       if (this.machine.isUnused) this.#closeIdle();
       else if (this.#open === undefined) this.#openStream();
-      else this.#step({ kind: 'flush' });
+      else {
+        this.machine.flush();
+        this.#run();
+      }
     });
   }
 
@@ -437,9 +441,9 @@ class AdsStream implements ConnectedStream {
       stream: channel.open(methodPath(this.#id, options.protocol), via, {
         message: (bytes) => {
           open.arrivedAt = options.clock.monotonic();
-          return this.#receive(open, { kind: 'received', bytes });
+          return this.#receive(open, bytes);
         },
-        proceed: () => this.#receive(open, { kind: 'read_on' }),
+        proceed: () => this.#readOn(open),
         closed: (reason, code) => this.#closed(open, reason, code),
       }),
       answered: false,
@@ -451,8 +455,9 @@ class AdsStream implements ConnectedStream {
     this.#beginProbation();
     const resumed = this.#lastEndpoint === endpoint;
     this.#lastEndpoint = endpoint;
-    this.#step({ kind: 'connected', resumed });
-    if (this.#siblingAnswered) this.#step({ kind: 'sibling_answered' });
+    this.machine.connect(resumed);
+    this.#run();
+    if (this.#siblingAnswered) this.machine.siblingAnswered();
   }
 
   #beginProbation(): void {
@@ -469,7 +474,7 @@ class AdsStream implements ConnectedStream {
 
   #suspendIdle(): void {
     const { sink } = this.#connection;
-    this.#step({ kind: 'suspend_idle', isIdle: (interest) => sink.isIdle?.(interest) === true });
+    this.machine.suspendIdle((interest) => sink.isIdle?.(interest) === true);
     this.#hasSuspended = this.machine.suspendedInterests().length > 0;
   }
 
@@ -502,19 +507,31 @@ class AdsStream implements ConnectedStream {
     open.stream.end();
     const { clock, backoff } = this.#connection.options;
     if (clock.now() - open.since >= backoff.maxMs) this.#backoff.reset();
-    this.#step({ kind: 'disconnected' });
+    this.machine.disconnect();
   }
 
   /** True: a part of the response is still to be read. */
-  #receive(open: OpenStream, input: ProtocolInput): boolean {
+  #receive(open: OpenStream, bytes: Buffer): boolean {
     if (this.#open !== open) return false;
-    if (input.kind === 'received') this.#session.arrived(this);
-    const effects = this.machine.step(input);
-    if (input.kind === 'received' && !effects.some((effect) => effect.kind === 'fail')) {
+    this.#session.arrived(this);
+    this.machine.receive(bytes);
+    const effects = this.machine.ready();
+    if (!effects.some((effect) => effect.kind === 'fail')) {
       open.answered = true;
       this.#connection.answered(this, open.via);
       this.#session.accepted(this);
     }
+    return this.#hasMore(open, effects);
+  }
+
+  /** The same. */
+  #readOn(open: OpenStream): boolean {
+    if (this.#open !== open) return false;
+    this.machine.readOn();
+    return this.#hasMore(open, this.machine.ready());
+  }
+
+  #hasMore(open: OpenStream, effects: readonly ProtocolEffect[]): boolean {
     this.#run(effects);
     const hasMore = effects.some((effect) => effect.kind === 'read_on');
     if (!hasMore) open.arrivedAt = undefined;
@@ -561,11 +578,7 @@ class AdsStream implements ConnectedStream {
     });
   }
 
-  #step(input: ProtocolInput): void {
-    this.#run(this.machine.step(input));
-  }
-
-  #run(effects: readonly ProtocolEffect[]): void {
+  #run(effects = this.machine.ready()): void {
     for (const effect of effects) this.#do(effect);
   }
 
@@ -605,7 +618,7 @@ class AdsStream implements ConnectedStream {
       case 'fail':
         this.#fail(effect.reason);
         break;
-      case 'read_on': // by `#receive`
+      case 'read_on': // by `#hasMore`
         break;
       default:
         assertNever(effect);
@@ -619,7 +632,8 @@ class AdsStream implements ConnectedStream {
     if (timers === undefined || milliseconds === undefined) return;
     const fired = (): void => {
       timers.delete(timer);
-      this.#step({ kind: 'fired', timer });
+      this.machine.fire(timer);
+      this.#run();
     };
     timers.set(timer, this.#connection.options.clock.after(milliseconds, fired));
   }

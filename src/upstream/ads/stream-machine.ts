@@ -1,5 +1,5 @@
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
-import { assertNever, type Result } from '../../model/result.ts';
+import type { Result } from '../../model/result.ts';
 import { type Interest, type Move, type Removal, type Transaction } from '../../model/transaction.ts';
 import { atOnce, type InTurns } from '../../model/turns.ts';
 import { Code } from '../../wire/grpc-status.ts';
@@ -14,7 +14,6 @@ import {
   isAbandoned,
   type MachineOptions,
   type ProtocolEffect,
-  type ProtocolInput,
   type ProtocolStrategy,
   removeUnconfirmed,
   resetTypeState,
@@ -56,7 +55,7 @@ interface UnfinishedReading<S, R> {
 }
 
 /**
- * One stream to a control plane, as a machine without I/O and clock: inputs in, effects out. This is what SotW and delta
+ * One stream to a control plane, as a machine without I/O and clock: what happens to it are its methods, and `ready` says what is to be done. This is what SotW and delta
  * share; where they differ is in two classes (protocol §5b, and §3 and §4 seen from the client). `S`: the state of one
  * type; `R`: a response.
  */
@@ -126,48 +125,8 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
     this.#resetType(state, resumed);
   }
 
-  /** What happens to the stream; what is to be done about it, in this order. */
-  step(input: ProtocolInput): readonly ProtocolEffect[] {
-    switch (input.kind) {
-      case 'connected':
-        this.#connect(input.resumed);
-        break;
-      case 'disconnected':
-        this.#connected = false;
-        this.#reading = undefined;
-        this.#stream.forgetTimers();
-        break;
-      case 'received':
-        if (this.#connected) this.#receive(input.bytes);
-        break;
-      case 'read_on':
-        this.#readOn();
-        break;
-      case 'sibling_answered':
-        this.#stream.controlPlaneResponded = true;
-        break;
-      case 'subscribe':
-        this.#subscribe(input.interest);
-        break;
-      case 'unsubscribe':
-        this.#unsubscribe(input.interest);
-        break;
-      case 'suspend_idle':
-        this.#suspendIdle(input.isIdle);
-        break;
-      case 'resume':
-        this.#resume(input.interest);
-        break;
-      case 'flush':
-        this.#flush();
-        break;
-      case 'fired':
-        this.#readToEnd(); // silence is over
-        this.#stream.fire(input.timer);
-        break;
-      default:
-        assertNever(input);
-    }
+  /** What is to be done about all that has happened since the last time, in this order. */
+  ready(): readonly ProtocolEffect[] {
     return this.#stream.take();
   }
 
@@ -175,14 +134,31 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
     return this.#types.values().flatMap(({ subscriptions }) => subscriptions.all());
   }
 
-  #connect(resumed: boolean): void {
+  /** A stream is open. `resumed`: to the same endpoint as the last one of this session. */
+  connect(resumed: boolean): void {
     this.#connected = true;
     this.#stream.controlPlaneResponded = false;
     this.#stream.number++;
     this.#unsolicited.clear();
     this.#stream.forgetTimers();
     for (const state of this.#types.values()) this.#resetType(state, resumed);
-    this.#flush();
+    this.flush();
+  }
+
+  disconnect(): void {
+    this.#connected = false;
+    this.#reading = undefined;
+    this.#stream.forgetTimers();
+  }
+
+  /** Another stream of the session has had a response: the control plane works and accepts this node. */
+  siblingAnswered(): void {
+    this.#stream.controlPlaneResponded = true;
+  }
+
+  fire(timer: string): void {
+    this.#readToEnd(); // silence is over
+    this.#stream.fire(timer);
   }
 
   #resetType(state: S, resumed: boolean): void {
@@ -190,7 +166,7 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
     this.#strategy.reset(state, resumed);
   }
 
-  #subscribe(interest: Interest): void {
+  subscribe(interest: Interest): void {
     const { type } = interest;
     const state =
       this.#types.get(type) ??
@@ -204,7 +180,7 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
     else if (subscription.resolved) this.#stream.applyPart(state, { resolved: [interest] });
   }
 
-  #unsubscribe(interest: Interest): void {
+  unsubscribe(interest: Interest): void {
     const state = this.#types.get(interest.type);
     const subscription = state?.subscriptions.delete(interest);
     if (state === undefined || subscription === undefined) return;
@@ -229,7 +205,8 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
     if (removals.length > 0) this.#stream.applyPart(state, { removals, unwanted: true });
   }
 
-  #suspendIdle(isIdle: (interest: Interest) => boolean): void {
+  /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */
+  suspendIdle(isIdle: (interest: Interest) => boolean): void {
     for (const { subscriptions, toSubscribe } of this.#types.values()) {
       for (const subscription of subscriptions.all()) {
         subscription.suspended = subscription.interests.values().every(isIdle);
@@ -238,14 +215,18 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
     }
   }
 
-  #resume(interest: Interest): void {
+  /** Somebody subscribes to it again: if it is suspended, it is sent with the next flush. */
+  resume(interest: Interest): void {
     const state = this.#types.get(interest.type);
     const subscription = state?.subscriptions.covering(interest);
     if (state !== undefined && subscription?.suspended === true) resume(state, subscription);
   }
 
-  /** By type, in the order of ADS (protocol §8): a server that answers in the order of requests warms clusters first. */
-  #flush(): void {
+  /**
+   * Changes of subscription are sent now: many that come together make one request. By type, in the order of ADS (protocol
+   * §8): a server that answers in the order of requests warms clusters first.
+   */
+  flush(): void {
     if (!this.#connected) return;
     for (const state of [...this.#types.values()].toSorted((a, b) => a.info.order - b.info.order)) {
       if (state.toSubscribe.size > 0 || state.toUnsubscribe.length > 0) this.#sendChanges(state);
@@ -271,7 +252,8 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
     this.#awaitAnswers(state, subscribed);
   }
 
-  #receive(bytes: Buffer): void {
+  receive(bytes: Buffer): void {
+    if (!this.#connected) return;
     this.#readToEnd();
     const read = this.#strategy.read(bytes);
     const envelope = read.ok ? read.value : read.error;
@@ -291,10 +273,11 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
     }
     this.#stream.controlPlaneResponded = true;
     this.#reading = { state, response: read.value, turns: this.#strategy.judge(state, read.value) };
-    this.#readOn();
+    this.readOn();
   }
 
-  #readOn(): void {
+  /** The next part of a large response is read. */
+  readOn(): void {
     const step = this.#reading?.turns.next();
     if (step?.done === true) this.#received(step.value);
     else if (step !== undefined) this.#stream.add({ kind: 'read_on' });

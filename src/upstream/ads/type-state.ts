@@ -20,27 +20,7 @@ import type { AcceptanceRules } from './response-parts.ts';
 import { originalOf, type Stamp } from './stamp.ts';
 import { isFor, type UpstreamSubscription, UpstreamSubscriptions } from './upstream-subscriptions.ts';
 
-/** What happens to one stream of a session. */
-export type ProtocolInput =
-  /** A stream is open. `resumed`: to the same endpoint as the last one of this session. */
-  | { readonly kind: 'connected'; readonly resumed: boolean }
-  | { readonly kind: 'disconnected' }
-  | { readonly kind: 'received'; readonly bytes: Buffer }
-  /** The next part of a large response is read. */
-  | { readonly kind: 'read_on' }
-  /** Another stream of the session has had a response: the control plane works and accepts this node. */
-  | { readonly kind: 'sibling_answered' }
-  | { readonly kind: 'subscribe'; readonly interest: Interest }
-  | { readonly kind: 'unsubscribe'; readonly interest: Interest }
-  /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */
-  | { readonly kind: 'suspend_idle'; readonly isIdle: (interest: Interest) => boolean }
-  /** Somebody subscribes to it again: if it is suspended, it is sent with the next flush. */
-  | { readonly kind: 'resume'; readonly interest: Interest }
-  /** Changes of subscription are sent now: many that come together make one request. */
-  | { readonly kind: 'flush' }
-  | { readonly kind: 'fired'; readonly timer: string };
-
-/** What is to be done about it, in this order. */
+/** What is to be done about what happens to a stream. */
 export type ProtocolEffect =
   | { readonly kind: 'send'; readonly request: OutgoingRequest }
   | { readonly kind: 'apply'; readonly transaction: Transaction }
@@ -60,7 +40,7 @@ export type ProtocolEffect =
   | { readonly kind: 'overdue' }
   /** Only a new stream can tell which request a response answers: end this one, and open another at once. */
   | { readonly kind: 'renew'; readonly reason: string }
-  /** The response is large: others get a turn, and then comes `read_on`. */
+  /** The response is large: others get a turn, and then comes `readOn`. */
   | { readonly kind: 'read_on' }
   /** The stream is beyond use: end it. */
   | { readonly kind: 'fail'; readonly reason: string };

@@ -6,7 +6,7 @@ import type { Interest, Transaction } from '../../../src/model/transaction.ts';
 import { typeInfo } from '../../../src/model/types.ts';
 import { stampFor, unstamped } from '../../../src/upstream/ads/stamp.ts';
 import { type StreamMachine, streamMachine } from '../../../src/upstream/ads/stream-machine.ts';
-import type { MachineOptions, ProtocolEffect } from '../../../src/upstream/ads/type-state.ts';
+import type { MachineOptions } from '../../../src/upstream/ads/type-state.ts';
 import type { OutgoingRequest } from '../../../src/wire/request-writer.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 import { contentOf, deltaResponse, parseItem, sotwResponse, typeOf } from './responses.ts';
@@ -62,45 +62,45 @@ export class Conversation {
     switch (verb) {
       case 'subscribe':
       case 'unsubscribe':
-        this.#run(this.#machine.step({ kind: verb, interest: interestOf(words) }));
+        this.#machine[verb](interestOf(words));
         break;
       case 'rest':
-        this.#run(
-          this.#machine.step({ kind: 'suspend_idle', isIdle: ({ selector }) => words.includes(selector) }),
-        );
+        this.#machine.suspendIdle(({ selector }) => words.includes(selector));
         break;
       case 'wake':
-        this.#run(this.#machine.step({ kind: 'resume', interest: interestOf(words) }));
+        this.#machine.resume(interestOf(words));
         break;
       case 'connect':
-        this.#run(this.#machine.step({ kind: 'connected', resumed: words[0] !== 'elsewhere' }));
+        this.#machine.connect(words[0] !== 'elsewhere');
         break;
       case 'disconnect':
         for (const timer of this.#timers.values()) timer.cancel();
-        this.#run(this.#machine.step({ kind: 'disconnected' }));
+        this.#machine.disconnect();
         break;
       case 'flush':
-        this.#run(this.#machine.step({ kind: 'flush' }));
+        this.#machine.flush();
         break;
       case 'wait':
         this.#clock.advance(milliseconds(words[0] ?? ''));
         break;
       case 'turn':
-        this.#run(this.#machine.step({ kind: 'read_on' }));
+        this.#machine.readOn();
         break;
       case '<':
-        this.#run(this.#machine.step({ kind: 'received', bytes: this.#response(words) }));
+        this.#machine.receive(this.#response(words));
         break;
       default:
         throw new Error(`cannot read the line ${line}`);
     }
+    this.#run();
     return this.#lines;
   }
 
   /** Bytes as they come. */
   receive(bytes: Buffer): string[] {
     this.#lines = [];
-    this.#run(this.#machine.step({ kind: 'received', bytes }));
+    this.#machine.receive(bytes);
+    this.#run();
     return this.#lines;
   }
 
@@ -111,8 +111,8 @@ export class Conversation {
     return encode(typeOf(type), text(version), nonce, items.map(parseItem));
   }
 
-  #run(effects: readonly ProtocolEffect[]): void {
-    for (const effect of effects) {
+  #run(): void {
+    for (const effect of this.#machine.ready()) {
       switch (effect.kind) {
         case 'send':
           this.#lines.push(`> ${formatRequest(effect.request)}`);
@@ -149,7 +149,10 @@ export class Conversation {
   #setTimer(timer: string, after: number | undefined): void {
     this.#timers.get(timer)?.cancel();
     if (after === undefined) return;
-    const fire = (): void => this.#run(this.#machine.step({ kind: 'fired', timer }));
+    const fire = (): void => {
+      this.#machine.fire(timer);
+      this.#run();
+    };
     this.#timers.set(timer, this.#clock.after(after, fire));
   }
 }
