@@ -4,7 +4,6 @@ import { typeInfo } from '../model/types.ts';
 import type { Upstream } from '../model/upstream.ts';
 import type { Relay } from '../relay.ts';
 import { type HeldRemovals, ShrinkGuard } from '../upstream/shrink-guard.ts';
-import type { SiblingsPort } from '../upstream/siblings.ts';
 import { makeUpstream, type UpstreamDependencies } from './upstreams.ts';
 import { type UpstreamTls, watchUpstreamTls } from './watched-tls.ts';
 
@@ -28,17 +27,9 @@ export class UpstreamSet {
   /** With `rollout`, too many removals of these types are held by it. */
   #gated: ReadonlySet<TypeUrl> = new Set();
 
-  /** What comes from siblings removes nothing, so no guard sees it. */
-  readonly #siblings: SiblingsPort;
-
   constructor(relay: Relay, dependencies: UpstreamDependencies) {
     this.#relay = relay;
     this.#dependencies = dependencies;
-    this.#siblings = {
-      apply: (said) => relay.apply(said),
-      offered: (interest) => relay.prefetch(interest),
-      isAnswered: (interest) => relay.isAnswered(interest),
-    };
   }
 
   /** Those of a configuration, not started. */
@@ -119,7 +110,7 @@ export class UpstreamSet {
     const dependencies = { ...this.#dependencies, tls };
     if (maxRemovalPercent === undefined) {
       return {
-        upstream: makeUpstream(config, upstream, this.#relay, dependencies, this.#siblings),
+        upstream: makeUpstream(config, upstream, this.#relay, dependencies, this.#relay),
         guard: undefined,
         tls,
       };
@@ -151,7 +142,7 @@ export class UpstreamSet {
           }),
       },
     });
-    const made = makeUpstream(config, upstream, guard, dependencies, this.#siblings);
+    const made = makeUpstream(config, upstream, guard, dependencies, this.#relay);
     return { upstream: made, guard, tls };
   }
 }

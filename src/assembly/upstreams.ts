@@ -7,7 +7,7 @@ import type { Metrics } from '../observe/metrics.ts';
 import type { UpdateTraces } from '../observe/update-traces.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { FilesystemUpstream } from '../upstream/filesystem/filesystem-upstream.ts';
-import { type SiblingsPort, UpstreamWithSiblings } from '../upstream/siblings.ts';
+import { Siblings, type SiblingsSink } from '../upstream/siblings.ts';
 import { Code, codeName } from '../wire/grpc-status.ts';
 import { siblingsOptions } from './siblings-options.ts';
 import type { UpstreamTls } from './watched-tls.ts';
@@ -35,19 +35,12 @@ export function makeUpstream(
   upstream: UpstreamConfig,
   sink: UpstreamSink,
   dependencies: OneUpstreamDependencies,
-  siblings: SiblingsPort,
-): AdsUpstream | UpstreamWithSiblings | FilesystemUpstream {
+  relay: SiblingsSink,
+): AdsUpstream | FilesystemUpstream {
   const log = dependencies.log.child({ upstream: upstream.name });
   switch (upstream.kind) {
     case 'ads':
-      return upstream.siblings === undefined
-        ? makeAds(config, upstream, sink, dependencies, log)
-        : new UpstreamWithSiblings(
-            siblingsOptions(config, upstream, upstream.siblings, dependencies),
-            (inner) => makeAds(config, upstream, inner, dependencies, log),
-            sink,
-            siblings,
-          );
+      return makeAds(config, upstream, sink, dependencies, log, relay);
     case 'filesystem':
       return new FilesystemUpstream(
         {
@@ -84,10 +77,12 @@ function makeAds(
   config: Config,
   upstream: AdsUpstreamConfig,
   sink: UpstreamSink,
-  { clock, metrics, traces, version, via, tls }: OneUpstreamDependencies,
+  dependencies: OneUpstreamDependencies,
   log: Log,
+  relay: SiblingsSink,
 ): AdsUpstream {
-  const { name } = upstream;
+  const { clock, metrics, traces, version, via, tls } = dependencies;
+  const { name, siblings } = upstream;
   // From 0: increase() does not see a series' first increment.
   const reconnects = metrics.reconnects(name);
   for (const code of [Code.OK, Code.UNAVAILABLE]) metrics.streamEnds(name, codeName(code));
@@ -132,5 +127,7 @@ function makeAds(
       },
     },
     sink,
+    // What comes from siblings removes nothing, so no guard sees it.
+    siblings && new Siblings(siblingsOptions(config, upstream, siblings, dependencies), relay),
   );
 }

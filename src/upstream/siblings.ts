@@ -2,203 +2,25 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import { shuffled } from '../model/random.ts';
 import { type Interest, type Transaction, transaction } from '../model/transaction.ts';
-import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../model/upstream.ts';
+import type { Upstream, UpstreamSink, UpstreamState } from '../model/upstream.ts';
 import { type Address, formatHostPort, type Lookup } from '../wire/address.ts';
 import { ALL_INTERESTS, INTERESTS_TYPE, interestOfName } from '../wire/via.ts';
-import type { SessionRule } from './ads/node.ts';
 
 /** So long siblings have to answer before a client hears that something is unavailable. Milliseconds. */
 const answerGraceMs = 2000;
-
-/** A control plane's upstream. */
-interface ControlPlane extends Upstream {
-  reconfigure(rules: readonly SessionRule[]): void;
-  reannounce(): boolean;
-}
-
-/** What is cached, and where to put more. */
-export interface SiblingsPort extends SiblingsSink {
-  /** There is an answer to it in the cache, of whatever age. */
-  isAnswered(interest: Interest): boolean;
-}
-
-/**
- * An upstream whose siblings answer while every endpoint of it is away (docs/adr/0126-siblings.md). They are asked for
- * what the cache has no answer to, and for what their own clients ask. What they say is last known good: the relay is
- * ready with it, and stale.
- */
-export class UpstreamWithSiblings implements Upstream {
-  readonly name: string;
-  readonly #upstream: ControlPlane;
-  readonly #siblings: Siblings;
-  readonly #port: SiblingsPort;
-  readonly #clock: Clock;
-  readonly #changed: () => void;
-  readonly #interests = new Set<Interest>();
-  /** Runs while siblings may still answer what was asked last. */
-  #grace: Timer | undefined;
-  #askedAt = 0;
-  #hasData = false;
-  /** Since when something of siblings is served that the control plane has not confirmed. */
-  #fromSiblingsSince: number | undefined;
-
-  /** `make`: the control plane's upstream, with the sink given. */
-  constructor(
-    options: SiblingsOptions,
-    make: (sink: UpstreamSink) => ControlPlane,
-    sink: UpstreamSink,
-    port: SiblingsPort,
-  ) {
-    this.name = options.name;
-    this.#port = port;
-    this.#clock = options.clock;
-    this.#changed = () => sink.changed();
-    this.#siblings = new Siblings(options, {
-      apply: (said) => {
-        const isFirst = this.#fromSiblingsSince === undefined && said.puts.length > 0;
-        if (isFirst) {
-          this.#hasData = true;
-          this.#fromSiblingsSince = this.#clock.now();
-        }
-        port.apply(said);
-        if (isFirst) sink.changed();
-      },
-      offered: (interest) => {
-        if (this.claims(interest.type, interest.selector)) port.offered(interest);
-      },
-    });
-    this.#upstream = make({
-      apply: (said) => sink.apply(said),
-      restamp: (restamp) => sink.restamp(restamp),
-      streamReopened: (holders) => sink.streamReopened?.(holders),
-      isIdle: (interest) => sink.isIdle?.(interest) === true,
-      endIfIdle: (interest) => sink.endIfIdle?.(interest),
-      changed: () => {
-        this.#follow();
-        sink.changed();
-      },
-    });
-  }
-
-  claims(type: TypeUrl, selector: string): boolean {
-    return this.#upstream.claims(type, selector);
-  }
-
-  subscribe(interest: Interest): void {
-    this.#interests.add(interest);
-    this.#upstream.subscribe(interest);
-    this.#ask(interest);
-  }
-
-  resubscribe(interest: Interest): void {
-    this.#upstream.resubscribe(interest);
-  }
-
-  unsubscribe(interest: Interest): void {
-    this.#interests.delete(interest);
-    this.#siblings.forget(interest);
-    this.#upstream.unsubscribe(interest);
-  }
-
-  markIdle(interest: Interest): void {
-    this.#upstream.markIdle(interest);
-  }
-
-  markActive(interest: Interest): void {
-    this.#upstream.markActive(interest);
-  }
-
-  refusal(interest: Interest): string | undefined {
-    return this.#upstream.refusal(interest);
-  }
-
-  refusals(): Refusals | undefined {
-    return this.#upstream.refusals();
-  }
-
-  /** Not down while siblings may still answer; connected once, as far as readiness goes, if they have. */
-  state(): UpstreamState {
-    const state = this.#upstream.state();
-    const down = state.down && this.#grace === undefined;
-    return {
-      ...state,
-      down,
-      everConnected: state.everConnected || this.#hasData,
-      fromSiblingsSince: this.#fromSiblingsSince,
-    };
-  }
-
-  suspects(): readonly Suspect[] {
-    return this.#upstream.suspects();
-  }
-
-  reconfigure(rules: readonly SessionRule[]): void {
-    this.#upstream.reconfigure(rules);
-  }
-
-  reannounce(): boolean {
-    return this.#upstream.reannounce();
-  }
-
-  start(): void {
-    this.#upstream.start();
-  }
-
-  async stop(): Promise<void> {
-    this.#close();
-    await this.#upstream.stop();
-  }
-
-  /** Siblings are asked from the moment when every endpoint has failed, until the control plane has answered. */
-  #follow(): void {
-    const { down, staleSince } = this.#upstream.state();
-    if (staleSince === undefined) {
-      this.#fromSiblingsSince = undefined;
-      this.#close();
-    } else if (down && !this.#siblings.isOpen) this.#open();
-  }
-
-  #open(): void {
-    this.#siblings.open();
-    this.#wait();
-    for (const interest of this.#interests) this.#ask(interest);
-  }
-
-  #close(): void {
-    this.#siblings.close();
-    this.#grace?.cancel();
-    this.#grace = undefined;
-  }
-
-  #ask(interest: Interest): void {
-    if (!this.#siblings.isOpen || this.#port.isAnswered(interest)) return;
-    this.#wait();
-    this.#siblings.ask(interest);
-  }
-
-  #wait(): void {
-    this.#askedAt = this.#clock.now();
-    this.#grace ??= this.#clock.after(answerGraceMs, () => this.#waited());
-  }
-
-  #waited(): void {
-    const left = this.#askedAt + answerGraceMs - this.#clock.now();
-    this.#grace = left > 0 ? this.#clock.after(left, () => this.#waited()) : undefined;
-    if (this.#grace === undefined) this.#changed();
-  }
-}
-
 /** How often the name of the siblings is looked up while they are asked. Milliseconds. */
 const lookupIntervalMs = 5000;
 /** At most so many are asked. What ten relays do not have, the eleventh hardly has. */
 const mostSiblings = 16;
 
-/** What comes from siblings. */
-export interface SiblingsSink {
-  /** A transaction whose holder is `restored`: last known good. */
-  apply(transaction: Transaction): void;
+/** The relay: what is cached, and where to put more. */
+export interface SiblingsSink extends Pick<UpstreamSink, 'apply' | 'changed'> {
+  /** There is an answer to it in the cache, of whatever age. */
+  isAnswered(interest: Interest): boolean;
+  /** The name of the upstream that serves a name, a glob or the wildcard. */
+  servedBy(type: TypeUrl, selector: string): string | undefined;
   /** A sibling can answer this. */
-  offered(interest: Interest): void;
+  prefetch(interest: Interest): void;
 }
 
 export interface SiblingsOptions {
@@ -215,50 +37,100 @@ export interface SiblingsOptions {
   readonly lookupFailed: (host: string, error: unknown) => void;
 }
 
-/** The other replicas of this relay, while they are asked. */
+/**
+ * The other replicas of this relay, which answer while every endpoint of an upstream is away
+ * (docs/adr/0126-siblings.md). They are asked for what the cache has no answer to, and for what their own clients ask.
+ * What they say is last known good: the relay is ready with it, and stale.
+ */
 export class Siblings {
   readonly #options: SiblingsOptions;
   readonly #sink: SiblingsSink;
+  /** What the upstream is asked for. */
+  readonly #interests = new Set<Interest>();
   readonly #asked = new Set<Interest>();
   readonly #connections = new Map<string, Upstream>();
   #timer: Timer | undefined;
   #isOpen = false;
+  /** Runs while siblings may still answer what was asked last. */
+  #grace: Timer | undefined;
+  #askedAt = 0;
+  #hasData = false;
+  /** Since when something of siblings is served that the control plane has not confirmed. */
+  #servedSince: number | undefined;
 
   constructor(options: SiblingsOptions, sink: SiblingsSink) {
     this.#options = options;
     this.#sink = sink;
   }
 
-  get isOpen(): boolean {
-    return this.#isOpen;
+  /** The upstream is asked for this. */
+  subscribe(interest: Interest): void {
+    this.#interests.add(interest);
+    this.#ask(interest);
   }
 
-  open(): void {
-    if (this.#isOpen) return;
-    this.#isOpen = true;
-    this.#asked.add(ALL_INTERESTS);
-    this.#lookUp();
+  unsubscribe(interest: Interest): void {
+    this.#interests.delete(interest);
+    if (!this.#asked.delete(interest)) return;
+    for (const connection of this.#connections.values()) connection.unsubscribe(interest);
+  }
+
+  /** The upstream's own state: siblings are asked from the moment when every endpoint has failed, until it has answered. */
+  follow({ down, staleSince }: UpstreamState): void {
+    if (staleSince === undefined) {
+      this.#servedSince = undefined;
+      this.stop();
+    } else if (down && !this.#isOpen) this.#open();
+  }
+
+  /** Not down while siblings may still answer; connected once, as far as readiness goes, if they have. */
+  joined(state: UpstreamState): UpstreamState {
+    return {
+      ...state,
+      down: state.down && this.#grace === undefined,
+      everConnected: state.everConnected || this.#hasData,
+      fromSiblingsSince: this.#servedSince,
+    };
   }
 
   /** All connections end; what came from them stays. */
-  close(): void {
+  stop(): void {
     this.#isOpen = false;
     this.#timer?.cancel();
+    this.#grace?.cancel();
+    this.#grace = undefined;
     for (const connection of this.#connections.values()) void connection.stop();
     this.#connections.clear();
     this.#asked.clear();
   }
 
+  #open(): void {
+    this.#isOpen = true;
+    this.#asked.add(ALL_INTERESTS);
+    this.#lookUp();
+    this.#wait();
+    for (const interest of this.#interests) this.#ask(interest);
+  }
+
   /** Asks all of them, the later ones too. */
-  ask(interest: Interest): void {
-    if (this.#asked.has(interest)) return;
+  #ask(interest: Interest): void {
+    if (!this.#isOpen || this.#asked.has(interest) || this.#sink.isAnswered(interest)) return;
+    this.#wait();
     this.#asked.add(interest);
     for (const connection of this.#connections.values()) connection.subscribe(interest);
   }
 
-  forget(interest: Interest): void {
-    if (!this.#asked.delete(interest)) return;
-    for (const connection of this.#connections.values()) connection.unsubscribe(interest);
+  #wait(): void {
+    const { clock } = this.#options;
+    this.#askedAt = clock.now();
+    this.#grace ??= clock.after(answerGraceMs, () => this.#waited());
+  }
+
+  #waited(): void {
+    const { clock } = this.#options;
+    const left = this.#askedAt + answerGraceMs - clock.now();
+    this.#grace = left > 0 ? clock.after(left, () => this.#waited()) : undefined;
+    if (this.#grace === undefined) this.#sink.changed();
   }
 
   #lookUp(): void {
@@ -309,7 +181,7 @@ export class Siblings {
     if (type === INTERESTS_TYPE) {
       for (const { name } of puts) {
         const interest = interestOfName(name);
-        if (interest !== undefined) this.#sink.offered(interest);
+        if (interest !== undefined && this.#serves(interest)) this.#sink.prefetch(interest);
       }
       return;
     }
@@ -322,7 +194,17 @@ export class Siblings {
       restored: true as const,
       ...(exactParameters === undefined ? {} : { exactParameters }),
     };
+    const isFirst = this.#servedSince === undefined && puts.length > 0;
+    if (isFirst) {
+      this.#hasData = true;
+      this.#servedSince = this.#options.clock.now();
+    }
     this.#sink.apply(transaction({ holder: sibling, type, version, puts, resolved }));
+    if (isFirst) this.#sink.changed();
+  }
+
+  #serves({ type, selector }: Interest): boolean {
+    return this.#sink.servedBy(type, selector) === this.#options.name;
   }
 }
 

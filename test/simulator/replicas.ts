@@ -10,7 +10,7 @@ import { createLog } from '../../src/observe/log.ts';
 import { Relay } from '../../src/relay.ts';
 import { AdsUpstream } from '../../src/upstream/ads/ads-upstream.ts';
 import { CLAIMS_EVERYTHING } from '../../src/upstream/claims.ts';
-import { UpstreamWithSiblings } from '../../src/upstream/siblings.ts';
+import { Siblings } from '../../src/upstream/siblings.ts';
 import { interest } from '../cache/persistence/support.ts';
 import { put, ScriptedUpstream, when } from '../support/in-memory-relay.ts';
 import { EventLoop } from './event-loop.ts';
@@ -65,16 +65,19 @@ class Plane {
   }
 }
 
-/** One replica's upstream at the control plane. It answers after a while. */
+/** One replica's upstream at the control plane. It answers after a while; siblings are asked as `AdsUpstream` does it. */
 class PlaneUpstream extends ScriptedUpstream {
+  override readonly name = 'central';
   readonly #plane: Plane;
   readonly #sink: UpstreamSink;
   readonly #loop: EventLoop;
+  readonly #siblings: Siblings;
   #stale = true;
   #ended = false;
 
-  constructor(plane: Plane, sink: UpstreamSink, loop: EventLoop) {
+  constructor(plane: Plane, sink: UpstreamSink, loop: EventLoop, siblings: Siblings) {
     super();
+    this.#siblings = siblings;
     this.#plane = plane;
     this.#sink = sink;
     this.#loop = loop;
@@ -82,6 +85,10 @@ class PlaneUpstream extends ScriptedUpstream {
   }
 
   override state(): UpstreamState {
+    return this.#siblings.joined(this.#own());
+  }
+
+  #own(): UpstreamState {
     const { isUp } = this.#plane;
     return {
       ...super.state(),
@@ -95,6 +102,12 @@ class PlaneUpstream extends ScriptedUpstream {
   override subscribe(wanted: Interest): void {
     super.subscribe(wanted);
     if (this.#plane.isUp) this.#loop.after(20, () => this.#answer(wanted));
+    this.#siblings.subscribe(wanted);
+  }
+
+  override unsubscribe(wanted: Interest): void {
+    this.#siblings.unsubscribe(wanted);
+    super.unsubscribe(wanted);
   }
 
   override start(): void {
@@ -103,27 +116,27 @@ class PlaneUpstream extends ScriptedUpstream {
 
   override stop(): Promise<void> {
     this.#ended = true;
+    this.#siblings.stop();
     this.#plane.links.delete(this);
     return Promise.resolve();
-  }
-
-  reconfigure(): void {}
-
-  reannounce(): boolean {
-    return false;
   }
 
   follow(): void {
     if (this.#ended) return;
     this.#stale = true;
-    this.#sink.changed();
+    this.#changed();
     if (!this.#plane.isUp) return;
     for (const wanted of this.interests) this.#loop.after(30, () => this.#answer(wanted));
     this.#loop.after(40, () => {
       if (this.#ended || !this.#plane.isUp) return;
       this.#stale = false;
-      this.#sink.changed();
+      this.#changed();
     });
+  }
+
+  #changed(): void {
+    this.#siblings.follow(this.#own());
+    this.#sink.changed();
   }
 
   #answer(wanted: Interest): void {
@@ -145,7 +158,7 @@ class Replica implements Host {
   readonly connections = new Set<Connection>();
   reachable: 'up' | 'down' = 'up';
   readonly relay: Relay;
-  readonly upstream: UpstreamWithSiblings;
+  readonly upstream: PlaneUpstream;
   readonly #siblings: SiblingServing;
   #alive = true;
 
@@ -198,7 +211,7 @@ class Replica implements Host {
       admission: { streamOpened: nothing, streamClosed: nothing },
       defer,
     });
-    this.upstream = new UpstreamWithSiblings(
+    const siblings = new Siblings(
       {
         name: 'central',
         address: { kind: 'tcp', host: 'peers', port: 1 },
@@ -247,14 +260,9 @@ class Replica implements Host {
           ),
         lookupFailed: nothing,
       },
-      (sink) => new PlaneUpstream(world.plane, sink, clock),
       this.relay,
-      {
-        apply: (said) => this.relay.apply(said),
-        offered: (one) => this.relay.prefetch(one),
-        isAnswered: (one) => this.relay.isAnswered(one),
-      },
     );
+    this.upstream = new PlaneUpstream(world.plane, this.relay, clock, siblings);
     this.relay.start([this.upstream]);
   }
 

@@ -111,7 +111,7 @@ export function put(url: TypeUrl, name: string, content: string, more: Partial<P
 
 /** An upstream that says what the test says. */
 export class ScriptedUpstream implements Upstream {
-  readonly name = 'script';
+  readonly name: string = 'script';
   readonly interests = new Set<Interest>();
   /** Those that nobody subscribes to. */
   readonly idling = new Set<Interest>();

@@ -5,6 +5,7 @@ import { shorten } from '../../model/text.ts';
 import { type Holder, type Interest, type Move, WILDCARD } from '../../model/transaction.ts';
 import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { claims } from '../claims.ts';
+import type { Siblings } from '../siblings.ts';
 import { AdsConnection } from './connection.ts';
 import { encodeNode, type SessionRule } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
@@ -37,6 +38,8 @@ export class AdsUpstream implements Upstream {
   readonly name: string;
   readonly #options: AdsUpstreamOptions;
   readonly #sink: UpstreamSink;
+  /** They answer while all endpoints are away; undefined: nobody does. */
+  readonly #siblings: Siblings | undefined;
   readonly #connection: AdsConnection;
   readonly #perParameters: SessionPerParameters | undefined;
   #rules: readonly SessionRule[];
@@ -51,8 +54,9 @@ export class AdsUpstream implements Upstream {
   readonly #admitted = new Set<ParametersKey>();
   #admitting: Timer | undefined;
 
-  constructor(options: AdsUpstreamOptions, sink: UpstreamSink) {
+  constructor(options: AdsUpstreamOptions, sink: UpstreamSink, siblings?: Siblings) {
     this.name = options.name;
+    this.#siblings = siblings;
     this.#options = options;
     this.#sink = sink;
     this.#connection = new AdsConnection(options, sink);
@@ -80,22 +84,30 @@ export class AdsUpstream implements Upstream {
         const waiting = this.#sessions.values().flatMap((session) => session.nodesWithoutAnswer());
         return [...new Set(waiting)];
       },
+      changed: () => this.#changed(),
     });
   }
 
   stop(): Promise<void> {
     this.#announcing?.cancel();
     this.#admitting?.cancel();
+    this.#siblings?.stop();
     for (const session of this.#sessions.values()) session.stop();
     this.#connection.stop();
     return Promise.resolve();
   }
 
   state(): UpstreamState {
-    return this.#connection.state(this.#sessions.size);
+    const state = this.#connection.state(this.#sessions.size);
+    return this.#siblings?.joined(state) ?? state;
   }
 
   subscribe(interest: Interest): void {
+    this.#subscribe(interest);
+    this.#siblings?.subscribe(interest);
+  }
+
+  #subscribe(interest: Interest): void {
     this.#perParameters?.join(interest, (key) => this.#sessions.has(key) || this.#hasPlace());
     const parameters = this.#sessionParameters(interest);
     const refusable = this.#perParameters === undefined && !this.#sessions.has(parameters.key);
@@ -113,6 +125,7 @@ export class AdsUpstream implements Upstream {
   }
 
   unsubscribe(interest: Interest): void {
+    this.#siblings?.unsubscribe(interest);
     if (this.#refused.delete(interest, this.#sessionParameters(interest).key)) {
       this.#announce();
       return;
@@ -199,11 +212,11 @@ export class AdsUpstream implements Upstream {
     const { live = [], idle = [] } = Object.groupBy([...toResubscribe, ...this.#refused.takeAll()], (one) =>
       this.#sink.isIdle?.(one) === true ? 'idle' : 'live',
     );
-    for (const interest of live) this.subscribe(interest);
+    for (const interest of live) this.#subscribe(interest);
     for (const session of [...this.#sessions.values()]) if (session.empty) this.#end(session);
     this.#admitWaiting();
     for (const interest of idle) {
-      this.subscribe(interest);
+      this.#subscribe(interest);
       this.markIdle(interest);
     }
   }
@@ -310,7 +323,7 @@ export class AdsUpstream implements Upstream {
     let left = admittedPerTurn;
     for (let key = this.#nextAdmitted(); key !== undefined; key = this.#nextAdmitted()) {
       const admitted = this.#refused.take(key, left);
-      for (const interest of admitted) this.subscribe(interest);
+      for (const interest of admitted) this.#subscribe(interest);
       left -= admitted.length;
       if (this.#refused.waits(key)) this.#admitted.add(key);
       else this.#admitted.delete(key);
@@ -353,8 +366,13 @@ export class AdsUpstream implements Upstream {
   #announce(): void {
     this.#announcing ??= this.#options.clock.after(0, () => {
       this.#announcing = undefined;
-      this.#sink.changed();
+      this.#changed();
     });
+  }
+
+  #changed(): void {
+    this.#siblings?.follow(this.#connection.state(this.#sessions.size));
+    this.#sink.changed();
   }
 }
 

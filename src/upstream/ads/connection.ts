@@ -24,6 +24,8 @@ interface ConnectionUsers {
   down(lost: string | undefined): void;
   /** The encoded nodes of streams that have asked something which has no answer yet. */
   nodesWithoutAnswer(): readonly Uint8Array[];
+  /** The connection's state has changed. */
+  changed(): void;
 }
 
 interface Up {
@@ -142,7 +144,7 @@ export class AdsConnection {
     if (stream.refusal !== undefined) {
       if (this.#lastError === stream.refusal) this.#lastError = '';
       this.closed(stream);
-      this.sink.changed();
+      this.#users?.changed();
     }
     const state = this.#state;
     if (state.kind !== 'up' || state.answered) return;
@@ -152,7 +154,7 @@ export class AdsConnection {
     endSilence(state);
     this.#staleSince = undefined;
     this.#recovered(state.endpoint);
-    this.sink.changed();
+    this.#users?.changed();
   }
 
   /**
@@ -174,7 +176,7 @@ export class AdsConnection {
     this.#lastError = stream.refusal;
     const fields = { endpoint, reason };
     this.conditions.set('stream', reason, 'warn', 'the control plane refuses a stream', fields);
-    this.sink.changed();
+    this.#users?.changed();
     return false;
   }
 
@@ -213,7 +215,7 @@ export class AdsConnection {
     state.silence = 'accepted';
     this.#failover.acceptSilence();
     this.#staleSince = undefined;
-    this.sink.changed();
+    this.#users?.changed();
   }
 
   #rejectSilent(): void {
@@ -254,7 +256,7 @@ export class AdsConnection {
     this.#users?.up();
     // Nobody waits for anything, so nothing is out of date for anybody. Idle interests are asked when a client comes.
     if (this.#isUntried) this.#staleSince = undefined;
-    this.sink.changed();
+    this.#users?.changed();
   }
 
   /** Connected, and no stream was opened yet. It may work although the connections before it failed. */
@@ -287,7 +289,7 @@ export class AdsConnection {
       this.#lastError = `${this.#name(endpoint)}: ${reason}`;
       this.#say(endpoint, 'warn', 'control plane failed', reason);
     }
-    this.sink.changed();
+    this.#users?.changed();
   }
 
   #down(state: Up, lost: string | undefined): void {

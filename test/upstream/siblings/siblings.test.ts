@@ -1,35 +1,27 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import { type Interest, type Transaction, transaction } from '../../../src/model/transaction.ts';
-import type { UpstreamSink, UpstreamState } from '../../../src/model/upstream.ts';
-import { UpstreamWithSiblings } from '../../../src/upstream/siblings.ts';
+import type { UpstreamSink } from '../../../src/model/upstream.ts';
+import { createLog } from '../../../src/observe/log.ts';
+import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
+import type { ChannelHandler, ChannelStreamHandler } from '../../../src/upstream/ads/channel.ts';
+import { CLAIMS_EVERYTHING } from '../../../src/upstream/claims.ts';
+import { Siblings } from '../../../src/upstream/siblings.ts';
 import { ALL_INTERESTS, INTERESTS_TYPE, nameOfInterest } from '../../../src/wire/via.ts';
 import { interest, says, wild } from '../../cache/persistence/support.ts';
 import { put, ScriptedUpstream } from '../../support/in-memory-relay.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
+import { deltaResponse } from '../ads/responses.ts';
 
 const all = interest('cds');
 const name = interest('eds', 'a');
+const nothing = (): void => {};
+/** Longer than any test waits. Milliseconds. */
+const backoffMs = 60_000;
 
-/** A control plane that is there or not. */
-class Plane extends ScriptedUpstream {
-  isStale = true;
-
-  override state(): UpstreamState {
-    return { ...super.state(), everConnected: !this.isStale, staleSince: this.isStale ? 1 : undefined };
-  }
-
-  reconfigure(): void {}
-
-  reannounce(): boolean {
-    return false;
-  }
-}
-
-/** An upstream with siblings, and all that it says and hears. */
+/** An upstream with siblings, whose control plane is there or not, and all that it says and hears. */
 class World {
   readonly clock = new VirtualClock();
-  readonly plane = new Plane();
   readonly applied: Transaction[] = [];
   readonly offered: Interest[] = [];
   readonly answered = new Set<Interest>();
@@ -37,17 +29,19 @@ class World {
   /** What the name of the siblings has; undefined: it cannot be looked up. */
   addresses: readonly string[] | undefined = ['10.0.0.1', '10.0.0.2'];
   changes = 0;
-  readonly upstream: UpstreamWithSiblings;
-  #planeSink: UpstreamSink | undefined;
+  readonly upstream: AdsUpstream;
+  #plane: ChannelHandler | undefined;
+  #stream: ChannelStreamHandler | undefined;
 
   constructor() {
-    this.upstream = new UpstreamWithSiblings(
+    const { clock } = this;
+    const siblings = new Siblings(
       {
-        name: 'script',
+        name: 'central',
         address: { kind: 'tcp', host: 'peers', port: 1 },
         lookup: async () => this.addresses ?? Promise.reject(new Error('ENOTFOUND')),
         random: () => 0,
-        clock: this.clock,
+        clock,
         connect: (address, sink) => {
           const upstream = new ScriptedUpstream();
           const host = address.kind === 'tcp' ? address.host : '';
@@ -57,19 +51,58 @@ class World {
           };
           return upstream;
         },
-        lookupFailed: () => {},
+        lookupFailed: nothing,
       },
-      (sink) => {
-        this.#planeSink = sink;
-        return this.plane;
-      },
-      { apply: () => {}, restamp: () => {}, changed: () => this.changes++ },
       {
         apply: (said) => this.applied.push(said),
-        offered: (one) => this.offered.push(one),
+        changed: () => this.changes++,
+        prefetch: (one) => this.offered.push(one),
         isAnswered: (one) => this.answered.has(one),
+        servedBy: (type) => (type === all.type ? 'central' : 'files'),
       },
     );
+    this.upstream = new AdsUpstream(
+      {
+        name: 'central',
+        claims: CLAIMS_EVERYTHING,
+        endpoints: [{ kind: 'unix', path: '/run/control-plane' }],
+        transport: (_, handler) => {
+          this.#plane = handler;
+          const open = (_path: string, _via: string, stream: ChannelStreamHandler) => {
+            this.#stream = stream;
+            return { write: nothing, end: nothing };
+          };
+          return { open, close: nothing };
+        },
+        protocol: 'DELTA',
+        variants: 'PER_PARAMETERS',
+        tls: undefined,
+        connectTimeoutMs: 1000,
+        resourceTimeoutMs: 2 ** 31 - 1,
+        keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
+        backoff: { initialMs: backoffMs, maxMs: backoffMs },
+        failbackAfterMs: 1000,
+        rules: [],
+        node: { id: 'r', cluster: 'relays', metadata: {}, locality: { region: '', zone: '', subZone: '' } },
+        version: '0',
+        via: () => 'r',
+        maxConstraintDepth: 8,
+        maxSessions: 100,
+        clock,
+        random: () => 1,
+        log: createLog({ level: 'error', write: nothing }),
+        metrics: {
+          accepted: nothing,
+          rejected: nothing,
+          reconnect: nothing,
+          streamEnd: nothing,
+          refused: nothing,
+        },
+      },
+      { apply: nothing, restamp: nothing, changed: () => this.changes++ },
+      siblings,
+    );
+    this.upstream.start();
   }
 
   get asked(): string[][] {
@@ -83,15 +116,18 @@ class World {
   }
 
   async fails(): Promise<void> {
-    this.plane.down = true;
-    this.#planeSink?.changed();
+    this.clock.advance(0);
+    this.#plane?.lost('it is away');
     await turn();
   }
 
-  recovers(): void {
-    this.plane.down = false;
-    this.plane.isStale = false;
-    this.#planeSink?.changed();
+  connects(): void {
+    this.clock.advance(backoffMs);
+    this.#plane?.connected();
+  }
+
+  answers(): void {
+    this.#stream?.message(deltaResponse(all.type, '1', 'n1', []));
   }
 }
 
@@ -134,11 +170,12 @@ describe('an upstream with siblings', () => {
 
   it('is ready with the first data, stale, and down only when siblings had their time', async () => {
     const world = new World();
+    const staleSince = world.clock.now();
     world.upstream.subscribe(all);
     await world.fails();
     expect(world.upstream.state()).to.include({ down: false, everConnected: false });
     world.says('10.0.0.1', says('cds', { resources: { a: '1' }, resolved: [all] }));
-    expect(world.upstream.state()).to.include({ everConnected: true, staleSince: 1, connected: false });
+    expect(world.upstream.state()).to.include({ everConnected: true, staleSince, connected: false });
     expect(world.upstream.state().fromSiblingsSince, 'it says that it is theirs').to.equal(world.clock.now());
     const { changes } = world;
     world.clock.advance(2000);
@@ -148,15 +185,17 @@ describe('an upstream with siblings', () => {
     expect(world.upstream.state().down, 'they may have this one').to.equal(false);
     world.clock.advance(2000);
     expect(world.upstream.state().down).to.equal(true);
-    world.recovers();
+    world.connects();
+    world.answers();
     expect(world.upstream.state().fromSiblingsSince, 'the control plane has answered').to.equal(undefined);
   });
 
-  it('asks for what the clients of siblings ask', async () => {
+  it('asks for what the clients of siblings ask, if it serves that', async () => {
     const world = new World();
     await world.fails();
     const offered = interest('cds', '*', { env: 'prod' });
-    const puts = [nameOfInterest(offered), 'no JSON', '["cds"]', '[1]'].map((text) =>
+    const ofAnother = nameOfInterest(name);
+    const puts = [nameOfInterest(offered), ofAnother, 'no JSON', '["cds"]', '[1]'].map((text) =>
       put(INTERESTS_TYPE, text, ''),
     );
     world.says('10.0.0.1', transaction({ holder: wild, type: INTERESTS_TYPE, puts }));
@@ -169,9 +208,9 @@ describe('an upstream with siblings', () => {
     world.upstream.subscribe(all);
     await world.fails();
     const late = world.siblings.get('10.0.0.1')?.sink;
-    world.plane.down = false;
+    world.connects();
     expect(world.siblings.size, 'connected is not answered').to.equal(2);
-    world.recovers();
+    world.answers();
     expect(world.siblings.size).to.equal(0);
     late?.apply(says('cds', { resources: { a: '1' } }));
     expect(world.applied).to.deep.equal([]);
