@@ -112,10 +112,13 @@ export class RolloutFile {
       writeFileSync(`${this.#path}.new`, text, { mode: 0o600 });
       renameSync(`${this.#path}.new`, this.#path);
     } catch (error) {
-      this.#log.error('what is frozen or found bad is not kept over a restart: the file cannot be written', {
-        file: this.#path,
-        reason: explainError(error),
-      });
+      this.#log.error(
+        'what is frozen or found bad is not kept across a restart: the file cannot be written',
+        {
+          file: this.#path,
+          reason: explainError(error),
+        },
+      );
     }
   }
 

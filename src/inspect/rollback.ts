@@ -69,7 +69,7 @@ function refusalOf(options: ChangesOptions, query: RollbackQuery): GrpcStatus | 
   const forgotten = forgottenTypes(options, query);
   if (forgotten.length > 0) {
     const types = forgotten.join(', ');
-    const message = `the state of ${types} at revision ${to} is not known: secrets are not kept over a restart (cache.persistence.secrets), and the last restart was after revision ${history.restoredRevision}; roll back other types one by one (type)`;
+    const message = `the state of ${types} at revision ${to} is not known: secrets are not kept across a restart (cache.persistence.secrets), and the last restart was after revision ${history.restoredRevision}; roll back other types one by one (type)`;
     return { code: Code.FAILED_PRECONDITION, message };
   }
   const change = history.get(to);

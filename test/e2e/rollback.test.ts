@@ -219,7 +219,7 @@ describe('rollback', function () {
       const secrets = await ask('rollback', '--to', '12', ...argv, '--reason', 'x');
       expect(secrets.code, secrets.out).to.equal(1);
       expect(secrets.err).to.match(
-        /the state of sds at revision 12 is not known: secrets are not kept over a restart/,
+        /the state of sds at revision 12 is not known: secrets are not kept across a restart/,
       );
     }
     await unchanged('10');
