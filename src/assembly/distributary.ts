@@ -219,7 +219,7 @@ export class Distributary {
     if (objection !== undefined) return fail(objection);
     const fixed = needsRestart(this.#started, read);
     if (fixed.length > 0) {
-      log.warn('some changes of the configuration take effect with the next start', { keys: fixed });
+      log.warn('some changes of the configuration take effect after a restart', { keys: fixed });
     }
     this.#config = read;
     this.#configuredAt = Date.now();

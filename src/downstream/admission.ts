@@ -263,7 +263,7 @@ export const noPlace: Refusal = {
   reason: 'streams',
   status: {
     code: Code.RESOURCE_EXHAUSTED,
-    message: 'as many streams are open as this relay takes (limits.max_streams)',
+    message: 'the maximum number of streams is open (limits.max_streams)',
   },
 };
 

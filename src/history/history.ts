@@ -258,8 +258,8 @@ export function reachable(history: History, revision: number): Result<undefined,
   }
   if (revision === lastRevision || history.reaches(revision)) return ok(undefined);
   const message = keepsBodies
-    ? `revision ${revision} has expired: bodies are kept from later on only (history.max_bytes, history.max_age)`
-    : `what there was at revision ${revision} was not kept: the configuration says history: false`;
+    ? `revision ${revision} has expired: its bodies are no longer kept (history.max_bytes, history.max_age)`
+    : `the state at revision ${revision} was not kept: the configuration has history: false`;
   return fail({ code: Code.FAILED_PRECONDITION, message });
 }
 

@@ -161,7 +161,7 @@ function explainFailure(expression: Expression, parameters: Parameters): string 
       return failing === undefined ? holds(expression) : explainFailure(failing, parameters);
     }
     case 'or': {
-      if (expression.of.length === 0) return fails(expression, 'none of nothing holds');
+      if (expression.of.length === 0) return fails(expression, 'it has no alternatives');
       return expression.of.map((child) => explainFailure(child, parameters)).join('; ');
     }
     default:

@@ -372,7 +372,7 @@ describe('the life of a relay', function () {
     using resourceFiles = new ResourceFiles();
     const config = { node: { id: 'one' }, upstreams: [resourceFiles.upstream] };
     await using relay = await RelayProcess.start(config);
-    const said = () => relay.log.filter(({ message }) => message.includes('with the next start'));
+    const said = () => relay.log.filter(({ message }) => message.includes('after a restart'));
     const reload = async (changes: object, times: number) => {
       relay.configure({ ...config, ...changes });
       await eventually(async () =>

@@ -191,7 +191,7 @@ describe('history and diff', function () {
     expect(second).to.include({ revision: 2, bodies: false });
     const refused = await run('diff', '--from', '1', '--to', '2', ...admin());
     expect(refused.code).to.equal(1);
-    expect(refused.err).to.match(/was not kept: the configuration says history: false/);
+    expect(refused.err).to.match(/was not kept: the configuration has history: false/);
   });
 
   it('compares what two clients have, and two parameter sets; secrets are not shown', async () => {

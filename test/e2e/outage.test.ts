@@ -183,7 +183,7 @@ describe('an outage', function () {
     expect(down - up, 'seconds of CPU in 10 s, beyond those without an outage').to.be.lessThan(0.1);
     const [lost, retrying, back] = parts.map((part) => part.map(({ message }) => message));
     // That it was lost, as an end of the connection or of its stream, and that it cannot be reached.
-    const lines = ['the connection has ended, another one is opened', 'control plane failed'];
+    const lines = ['the connection ended, and another one is opened', 'control plane failed'];
     expect(lines).to.include.members(lost ?? []);
     expect(lost?.at(-1)).to.equal('control plane failed');
     expect(lost?.length).to.be.within(1, 2);

@@ -172,7 +172,7 @@ describe('rollback', function () {
     const refused = await ask('rollback', '--to', '1', '--reason', 'back');
     expect(refused.code).to.equal(1);
     expect(refused.err).to.match(
-      /what there was at revision 1 was not kept: the configuration says history: false/,
+      /the state at revision 1 was not kept: the configuration has history: false/,
     );
     await client.gets('cds', ['shop: 2']);
     const readOnly = await ask('rollback', '--to', '1', '--type', 'eds', '--reason', 'back');

@@ -398,7 +398,7 @@ describe('a rollout with workers', function () {
     await reaches(relay, 'IDLE');
     relay.configure(configOf(plane, {}, { workers: 2, rollout: undefined }));
     await eventually(() => {
-      const warned = relay.log.find(({ message }) => message.includes('take effect with the next start'));
+      const warned = relay.log.find(({ message }) => message.includes('take effect after a restart'));
       expect(warned?.['keys']).to.deep.equal(['rollout']);
     });
     await always(() => {

@@ -74,7 +74,7 @@ describe('constraints: why they match or not', () => {
       false,
       'env == "prod" fails: env is "x"; exists(version) fails: version is not given',
     ],
-    [or(), {}, false, 'or() fails: none of nothing holds'],
+    [or(), {}, false, 'or() fails: it has no alternatives'],
     [not(not(env)), {}, false, 'env == "prod" fails: env is not given'],
     [not(and(env)), { env: 'prod' }, false, 'not env == "prod" fails: env == "prod" holds'],
     [not(unset()), {}, false, 'not (all) fails: (all) holds'],

@@ -290,7 +290,7 @@ export class Persistence {
       const why = whyNotRestored(known, upstream);
       if (why === undefined) restorable.set(upstream.name, known?.staleSince ?? state.at);
       else
-        this.#options.log.warn('nothing is restored of an upstream', {
+        this.#options.log.warn('nothing was restored for an upstream', {
           upstream: upstream.name,
           reason: why,
         });

@@ -330,7 +330,7 @@ function outcomeOf(
     return { kind: 'response', response: next ?? state.take(), version };
   }
   const message =
-    'no control plane has answered yet for what is asked here, and a response without it would delete it: ask again';
+    'no control plane has answered yet for what this request names, and a response without it would delete it: ask again';
   return { kind: 'refused', status: { code: Code.UNAVAILABLE, message } };
 }
 

@@ -186,7 +186,7 @@ export class AdsConnection {
    */
   ended(reason: string): void {
     const fields = { endpoint: this.#name(this.#failover.current), reason };
-    this.conditions.add('ended', reason, 'warn', 'a stream was ended, another one is opened', fields);
+    this.conditions.add('ended', reason, 'warn', 'a stream ended, and another one is opened', fields);
   }
 
   /** The stream has a response, or is not needed any more: its failure does not count any longer. */
@@ -284,7 +284,7 @@ export class AdsConnection {
     this.#isRefused = false;
     if (asked && worked) {
       // Nothing is wrong: many control planes end each connection after some time, so that clients spread.
-      this.#say(endpoint, 'info', 'the connection has ended, another one is opened', reason);
+      this.#say(endpoint, 'info', 'the connection ended, and another one is opened', reason);
     } else {
       this.#lastError = `${this.#name(endpoint)}: ${reason}`;
       this.#say(endpoint, 'warn', 'control plane failed', reason);

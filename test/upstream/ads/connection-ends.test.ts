@@ -122,7 +122,7 @@ describe('a connection of a control plane that ends', function () {
   }
 
   const warnings = (): readonly string[] => lines.filter((line) => line.includes(' WARN '));
-  const ended = (): readonly string[] => lines.filter((line) => line.includes('the connection has ended'));
+  const ended = (): readonly string[] => lines.filter((line) => line.includes('the connection ended'));
 
   for (const [what, end, isWarned] of [
     ['GOAWAY without an error: info, and no error is shown', (plane) => plane.goaway(noError), false],
