@@ -89,7 +89,7 @@ describe('a reload of rollout while a change is held', function () {
     await eventually(() => {
       const refusal = relay.log.find(({ message }) => message.startsWith('the new configuration is refused'));
       expect(String(refusal?.['problems'])).to.include(
-        'rollout: it cannot be taken out while a change is with',
+        'rollout: it cannot be taken out while a change waits for canaries',
       );
     });
     await always(() => {
