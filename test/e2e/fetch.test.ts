@@ -9,6 +9,7 @@ import {
 import { ADS_SERVICE, knownTypes } from '../../src/model/types.ts';
 import { nameOf } from '../support/in-memory-relay.ts';
 import { ControlPlane } from '../upstream/ads/control-plane.ts';
+import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { RelayProcess, upstream } from './support/relay.ts';
 
@@ -51,6 +52,8 @@ describe('the unary Fetch over gRPC', function () {
     for (const { short } of fetched) files.write(short, new Map([['shop', '1']]));
     relay = await RelayProcess.start({ upstreams: [files.upstream] });
     client = new Client(relay.xds, credentials.createInsecure());
+    // Fetch waits for a second where no control plane has a resource_timeout: a busy machine may need more for its files.
+    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
   });
 
   after(async () => {
