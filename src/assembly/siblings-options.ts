@@ -64,13 +64,7 @@ export function siblingsOptions(
         clock,
         random: systemRandom,
         log: atDebugLevel(log),
-        metrics: {
-          accepted: () => {},
-          rejected: () => {},
-          reconnect: () => {},
-          streamEnd: () => {},
-          refused: () => {},
-        },
+        metrics: {},
       },
       sink,
     );

@@ -88,21 +88,9 @@ function makeAds(
   for (const code of [Code.OK, Code.UNAVAILABLE]) metrics.streamEnds(name, codeName(code));
   return new AdsUpstream(
     {
-      name,
-      claims: upstream.claims,
-      endpoints: upstream.endpoints,
-      protocol: upstream.protocol,
-      services: upstream.services,
-      variants: upstream.variants,
+      ...upstream,
       tls: tls.ads,
-      headers: upstream.headers,
-      tokenFile: upstream.tokenFile,
-      connectTimeoutMs: upstream.connectTimeoutMs,
       maxResponseBytes: config.limits.maxResponseBytes,
-      resourceTimeoutMs: upstream.resourceTimeoutMs,
-      keepalive: upstream.keepalive,
-      backoff: upstream.backoff,
-      failbackAfterMs: upstream.failbackAfterMs,
       rules: config.parameters,
       node: config.node,
       version,

@@ -126,8 +126,6 @@ export function feedUpstream(core: Core, socket: string, sink: UpstreamSink, nam
         accepted: (type) => metrics.updates(name, type, 'accepted').inc(),
         rejected: (type, reason) => metrics.refusedUpdate(name, type, reason),
         reconnect: () => metrics.reconnects(name).inc(),
-        streamEnd: () => {},
-        refused: () => {},
       },
     },
     sink,

@@ -349,7 +349,7 @@ export class AdsUpstream implements Upstream {
   #refuse(interest: Interest, parameters: Parameters): void {
     this.#refused.add(interest, parameters.key);
     this.#announce();
-    this.#options.metrics.refused();
+    this.#options.metrics.refused?.();
     this.#connection.conditions.set('sessions', 'full', 'warn', this.#refused.message);
     const holder = this.#holder(parameters, interest.selector === WILDCARD ? 'wildcard' : 'named');
     this.#sink.apply(this.#refused.answer(interest, holder, this.#keys, parameters));

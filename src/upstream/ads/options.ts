@@ -9,17 +9,17 @@ import type { AdsTls, StreamHeaders } from './grpc-channel.ts';
 import type { RelayNode, SessionRule } from './node.ts';
 import type { Services } from './suspicion.ts';
 
-/** What is counted (docs/operations.md, metrics). */
+/** What is counted (docs/operations.md, metrics); what is left out is not. */
 interface AdsMetrics {
   /** A response of this type was accepted just now. */
-  accepted(type: TypeUrl): void;
+  accepted?(type: TypeUrl): void;
   /** `arrivedAt`: when the response arrived, by `Clock.monotonic()`. */
-  rejected(type: TypeUrl, reason: string, arrivedAt: number | undefined): void;
-  reconnect(): void;
+  rejected?(type: TypeUrl, reason: string, arrivedAt: number | undefined): void;
+  reconnect?(): void;
   /** A stream ended, and not because the relay closed it. */
-  streamEnd(code: Code): void;
+  streamEnd?(code: Code): void;
   /** A subscription was refused, because max_upstream_sessions are open. */
-  refused(): void;
+  refused?(): void;
 }
 
 /** Times are milliseconds. */

@@ -343,7 +343,7 @@ class AdsStream implements ConnectedStream {
     this.#endStream();
     this.#hasEndedBefore = true;
     const { clock, metrics } = this.#connection.options;
-    metrics.streamEnd(Code.UNAVAILABLE);
+    metrics.streamEnd?.(Code.UNAVAILABLE);
     this.#session.relocate(this.#session.suspicion.ended(this.#id, 'lost', lost, clock.now()));
   }
 
@@ -545,7 +545,7 @@ class AdsStream implements ConnectedStream {
     this.#endStream();
     this.#hasEndedBefore = true;
     const { clock, metrics } = this.#connection.options;
-    metrics.streamEnd(code);
+    metrics.streamEnd?.(code);
     const moves = this.#session.suspicion.ended(this.#id, 'ended', reason, clock.now());
     this.#session.relocate(moves);
     if (this.#isGivenUp(open, reason, code)) return;
@@ -600,11 +600,11 @@ class AdsStream implements ConnectedStream {
         break;
       case 'accepted':
         this.#session.suspicion.answered(this.#id, effect.type);
-        options.metrics.accepted(effect.type);
+        options.metrics.accepted?.(effect.type);
         break;
       case 'rejected':
         this.#session.suspicion.answered(this.#id, effect.type);
-        options.metrics.rejected(effect.type, effect.reason, arrivedAt);
+        options.metrics.rejected?.(effect.type, effect.reason, arrivedAt);
         break;
       case 'log':
         options.log[effect.level](effect.message, { type: effect.type });

@@ -288,7 +288,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
   ): ReadonlySet<ResourceName> {
     const namesWithErrors = new Set(state.unknownAbove);
     for (const { name, constraints, code } of resourceErrors) {
-      if (code !== Code.NOT_FOUND || state.acked.has(name)) {
+      if (code !== Code.NOT_FOUND || state.acked.hasName(name)) {
         namesWithErrors.add(name);
         continue;
       }
