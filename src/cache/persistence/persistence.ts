@@ -3,13 +3,13 @@ import type { TypeUrl } from '../../model/brand.ts';
 import type { RecordedChanges } from '../../model/change.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
+import { Conditions } from '../../observe/conditions.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Restored } from '../restored.ts';
 import type { Store } from '../store.ts';
 import { Decoder, type RestoreContext } from './decode.ts';
 import { Dirty, type TakenChanges } from './dirty.ts';
 import type { Disk } from './disk.ts';
-import { DiskAccess } from './disk-access.ts';
 import { type ChangeSource, encode, type SnapshotRow, StoredPayloads, takeSnapshot } from './encode.ts';
 import type { DiskError } from './records.ts';
 
@@ -68,11 +68,15 @@ type Phase =
  */
 export class Persistence {
   readonly #options: PersistenceOptions;
-  readonly #access: DiskAccess;
+  readonly #conditions: Conditions;
   readonly #excluded: ReadonlySet<TypeUrl>;
   /** The store reports its changes here. */
   readonly journal: Dirty;
   #payloads = new StoredPayloads();
+  /** The disk must be opened before use. `discard`: why its file is to be set aside then. */
+  #closed: { readonly discard: string | undefined } | undefined = { discard: undefined };
+  /** How often in a row something failed. */
+  #failures = 0;
   #changes = NO_CHANGES;
   #history: ChangeSource | undefined;
   #phase: Phase = { kind: 'detached' };
@@ -81,9 +85,9 @@ export class Persistence {
 
   constructor(options: PersistenceOptions) {
     this.#options = options;
-    const { disk, path, leaveOut, clock, log, failed } = options;
-    this.#access = new DiskAccess(disk, path, leaveOut, log, failed);
-    this.#excluded = new Set(options.leaveOut);
+    const { leaveOut, clock, log } = options;
+    this.#conditions = new Conditions(log);
+    this.#excluded = new Set(leaveOut);
     this.journal = new Dirty(
       () => clock.now(),
       this.#excluded,
@@ -115,7 +119,7 @@ export class Persistence {
       const { resources, interests } = loaded.value.restored;
       return resources.length + interests.length === 0 ? undefined : loaded.value;
     }
-    if (!loaded.ok) this.#access.reportFailure(loaded.error);
+    if (!loaded.ok) this.#reportFailure(loaded.error);
     this.#startOver();
     return undefined;
   }
@@ -184,28 +188,28 @@ export class Persistence {
   }
 
   #pause(): number {
-    const { failures } = this.#access;
-    return failures === 0 ? gatherMs : Math.min(retryMs.first * 2 ** (failures - 1), retryMs.longest);
+    if (this.#failures === 0) return gatherMs;
+    return Math.min(retryMs.first * 2 ** (this.#failures - 1), retryMs.longest);
   }
 
   async #write(store: Store): Promise<void> {
-    const access = this.#access;
-    const started = this.#options.clock.now();
-    const slow = this.#options.clock.after(slowMs, () => access.reportSlow());
+    const { clock } = this.#options;
+    const started = clock.now();
+    const slow = clock.after(slowMs, () => this.#reportSlow());
     const failure = await this.#attempt(store);
     slow.cancel();
     if (failure !== undefined) {
-      access.reportFailure(failure);
+      this.#reportFailure(failure);
       this.journal.since ??= started;
       return;
     }
-    if (this.#options.clock.now() - started < slowMs) access.reportInTime();
-    access.reportSuccess();
-    this.#lastWrite = this.#options.clock.now();
+    if (clock.now() - started < slowMs) this.#conditions.forget('speed');
+    this.#reportSuccess();
+    this.#lastWrite = clock.now();
   }
 
   async #attempt(store: Store): Promise<DiskError | undefined> {
-    const opened = await this.#access.open();
+    const opened = await this.#openDisk();
     if (!opened.ok) return opened.error;
     if (opened.value !== undefined) this.#startOver();
     // From here to the snapshot nothing waits: it is of one moment.
@@ -225,7 +229,7 @@ export class Persistence {
     snapshot: readonly SnapshotRow[],
     { everything }: TakenChanges,
   ): Promise<Result<readonly string[], DiskError>> {
-    const { disk } = this.#access;
+    const { disk } = this.#options;
     const now = JSON.stringify(this.#state());
     const begun = await disk.begin(everything);
     if (!begun.ok) return begun;
@@ -245,14 +249,70 @@ export class Persistence {
   }
 
   async #open(): Promise<Result<Loaded | undefined, DiskError>> {
-    const opened = await this.#access.open();
+    const opened = await this.#openDisk();
     if (!opened.ok) return opened;
     if (opened.value?.state === undefined) return ok(undefined);
     const loaded = await this.#read(opened.value.state);
     if (loaded.ok || loaded.error.kind !== 'corrupt') return loaded;
-    this.#access.markDamaged(loaded.error.message);
-    const again = await this.#access.open();
+    // What was read is not what was written.
+    this.#closed = { discard: loaded.error.message };
+    const again = await this.#openDisk();
     return again.ok ? ok(undefined) : again;
+  }
+
+  /** With the state that was committed last, if any was. Undefined: it was open. */
+  async #openDisk(): Promise<Result<{ readonly state: string | undefined } | undefined, DiskError>> {
+    if (this.#closed === undefined) return ok(undefined);
+    const { disk, leaveOut, path, log, failed } = this.#options;
+    const opened = await disk.open(leaveOut, this.#closed.discard);
+    if (!opened.ok) return opened;
+    this.#closed = undefined;
+    const { state, setAside } = opened.value;
+    if (setAside !== undefined) {
+      const { file, reason } = setAside;
+      log.error('the persisted cache is unusable and set aside; a new one is begun', {
+        path,
+        file,
+        reason,
+      });
+      failed('corrupt');
+    }
+    return ok({ state });
+  }
+
+  #reportFailure(error: DiskError): void {
+    this.#failures++;
+    this.#options.failed(error.kind);
+    // A full disk may get room again; after any other error the file is opened anew.
+    if (error.kind !== 'full')
+      this.#closed = { discard: error.kind === 'corrupt' ? error.message : undefined };
+    const fields = { path: this.#options.path, kind: error.kind, reason: error.message };
+    this.#conditions.set(
+      'disk',
+      error.kind,
+      'error',
+      'the cache cannot be persisted; serving goes on',
+      fields,
+    );
+  }
+
+  #reportSuccess(): void {
+    if (this.#failures > 0)
+      this.#conditions.set('disk', 'well', 'info', 'the cache is persisted again', {
+        path: this.#options.path,
+      });
+    this.#failures = 0;
+  }
+
+  #reportSlow(): void {
+    this.#options.failed('slow');
+    this.#conditions.set(
+      'speed',
+      'slow',
+      'warn',
+      'the disk of the persisted cache is slow; serving goes on',
+      { path: this.#options.path },
+    );
   }
 
   async #read(text: string): Promise<Result<Loaded, DiskError>> {

@@ -598,13 +598,8 @@ class AdsStream implements ConnectedStream {
       case 'asked':
         this.#session.suspicion.firstRequested(this.#id, effect.type, options.clock.now());
         break;
-      case 'accepted':
-        this.#session.suspicion.answered(this.#id, effect.type);
-        options.metrics.accepted?.(effect.type);
-        break;
-      case 'rejected':
-        this.#session.suspicion.answered(this.#id, effect.type);
-        options.metrics.rejected?.(effect.type, effect.reason, arrivedAt);
+      case 'answered':
+        this.#answered(effect.type, effect.refused);
         break;
       case 'log':
         options.log[effect.level](effect.message, { type: effect.type });
@@ -623,6 +618,13 @@ class AdsStream implements ConnectedStream {
       default:
         assertNever(effect);
     }
+  }
+
+  #answered(type: TypeUrl, refused: string | undefined): void {
+    this.#session.suspicion.answered(this.#id, type);
+    const { metrics } = this.#connection.options;
+    if (refused === undefined) metrics.accepted?.(type);
+    else metrics.rejected?.(type, refused, this.#open?.arrivedAt);
   }
 
   #setTimer(timer: string, milliseconds: number | undefined): void {

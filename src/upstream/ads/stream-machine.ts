@@ -321,7 +321,7 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
     state.nacksInARow = 0;
     state.nonce = nonce;
     state.version = version;
-    this.#stream.add({ kind: 'accepted', type });
+    this.#stream.add({ kind: 'answered', type, refused: undefined });
     this.#stream.send([this.#strategy.reply(state)]);
   }
 
@@ -334,7 +334,7 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
     state.nonce = nonce;
     state.lastNack = { code: Code.INVALID_ARGUMENT, message };
     state.nacksInARow++;
-    this.#stream.add({ kind: 'rejected', type, reason: message });
+    this.#stream.add({ kind: 'answered', type, refused: message });
     if (state.nacksInARow === 1) {
       this.#stream.send([this.#strategy.reply(state)]);
       return;
@@ -345,7 +345,7 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
 
   #refuseUnsolicited(response: R): void {
     const { type, known, message } = unsolicitedType(response.typeUrl);
-    this.#stream.add({ kind: 'rejected', type: known, reason: message });
+    this.#stream.add({ kind: 'answered', type: known, refused: message });
     if (this.#unsolicited.has(known) || this.#unsolicited.size >= maxUnsolicited) return;
     this.#unsolicited.add(known);
     this.#stream.add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type: known });

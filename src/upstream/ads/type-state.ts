@@ -28,8 +28,8 @@ export type ProtocolEffect =
   | { readonly kind: 'timer'; readonly timer: string; readonly milliseconds: number | undefined }
   /** A subscription of this type is sent that was never sent before. */
   | { readonly kind: 'asked'; readonly type: TypeUrl }
-  | { readonly kind: 'accepted'; readonly type: TypeUrl }
-  | { readonly kind: 'rejected'; readonly type: TypeUrl; readonly reason: string }
+  /** By a response. `refused`: why that is not accepted. */
+  | { readonly kind: 'answered'; readonly type: TypeUrl; readonly refused: string | undefined }
   | {
       readonly kind: 'log';
       readonly level: 'info' | 'warn';

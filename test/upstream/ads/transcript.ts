@@ -137,8 +137,7 @@ export class Conversation {
           this.#lines.push('* a part is still to be read');
           break;
         case 'asked':
-        case 'accepted':
-        case 'rejected':
+        case 'answered':
           break;
         default:
           throw new Error('an effect without a notation');
