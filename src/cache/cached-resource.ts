@@ -61,6 +61,17 @@ export class CachedResource {
     return this.variants.size === 0 && this.resourceErrors === undefined;
   }
 
+  /** The same content, which changes apart from this one. */
+  copy(): CachedResource {
+    const copy = new CachedResource();
+    copy.order = this.order;
+    for (const { constraints, variant, holders, confirmedIn } of this.variants.all())
+      copy.variants.add({ constraints, variant, holders, confirmedIn });
+    copy.resourceErrors = this.resourceErrors && new Map(this.resourceErrors);
+    copy.restoreBindings(this.#bindings ?? []);
+    return copy;
+  }
+
   get ambiguousCount(): number {
     return this.#bindings?.size ?? 0;
   }

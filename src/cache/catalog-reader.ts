@@ -2,6 +2,7 @@ import type { ResourceName, Revision, TypeUrl } from '../model/brand.ts';
 import type { Catalog, StoredResourceError, Value } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { covers } from '../model/selection.ts';
+import type { Side } from '../model/side.ts';
 import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import {
   type Admits,
@@ -12,15 +13,21 @@ import {
   type PickFilter,
 } from './cached-resource.ts';
 import type { InterestState } from './interests.ts';
-import type { ReadableTable } from './type-table.ts';
+import type { Column, TypeTable } from './type-table.ts';
 
 type Pick = (cached: CachedResource, name: ResourceName, among: PickFilter) => CacheEntry | undefined;
 
-/** Answers the questions of views from the tables of one state of the cache. */
+/** Answers the questions of views from one column of the cache. */
 export abstract class CatalogReader implements Catalog {
+  readonly #column: Column;
+
+  constructor(column: Column) {
+    this.#column = column;
+  }
+
   abstract get revision(): Revision;
 
-  protected abstract readable(type: TypeUrl): ReadableTable | undefined;
+  abstract table(type: TypeUrl): TypeTable | undefined;
 
   /** Several variants match, and one of them was chosen now. */
   abstract ambiguous(
@@ -51,7 +58,7 @@ export abstract class CatalogReader implements Catalog {
   }
 
   *members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName> {
-    for (const name of this.readable(type)?.names(selector) ?? []) {
+    for (const name of this.table(type)?.names(selector) ?? []) {
       if (
         this.isMember(type, selector, name, parameters) ||
         this.hasErrorFor(type, selector, name, parameters)
@@ -61,7 +68,7 @@ export abstract class CatalogReader implements Catalog {
   }
 
   isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
-    const cached = this.readable(type)?.resource(name);
+    const cached = this.#resource(type, name);
     if (cached === undefined) return false;
     if (!covers(selector, name)) return false;
     return cached.variants
@@ -70,7 +77,7 @@ export abstract class CatalogReader implements Catalog {
   }
 
   hasErrorFor(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
-    const resourceErrors = this.readable(type)?.resource(name)?.resourceErrors;
+    const resourceErrors = this.#resource(type, name)?.resourceErrors;
     if (resourceErrors === undefined || !covers(selector, name)) return false;
     for (const { fromWildcard, constraints } of resourceErrors.values()) {
       if ((fromWildcard || selector !== WILDCARD) && constraints.matches(parameters)) return true;
@@ -84,52 +91,54 @@ export abstract class CatalogReader implements Catalog {
 
   version(interest: Interest): string {
     const holder = this.state(interest)?.holder;
-    return holder === undefined ? '' : (this.readable(interest.type)?.version(holder.key) ?? '');
+    return holder === undefined ? '' : (this.table(interest.type)?.version(holder.key, this.#column) ?? '');
   }
 
   resourceErrors(type: TypeUrl, name: ResourceName, parameters: Parameters): readonly StoredResourceError[] {
-    const resourceErrors = this.readable(type)?.resource(name)?.resourceErrors;
+    const resourceErrors = this.#resource(type, name)?.resourceErrors;
     if (resourceErrors === undefined) return [];
     return [...resourceErrors.values()].filter((error) => error.constraints.matches(parameters));
   }
 
   protected state(interest: Interest): InterestState | undefined {
-    return this.readable(interest.type)?.interests.get(interest.selector, interest.parameters);
+    return this.table(interest.type)?.interests.get(interest.selector, interest.parameters);
   }
 
   /** By its own name, else by an alias. */
   #value(type: TypeUrl, name: ResourceName, parameters: Parameters, filter: PickFilter, pick: Pick): Value {
-    const table = this.readable(type);
+    const table = this.table(type);
     if (table === undefined) return 'unknown';
-    const own = table.resource(name);
+    const own = table.resource(name, this.#column);
     const entry = own && pick(own, name, filter);
     if (entry !== undefined) return entry.variant;
-    for (const target of table.aliased(name)) {
-      const aliased = table.resource(target);
+    for (const target of table.aliased(name, this.#column)) {
+      const aliased = table.resource(target, this.#column);
       const found = aliased && pick(aliased, target, { ...filter, alias: name });
       if (found !== undefined) return found.variant;
     }
     return table.interests.get(name, parameters)?.answer === undefined ? 'unknown' : 'absent';
+  }
+
+  #resource(type: TypeUrl, name: ResourceName): CachedResource | undefined {
+    return this.table(type)?.resource(name, this.#column);
   }
 }
 
 /** The cache as one side sees it. */
 export class SideCatalog extends CatalogReader {
   readonly #store: CatalogReader;
-  readonly #table: (type: TypeUrl) => ReadableTable | undefined;
 
-  constructor(store: CatalogReader, table: (type: TypeUrl) => ReadableTable | undefined) {
-    super();
+  constructor(store: CatalogReader, side: Side) {
+    super(side);
     this.#store = store;
-    this.#table = table;
   }
 
   get revision(): Revision {
     return this.#store.revision;
   }
 
-  protected readable(type: TypeUrl): ReadableTable | undefined {
-    return this.#table(type);
+  table(type: TypeUrl): TypeTable | undefined {
+    return this.#store.table(type);
   }
 
   ambiguous(type: TypeUrl, name: ResourceName, parameters: Parameters, matches: readonly CacheEntry[]): void {

@@ -14,22 +14,21 @@ import type {
 } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { type Interest, type Restamp, WILDCARD } from '../model/transaction.ts';
-import { contentIn } from './cached-resource.ts';
+import { CachedResource, contentIn } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import { HeldTransaction, isFrozen } from './held-transaction.ts';
-import { type HeldName, HeldType, type SideTable } from './held-type.ts';
+import { HeldType } from './held-type.ts';
 import type { Journal } from './journal.ts';
-import type { Payloads } from './payloads.ts';
-import { restamp } from './restamping.ts';
-import type { TypeTable } from './type-table.ts';
+import type { HeldName, TypeTable } from './type-table.ts';
 
 /** What held names need of the store. */
 interface HeldNamesOptions {
   readonly clock: Clock;
-  readonly payloads: Payloads;
   readonly journal: Journal;
-  readonly table: (type: TypeUrl) => TypeTable | undefined;
-  readonly expiring: (variant: Variant) => void;
+  readonly tables: ReadonlyMap<TypeUrl, TypeTable>;
+  /** Makes it if there is none. */
+  readonly table: (type: TypeUrl) => TypeTable;
+  readonly forgetIfEmpty: (table: TypeTable) => void;
   readonly revision: () => Revision;
   readonly nextRevision: () => Revision;
   /** Shows a commit to the views. */
@@ -44,7 +43,6 @@ const everything: Scope = {};
  */
 export class HeldNames implements Gate {
   readonly #options: HeldNamesOptions;
-  readonly #types = new Map<TypeUrl, HeldType>();
   readonly #listeners = new Set<(change: PendingChange) => void>();
   #gated: ReadonlySet<TypeUrl> = new Set();
   readonly holds = new Holds();
@@ -61,82 +59,66 @@ export class HeldNames implements Gate {
 
   get size(): number {
     let size = 0;
-    for (const type of this.#types.values())
-      for (const { masked } of type.names.values()) if (masked === undefined) size++;
+    for (const { held } of this.#options.tables.values())
+      for (const { masked } of held.values()) if (masked === undefined) size++;
     return size;
   }
 
-  /** Types of which something is held. */
-  types(): Iterable<TypeUrl> {
-    return this.#types.keys();
-  }
-
-  /** How a side sees a type; undefined: as the store has it. */
-  side(type: TypeUrl, side: Side): SideTable | undefined {
-    return this.#types.get(type)?.side(side);
-  }
-
   /** Undefined: nothing of the type waits, and nothing will. */
-  open(type: TypeUrl): HeldTransaction | undefined {
-    const gated = this.#gated.has(type);
-    if (!gated && this.holds.freezes.length === 0 && !this.#types.has(type)) return undefined;
-    return new HeldTransaction(this.#type(type), gated, this.holds, this.#options.clock.now());
+  open(table: TypeTable): HeldTransaction | undefined {
+    const gated = this.#gated.has(table.type);
+    if (!gated && this.holds.freezes.length === 0 && table.held.size === 0) return undefined;
+    return new HeldTransaction(this.#of(table), gated, this.holds, this.#options.clock.now());
   }
 
   /** After the transaction: how each side sees the commit. `released`: the holder's version before. */
   close(opened: HeldTransaction, commit: Commit, holder?: string, released?: string): Commit {
-    const { type } = commit;
-    const held = this.#type(type);
-    const { interests } = held.live ?? held.released.table;
-    opened.settle(interests, holder, released);
-    opened.admit(commit.resolved, interests);
+    opened.settle(holder, released);
+    opened.admit(commit.resolved);
     const change = opened.pendingChange(commit.receivedAt);
     if (change !== undefined) this.#changes.push(change);
     const split = opened.split(commit);
-    this.#forgetEmpty(type);
+    this.#options.forgetIfEmpty(opened.table);
     return split;
   }
 
-  /** New constraints are for the images too. No content changes. */
-  restamp(change: Restamp, revision: Revision): void {
-    const held = this.#types.get(change.type);
-    if (held === undefined) return;
-    const images = { ...change, unresolved: [] };
-    const { payloads, expiring } = this.#options;
-    for (const { table } of [held.released, held.canary])
-      restamp(table, images, revision, payloads, expiring);
-    for (const name of new Set(change.moves.map((move) => move.name)))
+  /** After the sides have new constraints too. No content changes. */
+  restamped(table: TypeTable, { moves }: Restamp): void {
+    const held = this.#of(table);
+    for (const name of new Set(moves.map((move) => move.name)))
       if (held.names.has(name)) held.stopHoldingIfEqual(name);
-    this.#forgetEmpty(change.type);
   }
 
-  /** The TTL of a variant may have passed in the images. True: it has. */
-  expire({ type, name, constraints }: Variant, changes: CommitChanges): boolean {
-    const held = this.#types.get(type);
-    const entry = held?.names.get(name);
-    if (held === undefined || entry === undefined) return false;
+  /** The TTL of a variant may have passed for the sides. True: it has. */
+  expire(table: TypeTable, { name, constraints }: Variant, changes: CommitChanges): boolean {
     let expired = false;
-    for (const images of [held.released, held.canary]) {
-      const variant = images.get(name)?.variants.get(constraints.key);
-      const { ttl, aliases = [] } = variant?.variant ?? {};
-      if (variant === undefined || ttl === undefined || ttl.deadline > this.#options.clock.now()) continue;
+    for (const side of ['released', 'canary'] as const) {
+      const cached = table.own(name, side);
+      const entry = cached?.variants.get(constraints.key);
+      const { ttl, aliases = [] } = entry?.variant ?? {};
+      if (cached === undefined || entry === undefined || ttl === undefined) continue;
+      if (ttl.deadline > this.#options.clock.now()) continue;
       changes.touch(name, constraints, aliases);
-      images.forget(name, variant);
-      entry.closed = true;
+      table.remove(name, cached, entry, side);
       expired = true;
     }
+    const held = table.held.get(name);
+    if (expired && held !== undefined) table.hold(name, { ...held, closed: true });
     return expired;
   }
 
   /** Clients can send any parameters: the choices that were made for them end with them. */
-  interestEnded({ type, selector, parameters }: Interest): void {
-    const held = this.#types.get(type);
-    if (held === undefined) return;
-    const { table } = held.released;
-    for (const name of [selector, ...table.aliased(selector), ...table.names(selector)]) {
-      if (held.live?.interests.sees(name, parameters) === true) continue;
-      held.released.get(name)?.unbind(parameters);
-      held.canary.get(name)?.unbind(parameters);
+  interestEnded(table: TypeTable, { selector, parameters }: Interest): void {
+    const { held, interests } = table;
+    if (held.size === 0) return;
+    const names =
+      selector === WILDCARD
+        ? held.keys()
+        : [selector, ...table.aliased(selector, 'released'), ...table.names(selector)];
+    for (const name of names) {
+      if (interests.sees(name, parameters)) continue;
+      held.get(name)?.released.unbind(parameters);
+      held.get(name)?.canary?.unbind(parameters);
     }
   }
 
@@ -170,8 +152,8 @@ export class HeldNames implements Gate {
     this.#change(filter, ['canary'], (type, name, held) => {
       if (names?.has(name) === false) return false;
       // What was pending when it was frozen is taken back, and what upstream says now stays frozen.
-      if (held.masked === 'frozen') type.canary.keep(name, type.released.get(name));
-      else if (held.masked === undefined) type.mask(name, held, 'discarded');
+      if (held.masked === 'frozen') type.change(name, held, { canary: held.released.copy() });
+      else if (held.masked === undefined) type.refuse(name, held);
       else return false;
       return true;
     });
@@ -199,34 +181,33 @@ export class HeldNames implements Gate {
     });
     // What does not wait behind the gate needs no gate.
     for (const one of [...this.holds.removed()]) {
-      const waits = this.#types.get(one.type)?.names.has(one.name) === true;
+      const waits = this.#options.tables.get(one.type)?.held.has(one.name) === true;
       if ((scope.type ?? one.type) === one.type && !waits) this.holds.setRemoved(one, false);
     }
   }
 
   replace(type: TypeUrl, contents: Contents, filter = everything, reason = ''): void {
-    const held = this.#type(type);
-    const live = held.live?.resources.keys() ?? [];
-    const others = [...live, ...held.names.keys()].filter((name) => held.matches(name, filter));
+    const held = this.#of(this.#options.table(type));
+    const others = [...held.table.names(WILDCARD)].filter((name) => held.matches(name, filter));
     const names = new Set([...contents.keys(), ...others]);
     this.#options.nextRevision();
     const before = held.changesOf(names);
     const shown = this.#snapshots(type, names);
     for (const name of names) this.#replace(held, name, contents.get(name) ?? []);
     const changed = mergeChanges(before, held.changesOf(names));
-    const receivedAt = this.#commit(held, changed, shown, ['released', 'canary'], undefined, reason);
+    const receivedAt = this.#commit(type, changed, shown, ['released', 'canary'], undefined, reason);
     this.#changes.push({ receivedAt, type, joined: [], left: [...names] });
-    this.#forgetEmpty(type);
+    this.#options.forgetIfEmpty(held.table);
     this.notify();
   }
 
   removals(filter = everything): RemovalCount {
     let removed = 0;
     let released = 0;
-    for (const held of this.#types.values()) {
-      for (const name of held.side('released').names(WILDCARD)) {
-        if (!held.matches(name, filter) || held.side('released').resource(name)?.variants.size === 0)
-          continue;
+    for (const held of this.#types()) {
+      for (const name of held.table.names(WILDCARD)) {
+        if (!held.matches(name, filter)) continue;
+        if ((held.table.resource(name, 'released')?.variants.size ?? 0) === 0) continue;
         released++;
         const entry = held.names.get(name);
         if (entry === undefined || entry.masked !== undefined) continue;
@@ -237,26 +218,26 @@ export class HeldNames implements Gate {
   }
 
   contentOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[] {
-    const table = this.side(type, side) ?? this.#options.table(type);
-    return contentIn(table?.resource(name));
+    return contentIn(this.#options.tables.get(type)?.resource(name, side));
   }
 
   snapshot(type: TypeUrl, name: ResourceName): Snapshot {
-    const said = contentIn(this.#options.table(type)?.resources.get(name));
-    const held = this.#types.get(type);
-    if (held === undefined || !held.names.has(name)) return { said, released: said, canary: said };
-    const released = contentIn(held.released.get(name));
-    return { said, released, canary: held.canary.has(name) ? contentIn(held.canary.get(name)) : said };
+    const table = this.#options.tables.get(type);
+    const said = contentIn(table?.resources.get(name));
+    const held = table?.held.get(name);
+    if (held === undefined) return { said, released: said, canary: said };
+    const canary = held.canary === undefined ? said : contentIn(held.canary);
+    return { said, released: contentIn(held.released), canary };
   }
 
   /** For room in the cache: drops a name that nobody subscribes to. False: there is none. */
   dropUnwanted(): boolean {
-    for (const held of this.#types.values()) {
+    for (const held of this.#types()) {
       for (const name of held.names.keys()) {
         if (held.isSeen(name)) continue;
         held.stopHolding(name);
         this.#options.journal.resource(held.type, name);
-        this.#forgetEmpty(held.type);
+        this.#options.forgetIfEmpty(held.table);
         return true;
       }
     }
@@ -264,12 +245,12 @@ export class HeldNames implements Gate {
   }
 
   #isFrozen(type: HeldType, name: ResourceName): boolean {
-    const all = [type.liveResource(name), type.released.get(name)];
+    const all = [type.liveResource(name), type.names.get(name)?.released];
     return all.some((cached) => cached !== undefined && isFrozen(this.holds, type.type, cached));
   }
 
   *#pending(): Iterable<PendingName> {
-    for (const held of this.#types.values())
+    for (const held of this.#types())
       for (const [name, entry] of held.names) yield held.pendingName(name, entry);
   }
 
@@ -279,11 +260,11 @@ export class HeldNames implements Gate {
     sides: readonly Side[],
     change: (type: HeldType, name: ResourceName, held: HeldName) => boolean,
   ): void {
-    for (const held of [...this.#types.values()]) {
+    for (const held of [...this.#types()]) {
       const names = [...held.names.keys()].filter((name) => held.matches(name, filter));
       if (names.length === 0) continue;
       this.#options.nextRevision();
-      const { version } = held;
+      const version = held.table.heldVersion;
       const constraints = held.changesOf(names);
       const before = this.#snapshots(held.type, names);
       const left: ResourceName[] = [];
@@ -297,10 +278,10 @@ export class HeldNames implements Gate {
         if (isJoined && !held.stopHoldingIfEqual(name)) joined.push(name);
         else left.push(name);
       }
-      this.#forgetEmpty(held.type);
+      this.#options.forgetIfEmpty(held.table);
       if (left.length + joined.length === 0) continue;
       const known = sides.includes('released') ? version : undefined;
-      const receivedAt = this.#commit(held, constraints, before, sides, known);
+      const receivedAt = this.#commit(held.type, constraints, before, sides, known);
       this.#changes.push({ receivedAt, type: held.type, joined, left });
     }
     this.notify();
@@ -311,10 +292,17 @@ export class HeldNames implements Gate {
   }
 
   #replace(held: HeldType, name: ResourceName, variants: readonly HeldVariant[]): void {
-    const order = (held.released.get(name) ?? held.liveResource(name))?.order;
-    for (const images of [held.released, held.canary]) images.keepVariants(name, variants, order);
+    const order = (held.names.get(name)?.released ?? held.liveResource(name))?.order;
+    const released = resourceOf(variants, order);
     const since = this.#options.clock.now();
-    held.names.set(name, { since, masked: 'rolledBack', refused: undefined, closed: true });
+    held.table.hold(name, {
+      since,
+      masked: 'rolledBack',
+      refused: undefined,
+      closed: true,
+      released,
+      canary: released.copy(),
+    });
     const isHeld = !held.stopHoldingIfEqual(name);
     this.holds.setRemoved({ type: held.type, name }, isHeld && variants.length === 0);
   }
@@ -326,7 +314,7 @@ export class HeldNames implements Gate {
 
   /** Returns when it arrived, as `Clock.monotonic()` says it. */
   #commit(
-    { type }: HeldType,
+    type: TypeUrl,
     changed: Commit['changed'],
     before: ReadonlyMap<ResourceName, Snapshot>,
     sides: readonly Side[],
@@ -346,19 +334,25 @@ export class HeldNames implements Gate {
     return receivedAt;
   }
 
-  #type(type: TypeUrl): HeldType {
-    const known = this.#types.get(type);
-    if (known !== undefined) return known;
-    const { payloads, journal, revision, table } = this.#options;
-    const created = new HeldType(type, () => table(type), payloads, journal, revision);
-    this.#types.set(type, created);
-    return created;
+  /** Of which something is held. */
+  *#types(): Iterable<HeldType> {
+    for (const table of this.#options.tables.values()) if (table.held.size > 0) yield this.#of(table);
   }
 
-  /** Clients can name any type: what is empty goes. */
-  #forgetEmpty(type: TypeUrl): void {
-    if (this.#types.get(type)?.names.size === 0) this.#types.delete(type);
+  #of(table: TypeTable): HeldType {
+    return new HeldType(table, this.#options.journal, this.#options.revision);
   }
+}
+
+/** These variants of an earlier time. Their TTLs were for that time. */
+function resourceOf(variants: readonly HeldVariant[], order: number | undefined): CachedResource {
+  const cached = new CachedResource();
+  if (order !== undefined) cached.order = order;
+  for (const { variant: earlier, holders } of variants) {
+    const variant = earlier.ttl === undefined ? earlier : { ...earlier, ttl: undefined };
+    cached.variants.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
+  }
+  return cached;
 }
 
 /** What looks different where either of both does. */

@@ -6,10 +6,11 @@ import type { Parameters } from '../model/parameters.ts';
 import type { PendingChange } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
-import { type CachedResource, type CacheEntry, isHeldByWildcard } from './cached-resource.ts';
-import { followTtls, type HeldName, type HeldType } from './held-type.ts';
+import { CachedResource, type CacheEntry, isHeldByWildcard } from './cached-resource.ts';
+import { followTtls, type HeldType } from './held-type.ts';
 import type { Interests } from './interests.ts';
 import { sameVariantContent, sameVariants, type VariantsOf, variantsOf } from './same-content.ts';
+import type { HeldName, TypeTable } from './type-table.ts';
 
 /** What one transaction does to the held names of its type. */
 export class HeldTransaction {
@@ -37,6 +38,10 @@ export class HeldTransaction {
     this.#now = now;
   }
 
+  get table(): TypeTable {
+    return this.#type.table;
+  }
+
   /** Must be called before the variants of a name change for the first time. */
   readonly changing = (name: ResourceName): void => {
     if (this.#names.has(name)) return;
@@ -46,8 +51,7 @@ export class HeldTransaction {
     if (held !== undefined) {
       this.#before.set(name, variantsOf(live));
       if (held.masked !== undefined || live === undefined || !this.#isFrozen(live)) return;
-      this.#type.canary.keep(name, live);
-      held.masked = 'frozen';
+      this.#type.change(name, held, { masked: 'frozen', canary: live.copy() });
       return;
     }
     // Nobody has anything of it: there is nothing to protect, unless a rollback has removed it.
@@ -57,9 +61,7 @@ export class HeldTransaction {
     }
     if (!this.#waits(live)) return;
     const masked = this.#isFrozen(live) ? ('frozen' as const) : undefined;
-    this.#type.released.keep(name, live);
-    if (masked !== undefined) this.#type.canary.keep(name, live);
-    this.#type.names.set(name, { since: this.#now, masked, refused: undefined, closed: false });
+    this.#type.hold(name, live, this.#now, masked);
   };
 
   /** A name whose change does not wait, as the end of a TTL. */
@@ -69,27 +71,27 @@ export class HeldTransaction {
   }
 
   /**
-   * After the transaction: what must not wait goes into the images, and images that are equal to what upstream has are
-   * dropped. `released`: the version of the holder's last response before this one.
+   * After the transaction: what must not wait goes into the columns of the sides, and names that are equal to what
+   * upstream has are held no more. `released`: the version of the holder's last response before this one.
    */
-  settle(interests: Interests, holder: string | undefined, released: string | undefined): void {
-    for (const name of this.#names) this.#settle(name, interests);
-    const { names, versions } = this.#type;
-    if (names.size === 0 || holder === undefined || released === undefined) return;
-    if (!versions.has(holder)) versions.set(holder, released);
+  settle(holder: string | undefined, released: string | undefined): void {
+    for (const name of this.#names) this.#settle(name);
+    const { held, releasedVersions } = this.table;
+    if (held.size === 0 || holder === undefined || released === undefined) return;
+    if (!releasedVersions.has(holder)) releasedVersions.set(holder, released);
   }
 
   /** For interests that upstream has answered now: what waits may be all that there is for their parameters. */
-  admit(resolved: readonly Interest[], interests: Interests): void {
+  admit(resolved: readonly Interest[]): void {
     const { names } = this.#type;
     for (const { selector } of resolved) {
       const seen = selector === WILDCARD ? names : [[selector, names.get(selector)] as const];
       for (const [name, held] of seen) {
         const live = this.#type.liveResource(name);
         if (held === undefined || held.closed || live === undefined) continue;
-        for (const side of this.#sidesWithImage(name)) {
-          this.#letNewIn(name, side, live, interests);
-          joinWildcards(this.#type[side].get(name), live, interests);
+        for (const [side, column] of columnsOf(held)) {
+          this.#letNewIn(side, column, live);
+          joinWildcards(column, live, this.#interests);
         }
       }
     }
@@ -99,7 +101,7 @@ export class HeldTransaction {
   split(commit: Commit): Commit {
     const { names } = this.#type;
     if (names.size === 0 && this.#errors.released.size === 0) return commit;
-    if (commit.version !== undefined) this.#type.version = commit.version;
+    if (commit.version !== undefined) this.table.heldVersion = commit.version;
     const isHidden = (name: ResourceName): boolean => names.has(name) && !this.#altered.has(name);
     const released = without(commit.changed, isHidden);
     const canary = without(commit.changed, (name) => isHidden(name) && names.get(name)?.masked !== undefined);
@@ -128,7 +130,7 @@ export class HeldTransaction {
       if (held === undefined || held.masked !== undefined) {
         if (before !== undefined) left.push(name);
       } else if (before === undefined || !sameVariants(before, this.#waiting(name, before))) {
-        held.since = this.#now;
+        this.#type.change(name, held, { since: this.#now });
         joined.push(name);
       }
     }
@@ -140,38 +142,36 @@ export class HeldTransaction {
    * nothing for those who have judged the others.
    */
   #waiting(name: ResourceName, before: VariantsOf): VariantsOf {
-    const released = this.#type.released.get(name)?.variants;
+    const released = this.#type.names.get(name)?.released.variants;
     return variantsOf(this.#type.liveResource(name), ({ constraints: { key }, variant }) => {
       const everybodys = before.has(key) ? undefined : released?.get(key);
       return everybodys !== undefined && sameVariantContent(everybodys.variant, variant);
     });
   }
 
-  #settle(name: ResourceName, interests: Interests): void {
+  #settle(name: ResourceName): void {
+    const live = this.#type.liveResource(name);
+    if (live !== undefined && this.#keptAway.has(name) && !this.#staysAway(name, live)) return;
     const held = this.#type.names.get(name);
     if (held === undefined) return;
-    const live = this.#type.liveResource(name);
-    if (live !== undefined && this.#keptAway.has(name) && !this.#staysAway(name, held, live)) return;
-    this.#follow(name, held, live, interests);
+    this.#follow(name, held, live);
     const refused = held.refused ?? new Map();
     if (held.masked === 'discarded' && !sameVariants(refused, this.#waiting(name, refused))) {
-      const known = live ?? this.#type.released.get(name);
-      if (known !== undefined && this.#isFrozen(known)) held.masked = 'frozen';
+      if (this.#isFrozen(live ?? held.released)) this.#type.change(name, held, { masked: 'frozen' });
       else {
         this.#type.unmask(name, held);
         this.#unmasked.add(name);
       }
     }
-    this.#stopHoldingIfEqual(name, held);
+    this.#stopHoldingIfEqual(name);
   }
 
-  /** What must not wait goes into the images. */
-  #follow(name: ResourceName, held: HeldName, live: CachedResource | undefined, interests: Interests): void {
-    for (const side of this.#sidesWithImage(name)) {
-      const images = this.#type[side];
-      const followed = followTtls(images.get(name), live);
-      const grown = !held.closed && live !== undefined && this.#letNewIn(name, side, live, interests);
-      const joined = !held.closed && joinWildcards(images.get(name), live, interests);
+  /** What must not wait goes into the columns of the sides. */
+  #follow(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
+    for (const [side, column] of columnsOf(held)) {
+      const followed = followTtls(column, live);
+      const grown = !held.closed && live !== undefined && this.#letNewIn(side, column, live);
+      const joined = !held.closed && joinWildcards(column, live, this.#interests);
       if (followed || grown || joined) this.#altered.add(name);
     }
   }
@@ -187,23 +187,31 @@ export class HeldTransaction {
 
   #keepAway(name: ResourceName): void {
     this.#keptAway.add(name);
-    this.#type.released.keep(name, undefined);
-    this.#type.names.set(name, { since: this.#now, masked: undefined, refused: undefined, closed: true });
+    this.table.hold(name, {
+      since: this.#now,
+      masked: undefined,
+      refused: undefined,
+      closed: true,
+      released: new CachedResource(),
+      canary: undefined,
+    });
   }
 
   /** Only now it is known from which upstream it is. False: nothing is gated or frozen any more. */
-  #staysAway(name: ResourceName, held: HeldName, live: CachedResource): boolean {
+  #staysAway(name: ResourceName, live: CachedResource): boolean {
+    const held = this.#type.names.get(name);
+    if (held === undefined) return false;
     if (!this.#waits(live)) {
       this.#type.stopHolding(name);
       return false;
     }
-    if (!this.#isFrozen(live)) return true;
-    this.#type.canary.keep(name, undefined);
-    held.masked = 'rolledBack';
+    if (this.#isFrozen(live))
+      this.#type.change(name, held, { masked: 'rolledBack', canary: new CachedResource() });
     return true;
   }
 
-  #stopHoldingIfEqual(name: ResourceName, { masked }: HeldName): void {
+  #stopHoldingIfEqual(name: ResourceName): void {
+    const masked = this.#type.names.get(name)?.masked;
     const hasErrors = this.#type.liveResource(name)?.resourceErrors !== undefined;
     if (!this.#type.stopHoldingIfEqual(name) || !hasErrors) return;
     this.#errors.released.add(name);
@@ -219,44 +227,49 @@ export class HeldTransaction {
     return merged;
   }
 
-  #sidesWithImage(name: ResourceName): readonly Side[] {
-    return this.#type.canary.has(name) ? ['released', 'canary'] : ['released'];
+  get #interests(): Interests {
+    return this.table.interests;
   }
 
   /** A variant for parameter sets that have nothing of the name yet does not wait. */
-  #letNewIn(name: ResourceName, side: Side, live: CachedResource, interests: Interests): boolean {
-    const images = this.#type[side];
-    const known = images.get(name);
+  #letNewIn(side: Side, column: CachedResource, live: CachedResource): boolean {
     const isNew = (entry: CacheEntry): boolean => {
-      if (known?.variants.get(entry.constraints.key) !== undefined) return false;
-      const all = interestedIn(interests, entry);
-      const having = all.filter((parameters) => matchesAny(known, parameters));
+      if (column.variants.get(entry.constraints.key) !== undefined) return false;
+      const all = interestedIn(this.#interests, entry);
+      const having = all.filter((parameters) => matchesAny(column, parameters));
       if (all.length > 0 && having.length === all.length) return false;
-      return !this.#isTakenOver(side, entry, interests) && keepsOwn(known, having, entry);
+      return !this.#isTakenOver(side, entry) && keepsOwn(column, having, entry);
     };
+    const { table } = this;
     const added = live.variants.all().filter(isNew);
-    for (const entry of added) images.add(name, entry, live.order);
+    if (added.length > 0 && column.empty) column.order = live.order;
+    for (const { constraints, variant, holders, confirmedIn } of added) {
+      table.payloads.retain(variant.payload);
+      table.add(column, { constraints, variant, holders, confirmedIn }, side);
+    }
     return added.length > 0;
   }
 
   /** Whether who asks by one of its aliases has something, of another resource maybe. */
-  #isTakenOver(side: Side, { variant, constraints }: CacheEntry, interests: Interests): boolean {
-    const table = this.#type.side(side);
+  #isTakenOver(side: Side, { variant, constraints }: CacheEntry): boolean {
+    const { table } = this;
     return variant.aliases.map(resourceName).some((alias) => {
-      const targets = [...table.aliased(alias)].map((name) => table.resource(name));
-      const states = [...(interests.named(alias)?.matching(constraints) ?? [])];
+      const targets = [...table.aliased(alias, side)].map((name) => table.resource(name, side));
+      const states = [...(this.#interests.named(alias)?.matching(constraints) ?? [])];
       return states.some(({ interest }) => targets.some((one) => matchesAny(one, interest.parameters)));
     });
   }
 }
 
+/** What the sides have apart from what upstream says. */
+function columnsOf({ released, canary }: HeldName): readonly (readonly [Side, CachedResource])[] {
+  const own = [['released', released] as const];
+  return canary === undefined ? own : [...own, ['canary', canary] as const];
+}
+
 /** Those who have something of a name keep that, although a new variant matches too. False: it would replace it. */
-function keepsOwn(
-  cached: CachedResource | undefined,
-  having: readonly Parameters[],
-  { holders }: CacheEntry,
-): boolean {
-  if (cached === undefined || having.length === 0) return true;
+function keepsOwn(cached: CachedResource, having: readonly Parameters[], { holders }: CacheEntry): boolean {
+  if (having.length === 0) return true;
   if (holders.some(({ exactParameters }) => exactParameters !== undefined)) return false;
   const own = having.map((parameters) => [parameters, cached.variants.match(parameters)] as const);
   if (own.some(([, matches]) => matches.length > 1)) return false;
@@ -275,20 +288,19 @@ function interestedIn(interests: Interests, { variant }: CacheEntry): Parameters
 
 /** Wildcards that have nothing of a name yet get its released content at once. The others keep what they show. */
 function joinWildcards(
-  image: CachedResource | undefined,
+  column: CachedResource,
   live: CachedResource | undefined,
   interests: Interests,
 ): boolean {
-  if (image === undefined) return false;
   let joined = false;
-  for (const entry of image.variants.all()) {
+  for (const entry of column.variants.all()) {
     const now = live?.variants.get(entry.constraints.key);
     if (now === undefined || isHeldByWildcard(entry) || !isHeldByWildcard(now)) continue;
     const wildcards = [...(interests.named(WILDCARD)?.matching(entry.constraints) ?? [])];
     const all = wildcards.map(({ interest }) => interest.parameters);
-    const having = all.filter((parameters) => image.variants.match(parameters).some(isHeldByWildcard));
+    const having = all.filter((parameters) => column.variants.match(parameters).some(isHeldByWildcard));
     if (all.length > 0 && having.length === all.length) continue;
-    for (const parameters of having) bindShown(image, parameters);
+    for (const parameters of having) bindShown(column, parameters);
     entry.holders = [...entry.holders, ...now.holders.filter(({ role }) => role === 'wildcard')];
     joined = true;
   }
@@ -296,10 +308,10 @@ function joinWildcards(
 }
 
 /** What a wildcard shows becomes its choice. A choice that was made before stays: it is that of names too. */
-function bindShown(image: CachedResource, parameters: Parameters): void {
-  if (image.bindings?.has(parameters) === true) return;
-  const shown = image.pick(parameters, () => {}, { access: undefined, fromWildcard: true });
-  if (shown !== undefined) image.bind(parameters, shown);
+function bindShown(column: CachedResource, parameters: Parameters): void {
+  if (column.bindings?.has(parameters) === true) return;
+  const shown = column.pick(parameters, () => {}, { access: undefined, fromWildcard: true });
+  if (shown !== undefined) column.bind(parameters, shown);
 }
 
 function without(
@@ -310,8 +322,8 @@ function without(
 }
 
 /** A name is of one upstream. */
-export function isFrozen(holds: Holds, type: TypeUrl, { variants }: CachedResource): boolean {
-  if (holds.freezes.length === 0) return false;
-  const [entry] = variants.all();
+export function isFrozen(holds: Holds, type: TypeUrl, cached: CachedResource): boolean {
+  if (holds.freezes.length === 0 || cached.empty) return false;
+  const [entry] = cached.variants.all();
   return holds.isFrozen(type, entry?.variant.upstream);
 }

@@ -6,8 +6,7 @@ import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { type CachedResource, type CacheEntry, isHeldByWildcard } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
-import type { Payloads } from './payloads.ts';
-import type { ReadableTable, TypeTable } from './type-table.ts';
+import type { Column, TypeTable } from './type-table.ts';
 import { VariantRemover } from './variant-remover.ts';
 
 /** What would end with an interest. */
@@ -37,11 +36,15 @@ export function contentOf(table: TypeTable, interest: Interest): InterestContent
 }
 
 /** Whether there is a resource for an interest, or upstream has answered a wildcard. */
-export function hasContent(table: ReadableTable, { selector, parameters }: Interest): boolean {
+export function hasContent(
+  table: TypeTable,
+  { selector, parameters }: Interest,
+  column: Column = 'said',
+): boolean {
   const isWildcard = selector === WILDCARD;
   if (isWildcard && table.interests.get(selector, parameters)?.answer !== undefined) return true;
-  for (const name of namesOf(table, selector)) {
-    const matches = table.resource(name)?.variants.match(parameters) ?? [];
+  for (const name of namesOf(table, selector, column)) {
+    const matches = table.resource(name, column)?.variants.match(parameters) ?? [];
     if (matches.some((entry) => !isWildcard || isHeldByWildcard(entry))) return true;
   }
   return false;
@@ -51,18 +54,17 @@ export function hasContent(table: ReadableTable, { selector, parameters }: Inter
 export function dropContentOf(
   table: TypeTable,
   interest: Interest,
-  payloads: Payloads,
   changes: CommitChanges,
   dropped: (name: ResourceName) => void,
 ): void {
   const { selector, parameters } = interest;
-  const remover = new VariantRemover(table, payloads, { unwanted: true, unanswered: [] });
+  const remover = new VariantRemover(table, { unwanted: true, unanswered: [] });
   for (const name of namesOf(table, selector)) {
     const cached = table.resources.get(name);
     if (cached === undefined) continue;
     for (const entry of cached.variants.match(parameters)) {
       if (isSeen(table, name, entry)) continue;
-      remover.forget(name, cached, entry);
+      table.remove(name, cached, entry);
       dropped(name);
     }
     // Clients can send any parameters: the choices made for them end with them.
@@ -99,9 +101,9 @@ function hasErrorSubscriber(
 }
 
 /** The names that a selector covers, and those of resources that have it as an alias. */
-export function namesOf(table: ReadableTable, selector: Selector): ResourceName[] {
+export function namesOf(table: TypeTable, selector: Selector, column: Column = 'said'): ResourceName[] {
   if (selector === WILDCARD) return [...table.names(WILDCARD)];
-  return [selector, ...table.aliased(selector), ...table.names(selector)];
+  return [selector, ...table.aliased(selector, column), ...table.names(selector)];
 }
 
 /**

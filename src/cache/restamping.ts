@@ -4,9 +4,8 @@ import type { Variant } from '../model/resource.ts';
 import type { Holder, Restamp } from '../model/transaction.ts';
 import { type CacheEntry, hasHolder } from './cached-resource.ts';
 import { CommitChanges } from './commit-changes.ts';
-import { deltaVersionOf, type Payloads } from './payloads.ts';
-import type { TypeTable } from './type-table.ts';
-import { VariantRemover } from './variant-remover.ts';
+import { deltaVersionOf } from './payloads.ts';
+import type { Column, TypeTable } from './type-table.ts';
 
 interface Arrival {
   readonly variant: Variant;
@@ -15,41 +14,40 @@ interface Arrival {
 }
 
 /**
- * Gives the variants of a holder other constraints. All are taken out first and then put back, so that no two
+ * Gives the variants of a holder in one column other constraints. All are taken out first and then put back, so that no two
  * variants match the same parameters on the way. Nothing becomes absent: a variant has new constraints, or its new
  * session has not answered yet.
  */
 export function restamp(
   table: TypeTable,
   { moves, unresolved }: Restamp,
+  column: Column,
   revision: Revision,
-  payloads: Payloads,
   expiring: (variant: Variant) => void,
 ): CommitChanges {
   const changes = new CommitChanges();
-  const remover = new VariantRemover(table, payloads);
   const arrivals: Arrival[] = [];
   for (const { holder, name, from, to } of moves) {
-    const cached = table.resources.get(name);
+    const cached = table.own(name, column);
     const entry = cached?.variants.get(from.key);
     if (cached === undefined || entry === undefined || !hasHolder(entry, holder)) continue;
     const { variant } = entry;
     changes.touch(name, from, variant.aliases);
     if (to !== undefined) {
       const { payload } = variant;
-      const adopted = payload && payloads.adopt(payload.bytes, payload.hash);
+      const adopted = payload && table.payloads.adopt(payload.bytes, payload.hash);
       arrivals.push({ variant: { ...variant, payload: adopted }, to, holder });
     }
-    table.removeHolder(entry, holder);
-    if (entry.holders.length === 0) remover.forget(name, cached, entry);
+    table.removeHolder(entry, holder, column);
+    if (entry.holders.length === 0) table.remove(name, cached, entry, column);
   }
   for (const arrival of arrivals) {
-    const { variant } = arrive(table, arrival, revision, payloads);
+    const { variant } = arrive(table, arrival, column, revision);
     // Its timer is for the variant with these constraints.
     if (variant.ttl !== undefined) expiring(variant);
     changes.touch(arrival.variant.name, arrival.to, arrival.variant.aliases);
   }
-  for (const interest of unresolved) {
+  for (const interest of column === 'said' ? unresolved : []) {
     const state = table.interests.get(interest.selector, interest.parameters);
     if (state === undefined) continue;
     state.answer = undefined;
@@ -61,20 +59,20 @@ export function restamp(
 function arrive(
   table: TypeTable,
   { variant, to, holder }: Arrival,
+  column: Column,
   revision: Revision,
-  payloads: Payloads,
 ): CacheEntry {
   const { name, version, payload, aliases, metadata } = variant;
-  const cached = table.place(name);
+  const cached = table.place(name, column);
   const known = cached.variants.get(to.key);
   if (known !== undefined) {
-    table.addHolder(known, holder);
-    payloads.release(payload);
+    table.addHolder(known, holder, column);
+    table.payloads.release(payload);
     return known;
   }
   const deltaVersion = deltaVersionOf(version, to, payload, aliases, metadata);
   const moved: Variant = { ...variant, constraints: to, deltaVersion, revision };
   const entry: CacheEntry = { constraints: to, variant: moved, holders: [holder], confirmedIn: revision };
-  table.add(cached, entry);
+  table.add(cached, entry, column);
   return entry;
 }

@@ -11,7 +11,6 @@ import type { HeldVariant } from '../model/rollout.ts';
 import { type Holder, WILDCARD } from '../model/transaction.ts';
 import type { CacheEntry } from './cached-resource.ts';
 import type { InterestState } from './interests.ts';
-import type { Payloads } from './payloads.ts';
 import type { TypeTable } from './type-table.ts';
 
 export interface RestoredResource {
@@ -60,13 +59,12 @@ export function restoreResource(
   table: TypeTable,
   { name, variants, bindings }: RestoredResource,
   revision: Revision,
-  payloads: Payloads,
   expiring: (variant: Variant) => void,
 ): void {
   const cached = table.place(name);
   for (const { holders, variant: persisted } of variants) {
     const { constraints, payload } = persisted;
-    const adopted = payload && payloads.adopt(payload.bytes, payload.hash);
+    const adopted = payload && table.payloads.adopt(payload.bytes, payload.hash);
     const variant: Variant = { ...persisted, payload: adopted, revision };
     table.add(cached, { constraints, variant, holders, confirmedIn: revision });
     if (variant.ttl !== undefined) expiring(variant);

@@ -24,7 +24,7 @@ import { type Journal, NO_JOURNAL } from './journal.ts';
 import { Payloads } from './payloads.ts';
 import { restamp } from './restamping.ts';
 import { disown, type Restored, restoreResource } from './restored.ts';
-import { type ReadableTable, TypeTable } from './type-table.ts';
+import { TypeTable } from './type-table.ts';
 import { Update } from './update.ts';
 import { VariantRemover } from './variant-remover.ts';
 
@@ -73,7 +73,7 @@ export class Store extends CatalogReader {
   readonly sides: Readonly<Record<Side, CatalogReader>>;
 
   constructor(options: StoreOptions) {
-    super();
+    super('said');
     this.#options = options;
     this.#journal = options.journal ?? NO_JOURNAL;
     const { beside } = options;
@@ -81,15 +81,15 @@ export class Store extends CatalogReader {
     this.#counts = beside === undefined ? { revision: 0, interestBytes: 0 } : beside.#counts;
     this.held = new HeldNames({
       clock: options.clock,
-      payloads: this.#payloads,
       journal: this.#journal,
-      table: (type) => this.#tables.get(type),
-      expiring: options.expiring,
+      tables: this.#tables,
+      table: (type) => this.#table(type),
+      forgetIfEmpty: (table) => this.#forgetIfEmpty(table),
       revision: () => this.revision,
       nextRevision: () => this.nextRevision(),
       publish: (commit) => options.publish?.(commit),
     });
-    this.sides = { released: this.#side('released'), canary: this.#side('canary') };
+    this.sides = { released: new SideCatalog(this, 'released'), canary: new SideCatalog(this, 'canary') };
   }
 
   get revision(): Revision {
@@ -120,21 +120,12 @@ export class Store extends CatalogReader {
     return this.#tables.get(type);
   }
 
-  /** What is released of each type: this is persisted. */
-  *released(): Iterable<[TypeUrl, ReadableTable]> {
-    for (const [type, table] of this.#tables) yield [type, this.held.side(type, 'released') ?? table];
-    for (const type of this.held.types()) {
-      const table = this.#tables.has(type) ? undefined : this.held.side(type, 'released');
-      if (table !== undefined) yield [type, table];
-    }
-  }
-
   /** What everybody has of a type. */
   releasedContents(type: TypeUrl): ReadonlyMap<ResourceName, Content> {
-    const table: ReadableTable | undefined = this.held.side(type, 'released') ?? this.#tables.get(type);
+    const table = this.#tables.get(type);
     const contents = new Map<ResourceName, Content>();
     for (const name of table?.names(WILDCARD) ?? []) {
-      const content = contentIn(table?.resource(name));
+      const content = contentIn(table?.resource(name, 'released'));
       if (content.length > 0) contents.set(name, content);
     }
     return contents;
@@ -155,13 +146,12 @@ export class Store extends CatalogReader {
     const next = this.nextRevision();
     const { type } = transaction;
     const table = this.#table(type);
-    const held = this.held.open(type);
+    const held = this.held.open(table);
     const before = held && table.versions.get(transaction.holder.key);
     this.#setVersion(table, transaction);
     const changes = this.#changesOf(type, held);
     const update = new Update(table, transaction, next, changes, {
       clock: this.#options.clock,
-      payloads: this.#payloads,
       ambiguous: (name, parameters, choices) => this.ambiguous(type, name, parameters, choices),
       expiring: this.#options.expiring,
       holderChanged: (interest) => this.#journal.interest(interest),
@@ -176,26 +166,30 @@ export class Store extends CatalogReader {
   restamp(change: Restamp): Commit {
     const { type, unresolved } = change;
     const receivedAt = this.#options.clock.monotonic();
+    const table = this.#table(type);
+    const next = this.nextRevision();
     const { expiring } = this.#options;
-    const changes = restamp(this.#table(type), change, this.nextRevision(), this.#payloads, expiring);
-    this.held.restamp(change, this.revision);
+    const changes = restamp(table, change, 'said', next, expiring);
+    for (const side of ['released', 'canary'] as const) restamp(table, change, side, next, expiring);
+    this.held.restamped(table, change);
     for (const interest of unresolved) this.#journal.interest(interest);
     return this.#commit(type, undefined, receivedAt, changes);
   }
 
   /** Ends the variants whose time to live has passed; undefined if there are none (a heartbeat came). */
   expire(variant: Variant): Commit | undefined {
-    const changes = this.#changesOf(variant.type, undefined);
-    const table = this.#tables.get(variant.type);
     const { name, type } = variant;
-    const version = table && this.#dropExpired(table, variant, changes);
-    const inImages = this.held.expire(variant, changes);
-    if (version === undefined && !inImages) return undefined;
+    const table = this.#tables.get(type);
+    if (table === undefined) return undefined;
+    const changes = this.#changesOf(type, undefined);
+    const version = this.#dropExpired(table, variant, changes);
+    const ofSides = this.held.expire(table, variant, changes);
+    if (version === undefined && !ofSides) return undefined;
     this.nextRevision();
     const commit = this.#commit(type, version, this.#options.clock.monotonic(), changes);
-    const held = this.held.open(type);
+    const held = this.held.open(table);
     if (held === undefined) return withContents(commit, changes);
-    held.passing(name, inImages);
+    held.passing(name, ofSides);
     return withContents(this.held.close(held, commit), changes);
   }
 
@@ -215,7 +209,7 @@ export class Store extends CatalogReader {
     if (!content.hasContent || !haveClusters(interest.type)) return content;
     const clusters = this.#tables.get(clusterType);
     // Of clusters that are held back some clients see others.
-    if (clusters === undefined || this.held.side(clusterType, 'released') !== undefined) return content;
+    if (clusters === undefined || clusters.held.size > 0) return content;
     const isLeft = this.#leftEndpoints.isLeft(interest, clusters, this.revision);
     return isLeft ? { ...content, hasContent: false } : content;
   }
@@ -229,17 +223,11 @@ export class Store extends CatalogReader {
     const version = this.version(interest);
     if (table.interests.delete(interest)) this.#counts.interestBytes -= interestBytes(interest);
     this.#journal.interest(interest);
-    const held = this.held.open(interest.type);
+    const held = this.held.open(table);
     const changes = new CommitChanges(held?.changing);
-    dropContentOf(table, interest, this.#payloads, changes, (name) =>
-      this.#journal.resource(interest.type, name),
-    );
-    this.held.interestEnded(interest);
-    // Clients can name any type: what is empty goes.
-    if (table.empty) {
-      this.#tables.delete(interest.type);
-      for (const holder of table.versions.keys()) this.#journal.version(interest.type, holder);
-    }
+    dropContentOf(table, interest, changes, (name) => this.#journal.resource(interest.type, name));
+    this.held.interestEnded(table, interest);
+    this.#forgetIfEmpty(table);
     if (changes.names.size === 0) return undefined;
     this.nextRevision();
     const commit = this.#commit(interest.type, version, this.#options.clock.monotonic(), changes);
@@ -256,8 +244,7 @@ export class Store extends CatalogReader {
       state.holder = holder;
     }
     const { expiring } = this.#options;
-    for (const resource of resources)
-      restoreResource(this.#table(resource.type), resource, next, this.#payloads, expiring);
+    for (const resource of resources) restoreResource(this.#table(resource.type), resource, next, expiring);
     for (const { type, holder, version } of versions) {
       // Nothing of the type was restored: then nobody needs the version.
       const table = this.#tables.get(type);
@@ -298,13 +285,9 @@ export class Store extends CatalogReader {
     if (entry.variant.ttl.deadline > this.#options.clock.now()) return undefined;
     // Upstream has not said anything new: its last version stays (protocol §3.10).
     const version = table.versions.get(entry.holders[0]?.key ?? '') ?? '';
-    const remover = new VariantRemover(table, this.#payloads);
+    const remover = new VariantRemover(table);
     for (const holder of entry.holders) remover.drop(name, cached, entry, holder, changes);
     return version;
-  }
-
-  #side(side: Side): CatalogReader {
-    return new SideCatalog(this, (type) => this.held.side(type, side) ?? this.#tables.get(type));
   }
 
   #commit(type: TypeUrl, version: string | undefined, receivedAt: number, changes: CommitChanges): Commit {
@@ -327,16 +310,20 @@ export class Store extends CatalogReader {
     this.#journal.version(type, holder.key);
   }
 
-  protected readable(type: TypeUrl): TypeTable | undefined {
-    return this.#tables.get(type);
-  }
-
   #table(type: TypeUrl): TypeTable {
     const known = this.#tables.get(type);
     if (known !== undefined) return known;
-    const created = new TypeTable();
+    const created = new TypeTable(type, this.#payloads);
     this.#tables.set(type, created);
     return created;
+  }
+
+  /** Clients can name any type: what is empty goes. */
+  #forgetIfEmpty(table: TypeTable): void {
+    const { type, empty, versions } = table;
+    if (!empty || this.#tables.get(type) !== table) return;
+    this.#tables.delete(type);
+    for (const holder of versions.keys()) this.#journal.version(type, holder);
   }
 
   ambiguous(type: TypeUrl, name: ResourceName, parameters: Parameters, matches: readonly CacheEntry[]): void {

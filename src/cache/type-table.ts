@@ -1,15 +1,43 @@
-import { type ResourceName, resourceName } from '../model/brand.ts';
+import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Variant } from '../model/resource.ts';
+import type { MaskReason } from '../model/rollout.ts';
+import type { Side } from '../model/side.ts';
 import { type Holder, type Selector, WILDCARD } from '../model/transaction.ts';
 import { GlobIndex } from '../model/xdstp.ts';
 import { CachedResource, type CacheEntry } from './cached-resource.ts';
 import { Interests } from './interests.ts';
+import type { Payloads } from './payloads.ts';
+import type { VariantsOf } from './same-content.ts';
+
+/** What is under a name is kept in columns: what upstream says, and what the clients of each side see (docs/adr/0154). */
+export type Column = 'said' | Side;
+
+/** A name whose released state is not what upstream says. A column without variants is absent. */
+export interface HeldName {
+  readonly since: number;
+  /** Undefined: canaries see what upstream says. */
+  readonly masked: MaskReason | undefined;
+  /** Discarded: what was refused. */
+  readonly refused: VariantsOf | undefined;
+  /** Something was taken out of its columns: what upstream has instead does not show. */
+  readonly closed: boolean;
+  readonly released: CachedResource;
+  /** Undefined: as upstream says, since it is not masked. */
+  readonly canary: CachedResource | undefined;
+}
 
 const none: readonly never[] = [];
 
-/** The cached resources, by name and by the globs that cover them. */
+/** What upstream says, by name and by the globs that cover it. The globs cover what is held too. */
 class CachedResources extends Map<ResourceName, CachedResource> {
-  readonly #globs = new GlobIndex();
+  readonly #globs: GlobIndex;
+  readonly #held: ReadonlyMap<ResourceName, unknown>;
+
+  constructor(globs: GlobIndex, held: ReadonlyMap<ResourceName, unknown>) {
+    super();
+    this.#globs = globs;
+    this.#held = held;
+  }
 
   override set(name: ResourceName, cached: CachedResource): this {
     if (!this.has(name)) this.#globs.add(name);
@@ -17,107 +45,110 @@ class CachedResources extends Map<ResourceName, CachedResource> {
   }
 
   override delete(name: ResourceName): boolean {
-    this.#globs.delete(name);
+    if (!this.#held.has(name)) this.#globs.delete(name);
     return super.delete(name);
   }
-
-  under(glob: Selector): Iterable<ResourceName> {
-    return this.#globs.under(glob);
-  }
-}
-
-/** The names of these resources in their order. */
-export function inOrder(
-  names: Iterable<ResourceName>,
-  resource: (name: ResourceName) => CachedResource | undefined,
-): readonly ResourceName[] {
-  const orderOf = (name: ResourceName): number => resource(name)?.order ?? 0;
-  return [...names].toSorted((a, b) => orderOf(a) - orderOf(b));
-}
-
-/** What readers need of a table. */
-export interface ReadableTable {
-  readonly interests: Interests;
-  resource(name: ResourceName): CachedResource | undefined;
-  /** The resources that have an alias, in their order. */
-  aliased(alias: ResourceName): Iterable<ResourceName>;
-  /** All names, or those under a glob. */
-  names(selector: Selector): Iterable<ResourceName>;
-  /** The version of a holder's last response. */
-  version(holder: string): string | undefined;
-  /** Its released state is not what upstream says. */
-  isHeld(name: ResourceName): boolean;
-  /** The holders that have a version. */
-  holders(): Iterable<string>;
 }
 
 /** Everything of one type. */
-export class TypeTable implements ReadableTable {
-  readonly resources = new CachedResources();
+export class TypeTable {
+  readonly type: TypeUrl;
+  readonly payloads: Payloads;
+  /** Names with something in any column. */
+  readonly #globs = new GlobIndex();
+  readonly #held = new Map<ResourceName, HeldName>();
+  /** What upstream says. */
+  readonly resources = new CachedResources(this.#globs, this.#held);
   readonly interests = new Interests();
-  /** Alias → the resources that have it (protocol §4.8), and how many of their variants do. */
+  /** Alias → the resources that have it (protocol §4.8), and how many of their variants do, in all columns. */
   readonly #aliases = new Map<ResourceName, Map<ResourceName, number>>();
   /** Version of each holder's last response. */
   readonly versions = new Map<string, string>();
+  /** The released versions of holders that have said something since, while something is held. */
+  readonly releasedVersions = new Map<string, string>();
+  /** version_info of the last commit of which something is held. */
+  heldVersion: string | undefined;
+  /** Of what upstream says. */
   variants = 0;
   /** Variants that some holder has as restored. */
   readonly restored = new Set<CacheEntry>();
 
-  resource(name: ResourceName): CachedResource | undefined {
-    return this.resources.get(name);
+  constructor(type: TypeUrl, payloads: Payloads) {
+    this.type = type;
+    this.payloads = payloads;
   }
 
+  /** The names whose released state is not what upstream says. */
+  get held(): ReadonlyMap<ResourceName, HeldName> {
+    return this.#held;
+  }
+
+  resource(name: ResourceName, column: Column = 'said'): CachedResource | undefined {
+    return this.own(name, column) ?? this.resources.get(name);
+  }
+
+  /** What a column has of its own under a name. Undefined: a side sees what upstream says, or upstream says nothing. */
+  own(name: ResourceName, column: Column): CachedResource | undefined {
+    if (column === 'said') return this.resources.get(name);
+    return this.#held.size === 0 ? undefined : this.#held.get(name)?.[column];
+  }
+
+  /** All names with something in any column, or those under a glob. */
   names(selector: Selector): Iterable<ResourceName> {
-    return selector === WILDCARD ? this.resources.keys() : this.resources.under(selector);
+    if (selector !== WILDCARD) return this.#globs.under(selector);
+    return this.#held.size === 0 ? this.resources.keys() : this.#allNames();
   }
 
-  version(holder: string): string | undefined {
-    return this.versions.get(holder);
+  *#allNames(): Iterable<ResourceName> {
+    yield* this.resources.keys();
+    for (const name of this.#held.keys()) if (!this.resources.has(name)) yield name;
   }
 
-  isHeld(): boolean {
-    return false;
+  /** The version of a holder's last response. */
+  version(holder: string, column: Column = 'said'): string | undefined {
+    const before = column === 'released' ? this.releasedVersions.get(holder) : undefined;
+    return before ?? this.versions.get(holder);
   }
 
-  holders(): Iterable<string> {
-    return this.versions.keys();
-  }
-
-  /** What is cached under a name; made where nothing is yet. */
-  place(name: ResourceName): CachedResource {
-    const known = this.resources.get(name);
+  /** What upstream says under a name, or what a side has of its own; made where upstream says nothing yet. */
+  place(name: ResourceName, column: Column = 'said'): CachedResource {
+    const known = this.own(name, column);
     if (known !== undefined) return known;
     const created = new CachedResource();
     this.resources.set(name, created);
     return created;
   }
 
-  add(cached: CachedResource, entry: CacheEntry): void {
+  /** The variant's body has a reference. */
+  add(cached: CachedResource, entry: CacheEntry, column: Column = 'said'): void {
     cached.variants.add(entry);
-    this.variants++;
     this.link(entry.variant);
+    if (column !== 'said') return;
+    this.variants++;
     this.#indexRestored(entry);
   }
 
-  remove(name: ResourceName, cached: CachedResource, entry: CacheEntry): void {
+  /** A name that is held stays so. */
+  remove(name: ResourceName, cached: CachedResource, entry: CacheEntry, column: Column = 'said'): void {
     cached.remove(entry);
+    this.#unlinkAndRelease(entry);
+    if (column !== 'said') return;
     this.variants--;
-    this.unlink(entry.variant);
     this.restored.delete(entry);
     if (cached.empty) this.resources.delete(name);
   }
 
   /** Adds a holder, or replaces the one with the same key. */
-  addHolder(entry: CacheEntry, holder: Holder): void {
+  addHolder(entry: CacheEntry, holder: Holder, column: Column = 'said'): void {
     const at = entry.holders.findIndex((known) => known.key === holder.key);
     if (at < 0) entry.holders = [...entry.holders, holder];
     else if (entry.holders[at] !== holder) entry.holders = entry.holders.with(at, holder);
-    this.#indexRestored(entry);
+    if (column === 'said') this.#indexRestored(entry);
   }
 
-  removeHolder(entry: CacheEntry, holder: Holder): void {
+  removeHolder(entry: CacheEntry, holder: Holder, column: Column = 'said'): void {
     entry.holders = entry.holders.filter((known) => known.key !== holder.key);
-    this.#indexRestored(entry);
+    if (column === 'said') this.#indexRestored(entry);
   }
 
   #indexRestored(entry: CacheEntry): void {
@@ -126,7 +157,7 @@ export class TypeTable implements ReadableTable {
   }
 
   get empty(): boolean {
-    return this.resources.size === 0 && this.interests.empty;
+    return this.resources.size === 0 && this.#held.size === 0 && this.interests.empty;
   }
 
   /** How many names have a variant; the others have only an error. */
@@ -143,10 +174,48 @@ export class TypeTable implements ReadableTable {
     return count;
   }
 
-  aliased(alias: ResourceName): Iterable<ResourceName> {
+  /** The resources that have an alias, in their order. */
+  aliased(alias: ResourceName, column: Column = 'said'): Iterable<ResourceName> {
     const names = this.#aliases.get(alias);
     if (names === undefined) return none;
-    return names.size === 1 ? names.keys() : inOrder(names.keys(), (name) => this.resources.get(name));
+    if (names.size === 1 && this.#held.size === 0) return names.keys();
+    const all = [...names.keys()].filter((name) => !this.#held.has(name) || this.#has(name, alias, column));
+    const orderOf = (name: ResourceName): number => this.resource(name, column)?.order ?? 0;
+    return all.toSorted((a, b) => orderOf(a) - orderOf(b));
+  }
+
+  #has(name: ResourceName, alias: ResourceName, column: Column): boolean {
+    const all = this.resource(name, column)?.variants.all() ?? [];
+    return all.some(({ variant }) => variant.aliases.includes(alias));
+  }
+
+  /** The sides see this of a name from now on. */
+  hold(name: ResourceName, held: HeldName): void {
+    const before = this.#held.get(name);
+    for (const column of ['released', 'canary'] as const) {
+      if (before?.[column] === held[column]) continue;
+      for (const entry of held[column]?.variants.all() ?? []) {
+        this.payloads.retain(entry.variant.payload);
+        this.link(entry.variant);
+      }
+      for (const entry of before?.[column]?.variants.all() ?? []) this.#unlinkAndRelease(entry);
+    }
+    this.#held.set(name, held);
+    this.#globs.add(name);
+  }
+
+  /** Both sides see what upstream says. */
+  letGo(name: ResourceName): void {
+    const held = this.#held.get(name);
+    for (const cached of [held?.released, held?.canary])
+      for (const entry of cached?.variants.all() ?? []) this.#unlinkAndRelease(entry);
+    this.#held.delete(name);
+    if (!this.resources.has(name)) this.#globs.delete(name);
+  }
+
+  #unlinkAndRelease({ variant }: CacheEntry): void {
+    this.unlink(variant);
+    this.payloads.release(variant.payload);
   }
 
   link(variant: Variant): void {

@@ -15,7 +15,7 @@ import { Code } from '../wire/grpc-status.ts';
 import { type CachedResource, type CacheEntry, hasHolder } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import { hasContent } from './interest-content.ts';
-import { deltaVersionOf, type Payloads } from './payloads.ts';
+import { deltaVersionOf } from './payloads.ts';
 import { sameContent, sameError } from './same-content.ts';
 import type { TypeTable } from './type-table.ts';
 import { VariantRemover } from './variant-remover.ts';
@@ -23,7 +23,6 @@ import { VariantRemover } from './variant-remover.ts';
 /** What an update needs of the store. */
 export interface UpdateContext {
   readonly clock: Clock;
-  readonly payloads: Payloads;
   readonly ambiguous: (name: ResourceName, parameters: Parameters, choices: readonly CacheEntry[]) => void;
   readonly expiring: (variant: Variant) => void;
   /** Another holder answers this interest than before. */
@@ -59,7 +58,7 @@ export class Update {
     this.#revision = revision;
     this.#context = context;
     this.changes = changes;
-    this.#removal = new VariantRemover(table, context.payloads, transaction);
+    this.#removal = new VariantRemover(table, transaction);
   }
 
   /** Confirms first, then removes, then adds: a swap of variants must not look ambiguous on the way (protocol §5). */
@@ -212,8 +211,8 @@ export class Update {
   }
 
   #payload({ any, payload }: Put): Payload | undefined {
-    if (payload !== undefined) return this.#context.payloads.share(payload);
-    return any === undefined ? undefined : this.#context.payloads.acquire(any);
+    if (payload !== undefined) return this.#table.payloads.share(payload);
+    return any === undefined ? undefined : this.#table.payloads.acquire(any);
   }
 
   #ttl(milliseconds: number | undefined): Ttl | undefined {
@@ -231,7 +230,7 @@ export class Update {
     const { holder } = this.#transaction;
     const before = entry.variant;
     this.#table.unlink(before);
-    this.#context.payloads.release(before.payload);
+    this.#table.payloads.release(before.payload);
     entry.variant = variant;
     entry.confirmedIn = this.#revision;
     this.#table.link(variant);

@@ -11,21 +11,19 @@ import {
 } from '../model/transaction.ts';
 import { type CachedResource, type CacheEntry, hasHolder } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
-import type { Payloads } from './payloads.ts';
 import { isNeeded } from './restored.ts';
 import type { TypeTable } from './type-table.ts';
 
 /** How variants leave the cache. */
 export class VariantRemover {
   readonly #table: TypeTable;
-  readonly #payloads: Payloads;
   readonly #unwanted: boolean;
   /** Upstream itself has said that the resource does not exist. */
   readonly #saidByUpstream: boolean;
   readonly #unanswered = new Map<Selector, Set<Parameters>>();
 
   /** `unwanted`: nobody subscribes to it any more; that says nothing about what upstream has. */
-  constructor(table: TypeTable, payloads: Payloads, said?: Pick<Transaction, 'unwanted' | 'unanswered'>) {
+  constructor(table: TypeTable, said?: Pick<Transaction, 'unwanted' | 'unanswered'>) {
     this.#unwanted = said?.unwanted === true;
     this.#saidByUpstream = said !== undefined && !this.#unwanted;
     for (const { selector, parameters } of said?.unanswered ?? []) {
@@ -34,7 +32,6 @@ export class VariantRemover {
       else waiting.add(parameters);
     }
     this.#table = table;
-    this.#payloads = payloads;
   }
 
   /** This holder does not have the variant any more. Without holders, it is removed. */
@@ -52,7 +49,7 @@ export class VariantRemover {
     // Earlier errors of this resource are cleared. An error beside a missing resource would mean that it is not
     // deleted (protocol §8).
     if (this.#saidByUpstream) cached.clearErrors(entry.constraints);
-    this.forget(name, cached, entry);
+    this.#table.remove(name, cached, entry);
     // Interests in the name that are not resolved yet may still get another variant. That the wildcard lost this one,
     // or that nobody subscribes to it, does not resolve them.
     if (this.#unwanted || holder.role === 'wildcard') return;
@@ -61,16 +58,11 @@ export class VariantRemover {
       this.resolveNamed(resourceName(alias), entry.constraints, changes);
   }
 
-  forget(name: ResourceName, cached: CachedResource, entry: CacheEntry): void {
-    this.#table.remove(name, cached, entry);
-    this.#payloads.release(entry.variant.payload);
-  }
-
   /** An interest was confirmed or has ended: restored variants that it sees and no other interest needs are removed. */
   releaseRestored({ selector, parameters }: Interest, changes: CommitChanges): void {
     const { restored, resources } = this.#table;
     if (restored.size === 0) return;
-    const names = [selector, ...this.#table.aliased(selector), ...resources.under(selector)];
+    const names = [selector, ...this.#table.aliased(selector), ...this.#table.names(selector)];
     const candidates =
       selector === WILDCARD
         ? [...restored]

@@ -129,14 +129,14 @@ const mutations: readonly Wrong[] = [
     right:
       '    changes.touch(name, entry.constraints, entry.variant.aliases);\n    this.#table.removeHolder(entry, holder);',
     wrong:
-      '    this.#table.removeHolder(entry, holder);\n    if (entry.holders.length === 0) this.forget(name, cached, entry);\n    changes.touch(name, entry.constraints, entry.variant.aliases);\n    if (entry.holders.length === 0) return;',
+      '    this.#table.removeHolder(entry, holder);\n    if (entry.holders.length === 0) this.#table.remove(name, cached, entry);\n    changes.touch(name, entry.constraints, entry.variant.aliases);\n    if (entry.holders.length === 0) return;',
   },
   {
     name: 'what waits is taken for what is released',
     rule: 7,
     file: 'src/cache/held-type.ts',
-    right: 'if (!this.#isEqual(image, live)) return false;',
-    wrong: 'if (this.names.size < 2 && !this.#isEqual(image, live)) return false;',
+    right: 'if (!this.#isEqual(held.released, live)) return false;',
+    wrong: 'if (this.names.size < 2 && !this.#isEqual(held.released, live)) return false;',
   },
   {
     name: 'a freeze is only for types that are gated',
@@ -163,7 +163,7 @@ const mutations: readonly Wrong[] = [
     name: 'a discard gives everybody what canaries rejected',
     rule: 7,
     file: 'src/cache/held-names.ts',
-    right: "else if (held.masked === undefined) type.mask(name, held, 'discarded');",
+    right: 'else if (held.masked === undefined) type.refuse(name, held);',
     wrong: 'else if (held.masked === undefined) type.stopHolding(name);',
   },
 ];

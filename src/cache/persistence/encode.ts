@@ -7,7 +7,7 @@ import { isCollection } from '../../model/selection.ts';
 import { type Holder, type Interest, WILDCARD } from '../../model/transaction.ts';
 import type { CacheEntry } from '../cached-resource.ts';
 import { hasContent, namesOf } from '../interest-content.ts';
-import type { ReadableTable } from '../type-table.ts';
+import type { TypeTable } from '../type-table.ts';
 import type {
   ChangeBody,
   HolderBody,
@@ -39,7 +39,7 @@ export interface ChangeSource {
   changes(): Iterable<Change>;
 }
 
-type Tables = Iterable<readonly [TypeUrl, ReadableTable]>;
+type Tables = Iterable<readonly [TypeUrl, TypeTable]>;
 
 /** Of what is dirty, or of everything that may be kept. */
 export function takeSnapshot(
@@ -71,21 +71,22 @@ export function takeSnapshot(
   return rows;
 }
 
-function takeAll(type: TypeUrl, table: ReadableTable, rows: SnapshotRow[]): void {
+function takeAll(type: TypeUrl, table: TypeTable, rows: SnapshotRow[]): void {
   for (const name of table.names(WILDCARD)) rows.push(resourceRow(type, table, name));
   for (const { interest } of table.interests.all()) rows.push(interestRow(type, table, interest));
-  for (const holder of table.holders()) rows.push(versionRow(type, table, holder));
+  for (const holder of new Set([...table.releasedVersions.keys(), ...table.versions.keys()]))
+    rows.push(versionRow(type, table, holder));
 }
 
 const nothing = { body: undefined, variants: [] };
 
-function resourceRow(type: TypeUrl, table: ReadableTable | undefined, name: ResourceName): SnapshotRow {
+function resourceRow(type: TypeUrl, table: TypeTable | undefined, name: ResourceName): SnapshotRow {
   const row = { kind: 'resource', type, key: name } as const;
-  const cached = table?.resource(name);
+  const cached = table?.resource(name, 'released');
   // Errors are not kept: a resource that has nothing else is none.
   if (table === undefined || cached === undefined) return { ...row, ...nothing };
   // The last good state of a held name outlives its interests, but not in the file: nothing would end it there.
-  const isHeld = table.isHeld(name);
+  const isHeld = table.held.has(name);
   const variants = cached.variants
     .values()
     .filter((entry) => !isHeld || table.interests.anySees(entry.variant))
@@ -102,7 +103,7 @@ function resourceRow(type: TypeUrl, table: ReadableTable | undefined, name: Reso
  * A held name keeps the holders that it had when it began to wait. Those who have asked by the name since have what it
  * shows too: after a restart it stays for them until upstream has answered anew.
  */
-function holdersOfHeld({ interests }: ReadableTable, { variant, holders }: CacheEntry): Holder[] {
+function holdersOfHeld({ interests }: TypeTable, { variant, holders }: CacheEntry): Holder[] {
   const all = new Map(holders.map((holder) => [holder.key, holder]));
   const states = [...interests.seeing(variant.name, variant.constraints)];
   for (const alias of variant.aliases)
@@ -113,29 +114,31 @@ function holdersOfHeld({ interests }: ReadableTable, { variant, holders }: Cache
 }
 
 /** The held names that these interests see by name: who has an answer decides how they are written. */
-function* heldNames(table: ReadableTable | undefined, interests: Iterable<Interest>): Iterable<ResourceName> {
+function* heldNames(table: TypeTable | undefined, interests: Iterable<Interest>): Iterable<ResourceName> {
   if (table === undefined) return;
   for (const { selector } of interests) {
     if (selector === WILDCARD) continue;
-    for (const name of namesOf(table, selector)) if (table.isHeld(name)) yield name;
+    for (const name of namesOf(table, selector, 'released')) if (table.held.has(name)) yield name;
   }
 }
 
 /** Those that are written or not by what is there under this name. */
-function* naming(table: ReadableTable | undefined, name: ResourceName): Iterable<Interest> {
+function* naming(table: TypeTable | undefined, name: ResourceName): Iterable<Interest> {
   if (table === undefined) return;
-  const aliases = (table.resource(name)?.variants.values() ?? []).flatMap(({ variant }) => variant.aliases);
+  const aliases = (table.resource(name, 'released')?.variants.values() ?? []).flatMap(
+    ({ variant }) => variant.aliases,
+  );
   for (const selector of new Set([name, ...aliases])) {
     for (const { interest } of table.interests.named(resourceName(selector))?.values() ?? []) yield interest;
   }
 }
 
 /** Clients can name anything: a name under which nothing is there is not kept. It is asked for again after a restart. */
-function isWritten(table: ReadableTable, interest: Interest): boolean {
-  return isCollection(interest.selector) || hasContent(table, interest);
+function isWritten(table: TypeTable, interest: Interest): boolean {
+  return isCollection(interest.selector) || hasContent(table, interest, 'released');
 }
 
-function interestRow(type: TypeUrl, table: ReadableTable | undefined, interest: Interest): SnapshotRow {
+function interestRow(type: TypeUrl, table: TypeTable | undefined, interest: Interest): SnapshotRow {
   const row = { kind: 'interest', type, key: interestKey(interest) } as const;
   const state = table?.interests.get(interest.selector, interest.parameters);
   if (table === undefined || state === undefined || !isWritten(table, interest))
@@ -145,8 +148,8 @@ function interestRow(type: TypeUrl, table: ReadableTable | undefined, interest: 
   return { ...row, body: () => body, variants: [] };
 }
 
-function versionRow(type: TypeUrl, table: ReadableTable | undefined, holder: string): SnapshotRow {
-  const version = table?.version(holder);
+function versionRow(type: TypeUrl, table: TypeTable | undefined, holder: string): SnapshotRow {
+  const version = table?.version(holder, 'released');
   const body = version === undefined ? undefined : () => ({ version });
   return { kind: 'version', type, key: holder, body, variants: [] };
 }
