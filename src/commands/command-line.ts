@@ -42,7 +42,7 @@ ${usageLine}
 
 ${lines.join('\n')}
 
-distributary COMMAND --help shows a command's options; --version shows the version.
+distributary COMMAND --help shows a command's options; --version its version.
 `;
 }
 

@@ -180,7 +180,7 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
           await eventually(async () => {
             const { code, details } = await fails(clientStatus(client));
             expect(code).to.equal(Code.RESOURCE_EXHAUSTED);
-            expect(details).to.include(`more than ${size - 1} bytes`);
+            expect(details).to.include(`larger than ${size - 1} bytes`);
           });
           relay.configure(limited(size));
           await eventually(() => clientStatus(client));

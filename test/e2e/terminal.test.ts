@@ -124,7 +124,7 @@ describe('commands at a terminal', function () {
     const nowhere = 'http://127.0.0.1:1';
     const context = { XDG_CONFIG_HOME: home };
     const added = await run(context, 'context', 'add', 'here', '--admin', `http://${relay.admin}`);
-    expect([added.code, added.out]).to.deep.equal([0, 'added here, and using it']);
+    expect([added.code, added.out]).to.deep.equal([0, 'added here, now in use']);
     expect((await run(context, 'context', 'add', 'away', '--admin', nowhere)).out).to.equal('added away');
     expect((await run(context, 'status')).code).to.equal(0);
     expect((await run({ ...context, DISTRIBUTARY_ADMIN: nowhere }, 'status')).err).to.include(nowhere);
