@@ -322,7 +322,7 @@ describe('status page in Chromium', function () {
       expect(await page.locator('.problems button').first().innerText()).to.match(/copied|selected/);
     });
     await page.locator('.problems').getByRole('link', { name: 'runbook' }).first().click();
-    await shows(page, 'Clients reject what they are sent', 'How to know that it is over');
+    await shows(page, 'Clients reject what they are sent', 'How to know that it is resolved');
     expect(await page.locator('.runbook h3').allInnerTexts()).to.have.length(4);
     await page.locator('.runbook').getByRole('button').first().waitFor();
     expectClean(open);

@@ -68,17 +68,17 @@ describe('the Helm chart and what it renders', function () {
   }
 
   for (const [wrong, why] of [
-    ['ports.xds=18001', 'config.xds.address: 0.0.0.0:18000 and ports.xds: 18001 must be one port'],
-    ['config.metrics.address=0.0.0.0:9090', 'ports.metrics: 19090 must be one port'],
-    ['config.drain_delay=1m', 'terminationGracePeriodSeconds: 40 must be more than config.drain_delay (1m)'],
+    ['ports.xds=18001', 'config.xds.address: 0.0.0.0:18000 and ports.xds: 18001 must be the same port'],
+    ['config.metrics.address=0.0.0.0:9090', 'ports.metrics: 19090 must be the same port'],
+    ['config.drain_delay=1m', 'terminationGracePeriodSeconds: 40 must be longer than config.drain_delay (1m)'],
     ['networkPolicy.metricsFrom=null', 'networkPolicy.metricsFrom: is empty, so Prometheus cannot scrape'],
     [
       'config.cache.max_bytes=1073741824',
-      'is too little for config.workers + 1 = 1 processes with config.cache.max_bytes: 1073741824 each; set it to 4096Mi',
+      'is too small for config.workers + 1 = 1 processes with config.cache.max_bytes: 1073741824 each; set it to 4096Mi',
     ],
     [
       'config.workers=7',
-      'is too little for config.workers + 1 = 8 processes with config.cache.max_bytes: 33554432 each; set it to 1920Mi',
+      'is too small for config.workers + 1 = 8 processes with config.cache.max_bytes: 33554432 each; set it to 1920Mi',
     ],
     ['resources.limits.memory=lots', 'resources.limits.memory: lots is not a number'],
     ['tls.certManager.enabled=true', 'tls.certManager.issuerRef.name: the name of an Issuer'],
