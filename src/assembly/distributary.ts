@@ -11,6 +11,7 @@ import { Recorder } from '../history/recorder.ts';
 import { ChangesInspection } from '../inspect/changes.ts';
 import { Inspection } from '../inspect/inspection.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
+import { ProblemLog } from '../inspect/problem-log.ts';
 import { typeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -114,6 +115,7 @@ export class Distributary {
     });
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
     core.metrics.relay(dependencies.version, () => this.#facts());
+    const problemLog = new ProblemLog(dependencies.log);
     this.#inspection = new Inspection({
       relay: core.relay,
       staleness: core.staleness,
@@ -136,6 +138,9 @@ export class Distributary {
       warnings: () => {
         const now = inForce(this.#started, this.#config);
         return warnings(now).map(({ path, message }) => `${path}: ${message}`);
+      },
+      found: (problems) => {
+        if (!this.#leaving) problemLog.look(problems);
       },
       compareConfiguration: (text) => this.#compare(text, nobody),
       configDump: () => dumpInForce(this.#started, this.#config),

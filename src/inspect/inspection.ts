@@ -74,6 +74,8 @@ export interface InspectionOptions {
   readonly configDump: () => unknown;
   /** What is dangerous about the configuration in force. */
   readonly warnings: () => readonly string[];
+  /** Called with each list of problems that somebody has asked for. */
+  readonly found: (problems: ReturnType<typeof problemsOf>) => void;
   readonly metricsText: () => Promise<string>;
   /** Of an answer of CSDS. */
   readonly maxResponseBytes: () => number;
@@ -147,7 +149,9 @@ export class Inspection implements Inspector {
     // A worker that does not answer is waited for once.
     const [status, classes] = await Promise.all([this.#known(), this.fleet.classes()]);
     const facts = this.page.facts();
-    return { ...status, ...problemsOf({ status, classes, facts, now: systemClock.now() }) };
+    const found = problemsOf({ status, classes, facts, now: systemClock.now() });
+    this.#options.found(found);
+    return { ...status, ...found };
   }
 
   /** As of a few seconds ago; a worker that does not answer keeps no probe waiting. */

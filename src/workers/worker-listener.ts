@@ -29,6 +29,7 @@ export function listenForPrimary(path: string, core: Core, clients: LocalClients
     compareConfiguration: (text) => clients.reloadEffect(text),
     configDump: () => core.config.source.dump,
     warnings: () => [],
+    found: () => {}, // the primary knows what is wrong of all workers together
     metricsText: () => core.metricsText(),
     maxResponseBytes: () => core.config.limits.maxResponseBytes,
     heldRemovals: () => [],

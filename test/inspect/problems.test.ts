@@ -9,9 +9,11 @@ import { NO_PAGE } from '../../src/assembly/page-source.ts';
 import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem } from '../../src/gen/distributary/admin/v1/fleet_pb.ts';
 import type { RolloutStatus } from '../../src/gen/distributary/admin/v1/rollout_pb.ts';
+import { ProblemLog } from '../../src/inspect/problem-log.ts';
 import { problemsOf } from '../../src/inspect/problems.ts';
 import type { CertificateState } from '../../src/observe/certificates.ts';
 import { NOTHING_RECENT, type Recent } from '../../src/observe/figures.ts';
+import { createLog, type Log } from '../../src/observe/log.ts';
 import { problemKinds, readyText, sentence, worstOf } from '../../src/observe/problems.ts';
 import { root } from '../e2e/support/paths.ts';
 import { sampleStatus } from '../support/inspector.ts';
@@ -189,6 +191,37 @@ describe('alerts, problems and runbooks', () => {
       expect(found[0]?.title).to.match(/^[\p{Lu}0-9][^`]*[^.]$|^limits\.|^address /u);
     });
   }
+});
+
+describe('the log of problems', () => {
+  it('says when one begins and when it ends, once each, in the words of the page', () => {
+    const lines: string[] = [];
+    const line = (level: string) => (message: string, fields?: object) =>
+      void lines.push(`${level} ${message} ${JSON.stringify(fields ?? {})}`);
+    const log: Log = {
+      debug: line('debug'),
+      info: line('info'),
+      warn: line('warn'),
+      error: line('error'),
+      child: () => log,
+    };
+    const known = new ProblemLog(log);
+    const found = problems({ classes: [rejection], status: { rollout } });
+    for (const list of [found, problems({ classes: [{ ...rejection, clients: 12 }] }), [], []])
+      known.look({ problems: list, moreProblems: 0 });
+    expect(lines).to.deep.equal([
+      'warn problem: 11 clients with env=prod reject rds web {"kind":"clients_reject","severity":"critical","detail":"no such cluster (version v7)","clients":11,"runbook":"clients-reject"}',
+      'info resolved: 12 clients with env=prod reject rds web {}',
+    ]);
+  });
+
+  it('does not call over what a list has no room for', () => {
+    const lines: string[] = [];
+    const known = new ProblemLog(createLog({ format: 'text', write: (one) => lines.push(one) }));
+    known.look({ problems: problems({ classes: [rejection] }), moreProblems: 0 });
+    known.look({ problems: [], moreProblems: 1 });
+    expect(lines).to.have.length(1);
+  });
 });
 
 describe('problems', () => {
