@@ -263,6 +263,8 @@ function problemOf({ name, rawName, value, inlineValue }: Token, flags: Flags): 
   if (flag === undefined) return unknownFlag(rawName, Object.keys(flags));
   if (flag.value === '') return value === undefined ? undefined : `${rawName} takes no value`;
   if (value === undefined) return `the value of ${rawName} is missing`;
+  // Of a variable of the shell that is not set. Without it the command would be about everything.
+  if (value === '') return `the value of ${rawName} is empty`;
   // `--type --name x`: the value was forgotten.
   return inlineValue === true || !/^-./.test(value)
     ? undefined

@@ -42,6 +42,16 @@ const rollout = {
 };
 const held = statusWith({ rollout });
 
+describe('a flag with an empty value', () => {
+  it('is refused: of a variable that is not set, it would mean everything', async () => {
+    for (const flags of [['--type', ''], ['--upstream=']]) {
+      const { code, err } = await call(release, ...flags, '--reason', 'on purpose');
+      expect(code).to.equal(2);
+      expect(err).to.match(/^the value of --(type|upstream) is empty\n\nUsage: /);
+    }
+  });
+});
+
 describe('commands that change something', () => {
   const inspector = fakeInspector({ status: () => held });
   let refusing: HttpListener;
