@@ -34,33 +34,48 @@ export function Runbook({ name }: { readonly name: string }) {
 }
 
 interface MarkdownBlock {
-  readonly kind: 'h2' | 'h3' | 'p' | 'ul' | 'ol' | 'pre';
+  readonly kind: 'h2' | 'h3' | 'p' | 'ul' | 'ol' | 'pre' | 'sh';
   readonly lines: readonly string[];
+  /** Of an ordered list: code between two items makes two lists. */
+  readonly start?: number;
 }
 
-/** As much Markdown as the runbooks have: headings, paragraphs, lists and blocks of code. */
+/** As much Markdown as the runbooks have: headings, paragraphs, lists, and blocks of code, in lists too. */
 function blocksOf(text: string): readonly MarkdownBlock[] {
   return text.split(/\n{2,}/).flatMap((part): MarkdownBlock[] => {
     const lines = part.split('\n').filter((line) => line.trim() !== '');
     const [first] = lines;
     if (first === undefined) return [];
-    if (first.startsWith('```'))
-      return [{ kind: 'pre', lines: lines.filter((line) => !line.startsWith('```')) }];
+    const [, indent, info = ''] = /^( *)```(.*)$/.exec(first) ?? [];
+    if (indent !== undefined) {
+      const code = lines.slice(1, -1).map((line) => line.slice(indent.length));
+      return [{ kind: info === 'sh' ? 'sh' : 'pre', lines: code }];
+    }
     const [, marks = '', title = ''] = /^(#+) (.*)$/.exec(first) ?? [];
     if (marks !== '') return [{ kind: marks.length === 1 ? 'h2' : 'h3', lines: [title] }];
     if (first.startsWith('- ')) return [{ kind: 'ul', lines: lines.map((line) => line.slice(2)) }];
-    if (/^\d+\. /.test(first))
-      return [{ kind: 'ol', lines: lines.map((line) => line.replace(/^\d+\. /, '')) }];
+    const [, number] = /^(\d+)\. /.exec(first) ?? [];
+    if (number !== undefined)
+      return [{ kind: 'ol', start: Number(number), lines: lines.map((line) => line.replace(/^\d+\. /, '')) }];
     return [{ kind: 'p', lines: [lines.join(' ')] }];
   });
 }
 
-function Block({ block: { kind, lines } }: { readonly block: MarkdownBlock }) {
+function Block({ block: { kind, lines, start } }: { readonly block: MarkdownBlock }) {
   if (kind === 'pre') return <pre tabIndex={0}>{lines.join('\n')}</pre>;
+  if (kind === 'sh') {
+    return (
+      <div class="typed">
+        {lines.map((line) => (
+          <Copyable key={line} text={line} />
+        ))}
+      </div>
+    );
+  }
   if (kind === 'ul' || kind === 'ol') {
     const List = kind;
     return (
-      <List>
+      <List {...(start === undefined ? {} : { start })}>
         {lines.map((line) => (
           <li key={line}>
             <Words text={line} />

@@ -30,8 +30,17 @@ function* commandLines(page: string): Iterable<string> {
   for (const [, code = ''] of proseOf(page).matchAll(/`(distributary [^`]*)`/g)) yield code;
 }
 
+/** What a reader sets before typing; a word with another name is any text. */
+const variables = new Map([
+  ['TYPE', 'rds'],
+  ['REV', '2'],
+  ['BEFORE', '1'],
+  ['PARAM', 'env=prod'],
+]);
+
 /** Its words, without comments and what the shell does. */
-function wordsOf(line: string): readonly string[] {
+function wordsOf(typed: string): readonly string[] {
+  const line = typed.replaceAll(/\$([A-Z_]+)/g, (_, name: string) => variables.get(name) ?? name);
   const words = line.match(/"[^"]*"|'[^']*'|\S+/g) ?? [];
   const end = words.findIndex((word) => /^(#.*|\d?>.*|&|\|.*|;)$/.test(word));
   return words.slice(1, end === -1 ? undefined : end).map((word) => word.replaceAll(/^["']|["']$/g, ''));

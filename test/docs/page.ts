@@ -20,8 +20,11 @@ export interface Block {
 export const read = (path: string): string => readFileSync(join(root, path), 'utf8');
 
 /** The fenced blocks of a page, in order; those in lists are indented. */
-export function blocksOf(page: string): readonly Block[] {
-  return [...read(page).matchAll(/^( *)```(.*)\n([^]*?)^\1```$/gm)].map(
+export const blocksOf = (page: string): readonly Block[] => blocksIn(read(page));
+
+/** Those of a text. */
+export function blocksIn(page: string): readonly Block[] {
+  return [...page.matchAll(/^( *)```(.*)\n([^]*?)^\1```$/gm)].map(
     ([, indent = '', info = '', text = '']) => ({
       info,
       text: indent === '' ? text : text.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),

@@ -17,6 +17,13 @@ export class ReaderTerminal implements AsyncDisposable {
 
   /** What the block prints. Rejects if its last command fails. */
   async type(block: string): Promise<string> {
+    const { code, printed } = await this.run(block);
+    if (code !== 0) throw new Error(`ended with ${code}:\n${block}\n${printed}`);
+    return printed;
+  }
+
+  /** How its last command ends, and what the block prints. */
+  async run(block: string): Promise<{ readonly code: number; readonly printed: string }> {
     this.#blocks += 1;
     const begin = `begin ${this.#blocks}`;
     const end = new RegExp(`^end ${this.#blocks} (\\d+)$`);
@@ -30,8 +37,7 @@ export class ReaderTerminal implements AsyncDisposable {
       .map((line) => line.trimEnd())
       .join('\n')
       .trimEnd()}\n`;
-    if (code !== '0') throw new Error(`ended with ${code}:\n${block}\n${printed}`);
-    return printed;
+    return { code: Number(code), printed };
   }
 
   /** Types the block until it prints what the page shows. */

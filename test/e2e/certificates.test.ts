@@ -9,6 +9,7 @@ import { PemFiles } from './support/pem-files.ts';
 import { everywhere, firing, isOver, patient } from './support/problems.ts';
 import { outcome } from './support/process.ts';
 import { distributary, RelayProcess, upstream } from './support/relay.ts';
+import { notTyped, terminalFor, typeRunbook } from './support/runbook.ts';
 import { XdsClient } from './support/xds-client.ts';
 
 const authority = issueCertificate({ name: 'authority', authority: true });
@@ -155,9 +156,16 @@ describe('certificates of the relay', function () {
     );
     expect((await relay.get('/ready')).status).to.equal(503);
 
-    pem.identity('relay', first);
-    pem.identity('xds', first);
-    pem.identity('rest', first);
+    await using terminal = await terminalFor(relay.admin);
+    await typeRunbook(terminal, {
+      runbook: 'certificates',
+      set: { CERTIFICATE: own.certificate, KEY: own.private_key, FILE: file, LISTENER: relay.xds },
+      fails: /validate/,
+      mends: () => {
+        for (const name of ['relay', 'xds', 'rest']) pem.identity(name, first);
+      },
+    });
+    expect(notTyped()).to.deep.equal([]);
     await isOver(relay, 'certificate_expires');
     await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200), patient);
     expect(await firing(relay, 'certificate_expires')).to.deep.equal([]);

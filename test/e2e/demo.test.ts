@@ -42,7 +42,7 @@ describe('demo', function () {
       }
       expect([...printed.keys()]).to.deep.equal(['history', 'diff', 'rollback', 'unfreeze']);
       expect(printed.get('diff')).to.match(/changed +rds +web/);
-      expect(printed.get('rollback')).to.match(/^as at revision 4: /);
+      expect(printed.get('rollback')).to.match(/^rolled back to revision 4: /);
     } finally {
       demo.signal('SIGTERM');
       expect(await demo.exited).to.equal(0);

@@ -1,120 +1,232 @@
 import { chmodSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { z } from 'zod';
-import { issueCertificate } from '../support/certificates.ts';
-import { eventually } from './support/eventually.ts';
+import { any, type, when } from '../support/in-memory-relay.ts';
 import { ResourceFiles } from './support/files.ts';
 import { ModelPlane } from './support/model-plane.ts';
-import { temporaryDirectory } from './support/paths.ts';
-import { PemFiles } from './support/pem-files.ts';
-import { everywhere, isOver, patient } from './support/problems.ts';
+import { type TemporaryDirectory, temporaryDirectory } from './support/paths.ts';
 import { ClientPool } from './support/recording-client.ts';
 import { type RelayConfig, RelayProcess } from './support/relay.ts';
+import { notTyped, Operator } from './support/runbook.ts';
+import { writeVariants } from './support/variant-files.ts';
 
-describe('a problem is on the page, in status, in --check and on /ready alike', function () {
+const environments = { key: 'env', from: 'node.id', pattern: '^([a-z]+)-' };
+
+describe('what is wrong is said everywhere, and its runbook ends it: files and clients', function () {
   this.timeout(120_000);
+  let files: ResourceFiles;
+  let relay: RelayProcess;
+  let pool: ClientPool;
+  let operator: Operator;
+  const listeners = (contents: Readonly<Record<string, string>>): void =>
+    writeVariants(
+      files,
+      'lds',
+      Object.entries(contents).map(([env, content]) => ['web', content, when({ env })]),
+    );
+  let config: RelayConfig;
+
+  before(async () => {
+    files = new ResourceFiles();
+    listeners({ prod: 'good', test: 'good' });
+    config = { upstreams: [files.upstream], parameters: [environments] };
+    relay = await RelayProcess.start(config);
+    pool = new ClientPool(relay.xds, 1);
+    operator = await Operator.at(relay);
+    for (const id of ['prod-1', 'prod-2', 'test-1']) {
+      const client = pool.open('delta', id);
+      client.rejects = ({ resources }) => (resources.get('web') === 'bad' ? 'no such filter' : undefined);
+      client.subscribe('lds', ['web']);
+      await client.gets('lds', { web: 'good' });
+    }
+  });
+
+  after(async () => {
+    pool[Symbol.dispose]();
+    await operator[Symbol.asyncDispose]();
+    await relay[Symbol.asyncDispose]();
+    files[Symbol.dispose]();
+  });
+
+  it('a bad listener, until it is rolled back and mended', async () => {
+    listeners({ prod: 'bad', test: 'good' });
+    await operator.rehearse({
+      runbook: 'clients-reject',
+      kind: 'clients_reject',
+      check: 2,
+      says: /^2 clients with env=prod reject lds web: no such filter/,
+      metric: ['downstream_rejecting', 'type="lds"', (value) => value === 2],
+      set: { TYPE: 'lds', NAME: 'web', BEFORE: '1', REV: '2' },
+      mendsBefore: /unfreeze/,
+      mends: () => listeners({ prod: 'better', test: 'good' }),
+    });
+  });
+
+  it('a client of a class that gets nothing, until it says the right one', async () => {
+    const wrong = pool.open('delta', 'prd-1');
+    wrong.subscribe('lds', ['web']);
+    await operator.rehearse({
+      runbook: 'missing-resources',
+      kind: 'missing',
+      check: 1,
+      says: /^1 client with env=prd gets no lds web: no variant matches; 2 other classes have one/,
+      metric: ['unmatched_subscriptions', 'type="lds"', (value) => value === 1],
+      set: { TYPE: 'lds', NAME: 'web', PARAM: 'env=prd' },
+      fails: /explain/,
+      mends: async () => {
+        wrong[Symbol.dispose]();
+        const right = pool.open('delta', 'prod-3');
+        right.subscribe('lds', ['web']);
+        await right.gets('lds', { web: 'better' });
+      },
+    });
+  });
 
   it('a refused configuration, until one is accepted', async () => {
-    using files = new ResourceFiles();
-    files.write('cds', new Map([['a', '1']]));
-    const config: RelayConfig = { upstreams: [files.upstream] };
-    await using relay = await RelayProcess.start(config);
     relay.configure('nodes: {}\n');
-    expect(await everywhere(relay, 'configuration_refused', 1)).to.match(
-      /^The new configuration is refused: .*:1:1: nodes: /,
-    );
-    relay.configure(config);
-    await isOver(relay, 'configuration_refused');
-  });
-
-  it('a file that is refused, until it is repaired', async () => {
-    using files = new ResourceFiles();
-    files.write('cds', new Map([['a', '1']]));
-    await using relay = await RelayProcess.start({ upstreams: [files.upstream] });
-    files.writeText('broken.json', '{ "resources": [ {} ] }');
-    expect(await everywhere(relay, 'updates_refused', 1)).to.include('broken.json');
-    files.writeText('broken.json', '{ "resources": [] }');
-    await isOver(relay, 'updates_refused');
-  });
-
-  it('a certificate pair that is refused, until a good one comes, and one that expires soon', async () => {
-    using files = new ResourceFiles();
-    files.write('cds', new Map([['a', '1']]));
-    using pem = new PemFiles();
-    const [first, second] = ['first', 'second'].map((name) => issueCertificate({ name, days: 30 }));
-    if (first === undefined || second === undefined) throw new Error('there are two');
-    const tls = pem.identity('xds', first);
-    await using relay = await RelayProcess.start({ upstreams: [files.upstream], xds: { tls } });
-    pem.identity('xds', { ...first, privateKey: second.privateKey });
-    expect(await everywhere(relay, 'certificate_refused', 1)).to.match(
-      /^The new certificate of xds is refused: .*; the previous certificate stays in use$/,
-    );
-    const short = issueCertificate({ name: 'third', days: 0.5 });
-    pem.identity('xds', short);
-    expect(await everywhere(relay, 'certificate_expires', 2)).to.match(
-      /^The certificate of xds expires soon: /,
-    );
-    await isOver(relay, 'certificate_refused');
-  });
-
-  it('clients that a limit refuses', async () => {
-    await using plane = await ModelPlane.start();
-    plane.set('cds', { a: '1' });
-    await using relay = await RelayProcess.start({
-      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
-      limits: { max_streams: 2 },
+    await operator.rehearse({
+      runbook: 'configuration-refused',
+      kind: 'configuration_refused',
+      check: 1,
+      says: /^The new configuration is refused: .*:1:1: nodes: /,
+      metric: ['config_last_reload_successful', '', (value) => value === 0],
+      set: { FILE: relay.file },
+      fails: /validate/,
+      mends: () => relay.configure(config),
     });
-    using pool = new ClientPool(relay.xds, 1);
-    const clients = [pool.open('delta', 'a'), pool.open('delta', 'b')];
-    for (const client of clients) {
-      client.subscribe('cds');
-      await client.gets('cds', { a: '1' });
-    }
-    pool.open('delta', 'c').subscribe('cds');
-    expect(await everywhere(relay, 'clients_turned_away', 2)).to.include('streams: 1');
-    expect(await everywhere(relay, 'limit_near', 2)).to.include('limits.max_streams is at 100%');
   });
 
-  it('a control plane that is away, and workers that end again and again', async () => {
-    await using plane = await ModelPlane.start();
-    plane.set('cds', { a: '1' });
-    await using relay = await RelayProcess.start({
-      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
-      workers: 1,
+  it('a file that is refused, until it is mended', async () => {
+    files.writeText(
+      'broken.json',
+      '{ "resources": [ { "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster" } ] }',
+    );
+    await operator.rehearse({
+      runbook: 'updates-refused',
+      kind: 'updates_refused',
+      check: 1,
+      says: /broken\.json.* has no name/,
+      metric: ['upstream_updates_total', 'type="cds",result="rejected"', (value) => value === 1],
+      set: { FILE: relay.file },
+      fails: /validate/,
+      mends: () => files.remove('broken.json'),
     });
-    const pids = new Set<number>();
-    const worker = z.object({ workers: z.array(z.object({ pid: z.number(), listening: z.boolean() })) });
-    while (pids.size < 3) {
-      await eventually(async () => {
-        const { body } = await relay.rpc('distributary.admin.v1.AdminService/Status', {});
-        const [first] = worker.parse(JSON.parse(body)).workers;
-        expect(first?.listening === true && !pids.has(first.pid)).to.equal(true);
-        pids.add(first?.pid ?? 0);
-        process.kill(first?.pid ?? 0, 'SIGKILL');
-      }, patient);
-    }
-    expect(await everywhere(relay, 'workers_restart', 2)).to.match(/restarted 3 times.*SIGKILL/);
-    await plane[Symbol.asyncDispose]();
-    expect(await everywhere(relay, 'upstream_away', 2)).to.match(/^Upstream central is unreachable: /);
   });
 
-  it('a disk that cannot be written, until it can', async () => {
-    using directory = temporaryDirectory();
+  it('a limit that is reached, until it is raised', async () => {
+    relay.configure({ ...config, limits: { max_streams: 4 } });
+    await relay.says(/configuration reloaded/, 2);
+    pool.open('delta', 'prod-4').subscribe('lds', ['web']);
+    await operator.rehearse({
+      runbook: 'limits',
+      kind: 'limit_near',
+      check: 2,
+      says: /^limits\.max_streams is at 100%/,
+      metric: ['downstream_streams', '', (value) => value === 4],
+      mends: () => relay.configure(config),
+    });
+  });
+});
+
+describe('what is wrong is said everywhere, and its runbook ends it: control plane and disk', function () {
+  this.timeout(120_000);
+  let directory: TemporaryDirectory;
+  let plane: ModelPlane;
+  let relay: RelayProcess;
+  let operator: Operator;
+  let pool: ClientPool;
+
+  before(async () => {
+    directory = temporaryDirectory();
     const path = join(directory.path, 'kept');
     // Where a directory of the database should be, there is a file.
     writeFileSync(path, 'no directory');
-    using files = new ResourceFiles();
-    files.write('cds', new Map([['a', '1']]));
-    await using relay = await RelayProcess.start({
-      upstreams: [files.upstream],
+    plane = await ModelPlane.start((url, name, content) =>
+      any(content === 'of another type' ? type('lds') : url, name, content),
+    );
+    plane.set('cds', { a: '1' });
+    plane.kill();
+    relay = await RelayProcess.start({
+      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
       cache: { persistence: { path } },
     });
-    expect(await everywhere(relay, 'disk_fails', 1)).to.match(/^The cache cannot be written to disk: /);
-    renameSync(path, `${path}.moved`);
-    mkdirSync(path);
-    chmodSync(path, 0o700);
-    files.write('cds', new Map([['a', '2']]));
-    await isOver(relay, 'disk_fails');
+    pool = new ClientPool(relay.xds, 1);
+    operator = await Operator.at(relay);
+  });
+
+  after(async () => {
+    pool[Symbol.dispose]();
+    await operator[Symbol.asyncDispose]();
+    await relay[Symbol.asyncDispose]();
+    await plane[Symbol.asyncDispose]();
+    directory[Symbol.dispose]();
+  });
+
+  // First: the longer it fails, the longer the relay waits before it tries again.
+  it('a disk that cannot be written, until it can', async () => {
+    const path = join(directory.path, 'kept');
+    await operator.rehearse({
+      runbook: 'disk',
+      kind: 'disk_fails',
+      check: 2,
+      says: /^The cache cannot be written to disk: /,
+      metric: ['persistence_errors_total', '', (value) => value > 0],
+      set: { DIRECTORY: path },
+      mends: () => {
+        renameSync(path, `${path}.moved`);
+        mkdirSync(path);
+        chmodSync(path, 0o700);
+      },
+    });
+  });
+
+  it('a relay that is not ready, until its control plane is there', async () => {
+    await operator.rehearse({
+      runbook: 'not-ready',
+      kind: 'not_ready',
+      check: 2,
+      says: /^The relay is not ready: not connected yet: central/,
+      metric: ['ready', '', (value) => value === 0],
+      mends: () => plane.again(),
+    });
+  });
+
+  it('a control plane that is away, until it is back', async () => {
+    const client = pool.open('delta', 'client');
+    client.subscribe('cds');
+    await client.gets('cds', { a: '1' });
+    plane.kill();
+    await operator.rehearse({
+      runbook: 'control-plane-away',
+      kind: 'upstream_away',
+      check: 2,
+      says: /^Upstream central is unreachable: /,
+      metric: ['upstream_connected', 'upstream="central"', (value) => value === 0],
+      set: { ENDPOINT: plane.address },
+      fails: /^(curl|openssl) /,
+      mends: async () => {
+        plane.set('cds', { a: '2' });
+        await plane.again();
+      },
+    });
+    await client.gets('cds', { a: '2' });
+  });
+
+  it('a response that is refused says which resource it is, until it is mended', async () => {
+    plane.set('cds', { a: 'of another type' });
+    await operator.rehearse({
+      runbook: 'updates-refused',
+      kind: 'updates_refused',
+      check: 1,
+      says: /^The relay refuses cds of upstream central: .* resource "a" is of type /,
+      metric: ['upstream_updates_total', 'type="cds",result="rejected"', (value) => value === 1],
+      leaves: /validate/,
+      mends: () => plane.set('cds', { a: '5' }),
+      isOver: () => relay.says(/responses are accepted again/),
+    });
+  });
+
+  it('types every command of these runbooks', () => {
+    expect(notTyped()).to.deep.equal([]);
   });
 });

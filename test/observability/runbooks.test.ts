@@ -1,36 +1,40 @@
 import { globSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { expect } from 'chai';
+import { blocksOf, proseOf, read } from '../docs/page.ts';
 import { root } from '../e2e/support/paths.ts';
-import { outcome } from '../e2e/support/process.ts';
-import { distributary } from '../e2e/support/relay.ts';
+import { notRehearsed } from '../e2e/support/runbook.ts';
 
-const directory = join(root, 'docs/runbooks');
-const pages = globSync('*.md', { cwd: directory });
+const pages = globSync('docs/runbooks/*.md', { cwd: root });
+const runbooks = pages.map((page) => basename(page, '.md')).filter((name) => name !== 'README');
 
-describe('runbooks', function () {
-  this.timeout(60_000);
-
+describe('runbooks', () => {
   it('are all in their list', () => {
-    const list = readFileSync(join(directory, 'README.md'), 'utf8');
-    for (const page of pages) if (page !== 'README.md') expect(list).to.include(`(${page})`);
+    const list = read('docs/runbooks/README.md');
+    for (const name of runbooks) expect(list).to.include(`(${name}.md)`);
   });
 
-  it('name commands that exist, with flags that they take', async () => {
-    const named = new Map<string, Set<string>>();
-    for (const page of pages) {
-      const text = readFileSync(join(directory, page), 'utf8');
-      for (const [, command = '', rest = ''] of text.matchAll(/`distributary ([a-z]+)([^`]*)`/g)) {
-        const flags = named.get(command) ?? new Set();
-        for (const [flag] of rest.matchAll(/--[a-z-]+/g)) flags.add(flag);
-        named.set(command, flags);
-      }
-    }
-    expect(named.size).to.be.above(8);
-    for (const [command, flags] of named) {
-      const { code, output } = await outcome(distributary(command, '--help'));
-      expect(code, command).to.equal(0);
-      for (const flag of flags) expect(output, command).to.include(`${flag} `);
+  it('are rehearsed, each in the state that it is for, or have a reason why not', () => {
+    const tests = globSync('test/e2e/{problems,certificates}*.ts', { cwd: root }).map((file) =>
+      readFileSync(join(root, file), 'utf8'),
+    );
+    const rehearsed = tests.flatMap((text) =>
+      Array.from(text.matchAll(/\brunbook: '([a-z-]+)'/g), ([, name = '']) => name),
+    );
+    expect([...new Set([...rehearsed, ...notRehearsed.keys()])].toSorted()).to.deep.equal(
+      runbooks.toSorted(),
+    );
+    for (const name of notRehearsed.keys()) expect(rehearsed).not.to.include(name);
+  });
+
+  it('have what is typed in blocks of their own, where a test reads it', () => {
+    for (const name of runbooks.filter((one) => !notRehearsed.has(one))) {
+      const page = `docs/runbooks/${name}.md`;
+      expect(
+        blocksOf(page).map(({ info }) => info),
+        page,
+      ).to.include('sh');
+      expect(proseOf(page), page).not.to.match(/`distributary (?!status`)[a-z]/);
     }
   });
 });

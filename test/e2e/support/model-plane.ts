@@ -9,6 +9,7 @@ import {
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { type TypeUrl, typeUrl } from '../../../src/model/brand.ts';
 import { typeInfo } from '../../../src/model/types.ts';
+import { Code } from '../../../src/wire/grpc-status.ts';
 import { jsonToBytes, messageName } from '../../../src/wire/registry.ts';
 import { any, type } from '../../support/in-memory-relay.ts';
 import { type AdsStream, ControlPlane, type Request } from '../../upstream/ads/control-plane.ts';
@@ -50,6 +51,9 @@ export class ModelPlane implements AsyncDisposable {
   mute = false;
   /** Types of which it takes note of what is asked, and says nothing. */
   readonly silentOn = new Set<string>();
+
+  /** Types for which it ends a stream. */
+  readonly refuses = new Set<string>();
 
   private constructor(body: Body) {
     this.#body = body;
@@ -102,6 +106,11 @@ export class ModelPlane implements AsyncDisposable {
 
   #answer(stream: AdsStream, request: Request): void {
     if (this.mute) return;
+    const { short } = typeInfo(typeUrl(request.typeUrl));
+    if (this.refuses.has(short)) {
+      stream.fail(Code.PERMISSION_DENIED, `${short} is not served here`);
+      return;
+    }
     const types = this.#streams.get(stream) ?? new Map<string, Told>();
     this.#streams.set(stream, types);
     const known = types.get(request.typeUrl);

@@ -255,9 +255,14 @@ export class RelayProcess implements AsyncDisposable {
     return this.#process.lines.filter((line) => !this.#process.errors.includes(line));
   }
 
+  /** The path of its configuration. */
+  get file(): string {
+    return join(this.#files.path, 'relay.json');
+  }
+
   /** Replaces its configuration file, at once and whole; a string as it is. */
   configure(config: RelayConfig | string): void {
-    const path = join(this.#files.path, 'relay.json');
+    const path = this.file;
     writeFileSync(
       `${path}.new`,
       typeof config === 'string' ? config : JSON.stringify(withDefaults(config, this.#given)),
