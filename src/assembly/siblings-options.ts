@@ -6,8 +6,7 @@ import type { Log } from '../observe/log.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { CLAIMS_EVERYTHING } from '../upstream/claims.ts';
 import type { SiblingsOptions } from '../upstream/siblings.ts';
-import type { Address } from '../wire/address.ts';
-import { systemLookup } from '../wire/address.ts';
+import { type Address, systemLookup } from '../wire/address.ts';
 import { SIBLING_HEADER } from '../wire/via.ts';
 import type { UpstreamTls } from './watched-tls.ts';
 

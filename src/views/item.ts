@@ -1,5 +1,4 @@
-import type { ResourceName } from '../model/brand.ts';
-import { revision, type TypeUrl } from '../model/brand.ts';
+import { type ResourceName, revision, type TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { UNCONSTRAINED } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';

@@ -1,6 +1,6 @@
 import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
-import { type Catalog, type Commit } from '../model/catalog.ts';
+import type { Catalog, Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { Side } from '../model/side.ts';

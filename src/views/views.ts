@@ -1,7 +1,7 @@
 import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Commit, isEmpty } from '../model/catalog.ts';
-import { type Selection } from '../model/selection.ts';
+import type { Selection } from '../model/selection.ts';
 import type { Side } from '../model/side.ts';
 import type { Encoding, Subscriber, Subscription } from '../model/subscription.ts';
 import type { InTurns } from '../model/turns.ts';
@@ -12,7 +12,7 @@ import { InterestRegistry } from './interest-registry.ts';
 import type { View } from './view.ts';
 import { ViewPool, type ViewsOptions } from './view-pool.ts';
 import { ViewState } from './view-state.ts';
-import { type Affected } from './watchers.ts';
+import type { Affected } from './watchers.ts';
 
 /** All views: who subscribes to what, and who must hear of a commit. */
 export class Views {

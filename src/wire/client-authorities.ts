@@ -2,8 +2,7 @@ import type { X509Certificate } from 'node:crypto';
 import type { Clock } from '../model/clock.ts';
 import { spread } from './drain.ts';
 import { handshakeTimeoutMs } from './http2-settings.ts';
-import type { ClientSession } from './peer.ts';
-import { verifiedCertificate } from './peer.ts';
+import { type ClientSession, verifiedCertificate } from './peer.ts';
 import { parseCertificates } from './tls-material.ts';
 
 /** A longer chain counts as broken. OpenSSL accepts up to a hundred. */

@@ -1,5 +1,5 @@
 import type { X509Certificate } from 'node:crypto';
-import { constants, type Http2SecureServer, type Http2Server } from 'node:http2';
+import { constants, type Http2Server } from 'node:http2';
 import type { Server, Socket } from 'node:net';
 import type { Clock, Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
@@ -8,8 +8,7 @@ import { CertificateReview } from './client-authorities.ts';
 import { drainShare } from './drain.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import { connectionWindow, idleTimeoutMs, idleTimeoutWhenFullMs, unixWindow } from './http2-settings.ts';
-import type { ClientSession } from './peer.ts';
-import { addressOf, addressText, peerOf, verifiedCertificate } from './peer.ts';
+import { addressOf, addressText, type ClientSession, peerOf, verifiedCertificate } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
 
 /** How many connections there may be, and of whom. */
@@ -92,9 +91,8 @@ export class ClientConnections {
   }
 
   /** Takes in the sessions of a server that connections are handed on to. */
-  follow(http2: Http2Server | Http2SecureServer): void {
-    const ready = 'setSecureContext' in http2 ? 'secureConnection' : 'connection';
-    http2.prependListener(ready, (socket: Socket) => {
+  follow(http2: Http2Server): void {
+    http2.prependListener('connection', (socket: Socket) => {
       this.#arriving = socket;
     });
     http2.on('session', (session) => {

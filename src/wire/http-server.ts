@@ -1,8 +1,8 @@
 import { createServer as createHttp1, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createHttp2, type Http2ServerRequest, type Http2ServerResponse } from 'node:http2';
-import { type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { type Clock, type Timer } from '../model/clock.ts';
+import type { Clock, Timer } from '../model/clock.ts';
 import { ok, type Result } from '../model/result.ts';
 import type { ClientConnection, ClientConnections } from './client-connections.ts';
 import { HalfSent, halfSentBudget } from './half-sent.ts';
@@ -12,7 +12,7 @@ import { handshakeTimeoutMs, sessionOptions } from './http2-settings.ts';
 import { type Listener, type ListenerOptions, listen } from './listener.ts';
 import { isDisconnect } from './node-error.ts';
 import type { ClientSession } from './peer.ts';
-import { type TlsMaterial } from './tls-material.ts';
+import type { TlsMaterial } from './tls-material.ts';
 
 export interface HttpServerOptions extends ListenerOptions {
   /** An answer refuses a request before its body is read. */

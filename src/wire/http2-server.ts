@@ -1,9 +1,9 @@
 import { createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
-import { type Clock } from '../model/clock.ts';
+import type { Clock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { ok, type Result } from '../model/result.ts';
 import { tooMuchWaits } from './accounts.ts';
-import { type ClientConnection } from './client-connections.ts';
+import type { ClientConnection } from './client-connections.ts';
 import { DRAINING, drainShare, spread } from './drain.ts';
 import { refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
 import type { GrpcStatus } from './grpc-status.ts';
@@ -13,7 +13,7 @@ import { Http2ServerStream, type StreamOwner } from './http2-stream.ts';
 import { type Listener, type ListenerOptions, listen } from './listener.ts';
 import { explainError } from './node-error.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
-import { type TlsMaterial } from './tls-material.ts';
+import type { TlsMaterial } from './tls-material.ts';
 
 /** The paths that are not hot: connect-node's (connect.ts). */
 export interface AuxiliaryPaths {

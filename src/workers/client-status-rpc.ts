@@ -1,6 +1,10 @@
 import { EmptySchema } from '@bufbuild/protobuf/wkt';
-import type { ConnectRouter, Transport } from '@connectrpc/connect';
-import { decodeBinaryHeader, encodeBinaryHeader } from '@connectrpc/connect';
+import {
+  type ConnectRouter,
+  decodeBinaryHeader,
+  encodeBinaryHeader,
+  type Transport,
+} from '@connectrpc/connect';
 import type { Awaitable } from '../admin/ports.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { ClientStatusQuery } from '../inspect/client-configs.ts';

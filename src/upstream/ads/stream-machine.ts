@@ -1,6 +1,6 @@
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
 import type { Result } from '../../model/result.ts';
-import { type Interest, type Move, type Removal, type Transaction } from '../../model/transaction.ts';
+import type { Interest, Move, Removal, Transaction } from '../../model/transaction.ts';
 import { atOnce, type InTurns } from '../../model/turns.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { IncomingDelta, IncomingSotw } from '../../wire/response-reader.ts';
