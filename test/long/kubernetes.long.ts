@@ -70,7 +70,10 @@ describe('the Helm chart and what it renders', function () {
   for (const [wrong, why] of [
     ['ports.xds=18001', 'config.xds.address: 0.0.0.0:18000 and ports.xds: 18001 must be the same port'],
     ['config.metrics.address=0.0.0.0:9090', 'ports.metrics: 19090 must be the same port'],
-    ['config.drain_delay=1m', 'terminationGracePeriodSeconds: 40 must be longer than config.drain_delay (1m)'],
+    [
+      'config.drain_delay=1m',
+      'terminationGracePeriodSeconds: 40 must be longer than config.drain_delay (1m)',
+    ],
     ['networkPolicy.metricsFrom=null', 'networkPolicy.metricsFrom: is empty, so Prometheus cannot scrape'],
     [
       'config.cache.max_bytes=1073741824',
