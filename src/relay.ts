@@ -119,11 +119,12 @@ export class Relay implements UpstreamSink {
       catalogs: this.#stores.catalogs,
       interests: {
         subscribe: (interest) => this.#subscribe(interest),
-        resubscribe: (interest) => this.#upstreamOf(interest.type, interest.selector)?.resubscribe(interest),
+        resubscribe: (interest) =>
+          this.#upstreamOf(interest.type, interest.selector)?.resubscribe?.(interest),
         unsubscribe: (interest, why) => this.#unsubscribe(interest, why),
-        markIdle: (interest) => this.#upstreamOf(interest.type, interest.selector)?.markIdle(interest),
+        markIdle: (interest) => this.#upstreamOf(interest.type, interest.selector)?.markIdle?.(interest),
         contentOf: (interest) => this.#stores.contentOf(interest),
-        markActive: (interest) => this.#upstreamOf(interest.type, interest.selector)?.markActive(interest),
+        markActive: (interest) => this.#upstreamOf(interest.type, interest.selector)?.markActive?.(interest),
       },
       clock,
       idleMilliseconds: options.idleMilliseconds,
@@ -149,7 +150,7 @@ export class Relay implements UpstreamSink {
         ((type, selector) => this.#upstreamOf(type, selector)?.state().down === true),
       refusal:
         options.refusal ??
-        ((interest) => this.#upstreamOf(interest.type, interest.selector)?.refusal(interest)),
+        ((interest) => this.#upstreamOf(interest.type, interest.selector)?.refusal?.(interest)),
     };
     this.#services = services;
     const { streamPrefix = '' } = options;
@@ -212,7 +213,7 @@ export class Relay implements UpstreamSink {
       if (now === before.find((upstream) => upstream.claims(type, selector))) continue;
       if (now === undefined) this.apply(unclaimed(interest));
       else now.subscribe(interest);
-      if (registry.isIdle(interest)) now?.markIdle(interest);
+      if (registry.isIdle(interest)) now?.markIdle?.(interest);
     }
     for (const upstream of upstreams) if (!before.includes(upstream)) upstream.start();
     this.changed();

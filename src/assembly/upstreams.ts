@@ -1,7 +1,7 @@
 import type { AdsUpstreamConfig, Config, UpstreamConfig } from '../config/config.ts';
 import type { Clock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
-import type { UpstreamSink } from '../model/upstream.ts';
+import type { UpdateMetrics, UpstreamSink } from '../model/upstream.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { UpdateTraces } from '../observe/update-traces.ts';
@@ -50,26 +50,25 @@ export function makeUpstream(
           maxConstraintDepth: config.limits.maxConstraintDepth,
           clock: dependencies.clock,
           log: dependencies.log, // it adds the upstream's name itself
-          rejected: (type, reason) => dependencies.metrics.refusedUpdate(upstream.name, type, reason),
+          metrics: updateMetrics(upstream.name, dependencies),
         },
-        counted(upstream.name, sink, dependencies),
+        sink,
       );
     default:
       return upstream satisfies never;
   }
 }
 
-/** Counts updates from files in the metrics of updates from control planes. */
-function counted(name: string, sink: UpstreamSink, { metrics, clock }: UpstreamDependencies): UpstreamSink {
+function updateMetrics(name: string, { metrics, traces, clock }: UpstreamDependencies): UpdateMetrics {
   return {
-    apply(transaction) {
-      metrics.updates(name, transaction.type, 'accepted').inc();
-      metrics.lastUpdate(name, transaction.type, clock.now());
-      sink.apply({ ...transaction, arrivedAt: clock.monotonic() });
+    accepted: (type) => {
+      metrics.updates(name, type, 'accepted').inc();
+      metrics.lastUpdate(name, type, clock.now());
     },
-    restamp: (restamp) => sink.restamp(restamp),
-    changed: () => sink.changed(),
-    isIdle: (interest) => sink.isIdle?.(interest) === true,
+    rejected: (type, reason, arrivedAt) => {
+      metrics.refusedUpdate(name, type, reason);
+      traces?.refused(name, type, arrivedAt);
+    },
   };
 }
 
@@ -81,7 +80,7 @@ function makeAds(
   log: Log,
   relay: SiblingsSink,
 ): AdsUpstream {
-  const { clock, metrics, traces, version, via, tls } = dependencies;
+  const { clock, metrics, version, via, tls } = dependencies;
   const { name, siblings } = upstream;
   // From 0: increase() does not see a series' first increment.
   const reconnects = metrics.reconnects(name);
@@ -101,14 +100,7 @@ function makeAds(
       random: systemRandom,
       log,
       metrics: {
-        accepted: (type) => {
-          metrics.updates(name, type, 'accepted').inc();
-          metrics.lastUpdate(name, type, clock.now());
-        },
-        rejected: (type, reason, arrivedAt) => {
-          metrics.refusedUpdate(name, type, reason);
-          traces?.refused(name, type, arrivedAt);
-        },
+        ...updateMetrics(name, dependencies),
         reconnect: () => reconnects.inc(),
         streamEnd: (code) => metrics.streamEnds(name, codeName(code)).inc(),
         refused: () => metrics.rejected('upstream_sessions').inc(),

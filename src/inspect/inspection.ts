@@ -125,7 +125,7 @@ export class Inspection implements Inspector {
         lastError,
         refusedStreams,
         warning,
-        suspectTypes: upstream.suspects().map(({ type }) => typeInfo(type).short),
+        suspectTypes: (upstream.suspects?.() ?? []).map(({ type }) => typeInfo(type).short),
       };
     });
     const { relay, staleness, isRequired } = this.#options;
@@ -192,7 +192,7 @@ export class Inspection implements Inspector {
             since: timestamp(since),
           })),
           refusedStreams: state.refusedStreams,
-          suspectTypes: upstream.suspects().map(({ type, since, reason: why }) => ({
+          suspectTypes: (upstream.suspects?.() ?? []).map(({ type, since, reason: why }) => ({
             type: typeInfo(type).short,
             since: timestamp(since),
             reason: why,

@@ -54,7 +54,18 @@ export interface Refusals {
   readonly parameters: readonly ParametersKey[];
 }
 
-/** A source of resources. Responses flow to the sink it was made with; interest comes in here. */
+/** What is counted of updates; what is left out is not. */
+export interface UpdateMetrics {
+  /** A response or a scan of this type was accepted just now. */
+  accepted?(type: TypeUrl): void;
+  /** `arrivedAt`: when the response arrived, by `Clock.monotonic()`. */
+  rejected?(type: TypeUrl, reason: string, arrivedAt: number | undefined): void;
+}
+
+/**
+ * A source of resources. Responses flow to the sink it was made with; interest comes in here. What costs it nothing, or
+ * cannot happen to it, is left out.
+ */
 export interface Upstream {
   readonly name: string;
   /** Whether a name (or `*`) of a type is served from here. */
@@ -65,20 +76,20 @@ export interface Upstream {
    * Subscribes once more to what is subscribed already. A new client asked for a resource with do_not_cache (protocol
    * §5).
    */
-  resubscribe(interest: Interest): void;
+  resubscribe?(interest: Interest): void;
   unsubscribe(interest: Interest): void;
   /** The last client of this interest has left. The subscription stays for `cache.idle_ttl`. */
-  markIdle(interest: Interest): void;
+  markIdle?(interest: Interest): void;
   /** Somebody subscribes again to what was idle. */
-  markActive(interest: Interest): void;
+  markActive?(interest: Interest): void;
   /** Why this interest is not subscribed upstream. Undefined: it is. */
-  refusal(interest: Interest): string | undefined;
+  refusal?(interest: Interest): string | undefined;
   /** All refused parameter sets; undefined: there are none. */
-  refusals(): Refusals | undefined;
+  refusals?(): Refusals | undefined;
   /** Asked at every change and for every stream: it must cost the same however much is subscribed. */
   state(): UpstreamState;
   /** The types on isolated streams. Looks through all subscriptions. */
-  suspects(): readonly Suspect[];
+  suspects?(): readonly Suspect[];
   start(): void;
   stop(): Promise<void>;
 }

@@ -199,7 +199,7 @@ class WorkerPoolServing implements ClientServing {
     const { upstreams } = this.#core.relay;
     const down = upstreams.filter((upstream) => upstream.state().down).map(({ name }) => name);
     const refused = upstreams.flatMap((upstream) => {
-      const refusals = upstream.refusals();
+      const refusals = upstream.refusals?.();
       if (refusals === undefined) return [];
       return { upstream: upstream.name, message: refusals.message, parameters: [...refusals.parameters] };
     });

@@ -1,5 +1,5 @@
-import type { TypeUrl } from '../../model/brand.ts';
 import type { Clock } from '../../model/clock.ts';
+import type { UpdateMetrics } from '../../model/upstream.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Address } from '../../wire/address.ts';
 import type { Code } from '../../wire/grpc-status.ts';
@@ -10,11 +10,7 @@ import type { RelayNode, SessionRule } from './node.ts';
 import type { Services } from './suspicion.ts';
 
 /** What is counted (docs/operations.md, metrics); what is left out is not. */
-interface AdsMetrics {
-  /** A response of this type was accepted just now. */
-  accepted?(type: TypeUrl): void;
-  /** `arrivedAt`: when the response arrived, by `Clock.monotonic()`. */
-  rejected?(type: TypeUrl, reason: string, arrivedAt: number | undefined): void;
+interface AdsMetrics extends UpdateMetrics {
   reconnect?(): void;
   /** A stream ended, and not because the relay closed it. */
   streamEnd?(code: Code): void;

@@ -5,7 +5,7 @@ import type { Result } from '../../model/result.ts';
 import { isCollection } from '../../model/selection.ts';
 import { type Holder, type Interest, type Put, transaction } from '../../model/transaction.ts';
 import { typeInfo } from '../../model/types.ts';
-import type { Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
+import type { UpdateMetrics, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import type { Log } from '../../observe/log.ts';
 import { type ClaimOptions, claims } from '../claims.ts';
 import { type FileProblem, formatProblem } from './parse.ts';
@@ -21,8 +21,8 @@ export interface FilesystemOptions {
   readonly maxConstraintDepth: number;
   readonly clock: Clock;
   readonly log: Pick<Log, 'info' | 'warn'>;
-  /** Something of this type in a file is refused: told once for each problem. */
-  readonly rejected: (type: TypeUrl, reason: string) => void;
+  /** A problem is told once. */
+  readonly metrics: UpdateMetrics;
 }
 
 /**
@@ -83,9 +83,6 @@ export class FilesystemUpstream implements Upstream {
     if (this.#current.everConnected) this.#answerSoon();
   }
 
-  /** Files are as current as they can be. */
-  resubscribe(): void {}
-
   unsubscribe(interest: Interest): void {
     const interests = this.#interests.get(interest.type);
     const known = interests?.get(keyOf(interest));
@@ -93,23 +90,6 @@ export class FilesystemUpstream implements Upstream {
     this.#unanswered.delete(known);
     interests?.delete(keyOf(interest));
     if (interests?.size === 0) this.#interests.delete(interest.type);
-  }
-
-  /** To keep it costs nothing here. */
-  markIdle(): void {}
-
-  markActive(): void {}
-
-  refusals(): undefined {
-    return undefined;
-  }
-
-  suspects(): readonly [] {
-    return [];
-  }
-
-  refusal(): undefined {
-    return undefined;
   }
 
   state(): UpstreamState {
@@ -192,17 +172,21 @@ export class FilesystemUpstream implements Upstream {
   ): void {
     if (this.#stopped) return;
     const resolved = this.#isComplete(type) ? interests : [];
-    this.#sink.apply(transaction({ holder: this.#holder, type, version, puts, complete, resolved }));
+    const { clock, metrics } = this.#options;
+    metrics.accepted?.(type);
+    const arrivedAt = clock.monotonic();
+    const holder = this.#holder;
+    this.#sink.apply(transaction({ holder, type, version, puts, complete, resolved, arrivedAt }));
   }
 
   /** Each problem once, not once for each scan. */
   #report(problems: readonly FileProblem[]): void {
-    const { log, name, rejected } = this.#options;
+    const { log, name, metrics } = this.#options;
     const now = new Map(problems.map((problem) => [formatProblem(problem), problem]));
     for (const [text, { file, types }] of now) {
       if (this.#reported.has(text)) continue;
       log.warn(text, { upstream: name, file });
-      for (const type of types) rejected(type, text);
+      for (const type of types) metrics.rejected?.(type, text, undefined);
     }
     for (const [text, { file }] of this.#reported) {
       if (!now.has(text)) log.info(`resolved: ${text}`, { upstream: name, file });

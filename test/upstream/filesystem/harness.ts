@@ -68,7 +68,7 @@ export class Harness {
         maxConstraintDepth: 64,
         clock: systemClock,
         log,
-        rejected: (type) => void this.rejected.push(type),
+        metrics: { rejected: (type) => void this.rejected.push(type) },
       },
       sink,
     );
