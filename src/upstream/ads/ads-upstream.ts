@@ -81,8 +81,8 @@ export class AdsUpstream implements Upstream {
         for (const session of [...this.#sessions.values()]) session.down(lost);
       },
       nodesWithoutAnswer: () => {
-        const waiting = this.#sessions.values().flatMap((session) => session.nodesWithoutAnswer());
-        return [...new Set(waiting)];
+        const waiting = this.#sessions.values().filter((session) => session.awaitsResponse);
+        return waiting.map(({ node }) => node).toArray();
       },
       changed: () => this.#changed(),
     });

@@ -35,8 +35,8 @@ export class Session {
   readonly holders: Holders;
   /** The suspects have changed. */
   readonly changed: () => void;
-  /** What it shows to the control plane, encoded. */
-  #node: Uint8Array;
+  /** What it shows to the control plane, encoded: in each request (ADR 132). */
+  node: Uint8Array;
   /** Of what arrives. */
   #stamp: Stamp;
   readonly #streams = new Map<StreamId, AdsStream>();
@@ -58,7 +58,7 @@ export class Session {
     this.parameters = parameters;
     this.holders = holders;
     this.changed = changed;
-    this.#node = node;
+    this.node = node;
     this.#stamp = stamp;
     this.suspicion = new Suspicion(backoff.maxMs, services);
   }
@@ -82,9 +82,9 @@ export class Session {
     return this.#streams.values().flatMap((stream) => stream.machine.interests());
   }
 
-  /** The encoded nodes of streams that have asked something which has no answer yet. */
-  nodesWithoutAnswer(): Iterable<Uint8Array> {
-    return this.#streams.values().flatMap(({ machine, node }) => (machine.awaitsResponse ? [node] : []));
+  /** Something that was asked has no answer yet. */
+  get awaitsResponse(): boolean {
+    return this.#streams.values().some(({ machine }) => machine.awaitsResponse);
   }
 
   /** The types on isolated streams. */
@@ -157,8 +157,9 @@ export class Session {
 
   /** If the node has changed, the streams are opened anew, and what they deliver is compared. */
   setNode(node: Uint8Array): void {
-    this.#node = node;
-    for (const stream of this.#streams.values()) stream.setNode(node);
+    if (Buffer.compare(this.node, node) === 0) return;
+    this.node = node;
+    for (const stream of this.#streams.values()) stream.startOver();
   }
 
   /**
@@ -205,7 +206,7 @@ export class Session {
   #stream(id: StreamId): AdsStream {
     const known = this.#streams.get(id);
     if (known !== undefined) return known;
-    const stream = new AdsStream(this, id, this.#node, this.#stamp);
+    const stream = new AdsStream(this, id, this.#stamp);
     this.#streams.set(id, stream);
     return stream;
   }
@@ -257,8 +258,6 @@ class AdsStream implements ConnectedStream {
   readonly #connection: AdsConnection;
   readonly #id: StreamId;
   readonly #backoff: Backoff;
-  /** What it shows to the control plane, encoded: in each request (ADR 132). */
-  #node: Uint8Array;
   #open: OpenStream | undefined;
   /** The endpoint of the last stream. Versions of that stream mean nothing to another endpoint. */
   #lastEndpoint: number | undefined;
@@ -276,13 +275,12 @@ class AdsStream implements ConnectedStream {
   #hasEndedBefore = false;
   #hasSuspended = false;
 
-  constructor(session: Session, id: StreamId, node: Uint8Array, stamp: Stamp) {
+  constructor(session: Session, id: StreamId, stamp: Stamp) {
     const { options } = session.connection;
     const { backoff, random, entriesPerTurn = defaultEntriesPerTurn } = options;
     this.#session = session;
     this.#connection = session.connection;
     this.#id = id;
-    this.#node = node;
     this.#backoff = new Backoff(
       backoff.initialMs,
       isIsolated(id) ? Math.max(backoff.maxMs, isolatedMaxBackoffMs) : backoff.maxMs,
@@ -296,10 +294,6 @@ class AdsStream implements ConnectedStream {
       entriesPerTurn,
       resourceTimeoutMs: options.resourceTimeoutMs,
     });
-  }
-
-  get node(): Uint8Array {
-    return this.#node;
   }
 
   /** What is subscribed changes: all changes of one moment are sent in one request. */
@@ -387,9 +381,7 @@ class AdsStream implements ConnectedStream {
   }
 
   /** A control plane that decides by node may have other resources for another one: nothing is resumed. */
-  setNode(node: Uint8Array): void {
-    if (Buffer.compare(this.#node, node) === 0) return;
-    this.#node = node;
+  startOver(): void {
     this.#lastEndpoint = undefined;
     this.#siblingAnswered = false;
     this.#reopen();
@@ -587,7 +579,7 @@ class AdsStream implements ConnectedStream {
     const arrivedAt = this.#open?.arrivedAt;
     switch (effect.kind) {
       case 'send':
-        this.#open?.stream.write(encodeRequest(effect.request, this.#node));
+        this.#open?.stream.write(encodeRequest(effect.request, this.#session.node));
         break;
       case 'apply':
         sink.apply({ ...effect.transaction, arrivedAt });
