@@ -195,7 +195,7 @@ export class Distributary {
     const loaded = await persistence?.load();
     if (loaded !== undefined) staleness.restore(loaded.staleSince);
     relay.start(this.#upstreams.make(this.#config), loaded?.restored);
-    const known = Iterator.from(relay.store.tables()).filter(([, table]) => table.resources.size > 0);
+    const known = Iterator.from(relay.store.tables).filter(([, table]) => table.resources.size > 0);
     this.#recorder.start(
       known.map(([type]) => type),
       persistence?.changes,
@@ -325,7 +325,7 @@ export class Distributary {
       counts.set(label, known);
       return known;
     };
-    for (const [type] of relay.store.tables()) of(typeInfo(type).short);
+    for (const [type] of relay.store.tables) of(typeInfo(type).short);
     for (const [type, count] of Object.entries(missing)) of(type).all += count;
     for (const { kind, type, elsewhere, clients } of problems)
       if (kind === 'MISSING' && elsewhere) of(type).elsewhere += clients;

@@ -2,7 +2,6 @@ import type { ResourceName, Revision, TypeUrl } from '../model/brand.ts';
 import type { Catalog, StoredResourceError, Value } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { covers } from '../model/selection.ts';
-import type { Side } from '../model/side.ts';
 import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import {
   type Admits,
@@ -13,29 +12,33 @@ import {
   type PickFilter,
 } from './cached-resource.ts';
 import type { InterestState } from './interests.ts';
-import type { Column, TypeTable } from './type-table.ts';
+import type { Column, TypeTable, TypeTables } from './type-table.ts';
 
-type Pick = (cached: CachedResource, name: ResourceName, among: PickFilter) => CacheEntry | undefined;
+type Pick = (
+  cached: CachedResource,
+  name: ResourceName,
+  among: PickFilter,
+  table: TypeTable,
+) => CacheEntry | undefined;
 
 /** Answers the questions of views from one column of the cache. */
-export abstract class CatalogReader implements Catalog {
+export class CatalogReader implements Catalog {
+  readonly tables: TypeTables;
   readonly #column: Column;
 
-  constructor(column: Column) {
+  constructor(tables: TypeTables, column: Column) {
+    this.tables = tables;
     this.#column = column;
   }
 
-  abstract get revision(): Revision;
+  get revision(): Revision {
+    return this.tables.revision;
+  }
 
-  abstract table(type: TypeUrl): TypeTable | undefined;
-
-  /** Several variants match, and one of them was chosen now. */
-  abstract ambiguous(
-    type: TypeUrl,
-    name: ResourceName,
-    parameters: Parameters,
-    matches: readonly CacheEntry[],
-  ): void;
+  /** Undefined: nothing of the type is cached, and nobody is interested. */
+  table(type: TypeUrl): TypeTable | undefined {
+    return this.tables.get(type);
+  }
 
   /** What `resolve` would give; nothing is recorded or counted. */
   peek(type: TypeUrl, name: ResourceName, parameters: Parameters): Value {
@@ -52,8 +55,8 @@ export abstract class CatalogReader implements Catalog {
     fromWildcard = false,
   ): Value {
     const filter = access || fromWildcard ? { access, fromWildcard } : NO_FILTER;
-    return this.#value(type, name, parameters, filter, (cached, own, among) =>
-      cached.pick(parameters, (matches) => this.ambiguous(type, own, parameters, matches), among),
+    return this.#value(type, name, parameters, filter, (cached, own, among, table) =>
+      cached.pick(parameters, (matches) => table.ambiguous(own, parameters, matches), among),
     );
   }
 
@@ -109,11 +112,11 @@ export abstract class CatalogReader implements Catalog {
     const table = this.table(type);
     if (table === undefined) return 'unknown';
     const own = table.resource(name, this.#column);
-    const entry = own && pick(own, name, filter);
+    const entry = own && pick(own, name, filter, table);
     if (entry !== undefined) return entry.variant;
     for (const target of table.aliased(name, this.#column)) {
       const aliased = table.resource(target, this.#column);
-      const found = aliased && pick(aliased, target, { ...filter, alias: name });
+      const found = aliased && pick(aliased, target, { ...filter, alias: name }, table);
       if (found !== undefined) return found.variant;
     }
     return table.interests.get(name, parameters)?.answer === undefined ? 'unknown' : 'absent';
@@ -121,27 +124,5 @@ export abstract class CatalogReader implements Catalog {
 
   #resource(type: TypeUrl, name: ResourceName): CachedResource | undefined {
     return this.table(type)?.resource(name, this.#column);
-  }
-}
-
-/** The cache as one side sees it. */
-export class SideCatalog extends CatalogReader {
-  readonly #store: CatalogReader;
-
-  constructor(store: CatalogReader, side: Side) {
-    super(side);
-    this.#store = store;
-  }
-
-  get revision(): Revision {
-    return this.#store.revision;
-  }
-
-  table(type: TypeUrl): TypeTable | undefined {
-    return this.#store.table(type);
-  }
-
-  ambiguous(type: TypeUrl, name: ResourceName, parameters: Parameters, matches: readonly CacheEntry[]): void {
-    this.#store.ambiguous(type, name, parameters, matches);
   }
 }

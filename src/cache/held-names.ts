@@ -1,4 +1,4 @@
-import type { ResourceName, Revision, TypeUrl } from '../model/brand.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import { type Freeze, Holds, isEverything, type Scope } from '../model/holds.ts';
@@ -18,22 +18,7 @@ import { CachedResource, contentIn } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import { HeldTransaction, isFrozen } from './held-transaction.ts';
 import { HeldType } from './held-type.ts';
-import type { Journal } from './journal.ts';
-import type { HeldName, TypeTable } from './type-table.ts';
-
-/** What held names need of the store. */
-interface HeldNamesOptions {
-  readonly clock: Clock;
-  readonly journal: Journal;
-  readonly tables: ReadonlyMap<TypeUrl, TypeTable>;
-  /** Makes it if there is none. */
-  readonly table: (type: TypeUrl) => TypeTable;
-  readonly forgetIfEmpty: (table: TypeTable) => void;
-  readonly revision: () => Revision;
-  readonly nextRevision: () => Revision;
-  /** Shows a commit to the views. */
-  readonly publish: (commit: Commit) => void;
-}
+import type { HeldName, TypeTable, TypeTables } from './type-table.ts';
 
 const everything: Scope = {};
 
@@ -42,15 +27,19 @@ const everything: Scope = {};
  * has what upstream says. Where nothing is held, both sides read the store, and nothing is kept twice.
  */
 export class HeldNames implements Gate {
-  readonly #options: HeldNamesOptions;
+  readonly #tables: TypeTables;
   readonly #listeners = new Set<(change: PendingChange) => void>();
   #gated: ReadonlySet<TypeUrl> = new Set();
   readonly holds = new Holds();
   /** What listeners have not heard of yet. */
   readonly #changes: PendingChange[] = [];
 
-  constructor(options: HeldNamesOptions) {
-    this.#options = options;
+  constructor(tables: TypeTables) {
+    this.#tables = tables;
+  }
+
+  get #clock(): Clock {
+    return this.#tables.options.clock;
   }
 
   get pending(): Iterable<PendingName> {
@@ -59,7 +48,7 @@ export class HeldNames implements Gate {
 
   get size(): number {
     let size = 0;
-    for (const { held } of this.#options.tables.values())
+    for (const { held } of this.#tables.values())
       for (const { masked } of held.values()) if (masked === undefined) size++;
     return size;
   }
@@ -68,7 +57,7 @@ export class HeldNames implements Gate {
   open(table: TypeTable): HeldTransaction | undefined {
     const gated = this.#gated.has(table.type);
     if (!gated && this.holds.freezes.length === 0 && table.held.size === 0) return undefined;
-    return new HeldTransaction(this.#of(table), gated, this.holds, this.#options.clock.now());
+    return new HeldTransaction(new HeldType(table), gated, this.holds, this.#clock.now());
   }
 
   /** After the transaction: how each side sees the commit. `released`: the holder's version before. */
@@ -78,13 +67,13 @@ export class HeldNames implements Gate {
     const change = opened.pendingChange(commit.receivedAt);
     if (change !== undefined) this.#changes.push(change);
     const split = opened.split(commit);
-    this.#options.forgetIfEmpty(opened.table);
+    this.#tables.forgetIfEmpty(opened.table);
     return split;
   }
 
   /** After the sides have new constraints too. No content changes. */
   restamped(table: TypeTable, { moves }: Restamp): void {
-    const held = this.#of(table);
+    const held = new HeldType(table);
     for (const name of new Set(moves.map((move) => move.name)))
       if (held.names.has(name)) held.stopHoldingIfEqual(name);
   }
@@ -97,7 +86,7 @@ export class HeldNames implements Gate {
       const entry = cached?.variants.get(constraints.key);
       const { ttl, aliases = [] } = entry?.variant ?? {};
       if (cached === undefined || entry === undefined || ttl === undefined) continue;
-      if (ttl.deadline > this.#options.clock.now()) continue;
+      if (ttl.deadline > this.#clock.now()) continue;
       changes.touch(name, constraints, aliases);
       table.remove(name, cached, entry, side);
       expired = true;
@@ -160,7 +149,7 @@ export class HeldNames implements Gate {
   }
 
   freeze(scope = everything, reason = ''): Result<undefined> {
-    return this.holds.freeze(scope, reason, this.#options.clock.now());
+    return this.holds.freeze(scope, reason, this.#clock.now());
   }
 
   unfreeze(scope = everything): Result<readonly Freeze[]> {
@@ -181,23 +170,23 @@ export class HeldNames implements Gate {
     });
     // What does not wait behind the gate needs no gate.
     for (const one of [...this.holds.removed()]) {
-      const waits = this.#options.tables.get(one.type)?.held.has(one.name) === true;
+      const waits = this.#tables.get(one.type)?.held.has(one.name) === true;
       if ((scope.type ?? one.type) === one.type && !waits) this.holds.setRemoved(one, false);
     }
   }
 
   replace(type: TypeUrl, contents: Contents, filter = everything, reason = ''): void {
-    const held = this.#of(this.#options.table(type));
+    const held = new HeldType(this.#tables.of(type));
     const others = [...held.table.names(WILDCARD)].filter((name) => held.matches(name, filter));
     const names = new Set([...contents.keys(), ...others]);
-    this.#options.nextRevision();
+    this.#tables.nextRevision();
     const before = held.changesOf(names);
     const shown = this.#snapshots(type, names);
     for (const name of names) this.#replace(held, name, contents.get(name) ?? []);
     const changed = mergeChanges(before, held.changesOf(names));
     const receivedAt = this.#commit(type, changed, shown, ['released', 'canary'], undefined, reason);
     this.#changes.push({ receivedAt, type, joined: [], left: [...names] });
-    this.#options.forgetIfEmpty(held.table);
+    this.#tables.forgetIfEmpty(held.table);
     this.notify();
   }
 
@@ -218,11 +207,11 @@ export class HeldNames implements Gate {
   }
 
   contentOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[] {
-    return contentIn(this.#options.tables.get(type)?.resource(name, side));
+    return contentIn(this.#tables.get(type)?.resource(name, side));
   }
 
   snapshot(type: TypeUrl, name: ResourceName): Snapshot {
-    const table = this.#options.tables.get(type);
+    const table = this.#tables.get(type);
     const said = contentIn(table?.resources.get(name));
     const held = table?.held.get(name);
     if (held === undefined) return { said, released: said, canary: said };
@@ -236,8 +225,8 @@ export class HeldNames implements Gate {
       for (const name of held.names.keys()) {
         if (held.isSeen(name)) continue;
         held.stopHolding(name);
-        this.#options.journal.resource(held.type, name);
-        this.#options.forgetIfEmpty(held.table);
+        this.#tables.journal.resource(held.type, name);
+        this.#tables.forgetIfEmpty(held.table);
         return true;
       }
     }
@@ -263,7 +252,7 @@ export class HeldNames implements Gate {
     for (const held of [...this.#types()]) {
       const names = [...held.names.keys()].filter((name) => held.matches(name, filter));
       if (names.length === 0) continue;
-      this.#options.nextRevision();
+      this.#tables.nextRevision();
       const version = held.table.heldVersion;
       const constraints = held.changesOf(names);
       const before = this.#snapshots(held.type, names);
@@ -278,7 +267,7 @@ export class HeldNames implements Gate {
         if (isJoined && !held.stopHoldingIfEqual(name)) joined.push(name);
         else left.push(name);
       }
-      this.#options.forgetIfEmpty(held.table);
+      this.#tables.forgetIfEmpty(held.table);
       if (left.length + joined.length === 0) continue;
       const known = sides.includes('released') ? version : undefined;
       const receivedAt = this.#commit(held.type, constraints, before, sides, known);
@@ -294,7 +283,7 @@ export class HeldNames implements Gate {
   #replace(held: HeldType, name: ResourceName, variants: readonly HeldVariant[]): void {
     const order = (held.names.get(name)?.released ?? held.liveResource(name))?.order;
     const released = resourceOf(variants, order);
-    const since = this.#options.clock.now();
+    const since = this.#clock.now();
     held.table.hold(name, {
       since,
       masked: 'rolledBack',
@@ -321,26 +310,26 @@ export class HeldNames implements Gate {
     version?: string,
     reason?: string,
   ): number {
-    const revision = this.#options.revision();
-    for (const name of changed.keys()) this.#options.journal.resource(type, name);
-    const receivedAt = this.#options.clock.monotonic();
+    const { revision, journal } = this.#tables;
+    for (const name of changed.keys()) journal.resource(type, name);
+    const receivedAt = this.#clock.monotonic();
     const commit: Commit = { revision, type, version, receivedAt, changed, resolved: [], reason };
     const empty: Commit = { ...commit, changed: new Map() };
     const of = (side: Side): Commit => (sides.includes(side) ? commit : empty);
     const contents = new Map(
       [...before].map(([name, was]) => [name, { before: was, after: this.snapshot(type, name) }]),
     );
-    this.#options.publish({ ...commit, contents, sides: { released: of('released'), canary: of('canary') } });
+    this.#tables.options.publish?.({
+      ...commit,
+      contents,
+      sides: { released: of('released'), canary: of('canary') },
+    });
     return receivedAt;
   }
 
   /** Of which something is held. */
   *#types(): Iterable<HeldType> {
-    for (const table of this.#options.tables.values()) if (table.held.size > 0) yield this.#of(table);
-  }
-
-  #of(table: TypeTable): HeldType {
-    return new HeldType(table, this.#options.journal, this.#options.revision);
+    for (const table of this.#tables.values()) if (table.held.size > 0) yield new HeldType(table);
   }
 }
 

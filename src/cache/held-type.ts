@@ -1,29 +1,17 @@
-import {
-  type ConstraintsKey,
-  type ResourceName,
-  type Revision,
-  resourceName,
-  type TypeUrl,
-} from '../model/brand.ts';
+import { type ConstraintsKey, type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import { includes, type Scope } from '../model/holds.ts';
 import type { MaskReason, PendingName } from '../model/rollout.ts';
 import type { CachedResource, CacheEntry } from './cached-resource.ts';
-import type { Journal } from './journal.ts';
 import { sameVariantContent, sameVariants, variantsOf } from './same-content.ts';
 import type { HeldName, TypeTable } from './type-table.ts';
 
 /** The held names of one type, and what may be done to them. */
 export class HeldType {
   readonly table: TypeTable;
-  readonly #journal: Journal;
-  readonly #revision: () => Revision;
 
-  /** `revision`: of the commit that is made now. */
-  constructor(table: TypeTable, journal: Journal, revision: () => Revision) {
+  constructor(table: TypeTable) {
     this.table = table;
-    this.#journal = journal;
-    this.#revision = revision;
   }
 
   get type(): TypeUrl {
@@ -82,8 +70,8 @@ export class HeldType {
     this.#tellErrors(name);
     this.table.letGo(name);
     if (this.names.size > 0) return;
-    const { releasedVersions } = this.table;
-    for (const holder of releasedVersions.keys()) this.#journal.version(this.type, holder);
+    const { all, releasedVersions } = this.table;
+    for (const holder of releasedVersions.keys()) all.journal.version(this.type, holder);
     releasedVersions.clear();
     this.table.heldVersion = undefined;
   }
@@ -155,7 +143,7 @@ export class HeldType {
     const told = this.names.get(name)?.released.resourceErrors;
     for (const [key, error] of errors ?? []) {
       if (told?.get(key)?.revision !== error.revision)
-        errors?.set(key, { ...error, revision: this.#revision() });
+        errors?.set(key, { ...error, revision: this.table.all.revision });
     }
   }
 

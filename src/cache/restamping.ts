@@ -23,7 +23,6 @@ export function restamp(
   { moves, unresolved }: Restamp,
   column: Column,
   revision: Revision,
-  expiring: (variant: Variant) => void,
 ): CommitChanges {
   const changes = new CommitChanges();
   const arrivals: Arrival[] = [];
@@ -44,7 +43,7 @@ export function restamp(
   for (const arrival of arrivals) {
     const { variant } = arrive(table, arrival, column, revision);
     // Its timer is for the variant with these constraints.
-    if (variant.ttl !== undefined) expiring(variant);
+    table.expiring(variant);
     changes.touch(arrival.variant.name, arrival.to, arrival.variant.aliases);
   }
   for (const interest of column === 'said' ? unresolved : []) {

@@ -59,7 +59,6 @@ export function restoreResource(
   table: TypeTable,
   { name, variants, bindings }: RestoredResource,
   revision: Revision,
-  expiring: (variant: Variant) => void,
 ): void {
   const cached = table.place(name);
   for (const { holders, variant: persisted } of variants) {
@@ -67,7 +66,7 @@ export function restoreResource(
     const adopted = payload && table.payloads.adopt(payload.bytes, payload.hash);
     const variant: Variant = { ...persisted, payload: adopted, revision };
     table.add(cached, { constraints, variant, holders, confirmedIn: revision });
-    if (variant.ttl !== undefined) expiring(variant);
+    table.expiring(variant);
   }
   cached.restoreBindings(bindings);
 }

@@ -5,7 +5,8 @@ import type { HeldVariant } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import type { Interest, Restamp, Transaction } from '../model/transaction.ts';
 import type { InterestContent } from './interest-content.ts';
-import { Store, type StoreOptions } from './store.ts';
+import { Store } from './store.ts';
+import type { StoreOptions } from './type-table.ts';
 
 /**
  * The store of both sides; or two, where each side has an upstream of its own (docs/adr/0130). Each of the two has every
@@ -19,7 +20,7 @@ export class SideStores {
 
   constructor(options: StoreOptions, separate: boolean) {
     this.released = new Store(options);
-    this.#canary = separate ? new Store({ ...options, beside: this.released }) : undefined;
+    this.#canary = separate ? new Store({ ...options, beside: this.released.tables }) : undefined;
     this.catalogs =
       this.#canary === undefined
         ? this.released.sides

@@ -1,15 +1,13 @@
-import { type ResourceName, type Revision, revision, type TypeUrl, typeUrl } from '../model/brand.ts';
+import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';
-import type { Clock } from '../model/clock.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { interestBytes } from '../model/interest-bytes.ts';
-import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Side } from '../model/side.ts';
 import { type Interest, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
-import { type CacheEntry, contentIn } from './cached-resource.ts';
-import { CatalogReader, SideCatalog } from './catalog-reader.ts';
+import { contentIn } from './cached-resource.ts';
+import { CatalogReader } from './catalog-reader.ts';
 import { CommitChanges } from './commit-changes.ts';
 import { HeldNames } from './held-names.ts';
 import type { HeldTransaction } from './held-transaction.ts';
@@ -20,11 +18,10 @@ import {
   type InterestContent,
   LeftEndpoints,
 } from './interest-content.ts';
-import { type Journal, NO_JOURNAL } from './journal.ts';
-import { Payloads } from './payloads.ts';
+import type { Journal } from './journal.ts';
 import { restamp } from './restamping.ts';
 import { disown, type Restored, restoreResource } from './restored.ts';
-import { TypeTable } from './type-table.ts';
+import { type StoreOptions, type TypeTable, TypeTables } from './type-table.ts';
 import { Update } from './update.ts';
 import { VariantRemover } from './variant-remover.ts';
 
@@ -37,92 +34,46 @@ export interface HolderEntry {
   readonly restored: boolean;
 }
 
-export interface StoreOptions {
-  readonly clock: Clock;
-  /** Several variants of a name match one parameter set: called once for each choice made. */
-  readonly ambiguous: (
-    type: TypeUrl,
-    name: ResourceName,
-    parameters: Parameters,
-    choices: readonly Variant[],
-  ) => void;
-  /** A variant has a TTL, or a new one: call `expire` when it has passed. */
-  readonly expiring: (variant: Variant) => void;
-  readonly journal?: Journal | undefined;
-  /** Shows a commit that no transaction made to the views: what waited is let through, or taken back. */
-  readonly publish?: (commit: Commit) => void;
-  /** Commits say what was there before, and what is there now. */
-  readonly recorded?: boolean | undefined;
-  /** A store in the same process with nearly the same content: both count revisions together, and share bodies. */
-  readonly beside?: Store;
-}
-
 const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
 
 /** The cache: resources in variants, who holds them, and which interests upstream has answered. */
 export class Store extends CatalogReader {
   readonly #options: StoreOptions;
   readonly #journal: Journal;
-  readonly #tables = new Map<TypeUrl, TypeTable>();
-  readonly #payloads: Payloads;
-  /** Of this store, and of the one beside it. */
-  readonly #counts: { revision: number; interestBytes: number };
   readonly #leftEndpoints = new LeftEndpoints();
   readonly held: HeldNames;
   /** What the clients of each side see. The store itself has what upstream says. */
   readonly sides: Readonly<Record<Side, CatalogReader>>;
 
   constructor(options: StoreOptions) {
-    super('said');
+    super(new TypeTables(options), 'said');
     this.#options = options;
-    this.#journal = options.journal ?? NO_JOURNAL;
-    const { beside } = options;
-    this.#payloads = beside === undefined ? new Payloads() : beside.#payloads;
-    this.#counts = beside === undefined ? { revision: 0, interestBytes: 0 } : beside.#counts;
-    this.held = new HeldNames({
-      clock: options.clock,
-      journal: this.#journal,
-      tables: this.#tables,
-      table: (type) => this.#table(type),
-      forgetIfEmpty: (table) => this.#forgetIfEmpty(table),
-      revision: () => this.revision,
-      nextRevision: () => this.nextRevision(),
-      publish: (commit) => options.publish?.(commit),
-    });
-    this.sides = { released: new SideCatalog(this, 'released'), canary: new SideCatalog(this, 'canary') };
-  }
-
-  get revision(): Revision {
-    return revision(this.#counts.revision);
+    this.#journal = this.tables.journal;
+    this.held = new HeldNames(this.tables);
+    this.sides = {
+      released: new CatalogReader(this.tables, 'released'),
+      canary: new CatalogReader(this.tables, 'canary'),
+    };
   }
 
   /** The bytes of all bodies; equal bodies are counted once. */
   get bodyBytes(): number {
-    return this.#payloads.bytes;
+    return this.tables.payloads.bytes;
   }
 
   /** The bytes of bodies and interests, those of the store beside it included. */
   get bytes(): number {
-    return this.bodyBytes + this.#counts.interestBytes;
+    return this.bodyBytes + this.tables.counts.interestBytes;
   }
 
   /** How many variants of a type are cached. */
   variants(type: TypeUrl): number {
-    return this.#tables.get(type)?.variants ?? 0;
-  }
-
-  tables(): Iterable<[TypeUrl, TypeTable]> {
-    return this.#tables;
-  }
-
-  /** Undefined: nothing of the type is cached, and nobody is interested. */
-  table(type: TypeUrl): TypeTable | undefined {
-    return this.#tables.get(type);
+    return this.tables.get(type)?.variants ?? 0;
   }
 
   /** What everybody has of a type. */
   releasedContents(type: TypeUrl): ReadonlyMap<ResourceName, Content> {
-    const table = this.#tables.get(type);
+    const table = this.tables.get(type);
     const contents = new Map<ResourceName, Content>();
     for (const name of table?.names(WILDCARD) ?? []) {
       const content = contentIn(table?.resource(name, 'released'));
@@ -136,27 +87,16 @@ export class Store extends CatalogReader {
     return this.held.snapshot(type, name);
   }
 
-  /** A new revision that no transaction made: for changes of what is visible without a change of content. */
-  nextRevision(): Revision {
-    return revision(++this.#counts.revision);
-  }
-
   apply(transaction: Transaction): Commit {
     const receivedAt = transaction.arrivedAt ?? this.#options.clock.monotonic();
-    const next = this.nextRevision();
+    const next = this.tables.nextRevision();
     const { type } = transaction;
-    const table = this.#table(type);
+    const table = this.tables.of(type);
     const held = this.held.open(table);
     const before = held && table.versions.get(transaction.holder.key);
     this.#setVersion(table, transaction);
     const changes = this.#changesOf(type, held);
-    const update = new Update(table, transaction, next, changes, {
-      clock: this.#options.clock,
-      ambiguous: (name, parameters, choices) => this.ambiguous(type, name, parameters, choices),
-      expiring: this.#options.expiring,
-      holderChanged: (interest) => this.#journal.interest(interest),
-    });
-    update.run();
+    new Update(table, transaction, next, changes).run();
     const commit = this.#commit(type, transaction.version, receivedAt, changes);
     const closed =
       held === undefined ? commit : this.held.close(held, commit, transaction.holder.key, before);
@@ -166,11 +106,10 @@ export class Store extends CatalogReader {
   restamp(change: Restamp): Commit {
     const { type, unresolved } = change;
     const receivedAt = this.#options.clock.monotonic();
-    const table = this.#table(type);
-    const next = this.nextRevision();
-    const { expiring } = this.#options;
-    const changes = restamp(table, change, 'said', next, expiring);
-    for (const side of ['released', 'canary'] as const) restamp(table, change, side, next, expiring);
+    const table = this.tables.of(type);
+    const next = this.tables.nextRevision();
+    const changes = restamp(table, change, 'said', next);
+    for (const side of ['released', 'canary'] as const) restamp(table, change, side, next);
     this.held.restamped(table, change);
     for (const interest of unresolved) this.#journal.interest(interest);
     return this.#commit(type, undefined, receivedAt, changes);
@@ -179,13 +118,13 @@ export class Store extends CatalogReader {
   /** Ends the variants whose time to live has passed; undefined if there are none (a heartbeat came). */
   expire(variant: Variant): Commit | undefined {
     const { name, type } = variant;
-    const table = this.#tables.get(type);
+    const table = this.tables.get(type);
     if (table === undefined) return undefined;
     const changes = this.#changesOf(type, undefined);
     const version = this.#dropExpired(table, variant, changes);
     const ofSides = this.held.expire(table, variant, changes);
     if (version === undefined && !ofSides) return undefined;
-    this.nextRevision();
+    this.tables.nextRevision();
     const commit = this.#commit(type, version, this.#options.clock.monotonic(), changes);
     const held = this.held.open(table);
     if (held === undefined) return withContents(commit, changes);
@@ -195,19 +134,19 @@ export class Store extends CatalogReader {
 
   /** From now on the store tracks whether upstream has answered this interest. Restored content of it stays. */
   addInterest(interest: Interest): void {
-    const { interests } = this.#table(interest.type);
+    const { interests } = this.tables.of(interest.type);
     if (interests.get(interest.selector, interest.parameters) !== undefined) return;
     interests.add(interest);
-    this.#counts.interestBytes += interestBytes(interest);
+    this.tables.counts.interestBytes += interestBytes(interest);
     this.#journal.interest(interest);
   }
 
   /** What would end with an interest. */
   contentOf(interest: Interest): InterestContent {
-    const table = this.#tables.get(interest.type);
+    const table = this.tables.get(interest.type);
     const content = table === undefined ? { hasContent: false, bytes: 0 } : contentOf(table, interest);
     if (!content.hasContent || !haveClusters(interest.type)) return content;
-    const clusters = this.#tables.get(clusterType);
+    const clusters = this.tables.get(clusterType);
     // Of clusters that are held back some clients see others.
     if (clusters === undefined || clusters.held.size > 0) return content;
     const isLeft = this.#leftEndpoints.isLeft(interest, clusters, this.revision);
@@ -219,35 +158,34 @@ export class Store extends CatalogReader {
    * variant was kept for this interest only.
    */
   removeInterest(interest: Interest): Commit | undefined {
-    const table = this.#table(interest.type);
+    const table = this.tables.of(interest.type);
     const version = this.version(interest);
-    if (table.interests.delete(interest)) this.#counts.interestBytes -= interestBytes(interest);
+    if (table.interests.delete(interest)) this.tables.counts.interestBytes -= interestBytes(interest);
     this.#journal.interest(interest);
     const held = this.held.open(table);
     const changes = new CommitChanges(held?.changing);
     dropContentOf(table, interest, changes, (name) => this.#journal.resource(interest.type, name));
     this.held.interestEnded(table, interest);
-    this.#forgetIfEmpty(table);
+    this.tables.forgetIfEmpty(table);
     if (changes.names.size === 0) return undefined;
-    this.nextRevision();
+    this.tables.nextRevision();
     const commit = this.#commit(interest.type, version, this.#options.clock.monotonic(), changes);
     return held === undefined ? commit : this.held.close(held, commit);
   }
 
   /** Takes in what was persisted. What upstream does not deliver again is removed when upstream has answered. */
   restore({ resources, interests, versions }: Restored): void {
-    const next = this.nextRevision();
+    const next = this.tables.nextRevision();
     for (const { interest, answer, holder } of interests) {
-      const state = this.#table(interest.type).interests.add(interest);
-      this.#counts.interestBytes += interestBytes(interest);
+      const state = this.tables.of(interest.type).interests.add(interest);
+      this.tables.counts.interestBytes += interestBytes(interest);
       state.answer = answer && 'restored';
       state.holder = holder;
     }
-    const { expiring } = this.#options;
-    for (const resource of resources) restoreResource(this.#table(resource.type), resource, next, expiring);
+    for (const resource of resources) restoreResource(this.tables.of(resource.type), resource, next);
     for (const { type, holder, version } of versions) {
       // Nothing of the type was restored: then nobody needs the version.
-      const table = this.#tables.get(type);
+      const table = this.tables.get(type);
       if (table === undefined) this.#journal.version(type, holder);
       else table.versions.set(holder, version);
     }
@@ -258,12 +196,12 @@ export class Store extends CatalogReader {
    * until its new upstream has answered.
    */
   markRestored(upstream: string): void {
-    for (const table of this.#tables.values()) disown(table, upstream);
+    for (const table of this.tables.values()) disown(table, upstream);
   }
 
   /** The variants of a type that one holder has; others may have them too. */
   *heldBy(type: TypeUrl, holder: string): Iterable<HolderEntry> {
-    for (const [name, cached] of this.#tables.get(type)?.resources ?? []) {
+    for (const [name, cached] of this.tables.get(type)?.resources ?? []) {
       for (const { constraints, variant, holders } of cached.variants.values()) {
         const own = holders.find(({ key }) => key === holder);
         if (own === undefined) continue;
@@ -308,32 +246,6 @@ export class Store extends CatalogReader {
     if (table.versions.get(holder.key) === version) return;
     table.versions.set(holder.key, version);
     this.#journal.version(type, holder.key);
-  }
-
-  #table(type: TypeUrl): TypeTable {
-    const known = this.#tables.get(type);
-    if (known !== undefined) return known;
-    const created = new TypeTable(type, this.#payloads);
-    this.#tables.set(type, created);
-    return created;
-  }
-
-  /** Clients can name any type: what is empty goes. */
-  #forgetIfEmpty(table: TypeTable): void {
-    const { type, empty, versions } = table;
-    if (!empty || this.#tables.get(type) !== table) return;
-    this.#tables.delete(type);
-    for (const holder of versions.keys()) this.#journal.version(type, holder);
-  }
-
-  ambiguous(type: TypeUrl, name: ResourceName, parameters: Parameters, matches: readonly CacheEntry[]): void {
-    this.#journal.resource(type, name); // the choice that was made
-    this.#options.ambiguous(
-      type,
-      name,
-      parameters,
-      matches.map((entry) => entry.variant),
-    );
   }
 }
 

@@ -1,4 +1,7 @@
-import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
+import { type ResourceName, type Revision, resourceName, revision, type TypeUrl } from '../model/brand.ts';
+import type { Commit } from '../model/catalog.ts';
+import type { Clock } from '../model/clock.ts';
+import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import type { MaskReason } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
@@ -6,7 +9,8 @@ import { type Holder, type Selector, WILDCARD } from '../model/transaction.ts';
 import { GlobIndex } from '../model/xdstp.ts';
 import { CachedResource, type CacheEntry } from './cached-resource.ts';
 import { Interests } from './interests.ts';
-import type { Payloads } from './payloads.ts';
+import { type Journal, NO_JOURNAL } from './journal.ts';
+import { Payloads } from './payloads.ts';
 import type { VariantsOf } from './same-content.ts';
 
 /** What is under a name is kept in columns: what upstream says, and what the clients of each side see (docs/adr/0154). */
@@ -50,10 +54,70 @@ class CachedResources extends Map<ResourceName, CachedResource> {
   }
 }
 
+export interface StoreOptions {
+  readonly clock: Clock;
+  /** Several variants of a name match one parameter set: called once for each choice made. */
+  readonly ambiguous: (
+    type: TypeUrl,
+    name: ResourceName,
+    parameters: Parameters,
+    choices: readonly Variant[],
+  ) => void;
+  /** A variant has a TTL, or a new one: call `expire` when it has passed. */
+  readonly expiring: (variant: Variant) => void;
+  readonly journal?: Journal | undefined;
+  /** Shows a commit that no transaction made to the views: what waited is let through, or taken back. */
+  readonly publish?: (commit: Commit) => void;
+  /** Commits say what was there before, and what is there now. */
+  readonly recorded?: boolean | undefined;
+  /** Of a store in the same process with nearly the same content: both count revisions together, and share bodies. */
+  readonly beside?: TypeTables;
+}
+
+/** The tables of all types that somebody is interested in, or of which something is cached. */
+export class TypeTables extends Map<TypeUrl, TypeTable> {
+  readonly options: StoreOptions;
+  readonly journal: Journal;
+  readonly payloads: Payloads;
+  readonly counts: { revision: number; interestBytes: number };
+
+  constructor(options: StoreOptions) {
+    super();
+    const { journal = NO_JOURNAL, beside } = options;
+    this.options = options;
+    this.journal = journal;
+    this.payloads = beside?.payloads ?? new Payloads();
+    this.counts = beside?.counts ?? { revision: 0, interestBytes: 0 };
+  }
+
+  get revision(): Revision {
+    return revision(this.counts.revision);
+  }
+
+  nextRevision(): Revision {
+    return revision(++this.counts.revision);
+  }
+
+  /** Made if there is none. */
+  of(type: TypeUrl): TypeTable {
+    const known = this.get(type);
+    if (known !== undefined) return known;
+    const created = new TypeTable(type, this);
+    this.set(type, created);
+    return created;
+  }
+
+  /** Clients can name any type: what is empty goes. */
+  forgetIfEmpty({ type, empty, versions }: TypeTable): void {
+    if (!empty || !this.delete(type)) return;
+    for (const holder of versions.keys()) this.journal.version(type, holder);
+  }
+}
+
 /** Everything of one type. */
 export class TypeTable {
   readonly type: TypeUrl;
-  readonly payloads: Payloads;
+  readonly all: TypeTables;
   /** Names with something in any column. */
   readonly #globs = new GlobIndex();
   readonly #held = new Map<ResourceName, HeldName>();
@@ -73,9 +137,25 @@ export class TypeTable {
   /** Variants that some holder has as restored. */
   readonly restored = new Set<CacheEntry>();
 
-  constructor(type: TypeUrl, payloads: Payloads) {
+  constructor(type: TypeUrl, all: TypeTables) {
     this.type = type;
-    this.payloads = payloads;
+    this.all = all;
+  }
+
+  get payloads(): Payloads {
+    return this.all.payloads;
+  }
+
+  /** Several variants match, and one of them was chosen now. */
+  ambiguous(name: ResourceName, parameters: Parameters, matches: readonly CacheEntry[]): void {
+    this.all.journal.resource(this.type, name); // the choice that was made
+    const choices = matches.map((entry) => entry.variant);
+    this.all.options.ambiguous(this.type, name, parameters, choices);
+  }
+
+  /** A variant that came, or has another TTL. */
+  expiring(variant: Variant): void {
+    if (variant.ttl !== undefined) this.all.options.expiring(variant);
   }
 
   /** The names whose released state is not what upstream says. */

@@ -1,5 +1,4 @@
 import { type ResourceName, type Revision, resourceName } from '../model/brand.ts';
-import type { Clock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Payload, Ttl, Variant } from '../model/resource.ts';
 import { isCollection } from '../model/selection.ts';
@@ -20,15 +19,6 @@ import { sameContent, sameError } from './same-content.ts';
 import type { TypeTable } from './type-table.ts';
 import { VariantRemover } from './variant-remover.ts';
 
-/** What an update needs of the store. */
-export interface UpdateContext {
-  readonly clock: Clock;
-  readonly ambiguous: (name: ResourceName, parameters: Parameters, choices: readonly CacheEntry[]) => void;
-  readonly expiring: (variant: Variant) => void;
-  /** Another holder answers this interest than before. */
-  readonly holderChanged: (interest: Interest) => void;
-}
-
 /** The variant that a parameter set had before another one came that matches it too. */
 interface PreviousChoice {
   readonly cached: CachedResource;
@@ -43,20 +33,12 @@ export class Update {
   readonly #table: TypeTable;
   readonly #transaction: Transaction;
   readonly #revision: Revision;
-  readonly #context: UpdateContext;
   readonly #removal: VariantRemover;
 
-  constructor(
-    table: TypeTable,
-    transaction: Transaction,
-    revision: Revision,
-    changes: CommitChanges,
-    context: UpdateContext,
-  ) {
+  constructor(table: TypeTable, transaction: Transaction, revision: Revision, changes: CommitChanges) {
     this.#table = table;
     this.#transaction = transaction;
     this.#revision = revision;
-    this.#context = context;
     this.changes = changes;
     this.#removal = new VariantRemover(table, transaction);
   }
@@ -127,7 +109,7 @@ export class Update {
     const matches = cached.variants.match(parameters);
     if (matches.length < 2) return;
     cached.bind(parameters, before);
-    this.#context.ambiguous(name, parameters, [before, ...matches.filter((entry) => entry !== before)]);
+    this.#table.ambiguous(name, parameters, [before, ...matches.filter((entry) => entry !== before)]);
   }
 
   #removeAll(): void {
@@ -170,7 +152,7 @@ export class Update {
       this.changes.touch(put.name, put.constraints, put.aliases);
       if (entry === undefined) this.#add(cached, variant);
       else this.#replace(entry, variant);
-      if (variant.ttl !== undefined) this.#context.expiring(variant);
+      this.#table.expiring(variant);
     }
   }
 
@@ -185,7 +167,7 @@ export class Update {
     // Clients with a running TTL must get the new one, or learn that there is none.
     this.changes.touch(put.name, put.constraints);
     entry.variant = { ...entry.variant, ttl };
-    if (ttl !== undefined) this.#context.expiring(entry.variant);
+    this.#table.expiring(entry.variant);
   }
 
   #variant(put: Put): Variant {
@@ -205,7 +187,7 @@ export class Update {
       metadata,
       responseVersion: version,
       upstream: holder.upstream,
-      cachedSince: this.#context.clock.now(),
+      cachedSince: this.#table.all.options.clock.now(),
       revision: this.#revision,
     };
   }
@@ -217,7 +199,7 @@ export class Update {
 
   #ttl(milliseconds: number | undefined): Ttl | undefined {
     if (milliseconds === undefined) return undefined;
-    return { milliseconds, deadline: this.#context.clock.now() + milliseconds };
+    return { milliseconds, deadline: this.#table.all.options.clock.now() + milliseconds };
   }
 
   #add(cached: CachedResource, variant: Variant): void {
@@ -282,7 +264,7 @@ export class Update {
     this.changes.touch(beat.name, beat.constraints);
     entry.confirmedIn = this.#revision;
     entry.variant = { ...entry.variant, ttl: this.#ttl(beat.ttlMilliseconds) };
-    this.#context.expiring(entry.variant);
+    this.#table.expiring(entry.variant);
   }
 
   #resourceError(error: ResourceError): void {
@@ -323,7 +305,7 @@ export class Update {
     for (const interest of resolved) {
       const state = this.#table.interests.get(interest.selector, interest.parameters);
       if (state === undefined || (state.answer === 'restored' && failed.has(interest.selector))) continue;
-      if (state.holder?.key !== holder.key) this.#context.holderChanged(interest);
+      if (state.holder?.key !== holder.key) this.#table.all.journal.interest(interest);
       state.holder = holder;
       confirmed.push(interest);
       this.#clearRefusal(interest);
@@ -355,12 +337,12 @@ export class Update {
       // That another relay does not have it says nothing.
       if (!isCollection(interest.selector) && !hasContent(this.#table, interest)) continue;
       state.holder = holder;
-      this.#context.holderChanged(state.interest);
+      this.#table.all.journal.interest(state.interest);
       this.changes.resolve(state, 'restored');
     }
   }
 
   #pick(cached: CachedResource, name: ResourceName, parameters: Parameters): CacheEntry | undefined {
-    return cached.pick(parameters, (matches) => this.#context.ambiguous(name, parameters, matches));
+    return cached.pick(parameters, (matches) => this.#table.ambiguous(name, parameters, matches));
   }
 }

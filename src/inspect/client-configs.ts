@@ -143,7 +143,7 @@ function entryOf(type: ListedType, holding: Holding, bodyOf: BodyOf): StatusEntr
 }
 
 function* ownEntries(relay: Relay, bodyOf: BodyOf): Iterable<StatusEntry> {
-  for (const [type, table] of relay.store.tables()) {
+  for (const [type, table] of relay.store.tables) {
     for (const [name, cached] of table.resources) {
       for (const { variant } of cached.variants.values()) {
         const content = contentOf(variant, bodyOf);

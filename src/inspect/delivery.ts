@@ -163,7 +163,7 @@ export class DeliveryInspection implements Delivery {
 
 /** It is cached, or asked for by its name. */
 function isKnown(relay: Relay, type: TypeUrl | undefined, name: string): boolean {
-  const types = type === undefined ? [...relay.store.tables()].map(([url]) => url) : [type];
+  const types = type === undefined ? [...relay.store.tables].map(([url]) => url) : [type];
   return types.some((url) => {
     const selector = canonicalOf(url, name);
     const table = relay.store.table(url);

@@ -125,7 +125,7 @@ export class DiffSides {
   async #matching(parameters: Parameters, pace: Pace): Promise<ComparableSide> {
     const { store } = this.#options.relay;
     const side: MutableSide = new Map();
-    for (const [type, table] of store.tables()) {
+    for (const [type, table] of store.tables) {
       const values = new Map<string, Comparables>();
       for (const name of new Set([...table.resources.keys(), ...this.#pendingOf(type)])) {
         await pace.yieldIfDue();

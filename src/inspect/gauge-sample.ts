@@ -24,7 +24,7 @@ export function sampleOf(
     connections,
     accounts,
     streams: [...counts.values()],
-    types: [...relay.store.tables()].map(([type, { resourceCount: resources, variants }]) =>
+    types: [...relay.store.tables].map(([type, { resourceCount: resources, variants }]) =>
       Object.assign({ type, resources, variants }, subscribers.get(type) ?? NO_SUBSCRIBERS),
     ),
     upstreams: relay.upstreams.map((upstream) => {

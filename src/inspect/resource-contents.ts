@@ -39,7 +39,7 @@ export function cachedVariants(
 ): Answered {
   const canonical = canonicalName(name, type);
   if (!canonical.ok) return fail({ code: Code.INVALID_ARGUMENT, message: canonical.error });
-  for (const [url, table] of relay.store.tables()) {
+  for (const [url, table] of relay.store.tables) {
     const cached = url === type ? table.resources.get(canonical.value) : undefined;
     if (cached === undefined || cached.variants.size === 0) continue;
     const variants = cached.variants.values().map(({ variant, holders }) => {

@@ -32,7 +32,7 @@ export function listResources(
   }
   return slices.run(async (pace) => {
     const found: Found[] = [];
-    for (const [url, table] of relay.store.tables()) {
+    for (const [url, table] of relay.store.tables) {
       const type = typeInfo(url).short;
       if ((only !== undefined && url !== only) || type < after[0]) continue;
       for (const [name, cached] of table.resources) {

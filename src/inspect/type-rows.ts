@@ -14,7 +14,7 @@ export function typeRows(relay: Relay, subscriptions: ClientsSummary['subscripti
     rows.set(type, row);
     return row;
   };
-  for (const [type, table] of relay.store.tables()) {
+  for (const [type, table] of relay.store.tables) {
     const row = rowOf(labels.of(type));
     row.resources += table.resourceCount;
     row.variants += table.variants;

@@ -23,7 +23,7 @@ function newStore(): Store {
 
 /** What a store would be restored from. */
 function imageOf(store: Store): Restored {
-  const tables = [...store.tables()];
+  const tables = [...store.tables];
   const old = (holder: Holder): Holder => ({ ...holder, restored: true });
   return {
     resources: tables.flatMap(([url, table]) =>
@@ -82,7 +82,7 @@ describe('what is restored', () => {
     );
     const store = newStore();
     store.restore({ ...image, resources: image.resources.map((one) => ({ ...one, bindings })) });
-    const [[, table] = expect.fail()] = store.tables();
+    const [[, table] = expect.fail()] = store.tables;
     expect(table.ambiguousCount).to.equal(0);
   });
 

@@ -56,7 +56,7 @@ class Setting {
 }
 
 const countOf = (store: Store): number =>
-  [...store.tables()].reduce((sum, [, table]) => sum + table.ambiguousCount, 0);
+  [...store.tables].reduce((sum, [, table]) => sum + table.ambiguousCount, 0);
 
 const shown = (value: Value): string => (isVariant(value) ? `${value.name} ${value.version}` : value);
 const cluster = (
@@ -480,7 +480,7 @@ describe('store', () => {
       const interest = setting.want('a');
       setting.apply({ resourceErrors: [fault('a', 14)] });
       setting.store.removeInterest(interest);
-      expect([...setting.store.tables()]).to.deep.equal([]);
+      expect([...setting.store.tables]).to.deep.equal([]);
     });
   });
 
@@ -577,7 +577,7 @@ describe('store', () => {
       const interest = setting.want('a');
       setting.apply({ puts: [cluster('a', '1')], resolved: [interest] });
       setting.store.removeInterest(interest);
-      expect([...setting.store.tables()]).to.deep.equal([]);
+      expect([...setting.store.tables]).to.deep.equal([]);
     });
   });
 

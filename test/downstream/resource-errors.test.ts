@@ -55,7 +55,7 @@ describe('resource_errors (§8)', () => {
     subscribed(relay, ['a', 'b']);
     fails(relay, fault('a'));
     relay.says({ type: eds, holder: namedHolder, puts: [put(eds, 'b', '1')], resolved: [] });
-    const cached = [...relay.relay.store.tables()].map(([, { resourceCount: names, variants }]) => [
+    const cached = [...relay.relay.store.tables].map(([, { resourceCount: names, variants }]) => [
       names,
       variants,
     ]);

@@ -25,8 +25,8 @@ const mutations: readonly Wrong[] = [
     name: 'what upstream has not answered yet is taken to be absent',
     rule: 2,
     file: 'src/cache/catalog-reader.ts',
-    right: "?.resolved === true ? 'absent' : 'unknown'",
-    wrong: "?.resolved === true ? 'absent' : 'absent'",
+    right: "?.answer === undefined ? 'unknown' : 'absent'",
+    wrong: "?.answer === undefined ? 'absent' : 'absent'",
   },
   {
     name: 'the first response after a reconnect replaces all that was held',

@@ -131,7 +131,7 @@ export class Saving {
 
   #take(): void {
     if (this.#store === undefined || this.journal.since === undefined) return;
-    const snapshot = takeSnapshot(this.#store.tables(), this.journal.take(), this.#excluded);
+    const snapshot = takeSnapshot(this.#store.tables, this.journal.take(), this.#excluded);
     this.#writing = [...encode(snapshot, this.#stored)];
   }
 

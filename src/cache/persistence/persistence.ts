@@ -214,7 +214,7 @@ export class Persistence {
     if (opened.value !== undefined) this.#startOver();
     // From here to the snapshot nothing waits: it is of one moment.
     const dirt = this.journal.take();
-    const snapshot = takeSnapshot(store.tables(), dirt, this.#excluded, this.#history);
+    const snapshot = takeSnapshot(store.tables, dirt, this.#excluded, this.#history);
     const written = await this.#transact(snapshot, dirt);
     if (written.ok) {
       this.#payloads.committed(written.value);

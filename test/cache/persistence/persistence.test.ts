@@ -240,7 +240,7 @@ describe('persistence', () => {
       expect(onDisk(directory.path, 'invented')).to.equal(false);
       await before.close();
       const after = await open();
-      expect([...after.store.tables()]).to.deep.equal([]);
+      expect([...after.store.tables]).to.deep.equal([]);
       await after.close();
     });
 
@@ -254,7 +254,7 @@ describe('persistence', () => {
         cache.store.apply(says('rds', { holder: named, ...more }));
         await cache.close();
         cache = await open();
-        const interests = [...cache.store.tables()].flatMap(([, table]) => [...table.interests.all()]);
+        const interests = [...cache.store.tables].flatMap(([, table]) => [...table.interests.all()]);
         expect(interests.map((one) => one.interest.selector)).to.deep.equal(there ? ['web'] : []);
         if (!there) cache.store.addInterest(web);
       }

@@ -128,7 +128,7 @@ export class Cache {
 /** Everything in a store that lasts, as text: equal stores, equal texts. */
 export function dump(store: Store): string {
   const lines: string[] = [];
-  for (const [url, table] of store.tables()) {
+  for (const [url, table] of store.tables) {
     const { short } = typeInfo(url);
     for (const [name, cell] of table.resources) {
       for (const { variant, holders } of cell.variants.values()) {
@@ -164,7 +164,7 @@ export function dump(store: Store): string {
 /** What is only restored: nobody has confirmed it. */
 export function unconfirmed(store: Store, url: TypeUrl): string[] {
   const names: string[] = [];
-  for (const [of, table] of store.tables()) {
+  for (const [of, table] of store.tables) {
     for (const { variant, holders } of of === url ? table.restored : []) {
       if (holders.some(({ restored }) => restored)) names.push(variant.name);
     }
