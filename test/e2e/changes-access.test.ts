@@ -108,7 +108,9 @@ for (const workers of [0, 2]) {
         if (leads !== undefined) await all(leads);
       }
       const expected = steps.map(({ argv: [verb] }) => verb).filter((verb) => changing.includes(verb ?? ''));
-      expect(audit()).to.deep.equal(expected.map((verb) => [verb, 'a test', 'spiffe://corp/alice']));
+      await eventually(() =>
+        expect(audit()).to.deep.equal(expected.map((verb) => [verb, 'a test', 'spiffe://corp/alice'])),
+      );
       await ask('unfreeze', ...reason);
     });
 
