@@ -202,7 +202,7 @@ function changeHeld({ status: { rollout }, facts }: ProblemFacts): readonly Plai
   const title = isHeld ? 'A change is held' : 'A change waits for canaries';
   const about = { detail, since, upstream, ...onlyOf(types, names) };
   const end = facts.rolloutMaxWaitMs === undefined ? '' : timeAfter(since, facts.rolloutMaxWaitMs);
-  const decide = [releaseCommand, 'distributary discard --reason "…"'];
+  const discardCommand = 'distributary discard --reason "…"';
   if (waits) {
     return [
       problem('change_held', [], {
@@ -211,13 +211,15 @@ function changeHeld({ status: { rollout }, facts }: ProblemFacts): readonly Plai
         until: isHeld ? '' : end,
         title: `${title}: ${noCanary}`,
         short: `${isHeld ? 'a change is held' : 'a change waits'}: ${noCanary} (run ${releaseCommand})`,
-        commands: decide,
+        commands: [releaseCommand, discardCommand],
       }),
     ];
   }
   if (isHeld) {
     const short = 'a change is held';
-    return [problem('change_held', [], { ...about, severity: 'critical', title, short, commands: decide })];
+    // Canaries have found it bad: what is typed first must not give it to everybody.
+    const commands = [discardCommand, releaseCommand];
+    return [problem('change_held', [], { ...about, severity: 'critical', title, short, commands })];
   }
   const commands = ['distributary diff --pending'];
   const short = 'a change waits for canaries';

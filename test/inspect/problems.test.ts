@@ -340,6 +340,14 @@ describe('problems', () => {
     expect(held?.detail).to.include('cds a: no').and.to.include('1 rejected');
   });
 
+  it('for a change that a canary has rejected the first command takes it back, the last gives it to everybody', () => {
+    const [held] = problems(causes.change_held);
+    expect(held?.commands).to.deep.equal([
+      'distributary discard --reason "…"',
+      'distributary release --reason "…"',
+    ]);
+  });
+
   it('a change that waits because no canary is connected comes before everything else, with the command', () => {
     const command = 'distributary release --reason "…"';
     const waits = { ...rollout, state: 'HELD', noCanary: true };
