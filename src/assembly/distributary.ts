@@ -128,7 +128,7 @@ export class Distributary {
         maxResponseBytes: () => this.#config.limits.maxResponseBytes,
         isPersisted: (type) => this.#persistence?.keeps(type) === true,
         gatedTypes: () => new Set(core.config.rollout?.types ?? gatedByDefault),
-        freeze: (filter, reason) => core.rollout.rollout.freeze(filter, reason),
+        freeze: (filter, decision) => core.rollout.rollout.freeze(filter, decision),
       }),
       version: dependencies.version,
       startedAt: Date.now(),

@@ -18,6 +18,8 @@ const content = z.object({
     z.object({
       type: z.string().optional(),
       upstream: z.string().optional(),
+      // Files of earlier versions have none.
+      operator: z.string().default('unknown'),
       reason: z.string(),
       since: z.number(),
     }),
@@ -75,9 +77,10 @@ export class RolloutFile {
           hashes: keyed ? hashes : hashes.map((hash) => this.#keyed(hash)),
         }));
       return {
-        freezes: freezes.map(({ type, upstream, reason, since }) => ({
+        freezes: freezes.map(({ type, upstream, operator, reason, since }) => ({
           type: type === undefined ? undefined : typeUrl(type),
           upstream,
+          operator,
           reason,
           since,
         })),

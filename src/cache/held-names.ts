@@ -1,7 +1,7 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
-import { type Freeze, Holds, isEverything, type Scope } from '../model/holds.ts';
+import { type Decision, type Freeze, Holds, isEverything, type Scope } from '../model/holds.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Result } from '../model/result.ts';
 import type {
@@ -148,8 +148,8 @@ export class HeldNames implements Gate {
     });
   }
 
-  freeze(scope = everything, reason = ''): Result<undefined> {
-    return this.holds.freeze(scope, reason, this.#clock.now());
+  freeze(scope = everything, decision: Decision = { operator: 'unknown', reason: '' }): Result<undefined> {
+    return this.holds.freeze(scope, decision, this.#clock.now());
   }
 
   unfreeze(scope = everything): Result<readonly Freeze[]> {

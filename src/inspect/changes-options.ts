@@ -1,6 +1,6 @@
 import type { History } from '../history/history.ts';
 import type { TypeUrl } from '../model/brand.ts';
-import type { Scope } from '../model/holds.ts';
+import type { Decision, Scope } from '../model/holds.ts';
 import type { Log } from '../observe/log.ts';
 import type { Relay } from '../relay.ts';
 import type { ClientsView } from './clients-view.ts';
@@ -16,5 +16,5 @@ export interface ChangesOptions {
   /** Whether a restart keeps the resources of this type. */
   readonly isPersisted: (type: TypeUrl) => boolean;
   /** Nothing of this changes from now on. */
-  readonly freeze: (filter: Scope, reason: string) => void;
+  readonly freeze: (filter: Scope, decision: Decision) => void;
 }

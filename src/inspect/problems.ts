@@ -636,11 +636,13 @@ function ambiguous({ status }: ProblemFacts): readonly Plain<Problem>[] {
 /** A rollback freezes each of its types for the same reason. */
 function frozen({ status: { rollout } }: ProblemFacts): readonly Plain<Problem>[] {
   const freezes = rollout?.freezes ?? [];
-  const causes = Map.groupBy(freezes, ({ reason, upstream }) => JSON.stringify([reason, upstream]));
+  const causes = Map.groupBy(freezes, ({ reason, operator, upstream }) =>
+    JSON.stringify([reason, operator, upstream]),
+  );
   return [...causes].flatMap(([key, own]) => {
     const [first] = own;
     if (first === undefined) return [];
-    const { upstream, reason } = first;
+    const { upstream, operator, reason } = first;
     const types = own.map(({ type }) => type || 'everything');
     const of = upstream === '' ? '' : ` of ${shorten(upstream, 60)}`;
     const what = `${types.join(', ')}${of}`;
@@ -650,7 +652,7 @@ function frozen({ status: { rollout } }: ProblemFacts): readonly Plain<Problem>[
       severity: 'warning',
       title: `Frozen: ${what}`,
       short: `${what} ${types.length === 1 ? 'is' : 'are'} frozen`,
-      detail: shorten(reason, 300),
+      detail: `${shorten(reason, 300)}; by ${shorten(operator, 200)}`,
       since: own.map(({ since }) => since).toSorted()[0] ?? '',
       commands: scopes.map((flags) => command('distributary unfreeze', ...flags, '--reason', '…')),
       upstream,

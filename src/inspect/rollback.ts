@@ -38,7 +38,7 @@ export function rollback(
     const last = history.lastRevision;
     relay.gate.replace(type, contents, filter, said);
     changed += history.get(last + 1)?.names.length ?? 0;
-    freeze(filter, said);
+    freeze(filter, { operator: query.operator, reason: said });
   }
   const revision = history.lastRevision;
   log.info('an operator has rolled back', { ...audited, revision, changed });

@@ -48,11 +48,11 @@ export function operate(operation: Operation, options: RolloutOperationsOptions)
 
 function run(operation: Operation, options: RolloutOperationsOptions): Result<number> {
   const { rollout } = options;
-  const { verb, type, upstream, reason } = operation;
+  const { verb, type, upstream, operator, reason } = operation;
   const filter = { type, upstream };
   switch (verb) {
     case 'freeze': {
-      const frozen = rollout.freeze(filter, reason);
+      const frozen = rollout.freeze(filter, { operator, reason });
       return frozen.ok ? ok(0) : frozen;
     }
     case 'unfreeze': {

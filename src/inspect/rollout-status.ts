@@ -27,6 +27,7 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
     freezes: freezes.map((freeze) => ({
       type: freeze.type === undefined ? '' : typeInfo(freeze.type).short,
       upstream: freeze.upstream ?? '',
+      operator: freeze.operator,
       reason: freeze.reason,
       since: timestamp(freeze.since),
     })),

@@ -13,9 +13,14 @@ export interface TypedName {
   readonly name: ResourceName;
 }
 
-/** What an operator has frozen, and why. */
-export interface Freeze extends Scope {
+/** Of an operator: who, as far as that is known, and why. */
+export interface Decision {
+  readonly operator: string;
   readonly reason: string;
+}
+
+/** What an operator has frozen. */
+export interface Freeze extends Scope, Decision {
   /** Milliseconds since the epoch. */
   readonly since: number;
 }
@@ -40,13 +45,15 @@ export class Holds {
   }
 
   /** The error: it is frozen already. */
-  freeze({ type, upstream }: Scope, reason: string, since: number): Result<undefined> {
+  freeze({ type, upstream }: Scope, { operator, reason }: Decision, since: number): Result<undefined> {
     const known = this.#freezes.find((other) => includes(other, { type, upstream }));
     if (known !== undefined) {
       const at = new Date(known.since).toISOString();
-      return fail(`${scopeText(known)} is already frozen, since ${at} (${known.reason})`);
+      return fail(
+        `${scopeText(known)} is already frozen, since ${at}, by ${known.operator} (${known.reason})`,
+      );
     }
-    this.#freezes = [...this.#freezes, { type, upstream, reason, since }];
+    this.#freezes = [...this.#freezes, { type, upstream, operator, reason, since }];
     return ok(undefined);
   }
 

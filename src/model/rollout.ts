@@ -1,5 +1,5 @@
 import type { ResourceName, TypeUrl } from './brand.ts';
-import type { Freeze, Holds, Scope, TypedName } from './holds.ts';
+import type { Decision, Freeze, Holds, Scope, TypedName } from './holds.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
 import type { Result } from './result.ts';
@@ -82,7 +82,7 @@ export interface Gate {
   /** What operators keep from everybody. */
   readonly holds: Holds;
   /** Nothing that is known changes, whatever its type. New names come through. The error: it is frozen already. */
-  freeze(scope?: Scope, reason?: string): Result<undefined>;
+  freeze(scope?: Scope, decision?: Decision): Result<undefined>;
   /**
    * Ends the freeze of this scope; without one, all. What has changed meanwhile is pending now, or comes through if its
    * type is not gated. The error: it is not frozen.

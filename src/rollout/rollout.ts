@@ -1,7 +1,7 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
 import type { Clock, Timer } from '../model/clock.ts';
-import { type Freeze, type Scope, scopeText, type TypedName } from '../model/holds.ts';
+import { type Decision, type Freeze, type Scope, scopeText, type TypedName } from '../model/holds.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Gate, PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
@@ -221,8 +221,8 @@ export class Rollout {
   }
 
   /** The error: it is frozen already. */
-  freeze(filter: Scope, reason: string): Result<undefined> {
-    const added = this.#options.gate.freeze(filter, reason);
+  freeze(filter: Scope, decision: Decision): Result<undefined> {
+    const added = this.#options.gate.freeze(filter, decision);
     // A rollback of what is frozen already has changed which names are removed.
     if (added.ok) this.#frozen();
     else this.#save();

@@ -37,7 +37,15 @@ const rollout = {
   reason: 'lds web: no such <filter>',
   revision: 6,
   pendingRevision: 7,
-  freezes: [{ type: '', upstream: 'central', reason: 'black friday', since: '2026-01-01T00:00:00Z' }],
+  freezes: [
+    {
+      type: '',
+      upstream: 'central',
+      operator: 'spiffe://ops/ann (192.0.2.1:5000)',
+      reason: 'black friday',
+      since: '2026-01-01T00:00:00Z',
+    },
+  ],
   masked: 0,
 };
 const held = statusWith({ rollout });
@@ -118,14 +126,14 @@ describe('commands that change something', () => {
     expect(inspector.calls.operations).to.have.length(before);
   });
 
-  it('status tells of a change that is held, and of what is frozen', async () => {
+  it('status tells of a change that is held, and of what is frozen: since when, who did it and why', async () => {
     const { out } = await call(status, '--admin', urlOf(server));
     expect(out).to.match(/^rollout: HELD for \d+ d.*: lds web: no such <filter>$/m);
     expect(out).to.match(/^pending: 1 name \(lds\) of central: web$/m);
     expect(out).to.match(/^canaries: 2 streams; 1 accepted, 1 rejected, 0 disconnected$/m);
     expect(out).to.match(/^critical: A change is held for \d+ d/m);
     expect(out).to.match(
-      /^warning: Frozen: everything of central for \d+ d.*\n {2}black friday\n {2}\$ distributary unfreeze --reason "…"$/m,
+      /^warning: Frozen: everything of central for \d+ d.*\n {2}black friday; by spiffe:\/\/ops\/ann \(192\.0\.2\.1:5000\)\n {2}\$ distributary unfreeze --reason "…"$/m,
     );
   });
 

@@ -39,7 +39,11 @@ const steps: readonly Step[] = [
   { argv: ['discard', ...reason], prints: /^discarded: 1 name$/, leads: '1' },
   { argv: ['release', ...reason], says: '3', waits: true, prints: /^released: 1 name$/, leads: '3' },
   { argv: ['freeze', ...reason], prints: /^frozen$/ },
-  { argv: ['freeze', ...reason], code: 1, prints: /everything is already frozen, since .*Z \(a test\)/ },
+  {
+    argv: ['freeze', ...reason],
+    code: 1,
+    prints: /everything is already frozen, since .*Z, by \S+.* \(a test\)/,
+  },
   { argv: ['unfreeze', ...reason], prints: /^unfrozen; 0 names pending$/ },
   {
     argv: ['rollback', '--to', '1', ...reason],

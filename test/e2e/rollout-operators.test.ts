@@ -157,7 +157,9 @@ for (const workers of [0, 2]) {
       const [done, refused] = answers(both);
       expect(done).to.equal('200: done');
       const first = both[0]?.status === 200 ? 'Ann' : 'Bob';
-      expect(refused).to.match(new RegExp(`^400: everything is already frozen, since .* \\(${first}\\)$`));
+      expect(refused).to.match(
+        new RegExp(`^400: everything is already frozen, since .*Z, by 127\\.0\\.0\\.1:\\d+ \\(${first}\\)$`),
+      );
       expect((await rolloutOf(relay)).freezes).to.have.length(1);
       const ends = await Promise.all([operate(relay, 'Unfreeze'), operate(relay, 'Unfreeze')]);
       expect(answers(ends)).to.deep.equal(['200: done', '400: nothing is frozen']);

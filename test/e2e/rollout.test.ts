@@ -300,7 +300,8 @@ for (const workers of [0, 2]) {
       await using second = await RelayProcess.start(all);
       using pool = new ClientPool(second.xds, connections);
       const clients = await fleetOf(pool, { a: '1' });
-      await reaches(second, 'FROZEN');
+      const [frozen] = (await reaches(second, 'FROZEN')).freezes;
+      expect(frozen?.operator).to.match(/^127\.0\.0\.1:\d+$/);
       await eventually(async () => expect((await rolloutOf(second)).names).to.deep.equal(['a']));
       expect((await operate(second, 'Unfreeze', { type: 'cds' })).body['message']).to.match(
         /cds is not frozen: what is frozen is everything/,

@@ -60,7 +60,7 @@ const rollout: Plain<RolloutStatus> = {
   pendingRevision: 2,
   freezes: [],
 };
-const freeze = { type: 'cds', upstream: '', reason: 'incident 7', since };
+const freeze = { type: 'cds', upstream: '', operator: '192.0.2.1:5000', reason: 'incident 7', since };
 
 const unnamed = 'resource 2 of 3: a resource has no name';
 

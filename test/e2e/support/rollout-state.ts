@@ -12,7 +12,9 @@ const rollout = z.object({
   reason: z.string(),
   revision: z.number(),
   pending_revision: z.number(),
-  freezes: z.array(z.object({ type: z.string(), upstream: z.string(), reason: z.string() })),
+  freezes: z.array(
+    z.object({ type: z.string(), upstream: z.string(), operator: z.string(), reason: z.string() }),
+  ),
 });
 export type RolloutState = z.infer<typeof rollout>;
 
