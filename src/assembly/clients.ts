@@ -88,12 +88,16 @@ class KnownClient implements ClientContext {
   }
 }
 
+type MetadataRule = Pick<Config['parameters'][number], 'key' | 'from'>;
+
 /** Applies the rules in force to a client's node and certificate. */
 export class ClientRules {
   readonly #derivation: ReturnType<typeof compileParameterRules>;
   readonly #authorization: ReturnType<typeof compileAuthorization>;
   readonly #isRelay: (peer: PeerNames) => boolean;
   readonly #mayBeCanary: (peer: PeerNames) => boolean;
+  /** The parameter rules that read metadata. */
+  readonly #metadataRules: readonly MetadataRule[];
   readonly #metadataPaths: ReadonlySet<string>;
   /** The same, of a node's metadata. */
   readonly wantedMetadata: WantedMetadata;
@@ -112,9 +116,11 @@ export class ClientRules {
     const named = compilePrincipals(principals);
     // By a Unix socket there are no certificates: who reaches it is let in by the system.
     this.#mayBeCanary = (peer) => principals.length === 0 || peer.unix || named(peer);
-    this.#metadataPaths = new Set(
-      config.parameters.flatMap(({ from }) => (nodePath(from)?.[0] === 'metadata' ? from : [])),
-    );
+    const ofMetadata = config.parameters.filter(({ from }) => nodePath(from)?.[0] === 'metadata');
+    // Rules for several authorities may have the same key and field.
+    const distinct = new Map(ofMetadata.map((rule) => [JSON.stringify([rule.key, rule.from]), rule]));
+    this.#metadataRules = [...distinct.values()];
+    this.#metadataPaths = new Set(this.#metadataRules.map(({ from }) => from));
     this.wantedMetadata = wantedMetadata(this.#metadataPaths);
     this.#trust = trustOf(config.parameters);
   }
@@ -136,9 +142,14 @@ export class ClientRules {
 
   /** Applies these rules to a known client. Undefined: they need metadata of its node that was not kept. */
   reapplyRules(client: ClientContext, peer: Peer): ClientContext | undefined {
-    if (!(client instanceof KnownClient) || !this.#metadataPaths.isSubsetOf(client.metadataPaths))
-      return undefined;
+    if (!(client instanceof KnownClient) || this.unread(client).length > 0) return undefined;
     return this.#apply(client.node, peer);
+  }
+
+  /** The rules that need metadata of its node that was not kept. */
+  unread(client: ClientContext): readonly MetadataRule[] {
+    if (!(client instanceof KnownClient)) return this.#metadataRules;
+    return this.#metadataRules.filter(({ from }) => !client.metadataPaths.has(from));
   }
 
   #apply(node: ClientNode, peer: Peer): ClientContext {

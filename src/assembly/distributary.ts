@@ -248,7 +248,9 @@ export class Distributary {
       comparing,
       setTimeout(longestComparisonMs, undefined, { ref: false }),
     ]);
-    if (effect?.ok === true) log.info('what the new configuration changes', effectSummary(effect.value));
+    if (effect?.ok === true && effect.value.reconnecting > 0)
+      log.warn('what the new configuration changes', effectSummary(effect.value));
+    else if (effect?.ok === true) log.info('what the new configuration changes', effectSummary(effect.value));
     else log.info('what the new configuration changes was not computed in time');
   }
 

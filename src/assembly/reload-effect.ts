@@ -10,13 +10,14 @@ import type {
   ClientChange,
   CompareConfigurationResponse,
   LostResource,
+  UnreadRule,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import type { ReloadPreview } from '../inspect/local-clients.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { fail, ok } from '../model/result.ts';
-import { shorten } from '../model/text.ts';
+import { counted, shorten } from '../model/text.ts';
 import type { Pace } from '../model/time-slices.ts';
 import type { Relay } from '../relay.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
@@ -59,6 +60,7 @@ class Preview {
   readonly #sameClaims: boolean;
   readonly #sessions = new Map<string, Effect['sessions'][number]>();
   readonly #clients: Plain<ClientChange>[] = [];
+  readonly #unread = new UnreadRules();
   #streams = 0;
   #changed = 0;
   #losing = 0;
@@ -75,6 +77,7 @@ class Preview {
   async add(stream: XdsStream, client: ClientContext, pace: Pace): Promise<void> {
     this.#streams++;
     const next = this.#rules.reapplyRules(client, stream.transport.peer);
+    for (const { key, from } of this.#rules.unread(client)) this.#unread.add({ key, from, streams: 1 });
     const parameters = client.derived(undefined);
     const change: Plain<ClientChange> = {
       client: stream.id,
@@ -109,6 +112,7 @@ class Preview {
       losing: this.#losing,
       reconnecting: this.#reconnecting,
       clients: this.#clients,
+      unreadRules: this.#unread.list(),
     };
   }
 
@@ -194,6 +198,8 @@ export function mergeEffects(effects: readonly Effect[]): Effect {
     const [was, is] = [before || known?.before === true, after || known?.after === true];
     sessions.set(key, { upstream, parameters, before: was, after: is });
   }
+  const unread = new UnreadRules();
+  for (const rule of effects.flatMap(({ unreadRules }) => unreadRules)) unread.add(rule);
   const sum = (of: (effect: Effect) => number): number => effects.reduce((total, one) => total + of(one), 0);
   return {
     needsRestart: [],
@@ -204,7 +210,22 @@ export function mergeEffects(effects: readonly Effect[]): Effect {
     losing: sum(({ losing }) => losing),
     reconnecting: sum(({ reconnecting }) => reconnecting),
     clients: effects.flatMap(({ clients }) => clients).slice(0, mostListed.clients),
+    unreadRules: unread.list(),
   };
+}
+
+/** The rules that need what was not kept of nodes, each with the streams of these. */
+class UnreadRules {
+  readonly #rules = new Map<string, Plain<UnreadRule>>();
+
+  add({ key, from, streams }: Plain<UnreadRule>): void {
+    const id = JSON.stringify([key, from]);
+    this.#rules.set(id, { key, from, streams: streams + (this.#rules.get(id)?.streams ?? 0) });
+  }
+
+  list(): Plain<UnreadRule>[] {
+    return [...this.#rules.values()];
+  }
 }
 
 const claimsOf = ({ upstreams }: Config): readonly unknown[] =>
@@ -241,22 +262,32 @@ export function upstreamChanges(before: Config, after: Config): Effect['upstream
 const fingerprint = (upstream: UpstreamConfig): string =>
   JSON.stringify(upstream, (key, value: unknown) => (key === 'headers' ? undefined : value));
 
-/** For one line of the log. */
+/** For one line of the log. While streams must reconnect, a count of 0 says nothing of them, and is left out. */
 export function effectSummary(effect: Effect) {
-  const { upstreams, sessions, streams, changed, losing, reconnecting, clients } = effect;
+  const { upstreams, sessions, streams, changed, losing, reconnecting, clients, unreadRules } = effect;
+  const known = (count: number): number | undefined => (count === 0 && reconnecting > 0 ? undefined : count);
+  const lost = clients
+    .flatMap(({ node, lost }) =>
+      lost.map(({ type, name, why }) => shorten(`${node}: ${type} ${name} ${why}`, 300)),
+    )
+    .slice(0, mostLogged);
   return {
     upstreams: Object.fromEntries(upstreams.map(({ name, change }) => [name, change])),
-    sessions_opened: sessions.filter(({ before, after }) => after && !before).length,
-    sessions_closed: sessions.filter(({ before, after }) => before && !after).length,
+    sessions_opened: known(sessions.filter(({ before, after }) => after && !before).length),
+    sessions_closed: known(sessions.filter(({ before, after }) => before && !after).length),
     streams,
-    streams_changed: changed,
-    streams_losing: losing,
+    streams_changed: known(changed),
+    streams_losing: known(losing),
     streams_reconnecting: reconnecting,
-    lost: clients
-      .flatMap(({ node, lost }) =>
-        lost.map(({ type, name, why }) => shorten(`${node}: ${type} ${name} ${why}`, 300)),
-      )
-      .slice(0, mostLogged),
+    lost: known(lost.length) === undefined ? undefined : lost,
+    unread_rules:
+      unreadRules.length === 0
+        ? undefined
+        : unreadRules
+            .map(({ key, from, streams: of }) =>
+              shorten(`${key} reads ${from}: ${counted(of, 'stream')}`, 300),
+            )
+            .slice(0, mostLogged),
   };
 }
 

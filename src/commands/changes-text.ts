@@ -9,7 +9,7 @@ import { textTable, type View } from './terminal.ts';
 export function changesText(changes: CompareConfigurationResponse, view: View): string {
   const { needsRestart, upstreams, streams, changed, losing, reconnecting, clients } = changes;
   const sentences = [
-    `Streams: ${streams}; with other parameters: ${changed}; that lose resources: ${losing}; that must reconnect: ${reconnecting}.`,
+    `Streams: ${streams}; with other parameters: ${changed}; that lose resources: ${losing}; that may lose resources, unknown until they reconnect: ${reconnecting}.`,
     ...upstreams.map(
       ({ name, change }) => `Upstream ${printable(name)}: ${upstreamWords.get(change) ?? change}.`,
     ),
@@ -36,12 +36,14 @@ const why: ReadonlyMap<string, string> = new Map([
   ['NO_VARIANT', 'no variant matches its new parameters'],
 ]);
 
-function sessionsText({ sessions }: CompareConfigurationResponse, view: View): string {
+function sessionsText({ sessions, reconnecting }: CompareConfigurationResponse, view: View): string {
   const rows = sessions
     .filter(({ before, after }) => before !== after)
     .map(({ upstream, parameters, after }) => [after ? 'opened' : 'closed', upstream, textOf(parameters)]);
   return rows.length === 0
-    ? 'No session is opened or closed.'
+    ? reconnecting === 0
+      ? 'No session is opened or closed.'
+      : 'Which sessions are opened or closed is unknown until they reconnect.'
     : textTable(['SESSION', 'UPSTREAM', 'PARAMETERS'], rows, view);
 }
 
@@ -51,7 +53,7 @@ function clientsText(clients: readonly ClientChange[], view: View): string {
     node,
     textOf(before),
     reconnects ? '(reconnects)' : textOf(after),
-    lostTotal,
+    reconnects ? 'unknown' : lostTotal,
   ]);
   return rows.length === 0
     ? ''

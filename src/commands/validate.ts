@@ -5,7 +5,15 @@ import { withDefaults } from '../config/json-schema.ts';
 import { examineConfig, readConfigText, unreadable, withoutReferences } from '../config/load.ts';
 import { read } from '../config/schema-parts.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
-import { byPlace, contradictions, dangers, hints, warningLine, withoutEffect } from '../config/warnings.ts';
+import {
+  byPlace,
+  contradictions,
+  dangers,
+  hints,
+  unreadFields,
+  warningLine,
+  withoutEffect,
+} from '../config/warnings.ts';
 import {
   type CompareConfigurationResponse,
   CompareConfigurationResponseSchema,
@@ -35,7 +43,7 @@ FILE:LINE:COLUMN: warning: path: message. A hint says what a control plane will 
     config: required(file('FILE', 'the configuration, YAML or JSON')),
     against: text(
       'URL',
-      'also what it would change in the relay with this admin listener: sessions opened and closed, clients that get other parameters, resources that they would lose',
+      'also what it would change in the relay with this admin listener: sessions opened and closed, clients that get other parameters, resources that they would lose, clients of which that is unknown until they reconnect',
     ),
     ...certificateFlags,
     json: toggle(
@@ -54,9 +62,14 @@ FILE:LINE:COLUMN: warning: path: message. A hint says what a control plane will 
     return withRelay({ ...relay, admin: against }, terminal, async ({ rpc }) => {
       const text = withoutReferences(config.source.text, terminal.environment);
       const changes = await rpc.compareConfiguration({ text });
-      terminal.out(
-        json ? `${reportText(report, changes)}\n` : `\n${changesText(changes, viewOf(terminal, false))}\n`,
-      );
+      const unread = unreadFields(config, changes.unreadRules);
+      if (json) {
+        const warnings = [...report.warnings, ...unread.map((one) => shown(foundIn(file, one)))];
+        terminal.out(`${reportText({ ...report, warnings }, changes)}\n`);
+      } else {
+        for (const one of unread) terminal.err(`${printable(warningLine(file, one))}\n`);
+        terminal.out(`\n${changesText(changes, viewOf(terminal, false))}\n`);
+      }
       return 0;
     });
   },

@@ -1,3 +1,4 @@
+import { counted } from '../model/text.ts';
 import { type Address, formatHostPort, isLoopback } from '../wire/address.ts';
 import { everywhere } from './check-listeners.ts';
 import type { AdsUpstreamConfig, Config, UpstreamConfig } from './config.ts';
@@ -29,6 +30,22 @@ export function withoutEffect(config: Config): readonly ConfigProblem[] {
 /** What a control plane sees where a rule does not say it. Only `validate` prints it: most of these are intended. */
 export function hints(config: Config): readonly ConfigProblem[] {
   return located(parametersShownElsewhere(config), config);
+}
+
+/** Rules for which clients of a running relay must reconnect, each with how many. Only `validate --against` warns of them. */
+export function unreadFields(
+  config: Config,
+  unread: readonly { readonly key: string; readonly from: string; readonly streams: number }[],
+): readonly ConfigProblem[] {
+  const complaints = [...config.parameters.entries()].flatMap(([index, { key, from }]) =>
+    unread
+      .filter((rule) => rule.key === key && rule.from === from)
+      .map(({ streams }) => ({
+        path: ['parameters', index, 'from'],
+        message: `the rule for ${JSON.stringify(key)} reads ${from}, which the relay has not kept of ${counted(streams, 'stream')}, because its rules do not read it: what these lose is unknown until they reconnect`,
+      })),
+  );
+  return located(complaints, config);
 }
 
 const located = (complaints: readonly UnplacedProblem[], { source }: Config): readonly ConfigProblem[] =>

@@ -14,6 +14,7 @@ import { writeVariants } from './support/variant-files.ts';
 const parameters = z.record(z.string(), z.string());
 const report = z.object({
   ok: z.boolean(),
+  warnings: z.array(z.object({ path: z.string(), message: z.string() })),
   changes: z.object({
     needs_restart: z.array(z.string()),
     upstreams: z.array(z.object({ name: z.string(), change: z.string() })),
@@ -24,6 +25,7 @@ const report = z.object({
     changed: z.number(),
     losing: z.number(),
     reconnecting: z.number(),
+    unread_rules: z.array(z.object({ key: z.string(), from: z.string(), streams: z.number() })),
     clients: z.array(
       z.object({
         node: z.string(),
@@ -86,11 +88,12 @@ describe('validate --against', function () {
     writeFileSync(path, JSON.stringify({ node: { id: 'relay', cluster: 'relays' }, ...listeners, ...next }));
     return run('validate', '--config', path, '--against', `http://${relay.admin}`, ...flags);
   };
-  const changesOf = async (relay: RelayProcess, next: RelayConfig) => {
+  const reportOf = async (relay: RelayProcess, next: RelayConfig) => {
     const { code, out } = await compare(relay, next, '--json');
     expect(code, out).to.equal(0);
-    return report.parse(JSON.parse(out)).changes;
+    return report.parse(JSON.parse(out));
   };
+  const changesOf = async (relay: RelayProcess, next: RelayConfig) => (await reportOf(relay, next)).changes;
 
   for (const workers of [0, 2]) {
     it(`the same configuration changes nothing (workers: ${workers})`, async () => {
@@ -123,7 +126,7 @@ describe('validate --against', function () {
 
       const { out } = await compare(relay, next);
       expect(out).to.match(
-        /^Streams: 3; with other parameters: 2; that lose resources: 2; that must reconnect: 0\.$/m,
+        /^Streams: 3; with other parameters: 2; that lose resources: 2; that may lose resources, unknown until they reconnect: 0\.$/m,
       );
       expect(out).to.match(/^closed +central +env=prod$/m);
       expect(out).to.match(/^\S+ +one +env=prod +env=test +1$/m);
@@ -140,7 +143,7 @@ describe('validate --against', function () {
     });
   }
 
-  it('says who loses what by authorization, upstreams and a node that is not known any more', async () => {
+  it('says who loses what by authorization and upstreams', async () => {
     const relay = await start(config());
     const authorization = { rules: [{ names: ['shop'], allow: true }] };
     const denied = await changesOf(relay, config({ xds: { address: '127.0.0.1:0', authorization } }));
@@ -151,10 +154,43 @@ describe('validate --against', function () {
     expect(alone.upstreams).to.deep.equal([{ name: 'files', change: 'REMOVED' }]);
     expect(alone.losing).to.equal(3);
     expect(alone.clients[0]?.lost[0]?.why).to.equal('UNCLAIMED');
-
-    const other = [{ key: 'zone', from: 'node.metadata.zone' }];
-    expect((await changesOf(relay, config({ parameters: other }))).reconnecting).to.equal(3);
   });
+
+  for (const workers of [0, 2]) {
+    it(`does not say that clients lose nothing when the new rules read what was not kept (workers: ${workers})`, async () => {
+      const relay = await start(config({ workers }));
+      const rule = { key: 'env', from: 'node.metadata.environment' };
+      const next = config({ workers, parameters: [rule] });
+      const { ok, changes, warnings } = await reportOf(relay, next);
+      expect(ok).to.equal(true);
+      expect(changes).to.deep.include({
+        streams: 3,
+        reconnecting: 3,
+        unread_rules: [{ ...rule, streams: 3 }],
+      });
+      const message =
+        'the rule for "env" reads node.metadata.environment, which the relay has not kept of 3 streams, because its rules do not read it: what these lose is unknown until they reconnect';
+      expect(warnings).to.deep.include({ path: 'parameters[0].from', message });
+
+      const { code, out } = await compare(relay, next);
+      expect(code).to.equal(0);
+      expect(out).to.include(`warning: parameters[0].from: ${message}`);
+      expect(out).to.match(/that may lose resources, unknown until they reconnect: 3\.$/m);
+      expect(out).to.match(/^\S+ +one +env=prod +\(reconnects\) +unknown$/m);
+      expect(out).to.not.include('No session is opened or closed');
+
+      relay.configure(next);
+      await eventually(() => {
+        const said = relay.log.find(({ message }) => message === 'what the new configuration changes');
+        expect(said).to.deep.include({
+          level: 'warn',
+          streams_reconnecting: 3,
+          unread_rules: ['env reads node.metadata.environment: 3 streams'],
+        });
+        expect(said).to.not.have.any.keys('streams_changed', 'streams_losing', 'lost');
+      });
+    });
+  }
 
   it('a bad file exits 2 and asks nobody; a relay that does not answer 1', async () => {
     const relay = await start(config());

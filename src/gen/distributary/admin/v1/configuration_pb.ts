@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/configuration.proto.
  */
 export const file_distributary_admin_v1_configuration: GenFile = /*@__PURE__*/
-  fileDesc("CilkaXN0cmlidXRhcnkvYWRtaW4vdjEvY29uZmlndXJhdGlvbi5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIisKG0NvbXBhcmVDb25maWd1cmF0aW9uUmVxdWVzdBIMCgR0ZXh0GAEgASgJIrgCChxDb21wYXJlQ29uZmlndXJhdGlvblJlc3BvbnNlEhUKDW5lZWRzX3Jlc3RhcnQYASADKAkSOAoJdXBzdHJlYW1zGAIgAygLMiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlVwc3RyZWFtQ2hhbmdlEjYKCHNlc3Npb25zGAMgAygLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlNlc3Npb25DaGFuZ2USDwoHc3RyZWFtcxgEIAEoDRIPCgdjaGFuZ2VkGAUgASgNEg4KBmxvc2luZxgGIAEoDRIUCgxyZWNvbm5lY3RpbmcYByABKA0SNAoHY2xpZW50cxgIIAMoCzIjLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRDaGFuZ2USEQoJdHJ1bmNhdGVkGAkgASgIIi4KDlVwc3RyZWFtQ2hhbmdlEgwKBG5hbWUYASABKAkSDgoGY2hhbmdlGAIgASgJIr0BCg1TZXNzaW9uQ2hhbmdlEhAKCHVwc3RyZWFtGAEgASgJEkgKCnBhcmFtZXRlcnMYAiADKAsyNC5kaXN0cmlidXRhcnkuYWRtaW4udjEuU2Vzc2lvbkNoYW5nZS5QYXJhbWV0ZXJzRW50cnkSDgoGYmVmb3JlGAMgASgIEg0KBWFmdGVyGAQgASgIGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIuQCCgxDbGllbnRDaGFuZ2USDgoGY2xpZW50GAEgASgJEgwKBG5vZGUYAiABKAkSPwoGYmVmb3JlGAMgAygLMi8uZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudENoYW5nZS5CZWZvcmVFbnRyeRI9CgVhZnRlchgEIAMoCzIuLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRDaGFuZ2UuQWZ0ZXJFbnRyeRISCgpyZWNvbm5lY3RzGAUgASgIEjEKBGxvc3QYBiADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuTG9zdFJlc291cmNlEhIKCmxvc3RfdG90YWwYByABKA0aLQoLQmVmb3JlRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARosCgpBZnRlckVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiNwoMTG9zdFJlc291cmNlEgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRILCgN3aHkYAyABKAliBnByb3RvMw");
+  fileDesc("CilkaXN0cmlidXRhcnkvYWRtaW4vdjEvY29uZmlndXJhdGlvbi5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIisKG0NvbXBhcmVDb25maWd1cmF0aW9uUmVxdWVzdBIMCgR0ZXh0GAEgASgJIvECChxDb21wYXJlQ29uZmlndXJhdGlvblJlc3BvbnNlEhUKDW5lZWRzX3Jlc3RhcnQYASADKAkSOAoJdXBzdHJlYW1zGAIgAygLMiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlVwc3RyZWFtQ2hhbmdlEjYKCHNlc3Npb25zGAMgAygLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlNlc3Npb25DaGFuZ2USDwoHc3RyZWFtcxgEIAEoDRIPCgdjaGFuZ2VkGAUgASgNEg4KBmxvc2luZxgGIAEoDRIUCgxyZWNvbm5lY3RpbmcYByABKA0SNAoHY2xpZW50cxgIIAMoCzIjLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRDaGFuZ2USEQoJdHJ1bmNhdGVkGAkgASgIEjcKDHVucmVhZF9ydWxlcxgKIAMoCzIhLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5VbnJlYWRSdWxlIjgKClVucmVhZFJ1bGUSCwoDa2V5GAEgASgJEgwKBGZyb20YAiABKAkSDwoHc3RyZWFtcxgDIAEoDSIuCg5VcHN0cmVhbUNoYW5nZRIMCgRuYW1lGAEgASgJEg4KBmNoYW5nZRgCIAEoCSK9AQoNU2Vzc2lvbkNoYW5nZRIQCgh1cHN0cmVhbRgBIAEoCRJICgpwYXJhbWV0ZXJzGAIgAygLMjQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlNlc3Npb25DaGFuZ2UuUGFyYW1ldGVyc0VudHJ5Eg4KBmJlZm9yZRgDIAEoCBINCgVhZnRlchgEIAEoCBoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLkAgoMQ2xpZW50Q2hhbmdlEg4KBmNsaWVudBgBIAEoCRIMCgRub2RlGAIgASgJEj8KBmJlZm9yZRgDIAMoCzIvLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRDaGFuZ2UuQmVmb3JlRW50cnkSPQoFYWZ0ZXIYBCADKAsyLi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50Q2hhbmdlLkFmdGVyRW50cnkSEgoKcmVjb25uZWN0cxgFIAEoCBIxCgRsb3N0GAYgAygLMiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxvc3RSZXNvdXJjZRISCgpsb3N0X3RvdGFsGAcgASgNGi0KC0JlZm9yZUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLAoKQWZ0ZXJFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjcKDExvc3RSZXNvdXJjZRIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSCwoDd2h5GAMgASgJYgZwcm90bzM");
 
 /**
  * @generated from message distributary.admin.v1.CompareConfigurationRequest
@@ -65,21 +65,22 @@ export type CompareConfigurationResponse = Message<"distributary.admin.v1.Compar
   streams: number;
 
   /**
-   * Streams that get other parameters.
+   * Streams that get other parameters, without those of `reconnecting`.
    *
    * @generated from field: uint32 changed = 5;
    */
   changed: number;
 
   /**
-   * Streams that lose a resource.
+   * Streams that lose a resource, without those of `reconnecting`.
    *
    * @generated from field: uint32 losing = 6;
    */
   losing: number;
 
   /**
-   * Streams that must connect again, because the new rules need a part of the node that was not kept.
+   * Streams that must connect again, because the new rules need a part of the node that was not kept. They may lose
+   * resources: until they have connected again, their parameters, sessions and losses are unknown.
    *
    * @generated from field: uint32 reconnecting = 7;
    */
@@ -98,6 +99,13 @@ export type CompareConfigurationResponse = Message<"distributary.admin.v1.Compar
    * @generated from field: bool truncated = 9;
    */
   truncated: boolean;
+
+  /**
+   * The parameter rules for which streams must connect again. Empty: all that is said here is known.
+   *
+   * @generated from field: repeated distributary.admin.v1.UnreadRule unread_rules = 10;
+   */
+  unreadRules: UnreadRule[];
 };
 
 /**
@@ -106,6 +114,39 @@ export type CompareConfigurationResponse = Message<"distributary.admin.v1.Compar
  */
 export const CompareConfigurationResponseSchema: GenMessage<CompareConfigurationResponse> = /*@__PURE__*/
   messageDesc(file_distributary_admin_v1_configuration, 1);
+
+/**
+ * A parameter rule that reads a field of the node that was not kept, because the rules in force do not read it.
+ *
+ * @generated from message distributary.admin.v1.UnreadRule
+ */
+export type UnreadRule = Message<"distributary.admin.v1.UnreadRule"> & {
+  /**
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * The field, for example node.metadata.env.
+   *
+   * @generated from field: string from = 2;
+   */
+  from: string;
+
+  /**
+   * Streams of whose node it was not kept.
+   *
+   * @generated from field: uint32 streams = 3;
+   */
+  streams: number;
+};
+
+/**
+ * Describes the message distributary.admin.v1.UnreadRule.
+ * Use `create(UnreadRuleSchema)` to create a new message.
+ */
+export const UnreadRuleSchema: GenMessage<UnreadRule> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_configuration, 2);
 
 /**
  * @generated from message distributary.admin.v1.UpstreamChange
@@ -129,7 +170,7 @@ export type UpstreamChange = Message<"distributary.admin.v1.UpstreamChange"> & {
  * Use `create(UpstreamChangeSchema)` to create a new message.
  */
 export const UpstreamChangeSchema: GenMessage<UpstreamChange> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_configuration, 2);
+  messageDesc(file_distributary_admin_v1_configuration, 3);
 
 /**
  * @generated from message distributary.admin.v1.SessionChange
@@ -161,7 +202,7 @@ export type SessionChange = Message<"distributary.admin.v1.SessionChange"> & {
  * Use `create(SessionChangeSchema)` to create a new message.
  */
 export const SessionChangeSchema: GenMessage<SessionChange> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_configuration, 3);
+  messageDesc(file_distributary_admin_v1_configuration, 4);
 
 /**
  * @generated from message distributary.admin.v1.ClientChange
@@ -192,7 +233,7 @@ export type ClientChange = Message<"distributary.admin.v1.ClientChange"> & {
   after: { [key: string]: string };
 
   /**
-   * It must connect again.
+   * It must connect again. Until then it is unknown what it loses.
    *
    * @generated from field: bool reconnects = 5;
    */
@@ -216,7 +257,7 @@ export type ClientChange = Message<"distributary.admin.v1.ClientChange"> & {
  * Use `create(ClientChangeSchema)` to create a new message.
  */
 export const ClientChangeSchema: GenMessage<ClientChange> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_configuration, 4);
+  messageDesc(file_distributary_admin_v1_configuration, 5);
 
 /**
  * @generated from message distributary.admin.v1.LostResource
@@ -248,5 +289,5 @@ export type LostResource = Message<"distributary.admin.v1.LostResource"> & {
  * Use `create(LostResourceSchema)` to create a new message.
  */
 export const LostResourceSchema: GenMessage<LostResource> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_configuration, 5);
+  messageDesc(file_distributary_admin_v1_configuration, 6);
 

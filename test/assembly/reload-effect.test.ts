@@ -1,0 +1,57 @@
+import { expect } from 'chai';
+import { ClientRules } from '../../src/assembly/clients.ts';
+import { effectSummary, mergeEffects, reloadPreview } from '../../src/assembly/reload-effect.ts';
+import type { Config } from '../../src/config/config.ts';
+import { parseConfig } from '../../src/config/load.ts';
+import { systemClock } from '../../src/model/clock.ts';
+import { TimeSlices } from '../../src/model/time-slices.ts';
+import { InMemoryRelay, node } from '../support/in-memory-relay.ts';
+
+const textOf = (...fields: readonly string[]): string =>
+  JSON.stringify({
+    node: { id: 'relay', cluster: 'relays' },
+    upstreams: [{ name: 'files', filesystem: { path: '/nowhere' } }],
+    parameters: fields.map((field) => ({ key: field.replace(/ment$/, ''), from: `node.metadata.${field}` })),
+  });
+
+function configOf(text: string): Config {
+  const config = parseConfig(text, 'configuration', {});
+  if (!config.ok) throw new Error(config.error.map(({ message }) => message).join('\n'));
+  return config.value;
+}
+
+/** Of two clients, while the rules read `env`. */
+async function effectOf(...fields: readonly string[]) {
+  const config = configOf(textOf('env'));
+  const rules = new ClientRules(config);
+  const lab = new InMemoryRelay({ clients: () => rules });
+  for (const env of ['prod', 'test']) lab.delta().send('lds', { node: node({ env, environ: env }) });
+  const preview = reloadPreview({ relay: lab.relay, config });
+  const effect = await new TimeSlices(systemClock).run((pace) => preview(textOf(...fields), pace));
+  if (!effect.ok) throw new Error(effect.error.message);
+  return effect.value;
+}
+
+describe('the effect of a reload', () => {
+  it('is known while the new rules read what the old ones did', async () => {
+    for (const fields of [['env'], []]) {
+      const effect = await effectOf(...fields);
+      expect(effect).to.deep.include({ reconnecting: 0, unreadRules: [] });
+      expect(effectSummary(effect)).to.deep.include({ streams_losing: 0, streams_reconnecting: 0, lost: [] });
+    }
+  });
+
+  it('is unknown of clients of whose node the new rules need more: the rule is named, and nothing is said to be 0', async () => {
+    const effect = await effectOf('env', 'environment');
+    const rule = { key: 'environ', from: 'node.metadata.environment', streams: 2 };
+    expect(effect).to.deep.include({ streams: 2, reconnecting: 2, unreadRules: [rule] });
+    const both = mergeEffects([effect, effect]);
+    expect(both).to.deep.include({ reconnecting: 4, unreadRules: [{ ...rule, streams: 4 }] });
+    expect(JSON.parse(JSON.stringify(effectSummary(both)))).to.deep.equal({
+      upstreams: {},
+      streams: 4,
+      streams_reconnecting: 4,
+      unread_rules: ['environ reads node.metadata.environment: 4 streams'],
+    });
+  });
+});
