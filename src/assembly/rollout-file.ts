@@ -6,10 +6,11 @@ import { resourceName, typeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
 import type { Log } from '../observe/log.ts';
 import type { SavedRollout } from '../rollout/rollout.ts';
-import type { HashOf, SavedContent } from '../rollout/verdicts.ts';
+import type { HashOf } from '../rollout/verdicts.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 
-const contents = z.array(z.object({ type: z.string(), name: z.string(), hashes: z.array(z.string()) }));
+const savedContent = z.object({ type: z.string(), name: z.string(), hashes: z.array(z.string()) });
+const contents = z.array(savedContent);
 
 const content = z.object({
   /** Hashes are keyed; those of earlier versions are not. */
@@ -35,7 +36,7 @@ const content = z.object({
       }),
     )
     .default([]),
-  discards: contents.default([]),
+  discards: z.array(savedContent.extend({ reason: z.string().default('') })).default([]),
   withheld: z.array(z.tuple([z.string(), z.string()])).default([]),
 });
 
@@ -70,11 +71,12 @@ export class RolloutFile {
       const { freezes, canaries, verdicts, discards, withheld, keyed } = content.parse(
         JSON.parse(readFileSync(this.#path, 'utf8')),
       );
-      const contentsOf = (all: z.infer<typeof contents>): readonly SavedContent[] =>
-        all.map(({ type, name, hashes }) => ({
-          type: typeUrl(type),
-          name: resourceName(name),
-          hashes: keyed ? hashes : hashes.map((hash) => this.#keyed(hash)),
+      const contentsOf = <One extends z.infer<typeof savedContent>>(all: readonly One[]) =>
+        all.map((one) => ({
+          ...one,
+          type: typeUrl(one.type),
+          name: resourceName(one.name),
+          hashes: keyed ? one.hashes : one.hashes.map((hash) => this.#keyed(hash)),
         }));
       return {
         freezes: freezes.map(({ type, upstream, operator, reason, since }) => ({

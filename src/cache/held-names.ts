@@ -137,15 +137,16 @@ export class HeldNames implements Gate {
     });
   }
 
-  discard(filter = everything, names?: ReadonlySet<ResourceName>): void {
-    this.#change(filter, ['canary'], (type, name, held) => {
+  discard(filter = everything, reason = '', names?: ReadonlySet<ResourceName>): void {
+    const discardOne = (type: HeldType, name: ResourceName, held: HeldName): boolean => {
       if (names?.has(name) === false) return false;
       // What was pending when it was frozen is taken back, and what upstream says now stays frozen.
       if (held.masked === 'frozen') type.change(name, held, { canary: held.released.copy() });
       else if (held.masked === undefined) type.refuse(name, held);
       else return false;
       return true;
-    });
+    };
+    this.#change(filter, ['canary'], discardOne, { verb: 'discard', reason });
   }
 
   freeze(scope = everything, decision: Decision = { operator: 'unknown', reason: '' }): Result<undefined> {
@@ -184,7 +185,8 @@ export class HeldNames implements Gate {
     const shown = this.#snapshots(type, names);
     for (const name of names) this.#replace(held, name, contents.get(name) ?? []);
     const changed = mergeChanges(before, held.changesOf(names));
-    const receivedAt = this.#commit(type, changed, shown, ['released', 'canary'], undefined, reason);
+    const operation = { verb: 'rollback', reason } as const;
+    const receivedAt = this.#commit(type, changed, shown, ['released', 'canary'], undefined, operation);
     this.#changes.push({ receivedAt, type, joined: [], left: [...names] });
     this.#tables.forgetIfEmpty(held.table);
     this.notify();
@@ -248,6 +250,7 @@ export class HeldNames implements Gate {
     filter: Scope,
     sides: readonly Side[],
     change: (type: HeldType, name: ResourceName, held: HeldName) => boolean,
+    operation?: Commit['operation'],
   ): void {
     for (const held of [...this.#types()]) {
       const names = [...held.names.keys()].filter((name) => held.matches(name, filter));
@@ -270,7 +273,7 @@ export class HeldNames implements Gate {
       this.#tables.forgetIfEmpty(held.table);
       if (left.length + joined.length === 0) continue;
       const known = sides.includes('released') ? version : undefined;
-      const receivedAt = this.#commit(held.type, constraints, before, sides, known);
+      const receivedAt = this.#commit(held.type, constraints, before, sides, known, operation);
       this.#changes.push({ receivedAt, type: held.type, joined, left });
     }
     this.notify();
@@ -308,12 +311,12 @@ export class HeldNames implements Gate {
     before: ReadonlyMap<ResourceName, Snapshot>,
     sides: readonly Side[],
     version?: string,
-    reason?: string,
+    operation?: Commit['operation'],
   ): number {
     const { revision, journal } = this.#tables;
     for (const name of changed.keys()) journal.resource(type, name);
     const receivedAt = this.#clock.monotonic();
-    const commit: Commit = { revision, type, version, receivedAt, changed, resolved: [], reason };
+    const commit: Commit = { revision, type, version, receivedAt, changed, resolved: [], operation };
     const empty: Commit = { ...commit, changed: new Map() };
     const of = (side: Side): Commit => (sides.includes(side) ? commit : empty);
     const contents = new Map(

@@ -97,7 +97,7 @@ function rolloutText({ rollout }: StatusResponse, now: number): string {
   if (rollout === undefined) return '';
   const { state, reason, pending } = rollout;
   if (state === 'IDLE' && pending === 0) return '';
-  const why = reason === '' ? '' : `: ${errorLine(reason)}`;
+  const why = reason === '' || state === 'IDLE' ? '' : `: ${errorLine(reason)}`;
   return [`rollout: ${state} for ${since(rollout.since, now)}${why}`, ...pendingLines(rollout)].join('\n');
 }
 
@@ -110,11 +110,12 @@ function pendingLines({
   names,
   pending,
   masked,
+  reason,
 }: RolloutStatus): readonly string[] {
   if (pending === 0) return [];
   const shown = names.slice(0, 5).map(printable).join(', ') + (names.length > 5 ? ', …' : '');
   const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${printable(upstream)}: ${shown}`;
-  if (state === 'IDLE') return [`discarded: ${what}`];
+  if (state === 'IDLE') return [`discarded: ${what}${reason === '' ? '' : ` (${errorLine(reason)})`}`];
   const hidden = masked > 0 && masked < pending ? `; ${masked} of them with nobody` : '';
   const { total = 0, accepted = 0, rejected = 0, ended = 0 } = canaries ?? {};
   const said = `${accepted} accepted, ${rejected} rejected, ${ended} disconnected`;

@@ -57,7 +57,8 @@ export class History {
     for (const change of this.#changes.values()) {
       const verdict = verdictOf(change);
       // What an operator has made is what everybody has, whatever waits.
-      waits = change.reason === '' && (waits || verdict === 'PENDING');
+      const isMade = change.upstream === '' && change.reason !== '';
+      waits = !isMade && (waits || verdict === 'PENDING');
       if (verdict === 'RELEASED' && !waits) released = change.revision;
     }
     return released;

@@ -71,11 +71,12 @@ export class Recorder {
   }
 
   /** Both sides have seen the commit. */
-  committed({ type, contents, resolved, receivedAt, reason = '' }: Commit): void {
+  committed({ type, contents, resolved, receivedAt, operation }: Commit): void {
     if (contents === undefined) return;
+    const reason = reasonOf(operation, 'rollback');
     const { names, settled, hasSpoken } = differencesOf(contents, reason);
     const moment = { now: this.#options.clock.now(), receivedAt };
-    const found = this.#settle(type, settled, moment);
+    const found = this.#settle(type, settled, moment, reasonOf(operation, 'discard'));
     for (const [name, verdict] of settled) {
       const content = contents.get(name);
       // Nobody knows of it as a change that waited.
@@ -109,9 +110,14 @@ export class Recorder {
 
   /**
    * What was pending of these names is not any more: the newest change of each gets this verdict. Returns those of which
-   * something was.
+   * something was. `reason`: an operator's; empty: nobody has decided.
    */
-  #settle(type: TypeUrl, settled: Settled, { now, receivedAt }: Moment): ReadonlySet<ResourceName> {
+  #settle(
+    type: TypeUrl,
+    settled: Settled,
+    { now, receivedAt }: Moment,
+    reason: string,
+  ): ReadonlySet<ResourceName> {
     const seen = new Set<ResourceName>();
     if (settled.size === 0) return seen;
     /** Of a large change without bodies only the first names are kept. */
@@ -131,12 +137,16 @@ export class Recorder {
       const isReleased = !names.some(({ verdict }) => verdict === 'PENDING') && names.some(gotReleased);
       if (isReleased && change.releasedAt === undefined) released.push(change.revision);
       const releasedAt = change.releasedAt ?? (isReleased ? now : undefined);
-      this.history.replace({ ...change, names, releasedAt });
+      this.history.replace({ ...change, names, releasedAt, reason: reason || change.reason });
     }
     this.#acceptance.released(receivedAt, released);
     return unlisted ? new Set(settled.keys()) : seen;
   }
 }
+
+/** Empty: it is none of these operations. */
+const reasonOf = (operation: Commit['operation'], verb: 'rollback' | 'discard'): string =>
+  operation?.verb === verb ? operation.reason : '';
 
 /** What is new, and what becomes of what was pending. `hasSpoken`: upstream says something else. */
 function differencesOf(contents: NonNullable<Commit['contents']>, reason: string) {

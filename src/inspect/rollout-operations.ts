@@ -62,7 +62,7 @@ function run(operation: Operation, options: RolloutOperationsOptions): Result<nu
     case 'release':
       return release(operation, options);
     case 'discard':
-      return rollout.discard(filter);
+      return rollout.discard(filter, reason);
     default:
       return verb satisfies never;
   }

@@ -9,7 +9,8 @@ const maxNames = 100;
 
 /** For AdminService. */
 export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
-  const { state, pending, shown, canaries, noCanary, freezes, revision, pendingRevision } = report;
+  const { state, pending, shown, canaries, noCanary, whyDiscarded, freezes, revision, pendingRevision } =
+    report;
   const { reason, since } = summary(state, freezes);
   return {
     state: state.kind,
@@ -21,7 +22,7 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
     masked: pending.filter(({ masked }) => masked !== undefined).length,
     canaries,
     noCanary,
-    reason,
+    reason: state.kind === 'IDLE' ? whyDiscarded : reason,
     revision,
     pendingRevision,
     freezes: freezes.map((freeze) => ({

@@ -71,8 +71,8 @@ export interface Commit {
   readonly resolved: readonly Interest[];
   /** What was and what is under each of these names. Undefined: nobody records it, or no content changed. */
   readonly contents?: ReadonlyMap<ResourceName, { readonly before: Snapshot; readonly after: Snapshot }>;
-  /** An operator's, who has made it; left out: nobody has. */
-  readonly reason?: string | undefined;
+  /** Of an operator, who has made it; left out: nobody has. */
+  readonly operation?: { readonly verb: 'rollback' | 'discard'; readonly reason: string } | undefined;
   /** What each side sees as changed, where changes wait. Undefined: both see all of this. */
   readonly sides?: Readonly<Record<Side, Commit>> | undefined;
 }

@@ -49,7 +49,7 @@ export interface Change {
   readonly canaries?: Answers | undefined;
   /** What streams said that got it when everybody got it. */
   readonly answers?: Answers | undefined;
-  /** An operator's. */
+  /** An operator's, who has made it or discarded it. */
   readonly reason: string;
 }
 

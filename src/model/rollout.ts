@@ -76,9 +76,9 @@ export interface Gate {
   release(filter?: Scope, names?: ReadonlySet<ResourceName>): void;
   /**
    * Canaries go back to what is released. When upstream says something else under a name, that is pending anew. `names`:
-   * only these.
+   * only these. `reason`: of its commit.
    */
-  discard(filter?: Scope, names?: ReadonlySet<ResourceName>): void;
+  discard(filter?: Scope, reason?: string, names?: ReadonlySet<ResourceName>): void;
   /** What operators keep from everybody. */
   readonly holds: Holds;
   /** Nothing that is known changes, whatever its type. New names come through. The error: it is frozen already. */

@@ -191,6 +191,7 @@ export class Rollout {
         ended: shown === undefined ? 0 : this.#ends.count(shown.keys),
       },
       noCanary: shown !== undefined && canaries.length === 0 && this.#lacksCanary(shown),
+      whyDiscarded: this.#verdicts.whyDiscarded(pending.filter(({ masked }) => masked === 'discarded')),
       freezes: this.#options.gate.holds.freezes,
       ...this.#options.revisions(),
     };
@@ -210,12 +211,12 @@ export class Rollout {
   }
 
   /** Canaries go back to what is released. How many names; the error: nothing waits. */
-  discard(filter: Scope): Result<number> {
+  discard(filter: Scope, reason: string): Result<number> {
     const names = matching(this.#options.gate.pending, filter);
     if (!names.ok) return names;
     this.#options.events.counted('discarded');
-    this.#verdicts.discard(names.value);
-    this.#options.gate.discard(filter);
+    this.#verdicts.discard(names.value, reason);
+    this.#options.gate.discard(filter, reason);
     this.#look();
     return ok(names.value.length);
   }
@@ -255,7 +256,10 @@ export class Rollout {
     this.#verdicts.left(type, left, gate.pending);
     const discarded = this.#verdicts.discardedAgain(type, all);
     // The views have heard of it, and no client has yet.
-    if (discarded.size > 0) gate.discard({ type }, discarded);
+    if (discarded.size > 0) {
+      const why = this.#verdicts.whyDiscarded(Iterator.from(discarded).map((name) => ({ type, name })));
+      gate.discard({ type }, why, discarded);
+    }
     const joined = all.filter((name) => !discarded.has(name));
     fleet.waitingChanged();
     const names = new Set([...joined, ...left].map((name) => nameKey(type, name)));
@@ -583,6 +587,8 @@ export interface RolloutReport {
   };
   /** What waits was not rejected, and none of its canaries is connected. */
   readonly noCanary: boolean;
+  /** Why operators have discarded what of it was discarded. */
+  readonly whyDiscarded: string;
   readonly freezes: readonly Freeze[];
   /** Of the last change that everybody has, and of the last change. */
   readonly revision: number;

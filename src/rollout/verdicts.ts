@@ -3,6 +3,7 @@ import type { Content } from '../model/change.ts';
 import type { TypedName } from '../model/holds.ts';
 import type { Variant } from '../model/resource.ts';
 import type { PendingName } from '../model/rollout.ts';
+import { shorten } from '../model/text.ts';
 import { nameKey } from './pending-names.ts';
 
 /** Why these names were found bad. */
@@ -22,6 +23,11 @@ export interface SavedContent extends TypedName {
   readonly hashes: readonly string[];
 }
 
+/** What an operator has discarded, and why. */
+export interface SavedDiscard extends SavedContent {
+  readonly reason: string;
+}
+
 /** A verdict, and the content that it is about. */
 export interface SavedVerdict extends Pick<Verdict, 'cause' | 'reason'> {
   readonly contents: readonly SavedContent[];
@@ -30,11 +36,11 @@ export interface SavedVerdict extends Pick<Verdict, 'cause' | 'reason'> {
 /** What a restart must not forget: what was found bad, and what operators have discarded. */
 export interface SavedVerdicts {
   readonly verdicts: readonly SavedVerdict[];
-  readonly discards: readonly SavedContent[];
+  readonly discards: readonly SavedDiscard[];
 }
 
-/** What a restart remembers: the newest verdicts, names of each, hashes of each, and the newest names discarded. */
-const most = { verdicts: 100, names: 1000, hashes: 10_000, discards: 10_000 };
+/** What a restart remembers: the newest verdicts, names of each, hashes of each, and the newest names discarded, with so much of why. */
+const most = { verdicts: 100, names: 1000, hashes: 10_000, discards: 10_000, reason: 300 };
 
 /**
  * What is known to be bad over a restart, until upstream says something else there, or an operator decides. The canary
@@ -48,7 +54,7 @@ export class Verdicts {
   #restored: readonly SavedVerdict[];
   readonly #verdicts = new WeakMap<SavedVerdict, Verdict>();
   /** Of before a restart and since, by `nameKey`. */
-  readonly #discards: Map<string, SavedContent>;
+  readonly #discards: Map<string, SavedDiscard>;
   /** Those from before a restart of which upstream has not said all again yet. */
   readonly #awaited: Set<string>;
   /** Which variants upstream has said again since. */
@@ -106,14 +112,23 @@ export class Verdicts {
   }
 
   /** Must be called before canaries go back to what is released. */
-  discard(names: readonly TypedName[]): void {
+  discard(names: readonly TypedName[], reason: string): void {
+    const kept = shorten(reason, most.reason);
     for (const one of names) {
       const key = nameKey(one.type, one.name);
       this.#discards.delete(key);
-      this.#discards.set(key, this.#contentNow(one));
+      this.#discards.set(key, { ...this.#contentNow(one), reason: kept });
       this.#awaited.delete(key);
     }
     this.#unsaved.discards = true;
+  }
+
+  /** Why operators have discarded these. */
+  whyDiscarded(names: Iterable<TypedName>): string {
+    const reasons = Iterator.from(names).map(
+      ({ type, name }) => this.#discards.get(nameKey(type, name))?.reason,
+    );
+    return [...new Set(reasons)].filter((reason) => reason !== undefined && reason !== '').join('; ');
   }
 
   /** Which of the names that wait now were discarded before a restart, with the same content. */

@@ -81,7 +81,7 @@ describe('commands that change something', () => {
 
   before(async () => {
     server = await listen(inspector);
-    const discarded = { ...rollout, state: 'IDLE', reason: '', freezes: [], masked: 1 };
+    const discarded = { ...rollout, state: 'IDLE', reason: 'bad listener', freezes: [], masked: 1 };
     afterDiscard = await listen(fakeInspector({ status: () => statusWith({ rollout: discarded }) }));
     const operate = () => fail({ code: Code.FAILED_PRECONDITION, message: 'nothing waits' });
     refusing = await listen(fakeInspector({ operate }));
@@ -140,7 +140,7 @@ describe('commands that change something', () => {
   it('status tells of what was discarded, which nobody waits for', async () => {
     const { out } = await call(status, '--admin', urlOf(afterDiscard));
     expect(out)
-      .to.match(/^discarded: 1 name \(lds\) of central: web$/m)
+      .to.match(/^discarded: 1 name \(lds\) of central: web \(bad listener\)$/m)
       .and.not.match(/^canaries:/m);
   });
 

@@ -37,6 +37,8 @@ const steps: readonly Step[] = [
   { argv: ['diff', '--pending'], says: '2', waits: true, prints: /^changed +cds +a$/m },
   { argv: ['wait', '--timeout', '100ms'], code: 1, prints: /a +HELD/ },
   { argv: ['discard', ...reason], prints: /^discarded: 1 name$/, leads: '1' },
+  { argv: ['history'], prints: / DISCARDED .* ~a \(a test\)$/m },
+  { argv: ['status'], prints: /^discarded: 1 name \(cds\) of central: a \(a test\)$/m },
   { argv: ['release', ...reason], says: '3', waits: true, prints: /^released: 1 name$/, leads: '3' },
   { argv: ['freeze', ...reason], prints: /^frozen$/ },
   {

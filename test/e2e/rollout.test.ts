@@ -186,12 +186,12 @@ for (const workers of [0, 2]) {
       plane.set('cds', { a: '3' });
       const canary = await eventually(() => ahead(clients, 'a', '3'));
       expect((await operate(relay, 'Discard', { type: 'lds' })).status).to.equal(400);
-      expect(await operate(relay, 'Discard', { type: 'cds' })).to.deep.equal({
+      expect(await operate(relay, 'Discard', { type: 'cds', reason: 'bad cluster' })).to.deep.equal({
         status: 200,
         body: { discarded: 1 },
       });
       await canary.gets('cds', { a: '2' });
-      await reaches(relay, 'IDLE');
+      expect(await reaches(relay, 'IDLE')).to.deep.include({ reason: 'bad cluster' });
       plane.set('cds', { a: '4' });
       await reaches(relay, 'CANARY');
       await operate(relay, 'Release', { upstream: 'central', reason: 'looked at it' });
@@ -201,7 +201,7 @@ for (const workers of [0, 2]) {
         const lines = operations().slice(before);
         expect(lines.map(({ what, reason }) => [what, reason])).to.deep.equal([
           ['release', 'a test'],
-          ['discard', 'a test'],
+          ['discard', 'bad cluster'],
           ['release', 'looked at it'],
         ]);
         return lines;

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { reachable, releasedAt } from '../../src/history/history.ts';
 import { Recorder } from '../../src/history/recorder.ts';
 import { type ResourceName, resourceName, revision, typeUrl } from '../../src/model/brand.ts';
-import type { Snapshot } from '../../src/model/catalog.ts';
+import type { Commit, Snapshot } from '../../src/model/catalog.ts';
 import { type Content, NO_CONTENT } from '../../src/model/change.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
@@ -68,7 +68,7 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
   const commit = (
     names: readonly ResourceName[],
     resolved: readonly Interest[] = [],
-    reason?: string,
+    operation?: Commit['operation'],
   ): void => {
     recorder.committed({
       revision: revision(1),
@@ -78,7 +78,7 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
       changed: new Map(names.map((name) => [name, []])),
       contents: new Map(names.map((name) => [name, look(name)])),
       resolved,
-      reason,
+      operation,
     });
   };
   const put = (name: ResourceName, text: string, sides: 'both' | 'said' = 'both'): void => {
@@ -219,8 +219,10 @@ describe('history', () => {
     put(shop, 'worse', 'said');
     commit([shop]);
     discarded.add(shop);
-    commit([shop]);
+    commit([shop], [], { verb: 'discard', reason: 'bad listener' });
     expect(verdicts()).to.deep.equal(['RELEASED', 'REPLACED', 'RELEASED', 'DISCARDED']);
+    expect([...history.changes()].map(({ reason }) => reason)).to.deep.equal(['', '', '', 'bad listener']);
+    expect(history.releasedRevision).to.equal(3);
     const before = releasedAt(history, 2).get(type)?.get(shop)?.[0]?.variant.payload?.hash;
     expect(before, 'everybody had the first one until the third was released').to.equal('a');
   });
@@ -274,7 +276,7 @@ describe('history', () => {
     commit([shop]);
     expect(revisions()).to.deep.equal([2, 3]);
     released.set(shop, content('a'));
-    commit([shop], [], 'rollback to revision 1');
+    commit([shop], [], { verb: 'rollback', reason: 'rollback to revision 1' });
     expect(revisions()).to.deep.equal([4, 4]);
     put(shop, 'd', 'said');
     commit([shop]);

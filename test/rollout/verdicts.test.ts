@@ -173,7 +173,7 @@ const rows: readonly Row[] = [
     rule: 'an operator discards it, and upstream says something else',
     after: (r) => {
       r.says({ puts: bad });
-      r.rollout.discard({});
+      r.rollout.discard({}, 'a test');
       r.says({ puts: [one('b', '3')] });
     },
     state: 'CANARY',
@@ -227,7 +227,7 @@ describe('what was discarded, after a restart', () => {
     const before = new Setting();
     before.says({ puts: released });
     before.says(wrong);
-    expect(before.rollout.discard({}).ok).to.equal(true);
+    expect(before.rollout.discard({}, 'a test').ok).to.equal(true);
     return Setting.restarted(before);
   }
 
@@ -300,6 +300,8 @@ describe('what was discarded, after a restart', () => {
       const setting = afterDiscard(change);
       after(setting);
       expect(stateOf(setting)).to.equal(state);
+      const isKept = !state.endsWith('discarded');
+      expect(setting.rollout.report().whyDiscarded, 'why').to.equal(isKept ? 'a test' : '');
       const again = Setting.restarted(setting);
       expect(again.saved.discards.map(({ name }) => name).toSorted()).to.deep.equal(
         saved ?? state.split('discarded')[1]?.trim().split(' ').filter(Boolean),

@@ -175,7 +175,7 @@ export type Change = Message<"distributary.admin.v1.Change"> & {
   released: string;
 
   /**
-   * What an operator did and why, where one made it.
+   * What an operator did and why, where one made it; why, where one has discarded it.
    *
    * @generated from field: string reason = 13;
    */

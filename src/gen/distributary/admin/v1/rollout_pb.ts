@@ -66,7 +66,8 @@ export type RolloutStatus = Message<"distributary.admin.v1.RolloutStatus"> & {
   canaries?: CanaryCounts | undefined;
 
   /**
-   * Why it is held, or what it waits for; empty if there is nothing to say.
+   * Why it is held, or what it waits for; while it is IDLE: why what is pending was discarded. Empty if there is nothing to
+   * say.
    *
    * @generated from field: string reason = 8;
    */
