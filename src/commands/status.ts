@@ -30,10 +30,20 @@ export const status = relayCommand({
       if (!check)
         return answer(StatusResponseSchema, response, (view) => statusText(response, Date.now(), view));
       const { word, code } = checked[worstOf(problems)];
-      const said = sentence(clients + pollingClients, problems, moreProblems, Date.now());
+      // An alert is read where nobody can ask for more: it says which clients, and why.
+      const whole = problems.map(({ severity, title, short, classes, since: from, detail }) => ({
+        severity,
+        short: classes.length > 0 ? title : short,
+        since: from,
+        why: errorLine(detail, longestReason),
+      }));
+      const said = sentence(clients + pollingClients, whole, moreProblems, Date.now());
       return { ...answer(StatusResponseSchema, response, () => `${word}: ${printable(said)}`), code };
     },
 });
+
+/** Of three problems in one line. Bytes. */
+const longestReason = 200;
 
 /** As monitoring systems take it: the states of Nagios, and their exit codes. */
 const checked = {

@@ -65,6 +65,8 @@ export interface ToldProblem {
   readonly severity: string;
   readonly short: string;
   readonly since: string;
+  /** Said too, where there is room for it. */
+  readonly why?: string;
 }
 
 /** Of a list that has the worst first. */
@@ -89,9 +91,10 @@ export function sentence(
   moreProblems: number,
   now?: number,
 ): string {
-  const parts = problems.slice(0, told).map(({ short, since }) => {
+  const parts = problems.slice(0, told).map(({ short, since, why = '' }) => {
     const at = Date.parse(since);
-    return now === undefined || Number.isNaN(at) ? short : `${short} for ${formatSeconds((now - at) / 1000)}`;
+    const lasting = now === undefined || Number.isNaN(at) ? '' : ` for ${formatSeconds((now - at) / 1000)}`;
+    return `${short}${lasting}${why === '' ? '' : ` (${why})`}`;
   });
   const rest = problems.length - parts.length + moreProblems;
   const more = rest === 0 ? [] : [countedLong(rest, 'more problem')];

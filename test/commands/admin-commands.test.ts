@@ -114,13 +114,13 @@ describe('commands that ask a relay', () => {
       expect(await check()).to.deep.equal({ code: 0, out: 'OK: Serving 4 clients; all is well.\n', err: '' });
       expect(await check()).to.deep.equal({
         code: 1,
-        out: 'WARNING: Serving 4 clients; the configuration has a warning.\n',
+        out: 'WARNING: Serving 4 clients; the configuration has a warning (oh).\n',
         err: '',
       });
       const { code, out } = await check();
       expect(code).to.equal(2);
       expect(out).to.match(
-        /^CRITICAL: Serving 4 clients; upstream second is unreachable for [^\n]+; 2 more problems\.\n$/,
+        /^CRITICAL: Serving 4 clients; upstream second is unreachable for [^\n(]+ \(connection refused <b> [^\n]+\); [^\n]+; 2 more problems\.\n$/,
       );
     } finally {
       await checked.value.close();

@@ -103,6 +103,8 @@ for (const workers of [0, 2]) {
         '1 client with env=prd gets no rds web: no variant matches; 3 other classes have one',
       );
       expect(seen.out).to.match(/1 client with env=prd gets no lds: no variant matches/);
+      const checked = await run('status', '--check', ...admin());
+      expect(checked.out).to.match(/^WARNING: .*1 client with env=prd gets no rds web: no variant matches/);
       const why = await explainedOf(relay, 'prd', 'rds', 'web');
       expect(why).to.include('no variant matches').and.to.include('; 3 other classes have one');
       expect(why).to.include('It subscribes to this resource, which does not exist for it: MISSING.');
