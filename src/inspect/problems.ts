@@ -352,7 +352,11 @@ function missing({ classes }: ProblemFacts): readonly Plain<Problem>[] {
       severity: first.elsewhere ? 'warning' : 'info',
       title: `${whoText(concerned)} ${get} no ${`${shorten(type, 80)} ${all}`.trimEnd()}${why}`,
       short: `${counted(clients, 'client')} ${get} no ${`${shorten(type, 40)} ${listed[0] ?? ''}`.trimEnd()}${names.length > 1 ? ' …' : ''}`,
-      commands: [command('distributary explain', '--type', type, '--name', first.name, ...given)],
+      commands: [
+        first.name === WILDCARD
+          ? command('distributary resources', '--type', type)
+          : command('distributary explain', '--type', type, '--name', first.name, ...given),
+      ],
       type,
       name: first.name,
     });

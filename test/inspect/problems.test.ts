@@ -302,6 +302,11 @@ describe('problems', () => {
     expect(found[0]?.commands).to.deep.equal(['distributary explain --type rds --name a --param env=prod']);
   });
 
+  it('who gets nothing of a wildcard is answered by the list of what there is: a wildcard has no variants to explain', () => {
+    const [nothing] = problems({ classes: [{ ...missing, type: 'lds', name: '*', what: '*' }] });
+    expect(nothing?.commands).to.deep.equal(['distributary resources --type lds']);
+  });
+
   it('a name that others have is a warning, one that nobody has is for information', () => {
     const nowhere = { ...missing, name: 'shop', what: 'shop', elsewhere: false };
     const found = problems({ classes: [nowhere, missing] });
