@@ -8,7 +8,7 @@ import { errorText } from '../model/error-text.ts';
 import { printable } from '../model/printable.ts';
 import { shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
-import { type CertificateState, ownerText } from '../observe/certificates.ts';
+import { type CertificateState, certificateText } from '../observe/certificates.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
 import { othersText } from '../observe/missing-text.ts';
 import {
@@ -449,8 +449,8 @@ function certificateExpires(
     problem('certificate_expires', [file], {
       ...ofOwners(all),
       severity: at - now < bounds.certificate.critical ? 'critical' : 'warning',
-      title: `The certificate of ${ownersText(all)} ${verb}`,
-      short: `the certificate of ${ownersText(all)} ${verb}`,
+      title: `The ${certificateText(all)} ${verb}`,
+      short: `the ${certificateText(all)} ${verb}`,
       detail: `${shorten(file, 300)}: valid until ${timestamp(at)}`,
       ...(at < now ? { since: timestamp(at) } : { until: timestamp(at) }),
       commands: [command('openssl x509 -noout -subject -enddate -in', file)],
@@ -467,18 +467,13 @@ function certificateRefused(file: string, all: readonly CertificateState[]): rea
     problem('certificate_refused', [file], {
       ...ofOwners(concerned),
       severity: 'warning',
-      title: `The new certificate of ${ownersText(concerned)} is refused`,
-      short: `the new certificate of ${ownersText(concerned)} is refused`,
+      title: `The new ${certificateText(concerned)} is refused`,
+      short: `the new ${certificateText(concerned)} is refused`,
       detail: `${errorText(first.error, 300)}; the previous certificate stays in use`,
       since: timestamp(Math.min(...refusals.map(({ since }) => since))),
     }),
   ];
 }
-
-/** Several processes have the certificate of one listener. */
-const ownersText = (all: readonly CertificateState[]): string =>
-  listed.format(new Set(all.map(({ owner }) => shorten(ownerText(owner), 60))));
-const listed = new Intl.ListFormat('en');
 
 function ofOwners(all: readonly CertificateState[]): Pick<Plain<Problem>, 'upstream'> {
   const [first] = all.flatMap(({ owner }) => ('upstream' in owner ? owner.upstream : []));

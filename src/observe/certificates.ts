@@ -1,5 +1,6 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 import { z } from 'zod';
+import { shorten } from '../model/text.ts';
 
 /** Whose it is, as labels: what a listener presents, or what the relay presents to an upstream or to its siblings. */
 const owner = z.union([
@@ -21,8 +22,23 @@ export const certificateState = z.object({
 });
 export type CertificateState = Readonly<z.infer<typeof certificateState>>;
 
-/** `upstream central`. */
-export function ownerText(of: CertificateOwner): string {
+/**
+ * `certificate of xds`, `client certificate for upstream central`: to an upstream the relay shows its own, which is not
+ * the control plane's. Several processes have the certificate of one listener.
+ */
+export function certificateText(all: readonly CertificateState[]): string {
+  const owners = all.map(({ owner: of }) => of);
+  const parts = [
+    { what: 'certificate of', of: owners.filter((one) => 'listener' in one) },
+    { what: 'client certificate for', of: owners.filter((one) => 'upstream' in one) },
+  ].filter(({ of }) => of.length > 0);
+  return parts
+    .map(({ what, of }) => `${what} ${listed.format(new Set(of.map((one) => shorten(ownerText(one), 60))))}`)
+    .join(' and ');
+}
+const listed = new Intl.ListFormat('en');
+
+function ownerText(of: CertificateOwner): string {
   if ('listener' in of) return of.listener;
   return 'siblings' in of ? `the siblings of ${of.upstream}` : `upstream ${of.upstream}`;
 }

@@ -77,7 +77,9 @@ export function explainConnect(details: string): string {
       ? `TLS: ${tls}`
       : meaning !== undefined
         ? `${meaning} (${code})`
-        : lasting.replace(/^Error(?: \[\w+\])?: /, '');
+        : lasting
+            .replace(/\bcertificate has expired/, "the control plane's certificate has expired")
+            .replace(/^Error(?: \[\w+\])?: /, '');
   return note === '' ? reason : `${reason}. ${note}`;
 }
 

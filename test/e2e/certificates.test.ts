@@ -95,7 +95,7 @@ describe('certificates of the relay', function () {
     const refusedBefore = await sample(relay, 'reloads_total', `${ofCentral},result="refused"`);
     pem.write('relay.crt', third.certificate);
     expect(await everywhere(relay, 'certificate_refused', 1)).to.match(
-      /^The new certificate of upstream \S+ is refused: .*does not belong to the certificate.*; the previous certificate stays in use$/,
+      /^The new client certificate for upstream \S+ is refused: .*does not belong to the certificate.*; the previous certificate stays in use$/,
     );
     expect(await firing(relay, 'certificate_refused')).to.deep.equal([
       `DistributaryCertificateRefused ${ofCentral}`,
@@ -130,7 +130,7 @@ describe('certificates of the relay', function () {
     const file = pem.write('relay.json', JSON.stringify(whole));
     await using relay = await RelayProcess.start(whole);
     expect(await everywhere(relay, 'certificate_expires', 2)).to.match(
-      /^The certificate of \S+.* has expired: /,
+      /^The (certificate of|client certificate for) \S+.* has expired: /,
     );
     const { code, output } = await outcome(distributary('validate', '--config', file));
     expect(code).to.equal(2);
@@ -180,7 +180,7 @@ describe('certificates of the relay', function () {
     await eventually(async () => expect(await daysLeft(ofSiblings)).to.equal(30));
     pem.identity('sibling', issueCertificate({ name: 'sibling', days: 3 }));
     expect(await everywhere(relay, 'certificate_expires', 1)).to.match(
-      /^The certificate of the siblings of \S+ expires soon: /,
+      /^The client certificate for the siblings of \S+ expires soon: /,
     );
     expect(await firing(relay, 'certificate_expires')).to.deep.equal([
       `DistributaryCertificateEndsSoon ${ofSiblings}`,

@@ -415,13 +415,33 @@ describe('problems', () => {
       },
     });
     expect(expired).to.include({
-      title: 'The certificate of xds, upstream central, and the siblings of central has expired',
+      title:
+        'The certificate of xds and client certificate for upstream central and the siblings of central has expired',
       detail: 'svid.pem: valid until 2025-12-31T00:10:00.000Z',
       upstream: 'central',
     });
     expect(expired?.commands).to.deep.equal(['openssl x509 -noout -subject -enddate -in svid.pem']);
     expect(rest.map(({ title, since: from }) => [title, from])).to.deep.equal([
-      ['The new certificate of xds and upstream central is refused', '2025-12-31T00:10:00.000Z'],
+      [
+        'The new certificate of xds and client certificate for upstream central is refused',
+        '2025-12-31T00:10:00.000Z',
+      ],
+    ]);
+  });
+
+  it('what the relay shows to an upstream is called its client certificate: refused, expiring and expired', () => {
+    const titles = (state: Partial<CertificateState>): readonly string[] => {
+      const own = { owner: { upstream: 'central' }, file: 'relay.crt', expiresAt: now + 60 * day, ...state };
+      return problems({ facts: { certificates: [own] } }).map(({ title }) => title);
+    };
+    expect([
+      titles({ refused: { error: 'no', since: now } }),
+      titles({ expiresAt: now + day }),
+      titles({ expiresAt: now - day }),
+    ]).to.deep.equal([
+      ['The new client certificate for upstream central is refused'],
+      ['The client certificate for upstream central expires soon'],
+      ['The client certificate for upstream central has expired'],
     ]);
   });
 

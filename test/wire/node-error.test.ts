@@ -14,6 +14,7 @@ describe('why a connection failed', () => {
     );
     const tls = 'Error [ERR_TLS_CERT_ALTNAME_INVALID]: Hostname/IP does not match: Host: a.test';
     expect(failed(tls)).to.equal('Hostname/IP does not match: Host: a.test');
+    expect(failed('Error: certificate has expired')).to.equal("the control plane's certificate has expired");
     expect(explainConnect('anything else')).to.equal('anything else');
     expect(failed('Error: x', 'Name resolution failed')).to.equal('x. Name resolution failed');
   });
