@@ -92,6 +92,8 @@ export class Admission {
       joined: (peer) => this.#joined(peer),
       left: (peer) => peer.account.leave('connections'),
       endedExpired: () => this.#options.metrics.rejected('certificate_expired').inc(),
+      refusedCertificate: (expired) =>
+        this.#options.metrics.rejected(expired ? 'certificate_expired' : 'certificate_untrusted').inc(),
       endedIdle: () => this.#options.metrics.rejected('idle').inc(),
     };
   }

@@ -24,6 +24,8 @@ export interface ConnectionBounds {
   endedIdle(): void;
   /** One was ended, or not taken, as its client's certificate is no longer valid. */
   endedExpired(): void;
+  /** A TLS handshake failed by the client's certificate. */
+  refusedCertificate(expired: boolean): void;
 }
 
 export interface ClientConnectionsOptions {

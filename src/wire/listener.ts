@@ -1,6 +1,6 @@
 import { existsSync, lstatSync } from 'node:fs';
 import { lstat, unlink } from 'node:fs/promises';
-import { createConnection, createServer, type ListenOptions, type Server, type Socket } from 'node:net';
+import { createConnection, createServer, type ListenOptions, type Server, Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls';
 import { type Clock, systemClock } from '../model/clock.ts';
@@ -155,7 +155,7 @@ export class Listener {
       rejectUnauthorized: tls.requireClientCertificate,
     });
     server.on('tlsClientError', (error, socket) => {
-      this.report('a TLS handshake failed', error, addressOf(socket));
+      this.#handshakeFailed(error, socket);
       socket.destroy(); // one that was not done in time goes on else
     });
     server.on('secureConnection', (socket: TLSSocket) =>
@@ -164,10 +164,34 @@ export class Listener {
     return server;
   }
 
+  /** Node closes the socket of a client whose certificate it refuses, and then says of it only that it was closed. */
+  #handshakeFailed(error: Error, socket: TLSSocket): void {
+    const refused: unknown = socket.authorizationError ?? undefined;
+    if (refused === undefined) {
+      if (!isDisconnect(error)) this.report(handshakeFailed, explainError(error), addressOf(socket));
+      return;
+    }
+    const code = String(refused);
+    this.#options.bounds?.refusedCertificate(code === 'CERT_HAS_EXPIRED');
+    const why = `the client's certificate is refused: ${explainError({ code })}`;
+    this.report(handshakeFailed, why, addressOf(beneath(socket)));
+  }
+
   #admitted(socket: Socket): void {
     if (this.#tls === undefined) this.#connected?.(socket, undefined);
     else this.#tls.emit('connection', socket);
   }
+}
+
+const handshakeFailed = 'a TLS handshake failed';
+
+/**
+ * The socket that TLS is spoken on: it knows the other end when it is closed too. It is not documented: where it is
+ * missing, the other end is unknown.
+ */
+function beneath(socket: TLSSocket): Socket {
+  const parent: unknown = Reflect.get(socket, '_parent');
+  return parent instanceof Socket ? parent : socket;
 }
 
 /**

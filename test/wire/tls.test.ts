@@ -108,6 +108,56 @@ describe('TLS', () => {
     expect(peers).to.deep.equal([]);
   });
 
+  it('a refused client certificate is reported with its reason as text and its address, and counted', async () => {
+    const reports: unknown[] = [];
+    const refused: boolean[] = [];
+    const server = await serve({
+      accept,
+      report: (message, error, peer = '') => reports.push([message, error, peer.replace(/\d+$/, 'PORT')]),
+      bounds: {
+        admits: () => true,
+        resized: () => undefined,
+        joined: () => undefined,
+        left: () => undefined,
+        endedIdle: () => undefined,
+        endedExpired: () => undefined,
+        refusedCertificate: (expired) => refused.push(expired),
+      },
+      tls: {
+        certificate: bytes(forServer.certificate),
+        privateKey: bytes(forServer.privateKey),
+        ca: bytes(authority.certificate),
+        requireClientCertificate: true,
+      },
+    });
+    const [host, port] = server.address.split(':');
+    const expired = issueCertificate({ name: 'client', issuer: authority, days: -1 });
+    const foreign = issueCertificate({ name: 'client', issuer: stranger });
+    const why: unknown[] = [];
+    for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
+      for (const { certificate: cert, privateKey: key } of [expired, foreign]) {
+        const socket = connectTls({
+          ...{ host, port: Number(port), ca: authority.certificate, cert, key, ALPNProtocols: ['h2'] },
+          ...{ minVersion: version, maxVersion: version },
+        });
+        socket.on('error', () => undefined).resume();
+        await new Promise((resolve) => socket.once('close', resolve));
+      }
+      why.push(
+        'the certificate has expired (CERT_HAS_EXPIRED)',
+        'the authority that issued the certificate is not trusted (UNABLE_TO_VERIFY_LEAF_SIGNATURE)',
+      );
+    }
+    expect(reports).to.deep.equal(
+      why.map((reason) => [
+        'a TLS handshake failed',
+        `the client's certificate is refused: ${reason}`,
+        '127.0.0.1:PORT',
+      ]),
+    );
+    expect(refused).to.deep.equal([true, false, true, false]);
+  });
+
   it('a client that resumes its TLS session keeps its identity', async () => {
     const server = await serveTls(true);
     const own = issueCertificate({ name: 'client', issuer: authority, uris: ['spiffe://example.com/a'] });
