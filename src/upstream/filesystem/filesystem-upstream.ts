@@ -179,17 +179,19 @@ export class FilesystemUpstream implements Upstream {
     this.#sink.apply(transaction({ holder, type, version, puts, complete, resolved, arrivedAt }));
   }
 
-  /** Each problem once, not once for each scan. */
+  /** Each problem once, not once for each scan. What is over comes first, so that the last line is what holds. */
   #report(problems: readonly FileProblem[]): void {
     const { log, name, metrics } = this.#options;
     const now = new Map(problems.map((problem) => [formatProblem(problem), problem]));
+    const broken = new Set(problems.map(({ file }) => file));
+    for (const [text, { file }] of this.#reported) {
+      const over = broken.has(file) ? 'no longer found, but the file has other problems' : 'resolved';
+      if (!now.has(text)) log.info(`${over}: ${text}`, { upstream: name, file });
+    }
     for (const [text, { file, types }] of now) {
       if (this.#reported.has(text)) continue;
       log.warn(text, { upstream: name, file });
       for (const type of types) metrics.rejected?.(type, text, undefined);
-    }
-    for (const [text, { file }] of this.#reported) {
-      if (!now.has(text)) log.info(`resolved: ${text}`, { upstream: name, file });
     }
     this.#reported = now;
   }

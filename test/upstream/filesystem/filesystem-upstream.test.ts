@@ -111,6 +111,25 @@ describe('upstream/filesystem', () => {
     expect(files.rejected, 'told once').to.deep.equal([cds]);
   });
 
+  it('"resolved" is said of a file only when nothing is wrong with it, and before what is newly wrong', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    await files.start();
+    const bad = `resources:\n  - "@type": ${cds}\n    name: one\n    lb_polcy: RANDOM\n`;
+    await files.replace('a.yaml', bad);
+    await files.until(() => files.warnings.length === 1);
+    await files.replace('a.yaml', bad.replace('name: one', 'name: one: two'));
+    await files.until(() => files.warnings.length === 2);
+    await files.replace('a.yaml', clusters('two'));
+    await files.until(() => files.names(cds).includes('two'));
+    const [unknown = '', nested = ''] = files.warnings;
+    expect(files.lines).to.deep.equal([
+      unknown,
+      `no longer found, but the file has other problems: ${unknown}`,
+      nested,
+      `resolved: ${nested}`,
+    ]);
+  });
+
   it('§3.9 a file that never was good leaves the types it names unknown, until it is good', async () => {
     files = await Harness.make({
       'a.yaml': clusters('one'),

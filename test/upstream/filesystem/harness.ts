@@ -36,6 +36,8 @@ export class Harness {
   readonly transactions: Transaction[] = [];
   readonly warnings: string[] = [];
   readonly notes: string[] = [];
+  /** Both, in order. */
+  readonly lines: string[] = [];
   /** The types of what was refused. */
   readonly rejected: string[] = [];
   changes = 0;
@@ -46,8 +48,14 @@ export class Harness {
     this.root = root;
     this.path = path;
     const log = {
-      warn: (message: string) => void this.warnings.push(message),
-      info: (message: string) => void this.notes.push(message),
+      warn: (message: string) => {
+        this.warnings.push(message);
+        this.lines.push(message);
+      },
+      info: (message: string) => {
+        this.notes.push(message);
+        this.lines.push(message);
+      },
     };
     const sink = {
       apply: (transaction: Transaction) => {
