@@ -166,12 +166,12 @@ export class Listener {
 
   /** Node closes the socket of a client whose certificate it refuses, and then says of it only that it was closed. */
   #handshakeFailed(error: Error, socket: TLSSocket): void {
-    const refused: unknown = socket.authorizationError ?? undefined;
-    if (refused === undefined) {
+    // A string, whatever its type is declared to be.
+    const code: unknown = socket.authorizationError;
+    if (typeof code !== 'string') {
       if (!isDisconnect(error)) this.report(handshakeFailed, explainError(error), addressOf(socket));
       return;
     }
-    const code = String(refused);
     this.#options.bounds?.refusedCertificate(code === 'CERT_HAS_EXPIRED');
     const why = `the client's certificate is refused: ${explainError({ code })}`;
     this.report(handshakeFailed, why, addressOf(beneath(socket)));

@@ -133,7 +133,7 @@ describe('TLS', () => {
     const [host, port] = server.address.split(':');
     const expired = issueCertificate({ name: 'client', issuer: authority, days: -1 });
     const foreign = issueCertificate({ name: 'client', issuer: stranger });
-    const why: unknown[] = [];
+    const why: string[] = [];
     for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
       for (const { certificate: cert, privateKey: key } of [expired, foreign]) {
         const socket = connectTls({
