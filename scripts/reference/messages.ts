@@ -85,11 +85,10 @@ class Reader {
   visit(node: Node, outer: Scopes): void {
     const statements = nodes(node['body'] ?? node['stmts']);
     const scopes = statements.length === 0 ? outer : [...outer, this.#constants(statements)];
-    if (
-      node.type === 'ImportDeclaration' &&
-      nodes(node['specifiers']).some(({ local }) => nameOf(local) === 'malformed')
-    )
-      this.#refuses.set('malformed', 'INVALID_ARGUMENT');
+    if (node.type === 'ImportDeclaration')
+      for (const { local } of nodes(node['specifiers']))
+        if (['malformed', 'invalid'].includes(nameOf(local)))
+          this.#refuses.set(nameOf(local), 'INVALID_ARGUMENT');
     if (node.type === 'CallExpression') this.#call(node, scopes);
     if (node.type === 'NewExpression') this.#made(node, scopes);
     if (node.type === 'ObjectExpression') this.#object(node, scopes);

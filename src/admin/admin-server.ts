@@ -21,10 +21,11 @@ import { operatorKey, operatorOf } from './operations.ts';
 import { streamEvents } from './page/event-stream.ts';
 import { LivePage } from './page/live-page.ts';
 import { ModelMaker } from './page/make-model.ts';
-import type { Awaitable, Inspector } from './ports.ts';
+import type { Awaitable } from './plain.ts';
 import { type HttpAnswer, problem, respond } from './respond.ts';
 import { answerByRoute, type HttpRoutes, httpRoutes, pathOf } from './routes.ts';
 import { adminCsdsRoutes, adminRoutes } from './rpc.ts';
+import type { Inspector } from './service.ts';
 import { wholeBody } from './whole-body.ts';
 
 export interface AdminOptions extends HttpListenerOptions {

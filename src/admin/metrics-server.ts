@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Result } from '../model/result.ts';
 import { type HttpListener, type HttpListenerOptions, startHttpListener } from './http-listener.ts';
-import type { Inspector } from './ports.ts';
 import { problem, respond } from './respond.ts';
 import { answerByRoute, pathOf, probeRoutes } from './routes.ts';
+import type { Inspector } from './service.ts';
 
 export interface MetricsServerOptions extends HttpListenerOptions {
   readonly inspector: Inspector;

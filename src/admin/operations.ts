@@ -1,9 +1,11 @@
 import type { IncomingMessage } from 'node:http';
 import { TLSSocket } from 'node:tls';
-import { Code, ConnectError, createContextKey, type HandlerContext } from '@connectrpc/connect';
+import { createContextKey } from '@connectrpc/connect';
 import type { TypeUrl } from '../model/brand.ts';
+import { invalid } from '../wire/connect.ts';
 import { addressText, parseSubjectAltNames } from '../wire/peer.ts';
 import { verifiedIdentity } from '../wire/peer-identity.ts';
+import { optionalType } from './requests.ts';
 
 /** Who asks, for the log: the identity of the certificate, else the address. */
 export const operatorKey = createContextKey<string>('unknown', { description: 'operator' });
@@ -37,17 +39,14 @@ interface OperationRequest {
 export function operationOf(
   verb: Operation['verb'],
   { upstream, type, reason }: OperationRequest,
-  typeNamed: (text: string) => TypeUrl,
-  { values }: HandlerContext,
+  operator: string,
 ): Operation {
-  if (reason.trim() === '') {
-    throw new ConnectError('reason is missing: say why, for the log', Code.InvalidArgument);
-  }
+  if (reason.trim() === '') throw invalid('reason is missing: say why, for the log');
   return {
     verb,
-    type: type === '' ? undefined : typeNamed(type),
+    type: optionalType(type),
     upstream: upstream === '' ? undefined : upstream,
     reason,
-    operator: values.get(operatorKey),
+    operator,
   };
 }

@@ -1,5 +1,9 @@
 import type { IncomingMessage } from 'node:http';
-import { ListClientsResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { create } from '@bufbuild/protobuf';
+import {
+  ListClientsRequestSchema,
+  ListClientsResponseSchema,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { anyOf } from '../model/suggest.ts';
 import { wrongOnes } from '../observe/problems.ts';
@@ -8,8 +12,9 @@ import { clientsShown, fallback } from './page/fallback.ts';
 import type { LivePage } from './page/live-page.ts';
 import { runbook, runbooks } from './page/runbooks.ts';
 import { shell } from './page/shell.ts';
-import { type Awaitable, EVERY_CLIENT, type Inspector, type Plain, type ReadinessReport } from './ports.ts';
+import type { Awaitable, Plain } from './plain.ts';
 import { type HttpAnswer, json, problem } from './respond.ts';
+import type { Inspector, ReadinessReport } from './service.ts';
 
 export type HttpRoutes = ReadonlyMap<string, () => Awaitable<HttpAnswer>>;
 
@@ -83,7 +88,7 @@ function configDump(dump: unknown): HttpAnswer {
 
 async function page(inspector: Inspector, live: LivePage): Promise<HttpAnswer> {
   const status = await inspector.status();
-  const list = await inspector.listClients({ ...EVERY_CLIENT, limit: clientsShown });
+  const list = await inspector.listClients(create(ListClientsRequestSchema, { limit: clientsShown }));
   const clients = await collected(ListClientsResponseSchema, list);
   return shell({
     relay: status,

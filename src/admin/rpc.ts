@@ -1,111 +1,84 @@
-import { create } from '@bufbuild/protobuf';
+import { create, type DescMessage, type DescMethodUnary, type MessageShape } from '@bufbuild/protobuf';
 import { Code, ConnectError, type ConnectRouter, type HandlerContext } from '@connectrpc/connect';
-import {
-  AdminService,
-  type ExplainRequest,
-  ExplainResponseSchema,
-  GetResourceResponseSchema,
-  type ListClientsRequest,
-  ListClientsResponseSchema,
-  ListResourcesResponseSchema,
-  ReleaseRemovalsResponseSchema,
-  StatusResponseSchema,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
-import { CompareConfigurationResponseSchema } from '../gen/distributary/admin/v1/configuration_pb.ts';
-import {
-  DiscardResponseSchema,
-  FreezeResponseSchema,
-  ReleaseResponseSchema,
-  UnfreezeResponseSchema,
-} from '../gen/distributary/admin/v1/rollout_pb.ts';
+import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import {
   ClientStatusDiscoveryService,
   ClientStatusResponseSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { systemClock } from '../model/clock.ts';
-import { internParameters } from '../model/parameters.ts';
-import { type ClientState, clientStates } from '../model/subscription.ts';
-import { unknownWord } from '../model/suggest.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { encodedResponse, statusJson } from '../wire/client-status.ts';
-import { answered, maxAnswerBytes, takerKey, written } from './answers.ts';
-import { changesMethods } from './changes-rpc.ts';
-import { deliveryMethods } from './delivery-rpc.ts';
-import { fleetMethods } from './fleet-rpc.ts';
-import { logMethods } from './log-rpc.ts';
-import { type Operation, operationOf } from './operations.ts';
-import type { Awaitable, ClientsQuery, ExplainQuery, Inspector } from './ports.ts';
-import { type Answer, optionalType, typeNamed, valueOf } from './rpc-parts.ts';
-
-const longestPage = 1000;
+import { answered, type Long, maxAnswerBytes, takerKey, written } from './answers.ts';
+import { type Operation, operationOf, operatorKey } from './operations.ts';
+import type { Awaitable } from './plain.ts';
+import { valueOf } from './requests.ts';
+import type { Answer, Call, ClientMethods, Inspector } from './service.ts';
 
 /** `failed` is called for bugs: an RPC that threw something other than a status. */
 export type Failed = (error: unknown) => void;
 
+const { method } = AdminService;
+
 export function adminRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {
-  const slices = new TimeSlices(systemClock);
-  const answer: Answer = (desc, context, run) =>
-    reported(async () => answered(desc, await run(), context, slices), failed);
-  const operate = async (
-    verb: Operation['verb'],
-    request: Parameters<typeof operationOf>[1],
-    context: HandlerContext,
-  ): Promise<number> => valueOf(await inspector.operate(operationOf(verb, request, typeNamed, context)));
+  const { changes } = inspector;
   return (router) => {
-    router.service(AdminService, {
-      freeze: (request, context) =>
-        answer(FreezeResponseSchema, context, async () => {
-          await operate('freeze', request, context);
-          return {};
-        }),
-      unfreeze: (request, context) =>
-        answer(UnfreezeResponseSchema, context, async () => ({
-          pending: await operate('unfreeze', request, context),
-        })),
-      release: (request, context) =>
-        answer(ReleaseResponseSchema, context, async () => ({
-          released: await operate('release', request, context),
-        })),
-      discard: (request, context) =>
-        answer(DiscardResponseSchema, context, async () => ({
-          discarded: await operate('discard', request, context),
-        })),
-      status: (_, context) => answer(StatusResponseSchema, context, () => inspector.status()),
-      explain: (request, context) =>
-        answer(ExplainResponseSchema, context, async () =>
-          valueOf(await inspector.explain(explainQuery(request))),
-        ),
-      listResources: ({ type, namePrefix, pageSize, pageToken }, context) =>
-        answer(ListResourcesResponseSchema, context, async () =>
-          valueOf(
-            await inspector.listResources({
-              type: optionalType(type),
-              namePrefix,
-              pageSize: pageSize === 0 ? longestPage : Math.min(pageSize, longestPage),
-              pageToken,
-            }),
-          ),
-        ),
-      getResource: ({ type, name, client, offset }, context) =>
-        answer(GetResourceResponseSchema, context, async () => {
-          const query = { type: typeNamed(type), name: nameGiven(name), offset };
-          return valueOf(await inspector.getResource(query, client === '' ? undefined : client));
-        }),
-      releaseRemovals: ({ upstream, type }, context) =>
-        answer(ReleaseRemovalsResponseSchema, context, async () => ({
-          removed: valueOf(await inspector.releaseRemovals(upstream, optionalType(type))),
-        })),
-      ...deliveryMethods(inspector.delivery, answer),
-      ...fleetMethods(inspector.fleet, answer),
-      ...changesMethods(inspector.changes, answer),
-      ...logMethods(inspector, answer),
-      compareConfiguration: ({ text }, context) =>
-        answer(CompareConfigurationResponseSchema, context, async () =>
-          valueOf(await inspector.compareConfiguration(text)),
-        ),
-      listClients: (request, context) =>
-        answer(ListClientsResponseSchema, context, () => inspector.listClients(clientsQuery(request))),
+    clientRoutes({ clients: inspector, status: () => inspector.status(), failed })(router);
+    const unary = unaryOn(router, failed);
+    const operate = (verb: Operation['verb'], request: Parameters<typeof operationOf>[1], call: Call) =>
+      inspector.operate(operationOf(verb, request, call.operator));
+    unary(method.listResources, (request) => inspector.listResources(request));
+    unary(method.listMatches, (request) => inspector.listMatches(request));
+    unary(method.history, (request) => changes.history(request));
+    unary(method.diff, (request) => changes.diff(request));
+    unary(method.rollback, (request, call) => changes.rollback(request, call));
+    unary(method.setLogLevel, (request, call) => inspector.setLogLevel(request, call));
+    unary(method.releaseRemovals, (request) => inspector.releaseRemovals(request));
+    unary(method.freeze, async (request, call) => {
+      await operate('freeze', request, call);
+      return {};
     });
+    unary(method.unfreeze, async (request, call) => ({ pending: await operate('unfreeze', request, call) }));
+    unary(method.release, async (request, call) => ({ released: await operate('release', request, call) }));
+    unary(method.discard, async (request, call) => ({ discarded: await operate('discard', request, call) }));
+  };
+}
+
+export interface ClientRoutes {
+  readonly clients: ClientMethods;
+  readonly status: () => Awaitable<Partial<Answer<'status'>>>;
+  readonly failed: Failed;
+}
+
+/** What a worker is asked too. */
+export function clientRoutes({ clients, status, failed }: ClientRoutes): (router: ConnectRouter) => void {
+  return (router) => {
+    const unary = unaryOn(router, failed);
+    unary(method.status, status);
+    unary(method.explain, (request) => clients.explain(request));
+    unary(method.getResource, (request) => clients.getResource(request));
+    unary(method.listClients, (request) => clients.listClients(request));
+    unary(method.getClient, (request) => clients.getClient(request));
+    unary(method.listClasses, () => clients.listClasses());
+    unary(method.compareConfiguration, (request) => clients.compareConfiguration(request));
+    unary(method.wait, (request, call) => clients.wait(request, call));
+    router.rpc(method.tap, async function* (request, context) {
+      yield* clients.tap(request, callOf(context));
+    });
+  };
+}
+
+const callOf = ({ values, signal }: HandlerContext): Call => ({ operator: values.get(operatorKey), signal });
+
+/** Writes the answers, within what they may have (answers.ts). What a method throws by mistake is logged. */
+function unaryOn(router: ConnectRouter, failed: Failed) {
+  const slices = new TimeSlices(systemClock);
+  return <I extends DescMessage, O extends DescMessage>(
+    of: DescMethodUnary<I, O>,
+    run: (request: MessageShape<I>, call: Call) => Awaitable<Long<O>>,
+  ): void => {
+    router.rpc(of, (request, context) =>
+      reported(async () => answered(of.output, await run(request, callOf(context)), context, slices), failed),
+    );
   };
 }
 
@@ -138,44 +111,6 @@ export function adminCsdsRoutes(inspector: Inspector, failed: Failed): (router: 
       }, failed),
     );
   };
-}
-
-function explainQuery({ type, name, parameters, client }: ExplainRequest): ExplainQuery {
-  const url = typeNamed(type);
-  const entries = Object.entries(parameters);
-  return {
-    type: url,
-    name: nameGiven(name),
-    parameters: entries.length === 0 && client !== '' ? undefined : internParameters(entries),
-    client: client === '' ? undefined : client,
-  };
-}
-
-function nameGiven(name: string): string {
-  if (name === '') throw new ConnectError('name is missing', Code.InvalidArgument);
-  return name;
-}
-
-function clientsQuery({ limit, type, state, ...rest }: ListClientsRequest): ClientsQuery {
-  const { offset, pageSize, node, search, class: ofClass, resource } = rest;
-  return {
-    limit: limit === 0 ? undefined : limit,
-    offset,
-    pageSize: pageSize === 0 ? undefined : pageSize,
-    node,
-    search,
-    class: ofClass,
-    resource,
-    type: optionalType(type),
-    state: state === '' ? undefined : stateNamed(state),
-  };
-}
-
-function stateNamed(text: string): ClientState {
-  const state = clientStates.find((known) => known === text);
-  if (state !== undefined) return state;
-  const message = unknownWord('state', text, clientStates);
-  throw new ConnectError(message, Code.InvalidArgument);
 }
 
 async function reported<T>(run: () => Awaitable<T>, failed: Failed): Promise<T> {

@@ -1,12 +1,16 @@
 import { setTimeout } from 'node:timers/promises';
+import { create } from '@bufbuild/protobuf';
 import { startAdminServer } from '../admin/admin-server.ts';
 import type { HttpListener } from '../admin/http-listener.ts';
 import { startMetricsServer } from '../admin/metrics-server.ts';
 import type { DiskFacts, RefusedConfiguration } from '../admin/page-ports.ts';
+import type { Request } from '../admin/requests.ts';
+import type { Answer } from '../admin/service.ts';
 import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { warnings } from '../config/warnings.ts';
+import { CompareConfigurationRequestSchema } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { Recorder } from '../history/recorder.ts';
 import { ChangesInspection } from '../inspect/changes.ts';
 import { Inspection } from '../inspect/inspection.ts';
@@ -142,7 +146,7 @@ export class Distributary {
       found: (problems) => {
         if (!this.#leaving) problemLog.look(problems);
       },
-      compareConfiguration: (text) => this.#compare(text, nobody),
+      compareConfiguration: (request) => this.#compare(request, nobody),
       configDump: () => dumpInForce(this.#started, this.#config),
       heldRemovals: (upstream) => this.#heldRemovals(upstream),
       releaseRemovals: (upstream, type) => {
@@ -242,25 +246,31 @@ export class Distributary {
   /** Logs what a reload with this configuration would change. References to the environment must be replaced. */
   async announce(text: string): Promise<void> {
     const { log } = this.#core;
-    const comparing = Promise.resolve(this.#inspection.compareConfiguration(text)).catch(() => undefined);
+    const request = create(CompareConfigurationRequestSchema, { text });
+    const comparing = Promise.resolve(this.#inspection.compareConfiguration(request)).catch(() => undefined);
     // The reload waits for it, and must not wait long.
     const effect = await Promise.race([
       comparing,
       setTimeout(longestComparisonMs, undefined, { ref: false }),
     ]);
-    if (effect?.ok === true && effect.value.reconnecting > 0)
-      log.warn('what the new configuration changes', effectSummary(effect.value));
-    else if (effect?.ok === true) log.info('what the new configuration changes', effectSummary(effect.value));
+    if (effect !== undefined)
+      log[effect.reconnecting > 0 ? 'warn' : 'info'](
+        'what the new configuration changes',
+        effectSummary(effect),
+      );
     else log.info('what the new configuration changes was not computed in time');
   }
 
-  async #compare(text: string, nobody: LocalClients): ReturnType<LocalClients['reloadEffect']> {
-    const effect = await (this.#serving?.clients ?? nobody).reloadEffect(text);
-    const next = parseConfig(text, 'configuration', {});
-    if (!effect.ok || !next.ok) return effect;
+  async #compare(
+    request: Request<'compareConfiguration'>,
+    nobody: LocalClients,
+  ): Promise<Answer<'compareConfiguration'>> {
+    const effect = await (this.#serving?.clients ?? nobody).compareConfiguration(request);
+    const next = parseConfig(request.text, 'configuration', {});
+    if (!next.ok) return effect;
     const fixed = needsRestart(this.#started, next.value);
     const upstreams = upstreamChanges(this.#config, next.value);
-    return ok({ ...effect.value, needsRestart: fixed, upstreams });
+    return { ...effect, needsRestart: fixed, upstreams };
   }
 
   /** Of gated types the rollout holds them, of others the shrink guard. */
@@ -319,7 +329,7 @@ export class Distributary {
   /** By the labels of all types that are cached or asked for. */
   async #missing(): Promise<RelayFacts['missing']> {
     const { metrics, relay } = this.#core;
-    const { missing, problems } = await this.#inspection.fleet.classes();
+    const { missing, problems } = await this.#inspection.listClasses();
     const counts = new Map<string, { all: number; elsewhere: number }>();
     const of = (type: string) => {
       const label = metrics.typeLabel(typeByName(type) ?? typeUrl(type));

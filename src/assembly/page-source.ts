@@ -3,7 +3,7 @@ import type { Config } from '../config/config.ts';
 import { typeUrl } from '../model/brand.ts';
 import { typeByName } from '../model/types.ts';
 import type { Figure } from '../observe/figure.ts';
-import { type Figures, NOTHING_RECENT } from '../observe/figures.ts';
+import type { Figures } from '../observe/figures.ts';
 import type { RecentLine, RecentLines } from '../observe/recent-lines.ts';
 import type { Relay } from '../relay.ts';
 
@@ -79,27 +79,3 @@ export class RelayPage implements PageSource {
     ];
   }
 }
-
-const noFacts: PageFacts = {
-  configuration: '',
-  configuredAt: 0,
-  startedAt: 0,
-  readOnly: true,
-  usage: [],
-  workPerPeerMs: 0,
-  certificates: [],
-  refusedConfiguration: undefined,
-  disk: undefined,
-  recent: NOTHING_RECENT,
-  rolloutMaxWaitMs: undefined,
-  removalHoldMs: new Map(),
-  perParameters: new Set(),
-};
-
-/** Of a worker: its primary has the page. */
-export const NO_PAGE: PageSource = {
-  facts: () => noFacts,
-  figures: () => [],
-  lines: () => [],
-  upstreamOf: () => undefined,
-};

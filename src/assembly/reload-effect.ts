@@ -16,13 +16,12 @@ import type { ReloadPreview } from '../inspect/local-clients.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
-import { fail, ok } from '../model/result.ts';
 import { counted, shorten } from '../model/text.ts';
 import type { Pace } from '../model/time-slices.ts';
 import type { Relay } from '../relay.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
-import { Code } from '../wire/grpc-status.ts';
+import { invalid } from '../wire/connect.ts';
 import { ClientRules } from './clients.ts';
 
 type Effect = Plain<CompareConfigurationResponse>;
@@ -36,9 +35,9 @@ export function reloadPreview(core: { readonly relay: Relay; readonly config: Co
   return async (text, pace) => {
     // Without an environment: what the caller has written comes back in messages and answers.
     const next = parseConfig(text, 'configuration', {});
-    if (next.ok) return ok(await reloadEffect(core.relay, core.config, next.value, pace));
+    if (next.ok) return reloadEffect(core.relay, core.config, next.value, pace);
     const problems = next.error.map((problem) => problemLine('configuration', problem));
-    return fail({ code: Code.INVALID_ARGUMENT, message: problems.join('\n') });
+    throw invalid(problems.join('\n'));
   };
 }
 

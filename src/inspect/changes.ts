@@ -1,22 +1,22 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed } from '../admin/answers.ts';
-import type { Changes, DiffQuery, HistoryQuery, RollbackQuery } from '../admin/changes-ports.ts';
-import type { Plain } from '../admin/plain.ts';
+import { optionalType, type Request, valueOf } from '../admin/requests.ts';
+import type { Answer, Call, Changes } from '../admin/service.ts';
 import {
   ChangeSchema,
   type DiffResponseSchema,
   type HistoryResponseSchema,
-  type RollbackResponse,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { noSuchRevision, verdictOf } from '../history/history.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Change } from '../model/change.ts';
 import { systemClock } from '../model/clock.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { ok } from '../model/result.ts';
 import { type Pace, sortedInSlices, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { invalid, rpcError } from '../wire/connect.ts';
+import { Code } from '../wire/grpc-status.ts';
 import { changeMessage } from './change-message.ts';
 import type { ChangesOptions } from './changes-options.ts';
 import { type Comparables, type Difference, differenceOf, differenceRow, fieldsOf } from './comparable.ts';
@@ -41,13 +41,15 @@ export class ChangesInspection implements Changes {
     return this.#options.history.lastRevision;
   }
 
-  history({ type, name, limit, before = 0 }: HistoryQuery): Listed<typeof HistoryResponseSchema> {
+  history({ type, name, limit, before }: Request<'history'>): Listed<typeof HistoryResponseSchema> {
     const { history } = this.#options;
+    const only = optionalType(type);
+    const most = limit === 0 ? Infinity : limit;
     const all = [...history.changes()].toReversed();
     const made: number[] = [];
     const rows = Iterator.from(all).map((change) => {
-      if (made.length >= limit || (before > 0 && change.revision >= before)) return undefined;
-      if (type !== undefined && change.type !== type) return undefined;
+      if (made.length >= most || (before > 0 && change.revision >= before)) return undefined;
+      if (only !== undefined && change.type !== only) return undefined;
       if (name !== '' && !change.names.some((one) => one.name === name)) return undefined;
       made.push(change.revision);
       return create(ChangeSchema, changeMessage(change));
@@ -58,30 +60,28 @@ export class ChangesInspection implements Changes {
     }));
   }
 
-  change(revision: number): Result<Change, GrpcStatus> {
+  /** NOT_FOUND: no such revision; FAILED_PRECONDITION: it was discarded. */
+  change(revision: number): Change {
     const { history } = this.#options;
     const change = history.get(revision);
-    if (change === undefined) return noSuchRevision(history, revision);
-    if (verdictOf(change) !== 'DISCARDED') return ok(change);
+    if (change === undefined) return valueOf(noSuchRevision(history, revision));
+    if (verdictOf(change) !== 'DISCARDED') return change;
     const message = `revision ${revision} was discarded: nobody will get it`;
-    return fail({ code: Code.FAILED_PRECONDITION, message });
+    throw rpcError({ code: Code.FAILED_PRECONDITION, message });
   }
 
-  async diff(query: DiffQuery): Promise<Result<Listed<typeof DiffResponseSchema>, GrpcStatus>> {
-    const name = nameOf(query);
-    if (!name.ok) return fail({ code: Code.INVALID_ARGUMENT, message: name.error });
-    const sides = await this.#sides.of(query.from, query.to, this.#slices);
-    if (!sides.ok) return sides;
-    const names = new Set(query.name === '' ? [] : [query.name, name.value]);
-    const found = await this.#slices.run((pace) => differencesOf(sides.value, query.type, names, pace));
-    const { offset } = query;
+  async diff({ from, to, type, name, offset }: Request<'diff'>): Promise<Listed<typeof DiffResponseSchema>> {
+    const only = optionalType(type);
+    const canonical = only === undefined || name === '' ? ok(name) : canonicalName(name, only);
+    if (!canonical.ok) throw invalid(canonical.error);
+    const sides = await this.#sides.of(from, to, this.#slices);
+    const names = new Set(name === '' ? [] : [name, canonical.value]);
+    const found = await this.#slices.run((pace) => differencesOf(sides, only, names, pace));
     const page = found.slice(offset, offset + maxDifferences);
     const rows = names.size === 0 ? Iterator.from(page).map(differenceRow) : this.#withFields(page);
-    return ok(
-      new Listed({ total: found.length }, { field: 'differences', rows }, (written) => ({
-        nextOffset: written > 0 && offset + written < found.length ? offset + written : 0,
-      })),
-    );
+    return new Listed({ total: found.length }, { field: 'differences', rows }, (written) => ({
+      nextOffset: written > 0 && offset + written < found.length ? offset + written : 0,
+    }));
   }
 
   /** Made when the ones before are written. */
@@ -92,8 +92,8 @@ export class ChangesInspection implements Changes {
     }
   }
 
-  rollback(query: RollbackQuery): Result<Plain<RollbackResponse>, GrpcStatus> {
-    return rollback(this.#options, query);
+  rollback(request: Request<'rollback'>, { operator }: Call): Answer<'rollback'> {
+    return rollback(this.#options, request, operator);
   }
 }
 
@@ -136,22 +136,3 @@ async function differencesOfType(
   }
   return sortedInSlices(found, (a, b) => (a.name < b.name ? -1 : 1), pace);
 }
-
-/** In canonical spelling, of the type if there is one. */
-function nameOf({ type, name }: DiffQuery): Result<string> {
-  return type === undefined || name === '' ? ok(name) : canonicalName(name, type);
-}
-
-const notHere: Result<never, GrpcStatus> = fail({
-  code: Code.UNIMPLEMENTED,
-  message: 'a worker keeps no history: ask its primary',
-});
-
-/** Of a process that records nothing. */
-export const NO_CHANGES: Changes = {
-  revision: 0,
-  history: () => ({}),
-  change: () => notHere,
-  diff: () => notHere,
-  rollback: () => notHere,
-};

@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed } from '../admin/answers.ts';
-import type { ClientQuery } from '../admin/fleet-ports.ts';
+import type { ClientQuery } from '../admin/requests.ts';
 import type { ListedClient } from '../downstream/services.ts';
 import {
   type ClientHolding,

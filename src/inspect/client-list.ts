@@ -1,13 +1,10 @@
 import { create } from '@bufbuild/protobuf';
-import { Listed, type Long } from '../admin/answers.ts';
-import type { ClientsQuery, Plain } from '../admin/ports.ts';
+import { Listed } from '../admin/answers.ts';
+import type { Plain } from '../admin/plain.ts';
+import type { ClientsQuery } from '../admin/requests.ts';
+import type { Answer } from '../admin/service.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
-import {
-  type Client,
-  ClientSchema,
-  type ClientTypeState,
-  type ListClientsResponseSchema,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
+import { type Client, ClientSchema, type ClientTypeState } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { coversResource } from '../model/selection.ts';
 import type { ClientState } from '../model/subscription.ts';
@@ -18,15 +15,13 @@ import { compileGlob } from '../security/pattern.ts';
 import { classOf } from './client-class.ts';
 import { missingOf, stateOf } from './client-state.ts';
 
-export type ClientList = Long<typeof ListClientsResponseSchema>;
-
 /** The clients that are asked for. With a limit those that reject something come first. */
 export async function clientList(
   all: readonly ListedClient[],
   query: ClientsQuery,
   relay: Pick<Relay, 'isServed'>,
   pace: Pace,
-): Promise<ClientList> {
+): Promise<Answer<'listClients'>> {
   const { limit, offset, pageSize = Infinity } = query;
   const isMeant = clientFilter(query, relay);
   const inOrder: ListedClient[] = [];

@@ -1,139 +1,67 @@
-import type { Long } from '../admin/answers.ts';
-import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { ClientQuery } from '../admin/fleet-ports.ts';
-import type { Awaitable, ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
-import type {
-  AccountStatus,
-  ClientTypeState,
-  GetResourceResponseSchema,
-  ListClientsResponseSchema,
-  NackStatus,
-  WorkerStatus,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
-import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import type { GetClientResponseSchema, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
-import type { Parameters } from '../model/parameters.ts';
-import { fail, type Result } from '../model/result.ts';
-import type { Side } from '../model/side.ts';
+import type { Awaitable, Plain } from '../admin/plain.ts';
+import type { ClientMethods } from '../admin/service.ts';
+import type { AccountStatus, NackStatus, StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { Result } from '../model/result.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
+import { rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { ClientStatusQuery } from './client-configs.ts';
-import type { Acceptance, AcceptanceQuery } from './missing-clients.ts';
 
 /** The most rejected resources that Status lists. */
 const maxNacks = 100;
 /** The most accounts that it lists. */
 export const shownAccounts = 5;
 
-/** A summary of the clients. */
-export interface ClientsSummary {
-  readonly streams: number;
-  /** Clients that poll. */
-  readonly polling: number;
-  /** By the type's label (observe/type-label.ts). */
-  readonly subscriptions: ReadonlyMap<string, number>;
-  /** The most recent first. */
-  readonly nacks: readonly Plain<NackStatus>[];
-  /** Clients that reject something: each counts once. */
-  readonly rejecting: number;
-  /** What is odd about them, for the operator; empty without streams. */
-  readonly warnings: readonly string[];
-  /** The heaviest first. */
-  readonly accounts: readonly Plain<AccountStatus>[];
-  /** The processes that serve them; empty if it is this one. */
-  readonly workers: readonly Plain<WorkerStatus>[];
-}
+/** What Status says of clients. Of types only how many clients subscribe. */
+export type ClientsStatus = Pick<
+  Plain<StatusResponse>,
+  'clients' | 'pollingClients' | 'types' | 'nacks' | 'rejectingClients' | 'warnings' | 'accounts' | 'workers'
+>;
 
-/** What Explain needs of a client. */
-export interface ClientDetails {
-  /** Those that it asks for the name with, or would. */
-  readonly parameters: Parameters;
-  readonly side: Side;
-  /** Undefined: it has not subscribed to the type. */
-  readonly state: Plain<ClientTypeState> | undefined;
-}
-
-export type TapMessages = AsyncIterable<Plain<TapMessage>>;
-
-/** The clients of a relay, wherever their streams end: in this process, or in workers. */
-export interface ClientsView {
+/**
+ * The clients of a relay, wherever their streams end: in this process, or in workers. Of ExplainResponse they say which
+ * parameters and side a client has and what it was sent; of WaitResponse who has not accepted what there is now.
+ */
+export interface ClientsView extends ClientMethods {
   /** They are in workers: the streams of this process feed those. */
   readonly inWorkers: boolean;
-  summary(): Awaitable<ClientsSummary>;
-  list(query: ClientsQuery): Awaitable<Long<typeof ListClientsResponseSchema>>;
-  /** The classes of clients, and what is wrong at their clients. */
-  classes(): Promise<Plain<ListClassesResponse>>;
-  /** NOT_FOUND: there is none. */
-  client(query: ClientQuery): Awaitable<Result<Long<typeof GetClientResponseSchema>, GrpcStatus>>;
-  /** By a stream's id. NOT_FOUND: there is none. */
-  find(
-    client: string,
-    query: Pick<ExplainQuery, 'type' | 'name' | 'parameters'>,
-  ): Awaitable<Result<ClientDetails, GrpcStatus>>;
-  /** What a client (a stream's id) was last sent of a resource. NOT_FOUND: no such client, or nothing. */
-  sent(
-    client: string,
-    query: ResourceQuery,
-  ): Awaitable<Result<Long<typeof GetResourceResponseSchema>, GrpcStatus>>;
-  /** What a reload with this configuration would change for them. INVALID_ARGUMENT: what is wrong with it. */
-  reloadEffect(text: string): Awaitable<Result<Plain<CompareConfigurationResponse>, GrpcStatus>>;
+  status(): Awaitable<ClientsStatus>;
   /** CSDS (protocol §9). INVALID_ARGUMENT: a matcher that is not accepted; RESOURCE_EXHAUSTED: too large. */
   configs(query: ClientStatusQuery): Awaitable<Result<EncodedStatus, GrpcStatus>>;
-  /** Who has not accepted what there is. */
-  acceptance(query: AcceptanceQuery): Promise<Acceptance>;
-  /** Messages as they pass, until `signal` aborts. NOT_FOUND: no such client; RESOURCE_EXHAUSTED: too many read along. */
-  tap(query: TapQuery, signal: AbortSignal): Result<TapMessages, GrpcStatus>;
 }
 
-/** Of a process that does not answer. */
-export const emptySummary: ClientsSummary = {
-  streams: 0,
-  polling: 0,
-  subscriptions: new Map(),
-  nacks: [],
-  rejecting: 0,
-  warnings: [],
-  accounts: [],
-  workers: [],
-};
-
-/** The summaries of several processes as one. Clients that reject the same thing share a line. */
-export function mergeSummaries(summaries: readonly ClientsSummary[]): ClientsSummary {
-  const subscriptions = new Map<string, number>();
+/** What several processes say, as one. Clients that reject the same thing share a line. */
+export function mergeStatus(all: readonly ClientsStatus[]): ClientsStatus {
+  const types = new Map<string, ClientsStatus['types'][number]>();
   const nacks = new Map<string, Plain<NackStatus>>();
-  let [streams, polling, rejecting] = [0, 0, 0];
-  for (const summary of summaries) {
-    streams += summary.streams;
-    polling += summary.polling;
-    rejecting += summary.rejecting;
-    for (const [type, count] of summary.subscriptions) {
-      subscriptions.set(type, (subscriptions.get(type) ?? 0) + count);
+  for (const status of all) {
+    for (const row of status.types) {
+      const subscriptions = (types.get(row.type)?.subscriptions ?? 0) + row.subscriptions;
+      types.set(row.type, { ...row, subscriptions });
     }
-    for (const nack of summary.nacks) {
+    for (const nack of status.nacks) {
       const key = keyOfNack(nack);
       const known = nacks.get(key);
       nacks.set(key, known === undefined ? nack : mergeNacks(known, nack));
     }
   }
-  const workers = summaries.flatMap((summary) => summary.workers);
-  const warnings = sharedWarnings(summaries);
-  const accounts = heaviest(summaries.flatMap((summary) => summary.accounts));
+  const sum = (key: 'clients' | 'pollingClients' | 'rejectingClients'): number =>
+    all.reduce((count, status) => count + status[key], 0);
   return {
-    streams,
-    polling,
-    subscriptions,
+    clients: sum('clients'),
+    pollingClients: sum('pollingClients'),
+    rejectingClients: sum('rejectingClients'),
+    types: [...types.values()],
     nacks: mostRecent(nacks.values()),
-    rejecting,
-    warnings,
-    accounts,
-    workers,
+    warnings: sharedWarnings(all),
+    accounts: heaviest(all.flatMap(({ accounts }) => accounts)),
+    workers: all.flatMap(({ workers }) => workers),
   };
 }
 
 /** What all processes with clients say: a client of another one may be what this one misses. */
-function sharedWarnings(summaries: readonly ClientsSummary[]): readonly string[] {
-  const [first, ...others] = summaries.filter(({ streams }) => streams > 0);
+function sharedWarnings(all: readonly ClientsStatus[]): string[] {
+  const [first, ...others] = all.filter(({ clients }) => clients > 0);
   return (first?.warnings ?? []).filter((one) => others.every(({ warnings }) => warnings.includes(one)));
 }
 
@@ -154,13 +82,13 @@ export function mergeNacks(a: Plain<NackStatus>, b: Plain<NackStatus>): Plain<Na
 }
 
 /** The answer about a stream that is not there. */
-export function noSuchClient(client: string): Result<never, GrpcStatus> {
+export function noSuchClient(client: string): never {
   const message = `there is no client ${client}: distributary clients lists those that are connected`;
-  return fail({ code: Code.NOT_FOUND, message });
+  throw rpcError({ code: Code.NOT_FOUND, message });
 }
 
 /** Those of several processes: a peer may have one in each. */
-function heaviest(accounts: readonly Plain<AccountStatus>[]): readonly Plain<AccountStatus>[] {
+function heaviest(accounts: readonly Plain<AccountStatus>[]): Plain<AccountStatus>[] {
   const sums = new Map<string, Plain<AccountStatus>>();
   for (const one of accounts) {
     const known = sums.get(one.key);

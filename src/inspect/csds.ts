@@ -1,6 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import type { ConnectRouter, HandlerContext } from '@connectrpc/connect';
-import type { Awaitable } from '../admin/ports.ts';
+import type { Awaitable } from '../admin/plain.ts';
+import { valueOf } from '../admin/requests.ts';
 import {
   ClientStatusDiscoveryService,
   type ClientStatusRequest,
@@ -11,7 +12,7 @@ import { fail, type Result } from '../model/result.ts';
 import type { TimeSlices } from '../model/time-slices.ts';
 import type { AuxiliaryCall, CallKind } from '../wire/auxiliary-calls.ts';
 import { type EncodedStatus, encodedResponse, sizeOf, statusJson } from '../wire/client-status.ts';
-import { type AuxiliaryService, callKey, rpcError } from '../wire/connect.ts';
+import { type AuxiliaryService, callKey } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import { type ClientStatusQuery, maxConnectBytes } from './client-configs.ts';
@@ -100,9 +101,4 @@ class Csds {
     const most = this.#options.maxResponseBytes();
     return grpc ? most : Math.min(most, maxConnectBytes);
   }
-}
-
-function valueOf<T>(result: Result<T, GrpcStatus>): T {
-  if (result.ok) return result.value;
-  throw rpcError(result.error);
 }

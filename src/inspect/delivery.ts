@@ -1,18 +1,20 @@
+import { create } from '@bufbuild/protobuf';
 import { collected } from '../admin/answers.ts';
-import type { Changes } from '../admin/changes-ports.ts';
-import type { Delivery, TapQuery, WaitQuery } from '../admin/delivery-ports.ts';
-import type { Plain } from '../admin/ports.ts';
-import { HistoryResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
-import type { StaleUpstream, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { Plain } from '../admin/plain.ts';
+import { type Request, type WaitQuery, waitQuery } from '../admin/requests.ts';
+import type { Answer, Call } from '../admin/service.ts';
+import { HistoryRequestSchema, HistoryResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
+import { type StaleUpstream, WaitRequestSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
-import { fail, ok, type Result } from '../model/result.ts';
 import { isCollection } from '../model/selection.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import type { ClientsView, TapMessages } from './clients-view.ts';
+import { rpcError } from '../wire/connect.ts';
+import { Code } from '../wire/grpc-status.ts';
+import type { ChangesInspection } from './changes.ts';
+import type { ClientsView } from './clients-view.ts';
 import { type HeldBackQuery, heldBack } from './held-back.ts';
 import {
   type Acceptance,
@@ -35,12 +37,12 @@ export interface DeliveryOptions {
   readonly relay: Relay;
   readonly clients: () => ClientsView;
   readonly clock: Clock;
-  readonly changes: Pick<Changes, 'change' | 'history'>;
+  readonly changes: Pick<ChangesInspection, 'change' | 'history'>;
   readonly staleness: Staleness;
 }
 
 /** What clients were sent and have accepted. */
-export class DeliveryInspection implements Delivery {
+export class DeliveryInspection {
   readonly #options: DeliveryOptions;
   readonly #slices: TimeSlices;
   #waits = 0;
@@ -50,68 +52,66 @@ export class DeliveryInspection implements Delivery {
     this.#slices = new TimeSlices(options.clock);
   }
 
-  async wait(query: WaitQuery, signal: AbortSignal): Promise<Result<Plain<WaitResponse>, GrpcStatus>> {
+  async wait(request: Request<'wait'>, call: Call): Promise<Answer<'wait'>> {
+    const query = waitQuery(request);
     if (this.#waits >= mostWaits) {
       const message = `${mostWaits} calls of Wait are open, the maximum: try again later`;
-      return fail({ code: Code.RESOURCE_EXHAUSTED, message });
+      throw rpcError({ code: Code.RESOURCE_EXHAUSTED, message });
     }
     this.#waits++;
     try {
-      return await this.#waitFor(query, signal);
+      return await this.#waitFor(query, call);
     } finally {
       this.#waits--;
     }
   }
 
-  async #waitFor(query: WaitQuery, signal: AbortSignal): Promise<Result<Plain<WaitResponse>, GrpcStatus>> {
+  async #waitFor(query: WaitQuery, call: Call): Promise<Answer<'wait'>> {
     const { clock } = this.#options;
+    const { signal } = call;
     const deadline = clock.now() + query.timeoutMs;
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
       const what = this.#wanted(query);
-      if (!what.ok) return what;
-      const relays = [heldBack(this.#options.relay, what.value), await this.#unknown(query)];
-      const found = mergeAcceptances([...relays, await this.#acceptance(what.value)]);
-      const stale = this.#stale(what.value);
-      const { clients, missing, listed: missingClients } = found;
+      const relays = [heldBack(this.#options.relay, what), await this.#unknown(query)];
+      const found = mergeAcceptances([...relays, await this.#acceptance(what, call)]);
+      const staleUpstreams = this.#stale(what);
+      const { clients, missing } = found;
       const accepted =
-        missing === 0 && clients >= query.minClients && (query.allowStale || stale.length === 0);
+        missing === 0 && clients >= query.minClients && (query.allowStale || staleUpstreams.length === 0);
       const left = deadline - clock.now();
-      if (accepted || left <= 0 || signal.aborted)
-        return ok({ accepted, clients, missing, missingClients: [...missingClients], staleUpstreams: stale });
+      if (accepted || left <= 0 || signal.aborted) return { accepted, ...found, staleUpstreams };
       await this.#pause(Math.min(pause, left), signal);
     }
   }
 
-  tap(query: TapQuery, signal: AbortSignal): Result<TapMessages, GrpcStatus> {
-    return this.#options.clients().tap(query, signal);
-  }
-
   /** What the revision changed, if there is one. Looked up again each time: an operator may discard it meanwhile. */
-  #wanted({ type, names, revision }: WaitQuery): Result<HeldBackQuery, GrpcStatus> {
-    if (revision === undefined) return ok({ type, names, released: new Set() });
-    const { changes } = this.#options;
-    const change = changes.change(revision);
-    if (!change.ok) return change;
-    const changed = new Set<string>(change.value.names.map(({ name }) => name));
-    const given = change.value.names.filter(({ verdict }) => verdict === 'RELEASED');
+  #wanted({ type, names, revision }: WaitQuery): HeldBackQuery {
+    if (revision === undefined) return { type, names, released: new Set() };
+    const change = this.#options.changes.change(revision);
+    const changed = new Set<string>(change.names.map(({ name }) => name));
+    const given = change.names.filter(({ verdict }) => verdict === 'RELEASED');
     const asked = names.size === 0 ? changed : changed.intersection(names);
-    if ((type !== undefined && type !== change.value.type) || asked.size === 0) {
-      const message = `revision ${revision} did not change that: it changed ${typeInfo(change.value.type).short}`;
-      return fail({ code: Code.INVALID_ARGUMENT, message });
+    if ((type !== undefined && type !== change.type) || asked.size === 0) {
+      const message = `revision ${revision} did not change that: it changed ${typeInfo(change.type).short}`;
+      throw rpcError({ code: Code.INVALID_ARGUMENT, message });
     }
     const released = new Set<string>(given.map(({ name }) => name));
-    return ok({ type: change.value.type, names: asked, released });
+    return { type: change.type, names: asked, released };
   }
 
-  async #acceptance(query: AcceptanceQuery): Promise<Acceptance> {
+  async #acceptance(query: AcceptanceQuery, call: Call): Promise<Acceptance> {
     const clients = this.#options.clients();
-    if (!clients.inWorkers) return clients.acceptance(query);
+    const names = [...query.names];
+    const request = create(WaitRequestSchema, { type: query.type ?? '', names, minClients: 0 });
+    if (!clients.inWorkers) return clients.wait(request, call);
     // First those that feed the workers: what a worker does not have yet, its clients cannot miss.
     const feeds = await acceptanceOf(this.#options.relay, query, this.#slices, false);
-    const found = await clients.acceptance(query);
+    const found = await clients.wait(request, call);
     if (feeds.missing === 0 || found.missing > 0) return found;
-    const listed = feeds.listed.map((row) => ({ ...row, client: '', node: '', why: `a worker: ${row.why}` }));
-    return { clients: found.clients, missing: feeds.missing, listed };
+    const { missing, missingClients } = feeds;
+    for (const row of missingClients)
+      Object.assign(row, { client: '', node: '', why: `a worker: ${row.why}` });
+    return { clients: found.clients, missing, missingClients };
   }
 
   /** Names that nobody has, nobody asks for and nobody has removed: they are misspelled. */
@@ -120,13 +120,15 @@ export class DeliveryInspection implements Delivery {
     const unknown: string[] = [];
     for (const name of names) {
       if (isKnown(this.#options.relay, type, name)) continue;
-      const listed = this.#options.changes.history({ type, name, limit: 1 });
+      const listed = this.#options.changes.history(
+        create(HistoryRequestSchema, { type: type ?? '', name, limit: 1 }),
+      );
       if ((await collected(HistoryResponseSchema, listed)).changes.length === 0) unknown.push(name);
     }
     const short = type === undefined ? '' : typeInfo(type).short;
     const why = 'no upstream has it, no client subscribes to it by name, and it was not removed';
     const rows = unknown.map((name) => ({ client: '', node: '', type: short, name, state: 'MISSING', why }));
-    return { clients: 0, missing: unknown.length, listed: rows };
+    return { clients: 0, missing: unknown.length, missingClients: rows };
   }
 
   /** Upstreams that what is asked for comes from, and that may be out of date. */

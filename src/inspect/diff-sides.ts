@@ -1,7 +1,8 @@
 import { create, fromBinary } from '@bufbuild/protobuf';
 import { collected } from '../admin/answers.ts';
-import type { DiffSideQuery } from '../admin/changes-ports.ts';
-import { GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import { valueOf } from '../admin/requests.ts';
+import type { DiffSide } from '../gen/distributary/admin/v1/changes_pb.ts';
+import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import {
   ClientConfig_GenericXdsConfigSchema,
   type ClientStatusRequest,
@@ -11,11 +12,10 @@ import { reachable, releasedAt, type StateAt } from '../history/history.ts';
 import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';
-import type { Parameters } from '../model/parameters.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { internParameters, type Parameters } from '../model/parameters.ts';
 import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { statusClients } from '../wire/client-status.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { invalid } from '../wire/connect.ts';
 import type { ChangesOptions } from './changes-options.ts';
 import { ALL_CLIENTS } from './client-status-scope.ts';
 import { noSuchClient } from './clients-view.ts';
@@ -32,8 +32,10 @@ export interface Sides {
   readonly to: ComparableSide;
 }
 
+type Of = Exclude<DiffSide['of'], { readonly case: undefined }>;
+
 /** A state of the cache, or what a client gets of it. */
-type StateQuery = Exclude<DiffSideQuery, { readonly kind: 'client' | 'parameters' }>;
+type StateQuery = Extract<Of, { readonly case: 'revision' | 'released' | 'pending' }>;
 
 type ContentOf = (type: TypeUrl, name: ResourceName) => Content;
 
@@ -47,47 +49,37 @@ export class DiffSides {
     this.#options = options;
   }
 
-  async of(from: DiffSideQuery, to: DiffSideQuery, slices: TimeSlices): Promise<Result<Sides, GrpcStatus>> {
+  async of(one: DiffSide | undefined, other: DiffSide | undefined, slices: TimeSlices): Promise<Sides> {
+    const [from, to] = [ofSide('from', one), ofSide('to', other)];
     if (isState(from) && isState(to)) return slices.run((pace) => this.#states(from, to, pace));
     if (isState(from) || isState(to)) {
       const message =
         'from and to must be of one kind: two of revision, released and pending, or two of client and parameters';
-      return fail({ code: Code.INVALID_ARGUMENT, message });
+      throw invalid(message);
     }
-    const before = await this.#received(from, slices);
-    if (!before.ok) return before;
-    const after = await this.#received(to, slices);
-    return after.ok ? ok({ from: before.value, to: after.value }) : after;
+    return { from: await this.#received(from, slices), to: await this.#received(to, slices) };
   }
 
   /** Of the names that may differ. */
-  async #states(from: StateQuery, to: StateQuery, pace: Pace): Promise<Result<Sides, GrpcStatus>> {
+  async #states(from: StateQuery, to: StateQuery, pace: Pace): Promise<Sides> {
     const names = new Map<TypeUrl, Set<ResourceName>>();
-    const contents: ContentOf[] = [];
-    for (const query of [from, to]) {
-      const content = this.#state(query, names);
-      if (!content.ok) return content;
-      contents.push(content.value);
-    }
-    const [before, after] = contents;
-    return ok({ from: await sideOf(names, before, pace), to: await sideOf(names, after, pace) });
+    const [before, after] = [this.#state(from, names), this.#state(to, names)];
+    return { from: await sideOf(names, before, pace), to: await sideOf(names, after, pace) };
   }
 
   /** Adds the names that differ from what is released now. */
-  #state(query: StateQuery, names: Map<TypeUrl, Set<ResourceName>>): Result<ContentOf, GrpcStatus> {
+  #state(query: StateQuery, names: Map<TypeUrl, Set<ResourceName>>): ContentOf {
     const { gate, store } = this.#options.relay;
-    switch (query.kind) {
+    switch (query.case) {
       case 'released':
-        return ok((type, name) => gate.contentOf(type, name, 'released'));
+        return (type, name) => gate.contentOf(type, name, 'released');
       case 'pending':
         for (const { type, name } of gate.pending) add(names, type, name);
-        return ok((type, name) => store.snapshot(type, name).said);
+        return (type, name) => store.snapshot(type, name).said;
       case 'revision': {
-        const state = this.#revision(query.revision);
-        if (!state.ok) return state;
-        for (const [type, contents] of state.value)
-          for (const name of contents.keys()) add(names, type, name);
-        return ok((type, name) => state.value.get(type)?.get(name) ?? gate.contentOf(type, name, 'released'));
+        const state = this.#revision(query.value);
+        for (const [type, contents] of state) for (const name of contents.keys()) add(names, type, name);
+        return (type, name) => state.get(type)?.get(name) ?? gate.contentOf(type, name, 'released');
       }
       default:
         return query satisfies never;
@@ -95,10 +87,9 @@ export class DiffSides {
   }
 
   /** Of a change that was not released, what upstream said then. */
-  #revision(revision: number): Result<StateAt, GrpcStatus> {
+  #revision(revision: number): StateAt {
     const { history } = this.#options;
-    const reached = reachable(history, revision);
-    if (!reached.ok) return reached;
+    valueOf(reachable(history, revision));
     const released = releasedAt(history, revision, 'absent');
     const state = new Map([...released].map(([type, names]) => [type, new Map(names)]));
     for (const { type, names, revision: of } of history.changes()) {
@@ -110,15 +101,13 @@ export class DiffSides {
         state.set(type, contents.set(name, content.after));
       }
     }
-    return ok(state);
+    return state;
   }
 
-  async #received(
-    query: Exclude<DiffSideQuery, StateQuery>,
-    slices: TimeSlices,
-  ): Promise<Result<ComparableSide, GrpcStatus>> {
-    if (query.kind === 'client') return this.#heldBy(query.client, slices);
-    return ok(await slices.run((pace) => this.#matching(query.parameters, pace)));
+  #received(query: Exclude<Of, StateQuery>, slices: TimeSlices): Promise<ComparableSide> {
+    if (query.case === 'client') return this.#heldBy(query.value, slices);
+    const parameters = internParameters(Object.entries(query.value.values));
+    return slices.run((pace) => this.#matching(parameters, pace));
   }
 
   /** What a client with these parameters gets of everything that is cached, if it is no canary. */
@@ -143,17 +132,15 @@ export class DiffSides {
   }
 
   /** What a client was sent, by CSDS: its stream may be in another process. */
-  async #heldBy(client: string, slices: TimeSlices): Promise<Result<ComparableSide, GrpcStatus>> {
+  async #heldBy(client: string, slices: TimeSlices): Promise<ComparableSide> {
     const clients = this.#options.clients();
-    const found = await clients.client({ id: client, limit: 1, offset: 0 });
-    if (!found.ok) return found;
-    const { nodeId } = await collected(GetClientResponseSchema, found.value);
+    const found = await clients.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
+    const { nodeId } = await collected(GetClientResponseSchema, found);
     const request = nodeRequest(nodeId);
     const maxBytes = this.#options.maxResponseBytes();
-    const configs = await clients.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true });
-    if (!configs.ok) return configs;
+    const configs = valueOf(await clients.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true }));
     return slices.run(async (pace) => {
-      const own = statusClients(configs.value).find(({ rest }) => rest.clientScope === client);
+      const own = statusClients(configs).find(({ rest }) => rest.clientScope === client);
       if (own === undefined) return noSuchClient(client);
       const side: MutableSide = new Map();
       for (const bytes of own.entries) {
@@ -169,13 +156,17 @@ export class DiffSides {
         const values = side.get(type) ?? new Map<string, Comparables>();
         side.set(type, values.set(resourceName(name), receivedComparable(versionInfo, xdsConfig)));
       }
-      return ok(side);
+      return side;
     });
   }
 }
 
-const isState = (query: DiffSideQuery): query is StateQuery =>
-  query.kind !== 'client' && query.kind !== 'parameters';
+function ofSide(field: string, side: DiffSide | undefined): Of {
+  if (side !== undefined && side.of.case !== undefined) return side.of;
+  throw invalid(`${field} is missing: expected revision, released, pending, client or parameters`);
+}
+
+const isState = (query: Of): query is StateQuery => query.case !== 'client' && query.case !== 'parameters';
 
 function add(names: Map<TypeUrl, Set<ResourceName>>, type: TypeUrl, name: ResourceName): void {
   names.set(type, (names.get(type) ?? new Set()).add(name));

@@ -1,18 +1,17 @@
 import type { Plain } from '../admin/plain.ts';
-import type { ExplainQuery } from '../admin/ports.ts';
+import { type ExplainQuery } from '../admin/requests.ts';
+import type { Answer } from '../admin/service.ts';
 import { sameVariantContent } from '../cache/same-content.ts';
-import type { ExplainResponse, VariantExplanation } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { VariantExplanation } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { explainMatch, formatConstraints } from '../model/constraints.ts';
-import { NO_PARAMETERS } from '../model/parameters.ts';
+import { internParameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
-import { fail, ok, type Result } from '../model/result.ts';
 import type { HeldVariant } from '../model/rollout.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import type { ClientDetails } from './clients-view.ts';
+import { invalid } from '../wire/connect.ts';
 import { whyHeldBack } from './held-back.ts';
 import { variantSummary } from './resource-list.ts';
 
@@ -23,18 +22,18 @@ import { variantSummary } from './resource-list.ts';
 export function explain(
   relay: Relay,
   query: ExplainQuery,
-  client: ClientDetails | undefined,
-): Result<Plain<ExplainResponse>, GrpcStatus> {
+  client: Answer<'explain'> | undefined,
+): Answer<'explain'> {
   const name = canonicalName(query.name, query.type);
-  if (!name.ok) return fail({ code: Code.INVALID_ARGUMENT, message: name.error });
-  const parameters = query.parameters ?? client?.parameters ?? NO_PARAMETERS;
-  const side = client?.side ?? 'released';
+  if (!name.ok) throw invalid(name.error);
+  const parameters = query.parameters ?? internParameters(Object.entries(client?.parameters ?? {}));
+  const side = client?.canary === true ? 'canary' : 'released';
   const value = relay.store.sides[side].peek(query.type, name.value, parameters);
   const seen = relay.gate.contentOf(query.type, name.value, side);
   const variants = seen.map((held) =>
     Object.assign(variantSummary(held), explainMatch(held.variant.constraints.expression, parameters)),
   );
-  return ok({
+  return {
     match: isVariant(value) ? formatConstraints(value.constraints.expression) : '',
     matchFound: isVariant(value),
     variants: [...variants, ...waiting(relay, query.type, name.value, seen)],
@@ -43,8 +42,8 @@ export function explain(
     state: isVariant(value) ? 'present' : value,
     canary: side === 'canary',
     otherClasses: 0,
-    ...(client?.state === undefined ? {} : { client: client.state }),
-  });
+    ...(client?.client === undefined ? {} : { client: client.client }),
+  };
 }
 
 /** What upstream says, and this side does not see yet. */

@@ -26,7 +26,7 @@ export function heldBack(relay: Relay, query: HeldBackQuery): Acceptance {
     if (query.released.has(pending.name)) continue;
     listed.push(row(pending));
   }
-  return { clients: 0, missing: listed.length, listed };
+  return { clients: 0, missing: listed.length, missingClients: listed };
 }
 
 /** Why not everybody sees what upstream says under a name. */

@@ -1,27 +1,19 @@
 import { hostname } from 'node:os';
-import type { Long } from '../admin/answers.ts';
-import type { Changes } from '../admin/changes-ports.ts';
 import type { Operation } from '../admin/operations.ts';
 import type { PageSource } from '../admin/page-ports.ts';
-import type {
-  Awaitable,
-  ClientsQuery,
-  ExplainQuery,
-  Inspector,
-  LogLevelChange,
-  Plain,
-  ReadinessReport,
-  ResourceQuery,
-  ResourcesQuery,
-} from '../admin/ports.ts';
-import type {
-  ExplainResponse,
-  GetResourceResponseSchema,
-  ListClientsResponseSchema,
-  ListResourcesResponseSchema,
-  StatusResponse,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { SetLogLevelResponse } from '../gen/distributary/admin/v1/log_pb.ts';
+import type { Awaitable, Plain } from '../admin/plain.ts';
+import {
+  type ExplainQuery,
+  explainQuery,
+  matchesQuery,
+  optionalType,
+  type Request,
+  resourceQuery,
+  resourcesQuery,
+  valueOf,
+} from '../admin/requests.ts';
+import type { Answer, Call, Inspector, ReadinessReport } from '../admin/service.ts';
+import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
@@ -38,14 +30,17 @@ import type { Relay } from '../relay.ts';
 import type { Rollout } from '../rollout/rollout.ts';
 import type { HeldRemovals } from '../upstream/shrink-guard.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
+import { rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import type { ChangesInspection } from './changes.ts';
 import { answerTooLarge, type ClientStatusQuery, ownConfig } from './client-configs.ts';
 import { ALL_CLIENTS } from './client-status-scope.ts';
 import type { ClientsView } from './clients-view.ts';
 import { DeliveryInspection } from './delivery.ts';
 import { explain } from './explain.ts';
-import { FleetInspection } from './fleet-inspection.ts';
 import { setLogLevel } from './log-level.ts';
+import { matchesOf } from './matches.ts';
+import { canonicalOf, explainMissing, whoHas } from './missing-resources.ts';
 import { type KnownStatus, problemsOf } from './problems.ts';
 import { cachedVariants } from './resource-contents.ts';
 import { listResources } from './resource-list.ts';
@@ -63,7 +58,7 @@ export interface InspectionOptions {
   readonly staleness: Staleness;
   /** Called each time: there are none before the relay listens. */
   readonly clients: () => ClientsView;
-  readonly changes: Changes;
+  readonly changes: ChangesInspection;
   readonly version: string;
   readonly startedAt: number;
   /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
@@ -91,9 +86,8 @@ export interface InspectionOptions {
 /** The state of the relay for operators, read for each request. */
 export class Inspection implements Inspector {
   readonly #options: InspectionOptions;
-  readonly delivery: DeliveryInspection;
-  readonly changes: Changes;
-  readonly fleet: FleetInspection;
+  readonly #delivery: DeliveryInspection;
+  readonly changes: ChangesInspection;
   readonly page: PageSource;
   readonly compareConfiguration: Inspector['compareConfiguration'];
   readonly #slices = new TimeSlices(systemClock);
@@ -103,10 +97,9 @@ export class Inspection implements Inspector {
   constructor(options: InspectionOptions) {
     this.#options = options;
     this.changes = options.changes;
-    this.fleet = new FleetInspection(options.relay, options.clients, this.#slices);
     this.page = options.page;
     this.compareConfiguration = options.compareConfiguration;
-    this.delivery = new DeliveryInspection({ ...options, clock: systemClock });
+    this.#delivery = new DeliveryInspection({ ...options, clock: systemClock });
   }
 
   ready(): ReadinessReport {
@@ -145,9 +138,9 @@ export class Inspection implements Inspector {
     };
   }
 
-  async status(): Promise<Plain<StatusResponse>> {
+  async status(): Promise<Answer<'status'>> {
     // A worker that does not answer is waited for once.
-    const [status, classes] = await Promise.all([this.#known(), this.fleet.classes()]);
+    const [status, classes] = await Promise.all([this.#known(), this.listClasses()]);
     const facts = this.page.facts();
     const found = problemsOf({ status, classes, facts, now: systemClock.now() });
     this.#options.found(found);
@@ -165,8 +158,7 @@ export class Inspection implements Inspector {
     const ofUpstreams = upstreams
       .filter(({ warning }) => warning !== '')
       .map(({ name, warning }) => `upstream ${name}: ${warning}`);
-    const { streams, polling, subscriptions, nacks, rejecting, warnings, accounts, workers } =
-      await this.#options.clients().summary();
+    const clients = await this.#options.clients().status();
     return {
       version,
       uptimeSeconds: (Date.now() - startedAt) / 1000,
@@ -199,14 +191,9 @@ export class Inspection implements Inspector {
           })),
         };
       }),
-      types: typeRows(relay, subscriptions),
-      clients: streams,
-      pollingClients: polling,
-      nacks: [...nacks],
-      rejectingClients: rejecting,
-      accounts: [...accounts],
-      workers: [...workers],
-      warnings: [...this.#options.warnings(), ...ofUpstreams, ...warnings],
+      ...clients,
+      types: typeRows(relay, clients.types),
+      warnings: [...this.#options.warnings(), ...ofUpstreams, ...clients.warnings],
       cacheBytes: BigInt(relay.store.bytes),
       nodeId: relay.nodeId,
       host: hostname(),
@@ -214,31 +201,57 @@ export class Inspection implements Inspector {
     };
   }
 
-  async explain(query: ExplainQuery): Promise<Result<Plain<ExplainResponse>, GrpcStatus>> {
-    const client =
-      query.client === undefined ? undefined : await this.#options.clients().find(query.client, query);
-    if (client?.ok === false) return client;
-    const explained = explain(this.#options.relay, query, client?.value);
-    if (!explained.ok || explained.value.matchFound) return explained;
-    return ok({ ...explained.value, otherClasses: await this.fleet.classesWith(query) });
+  async explain(request: Request<'explain'>): Promise<Answer<'explain'>> {
+    const query = explainQuery(request);
+    const client = query.client === undefined ? undefined : await this.#options.clients().explain(request);
+    const explained = explain(this.#options.relay, query, client);
+    return explained.matchFound ? explained : { ...explained, otherClasses: await this.#classesWith(query) };
   }
 
-  listResources(
-    query: ResourcesQuery,
-  ): Awaitable<Result<Long<typeof ListResourcesResponseSchema>, GrpcStatus>> {
-    return listResources(this.#options.relay, query, this.#slices);
+  listResources(request: Request<'listResources'>): Promise<Answer<'listResources'>> {
+    return listResources(this.#options.relay, resourcesQuery(request), this.#slices);
   }
 
-  getResource(
-    query: ResourceQuery,
-    client: string | undefined,
-  ): Awaitable<Result<Long<typeof GetResourceResponseSchema>, GrpcStatus>> {
-    if (client === undefined) return cachedVariants(this.#options.relay, query, this.#slices);
-    return this.#options.clients().sent(client, query);
+  getResource(request: Request<'getResource'>): Awaitable<Answer<'getResource'>> {
+    const query = resourceQuery(request);
+    if (request.client === '') return cachedVariants(this.#options.relay, query, this.#slices);
+    return this.#options.clients().getResource(request);
   }
 
-  listClients(query: ClientsQuery): Awaitable<Long<typeof ListClientsResponseSchema>> {
-    return this.#options.clients().list(query);
+  listClients(request: Request<'listClients'>): Awaitable<Answer<'listClients'>> {
+    return this.#options.clients().listClients(request);
+  }
+
+  getClient(request: Request<'getClient'>): Awaitable<Answer<'getClient'>> {
+    return this.#options.clients().getClient(request);
+  }
+
+  async listClasses(): Promise<Answer<'listClasses'>> {
+    const answer = await this.#options.clients().listClasses();
+    return this.#slices.run((pace) => explainMissing(this.#options.relay, answer, pace));
+  }
+
+  async listMatches(request: Request<'listMatches'>): Promise<Answer<'listMatches'>> {
+    const query = matchesQuery(request);
+    const classes = await this.listClasses();
+    return this.#slices.run((pace) => matchesOf(this.#options.relay, classes, query, pace));
+  }
+
+  /** How many classes of connected clients get a resource. */
+  async #classesWith({ type, name }: ExplainQuery): Promise<number> {
+    const { relay, clients } = this.#options;
+    const answer = await clients().listClasses();
+    const selector = canonicalOf(type, name);
+    const { sets } = await this.#slices.run((pace) => whoHas(relay, type, selector, answer, pace));
+    return sets.size;
+  }
+
+  wait(request: Request<'wait'>, call: Call): Promise<Answer<'wait'>> {
+    return this.#delivery.wait(request, call);
+  }
+
+  tap(request: Request<'tap'>, call: Call): AsyncIterable<Plain<TapMessage>> {
+    return this.#options.clients().tap(request, call);
   }
 
   clientStatus(request: ClientStatusRequest, most: number): Promise<Result<EncodedStatus, GrpcStatus>> {
@@ -256,26 +269,21 @@ export class Inspection implements Inspector {
     return own.error.code === Code.RESOURCE_EXHAUSTED ? fail(answerTooLarge(query.maxBytes)) : own;
   }
 
-  releaseRemovals(upstream: string, type: TypeUrl | undefined): Result<number, GrpcStatus> {
-    const removed = this.#options.releaseRemovals(upstream, type);
-    if (removed !== undefined) return ok(removed);
+  releaseRemovals({ upstream, type }: Request<'releaseRemovals'>): Answer<'releaseRemovals'> {
+    const removed = this.#options.releaseRemovals(upstream, optionalType(type));
+    if (removed !== undefined) return { removed };
     const names = this.#options.relay.upstreams.map(({ name }) => name);
-    const message = unknownWord('upstream', upstream, names);
-    return fail({ code: Code.NOT_FOUND, message });
+    throw rpcError({ code: Code.NOT_FOUND, message: unknownWord('upstream', upstream, names) });
   }
 
-  operate(operation: Operation): Result<number, GrpcStatus> {
+  operate(operation: Operation): number {
     const { relay, rollout, releaseRemovals, log } = this.#options;
-    return operate(operation, {
-      rollout,
-      releaseRemovals,
-      upstreams: () => relay.upstreams.map(({ name }) => name),
-      log,
-    });
+    const upstreams = () => relay.upstreams.map(({ name }) => name);
+    return valueOf(operate(operation, { rollout, releaseRemovals, upstreams, log }));
   }
 
-  setLogLevel(change: LogLevelChange): Result<Plain<SetLogLevelResponse>, GrpcStatus> {
-    return setLogLevel(change, this.#options.logLevels, this.#options.log);
+  setLogLevel(request: Request<'setLogLevel'>, { operator }: Call): Answer<'setLogLevel'> {
+    return setLogLevel(request, operator, this.#options.logLevels, this.#options.log);
   }
 
   configDump(): unknown {

@@ -1,16 +1,27 @@
-import type { Long } from '../admin/answers.ts';
-import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { ClientQuery } from '../admin/fleet-ports.ts';
-import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
+import { create } from '@bufbuild/protobuf';
+import type { Plain } from '../admin/plain.ts';
+import {
+  clientQuery,
+  clientsQuery,
+  explainQuery,
+  type Request,
+  resourceQuery,
+  waitQuery,
+} from '../admin/requests.ts';
+import type { Answer, Call } from '../admin/service.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
-import type { ClientTypeState, NackStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
-import type { GetClientResponseSchema, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import {
+  type ClientTypeState,
+  ExplainResponseSchema,
+  type NackStatus,
+  TypeStatusSchema,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
+import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
-import { ok, type Result } from '../model/result.ts';
+import type { Result } from '../model/result.ts';
 import { covers } from '../model/selection.ts';
 import type { Holding } from '../model/subscription.ts';
 import { type Pace, TimeSlices } from '../model/time-slices.ts';
@@ -23,31 +34,26 @@ import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { type ClientStatusQuery, clientConfigs } from './client-configs.ts';
 import { clientDetail } from './client-detail.ts';
-import { type ClientList, clientList, typeState } from './client-list.ts';
+import { clientList, typeState } from './client-list.ts';
 import { missingOf } from './client-state.ts';
 import {
-  type ClientDetails,
-  type ClientsSummary,
+  type ClientsStatus,
   type ClientsView,
   keyOfNack,
   mergeNacks,
   mostRecent,
   noSuchClient,
   shownAccounts,
-  type TapMessages,
 } from './clients-view.ts';
 import { FleetSurvey } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
-import { type Acceptance, type AcceptanceQuery, acceptanceOf } from './missing-clients.ts';
+import { acceptanceOf } from './missing-clients.ts';
 import { sentVariants } from './resource-contents.ts';
 import { versionsOf } from './resource-list.ts';
 import { tapMessages } from './tap-messages.ts';
 
 /** What a reload would change for the clients of this process. */
-export type ReloadPreview = (
-  text: string,
-  pace: Pace,
-) => Promise<Result<Plain<CompareConfigurationResponse>, GrpcStatus>>;
+export type ReloadPreview = (text: string, pace: Pace) => Promise<Answer<'compareConfiguration'>>;
 
 /** The clients whose streams end in this process, and those that poll it: read when asked for. */
 export class LocalClients implements ClientsView {
@@ -72,76 +78,80 @@ export class LocalClients implements ClientsView {
     this.#canaryRules = canaryRules;
   }
 
-  summary(): ClientsSummary {
+  status(): ClientsStatus {
     const { server, polls, store } = this.#relay;
     const labels = new TypeLabels((type) => store.variants(type) > 0);
-    const subscriptions = new Map<string, number>();
+    const types = new Map<string, number>();
     for (const [type, count] of subscriptionsOf(this.#relay)) {
       const label = labels.of(type);
-      subscriptions.set(label, (subscriptions.get(label) ?? 0) + count);
+      types.set(label, (types.get(label) ?? 0) + count);
     }
-    const warnings = this.#warnings();
-    const accounts = this.#accounts
-      .heaviest(shownAccounts)
-      .map((one) => Object.assign(one, { heldBytes: BigInt(one.heldBytes) }));
-    const clients = { streams: server.size, polling: polls.clients.size };
-    return { ...clients, subscriptions, ...this.#rejections(), warnings, accounts, workers: [] };
+    return {
+      clients: server.size,
+      pollingClients: polls.clients.size,
+      types: [...types].map(([type, subscriptions]) => create(TypeStatusSchema, { type, subscriptions })),
+      ...this.#rejections(),
+      warnings: [...this.#warnings()],
+      accounts: this.#accounts
+        .heaviest(shownAccounts)
+        .map((one) => Object.assign(one, { heldBytes: BigInt(one.heldBytes) })),
+      workers: [],
+    };
   }
 
-  list(query: ClientsQuery): Promise<ClientList> {
+  listClients(request: Request<'listClients'>): Promise<Answer<'listClients'>> {
+    const query = clientsQuery(request);
     return this.#slices.run((pace) => clientList([...this.#relay.clients()], query, this.#relay, pace));
   }
 
-  classes(): Promise<Plain<ListClassesResponse>> {
+  listClasses(): Promise<Answer<'listClasses'>> {
     return this.#survey.classes();
   }
 
-  async client(query: ClientQuery): Promise<Result<Long<typeof GetClientResponseSchema>, GrpcStatus>> {
-    const stream = this.#relay.client(query.id);
-    if (stream === undefined) return noSuchClient(query.id);
-    return ok(await this.#slices.run((pace) => clientDetail(stream, query, this.#relay, pace)));
+  getClient(request: Request<'getClient'>): Promise<Answer<'getClient'>> {
+    const stream = this.#streamOf(request.id);
+    return this.#slices.run((pace) => clientDetail(stream, clientQuery(request), this.#relay, pace));
   }
 
-  find(
-    client: string,
-    { type, name, parameters }: Pick<ExplainQuery, 'type' | 'name' | 'parameters'>,
-  ): Result<ClientDetails, GrpcStatus> {
-    const stream = this.#relay.client(client);
-    if (stream === undefined) return noSuchClient(client);
+  explain(request: Request<'explain'>): Answer<'explain'> {
+    const { type, name, parameters } = explainQuery(request);
+    const stream = this.#streamOf(request.client);
     const asked = stream.types.find(({ info }) => info.url === type);
-    const side = stream.client?.access.side ?? 'released';
-    if (asked === undefined) return ok({ parameters: derivedOf(stream), side, state: undefined });
-    const holding = holdingOf(asked, name, parameters);
-    return ok({
-      parameters: holding?.parameters ?? parametersOf(asked, name) ?? derivedOf(stream),
-      side,
-      state: {
-        ...typeState(asked, this.#relay),
-        ...heldOf(asked, holding, name),
-        missing: isMissing(asked, holding, name, this.#relay),
-      },
-    });
+    const canary = stream.client?.access.side === 'canary';
+    const holding = asked && holdingOf(asked, name, parameters);
+    const own = holding?.parameters ?? (asked && parametersOf(asked, name)) ?? derivedOf(stream);
+    const known = { parameters: Object.fromEntries(own.entries), canary };
+    if (asked === undefined) return create(ExplainResponseSchema, known);
+    const client = {
+      ...typeState(asked, this.#relay),
+      ...heldOf(asked, holding, name),
+      missing: isMissing(asked, holding, name, this.#relay),
+    };
+    return create(ExplainResponseSchema, { ...known, client });
   }
 
-  sent(client: string, query: ResourceQuery): ReturnType<typeof sentVariants> {
-    const stream = this.#relay.client(client);
-    return stream === undefined ? noSuchClient(client) : sentVariants(stream, query, this.#slices);
+  getResource(request: Request<'getResource'>): Answer<'getResource'> {
+    return sentVariants(this.#streamOf(request.client), resourceQuery(request), this.#slices);
   }
 
-  reloadEffect(text: string): ReturnType<ReloadPreview> {
+  compareConfiguration({ text }: Request<'compareConfiguration'>): Promise<Answer<'compareConfiguration'>> {
     return this.#slices.run((pace) => this.#preview(text, pace));
   }
 
-  acceptance(query: AcceptanceQuery): Promise<Acceptance> {
-    return acceptanceOf(this.#relay, query, this.#slices);
+  async wait(request: Request<'wait'>): Promise<Answer<'wait'>> {
+    return create(WaitResponseSchema, await acceptanceOf(this.#relay, waitQuery(request), this.#slices));
   }
 
-  tap(query: TapQuery, signal: AbortSignal): Result<TapMessages, GrpcStatus> {
-    return tapMessages(this.#relay, query, signal);
+  tap(request: Request<'tap'>, { signal }: Call): AsyncIterable<Plain<TapMessage>> {
+    return tapMessages(this.#relay, request, signal);
   }
 
   configs(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
     return clientConfigs(this.#relay, query, this.#slices);
+  }
+
+  #streamOf(id: string): ListedClient {
+    return this.#relay.client(id) ?? noSuchClient(id);
   }
 
   #warnings(): readonly string[] {
@@ -151,7 +161,7 @@ export class LocalClients implements ClientsView {
     return clients.size === 0 ? [] : unmetMatches(rules, clients);
   }
 
-  #rejections(): Pick<ClientsSummary, 'nacks' | 'rejecting'> {
+  #rejections(): Pick<ClientsStatus, 'nacks' | 'rejectingClients'> {
     const found = new Map<string, Plain<NackStatus>>();
     let rejecting = 0;
     for (const stream of this.#relay.clients()) {
@@ -163,7 +173,7 @@ export class LocalClients implements ClientsView {
         found.set(key, known === undefined ? nack : mergeNacks(known, nack));
       }
     }
-    return { nacks: mostRecent(found.values()), rejecting };
+    return { nacks: mostRecent(found.values()), rejectingClients: rejecting };
   }
 }
 

@@ -1,23 +1,24 @@
-import type { LogLevelChange, Plain } from '../admin/ports.ts';
-import type { SetLogLevelResponse } from '../gen/distributary/admin/v1/log_pb.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { logLevelChange, type Request } from '../admin/requests.ts';
+import type { Answer } from '../admin/service.ts';
 import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { rpcError } from '../wire/connect.ts';
+import { Code } from '../wire/grpc-status.ts';
 
 /** An operator changes the log level for a time; the log says who has done so. */
 export function setLogLevel(
-  change: LogLevelChange,
+  request: Request<'setLogLevel'>,
+  operator: string,
   levels: LogLevels,
   log: Log,
-): Result<Plain<SetLogLevelResponse>, GrpcStatus> {
-  const { level, node, milliseconds, operator } = change;
+): Answer<'setLogLevel'> {
+  const { level, node, milliseconds } = logLevelChange(request);
   // The field is not called `node`: the line is about the log, and not written by the level for this node.
   const said = { who: operator, level: level ?? levels.initial, for_node: node ?? 'all' };
   if (level === undefined) {
     levels.end(node);
     log.info('an operator has reset the log level', said);
-    return ok(inForce(levels));
+    return inForce(levels);
   }
   const say = (): void =>
     log.info('an operator changes the log level', { ...said, seconds: milliseconds / 1000 });
@@ -27,13 +28,13 @@ export function setLogLevel(
   if (!levels.override({ node, level, until: Date.now() + milliseconds })) {
     const message = `${maxOverrides} nodes have a log level of their own, the maximum: reset one of them, or wait`;
     log.warn('a log level was refused', { ...said, error: message });
-    return fail({ code: Code.RESOURCE_EXHAUSTED, message });
+    throw rpcError({ code: Code.RESOURCE_EXHAUSTED, message });
   }
   if (!isWritten) say();
-  return ok(inForce(levels));
+  return inForce(levels);
 }
 
-function inForce(levels: LogLevels): Plain<SetLogLevelResponse> {
+function inForce(levels: LogLevels): Answer<'setLogLevel'> {
   return {
     level: levels.initial,
     overrides: levels.overrides().map(({ node, level, until }) => ({

@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed } from '../admin/answers.ts';
-import type { MatchesQuery } from '../admin/fleet-ports.ts';
-import type { Plain } from '../admin/ports.ts';
+import type { Plain } from '../admin/plain.ts';
+import type { MatchesQuery } from '../admin/requests.ts';
 import type { CachedResource } from '../cache/cached-resource.ts';
 import {
   type ClassProblem,

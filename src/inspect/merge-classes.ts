@@ -1,4 +1,4 @@
-import type { Plain } from '../admin/ports.ts';
+import type { Plain } from '../admin/plain.ts';
 import type {
   ClassProblem,
   ClientClass,

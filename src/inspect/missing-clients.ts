@@ -1,7 +1,7 @@
-import type { Plain } from '../admin/ports.ts';
+import type { Plain } from '../admin/plain.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
-import type { MissingClient } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { MissingClient, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { resourceName, type TypeUrl } from '../model/brand.ts';
 import { covers, isCollection } from '../model/selection.ts';
 import type { ClientState, Holding, MissingEntry, Subscription } from '../model/subscription.ts';
@@ -21,15 +21,9 @@ export interface AcceptanceQuery {
 }
 
 /** Who has not accepted what was sent, or is to be sent. */
-export interface Acceptance {
-  /** The streams that subscribe to it. */
-  readonly clients: number;
-  readonly missing: number;
-  /** Rejections first; at most 100. */
-  readonly listed: readonly Plain<MissingClient>[];
-}
+export type Acceptance = Pick<Plain<WaitResponse>, 'clients' | 'missing' | 'missingClients'>;
 
-export const NOBODY_MISSING: Acceptance = { clients: 0, missing: 0, listed: [] };
+export const NOBODY_MISSING: Acceptance = { clients: 0, missing: 0, missingClients: [] };
 
 /** Why something is not accepted. */
 interface Missing {
@@ -60,7 +54,7 @@ export function acceptanceOf(
       listed.push(...found);
       if (listed.length > 2 * maxListed) listed.splice(0, Infinity, ...worstOf(listed));
     }
-    return { clients, missing, listed: worstOf(listed) };
+    return { clients, missing, missingClients: worstOf(listed) };
   });
 }
 
@@ -68,14 +62,14 @@ export function acceptanceOf(
 export function noAnswerOf(worker: number): Acceptance {
   const why = `worker ${worker} does not answer`;
   const row = { client: '', node: '', type: '', name: '', state: 'NOT_SENT', why };
-  return { clients: 0, missing: 1, listed: [row] };
+  return { clients: 0, missing: 1, missingClients: [row] };
 }
 
 export function mergeAcceptances(all: readonly Acceptance[]): Acceptance {
   return {
     clients: all.reduce((sum, { clients }) => sum + clients, 0),
     missing: all.reduce((sum, { missing }) => sum + missing, 0),
-    listed: worstOf(all.flatMap(({ listed }) => listed)),
+    missingClients: worstOf(all.flatMap(({ missingClients }) => missingClients)),
   };
 }
 

@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
-import { Listed, type Long } from '../admin/answers.ts';
-import type { ResourceQuery } from '../admin/ports.ts';
+import { Listed } from '../admin/answers.ts';
+import { type ResourceQuery } from '../admin/requests.ts';
 import type { ListedClient } from '../downstream/services.ts';
 import {
   type GetResourceResponseSchema,
@@ -9,17 +9,17 @@ import {
 import { isVariant } from '../model/catalog.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
-import { fail, ok, type Result } from '../model/result.ts';
 import { quote } from '../model/text.ts';
 import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { invalid, rpcError } from '../wire/connect.ts';
+import { Code } from '../wire/grpc-status.ts';
 import { redactedJson } from '../wire/redaction.ts';
 import { versionsOf } from './resource-list.ts';
 
-type Answered = Result<Long<typeof GetResourceResponseSchema>, GrpcStatus>;
+type Answered = Listed<typeof GetResourceResponseSchema>;
 
 /** Of the JSON of one resource: it is one string of the answer, and is written at once. */
 const maxCharacters = 4 << 20;
@@ -38,7 +38,7 @@ export function cachedVariants(
   slices: TimeSlices,
 ): Answered {
   const canonical = canonicalName(name, type);
-  if (!canonical.ok) return fail({ code: Code.INVALID_ARGUMENT, message: canonical.error });
+  if (!canonical.ok) throw invalid(canonical.error);
   for (const [url, table] of relay.store.tables) {
     const cached = url === type ? table.resources.get(canonical.value) : undefined;
     if (cached === undefined || cached.variants.size === 0) continue;
@@ -46,10 +46,10 @@ export function cachedVariants(
       const upstream = [...new Set(holders.map((holder) => holder.upstream))].join(', ');
       return { variant, upstream, state: '', error: '' };
     });
-    return ok(listed([...variants], offset, slices));
+    return listed([...variants], offset, slices);
   }
   const message = `no ${typeInfo(type).short} ${quote(name, 200)} is cached: distributary resources lists what is`;
-  return fail({ code: Code.NOT_FOUND, message });
+  throw rpcError({ code: Code.NOT_FOUND, message });
 }
 
 /** What a client was last sent of a resource, one variant for each set of parameters. NOT_FOUND: nothing. */
@@ -68,16 +68,12 @@ export function sentVariants(
     if (!isMeant || !isVariant(value)) continue;
     variants.push({ variant: value, upstream: '', state, error: rejection?.message ?? '' });
   }
-  if (variants.length > 0) return ok(listed(variants, offset, slices));
+  if (variants.length > 0) return listed(variants, offset, slices);
   const message = `client ${stream.id} has not been sent ${short} ${quote(name, 200)}: distributary explain says why`;
-  return fail({ code: Code.NOT_FOUND, message });
+  throw rpcError({ code: Code.NOT_FOUND, message });
 }
 
-function listed(
-  variants: readonly Shown[],
-  offset: number,
-  slices: TimeSlices,
-): Listed<typeof GetResourceResponseSchema> {
+function listed(variants: readonly Shown[], offset: number, slices: TimeSlices): Answered {
   return new Listed({}, { field: 'variants', rows: rows(variants.slice(offset), slices) }, (written) => {
     const next = offset + written;
     return { nextOffset: written > 0 && next < variants.length ? next : 0 };

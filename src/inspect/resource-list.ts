@@ -1,9 +1,10 @@
 import { create } from '@bufbuild/protobuf';
-import { Listed, type Long } from '../admin/answers.ts';
-import type { Awaitable, Plain, ResourcesQuery } from '../admin/ports.ts';
+import { Listed } from '../admin/answers.ts';
+import type { Plain } from '../admin/plain.ts';
+import { type ResourcesQuery } from '../admin/requests.ts';
+import type { Answer } from '../admin/service.ts';
 import type { CachedResource } from '../cache/cached-resource.ts';
 import {
-  type ListResourcesResponseSchema,
   type ResourceSummary,
   ResourceSummarySchema,
   type VariantSummary,
@@ -11,24 +12,22 @@ import {
 import { contentHash } from '../model/change.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
-import { fail, ok, type Result } from '../model/result.ts';
 import type { HeldVariant } from '../model/rollout.ts';
 import { expectedText } from '../model/suggest.ts';
 import { sortedInSlices, type TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { invalid } from '../wire/connect.ts';
 
 /** What is cached, in pages, by type and name. INVALID_ARGUMENT: the page token is not one of its own. */
 export function listResources(
   relay: Relay,
   { type: only, pageToken, pageSize, namePrefix }: ResourcesQuery,
   slices: TimeSlices,
-): Awaitable<Result<Long<typeof ListResourcesResponseSchema>, GrpcStatus>> {
+): Promise<Answer<'listResources'>> {
   const after = readToken(pageToken);
   if (after === undefined) {
-    const message = `page_token: ${expectedText('the next_page_token of an answer', pageToken)}`;
-    return fail({ code: Code.INVALID_ARGUMENT, message });
+    throw invalid(`page_token: ${expectedText('the next_page_token of an answer', pageToken)}`);
   }
   return slices.run(async (pace) => {
     const found: Found[] = [];
@@ -43,13 +42,11 @@ export function listResources(
     }
     const rest = await sortedInSlices(found, (a, b) => compare([a.type, a.name], [b.type, b.name]), pace);
     const rows = Iterator.from(rest.slice(0, pageSize)).map(summary);
-    return ok(
-      new Listed({}, { field: 'resources', rows }, (written) => {
-        const last = written < rest.length ? rest[written - 1] : undefined;
-        const token = last && Buffer.from(JSON.stringify([last.type, last.name])).toString('base64url');
-        return { nextPageToken: token ?? '' };
-      }),
-    );
+    return new Listed({}, { field: 'resources', rows }, (written) => {
+      const last = written < rest.length ? rest[written - 1] : undefined;
+      const token = last && Buffer.from(JSON.stringify([last.type, last.name])).toString('base64url');
+      return { nextPageToken: token ?? '' };
+    });
   });
 }
 

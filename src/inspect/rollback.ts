@@ -1,27 +1,28 @@
-import type { RollbackQuery } from '../admin/changes-ports.ts';
-import type { Plain } from '../admin/plain.ts';
-import type { RollbackResponse } from '../gen/distributary/admin/v1/changes_pb.ts';
+import { optionalType, type Request } from '../admin/requests.ts';
+import type { Answer } from '../admin/service.ts';
 import { reachable, releasedAt, verdictOf } from '../history/history.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Content } from '../model/change.ts';
-import { fail, ok, type Result } from '../model/result.ts';
 import { unknownWord } from '../model/suggest.ts';
 import { typeInfo } from '../model/types.ts';
+import { rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { ChangesOptions } from './changes-options.ts';
 
 /** Gives everybody what there was at an earlier revision, and freezes it. Nothing is changed if anything is wrong. */
 export function rollback(
   options: ChangesOptions,
-  query: RollbackQuery,
-): Result<Plain<RollbackResponse>, GrpcStatus> {
+  request: Request<'rollback'>,
+  operator: string,
+): Answer<'rollback'> {
   const { relay, history, freeze, log } = options;
+  const query = rollbackQuery(request);
   const { to, upstream, reason } = query;
-  const audited = { who: query.operator, what: 'rollback', to, upstream: upstream ?? 'all', reason };
+  const audited = { who: operator, what: 'rollback', to, upstream: upstream ?? 'all', reason };
   const refusal = refusalOf(options, query);
   if (refusal !== undefined) {
     log.warn('a rollback was refused', { ...audited, error: refusal.message });
-    return fail(refusal);
+    throw rpcError(refusal);
   }
   const state = releasedAt(history, to);
   const said = `rollback to revision ${to}: ${reason}`;
@@ -38,11 +39,18 @@ export function rollback(
     const last = history.lastRevision;
     relay.gate.replace(type, contents, filter, said);
     changed += history.get(last + 1)?.names.length ?? 0;
-    freeze(filter, { operator: query.operator, reason: said });
+    freeze(filter, { operator, reason: said });
   }
   const revision = history.lastRevision;
   log.info('an operator has rolled back', { ...audited, revision, changed });
-  return ok({ revision, changed });
+  return { revision, changed };
+}
+
+type RollbackQuery = ReturnType<typeof rollbackQuery>;
+
+/** Undefined: every upstream, every gated type. */
+function rollbackQuery({ to, reason, upstream, type }: Request<'rollback'>) {
+  return { to, reason, upstream: upstream === '' ? undefined : upstream, type: optionalType(type) };
 }
 
 /** In the order of ADS. */
@@ -54,7 +62,7 @@ function typesOf({ gatedTypes }: ChangesOptions, { type }: RollbackQuery): reado
 function refusalOf(options: ChangesOptions, query: RollbackQuery): GrpcStatus | undefined {
   const { history, relay, gatedTypes } = options;
   const { to, reason, upstream, type } = query;
-  if (reason.trim() === '') return invalid('a reason is missing: it is logged, and shown in the history');
+  if (reason.trim() === '') return refused('a reason is missing: it is logged, and shown in the history');
   if (upstream !== undefined && !relay.upstreams.some(({ name }) => name === upstream)) {
     const names = relay.upstreams.map(({ name }) => name);
     const message = unknownWord('upstream', upstream, names);
@@ -62,7 +70,7 @@ function refusalOf(options: ChangesOptions, query: RollbackQuery): GrpcStatus | 
   }
   if (type !== undefined && !gatedTypes().has(type)) {
     const gated = [...gatedTypes()].map((url) => typeInfo(url).short).join(', ');
-    return invalid(`${typeInfo(type).short} is not gated; gated types (rollout.types): ${gated}`);
+    return refused(`${typeInfo(type).short} is not gated; gated types (rollout.types): ${gated}`);
   }
   const reached = reachable(history, to);
   if (!reached.ok) return reached.error;
@@ -88,4 +96,4 @@ function forgottenTypes(options: ChangesOptions, query: RollbackQuery): readonly
     .map((type) => typeInfo(type).short);
 }
 
-const invalid = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
+const refused = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });

@@ -1,4 +1,5 @@
-import type { Plain, RolloutSummary } from '../admin/ports.ts';
+import type { Plain } from '../admin/plain.ts';
+import type { RolloutSummary } from '../admin/service.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { typeInfo } from '../model/types.ts';
 import type { RolloutState } from '../rollout/judge.ts';

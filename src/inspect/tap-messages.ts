@@ -1,14 +1,14 @@
-import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { Plain } from '../admin/ports.ts';
-import type { Tapped } from '../downstream/taps.ts';
+import type { Plain } from '../admin/plain.ts';
+import { optionalType, type Request } from '../admin/requests.ts';
+import type { TapFilter, Tapped } from '../downstream/taps.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { systemClock } from '../model/clock.ts';
-import { fail, ok, type Result } from '../model/result.ts';
 import { Pace } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { noSuchClient, type TapMessages } from './clients-view.ts';
+import { rpcError } from '../wire/connect.ts';
+import { Code } from '../wire/grpc-status.ts';
+import { noSuchClient } from './clients-view.ts';
 
 /** Each costs something for every message. */
 const maxTaps = 16;
@@ -16,21 +16,25 @@ const maxTaps = 16;
 /** The messages of the streams that end in this process, as they pass. */
 export function tapMessages(
   relay: Relay,
-  query: TapQuery,
+  { client, type }: Request<'tap'>,
   signal: AbortSignal,
-): Result<TapMessages, GrpcStatus> {
-  const { client } = query;
-  if (client !== undefined && relay.server.stream(client) === undefined) return noSuchClient(client);
+): AsyncIterable<Plain<TapMessage>> {
+  if (client !== '' && relay.server.stream(client) === undefined) noSuchClient(client);
   if (relay.taps.size >= maxTaps) {
     const message = `${maxTaps} taps are open, the maximum: end one of them`;
-    return fail({ code: Code.RESOURCE_EXHAUSTED, message });
+    throw rpcError({ code: Code.RESOURCE_EXHAUSTED, message });
   }
-  return ok(messages(relay, query, signal));
+  const filter = { client: client === '' ? undefined : client, type: optionalType(type) };
+  return messages(relay, filter, signal);
 }
 
 /** In slices: who reads along must not hold up updates. */
-async function* messages(relay: Relay, query: TapQuery, signal: AbortSignal): TapMessages {
-  const tap = relay.taps.open(query);
+async function* messages(
+  relay: Relay,
+  filter: TapFilter,
+  signal: AbortSignal,
+): AsyncIterable<Plain<TapMessage>> {
+  const tap = relay.taps.open(filter);
   const close = (): void => tap.close();
   signal.addEventListener('abort', close);
   try {

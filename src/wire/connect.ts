@@ -293,3 +293,7 @@ const codes: ReadonlyMap<number, Code> = new Map(
 export function rpcError({ code, message }: GrpcStatus): ConnectError {
   return new ConnectError(message, codes.get(code) ?? Code.Unknown);
 }
+
+/** What a request must not say. */
+export const invalid = (message: string): ConnectError =>
+  rpcError({ code: GrpcCode.INVALID_ARGUMENT, message });

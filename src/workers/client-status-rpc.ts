@@ -5,13 +5,13 @@ import {
   encodeBinaryHeader,
   type Transport,
 } from '@connectrpc/connect';
-import type { Awaitable } from '../admin/ports.ts';
+import type { Awaitable } from '../admin/plain.ts';
+import { valueOf } from '../admin/requests.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { ClientStatusQuery } from '../inspect/client-configs.ts';
 import { ALL_CLIENTS, type StatusScope } from '../inspect/client-status-scope.ts';
 import type { Result } from '../model/result.ts';
 import { type EncodedStatus, encodedResponse } from '../wire/client-status.ts';
-import { rpcError } from '../wire/connect.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 
 /**
@@ -36,9 +36,8 @@ export function clientStatusRoutes(answer: Answer): (router: ConnectRouter) => v
     router.rpc(fetchMethod, async (request, { requestHeader }) => {
       const maxBytes = Number(requestHeader.get(maxBytesHeader) ?? '0');
       const whole = requestHeader.has(wholeHeader);
-      const answered = await answer({ scope: scopeOf(requestHeader), request, maxBytes, whole });
-      if (!answered.ok) throw rpcError(answered.error);
-      return encodedResponse(answered.value);
+      const query = { scope: scopeOf(requestHeader), request, maxBytes, whole };
+      return encodedResponse(valueOf(await answer(query)));
     });
   };
 }

@@ -16,7 +16,7 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
-import type { Awaitable } from '../admin/ports.ts';
+import type { Awaitable } from '../admin/plain.ts';
 import { type HttpAnswer, problem, respond } from '../admin/respond.ts';
 import type { Failed } from '../admin/rpc.ts';
 import { fail, ok, type Result } from '../model/result.ts';

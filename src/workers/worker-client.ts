@@ -1,18 +1,10 @@
 import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
-import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { ClientQuery } from '../admin/fleet-ports.ts';
-import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
-import {
-  AdminService,
-  type GetResourceResponse,
-  type ListClientsResponse,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
-import type { GetClientResponse, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import type { Plain } from '../admin/plain.ts';
+import type { Request } from '../admin/requests.ts';
+import type { Call } from '../admin/service.ts';
+import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { ClientStatusQuery } from '../inspect/client-configs.ts';
-import type { ClientDetails, ClientsSummary, TapMessages } from '../inspect/clients-view.ts';
-import type { Acceptance, AcceptanceQuery } from '../inspect/missing-clients.ts';
-import { internParameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import { type Counters, readCounters } from '../observe/counters.ts';
 import { readSeries, type Series } from '../observe/series.ts';
@@ -47,73 +39,23 @@ export class WorkerClient {
     this.#admin = createClient(AdminService, this.#transport);
   }
 
-  summary(): Answered<ClientsSummary> {
-    return attempt(
-      this.#admin.status({}).then((status) => {
-        const { clients: streams, pollingClients: polling, types, nacks, warnings, accounts } = status;
-        const { rejectingClients: rejecting } = status;
-        // The primary itself reports types that are only cached.
-        const subscribed = types.filter(({ subscriptions }) => subscriptions > 0);
-        const subscriptions = new Map(subscribed.map((row) => [row.type, row.subscriptions]));
-        return { streams, polling, subscriptions, nacks, rejecting, warnings, accounts, workers: [] };
-      }),
-    );
+  /** Of AdminService, as the primary itself was asked. */
+  ask<T>(question: (admin: Client<typeof AdminService>) => Promise<T>): Answered<T> {
+    return attempt(question(this.#admin));
   }
 
-  list({ limit, pageSize, type, state, ...query }: ClientsQuery): Answered<ListClientsResponse> {
-    const bounds = { limit: limit ?? 0, pageSize: pageSize ?? 0 };
-    const asked = { ...query, ...bounds, type: type ?? '', state: state ?? '' };
-    return this.#inTurn(() => attempt(this.#admin.listClients(asked)));
-  }
-
-  classes(): Answered<Plain<ListClassesResponse>> {
-    return attempt(this.#admin.listClasses({}));
-  }
-
-  client(query: ClientQuery): Answered<GetClientResponse> {
-    return this.#inTurn(() => attempt(this.#admin.getClient(query)));
+  askInTurn<T>(question: (admin: Client<typeof AdminService>) => Promise<T>): Answered<T> {
+    return this.#inTurn(() => this.ask(question));
   }
 
   counters(): Answered<Counters> {
     return attempt(getJson(this.#socket, countersPath, this.#timeoutMs).then(readCounters));
   }
 
-  find(
-    client: string,
-    { type, name, parameters: asked }: Pick<ExplainQuery, 'type' | 'name' | 'parameters'>,
-  ): Answered<ClientDetails> {
-    const parameters = Object.fromEntries(asked?.entries ?? []);
-    return attempt(
-      this.#admin
-        .explain({ client, type, name, parameters })
-        .then(({ parameters, canary, client: state }) => ({
-          parameters: internParameters(Object.entries(parameters)),
-          side: canary ? 'canary' : 'released',
-          state,
-        })),
-    );
-  }
-
-  sent(client: string, { type, name, offset }: ResourceQuery): Answered<GetResourceResponse> {
-    return attempt(this.#admin.getResource({ client, type, name, offset }));
-  }
-
-  reloadEffect(text: string): Answered<Plain<CompareConfigurationResponse>> {
-    return attempt(this.#admin.compareConfiguration({ text }));
-  }
-
-  acceptance({ type, names }: AcceptanceQuery): Answered<Acceptance> {
-    return attempt(
-      this.#admin
-        .wait({ type: type ?? '', names: [...names], minClients: 0 })
-        .then(({ clients, missing, missingClients }) => ({ clients, missing, listed: missingClients })),
-    );
-  }
-
   /** Ends when the worker ends. */
-  async *tap({ client, type }: TapQuery, signal: AbortSignal): TapMessages {
+  async *tap(request: Request<'tap'>, { signal }: Call): AsyncIterable<Plain<TapMessage>> {
     try {
-      yield* this.#admin.tap({ client: client ?? '', type: type ?? '' }, { signal, timeoutMs: 0 });
+      yield* this.#admin.tap(request, { signal, timeoutMs: 0 });
     } catch (error) {
       const { code } = ConnectError.from(error);
       if (code === Code.NotFound || code === Code.ResourceExhausted) throw error;

@@ -1,39 +1,18 @@
-import { Listed, type Long } from '../admin/answers.ts';
-import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { ClientQuery } from '../admin/fleet-ports.ts';
-import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
+import { create } from '@bufbuild/protobuf';
+import { Listed } from '../admin/answers.ts';
+import type { Plain } from '../admin/plain.ts';
+import { clientQuery, clientsQuery, optionalType, type Request, valueOf } from '../admin/requests.ts';
+import type { Answer, Call } from '../admin/service.ts';
 import type { Load } from '../assembly/admission.ts';
 import type { ListenerAddress } from '../assembly/client-serving.ts';
 import { mergeEffects } from '../assembly/reload-effect.ts';
-import type {
-  Client,
-  GetResourceResponseSchema,
-  ListClientsResponseSchema,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
-import type {
-  ClientHolding,
-  GetClientResponseSchema,
-  ListClassesResponse,
-} from '../gen/distributary/admin/v1/fleet_pb.ts';
+import { type Client, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { ClientHolding } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { answerTooLarge, type ClientStatusQuery } from '../inspect/client-configs.ts';
-import {
-  type ClientDetails,
-  type ClientsSummary,
-  type ClientsView,
-  emptySummary,
-  mergeSummaries,
-  noSuchClient,
-  type TapMessages,
-} from '../inspect/clients-view.ts';
+import { type ClientsStatus, type ClientsView, mergeStatus, noSuchClient } from '../inspect/clients-view.ts';
 import { mergeClasses } from '../inspect/merge-classes.ts';
-import {
-  type Acceptance,
-  type AcceptanceQuery,
-  mergeAcceptances,
-  NOBODY_MISSING,
-  noAnswerOf,
-} from '../inspect/missing-clients.ts';
+import { mergeAcceptances, NOBODY_MISSING, noAnswerOf } from '../inspect/missing-clients.ts';
 import { systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -170,25 +149,27 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     await this.#end(milliseconds + drainGraceMs);
   }
 
-  async summary(): Promise<ClientsSummary> {
-    const summaries = await Promise.all(
+  async status(): Promise<ClientsStatus> {
+    const all = await Promise.all(
       this.#slots.map(async (slot) => {
-        const summary = this.#heard(slot, await slot.client?.summary());
+        const heard = this.#heard(slot, await slot.client?.ask((admin) => admin.status({})));
         const { status } = slot;
-        return summary === undefined
-          ? { ...emptySummary, workers: [status] }
-          : { ...summary, workers: [{ ...status, clients: summary.streams }] };
+        if (heard === undefined) return { ...create(StatusResponseSchema), workers: [status] };
+        // The primary itself reports types that are only cached.
+        const types = heard.types.filter(({ subscriptions }) => subscriptions > 0);
+        return { ...heard, types, workers: [{ ...status, clients: heard.clients }] };
       }),
     );
-    return mergeSummaries(summaries);
+    return mergeStatus(all);
   }
 
   /** Page by page from each worker, as the answer is written: nobody holds all of it. */
-  async list(query: ClientsQuery): Promise<Long<typeof ListClientsResponseSchema>> {
-    const { limit, offset, pageSize = Infinity } = query;
+  async listClients(request: Request<'listClients'>): Promise<Answer<'listClients'>> {
+    const { limit, offset, pageSize = Infinity } = clientsQuery(request);
     const heads = await Promise.all(
       this.#slots.map(async (slot) => {
-        const head = this.#heard(slot, await slot.client?.list({ ...query, offset: 0, pageSize: 1 }));
+        const first = { ...request, offset: 0, pageSize: 1 };
+        const head = this.#heard(slot, await slot.client?.askInTurn((admin) => admin.listClients(first)));
         return {
           slot,
           total: head?.total ?? 0,
@@ -208,7 +189,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
             ...heads.map(({ slot, rejecting: from, matching: to }) => ({ slot, from, to })),
           ];
     const wanted = Math.min(matching, offset + (limit ?? Infinity));
-    const rows = this.#rows(query, parts, Math.min(wanted, offset + pageSize));
+    const rows = this.#rows(request, parts, Math.min(wanted, offset + pageSize));
     return new Listed({}, { field: 'clients', rows }, (written) => ({
       total: sum('total'),
       matching,
@@ -219,19 +200,17 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
 
   /** `end`: where the list ends over all parts. */
   async *#rows(
-    query: ClientsQuery,
+    request: Request<'listClients'>,
     parts: readonly ListPart[],
     end: number,
   ): AsyncIterable<readonly Client[]> {
     let before = 0;
     for (const { slot, from, to } of parts) {
       const last = from + Math.min(to - from, end - before);
-      for (let at = from + Math.max(0, query.offset - before); at < last; ) {
-        const asked = { ...query, limit: query.limit && wholeList, offset: at };
-        const page = this.#heard(
-          slot,
-          await slot.client?.list({ ...asked, pageSize: Math.min(pageRows, last - at) }),
-        );
+      for (let at = from + Math.max(0, request.offset - before); at < last; ) {
+        const limit = request.limit === 0 ? 0 : wholeList;
+        const asked = { ...request, limit, offset: at, pageSize: Math.min(pageRows, last - at) };
+        const page = this.#heard(slot, await slot.client?.askInTurn((admin) => admin.listClients(asked)));
         if (page === undefined || page.clients.length === 0) break;
         yield page.clients;
         at += page.clients.length;
@@ -240,44 +219,32 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     }
   }
 
-  async classes(): Promise<Plain<ListClassesResponse>> {
-    return mergeClasses(await this.#ask((client) => client.classes()));
+  async listClasses(): Promise<Answer<'listClasses'>> {
+    return mergeClasses(await this.#ask((client) => client.ask((admin) => admin.listClasses({}))));
   }
 
   /** Page by page too. */
-  async client(query: ClientQuery): Promise<Result<Long<typeof GetClientResponseSchema>, GrpcStatus>> {
-    const { id, limit, offset } = query;
+  async getClient(request: Request<'getClient'>): Promise<Answer<'getClient'>> {
+    const { id, limit, offset } = clientQuery(request);
     const server = this.#serverOf(id);
-    if (server === undefined) return noSuchClient(id);
-    const first = await server.client({ ...query, limit: Math.min(limit, pageRows) });
-    if (!first.ok) return first;
-    const { holdings, total, parameters, peer, transport, service, nodeId, nodeCluster } = first.value;
-    const known = {
-      id,
-      nodeId,
-      nodeCluster,
-      peer,
-      transport,
-      service,
-      parameters,
-      total,
-      class: first.value.class,
+    const page = (from: number, most: number) => {
+      const asked = { id, offset: from, limit: Math.min(most, pageRows) };
+      return server.askInTurn((admin) => admin.getClient(asked));
     };
+    const first = valueOf(await page(offset, limit));
+    const { holdings, total } = first;
     async function* rows(): AsyncIterable<readonly ClientHolding[]> {
       yield holdings;
       for (let at = holdings.length; at < limit && offset + at < total; ) {
-        const asked = { id, offset: offset + at, limit: Math.min(limit - at, pageRows) };
-        const page = server && (await server.client(asked));
-        if (page?.ok !== true || page.value.holdings.length === 0) return;
-        yield page.value.holdings;
-        at += page.value.holdings.length;
+        const next = await page(offset + at, limit - at);
+        if (!next.ok || next.value.holdings.length === 0) return;
+        yield next.value.holdings;
+        at += next.value.holdings.length;
       }
     }
-    return ok(
-      new Listed(known, { field: 'holdings', rows: rows() }, (written) => ({
-        nextOffset: written > 0 && offset + written < total ? offset + written : 0,
-      })),
-    );
+    return new Listed({ ...first, holdings: [] }, { field: 'holdings', rows: rows() }, (written) => ({
+      nextOffset: written > 0 && offset + written < total ? offset + written : 0,
+    }));
   }
 
   /** What the workers have counted since their start, those that answer. */
@@ -285,54 +252,51 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     return this.#ask((client) => client.counters());
   }
 
-  async find(
-    client: string,
-    query: Pick<ExplainQuery, 'type' | 'name' | 'parameters'>,
-  ): Promise<Result<ClientDetails, GrpcStatus>> {
-    return this.#serverOf(client)?.find(client, query) ?? noSuchClient(client);
+  async explain(request: Request<'explain'>): Promise<Answer<'explain'>> {
+    return valueOf(await this.#serverOf(request.client).ask((admin) => admin.explain(request)));
   }
 
-  async sent(
-    client: string,
-    query: ResourceQuery,
-  ): Promise<Result<Long<typeof GetResourceResponseSchema>, GrpcStatus>> {
-    const found = await (this.#serverOf(client)?.sent(client, query) ?? noSuchClient(client));
-    if (!found.ok) return found;
-    const { variants, nextOffset, truncated } = found.value;
-    return ok(
-      new Listed({ truncated }, { field: 'variants', rows: variants }, (written) => ({
-        nextOffset: written < variants.length ? query.offset + written : nextOffset,
-      })),
+  async getResource(request: Request<'getResource'>): Promise<Answer<'getResource'>> {
+    const server = this.#serverOf(request.client);
+    const { variants, nextOffset, truncated } = valueOf(
+      await server.ask((admin) => admin.getResource(request)),
     );
+    return new Listed({ truncated }, { field: 'variants', rows: variants }, (written) => ({
+      nextOffset: written < variants.length ? request.offset + written : nextOffset,
+    }));
   }
 
-  async reloadEffect(text: string): Promise<Result<Plain<CompareConfigurationResponse>, GrpcStatus>> {
-    const effects: Plain<CompareConfigurationResponse>[] = [];
+  async compareConfiguration(
+    request: Request<'compareConfiguration'>,
+  ): Promise<Answer<'compareConfiguration'>> {
+    const effects: Answer<'compareConfiguration'>[] = [];
     for (const slot of this.#slots) {
-      const answered = await slot.client?.reloadEffect(text);
-      if (answered?.ok === false && answered.error.code === Code.INVALID_ARGUMENT) return answered;
+      const answered = await slot.client?.ask((admin) => admin.compareConfiguration(request));
+      if (answered?.ok === false && answered.error.code === Code.INVALID_ARGUMENT) valueOf(answered);
       const effect = this.#heard(slot, answered);
       if (effect !== undefined) effects.push(effect);
     }
-    return ok(mergeEffects(effects));
+    return mergeEffects(effects);
   }
 
   /** A worker that does not answer has clients that may not have accepted anything. */
-  async acceptance(query: AcceptanceQuery): Promise<Acceptance> {
+  async wait(request: Request<'wait'>): Promise<Answer<'wait'>> {
     const all = await Promise.all(
       this.#slots.map(async (slot) => {
         if (slot.client === undefined) return NOBODY_MISSING;
-        return this.#heard(slot, await slot.client.acceptance(query)) ?? noAnswerOf(slot.number);
+        const answered = await slot.client.ask((admin) => admin.wait(request));
+        return this.#heard(slot, answered) ?? noAnswerOf(slot.number);
       }),
     );
-    return mergeAcceptances(all);
+    return create(WaitResponseSchema, mergeAcceptances(all));
   }
 
-  tap(query: TapQuery, signal: AbortSignal): Result<TapMessages, GrpcStatus> {
-    const { client } = query;
-    const slots = client === undefined ? this.#slots : this.#slots.filter((slot) => slot.owns(client));
-    if (slots.length === 0 && client !== undefined) return noSuchClient(client);
-    return ok(merged(slots.flatMap((slot) => slot.client?.tap(query, signal) ?? [])));
+  tap(request: Request<'tap'>, call: Call): AsyncIterable<Plain<TapMessage>> {
+    const { client, type } = request;
+    optionalType(type);
+    const slots = client === '' ? this.#slots : this.#slots.filter((slot) => slot.owns(client));
+    if (slots.length === 0 && client !== '') noSuchClient(client);
+    return merged(slots.flatMap((slot) => slot.client?.tap(request, call) ?? []));
   }
 
   /** Workers are asked one after the other: what is left of maxBytes is the bound of the next one. */
@@ -367,8 +331,8 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
   }
 
   /** The worker that has this client's stream. */
-  #serverOf(client: string): WorkerClient | undefined {
-    return this.#slots.find((slot) => slot.owns(client))?.client;
+  #serverOf(client: string): WorkerClient {
+    return this.#slots.find((slot) => slot.owns(client))?.client ?? noSuchClient(client);
   }
 
   /** The answers of those that answer. */

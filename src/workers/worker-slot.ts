@@ -1,4 +1,4 @@
-import type { Plain } from '../admin/ports.ts';
+import type { Plain } from '../admin/plain.ts';
 import type { Load } from '../assembly/admission.ts';
 import type { ListenerAddress } from '../assembly/client-serving.ts';
 import type { WorkerStatus } from '../gen/distributary/admin/v1/admin_pb.ts';

@@ -6,7 +6,9 @@ import { anyPack } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import { startAdminServer } from '../../src/admin/admin-server.ts';
 import type { HttpListener } from '../../src/admin/http-listener.ts';
-import { EVERY_CLIENT, type Inspector } from '../../src/admin/ports.ts';
+import { clientsQuery } from '../../src/admin/requests.ts';
+import type { Inspector } from '../../src/admin/service.ts';
+import { ListClientsRequestSchema } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import {
   ClientConfig_GenericXdsConfigSchema,
@@ -48,6 +50,8 @@ async function rpc(url: string, path: string, body: unknown) {
 
 const admin = (method: string) => `distributary.admin.v1.AdminService/${method}`;
 const csds = 'envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus';
+
+const everyClient = clientsQuery(create(ListClientsRequestSchema));
 
 describe('admin listener', () => {
   beforeEach(() => lines.splice(0));
@@ -310,9 +314,9 @@ describe('admin listener', () => {
       state: 'ERROR',
       last_nack: 'bad',
     });
-    expect(inspector.calls.clients).to.deep.equal([EVERY_CLIENT]);
+    expect(inspector.calls.clients).to.deep.equal([everyClient]);
     await rpc(url, admin('ListClients'), { limit: 3, node: 'web-*', type: 'cds', state: 'ERROR' });
-    const query = { ...EVERY_CLIENT, limit: 3, node: 'web-*', type: typeByName('cds'), state: 'ERROR' };
+    const query = { ...everyClient, limit: 3, node: 'web-*', type: typeByName('cds'), state: 'ERROR' };
     expect(inspector.calls.clients[1]).to.deep.equal(query);
     const wrong = await rpc(url, admin('ListClients'), { state: 'error' });
     expect(wrong.body['message']).to.equal('unknown state "error": did you mean "ERROR"?');

@@ -4,7 +4,7 @@ import { stripVTControlCharacters } from 'node:util';
 import { expect } from 'chai';
 import { startAdminServer } from '../../src/admin/admin-server.ts';
 import type { HttpListener } from '../../src/admin/http-listener.ts';
-import type { Plain } from '../../src/admin/ports.ts';
+import type { Plain } from '../../src/admin/plain.ts';
 import { clients } from '../../src/commands/clients.ts';
 import { diff } from '../../src/commands/diff.ts';
 import { explain } from '../../src/commands/explain.ts';
@@ -14,8 +14,6 @@ import { faultyNode } from '../../src/commands/node-version.ts';
 import { status } from '../../src/commands/status.ts';
 import { type Terminal, textTable } from '../../src/commands/terminal.ts';
 import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
-import { NO_CHANGES } from '../../src/inspect/changes.ts';
-import { ok } from '../../src/model/result.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { OPEN as access, fakeInspector, statusWith } from '../support/inspector.ts';
 
@@ -151,23 +149,21 @@ describe('commands that ask a relay', () => {
       log: createLog({ level: 'silent' }),
       inspector: fakeInspector({
         changes: {
-          ...NO_CHANGES,
-          diff: ({ offset }) =>
-            ok({
-              differences: [{ type: 'cds', name: rowAt(offset), change: 'ADDED' }],
-              total: names.length,
-              nextOffset: next(offset),
-            }),
-          history: ({ before = 0 }) => ({
+          ...fakeInspector().changes,
+          diff: ({ offset }) => ({
+            differences: [{ type: 'cds', name: rowAt(offset), change: 'ADDED' }],
+            total: names.length,
+            nextOffset: next(offset),
+          }),
+          history: ({ before }) => ({
             changes: [{ upstream: rowAt(before), type: 'cds' }],
             nextBefore: next(before),
           }),
         },
-        getResource: ({ offset }) =>
-          ok({
-            variants: [{ constraints: rowAt(offset), omitted: 'it has no body' }],
-            nextOffset: next(offset),
-          }),
+        getResource: ({ offset }) => ({
+          variants: [{ constraints: rowAt(offset), omitted: 'it has no body' }],
+          nextOffset: next(offset),
+        }),
         listClients: ({ offset }) => ({ clients: [{ id: rowAt(offset) }], nextOffset: next(offset) }),
       }),
     });

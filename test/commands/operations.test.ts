@@ -4,8 +4,8 @@ import type { HttpListener } from '../../src/admin/http-listener.ts';
 import { discard, freeze, release, unfreeze } from '../../src/commands/operations.ts';
 import { status } from '../../src/commands/status.ts';
 import type { Terminal } from '../../src/commands/terminal.ts';
-import { fail } from '../../src/model/result.ts';
 import { createLog } from '../../src/observe/log.ts';
+import { rpcError } from '../../src/wire/connect.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { fakeInspector, OPEN, statusWith } from '../support/inspector.ts';
 
@@ -83,7 +83,9 @@ describe('commands that change something', () => {
     server = await listen(inspector);
     const discarded = { ...rollout, state: 'IDLE', reason: 'bad listener', freezes: [], masked: 1 };
     afterDiscard = await listen(fakeInspector({ status: () => statusWith({ rollout: discarded }) }));
-    const operate = () => fail({ code: Code.FAILED_PRECONDITION, message: 'nothing waits' });
+    const operate = (): never => {
+      throw rpcError({ code: Code.FAILED_PRECONDITION, message: 'nothing waits' });
+    };
     refusing = await listen(fakeInspector({ operate }));
   });
   after(async () => {

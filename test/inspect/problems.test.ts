@@ -5,7 +5,6 @@ import { parse } from 'yaml';
 import { z } from 'zod';
 import type { PageFacts } from '../../src/admin/page-ports.ts';
 import type { Plain } from '../../src/admin/plain.ts';
-import { NO_PAGE } from '../../src/assembly/page-source.ts';
 import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem } from '../../src/gen/distributary/admin/v1/fleet_pb.ts';
 import type { RolloutStatus } from '../../src/gen/distributary/admin/v1/rollout_pb.ts';
@@ -16,7 +15,7 @@ import { NOTHING_RECENT, type Recent } from '../../src/observe/figures.ts';
 import { createLog, type Log } from '../../src/observe/log.ts';
 import { problemKinds, readyText, sentence, worstOf } from '../../src/observe/problems.ts';
 import { root } from '../e2e/support/paths.ts';
-import { sampleStatus } from '../support/inspector.ts';
+import { NO_PAGE, sampleStatus } from '../support/inspector.ts';
 
 const now = Date.parse('2026-01-01T00:10:00Z');
 const day = 86_400_000;

@@ -1,4 +1,6 @@
+import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
+import { SetLogLevelRequestSchema } from '../../src/gen/distributary/admin/v1/log_pb.ts';
 import { setLogLevel } from '../../src/inspect/log-level.ts';
 import { createLog } from '../../src/observe/log.ts';
 import type { LogFormat } from '../../src/observe/log-format.ts';
@@ -61,12 +63,8 @@ describe('log levels at run time', () => {
     ] as const) {
       const levels = new LogLevels(initial);
       const { log, lines } = capture(levels);
-      const changed = setLogLevel(
-        { level, node: undefined, milliseconds: 5000, operator: 'eve' },
-        levels,
-        log,
-      );
-      expect(changed.ok && changed.value.overrides[0]?.level).to.equal(level);
+      const request = create(SetLogLevelRequestSchema, { level, forSeconds: 5 });
+      expect(setLogLevel(request, 'eve', levels, log).overrides[0]?.level).to.equal(level);
       expect(lines).to.have.length(1);
       expect(JSON.parse(lines[0] ?? '')).to.include({ who: 'eve', level, for_node: 'all', seconds: 5 });
     }

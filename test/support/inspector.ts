@@ -1,13 +1,50 @@
 import type { AdminAccess } from '../../src/admin/admin-server.ts';
 import type { Operation } from '../../src/admin/operations.ts';
-import type { ClientsQuery, ExplainQuery, Inspector, Plain, ResourcesQuery } from '../../src/admin/ports.ts';
-import { NO_PAGE } from '../../src/assembly/page-source.ts';
+import type { PageFacts, PageSource } from '../../src/admin/page-ports.ts';
+import type { Plain } from '../../src/admin/plain.ts';
+import {
+  type ClientsQuery,
+  clientsQuery,
+  type ExplainQuery,
+  explainQuery,
+  logLevelChange,
+  optionalType,
+  type ResourcesQuery,
+  resourcesQuery,
+  valueOf,
+} from '../../src/admin/requests.ts';
+import type { Inspector } from '../../src/admin/service.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
-import { NO_CHANGES } from '../../src/inspect/changes.ts';
 import { type KnownStatus, problemsOf } from '../../src/inspect/problems.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';
 import { fail, ok } from '../../src/model/result.ts';
+import { NOTHING_RECENT } from '../../src/observe/figures.ts';
+import { rpcError } from '../../src/wire/connect.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
+
+const noFacts: PageFacts = {
+  configuration: '',
+  configuredAt: 0,
+  startedAt: 0,
+  readOnly: true,
+  usage: [],
+  workPerPeerMs: 0,
+  certificates: [],
+  refusedConfiguration: undefined,
+  disk: undefined,
+  recent: NOTHING_RECENT,
+  rolloutMaxWaitMs: undefined,
+  removalHoldMs: new Map(),
+  perParameters: new Set(),
+};
+
+/** Nothing is wrong, and nothing has happened. */
+export const NO_PAGE: PageSource = {
+  facts: () => noFacts,
+  figures: () => [],
+  lines: () => [],
+  upstreamOf: () => undefined,
+};
 
 const known: KnownStatus = {
   version: '1.2.3',
@@ -115,21 +152,21 @@ interface Calls {
   readonly released: (readonly [string, TypeUrl | undefined])[];
 }
 
+const nobody = (): never => {
+  throw rpcError({ code: Code.NOT_FOUND, message: 'there is nobody' });
+};
+
 /** The admin listener's seam, with answers of its own; `calls` records what was asked. */
 export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { readonly calls: Calls } {
   const calls: Calls = { explain: [], resources: [], clients: [], operations: [], released: [] };
   return {
     calls,
-    changes: NO_CHANGES,
-    delivery: {
-      wait: () => fail({ code: Code.NOT_FOUND, message: 'there is nobody' }),
-      tap: () => fail({ code: Code.NOT_FOUND, message: 'there is nobody' }),
-    },
-    fleet: {
-      classes: () => ({ classes: [], total: 0, streams: 0, problems: [], missing: {} }),
-      matches: () => ({ parameterSets: [], names: [], total: 0, totalParameterSets: 0 }),
-      client: () => fail({ code: Code.NOT_FOUND, message: 'there is nobody' }),
-    },
+    changes: { revision: 0, history: () => ({}), diff: nobody, rollback: nobody },
+    wait: nobody,
+    tap: nobody,
+    listClasses: () => ({ classes: [], total: 0, streams: 0, problems: [], missing: {} }),
+    listMatches: () => ({ parameterSets: [], names: [], total: 0, totalParameterSets: 0 }),
+    getClient: nobody,
     page: NO_PAGE,
     status: () => sampleStatus,
     problems: () => sampleStatus.problems,
@@ -166,10 +203,11 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
         },
       ],
     }),
-    explain(query) {
+    explain(request) {
+      const query = explainQuery(request);
       calls.explain.push(query);
       if (query.client === 'nobody')
-        return fail({ code: Code.NOT_FOUND, message: 'there is no client "nobody"' });
+        throw rpcError({ code: Code.NOT_FOUND, message: 'there is no client "nobody"' });
       const parameters = Object.fromEntries(query.parameters?.entries ?? [['env', 'prod']]);
       const matchFound = query.name === 'web' && parameters['env'] === 'prod';
       const variant = {
@@ -182,7 +220,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
         since: '2026-01-01T00:00:00Z',
         upstream: 'central',
       };
-      return ok({
+      return {
         match: matchFound ? variant.constraints : '',
         matchFound,
         variants: query.name === 'web' ? [variant] : [],
@@ -192,32 +230,32 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
         otherClasses: 0,
         state: matchFound ? '' : 'absent',
         ...(query.client === undefined ? {} : { client: sampleClient.types[0] }),
-      });
+      };
     },
-    listResources(query) {
-      calls.resources.push(query);
-      return ok({ resources: [{ type: 'cds', name: 'web', variants: [] }], nextPageToken: '' });
+    listResources(request) {
+      calls.resources.push(resourcesQuery(request));
+      return { resources: [{ type: 'cds', name: 'web', variants: [] }], nextPageToken: '' };
     },
-    getResource: () => fail({ code: Code.NOT_FOUND, message: 'nothing is cached' }),
-    listClients(query) {
-      calls.clients.push(query);
+    getResource: () => valueOf(fail({ code: Code.NOT_FOUND, message: 'nothing is cached' })),
+    listClients(request) {
+      calls.clients.push(clientsQuery(request));
       return { clients: [sampleClient], total: 4, matching: 4, nextOffset: 0 };
     },
-    setLogLevel: ({ level, node, milliseconds }) =>
-      ok({
-        level: 'info',
-        overrides: [{ node: node ?? '', level: level ?? '', until: new Date(milliseconds).toISOString() }],
-      }),
+    setLogLevel(request) {
+      const { level = '', node = '', milliseconds } = logLevelChange(request);
+      return { level: 'info', overrides: [{ node, level, until: new Date(milliseconds).toISOString() }] };
+    },
     operate(operation) {
       calls.operations.push(operation);
-      return ok(1);
+      return 1;
     },
-    releaseRemovals(upstream, type) {
-      calls.released.push([upstream, type]);
-      if (upstream === 'central') return ok(7);
-      return fail({ code: Code.NOT_FOUND, message: `there is no upstream ${JSON.stringify(upstream)}` });
+    releaseRemovals({ upstream, type }) {
+      calls.released.push([upstream, optionalType(type)]);
+      if (upstream === 'central') return { removed: 7 };
+      throw rpcError({ code: Code.NOT_FOUND, message: `there is no upstream ${JSON.stringify(upstream)}` });
     },
-    compareConfiguration: () => fail({ code: Code.INVALID_ARGUMENT, message: 'not a configuration' }),
+    compareConfiguration: () =>
+      valueOf(fail({ code: Code.INVALID_ARGUMENT, message: 'not a configuration' })),
     configDump: () => ({ node: { id: 'relay-1' } }),
     metricsText: () => 'distributary_cache_bytes 1\n',
     clientStatus: () => ok([]),

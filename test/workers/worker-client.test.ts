@@ -3,7 +3,6 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
-import { EVERY_CLIENT } from '../../src/admin/ports.ts';
 import { adminRoutes } from '../../src/admin/rpc.ts';
 import {
   ClientStatusRequestSchema,
@@ -18,12 +17,10 @@ import { clientStatusRoutes } from '../../src/workers/client-status-rpc.ts';
 import { listenPrivately, type PrivateService } from '../../src/workers/private-socket.ts';
 import { WorkerClient } from '../../src/workers/worker-client.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
-import { type } from '../support/in-memory-relay.ts';
 import { fakeInspector } from '../support/inspector.ts';
 
-const cds = type('cds');
-
 type Answered<T> = Result<T, GrpcStatus>;
+const status = (client: WorkerClient) => client.ask((to) => to.status({}));
 const codeOf = (answered: Answered<unknown>): Code => (answered.ok ? Code.OK : answered.error.code);
 
 describe('what the primary asks a worker', () => {
@@ -63,40 +60,39 @@ describe('what the primary asks a worker', () => {
     const again = await listenPrivately(path, { ...admin, failed: () => {} });
     if (!again.ok) throw new Error(again.error);
     stack.use(again.value);
-    expect(codeOf(await new WorkerClient(path).summary())).to.equal(Code.OK);
+    expect(codeOf(await status(new WorkerClient(path)))).to.equal(Code.OK);
   });
 
   it('Status, ListClients and Explain: what concerns clients', async () => {
     const { client } = await start(admin);
-    const summary = await client.summary();
-    expect(summary.ok ? [summary.value.streams, [...summary.value.subscriptions]] : summary).to.deep.equal([
-      4,
-      [['cds', 7]],
+    const asked = await status(client);
+    expect(asked.ok ? [asked.value.clients, asked.value.types[0]?.subscriptions] : asked).to.deep.equal([
+      4, 7,
     ]);
-    const list = await client.list({ ...EVERY_CLIENT, limit: 10 });
+    const list = await client.askInTurn((to) => to.listClients({ limit: 10 }));
     expect(list.ok ? [list.value.total, list.value.clients.map(({ id }) => id)] : list).to.deep.equal([
       4,
       ['17'],
     ]);
-    const found = await client.find('17', { type: cds, name: 'web', parameters: undefined });
-    expect(found.ok ? [found.value.parameters.key, found.value.state?.type] : found).to.deep.equal([
-      '[["env","prod"]]',
+    const found = await client.ask((to) => to.explain({ client: '17', type: 'cds', name: 'web' }));
+    expect(found.ok ? [found.value.parameters, found.value.client?.type] : found).to.deep.equal([
+      { env: 'prod' },
       'cds',
     ]);
   });
 
   it('a refusal arrives as it was, a bug as INTERNAL', async () => {
     const { client } = await start(admin);
-    expect(await client.find('nobody', { type: cds, name: 'web', parameters: undefined })).to.deep.equal(
-      fail({ code: Code.NOT_FOUND, message: 'there is no client "nobody"' }),
-    );
+    expect(
+      await client.ask((to) => to.explain({ client: 'nobody', type: 'cds', name: 'web' })),
+    ).to.deep.equal(fail({ code: Code.NOT_FOUND, message: 'there is no client "nobody"' }));
     const broken = fakeInspector({
       status: () => {
         throw new Error('a bug');
       },
     });
     const { client: asking } = await start({ routes: adminRoutes(broken, () => {}) });
-    expect(codeOf(await asking.summary())).to.equal(Code.INTERNAL);
+    expect(codeOf(await status(asking))).to.equal(Code.INTERNAL);
   });
 
   it('CSDS: scope and bound arrive, the answer comes back byte for byte', async () => {
@@ -151,13 +147,13 @@ describe('what the primary asks a worker', () => {
     const pages = new Map([['/metrics', silent]]);
     const inspector = fakeInspector({ status: silent });
     const { client } = await start({ routes: adminRoutes(inspector, () => {}), pages }, 50);
-    expect(codeOf(await client.summary())).to.equal(Code.DEADLINE_EXCEEDED);
+    expect(codeOf(await status(client))).to.equal(Code.DEADLINE_EXCEEDED);
     expect(codeOf(await client.series())).to.equal(Code.DEADLINE_EXCEEDED);
   });
 
   it('a worker that has ended, or ends before it answers: UNAVAILABLE', async () => {
     const nobody = new WorkerClient(socket());
-    expect(codeOf(await nobody.summary())).to.equal(Code.UNAVAILABLE);
+    expect(codeOf(await status(nobody))).to.equal(Code.UNAVAILABLE);
     expect(codeOf(await nobody.series())).to.equal(Code.UNAVAILABLE);
     let open = 0;
     const asked = Promise.withResolvers<undefined>();
@@ -170,7 +166,7 @@ describe('what the primary asks a worker', () => {
       routes: adminRoutes(fakeInspector({ status: silent }), () => {}),
       pages: new Map([['/metrics', silent]]),
     });
-    const answers = [client.summary(), client.series()];
+    const answers = [status(client), client.series()];
     await asked.promise;
     close();
     for (const answered of await Promise.all<Answered<unknown>>(answers)) {

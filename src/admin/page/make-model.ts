@@ -1,8 +1,13 @@
-import { type Change, HistoryResponseSchema } from '../../gen/distributary/admin/v1/changes_pb.ts';
+import { create } from '@bufbuild/protobuf';
+import {
+  type Change,
+  HistoryRequestSchema,
+  HistoryResponseSchema,
+} from '../../gen/distributary/admin/v1/changes_pb.ts';
 import type { Clock } from '../../model/clock.ts';
 import { collected } from '../answers.ts';
 import type { Plain } from '../plain.ts';
-import type { Inspector } from '../ports.ts';
+import type { Inspector } from '../service.ts';
 import type { PageModel } from './model.ts';
 import { pageModel } from './page-model.ts';
 
@@ -27,8 +32,8 @@ export class ModelMaker {
   }
 
   async make(): Promise<PageModel> {
-    const { fleet, page } = this.#inspector;
-    const [status, classes] = [await this.#inspector.status(), await fleet.classes()];
+    const { page } = this.#inspector;
+    const [status, classes] = [await this.#inspector.status(), await this.#inspector.listClasses()];
     return pageModel({
       status,
       classes,
@@ -44,7 +49,7 @@ export class ModelMaker {
     const now = this.#clock.monotonic();
     const { revision } = changes;
     if (revision !== this.#history.revision || now - this.#history.at >= settlesWithinMs) {
-      const listed = changes.history({ type: undefined, name: '', limit: eventsKept });
+      const listed = await changes.history(create(HistoryRequestSchema, { limit: eventsKept }));
       const history = await collected(HistoryResponseSchema, listed);
       this.#history = { at: now, revision, changes: history.changes };
     }

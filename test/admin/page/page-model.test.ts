@@ -1,10 +1,9 @@
 import { expect } from 'chai';
 import { type ModelInputs, pageModel } from '../../../src/admin/page/page-model.ts';
 import type { Plain } from '../../../src/admin/plain.ts';
-import { NO_PAGE } from '../../../src/assembly/page-source.ts';
 import type { ClientClass } from '../../../src/gen/distributary/admin/v1/fleet_pb.ts';
 import { problemsOf } from '../../../src/inspect/problems.ts';
-import { sampleStatus } from '../../support/inspector.ts';
+import { NO_PAGE, sampleStatus } from '../../support/inspector.ts';
 
 const oneClass: Plain<ClientClass> = {
   id: 'c1',

@@ -1,0 +1,154 @@
+import type { MessageShape } from '@bufbuild/protobuf';
+import type { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { internParameters } from '../model/parameters.ts';
+import type { Result } from '../model/result.ts';
+import { type ClientState, clientStates } from '../model/subscription.ts';
+import { expectedText, unknownWord } from '../model/suggest.ts';
+import { typeByName, unknownType } from '../model/types.ts';
+import { isLogLevel, type LogLevel, levels } from '../observe/log-levels.ts';
+import { invalid, rpcError } from '../wire/connect.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
+
+/* What requests of AdminService mean. What they must not say is thrown, as INVALID_ARGUMENT. */
+
+export type Methods = typeof AdminService.method;
+export type Method = keyof Methods;
+
+export type Request<M extends Method> = MessageShape<Methods[M]['input']>;
+
+const longestPage = 1000;
+const longestWaitSeconds = 3600;
+const usualLevelSeconds = 600;
+const longestLevelSeconds = 86_400;
+/** Characters. Clients choose their node ids, and the relay takes longer ones; nobody chases those. */
+const longestNode = 1024;
+/** What a page has unless told, and at most. */
+const names = { usual: 50, most: 200 };
+const holdings = { usual: 500, most: 10_000 };
+
+/** By a short name or a type URL. */
+function typeNamed(text: string): TypeUrl {
+  const url = typeByName(text);
+  if (url !== undefined) return url;
+  throw invalid(text === '' ? 'type is missing' : unknownType(text));
+}
+
+/** Empty: every type. */
+export function optionalType(text: string): TypeUrl | undefined {
+  return text === '' ? undefined : typeNamed(text);
+}
+
+/** Refusals are thrown where a method answers. */
+export function valueOf<T>(result: Result<T, GrpcStatus>): T {
+  if (result.ok) return result.value;
+  throw rpcError(result.error);
+}
+
+function nameGiven(name: string): string {
+  if (name === '') throw invalid('name is missing');
+  return name;
+}
+
+export type ExplainQuery = ReturnType<typeof explainQuery>;
+
+/** Parameters that are undefined: the client's. */
+export function explainQuery({ type, name, parameters, client }: Request<'explain'>) {
+  const url = typeNamed(type);
+  const entries = Object.entries(parameters);
+  return {
+    type: url,
+    name: nameGiven(name),
+    parameters: entries.length === 0 && client !== '' ? undefined : internParameters(entries),
+    client: client === '' ? undefined : client,
+  };
+}
+
+export type ResourcesQuery = ReturnType<typeof resourcesQuery>;
+
+export function resourcesQuery({ type, namePrefix, pageSize, pageToken }: Request<'listResources'>) {
+  const size = pageSize === 0 ? longestPage : Math.min(pageSize, longestPage);
+  return { type: optionalType(type), namePrefix, pageSize: size, pageToken };
+}
+
+export type ResourceQuery = ReturnType<typeof resourceQuery>;
+
+/** The name is as the operator wrote it. */
+export function resourceQuery({ type, name, offset }: Request<'getResource'>) {
+  return { type: typeNamed(type), name: nameGiven(name), offset };
+}
+
+export type ClientsQuery = ReturnType<typeof clientsQuery>;
+
+/** Undefined, or an empty text: all of them. */
+export function clientsQuery({ limit, type, state, ...rest }: Request<'listClients'>) {
+  const { offset, pageSize, node, search, class: ofClass, resource } = rest;
+  return {
+    limit: limit === 0 ? undefined : limit,
+    offset,
+    pageSize: pageSize === 0 ? undefined : pageSize,
+    node,
+    search,
+    class: ofClass,
+    resource,
+    type: optionalType(type),
+    state: state === '' ? undefined : stateNamed(state),
+  };
+}
+
+function stateNamed(text: string): ClientState {
+  const state = clientStates.find((known) => known === text);
+  if (state !== undefined) return state;
+  throw invalid(unknownWord('state', text, clientStates));
+}
+
+export type ClientQuery = ReturnType<typeof clientQuery>;
+
+export function clientQuery({ id, limit, offset }: Request<'getClient'>) {
+  return { id, limit: bounded(limit, holdings), offset };
+}
+
+export type MatchesQuery = ReturnType<typeof matchesQuery>;
+
+export function matchesQuery({ type, name, pageSize, offset }: Request<'listMatches'>) {
+  return { type: typeNamed(type), name, pageSize: bounded(pageSize, names), offset };
+}
+
+function bounded(given: number, { usual, most }: { readonly usual: number; readonly most: number }): number {
+  return given === 0 ? usual : Math.min(given, most);
+}
+
+export type WaitQuery = ReturnType<typeof waitQuery>;
+
+/** No names: everything of the type. */
+export function waitQuery(request: Request<'wait'>) {
+  const { type, name, names: all, revision, timeoutSeconds, allowStale, minClients = 1 } = request;
+  if (!(timeoutSeconds >= 0 && timeoutSeconds <= longestWaitSeconds)) {
+    throw invalid(`timeout_seconds: ${expectedText(`0 to ${longestWaitSeconds}`, timeoutSeconds)}`);
+  }
+  return {
+    type: optionalType(type),
+    names: new Set(name === '' ? all : [name, ...all]),
+    revision: revision === 0 ? undefined : revision,
+    timeoutMs: timeoutSeconds * 1000,
+    allowStale,
+    minClients,
+  };
+}
+
+/** No level: that of the start again. No node: all lines. */
+export function logLevelChange({ level, node, forSeconds }: Request<'setLogLevel'>) {
+  if (!(forSeconds >= 0 && forSeconds <= longestLevelSeconds)) {
+    throw invalid(`for_seconds: ${expectedText(`0 to ${longestLevelSeconds}`, forSeconds)}`);
+  }
+  if (node.length > longestNode) {
+    throw invalid(`node: expected at most ${longestNode} characters, got ${node.length}`);
+  }
+  const milliseconds = (forSeconds === 0 ? usualLevelSeconds : forSeconds) * 1000;
+  return { level: levelOf(level), node: node === '' ? undefined : node, milliseconds };
+}
+
+function levelOf(text: string): LogLevel | undefined {
+  if (text === '' || isLogLevel(text)) return text === '' ? undefined : text;
+  throw invalid(unknownWord('level', text, levels));
+}
