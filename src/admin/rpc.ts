@@ -35,11 +35,14 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
     unary(method.releaseRemovals, (request) => inspector.releaseRemovals(request));
     unary(method.freeze, async (request, call) => {
       await operate('freeze', request, call);
-      return {};
+      return { warning: await inspector.notKept() };
     });
     unary(method.unfreeze, async (request, call) => ({ pending: await operate('unfreeze', request, call) }));
     unary(method.release, async (request, call) => ({ released: await operate('release', request, call) }));
-    unary(method.discard, async (request, call) => ({ discarded: await operate('discard', request, call) }));
+    unary(method.discard, async (request, call) => ({
+      discarded: await operate('discard', request, call),
+      warning: await inspector.notKept(),
+    }));
   };
 }
 

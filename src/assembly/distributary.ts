@@ -16,6 +16,7 @@ import { ChangesInspection } from '../inspect/changes.ts';
 import { Inspection } from '../inspect/inspection.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import { ProblemLog } from '../inspect/problem-log.ts';
+import { diskText } from '../inspect/problems.ts';
 import { typeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -57,6 +58,7 @@ export class Distributary {
   readonly #upstreams: UpstreamSet;
   readonly #recorder: Recorder;
   readonly #persistence: Persistence | undefined;
+  readonly #rolloutFile: RolloutFile | undefined;
   readonly #started: Config;
   #config: Config;
   #serving: ClientServing | undefined;
@@ -84,6 +86,7 @@ export class Distributary {
       staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
     });
     const path = config.cache.persistence?.path;
+    this.#rolloutFile = path === undefined ? undefined : new RolloutFile(path, dependencies.log);
     const recorder = new Recorder({
       clock: systemClock,
       limits: () => this.#config.history,
@@ -97,7 +100,7 @@ export class Distributary {
         ...dependencies,
         recorder,
         journal: this.#persistence?.journal,
-        rolloutStorage: path === undefined ? undefined : new RolloutFile(path, dependencies.log),
+        rolloutStorage: this.#rolloutFile,
       },
       mode.role(),
     );
@@ -133,6 +136,7 @@ export class Distributary {
         isPersisted: (type) => this.#persistence?.keeps(type) === true,
         gatedTypes: () => new Set(core.config.rollout?.types ?? gatedByDefault),
         freeze: (filter, decision) => core.rollout.rollout.freeze(filter, decision),
+        notKept: () => this.#notKept(),
       }),
       version: dependencies.version,
       startedAt: Date.now(),
@@ -156,6 +160,7 @@ export class Distributary {
           : removed + core.rollout.rollout.releaseRemovals(upstream, type);
       },
       rollout: core.rollout.rollout,
+      notKept: () => this.#notKept(),
       log: dependencies.log,
       logLevels: core.logLevels,
       page: new RelayPage({
@@ -300,6 +305,13 @@ export class Distributary {
     const since = Date.now() - lagSeconds * 1000;
     const failing = isFailing ? { reason: failure.reason, since: Math.min(since, failure.at) } : undefined;
     return { path: persistence.path, failing, lagSeconds };
+  }
+
+  /** What operators close is in a file of its own, and what it was closed at is in the cache: a restart needs both. */
+  #notKept(): string {
+    const failing = this.#disk()?.failing?.reason;
+    const why = this.#rolloutFile?.failure ?? (failing && (diskText.get(failing) ?? failing));
+    return why === undefined ? '' : `this does not survive a restart: the cache cannot be written (${why})`;
   }
 
   /** Not ready first, for drain_delay; then GOAWAY and the end of all streams, spread over drain_timeout. */

@@ -57,6 +57,8 @@ export class RolloutFile {
    */
   readonly #keyPath: string;
   #key: Buffer | undefined;
+  /** Why the last state is not in the file. */
+  #failure: string | undefined;
 
   constructor(directory: string, log: Log) {
     this.#path = join(directory, 'rollout.json');
@@ -65,6 +67,10 @@ export class RolloutFile {
   }
 
   readonly hashOf: HashOf = (variant) => this.#keyed(contentHash(variant));
+
+  get failure(): string | undefined {
+    return this.#failure;
+  }
 
   load(): SavedRollout {
     try {
@@ -116,12 +122,14 @@ export class RolloutFile {
         writeFileSync(this.#keyPath, this.#keyOf(), { mode: 0o600, flag: 'wx' });
       writeFileSync(`${this.#path}.new`, text, { mode: 0o600 });
       renameSync(`${this.#path}.new`, this.#path);
+      this.#failure = undefined;
     } catch (error) {
+      this.#failure = explainError(error);
       this.#log.error(
         'what is frozen or found bad is not kept across a restart: the file cannot be written',
         {
           file: this.#path,
-          reason: explainError(error),
+          reason: this.#failure,
         },
       );
     }

@@ -39,7 +39,10 @@ export const freeze = operation({
   does: 'freezes changes: clients keep what they have, until unfreeze',
   about: `Freezes changes: every client keeps what it has until unfreeze. Without --upstream and --type this applies
 to everything, endpoints too. New resources still come through.`,
-  run: async (rpc, request) => answer(FreezeResponseSchema, await rpc.freeze(request), () => 'frozen'),
+  run: async (rpc, request) => {
+    const response = await rpc.freeze(request);
+    return { ...answer(FreezeResponseSchema, response, () => 'frozen'), warning: response.warning };
+  },
 });
 
 export const unfreeze = operation({
@@ -71,7 +74,8 @@ export const discard = operation({
   about: `Drops the change that only canaries have: they go back to what everybody has. The next change from upstream is judged anew.`,
   run: async (rpc, request) => {
     const response = await rpc.discard(request);
-    return answer(DiscardResponseSchema, response, () => `discarded: ${counted(response.discarded, 'name')}`);
+    const text = `discarded: ${counted(response.discarded, 'name')}`;
+    return { ...answer(DiscardResponseSchema, response, () => text), warning: response.warning };
   },
 });
 
@@ -86,8 +90,8 @@ upstream sends.`,
     (request) =>
     async ({ rpc }) => {
       const response = await rpc.rollback(request);
-      const { changed, revision } = response;
+      const { changed, revision, warning } = response;
       const text = `rolled back to revision ${request.to}: ${counted(changed, 'resource')} changed (revision ${revision}); frozen until unfreeze`;
-      return answer(RollbackResponseSchema, response, () => text);
+      return { ...answer(RollbackResponseSchema, response, () => text), warning };
     },
 });

@@ -78,6 +78,7 @@ export interface InspectionOptions {
   /** Undefined: there is no such upstream. */
   readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
   readonly rollout: Rollout;
+  readonly notKept: () => string;
   readonly log: Log;
   readonly logLevels: LogLevels;
   readonly page: PageSource;
@@ -280,6 +281,10 @@ export class Inspection implements Inspector {
     const { relay, rollout, releaseRemovals, log } = this.#options;
     const upstreams = () => relay.upstreams.map(({ name }) => name);
     return valueOf(operate(operation, { rollout, releaseRemovals, upstreams, log }));
+  }
+
+  notKept(): string {
+    return this.#options.notKept();
   }
 
   setLogLevel(request: Request<'setLogLevel'>, { operator }: Call): Answer<'setLogLevel'> {

@@ -515,7 +515,7 @@ function updatesRefused({ status, facts: { recent } }: ProblemFacts): readonly P
     );
 }
 
-const diskText: ReadonlyMap<string, string> = new Map([
+export const diskText: ReadonlyMap<string, string> = new Map([
   ['full', 'the disk is full'],
   ['read_only', 'the disk is read-only'],
   ['locked', 'another process has the file open'],

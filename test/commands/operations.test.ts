@@ -115,6 +115,19 @@ describe('commands that change something', () => {
     }
   });
 
+  it('what a restart would lose is done, with a warning on stderr and in the answer; 0', async () => {
+    const warning = 'this does not survive a restart: the cache cannot be written (the disk is full)';
+    const unkept = await listen(fakeInspector({ notKept: () => warning }));
+    const flags = ['--reason', 'a test', '--admin', urlOf(unkept)];
+    try {
+      expect(await call(freeze, ...flags)).to.deep.equal({ code: 0, out: 'frozen\n', err: `${warning}\n` });
+      expect((await call(discard, ...flags)).err).to.equal(`${warning}\n`);
+      expect(JSON.parse((await call(freeze, ...flags, '--json')).out)).to.deep.equal({ warning });
+    } finally {
+      await unkept.close();
+    }
+  });
+
   it('what the relay refuses is its reason on stderr; 1', async () => {
     const { code, out, err } = await call(release, '--reason', 'a test', '--admin', urlOf(refusing));
     expect({ code, out }).to.deep.equal({ code: 1, out: '' });

@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { toBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
@@ -175,5 +175,29 @@ describe('a rollout over restarts and failovers', function () {
     for (const client of clients) await client.gets('cds', { a: '2' });
     await reaches(relay, 'IDLE');
     expect(heard(clients, 'bad')).to.equal(1);
+  });
+
+  it('a freeze that cannot be written says so, and given again when the disk works it survives a kill', async () => {
+    await using plane = await ModelPlane.start();
+    using directory = temporaryDirectory();
+    const path = join(directory.path, 'kept');
+    // Where the directory should be, there is a file.
+    writeFileSync(path, 'no directory');
+    const config = configOf([plane], { cache: { persistence: { path } } });
+    await using first = await RelayProcess.start(config);
+    const { status, body } = await operate(first, 'Freeze');
+    expect(status).to.equal(200);
+    expect(body)
+      .to.have.property('warning')
+      .that.matches(/^this does not survive a restart: the cache cannot be written \(.+\)$/);
+    rmSync(path);
+    mkdirSync(path, { mode: 0o700 });
+    expect((await operate(first, 'Freeze')).body)
+      .to.have.property('message')
+      .that.matches(/frozen/);
+    first.signal('SIGKILL');
+    await first.stop();
+    await using second = await RelayProcess.start(config);
+    await reaches(second, 'FROZEN');
   });
 });

@@ -169,6 +169,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
     getClient: nobody,
     page: NO_PAGE,
     status: () => sampleStatus,
+    notKept: () => '',
     problems: () => sampleStatus.problems,
     ready: () => ({
       ready: true,

@@ -185,8 +185,10 @@ export class FilesystemUpstream implements Upstream {
     const now = new Map(problems.map((problem) => [formatProblem(problem), problem]));
     const broken = new Set(problems.map(({ file }) => file));
     for (const [text, { file }] of this.#reported) {
-      const over = broken.has(file) ? 'no longer found, but the file has other problems' : 'resolved';
-      if (!now.has(text)) log.info(`${over}: ${text}`, { upstream: name, file });
+      if (now.has(text)) continue;
+      const fields = { upstream: name, file };
+      if (broken.has(file)) log.info(`no longer found, but the file has other problems: ${text}`, fields);
+      else log.info(`resolved: ${text}`, fields);
     }
     for (const [text, { file, types }] of now) {
       if (this.#reported.has(text)) continue;

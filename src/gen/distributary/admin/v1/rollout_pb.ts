@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/rollout.proto.
  */
 export const file_distributary_admin_v1_rollout: GenFile = /*@__PURE__*/
-  fileDesc("CiNkaXN0cmlidXRhcnkvYWRtaW4vdjEvcm9sbG91dC5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIroCCg1Sb2xsb3V0U3RhdHVzEg0KBXN0YXRlGAEgASgJEg0KBXNpbmNlGAIgASgJEhAKCHVwc3RyZWFtGAMgASgJEg0KBXR5cGVzGAQgAygJEg0KBW5hbWVzGAUgAygJEg8KB3BlbmRpbmcYBiABKA0SNQoIY2FuYXJpZXMYByABKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2FuYXJ5Q291bnRzEg4KBnJlYXNvbhgIIAEoCRIQCghyZXZpc2lvbhgJIAEoDRIYChBwZW5kaW5nX3JldmlzaW9uGAogASgNEjQKB2ZyZWV6ZXMYCyADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuRnJlZXplU3RhdHVzEg4KBm1hc2tlZBgMIAEoDRIRCglub19jYW5hcnkYDSABKAgiUAoMQ2FuYXJ5Q291bnRzEg0KBXRvdGFsGAEgASgNEhAKCGFjY2VwdGVkGAIgASgNEhAKCHJlamVjdGVkGAMgASgNEg0KBWVuZGVkGAQgASgNIl8KDEZyZWV6ZVN0YXR1cxIMCgR0eXBlGAEgASgJEhAKCHVwc3RyZWFtGAIgASgJEg4KBnJlYXNvbhgDIAEoCRINCgVzaW5jZRgEIAEoCRIQCghvcGVyYXRvchgFIAEoCSI/Cg1GcmVlemVSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIhAKDkZyZWV6ZVJlc3BvbnNlIkEKD1VuZnJlZXplUmVxdWVzdBIQCgh1cHN0cmVhbRgBIAEoCRIMCgR0eXBlGAIgASgJEg4KBnJlYXNvbhgDIAEoCSIjChBVbmZyZWV6ZVJlc3BvbnNlEg8KB3BlbmRpbmcYASABKA0iQAoOUmVsZWFzZVJlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiIwoPUmVsZWFzZVJlc3BvbnNlEhAKCHJlbGVhc2VkGAEgASgNIkAKDkRpc2NhcmRSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIiQKD0Rpc2NhcmRSZXNwb25zZRIRCglkaXNjYXJkZWQYASABKA1iBnByb3RvMw");
+  fileDesc("CiNkaXN0cmlidXRhcnkvYWRtaW4vdjEvcm9sbG91dC5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIroCCg1Sb2xsb3V0U3RhdHVzEg0KBXN0YXRlGAEgASgJEg0KBXNpbmNlGAIgASgJEhAKCHVwc3RyZWFtGAMgASgJEg0KBXR5cGVzGAQgAygJEg0KBW5hbWVzGAUgAygJEg8KB3BlbmRpbmcYBiABKA0SNQoIY2FuYXJpZXMYByABKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2FuYXJ5Q291bnRzEg4KBnJlYXNvbhgIIAEoCRIQCghyZXZpc2lvbhgJIAEoDRIYChBwZW5kaW5nX3JldmlzaW9uGAogASgNEjQKB2ZyZWV6ZXMYCyADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuRnJlZXplU3RhdHVzEg4KBm1hc2tlZBgMIAEoDRIRCglub19jYW5hcnkYDSABKAgiUAoMQ2FuYXJ5Q291bnRzEg0KBXRvdGFsGAEgASgNEhAKCGFjY2VwdGVkGAIgASgNEhAKCHJlamVjdGVkGAMgASgNEg0KBWVuZGVkGAQgASgNIl8KDEZyZWV6ZVN0YXR1cxIMCgR0eXBlGAEgASgJEhAKCHVwc3RyZWFtGAIgASgJEg4KBnJlYXNvbhgDIAEoCRINCgVzaW5jZRgEIAEoCRIQCghvcGVyYXRvchgFIAEoCSI/Cg1GcmVlemVSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIiEKDkZyZWV6ZVJlc3BvbnNlEg8KB3dhcm5pbmcYASABKAkiQQoPVW5mcmVlemVSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIiMKEFVuZnJlZXplUmVzcG9uc2USDwoHcGVuZGluZxgBIAEoDSJACg5SZWxlYXNlUmVxdWVzdBIQCgh1cHN0cmVhbRgBIAEoCRIMCgR0eXBlGAIgASgJEg4KBnJlYXNvbhgDIAEoCSIjCg9SZWxlYXNlUmVzcG9uc2USEAoIcmVsZWFzZWQYASABKA0iQAoORGlzY2FyZFJlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiNQoPRGlzY2FyZFJlc3BvbnNlEhEKCWRpc2NhcmRlZBgBIAEoDRIPCgd3YXJuaW5nGAIgASgJYgZwcm90bzM");
 
 /**
  * A change that goes to canaries first (`rollout`), and what is frozen.
@@ -233,6 +233,12 @@ export const FreezeRequestSchema: GenMessage<FreezeRequest> = /*@__PURE__*/
  * @generated from message distributary.admin.v1.FreezeResponse
  */
 export type FreezeResponse = Message<"distributary.admin.v1.FreezeResponse"> & {
+  /**
+   * Why a restart would lose this; empty if it would not.
+   *
+   * @generated from field: string warning = 1;
+   */
+  warning: string;
 };
 
 /**
@@ -373,6 +379,13 @@ export type DiscardResponse = Message<"distributary.admin.v1.DiscardResponse"> &
    * @generated from field: uint32 discarded = 1;
    */
   discarded: number;
+
+  /**
+   * Why a restart would lose this; empty if it would not.
+   *
+   * @generated from field: string warning = 2;
+   */
+  warning: string;
 };
 
 /**
