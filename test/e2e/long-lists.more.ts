@@ -124,7 +124,8 @@ for (const workers of [0, 2]) {
           expect(answer.bytes).to.be.at.most(8 * MB);
         }
         expect(cpu).to.be.below(longestTurnMs());
-        expect(grown).to.be.below((1 + workers) * 64 * MB);
+        // All answers at once would be 160 MiB. Two young generations of garbage are in it, 48 MiB a process.
+        expect(grown).to.be.below((96 + workers * 64) * MB);
       });
     }
   });
