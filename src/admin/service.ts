@@ -72,8 +72,8 @@ export interface Inspector
   problems(): Awaitable<readonly Plain<Problem>[] | undefined>;
   /** Freeze, Unfreeze, Release or Discard: how many names that was for. */
   operate(operation: Operation): Awaitable<number>;
-  /** Why a restart would lose what operators do; empty if it would not, or nothing is persisted at all. */
-  notKept(): Awaitable<string>;
+  /** Why a restart would lose what operators do; undefined if it would not, or nothing is persisted at all. */
+  notKept(): Awaitable<string | undefined>;
   /** The configuration in force as JSON, secrets redacted. */
   configDump(): unknown;
   /** The Prometheus text format. */

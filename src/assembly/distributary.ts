@@ -308,10 +308,10 @@ export class Distributary {
   }
 
   /** What operators close is in a file of its own, and what it was closed at is in the cache: a restart needs both. */
-  #notKept(): string {
+  #notKept(): string | undefined {
     const failing = this.#disk()?.failing?.reason;
     const why = this.#rolloutFile?.failure ?? (failing && (diskText.get(failing) ?? failing));
-    return why === undefined ? '' : `this does not survive a restart: the cache cannot be written (${why})`;
+    return why && `this does not survive a restart: the cache cannot be written (${why})`;
   }
 
   /** Not ready first, for drain_delay; then GOAWAY and the end of all streams, spread over drain_timeout. */

@@ -52,8 +52,8 @@ export interface Answer {
   readonly text: (view: View) => string;
   /** It is not as it was asked for: why, and exit 1. */
   readonly problem?: ((view: View) => string) | undefined;
-  /** It was done, and this must be known. Empty: nothing. */
-  readonly warning?: string;
+  /** It was done, and this must be known. */
+  readonly warning?: string | undefined;
   /** Another exit code. */
   readonly code?: number;
 }
@@ -113,7 +113,7 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
         const said = await asked(client);
         if (said.problem !== undefined)
           terminal.err(`${said.problem(viewOf(terminal, format === 'wide'))}\n`);
-        if (said.warning) terminal.err(`${printable(said.warning)}\n`);
+        if (said.warning !== undefined) terminal.err(`${printable(said.warning)}\n`);
         const shown = written(said, format, terminal, 2);
         if (shown !== '') terminal.out(`${shown}\n`);
         return said.code ?? (said.problem === undefined ? 0 : 1);

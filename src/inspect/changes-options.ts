@@ -16,7 +16,7 @@ export interface ChangesOptions {
   /** Whether a restart keeps the resources of this type. */
   readonly isPersisted: (type: TypeUrl) => boolean;
   /** See Inspector. */
-  readonly notKept: () => string;
+  readonly notKept: () => string | undefined;
   /** Nothing of this changes from now on. */
   readonly freeze: (filter: Scope, decision: Decision) => void;
 }

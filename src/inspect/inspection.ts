@@ -78,7 +78,7 @@ export interface InspectionOptions {
   /** Undefined: there is no such upstream. */
   readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
   readonly rollout: Rollout;
-  readonly notKept: () => string;
+  readonly notKept: () => string | undefined;
   readonly log: Log;
   readonly logLevels: LogLevels;
   readonly page: PageSource;
@@ -283,7 +283,7 @@ export class Inspection implements Inspector {
     return valueOf(operate(operation, { rollout, releaseRemovals, upstreams, log }));
   }
 
-  notKept(): string {
+  notKept(): string | undefined {
     return this.#options.notKept();
   }
 

@@ -169,7 +169,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
     getClient: nobody,
     page: NO_PAGE,
     status: () => sampleStatus,
-    notKept: () => '',
+    notKept: () => undefined,
     problems: () => sampleStatus.problems,
     ready: () => ({
       ready: true,

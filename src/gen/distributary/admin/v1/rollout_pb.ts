@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/rollout.proto.
  */
 export const file_distributary_admin_v1_rollout: GenFile = /*@__PURE__*/
-  fileDesc("CiNkaXN0cmlidXRhcnkvYWRtaW4vdjEvcm9sbG91dC5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIroCCg1Sb2xsb3V0U3RhdHVzEg0KBXN0YXRlGAEgASgJEg0KBXNpbmNlGAIgASgJEhAKCHVwc3RyZWFtGAMgASgJEg0KBXR5cGVzGAQgAygJEg0KBW5hbWVzGAUgAygJEg8KB3BlbmRpbmcYBiABKA0SNQoIY2FuYXJpZXMYByABKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2FuYXJ5Q291bnRzEg4KBnJlYXNvbhgIIAEoCRIQCghyZXZpc2lvbhgJIAEoDRIYChBwZW5kaW5nX3JldmlzaW9uGAogASgNEjQKB2ZyZWV6ZXMYCyADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuRnJlZXplU3RhdHVzEg4KBm1hc2tlZBgMIAEoDRIRCglub19jYW5hcnkYDSABKAgiUAoMQ2FuYXJ5Q291bnRzEg0KBXRvdGFsGAEgASgNEhAKCGFjY2VwdGVkGAIgASgNEhAKCHJlamVjdGVkGAMgASgNEg0KBWVuZGVkGAQgASgNIl8KDEZyZWV6ZVN0YXR1cxIMCgR0eXBlGAEgASgJEhAKCHVwc3RyZWFtGAIgASgJEg4KBnJlYXNvbhgDIAEoCRINCgVzaW5jZRgEIAEoCRIQCghvcGVyYXRvchgFIAEoCSI/Cg1GcmVlemVSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIiEKDkZyZWV6ZVJlc3BvbnNlEg8KB3dhcm5pbmcYASABKAkiQQoPVW5mcmVlemVSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIiMKEFVuZnJlZXplUmVzcG9uc2USDwoHcGVuZGluZxgBIAEoDSJACg5SZWxlYXNlUmVxdWVzdBIQCgh1cHN0cmVhbRgBIAEoCRIMCgR0eXBlGAIgASgJEg4KBnJlYXNvbhgDIAEoCSIjCg9SZWxlYXNlUmVzcG9uc2USEAoIcmVsZWFzZWQYASABKA0iQAoORGlzY2FyZFJlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiNQoPRGlzY2FyZFJlc3BvbnNlEhEKCWRpc2NhcmRlZBgBIAEoDRIPCgd3YXJuaW5nGAIgASgJYgZwcm90bzM");
+  fileDesc("CiNkaXN0cmlidXRhcnkvYWRtaW4vdjEvcm9sbG91dC5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIroCCg1Sb2xsb3V0U3RhdHVzEg0KBXN0YXRlGAEgASgJEg0KBXNpbmNlGAIgASgJEhAKCHVwc3RyZWFtGAMgASgJEg0KBXR5cGVzGAQgAygJEg0KBW5hbWVzGAUgAygJEg8KB3BlbmRpbmcYBiABKA0SNQoIY2FuYXJpZXMYByABKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2FuYXJ5Q291bnRzEg4KBnJlYXNvbhgIIAEoCRIQCghyZXZpc2lvbhgJIAEoDRIYChBwZW5kaW5nX3JldmlzaW9uGAogASgNEjQKB2ZyZWV6ZXMYCyADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuRnJlZXplU3RhdHVzEg4KBm1hc2tlZBgMIAEoDRIRCglub19jYW5hcnkYDSABKAgiUAoMQ2FuYXJ5Q291bnRzEg0KBXRvdGFsGAEgASgNEhAKCGFjY2VwdGVkGAIgASgNEhAKCHJlamVjdGVkGAMgASgNEg0KBWVuZGVkGAQgASgNIl8KDEZyZWV6ZVN0YXR1cxIMCgR0eXBlGAEgASgJEhAKCHVwc3RyZWFtGAIgASgJEg4KBnJlYXNvbhgDIAEoCRINCgVzaW5jZRgEIAEoCRIQCghvcGVyYXRvchgFIAEoCSI/Cg1GcmVlemVSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIjIKDkZyZWV6ZVJlc3BvbnNlEhQKB3dhcm5pbmcYASABKAlIAIgBAUIKCghfd2FybmluZyJBCg9VbmZyZWV6ZVJlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiIwoQVW5mcmVlemVSZXNwb25zZRIPCgdwZW5kaW5nGAEgASgNIkAKDlJlbGVhc2VSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIiMKD1JlbGVhc2VSZXNwb25zZRIQCghyZWxlYXNlZBgBIAEoDSJACg5EaXNjYXJkUmVxdWVzdBIQCgh1cHN0cmVhbRgBIAEoCRIMCgR0eXBlGAIgASgJEg4KBnJlYXNvbhgDIAEoCSJGCg9EaXNjYXJkUmVzcG9uc2USEQoJZGlzY2FyZGVkGAEgASgNEhQKB3dhcm5pbmcYAiABKAlIAIgBAUIKCghfd2FybmluZ2IGcHJvdG8z");
 
 /**
  * A change that goes to canaries first (`rollout`), and what is frozen.
@@ -234,11 +234,11 @@ export const FreezeRequestSchema: GenMessage<FreezeRequest> = /*@__PURE__*/
  */
 export type FreezeResponse = Message<"distributary.admin.v1.FreezeResponse"> & {
   /**
-   * Why a restart would lose this; empty if it would not.
+   * Why a restart would lose this. Absent if it would not.
    *
-   * @generated from field: string warning = 1;
+   * @generated from field: optional string warning = 1;
    */
-  warning: string;
+  warning?: string | undefined;
 };
 
 /**
@@ -381,11 +381,11 @@ export type DiscardResponse = Message<"distributary.admin.v1.DiscardResponse"> &
   discarded: number;
 
   /**
-   * Why a restart would lose this; empty if it would not.
+   * Why a restart would lose this. Absent if it would not.
    *
-   * @generated from field: string warning = 2;
+   * @generated from field: optional string warning = 2;
    */
-  warning: string;
+  warning?: string | undefined;
 };
 
 /**
