@@ -27,22 +27,33 @@ async function newest(relay: RelayProcess) {
   return change;
 }
 
+/** Three clients that have content 1, one of them a canary. */
+async function fleetOfThree(workers: number) {
+  await using stack = new AsyncDisposableStack();
+  const plane = stack.use(await ModelPlane.start());
+  plane.set('cds', { a: '1' });
+  const relay = stack.use(
+    await RelayProcess.start({
+      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+      rollout: { canary: { percent: 0.01 }, bake: '300ms' },
+      workers,
+    }),
+  );
+  const pool = stack.use(new ClientPool(relay.xds));
+  const clients = ['n1', 'n2', 'n3'].map((id) => pool.open('delta', id));
+  for (const client of clients) client.subscribe('cds');
+  for (const client of clients) await client.gets('cds', { a: '1' });
+  const owned = stack.move();
+  return { plane, relay, clients, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
 describe('the history of a rollout', function () {
   this.timeout(60_000);
 
   for (const workers of [0, 2]) {
     it(`says who has accepted it and how long that took, and the status what everybody has (workers: ${workers})`, async () => {
-      await using plane = await ModelPlane.start();
-      plane.set('cds', { a: '1' });
-      await using relay = await RelayProcess.start({
-        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
-        rollout: { canary: { percent: 0.01 }, bake: '300ms' },
-        workers,
-      });
-      using pool = new ClientPool(relay.xds);
-      const clients = ['n1', 'n2', 'n3'].map((id) => pool.open('delta', id));
-      for (const client of clients) client.subscribe('cds');
-      for (const client of clients) await client.gets('cds', { a: '1' });
+      await using fleet = await fleetOfThree(workers);
+      const { plane, relay, clients } = fleet;
       plane.set('cds', { a: '2' });
       for (const client of clients) await client.gets('cds', { a: '2' });
       await reaches(relay, 'IDLE');
@@ -66,17 +77,8 @@ describe('the history of a rollout', function () {
     });
 
     it(`says that a canary has rejected it (workers: ${workers})`, async () => {
-      await using plane = await ModelPlane.start();
-      plane.set('cds', { a: '1' });
-      await using relay = await RelayProcess.start({
-        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
-        rollout: { canary: { percent: 0.01 }, bake: '300ms' },
-        workers,
-      });
-      using pool = new ClientPool(relay.xds);
-      const clients = ['n1', 'n2', 'n3'].map((id) => pool.open('delta', id));
-      for (const client of clients) client.subscribe('cds');
-      for (const client of clients) await client.gets('cds', { a: '1' });
+      await using fleet = await fleetOfThree(workers);
+      const { plane, relay, clients } = fleet;
       for (const client of clients) client.rejects = () => 'not to my taste';
       plane.set('cds', { a: '2' });
       await reaches(relay, 'HELD');
