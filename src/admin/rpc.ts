@@ -30,7 +30,10 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
     unary(method.listMatches, (request) => inspector.listMatches(request));
     unary(method.history, (request) => changes.history(request));
     unary(method.diff, (request) => changes.diff(request));
-    unary(method.rollback, (request, call) => changes.rollback(request, call));
+    unary(method.rollback, async (request, call) => ({
+      ...(await changes.rollback(request, call)),
+      warning: await inspector.notKept(),
+    }));
     unary(method.setLogLevel, (request, call) => inspector.setLogLevel(request, call));
     unary(method.releaseRemovals, (request) => inspector.releaseRemovals(request));
     unary(method.freeze, async (request, call) => {

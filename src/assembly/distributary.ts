@@ -136,7 +136,6 @@ export class Distributary {
         isPersisted: (type) => this.#persistence?.keeps(type) === true,
         gatedTypes: () => new Set(core.config.rollout?.types ?? gatedByDefault),
         freeze: (filter, decision) => core.rollout.rollout.freeze(filter, decision),
-        notKept: () => this.#notKept(),
       }),
       version: dependencies.version,
       startedAt: Date.now(),

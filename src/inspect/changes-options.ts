@@ -15,8 +15,6 @@ export interface ChangesOptions {
   readonly gatedTypes: () => ReadonlySet<TypeUrl>;
   /** Whether a restart keeps the resources of this type. */
   readonly isPersisted: (type: TypeUrl) => boolean;
-  /** See Inspector. */
-  readonly notKept: () => string | undefined;
   /** Nothing of this changes from now on. */
   readonly freeze: (filter: Scope, decision: Decision) => void;
 }

@@ -43,7 +43,7 @@ export function rollback(
   }
   const revision = history.lastRevision;
   log.info('an operator has rolled back', { ...audited, revision, changed });
-  return { revision, changed, warning: options.notKept() };
+  return { revision, changed };
 }
 
 type RollbackQuery = ReturnType<typeof rollbackQuery>;

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { startAdminServer } from '../../src/admin/admin-server.ts';
 import type { HttpListener } from '../../src/admin/http-listener.ts';
-import { discard, freeze, release, unfreeze } from '../../src/commands/operations.ts';
+import { discard, freeze, release, rollback, unfreeze } from '../../src/commands/operations.ts';
 import { status } from '../../src/commands/status.ts';
 import type { Terminal } from '../../src/commands/terminal.ts';
 import { createLog } from '../../src/observe/log.ts';
@@ -117,11 +117,17 @@ describe('commands that change something', () => {
 
   it('what a restart would lose is done, with a warning on stderr and in the answer; 0', async () => {
     const warning = 'this does not survive a restart: the cache cannot be written (the disk is full)';
-    const unkept = await listen(fakeInspector({ notKept: () => warning }));
+    const unkept = await listen(
+      fakeInspector({
+        notKept: () => warning,
+        changes: { ...fakeInspector().changes, rollback: () => ({ revision: 4, changed: 1 }) },
+      }),
+    );
     const flags = ['--reason', 'a test', '--admin', urlOf(unkept)];
     try {
       expect(await call(freeze, ...flags)).to.deep.equal({ code: 0, out: 'frozen\n', err: `${warning}\n` });
       expect((await call(discard, ...flags)).err).to.equal(`${warning}\n`);
+      expect((await call(rollback, '--to', '3', ...flags)).err).to.equal(`${warning}\n`);
       expect(JSON.parse((await call(freeze, ...flags, '--json')).out)).to.deep.equal({ warning });
     } finally {
       await unkept.close();
