@@ -92,8 +92,7 @@ export class Admission {
       joined: (peer) => this.#joined(peer),
       left: (peer) => peer.account.leave('connections'),
       endedExpired: () => this.#options.metrics.rejected('certificate_expired').inc(),
-      refusedCertificate: (expired) =>
-        this.#options.metrics.rejected(expired ? 'certificate_expired' : 'certificate_untrusted').inc(),
+      refusedCertificate: (why) => this.#options.metrics.rejected(`certificate_${why}`).inc(),
       endedIdle: () => this.#options.metrics.rejected('idle').inc(),
     };
   }

@@ -25,6 +25,7 @@ export const rejections = new Map<string, RejectionReason>([
   ['held_bytes', { code: 'RESOURCE_EXHAUSTED', means: 'what the relay would hold for this peer alone is more than limits.max_held_bytes_per_peer, or for all such peers more than limits.max_held_bytes' }],
   ['certificate_expired', { code: 'UNAUTHENTICATED', means: "a connection was closed, or was not accepted, because the client's certificate is no longer valid" }],
   ['certificate_untrusted', { code: undefined, means: 'a TLS handshake failed, because no authority in ca vouches for the client\'s certificate, or the certificate is not valid for another reason than its end' }],
+  ['certificate_missing', { code: undefined, means: 'a TLS handshake failed, because the client sent no certificate, and require_client_certificate asks for one' }],
   ['stalled', { code: 'RESOURCE_EXHAUSTED', means: 'the client has not read for limits.stalled_timeout' }],
   ['half_sent', { code: 'DEADLINE_EXCEEDED', means: 'a request took longer than limits.stalled_timeout to arrive. With RESOURCE_EXHAUSTED: it was among the largest while such requests held too much memory' }],
   ['first_request', { code: 'DEADLINE_EXCEEDED', means: 'no request came within limits.first_request_timeout' }],

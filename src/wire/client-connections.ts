@@ -24,8 +24,8 @@ export interface ConnectionBounds {
   endedIdle(): void;
   /** One was ended, or not taken, as its client's certificate is no longer valid. */
   endedExpired(): void;
-  /** A TLS handshake failed by the client's certificate. */
-  refusedCertificate(expired: boolean): void;
+  /** A TLS handshake failed by the client's certificate, or because it has none. */
+  refusedCertificate(why: 'expired' | 'untrusted' | 'missing'): void;
 }
 
 export interface ClientConnectionsOptions {

@@ -169,10 +169,12 @@ export class Listener {
     // A string, whatever its type is declared to be.
     const code: unknown = socket.authorizationError;
     if (typeof code !== 'string') {
+      if (errorCode(error) === 'ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE')
+        this.#options.bounds?.refusedCertificate('missing');
       if (!isDisconnect(error)) this.report(handshakeFailed, explainError(error), addressOf(socket));
       return;
     }
-    this.#options.bounds?.refusedCertificate(code === 'CERT_HAS_EXPIRED');
+    this.#options.bounds?.refusedCertificate(code === 'CERT_HAS_EXPIRED' ? 'expired' : 'untrusted');
     const why = `the client's certificate is refused: ${explainError({ code })}`;
     this.report(handshakeFailed, why, addressOf(beneath(socket)));
   }

@@ -108,9 +108,9 @@ describe('TLS', () => {
     expect(peers).to.deep.equal([]);
   });
 
-  it('a refused client certificate is reported with its reason as text and its address, and counted', async () => {
+  it('a client certificate that is refused or missing is reported with its reason as text and its address, and counted', async () => {
     const reports: unknown[] = [];
-    const refused: boolean[] = [];
+    const refused: string[] = [];
     const server = await serve({
       accept,
       report: (message, error, peer = '') => reports.push([message, error, peer.replace(/\d+$/, 'PORT')]),
@@ -121,7 +121,7 @@ describe('TLS', () => {
         left: () => undefined,
         endedIdle: () => undefined,
         endedExpired: () => undefined,
-        refusedCertificate: (expired) => refused.push(expired),
+        refusedCertificate: (reason) => refused.push(reason),
       },
       tls: {
         certificate: bytes(forServer.certificate),
@@ -135,27 +135,23 @@ describe('TLS', () => {
     const foreign = issueCertificate({ name: 'client', issuer: stranger });
     const why: string[] = [];
     for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
-      for (const { certificate: cert, privateKey: key } of [expired, foreign]) {
+      for (const own of [expired, foreign, undefined]) {
+        const pair = own && { cert: own.certificate, key: own.privateKey };
         const socket = connectTls({
-          ...{ host, port: Number(port), ca: authority.certificate, cert, key, ALPNProtocols: ['h2'] },
+          ...{ host, port: Number(port), ca: authority.certificate, ...pair, ALPNProtocols: ['h2'] },
           ...{ minVersion: version, maxVersion: version },
         });
         socket.on('error', () => undefined).resume();
         await new Promise((resolve) => socket.once('close', resolve));
       }
       why.push(
-        'the certificate has expired (CERT_HAS_EXPIRED)',
-        'the authority that issued the certificate is not trusted (UNABLE_TO_VERIFY_LEAF_SIGNATURE)',
+        "the client's certificate is refused: the certificate has expired (CERT_HAS_EXPIRED)",
+        "the client's certificate is refused: the authority that issued the certificate is not trusted (UNABLE_TO_VERIFY_LEAF_SIGNATURE)",
+        'the client sent no certificate (ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE)',
       );
     }
-    expect(reports).to.deep.equal(
-      why.map((reason) => [
-        'a TLS handshake failed',
-        `the client's certificate is refused: ${reason}`,
-        '127.0.0.1:PORT',
-      ]),
-    );
-    expect(refused).to.deep.equal([true, false, true, false]);
+    expect(reports).to.deep.equal(why.map((reason) => ['a TLS handshake failed', reason, '127.0.0.1:PORT']));
+    expect(refused).to.deep.equal(why.map((_, index) => ['expired', 'untrusted', 'missing'][index % 3]));
   });
 
   it('a client that resumes its TLS session keeps its identity', async () => {
