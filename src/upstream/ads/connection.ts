@@ -1,6 +1,7 @@
 import type { Clock, Timer } from '../../model/clock.ts';
 import type { UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { Conditions } from '../../observe/conditions.ts';
+import { formatSeconds } from '../../observe/format.ts';
 import { formatHostPort, systemLookup } from '../../wire/address.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import { addressesTransport } from './addresses-transport.ts';
@@ -67,6 +68,8 @@ export class AdsConnection {
   /** Streams that ended on this connection before any response. */
   readonly #endedUnanswered = new Set<ConnectedStream>();
   #everConnected = false;
+  /** Since when nothing works; undefined: something does. */
+  #awaySince: number | undefined;
   #staleSince: number | undefined;
   #lastError = '';
   /** The last connection was closed because its streams ended before any response. */
@@ -114,6 +117,7 @@ export class AdsConnection {
   start(users: ConnectionUsers): void {
     this.#users = users;
     this.#staleSince ??= this.options.clock.now();
+    this.#awaySince ??= this.options.clock.now();
     if (this.#state.kind === 'stopped') this.#connect();
   }
 
@@ -294,6 +298,7 @@ export class AdsConnection {
   #down(state: Up, lost: string | undefined): void {
     endSilence(state);
     this.#staleSince ??= this.options.clock.now();
+    this.#awaySince ??= this.options.clock.now();
     this.#users?.down(lost);
   }
 
@@ -362,7 +367,11 @@ export class AdsConnection {
     this.#lastError = '';
     for (const known of this.options.endpoints.keys()) this.conditions.forget(`endpoint ${known}`);
     const endpoint = this.#name(index);
-    this.conditions.set('up', endpoint, 'info', 'connected to the control plane', { endpoint });
+    const now = this.options.clock.now();
+    const seconds = (now - (this.#awaySince ?? now)) / 1000;
+    this.#awaySince = undefined;
+    const after = seconds < 1 ? {} : { after: formatSeconds(seconds) };
+    this.conditions.set('up', endpoint, 'info', 'connected to the control plane', { endpoint, ...after });
   }
 
   #say(endpoint: number, level: 'info' | 'warn', message: string, reason: string): void {
