@@ -6,6 +6,8 @@ import { run } from './process.ts';
 
 const sources = join(import.meta.dirname, '../go');
 const found = new Map<string, Promise<Result<string>>>();
+/** One build after another: side by side, each would compile the modules that they share. */
+let lastBuild: Promise<unknown> = Promise.resolve();
 
 /**
  * Path of a program of `test/e2e/go` or of another module, built once; the error says why there is none. `from`: its
@@ -17,8 +19,12 @@ export function goBinary(
   from = `./${name}`,
 ): Promise<Result<string>> {
   const key = join(module, name);
-  const binary = found.get(key) ?? build(name, module, from);
-  found.set(key, binary);
+  let binary = found.get(key);
+  if (binary === undefined) {
+    binary = lastBuild.then(() => build(name, module, from));
+    lastBuild = binary;
+    found.set(key, binary);
+  }
   return binary;
 }
 
