@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { subscriptions } from './support/controlplane.ts';
+import { type ControlPlane, subscriptions } from './support/controlplane.ts';
+import type { Envoy } from './support/envoy.ts';
 import { always, eventually } from './support/eventually.ts';
 import { get } from './support/http.ts';
 import { cluster, endpoints, routes, website } from './support/resources.ts';
@@ -24,15 +25,23 @@ describe('a real Envoy that polls: api_type REST for LDS, RDS, CDS and EDS', fun
 
   for (const way of ways) {
     describe(`upstream ${way.protocol}`, () => {
+      let stage: Stage;
+      let first: Envoy;
+      let again: ControlPlane;
+
+      before(async () => {
+        stage = await Stage.start(setting, way);
+      });
+      after(() => stage?.[Symbol.asyncDispose]());
+
       it('configuration arrives, and what changes afterwards; unchanged polls are 304', async () => {
-        await using stage = await Stage.start(setting, way);
         const { one, two } = setting;
         await stage.plane.set(website('rest', one.port));
-        const envoy = await stage.envoy();
-        await envoy.answers('web', '/', 'one');
+        first = await stage.envoy('first');
+        await first.answers('web', '/', 'one');
 
         await stage.plane.set(website('rest', two.port));
-        await envoy.answers('web', '/', 'two');
+        await first.answers('web', '/', 'two');
 
         const [web] = website('rest', one.port);
         if (web === undefined) throw new Error('no listener');
@@ -44,12 +53,12 @@ describe('a real Envoy that polls: api_type REST for LDS, RDS, CDS and EDS', fun
           cluster('office', 'rest'),
           endpoints('office', two.port),
         ]);
-        await envoy.answers('web', '/sale', 'one');
-        await envoy.answers('web', '/office', 'two');
-        await envoy.answers('web', '/', { status: 404, body: '' });
+        await first.answers('web', '/sale', 'one');
+        await first.answers('web', '/office', 'two');
+        await first.answers('web', '/', { status: 404, body: '' });
 
         await eventually(async () => {
-          expect(await envoy.stat('cluster.xds.upstream_rq_304')).to.be.at.least(10);
+          expect(await first.stat('cluster.xds.upstream_rq_304')).to.be.at.least(10);
         });
         await eventually(async () => {
           const [client, ...others] = await stage.relay.clients();
@@ -61,15 +70,13 @@ describe('a real Envoy that polls: api_type REST for LDS, RDS, CDS and EDS', fun
             'eds SYNCED',
           ]);
         });
-        expect(await envoy.stat('listener_manager.lds.update_rejected')).to.equal(0);
-        expect(await envoy.stat('cluster_manager.cds.update_rejected')).to.equal(0);
+        expect(await first.stat('listener_manager.lds.update_rejected')).to.equal(0);
+        expect(await first.stat('cluster_manager.cds.update_rejected')).to.equal(0);
       });
 
       it('the control plane dies: traffic goes on, a new Envoy gets everything from the cache', async () => {
-        await using stage = await Stage.start(setting, way);
         const { one, two } = setting;
         await stage.plane.set(website('rest', one.port));
-        const first = await stage.envoy('first');
         await first.answers('web', '/', 'one');
 
         await stage.killControlPlane();
@@ -80,35 +87,31 @@ describe('a real Envoy that polls: api_type REST for LDS, RDS, CDS and EDS', fun
         const second = await stage.envoy('second');
         await second.answers('web', '/', 'one');
 
-        const again = await stage.controlPlaneAgain();
+        again = await stage.controlPlaneAgain();
         await again.set(website('rest', two.port), { version: 'after' });
         await first.answers('web', '/', 'two');
         await second.answers('web', '/', 'two');
       });
+
+      if (way !== ways[0]) return;
+
+      it('four hundred pollers and two Envoys are one subscription each to whatever they share', async () => {
+        for (let batch = 0; batch < 8; batch++) {
+          const polls = Array.from({ length: 50 }, (_, index) =>
+            fetch(`http://${stage.relay.rest}/v3/discovery:clusters`, {
+              method: 'POST',
+              headers: { 'content-type': 'application/json' },
+              body: JSON.stringify({ node: { id: `poller-${batch}-${index}` } }),
+            }),
+          );
+          for (const answer of await Promise.all(polls)) {
+            expect(answer.status).to.equal(200);
+            await answer.text();
+          }
+        }
+        const all = subscriptions(await again.stats());
+        expect(all).to.have.length(new Set(all).size);
+      });
     });
   }
-
-  it('a thousand pollers and two Envoys are one subscription each to whatever they share', async () => {
-    const [way] = ways;
-    if (way === undefined) throw new Error('no way');
-    await using stage = await Stage.start(setting, way);
-    await stage.plane.set(website('rest', setting.one.port));
-    const envoys = [await stage.envoy('a'), await stage.envoy('b')];
-    for (const envoy of envoys) await envoy.answers('web', '/', 'one');
-    for (let batch = 0; batch < 20; batch++) {
-      const polls = Array.from({ length: 50 }, (_, index) =>
-        fetch(`http://${stage.relay.rest}/v3/discovery:clusters`, {
-          method: 'POST',
-          headers: { 'content-type': 'application/json' },
-          body: JSON.stringify({ node: { id: `poller-${batch}-${index}` } }),
-        }),
-      );
-      for (const answer of await Promise.all(polls)) {
-        expect(answer.status).to.equal(200);
-        await answer.text();
-      }
-    }
-    const all = subscriptions(await stage.plane.stats());
-    expect(all).to.have.length(new Set(all).size);
-  });
 });

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { subscriptions } from './support/controlplane.ts';
-import { sourceOf } from './support/envoy.ts';
+import { type ControlPlane, subscriptions } from './support/controlplane.ts';
+import { type Envoy, sourceOf } from './support/envoy.ts';
 import { always, eventually } from './support/eventually.ts';
 import { get } from './support/http.ts';
 import { cluster, endpoints, listener, routes, website } from './support/resources.ts';
@@ -25,22 +25,31 @@ describe('a real Envoy through the relay', function () {
     const { protocol } = way;
 
     describe(titleOf(way), () => {
+      let stage: Stage;
+      let first: Envoy;
+      let second: Envoy;
+      let again: ControlPlane;
+
+      before(async () => {
+        stage = await Stage.start(setting, way, { resource_timeout: '1s' });
+      });
+      after(() => stage?.[Symbol.asyncDispose]());
+
       it('listeners, routes, clusters and endpoints arrive, and what changes afterwards', async () => {
-        await using stage = await Stage.start(setting, way);
         const { one, two } = setting;
         await stage.plane.set(website(source, one.port));
-        const envoy = await stage.envoy();
-        await envoy.answers('web', '/', 'one');
+        first = await stage.envoy('first');
+        await first.answers('web', '/', 'one');
 
         await stage.plane.set(website(source, two.port));
-        await envoy.answers('web', '/', 'two');
+        await first.answers('web', '/', 'two');
 
         const [web] = website(source, one.port);
         const both = [cluster('shop', source), endpoints('shop', one.port)];
         if (web === undefined) throw new Error('no listener');
         await stage.plane.set([web, routes('web-routes', { '/sale': 'shop' }), ...both]);
-        await envoy.answers('web', '/', notFound);
-        await envoy.answers('web', '/sale', 'one');
+        await first.answers('web', '/', notFound);
+        await first.answers('web', '/sale', 'one');
 
         const more = [cluster('office', source), endpoints('office', two.port)];
         await stage.plane.set([
@@ -49,55 +58,20 @@ describe('a real Envoy through the relay', function () {
           ...both,
           ...more,
         ]);
-        await envoy.answers('web', '/office', 'two');
+        await first.answers('web', '/office', 'two');
 
         await stage.plane.set([web, routes('web-routes', { '/sale': 'shop' }), ...both]);
-        await envoy.answers('web', '/office', notFound);
+        await first.answers('web', '/office', notFound);
         await eventually(async () => {
-          const { body } = await envoy.admin('/clusters');
+          const { body } = await first.admin('/clusters');
           expect(body).to.not.contain('office::');
         });
       });
 
-      it('the control plane dies: traffic goes on, a new Envoy gets everything from the cache', async () => {
-        await using stage = await Stage.start(setting, way);
-        const { one, two } = setting;
-        await stage.plane.set(website(source, one.port));
-        const first = await stage.envoy('first');
-        await first.answers('web', '/', 'one');
-
-        await stage.killControlPlane();
-        const url = await first.url('web');
-        await always(async () => {
-          expect((await get(url)).body).to.equal('one');
-        }, 1_500);
-        const second = await stage.envoy('second');
-        await second.answers('web', '/', 'one');
-
-        const again = await stage.controlPlaneAgain();
-        await again.set(website(source, two.port), { version: 'after' });
-        await first.answers('web', '/', 'two');
-        await second.answers('web', '/', 'two');
-      });
-
-      it('several Envoys are one subscription each to whatever they share', async () => {
-        await using stage = await Stage.start(setting, way);
-        await stage.plane.set(website(source, setting.one.port));
-        const envoys = [await stage.envoy('a'), await stage.envoy('b'), await stage.envoy('c')];
-        for (const envoy of envoys) await envoy.answers('web', '/', 'one');
-        const stats = await stage.plane.stats();
-        const all = subscriptions(stats);
-        expect(all).to.have.length(new Set(all).size);
-        expect(stats.opened, 'streams to the control plane').to.be.at.most(2);
-        expect(await stage.relay.metric('downstream_streams')).to.be.at.least(envoys.length);
-      });
-
       it('§8 what Envoy refuses is not sent again nor refused upstream; the last good stays', async () => {
-        await using stage = await Stage.start(setting, way);
         const good = website(source, setting.one.port);
         await stage.plane.set(good);
-        const envoy = await stage.envoy();
-        await envoy.answers('web', '/', 'one');
+        await first.answers('web', '/', 'one');
 
         const bad = listener('bad', 'nothing', source);
         await stage.plane.set([
@@ -105,31 +79,56 @@ describe('a real Envoy through the relay', function () {
           { ...bad, filter_chains: [{ filters: [{ name: 'no such filter' }] }] },
         ]);
         await eventually(async () => {
-          expect(await envoy.stat('listener_manager.lds.update_rejected')).to.be.at.least(1);
+          expect(await first.stat('listener_manager.lds.update_rejected')).to.be.at.least(1);
         });
         await always(async () => {
-          expect(await envoy.stat('listener_manager.lds.update_rejected')).to.be.at.most(3);
-          await envoy.answers('web', '/', 'one');
+          expect(await first.stat('listener_manager.lds.update_rejected')).to.be.at.most(3);
+          await first.answers('web', '/', 'one');
         }, 1_000);
         expect(await stage.relay.metric('downstream_requests_total', 'kind="nack"')).to.be.at.least(1);
         const { requests } = await stage.plane.stats();
         expect(requests.filter(({ nack }) => nack)).to.deep.equal([]);
 
         await stage.plane.set(website(source, setting.two.port));
-        await envoy.answers('web', '/', 'two');
+        await first.answers('web', '/', 'two');
       });
 
       it(`§3.9 names that the control plane never answers for (${protocol}) hold up nothing else`, async () => {
-        await using stage = await Stage.start(setting, way, { resource_timeout: '1s' });
-        const { one, two } = setting;
-        const web = website(source, one.port);
+        const web = website(source, setting.one.port);
         const dangling = [cluster('ghost', source, '1s'), listener('mistyped', 'nowhere', source, '1s')];
         await stage.plane.set([...web, ...dangling]);
-        const envoy = await stage.envoy();
-        await envoy.answers('web', '/', 'one');
-        const late = [routes('nowhere', { '/': 'ghost' }), endpoints('ghost', two.port)];
+        // Neither the start of an Envoy, nor a change.
+        second = await stage.envoy('second');
+        for (const envoy of [second, first]) await envoy.answers('web', '/', 'one');
+        const late = [routes('nowhere', { '/': 'ghost' }), endpoints('ghost', setting.two.port)];
         await stage.plane.set([...web, ...dangling, ...late]);
-        await envoy.answers('mistyped', '/', 'two');
+        for (const envoy of [second, first]) await envoy.answers('mistyped', '/', 'two');
+      });
+
+      it('the control plane dies: traffic goes on, a new Envoy gets everything from the cache', async () => {
+        const { one, two } = setting;
+        await stage.plane.set(website(source, one.port));
+        await first.answers('web', '/', 'one');
+
+        await stage.killControlPlane();
+        const url = await first.url('web');
+        await always(async () => {
+          expect((await get(url)).body).to.equal('one');
+        }, 1_500);
+        const third = await stage.envoy('third');
+        await third.answers('web', '/', 'one');
+
+        again = await stage.controlPlaneAgain();
+        await again.set(website(source, two.port), { version: 'after' });
+        for (const envoy of [first, second, third]) await envoy.answers('web', '/', 'two');
+      });
+
+      it('several Envoys are one subscription each to whatever they share', async () => {
+        const stats = await again.stats();
+        const all = subscriptions(stats);
+        expect(all).to.have.length(new Set(all).size);
+        expect(stats.opened, 'streams to the control plane').to.be.at.most(2);
+        expect(await stage.relay.metric('downstream_streams')).to.be.at.least(3);
       });
     });
   }
