@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { type ClientKind, clientsOfLongTest, clientsOfTest } from './clients.ts';
 import { controlPlaneBinary } from './controlplane.ts';
-import { type Journey, missingName, takeAllSteps, titles } from './journey.ts';
+import { type Arrived, type Journey, takeAllSteps, titles } from './journey.ts';
 import { root } from './paths.ts';
 import { relayCommand } from './relay.ts';
 import { need } from './skip.ts';
@@ -62,22 +62,22 @@ async function prepare(context: Mocha.Context, kind: ClientKind): Promise<Journe
 
 /** Tests of these clients: a journey of each, and the name that never existed for all at once, because it takes 15 s. */
 export function describeClients(kinds: readonly ClientKind[]): void {
-  const journeys = new Map<Journey, string>();
+  const arrived = new Map<ClientKind, Arrived>();
+
+  after(() => Promise.all([...arrived.values()].map((one) => one[Symbol.asyncDispose]())));
 
   for (const kind of kinds) {
     it(`${kind.title}: ${titles.join(', ')}`, async function () {
       const journey = await prepare(this, kind);
-      const version = await takeAllSteps(journey);
-      journeys.set(journey, version);
+      arrived.set(kind, await takeAllSteps(journey));
     });
   }
 
   it('§10.2 a name that never existed: requests fail after 15 s, others go on, and it is found once it exists', async function () {
-    if (journeys.size === 0) this.skip();
+    if (arrived.size === 0) this.skip();
     const ends = await Promise.allSettled(
-      [...journeys].map(async ([journey, version]) => {
-        await missingName(journey);
-        const { kind } = journey;
+      [...arrived].map(async ([kind, { version, missingName }]) => {
+        await missingName();
         found.set(kind, [
           kind.name,
           version,

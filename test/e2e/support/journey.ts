@@ -123,8 +123,18 @@ const steps: readonly Step[] = [
 /** The steps' titles, in order. */
 export const titles: readonly string[] = steps.map(({ title }) => title);
 
-/** Takes a client through all steps; returns its version. */
-export async function takeAllSteps({ kind, start, controlPlaneBinary }: Journey): Promise<string> {
+/** A client that has taken all steps, with the control plane and the relay that it has around it. */
+export interface Arrived extends AsyncDisposable {
+  readonly version: string;
+  /**
+   * A service that nobody has: requests to it fail when the times of the relay and of the client, 15 s each as they come,
+   * are over. Requests to another service are answered all the time, and the missing one once it exists.
+   */
+  readonly missingName: () => Promise<void>;
+}
+
+/** Takes a client through all steps. */
+export async function takeAllSteps({ kind, start, controlPlaneBinary }: Journey): Promise<Arrived> {
   await using stack = new AsyncDisposableStack();
   const ports = await backends(kind, stack);
   let plane = await ControlPlane.start(controlPlaneBinary, { cache: 'snapshot' });
@@ -155,7 +165,13 @@ export async function takeAllSteps({ kind, start, controlPlaneBinary }: Journey)
     version: 0,
   };
   for (const { title, take } of steps) await named(title, take(world));
-  return await client.version();
+  const version = await client.version();
+  const all = stack.move();
+  return {
+    version,
+    missingName: () => named(kind.title, lackService(world)),
+    [Symbol.asyncDispose]: () => all.disposeAsync(),
+  };
 }
 
 /** An error says where it was. */
@@ -203,30 +219,17 @@ async function backends(kind: ClientKind, stack: AsyncDisposableStack): Promise<
 }
 
 /**
- * A service that nobody has: requests to it fail when the times of the relay and of the client, 15 s each as they come,
- * are over. Requests to another service are answered all the time, and the missing one once it exists.
- */
-export const missingName = (journey: Journey): Promise<void> =>
-  named(journey.kind.title, lackService(journey));
-
-/**
  * Of gRPC clients (gRFC A27) and of Envoy (initial_fetch_timeout), in milliseconds. No answer of a server shortens it: in
  * SotW gRPC clients take one without the name for an answer to an earlier request.
  */
 const ownTimeout = 15_000;
 
-async function lackService({ kind, start, controlPlaneBinary }: Journey): Promise<void> {
-  await using stack = new AsyncDisposableStack();
-  const ports = await backends(kind, stack);
-  const plane = stack.use(await ControlPlane.start(controlPlaneBinary, { cache: 'snapshot' }));
-  const relay = stack.use(await startRelay(plane.address));
-  const xds = kind.streams === undefined ? relay.rest : relay.xds;
-  const client = stack.use(await start({ xds, id: 'first' }));
-  const existing = kind.service(shop, ports.get('one') ?? 0);
-  await plane.set(existing);
-  await client.answers(shop, 'one');
-  await plane.set([...existing, ...kind.dangling('office')]);
+async function lackService(world: World): Promise<void> {
+  const { kind, client, ports } = world;
   const { outcome, waits } = kind.missing;
+  await publish(world, 'one');
+  await client.answers(shop, 'one');
+  await publish(world, 'one', kind.dangling('office'));
   const asked = performance.now();
   const failed = eventually(async () => expect(await client.request('office')).to.match(outcome), {
     timeout: 60_000,
@@ -234,6 +237,6 @@ async function lackService({ kind, start, controlPlaneBinary }: Journey): Promis
   while (!(await Promise.race([failed.then(() => true), pause(200, false)])))
     expect(await client.request(shop)).to.equal('answer one');
   if (waits) expect(performance.now() - asked).to.be.within(0.95 * ownTimeout, 2.5 * ownTimeout);
-  await plane.set([...existing, ...kind.service('office', ports.get('two') ?? 0)]);
+  await publish(world, 'one', kind.service('office', ports.get('two') ?? 0));
   await client.answers('office', 'two');
 }
