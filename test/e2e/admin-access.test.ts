@@ -8,7 +8,7 @@ import { eventually } from './support/eventually.ts';
 import { run } from './support/explain.ts';
 import { ResourceFiles } from './support/files.ts';
 import { PemFiles } from './support/pem-files.ts';
-import { RelayProcess } from './support/relay.ts';
+import { type RelayConfig, RelayProcess } from './support/relay.ts';
 
 const authority = issueCertificate({ name: 'authority', authority: true });
 const stranger = issueCertificate({ name: 'stranger', authority: true });
@@ -17,6 +17,7 @@ const operator = issueCertificate({ name: 'operator', issuer: authority });
 
 const release = '/distributary.admin.v1.AdminService/ReleaseRemovals';
 const status = '/distributary.admin.v1.AdminService/Status';
+const logLevel = '/distributary.admin.v1.AdminService/SetLogLevel';
 const json = { 'content-type': 'application/json' };
 
 interface Answer {
@@ -57,24 +58,38 @@ describe('who may ask the admin listener', function () {
   this.timeout(60_000);
   let resources: ResourceFiles;
   let pem: PemFiles;
+  let relay: RelayProcess;
+  /** Its plaintext listeners are on every interface. */
+  let exposed: RelayProcess;
 
-  before(() => {
+  before(async () => {
     pem = new PemFiles();
     resources = new ResourceFiles();
     resources.write('cds', new Map([['shop', 'x']]));
+    relay = await start();
+    exposed = await RelayProcess.start(onEveryInterface());
   });
-  after(() => {
+  after(async () => {
+    await exposed?.[Symbol.asyncDispose]();
+    await relay?.[Symbol.asyncDispose]();
     pem?.[Symbol.dispose]();
     resources?.[Symbol.dispose]();
   });
 
   const start = (admin: object = {}): Promise<RelayProcess> =>
     RelayProcess.start({ upstreams: [resources.upstream], admin });
+  const onEveryInterface = (xds: object = {}): RelayConfig => ({
+    upstreams: [resources.upstream],
+    admin: { address: '0.0.0.0:0' },
+    xds: { address: '0.0.0.0:0', ...xds },
+  });
+  const reload = (admin: object): Promise<void> =>
+    relay.reconfigure({ upstreams: [resources.upstream], admin });
   const named = (host: string): RequestOptions => ({ headers: { host } });
   const releasing = JSON.stringify({ upstream: 'files' });
 
   it('DNS rebinding: a page of another name reads nothing and changes nothing', async () => {
-    await using relay = await start({ hosts: ['relay.example.com', '*.relays.svc', '10.9.8.7'] });
+    await reload({ hosts: ['relay.example.com', '*.relays.svc', '10.9.8.7'] });
     const { admin } = relay;
     const port = admin.split(':')[1];
     for (const host of [
@@ -117,7 +132,6 @@ describe('who may ask the admin listener', function () {
   });
 
   it('DNS rebinding by the request line of a proxy, or by a second Host', async () => {
-    await using relay = await start();
     const { admin } = relay;
     expect((await ask(admin, 'http://evil.example.com/config_dump', named(admin))).status).to.equal(421);
     expect((await ask(admin, `http://${admin}/config_dump`, named('evil.example.com'))).status).to.equal(421);
@@ -127,12 +141,11 @@ describe('who may ask the admin listener', function () {
   });
 
   it('bound to every interface: its own addresses are served; probes and scrapes by any address, not by any name', async () => {
-    await using relay = await start({ address: '0.0.0.0:0' });
-    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
+    await eventually(async () => expect((await exposed.get('/ready')).status).to.equal(200));
     const own = Object.values(networkInterfaces())
       .flatMap((addresses) => addresses ?? [])
       .find(({ family, internal }) => family === 'IPv4' && !internal)?.address;
-    const admin = relay.admin.replace('0.0.0.0', own ?? '127.0.0.1');
+    const admin = exposed.admin.replace('0.0.0.0', own ?? '127.0.0.1');
     for (const path of ['/healthz', '/ready', '/metrics', '/', '/config_dump'])
       expect((await ask(admin, path, named(admin))).status, path).to.equal(200);
     // The address that a NAT has for it.
@@ -144,24 +157,26 @@ describe('who may ask the admin listener', function () {
   });
 
   it('admin.hosts and admin.read_only take effect at once', async () => {
-    await using relay = await start();
+    await reload({});
     const at = named('relay.example.com');
     expect((await ask(relay.admin, '/', at)).status).to.equal(421);
     expect((await ask(relay.admin, release, post(), releasing)).status).to.equal(200);
-    relay.configure({
-      upstreams: [resources.upstream],
-      admin: { hosts: ['relay.example.com'], read_only: true },
-    });
-    await eventually(async () => expect((await ask(relay.admin, '/', at)).status).to.equal(200));
-    const refused = await ask(relay.admin, release, post(), releasing);
-    expect(refused.status).to.equal(403);
-    expect(JSON.parse(refused.body)).to.include({ code: 'permission_denied' });
-    expect(refused.body).to.contain('admin.read_only');
+    await reload({ hosts: ['relay.example.com'], read_only: true });
+    expect((await ask(relay.admin, '/', at)).status).to.equal(200);
+    for (const [method, body] of [
+      [release, releasing],
+      [logLevel, JSON.stringify({ level: 'debug' })],
+    ] as const) {
+      const refused = await ask(relay.admin, method, post(), body);
+      expect(refused.status).to.equal(403);
+      expect(JSON.parse(refused.body)).to.include({ code: 'permission_denied' });
+      expect(refused.body).to.contain('admin.read_only');
+    }
     expect((await ask(relay.admin, status, post(), '{}')).status).to.equal(200);
+    await reload({});
   });
 
   it("a web page's request to another origin changes nothing: by Origin, Sec-Fetch-Site, content type, method", async () => {
-    await using relay = await start();
     const { admin } = relay;
     for (const headers of [
       { origin: 'http://evil.example.com' },
@@ -190,67 +205,69 @@ describe('who may ask the admin listener', function () {
   });
 
   it('a plaintext port that everybody can read is said in the log, on the page and in Status, until it has rules', async () => {
-    const exposed = { upstreams: [resources.upstream], xds: { address: '0.0.0.0:0' } };
-    await using relay = await RelayProcess.start(exposed);
+    const admin = exposed.admin.replace('0.0.0.0', '127.0.0.1');
     const said = (text: string): boolean =>
       /xds\.address: 0\.0\.0\.0:0 is plaintext and has no authorization/.test(text);
     await eventually(() => {
-      const logged = relay.log.filter(({ level }) => level === 'warn');
+      const logged = exposed.log.filter(({ level }) => level === 'warn');
       expect(logged.filter(({ warnings }) => said(JSON.stringify(warnings)))).to.have.length(1);
     });
-    expect(said((await relay.get('/')).body)).to.equal(true);
-    expect(said((await ask(relay.admin, status, post(), '{}')).body)).to.equal(true);
-    relay.configure({
-      ...exposed,
-      xds: { ...exposed.xds, authorization: { rules: [{ types: ['cds'], allow: true }] } },
-    });
+    expect(said((await ask(admin, '/')).body)).to.equal(true);
+    expect(said((await ask(admin, status, post(), '{}')).body)).to.equal(true);
+    exposed.configure(onEveryInterface({ authorization: { rules: [{ types: ['cds'], allow: true }] } }));
     // The page has the last lines of the log, too.
-    await eventually(async () =>
-      expect(said((await ask(relay.admin, status, post(), '{}')).body)).to.equal(false),
-    );
+    await eventually(async () => expect(said((await ask(admin, status, post(), '{}')).body)).to.equal(false));
   });
 
   describe('with TLS', () => {
     const trusted = { ca: authority.certificate };
     const shows = (own: Issued): object => ({ ...trusted, cert: own.certificate, key: own.privateKey });
+    let ca: string;
+    /** With a ca, and without. */
+    let strict: RelayProcess;
+    let open: RelayProcess;
+
+    before(async () => {
+      ca = pem.bundle('ca.crt', [authority]);
+      strict = await start({ tls: { ...pem.identity('admin', server), ca } });
+      open = await start({ tls: pem.identity('admin', server) });
+    });
+    after(async () => {
+      await open?.[Symbol.asyncDispose]();
+      await strict?.[Symbol.asyncDispose]();
+    });
 
     it('a ca lets in nobody without a certificate of it, and those change things', async () => {
-      const ca = pem.bundle('ca.crt', [authority]);
-      await using relay = await start({ tls: { ...pem.identity('admin', server), ca } });
       const own = issueCertificate({ name: 'operator', issuer: stranger });
       for (const tls of [trusted, shows(own)]) {
         for (const path of ['/healthz', '/metrics', status])
-          expect((await ask(relay.admin, path, {}, '', tls)).status, path).to.be.a('string');
+          expect((await ask(strict.admin, path, {}, '', tls)).status, path).to.be.a('string');
       }
-      expect((await ask(relay.admin, '/healthz', {}, '', shows(operator))).status).to.equal(200);
-      expect((await ask(relay.admin, release, post(), releasing, shows(operator))).status).to.equal(200);
+      expect((await ask(strict.admin, '/healthz', {}, '', shows(operator))).status).to.equal(200);
+      expect((await ask(strict.admin, release, post(), releasing, shows(operator))).status).to.equal(200);
     });
 
     it('without a ca nobody can show who they are: everything can be read, nothing changed', async () => {
-      await using relay = await start({ tls: pem.identity('admin', server) });
-      expect((await ask(relay.admin, status, post(), '{}', trusted)).status).to.equal(200);
+      expect((await ask(open.admin, status, post(), '{}', trusted)).status).to.equal(200);
       for (const tls of [trusted, shows(operator)]) {
-        const refused = await ask(relay.admin, release, post(), releasing, tls);
+        const refused = await ask(open.admin, release, post(), releasing, tls);
         expect(refused.status).to.equal(403);
         expect(refused.body).to.contain('client certificate').and.to.contain('admin.tls.ca');
       }
     });
 
     it('CBC ciphers are refused', async () => {
-      await using relay = await start({ tls: pem.identity('admin', server) });
       const offer = (ciphers: string) => ({ ...trusted, ciphers, maxVersion: 'TLSv1.2' });
-      expect(
-        (await ask(relay.admin, '/healthz', {}, '', offer('ECDHE-ECDSA-AES128-SHA256'))).status,
-      ).to.match(/handshake failure/);
-      const aead = await ask(relay.admin, '/healthz', {}, '', offer('ECDHE-ECDSA-AES128-GCM-SHA256'));
+      expect((await ask(open.admin, '/healthz', {}, '', offer('ECDHE-ECDSA-AES128-SHA256'))).status).to.match(
+        /handshake failure/,
+      );
+      const aead = await ask(open.admin, '/healthz', {}, '', offer('ECDHE-ECDSA-AES128-GCM-SHA256'));
       expect(aead.status).to.equal(200);
     });
 
     it('the commands show their certificate, and say what is missing without it', async () => {
-      const ca = pem.bundle('ca.crt', [authority]);
-      await using relay = await start({ tls: { ...pem.identity('admin', server), ca } });
       const { certificate, private_key } = pem.identity('operator', operator);
-      const url = `https://${relay.admin}`;
+      const url = `https://${strict.admin}`;
       const command = (...argv: readonly string[]) => run(...argv, '--admin', url);
       const identity = ['--cert', certificate, '--key', private_key, '--ca', ca];
       const shown = await command('status', ...identity);

@@ -31,32 +31,41 @@ describe('commands about clients and resources', function () {
   let relay: RelayProcess;
   let connections: Connections;
 
-  async function start(more: object = {}): Promise<void> {
-    relay = await RelayProcess.start({
+  const start = (more: object = {}): Promise<RelayProcess> =>
+    RelayProcess.start({
       upstreams: [files.upstream],
       parameters: [{ key: 'env', from: 'node.metadata.env' }],
       drain_timeout: '100ms',
       ...more,
     });
-    connections = new Connections(relay.xds, 4);
-  }
-
-  beforeEach(() => {
-    files = new ResourceFiles();
+  const writeShop = (): void =>
     writeVariants(files, 'eds', [
       ['shop', 'prod', when({ env: 'prod' })],
       ['shop', 'test', when({ env: 'test' })],
     ]);
+
+  before(async () => {
+    files = new ResourceFiles();
+    writeShop();
+    relay = await start();
+  });
+
+  beforeEach(() => {
+    connections = new Connections(relay.xds, 4);
   });
 
   afterEach(async () => {
     connections[Symbol.dispose]();
-    await relay.stop();
-    files[Symbol.dispose]();
+    await eventually(async () => expect(await clientsOf(relay)).to.deep.equal([]));
+  });
+
+  after(async () => {
+    await relay?.[Symbol.asyncDispose]();
+    files?.[Symbol.dispose]();
   });
 
   const ask = (...argv: readonly string[]) => run(...argv, '--admin', `http://${relay.admin}`);
-  /** Each command once as users run it, where it prints much or exits with something else than 0. */
+  /** Each command once as users run it: it prints much, or exits with something else than 0. */
   const askProcess = (...argv: readonly string[]) => runProcess(...argv, '--admin', `http://${relay.admin}`);
 
   /** So many streams that have subscribed to a resource and got it; of each third node the first half is of `prod`. */
@@ -68,9 +77,57 @@ describe('commands about clients and resources', function () {
     await Promise.all(streams.map((stream) => stream.gets('eds', [`shop: ${env}`])));
   }
 
+  const cluster = (name: string, more: object): object => ({
+    '@type': 'type.googleapis.com/envoy.config.cluster.v3.Cluster',
+    name,
+    ...more,
+  });
+  const write = (...resources: readonly object[]): void =>
+    files.writeText('cds.json', JSON.stringify({ resources }));
+
+  /** What `get` prints once the relay has read its files. */
+  const shown = (...argv: readonly string[]) =>
+    eventually(async () => {
+      const found = await ask('get', ...argv);
+      expect(found.code, found.out).to.equal(0);
+      return found.out;
+    });
+
+  async function showsWhatAClientWasSent(): Promise<void> {
+    write(cluster('taken', { connect_timeout: '1s' }));
+    const nodes = ['takes', 'rejects'];
+    const [takes, rejects] = nodes.map((id) =>
+      connections.open({
+        protocol: 'delta',
+        node: { id, metadata: { env: 'prod' } },
+        content: () => 'x',
+        accepts: () => id === 'takes',
+      }),
+    );
+    for (const client of [takes, rejects]) client?.want('cds', { names: ['taken'] });
+    await takes?.gets('cds', ['taken: x']);
+    const byNode = new Map((await clientsOf(relay)).map(({ id, node }) => [node.id, id]));
+    const get = (node: string) =>
+      shown('--type', 'cds', '--name', 'taken', '--client', byNode.get(node) ?? '');
+    expect(await get('takes')).to.match(/, sent to client \S+: SYNCED$/m);
+    expect(await get('takes')).to.match(/^connect_timeout: 1s$/m);
+    expect(await get('rejects')).to.match(/: ERROR \(not to my taste\)$/m);
+
+    const nothing = await ask(
+      'get',
+      '--type',
+      'eds',
+      '--name',
+      'shop',
+      '--client',
+      byNode.get('takes') ?? '',
+    );
+    expect(nothing.code).to.equal(1);
+    expect(nothing.err).to.match(/^client \S+ has not been sent eds "shop"/);
+  }
+
   describe('clients', () => {
     it('without any says so and exits 0', async () => {
-      await start();
       expect(await ask('clients')).to.deep.include({ code: 0, out: 'no client is connected', err: '' });
       expect(JSON.parse((await ask('clients', '--json')).out)).to.deep.equal({
         clients: [],
@@ -83,7 +140,6 @@ describe('commands about clients and resources', function () {
     });
 
     it('lists hundreds, filtered by node, type and state, those that reject first', async () => {
-      await start();
       await connect(300);
       await connect(1, 'test');
       const picky = connections.open({
@@ -112,15 +168,7 @@ describe('commands about clients and resources', function () {
       expect((await ask('clients', '--type', 'rds')).out).to.equal('no client matches (302 clients in all)');
     });
 
-    it('lists the clients of all workers', async () => {
-      await start({ workers: 2 });
-      await connect(20);
-      const { out } = await ask('clients', '--node', 'prod-*', '--state', 'SYNCED');
-      expect(out).to.match(/\n\n20 clients$/);
-    });
-
     it('writes no raw character of hostile names, neither in the table nor as JSON', async () => {
-      await start();
       const stream = connections.open({
         protocol: 'delta',
         node: { id: hostile + 'n'.repeat(900), cluster: hostile, metadata: { env: 'prod' } },
@@ -137,7 +185,6 @@ describe('commands about clients and resources', function () {
     });
 
     it('--watch shows changes until Ctrl-C, and then exits 0', async () => {
-      await start();
       const watching = new Process(distributary('clients', '--watch', '--admin', `http://${relay.admin}`));
       try {
         await watching.line(/^no client is connected$/);
@@ -150,7 +197,6 @@ describe('commands about clients and resources', function () {
     });
 
     it('refuses what it does not know with the usage line, and exits 2', async () => {
-      await start();
       const { code, out, err } = await askProcess('clients', '--nod', 'x');
       expect([code, out]).to.deep.equal([2, err]);
       expect(err).to.match(/^unknown flag "--nod": did you mean --node\?\n\nUsage: distributary clients /);
@@ -163,8 +209,7 @@ describe('commands about clients and resources', function () {
     });
 
     it('exits 1 where no relay answers, in one line', async () => {
-      await start();
-      const { code, err } = await runProcess('clients', '--admin', 'http://127.0.0.1:1');
+      const { code, err } = await run('clients', '--admin', 'http://127.0.0.1:1');
       expect(code).to.equal(1);
       expect(err).to.match(/^cannot reach the relay's admin listener at http:\/\/127\.0\.0\.1:1: [^\n]+$/);
       expect(await clientsOf(relay)).to.deep.equal([]);
@@ -173,7 +218,6 @@ describe('commands about clients and resources', function () {
 
   describe('resources', () => {
     it('lists each variant, by type and name', async () => {
-      await start();
       await eventually(async () => {
         const { code, out } = await ask('resources', '-o', 'wide');
         expect(code).to.equal(0);
@@ -198,8 +242,9 @@ describe('commands about clients and resources', function () {
 
     it('without any says so and exits 0; hundreds and hostile names fit', async () => {
       files.remove('eds.pb');
-      await start();
-      expect(await ask('resources')).to.deep.include({ code: 0, out: 'no cached resource matches' });
+      await eventually(async () =>
+        expect(await ask('resources')).to.deep.include({ code: 0, out: 'no cached resource matches' }),
+      );
       writeVariants(files, 'eds', [
         [hostile + 'n'.repeat(10_000), 'x', undefined],
         ...Array.from({ length: 400 }, (_, index) => [`name-${index}`, 'x', undefined] as const),
@@ -213,11 +258,6 @@ describe('commands about clients and resources', function () {
   });
 
   describe('get', () => {
-    const cluster = (name: string, more: object): object => ({
-      '@type': 'type.googleapis.com/envoy.config.cluster.v3.Cluster',
-      name,
-      ...more,
-    });
     const inline = {
       name: 'tls',
       typed_config: {
@@ -226,22 +266,11 @@ describe('commands about clients and resources', function () {
         common_tls_context: { tls_certificates: [{ private_key: { inline_string: 'the-inline-key' } }] },
       },
     };
-    const write = (...resources: readonly object[]): void =>
-      files.writeText('cds.json', JSON.stringify({ resources }));
-
-    /** What `get` prints once the relay has read its files. */
-    const shown = (...argv: readonly string[]) =>
-      eventually(async () => {
-        const found = await ask('get', ...argv);
-        expect(found.code, found.out).to.equal(0);
-        return found.out;
-      });
+    before(writeShop);
 
     it('shows every variant as a YAML document, without what is sensitive', async () => {
       write(cluster('shop', { connect_timeout: '2s', alt_stat_name: hostile, transport_socket: inline }));
-      await start();
-      await shown('--type', 'cds', '--name', 'shop');
-      const { out } = await askProcess('get', '--type', 'cds', '--name', 'shop');
+      const out = await shown('--type', 'cds', '--name', 'shop');
       expect(out).to.match(
         /^# \(all\), version [0-9a-f]{16}, \S+ at the control plane, \d+ B, cached since \S+Z, from files$/m,
       );
@@ -268,50 +297,14 @@ describe('commands about clients and resources', function () {
         generic_secret: { secret: { inline_string: 'the-password' } },
       };
       files.writeText('sds.json', JSON.stringify({ resources: [secret] }));
-      await start();
       const out = await shown('--type', 'sds', '--name', 'key');
       expect(out).to.include('# secrets are not shown').and.not.to.include('the-password');
       expect(await shown('--type', 'sds', '--name', 'key', '--json')).not.to.include('the-password');
     });
 
-    for (const workers of [0, 2]) {
-      it(`--client shows what that client was sent and whether it took it (workers: ${workers})`, async () => {
-        write(cluster('shop', { connect_timeout: '1s' }));
-        await start({ workers });
-        const nodes = ['takes', 'rejects'];
-        const [takes, rejects] = nodes.map((id) =>
-          connections.open({
-            protocol: 'delta',
-            node: { id, metadata: { env: 'prod' } },
-            content: () => 'x',
-            accepts: () => id === 'takes',
-          }),
-        );
-        for (const client of [takes, rejects]) client?.want('cds', { names: ['shop'] });
-        await takes?.gets('cds', ['shop: x']);
-        const byNode = new Map((await clientsOf(relay)).map(({ id, node }) => [node.id, id]));
-        const get = (node: string) =>
-          shown('--type', 'cds', '--name', 'shop', '--client', byNode.get(node) ?? '');
-        expect(await get('takes')).to.match(/, sent to client \S+: SYNCED$/m);
-        expect(await get('takes')).to.match(/^connect_timeout: 1s$/m);
-        expect(await get('rejects')).to.match(/: ERROR \(not to my taste\)$/m);
-
-        const nothing = await ask(
-          'get',
-          '--type',
-          'eds',
-          '--name',
-          'shop',
-          '--client',
-          byNode.get('takes') ?? '',
-        );
-        expect(nothing.code).to.equal(1);
-        expect(nothing.err).to.match(/^client \S+ has not been sent eds "shop"/);
-      });
-    }
+    it('--client shows what that client was sent and whether it took it', showsWhatAClientWasSent);
 
     it('of what is not there exits 1 and says so; without a type or name 2', async () => {
-      await start();
       const missing = await askProcess('get', '--type', 'cds', '--name', hostile);
       expect(missing.code).to.equal(1);
       expect(missing.err)
@@ -327,5 +320,26 @@ describe('commands about clients and resources', function () {
       );
       expect((await ask('get', '--type', 'cds')).code).to.equal(2);
     });
+  });
+
+  describe('with 2 workers', () => {
+    let alone: RelayProcess;
+
+    before(async () => {
+      alone = relay;
+      relay = await start({ workers: 2 });
+    });
+    after(async () => {
+      await relay?.[Symbol.asyncDispose]();
+      relay = alone;
+    });
+
+    it('clients lists those of all workers', async () => {
+      await connect(20);
+      const { out } = await ask('clients', '--node', 'prod-*', '--state', 'SYNCED');
+      expect(out).to.match(/\n\n20 clients$/);
+    });
+
+    it('get --client shows what that client was sent and whether it took it', showsWhatAClientWasSent);
   });
 });

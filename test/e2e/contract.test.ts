@@ -14,11 +14,12 @@ import { type as typeOf } from '../support/in-memory-relay.ts';
 import { ControlPlane as ScriptedPlane } from '../upstream/ads/control-plane.ts';
 import { ControlPlane, controlPlaneBinary } from './support/controlplane.ts';
 import { eventually } from './support/eventually.ts';
+import { run } from './support/explain.ts';
 import { ResourceFiles } from './support/files.ts';
 import { send } from './support/http.ts';
 import { temporaryDirectory } from './support/paths.ts';
 import { outcome } from './support/process.ts';
-import { distributary, RelayProcess, upstream } from './support/relay.ts';
+import { distributary, type RelayConfig, RelayProcess, upstream } from './support/relay.ts';
 import { website } from './support/resources.ts';
 import { need } from './support/skip.ts';
 import { deltaNames, XdsClient } from './support/xds-client.ts';
@@ -71,16 +72,18 @@ const metrics = {
 describe('the contract, on a running relay', function () {
   this.timeout(60_000);
   let files: ResourceFiles;
+  let config: RelayConfig;
   let relay: RelayProcess;
   let client: XdsClient;
 
   before(async () => {
     files = new ResourceFiles();
     files.write('cds', shop('1'));
-    relay = await RelayProcess.start({
+    config = {
       node: { id: 'relay', metadata: { api_token: 'hidden' } },
       upstreams: [files.upstream],
-    });
+    };
+    relay = await RelayProcess.start(config);
     client = new XdsClient(relay.xds, 'delta', { node: { id: 'a', cluster: 'b' } });
     client.subscribe('cds');
     await client.gets('cds');
@@ -184,24 +187,23 @@ describe('the contract, on a running relay', function () {
   });
 
   it('SIGUSR1 opens no debugger: a line in the log, and it goes on', async () => {
-    await using relay = await RelayProcess.start({ upstreams: [files.upstream] });
     relay.signal('SIGUSR1');
-    await eventually(() => expect(relay.log.at(-1)?.message).to.match(/^SIGUSR1 does nothing/));
-    await using client = new XdsClient(relay.xds, 'delta');
-    client.subscribe('cds');
-    await client.gets('cds');
+    await relay.says(/^SIGUSR1 does nothing/);
+    await using another = new XdsClient(relay.xds, 'delta');
+    another.subscribe('cds');
+    await another.gets('cds');
   });
 
   it('takes no more than limits.max_streams: RESOURCE_EXHAUSTED', async () => {
-    await using small = await RelayProcess.start({ upstreams: [files.upstream], limits: { max_streams: 1 } });
-    await using first = new XdsClient(small.xds, 'delta');
-    first.subscribe('cds');
-    await first.gets('cds');
-    await using second = new XdsClient(small.xds, 'delta');
+    const rejected = (): Promise<number> => relay.metric('downstream_rejected_total');
+    const before = await rejected();
+    await relay.reconfigure({ ...config, limits: { max_streams: 1 } });
+    await using second = new XdsClient(relay.xds, 'delta');
     const { code, details } = await second.ends();
     expect(code).to.equal(Code.RESOURCE_EXHAUSTED);
     expect(details).to.include('limits.max_streams');
-    expect(await small.metric('downstream_rejected_total')).to.equal(1);
+    expect(await rejected()).to.equal(before + 1);
+    expect(client.status, 'one that was there stays').to.equal(undefined);
   });
 
   it('over a Unix socket: other relays connect there, and the limits of clients do not bind them', async () => {
@@ -321,75 +323,78 @@ describe('the life of a relay', function () {
     }
   });
 
-  it('SIGINT ends it too', async () => {
-    using files = new ResourceFiles();
-    await using relay = await RelayProcess.start({ upstreams: [files.upstream] });
-    relay.signal('SIGINT');
-    expect(await relay.exited).to.equal(0);
-  });
+  describe('a reload', () => {
+    let files: ResourceFiles;
+    let config: RelayConfig;
+    let relay: RelayProcess;
 
-  it('a changed file and SIGHUP reload; what is bad is refused, logged and counted, and the old one stays', async () => {
-    using files = new ResourceFiles();
-    files.write('cds', shop('1'));
-    const config = { upstreams: [files.upstream] };
-    await using relay = await RelayProcess.start(config);
-    const reloads = async () =>
-      Promise.all(
-        ['accepted', 'rejected'].map((result) => relay.metric('config_reloads_total', `result="${result}"`)),
-      );
-    expect(await reloads()).to.deep.equal([0, 0]);
-    await using client = new XdsClient(relay.xds, 'delta');
-    client.subscribe('cds');
-    await client.gets('cds');
-
-    relay.configure({ ...config, xds: { authorization: { rules: [{ types: ['cds'], allow: false }] } } });
-    await eventually(async () => expect(await reloads()).to.deep.equal([1, 0]));
-    // What a client may no longer see is removed from it, while it is connected.
-    expect((await client.gets('cds', 2)).removed).to.deep.equal(['shop']);
-    relay.signal('SIGHUP');
-    await eventually(async () => expect(await reloads()).to.deep.equal([2, 0]));
-
-    relay.configure({ ...config, upstream: [] });
-    await eventually(async () => expect(await reloads()).to.deep.equal([2, 1]));
-    relay.configure('{ nothing');
-    await eventually(async () => expect(await reloads()).to.deep.equal([2, 2]));
-    // The log is written without waiting for it: its lines come a moment later.
-    const refused = await eventually(() => {
-      const errors = relay.log.filter(({ level }) => level === 'error');
-      expect(errors).to.have.length(2);
-      return errors;
+    before(async () => {
+      files = new ResourceFiles();
+      files.write('cds', shop('1'));
+      config = { upstreams: [files.upstream] };
+      relay = await RelayProcess.start(config);
     });
-    expect(JSON.stringify(refused[0])).to.include('unknown key').and.include('upstreams');
-    expect((await relay.get('/config_dump')).body).to.include('"allow": false');
+    after(async () => {
+      await relay?.[Symbol.asyncDispose]();
+      files?.[Symbol.dispose]();
+    });
 
-    relay.configure(config);
-    await eventually(async () => expect(await reloads()).to.deep.equal([3, 2]));
-    expect((await client.gets('cds', 3)).resources).to.equal(1);
-    expect(client.status).to.equal(undefined);
-  });
+    it('a changed file and SIGHUP reload; what is bad is refused, logged and counted, and the old one stays', async () => {
+      const reloads = async () =>
+        Promise.all(
+          ['accepted', 'rejected'].map((result) =>
+            relay.metric('config_reloads_total', `result="${result}"`),
+          ),
+        );
+      expect(await reloads()).to.deep.equal([0, 0]);
+      await using client = new XdsClient(relay.xds, 'delta');
+      client.subscribe('cds');
+      await client.gets('cds');
 
-  it('what needs a restart is named with each reload, and /config_dump shows what is in force', async () => {
-    using resourceFiles = new ResourceFiles();
-    const config = { node: { id: 'one' }, upstreams: [resourceFiles.upstream] };
-    await using relay = await RelayProcess.start(config);
-    const said = () => relay.log.filter(({ message }) => message.includes('after a restart'));
-    const reload = async (changes: object, times: number) => {
-      relay.configure({ ...config, ...changes });
-      await eventually(async () =>
-        expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(times),
-      );
-      await relay.says(/configuration reloaded/, times);
-      const dump: unknown = JSON.parse((await relay.get('/config_dump')).body);
-      return { keys: said().at(-1)?.['keys'], dump };
-    };
-    const changes = { node: { id: 'two' }, cache: { idle_ttl: '5s', max_bytes: 5000 } };
-    const inForce = { node: { id: 'one' }, cache: { idle_ttl: '600s', max_bytes: 5000 } };
-    const first = await reload(changes, 1);
-    expect(first.keys).to.deep.equal(['node', 'cache.idle_ttl']);
-    expect(first.dump).to.containSubset(inForce);
-    await reload({ ...changes, node: { id: 'one' } }, 2);
-    await reload({}, 3);
-    expect(said().map(({ keys }) => keys)).to.deep.equal([['node', 'cache.idle_ttl'], ['cache.idle_ttl']]);
+      relay.configure({ ...config, xds: { authorization: { rules: [{ types: ['cds'], allow: false }] } } });
+      await eventually(async () => expect(await reloads()).to.deep.equal([1, 0]));
+      // What a client may no longer see is removed from it, while it is connected.
+      expect((await client.gets('cds', 2)).removed).to.deep.equal(['shop']);
+      relay.signal('SIGHUP');
+      await eventually(async () => expect(await reloads()).to.deep.equal([2, 0]));
+
+      relay.configure({ ...config, upstream: [] });
+      await eventually(async () => expect(await reloads()).to.deep.equal([2, 1]));
+      relay.configure('{ nothing');
+      await eventually(async () => expect(await reloads()).to.deep.equal([2, 2]));
+      // The log is written without waiting for it: its lines come a moment later.
+      const refused = await eventually(() => {
+        const errors = relay.log.filter(({ level }) => level === 'error');
+        expect(errors).to.have.length(2);
+        return errors;
+      });
+      expect(JSON.stringify(refused[0])).to.include('unknown key').and.include('upstreams');
+      expect((await relay.get('/config_dump')).body).to.include('"allow": false');
+
+      relay.configure(config);
+      await eventually(async () => expect(await reloads()).to.deep.equal([3, 2]));
+      expect((await client.gets('cds', 3)).resources).to.equal(1);
+      expect(client.status).to.equal(undefined);
+    });
+
+    it('what needs a restart is named with each reload, and /config_dump shows what is in force', async () => {
+      const before = await relay.metric('config_reloads_total', 'result="accepted"');
+      const said = () => relay.log.filter(({ message }) => message.includes('after a restart'));
+      const reload = async (changes: object, times: number) => {
+        await relay.reconfigure({ ...config, ...changes });
+        await relay.says(/configuration reloaded/, before + times);
+        const dump: unknown = JSON.parse((await relay.get('/config_dump')).body);
+        return { keys: said().at(-1)?.['keys'], dump };
+      };
+      const changes = { node: { id: 'two' }, cache: { idle_ttl: '5s', max_bytes: 5000 } };
+      const inForce = { node: { id: 'relay' }, cache: { idle_ttl: '600s', max_bytes: 5000 } };
+      const first = await reload(changes, 1);
+      expect(first.keys).to.deep.equal(['node', 'cache.idle_ttl']);
+      expect(first.dump).to.containSubset(inForce);
+      await reload({ cache: changes.cache }, 2);
+      await reload({}, 3);
+      expect(said().map(({ keys }) => keys)).to.deep.equal([['node', 'cache.idle_ttl'], ['cache.idle_ttl']]);
+    });
   });
 
   it('bad configuration: every problem with its line, exit 2, for run and validate alike', async () => {
@@ -407,8 +412,11 @@ describe('the life of a relay', function () {
         'workers: 4',
       ].join('\n'),
     );
-    for (const command of ['run', 'validate']) {
-      const { code, output } = await outcome(distributary(command, '--config', file));
+    const ends = await Promise.all([
+      outcome(distributary('run', '--config', file)),
+      run('validate', '--config', file).then(({ code, out }) => ({ code, output: out })),
+    ]);
+    for (const { code, output } of ends) {
       expect(code).to.equal(2);
       for (const problem of [
         /^\S+bad\.yaml:1:\d+: xds\.adress: .*"address"/m,
@@ -418,28 +426,28 @@ describe('the life of a relay', function () {
         /^\S+bad\.yaml:6:\d+: upstreams\[1\]: /m,
         /^\S+bad\.yaml:6:\d+: upstreams\[1\]\.filesystem\.path: \/nowhere cannot be listed/m,
       ]) {
-        expect(output, command).to.match(problem);
+        expect(output).to.match(problem);
       }
     }
   });
 
   it('a wrong command line: usage, exit 2; a taken port: exit 1 with the reason', async () => {
-    const wrong = [
-      ['run'],
-      ['run', '--confg', 'x'],
-      ['sprint'],
-      [],
-      ['run', '--config', 'x', '--log-level', 'loud'],
-    ];
-    const right = [['--help'], ['run', '--help'], ['--version'], ['run', '--version']];
     const ends = async (argv: readonly string[], expected: number, says: RegExp) => {
       const { code, output } = await outcome(distributary(...argv));
       expect([code, says.test(output)], `${argv.join(' ')}: ${output}`).to.deep.equal([expected, true]);
     };
     await Promise.all([
-      ...wrong.map((argv) => ends(argv, 2, /usage/i)),
-      ...right.map((argv) => ends(argv, 0, /usage|^\d+\.\d+\.\d+$/i)),
+      ends(['run', '--confg', 'x'], 2, /usage/i),
+      ends([], 2, /usage/i),
+      ends(['--help'], 0, /usage/i),
+      ends(['run', '--version'], 0, /^\d+\.\d+\.\d+$/),
     ]);
+    for (const argv of [[], ['--config', 'x', '--log-level', 'loud']]) {
+      const { code, err } = await run('run', ...argv);
+      expect([code, /usage/i.test(err)], err).to.deep.equal([2, true]);
+    }
+    const help = await run('run', '--help');
+    expect([help.code, /usage/i.test(help.out)], help.out).to.deep.equal([0, true]);
     const taken = createServer();
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', () => resolve()));
     const address = taken.address();
@@ -460,7 +468,7 @@ describe('the life of a relay', function () {
       .and.match(/in use/);
   });
 
-  it('stdout has the listening lines and nothing else; stderr nothing but JSON lines', async () => {
+  it('stdout has the listening lines and nothing else; stderr nothing but JSON lines; SIGINT ends it', async () => {
     using files = new ResourceFiles();
     files.writeText('bad.yaml', 'resources: [');
     await using relay = await RelayProcess.start({ upstreams: [files.upstream] });
@@ -468,6 +476,9 @@ describe('the life of a relay', function () {
       const about = relay.log.find(({ level }) => level === 'warn');
       expect(JSON.stringify(about)).to.include('bad.yaml');
     });
+    relay.signal('SIGINT');
+    expect(await relay.exited).to.equal(0);
+    expect(relay.log.at(-1)?.message).to.equal('drained');
     expect(relay.stdout).to.deep.equal([`listening xds ${relay.xds}`, `listening admin ${relay.admin}`]);
   });
 });

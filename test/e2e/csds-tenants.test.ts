@@ -30,15 +30,46 @@ const server = issueCertificate({
   ips: ['127.0.0.1'],
   dns: ['relay.test'],
 });
-const [red, blue, operator, denied] = [issue('red'), issue('blue'), issue('ops/1'), issue('denied')];
+const [red, green, blue] = [issue('red'), issue('green'), issue('blue')];
+const [operator, denied] = [issue('ops/1'), issue('denied')];
 
 const rules = [
   { principals: ['spiffe://example.com/red'], names: ['red-*', 'both'], allow: true },
   { principals: ['spiffe://example.com/blue'], names: ['blue-*', 'both'], allow: true },
 ];
+/** Names with context parameters, as they are canonical. */
+const clusters = 'xdstp://example.com/envoy.config.cluster.v3.Cluster';
+const canonical = [`${clusters}/shop?env=prod&tenant=blue`, `${clusters}/shop?env=prod&tenant=red`];
+const tenantParameter = {
+  key: 'tenant',
+  from: 'peer.uri_san',
+  pattern: '^spiffe://example.com/(.*)$',
+  trusted: true,
+};
 const answerOf = (config: readonly ClientConfig[]) =>
   create(ClientStatusResponseSchema, { config: [...config] });
+const bytesOf = (config: readonly ClientConfig[]): Buffer =>
+  Buffer.from(toBinary(ClientStatusResponseSchema, answerOf(config)));
 const clientStatusOf = (changes: object = {}) => ({ principals: ['spiffe://example.com/ops/*'], ...changes });
+
+/** Cluster `shop` for this tenant. */
+const variantOf = (tenant: string): string =>
+  JSON.stringify({
+    resources: [
+      {
+        '@type': 'type.googleapis.com/envoy.service.discovery.v3.Resource',
+        resource_name: {
+          name: 'shop',
+          dynamic_parameter_constraints: { constraint: { key: 'tenant', value: tenant } },
+        },
+        resource: {
+          '@type': 'type.googleapis.com/envoy.config.cluster.v3.Cluster',
+          name: 'shop',
+          alt_stat_name: `of-${tenant}`,
+        },
+      },
+    ],
+  });
 
 describe('CSDS on the xDS port: no tenant sees another', function () {
   this.timeout(60_000);
@@ -49,7 +80,9 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
   before(() => {
     directory = temporaryDirectory();
     files = new ResourceFiles();
-    files.write('cds', new Map(['red-1', 'red-2', 'blue-1', 'both', 'nobodys'].map((name) => [name, name])));
+    const names = ['red-1', 'red-2', 'blue-1', 'both', 'nobodys', ...canonical];
+    files.write('cds', new Map(names.map((name) => [name, name])));
+    for (const tenant of ['green', 'blue']) files.writeText(`${tenant}.json`, variantOf(tenant));
     files.write(
       'eds',
       new Map([
@@ -84,9 +117,8 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
     return { upstreams: [files.upstream], xds, ...more };
   }
 
-  async function start(...configured: Parameters<typeof config>): Promise<RelayProcess> {
-    return stack.use(await RelayProcess.start(config(...configured)));
-  }
+  const reload = (relay: RelayProcess, ...configured: Parameters<typeof config>): Promise<void> =>
+    relay.reconfigure(config(...configured));
 
   const secure = (own?: Issued) =>
     credentials.createSsl(
@@ -95,7 +127,7 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
       own && Buffer.from(own.certificate),
     );
 
-  function subscriber(relay: RelayProcess, own: Issued, id: string): XdsClient {
+  function subscriber(relay: RelayProcess, own: Issued | undefined, id: string): XdsClient {
     const options = { secure: secure(own), serverName: 'relay.test', node: { id, cluster: 'c' } };
     return stack.use(new XdsClient(relay.xds, 'delta', options));
   }
@@ -140,11 +172,12 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
     describe(workers === 0 ? 'in one process' : `with ${workers} workers`, () => {
       let relay: RelayProcess;
       let shared: AsyncDisposableStack;
+      const more = workers === 0 ? { parameters: [tenantParameter] } : { workers };
 
       before(async () => {
         shared = new AsyncDisposableStack();
         stack = shared;
-        relay = await start({}, { workers });
+        relay = stack.use(await RelayProcess.start(config({}, more)));
         await tenants(relay);
       });
       after(() => shared?.disposeAsync());
@@ -175,7 +208,7 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
         const answers = await Promise.all(asking.map((client) => clientStatus(client)));
         for (const [index, client] of asking.entries()) {
           const size = toBinary(ClientStatusResponseSchema, answerOf(answers[index] ?? [])).length;
-          const limited = (bytes: number) => config({}, { workers, limits: { max_response_bytes: bytes } });
+          const limited = (bytes: number) => config({}, { ...more, limits: { max_response_bytes: bytes } });
           relay.configure(limited(size - 1));
           await eventually(async () => {
             const { code, details } = await fails(clientStatus(client));
@@ -188,140 +221,106 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
       });
 
       it('without a certificate: the streams of the same connection', async () => {
-        await using open = await RelayProcess.start({ upstreams: [files.upstream], workers });
-        await using one = new XdsClient(open.xds, 'delta', { node: { id: 'one' } });
-        await using other = new XdsClient(open.xds, 'sotw', { node: { id: 'other' } });
-        for (const client of [one, other]) {
-          client.subscribe('cds');
-          await client.gets('cds');
-        }
+        const forAll = [...rules, { names: ['both'], allow: true }];
+        await reload(relay, { authorization: { rules: forAll } }, more);
+        // A worker hears of it later: until then it refuses them.
+        const served = (id: string): Promise<XdsClient> =>
+          eventually(async () => {
+            const client = subscriber(relay, undefined, id);
+            client.subscribe('cds');
+            await client.gets('cds');
+            return client;
+          });
+        const [one, other] = [await served('one'), await served('other')];
         expect(nodesOf(await clientStatus(one.connection))).to.deep.equal(['one']);
         expect(nodesOf(await clientStatus(other.connection))).to.deep.equal(['other']);
-        const nobody = rawClient(open.xds);
-        stack.defer(() => nobody.close());
-        expect(await clientStatus(nobody)).to.deep.equal([]);
+        expect(await clientStatus(stranger(relay))).to.deep.equal([]);
+        await reload(relay, {}, more);
+      });
+
+      if (workers > 0) return;
+
+      it('rules that change while it is connected count at once', async () => {
+        const client = stranger(relay, red);
+        expect(namesOf(await clientStatus(client))).to.include('red-2');
+        const fewer = [{ principals: ['spiffe://example.com/red'], names: ['red-1'], allow: true }];
+        await reload(relay, { authorization: { rules: fewer } }, more);
+        await eventually(async () => {
+          expect([...new Set(namesOf(await clientStatus(client)))]).to.deep.equal(['red-1']);
+        });
+        await reload(relay, {}, more);
+      });
+
+      it('rules are about canonical names: another spelling of a denied one is in no field, nor what else is denied', async () => {
+        const only = [{ names: [`${clusters}/shop?tenant=red&env=prod`], allow: true }];
+        await reload(relay, { authorization: { rules: only } }, more);
+        const client = subscriber(relay, green, 'green-a');
+        client.subscribe('cds', [
+          `${clusters}/shop?tenant=blue&env=prod`,
+          `${clusters}/sh%6Fp?env=prod&tenant=blue`,
+          `${clusters}/shop?tenant=red&env=prod`,
+        ]);
+        await client.gets('cds');
+        const told = await clientStatus(client.connection);
+        expect(namesOf(told)).to.deep.equal([`${clusters}/shop?tenant=red&env=prod`]);
+        expect(bytesOf(told).includes('blue')).to.equal(false);
+        await reload(relay, {}, more);
+      });
+
+      it('a variant that a trusted parameter keeps from a tenant is in no field', async () => {
+        await reload(relay, { authorization: {} }, more);
+        for (const [own, id] of [
+          [green, 'green-a'],
+          [blue, 'blue-b'],
+        ] as const) {
+          const client = subscriber(relay, own, id);
+          client.delta('cds', {
+            resourceLocatorsSubscribe: [{ name: 'shop', dynamicParameters: { tenant: 'blue' } }],
+          });
+          await client.gets('cds');
+        }
+        const told = bytesOf(await clientStatus(stranger(relay, green)));
+        expect([told.includes('of-green'), told.includes('blue')]).to.deep.equal([true, false]);
+        await reload(relay, {}, more);
+      });
+
+      it('a peer that may read nothing is refused before its request is looked at', async () => {
+        const request = { nodeMatchers: [safeRegex('(')] };
+        const { code } = await fails(clientStatus(stranger(relay, denied), request));
+        expect(code).to.equal(Code.PERMISSION_DENIED);
+        expect((await fails(clientStatus(stranger(relay), request))).code).to.equal(Code.PERMISSION_DENIED);
+        expect((await fails(clientStatus(stranger(relay, red), request))).code).to.equal(
+          Code.INVALID_ARGUMENT,
+        );
+      });
+
+      it('enabled: false turns it off, for its principals too, and takes it out of the reflection; true brings it back', async () => {
+        const client = stranger(relay, operator);
+        await eventually(async () => expect(await clientStatus(client)).to.have.length(4));
+        await reload(relay, { client_status: clientStatusOf({ enabled: false }) }, more);
+        const { code, details } = await eventually(() => fails(clientStatus(client)));
+        expect(code).to.equal(Code.UNIMPLEMENTED);
+        expect(details).to.include('xds.client_status');
+        expect(await listed(relay)).to.not.include('envoy.service.status.v3.ClientStatusDiscoveryService');
+        const { body } = await relay.rpc(
+          'envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus',
+          {},
+        );
+        expect(body).to.include('blue-a').and.include('nobodys');
+        expect(await clientsOf(relay)).to.have.length(3);
+        await reload(relay, {}, more);
+        await eventually(async () => expect(await clientStatus(client)).to.have.length(4));
+        expect(await listed(relay)).to.include('envoy.service.status.v3.ClientStatusDiscoveryService');
       });
     });
   }
 
-  it('rules that change while it is connected count at once', async () => {
-    const relay = await start();
-    await tenants(relay);
-    const client = stranger(relay, red);
-    expect(namesOf(await clientStatus(client))).to.include('red-2');
-    const fewer = [{ principals: ['spiffe://example.com/red'], names: ['red-1'], allow: true }];
-    relay.configure(config({ authorization: { rules: fewer } }));
-    await eventually(async () => {
-      expect([...new Set(namesOf(await clientStatus(client)))]).to.deep.equal(['red-1']);
-    });
-  });
-
-  it('rules are about canonical names: another spelling of a denied one is in no field, nor what else is denied', async () => {
-    const cluster = 'xdstp://example.com/envoy.config.cluster.v3.Cluster';
-    const canonical = [`${cluster}/shop?env=prod&tenant=blue`, `${cluster}/shop?env=prod&tenant=red`];
-    using named = new ResourceFiles();
-    named.write('cds', new Map(canonical.map((name) => [name, name])));
-    const only = [{ names: [`${cluster}/shop?tenant=red&env=prod`], allow: true }];
-    const relay = await start({ authorization: { rules: only } }, { upstreams: [named.upstream] });
-    const client = subscriber(relay, red, 'red-a');
-    client.subscribe('cds', [
-      `${cluster}/shop?tenant=blue&env=prod`,
-      `${cluster}/sh%6Fp?env=prod&tenant=blue`,
-      `${cluster}/shop?tenant=red&env=prod`,
-    ]);
-    await client.gets('cds');
-    const told = await clientStatus(client.connection);
-    expect(namesOf(told)).to.deep.equal([`${cluster}/shop?tenant=red&env=prod`]);
-    expect(Buffer.from(toBinary(ClientStatusResponseSchema, answerOf(told))).includes('blue')).to.equal(
-      false,
-    );
-  });
-
-  it('a variant that a trusted parameter keeps from a tenant is in no field', async () => {
-    using variants = new ResourceFiles();
-    for (const tenant of ['red', 'blue']) {
-      const constraint = { key: 'tenant', value: tenant };
-      variants.writeText(
-        `${tenant}.json`,
-        JSON.stringify({
-          resources: [
-            {
-              '@type': 'type.googleapis.com/envoy.service.discovery.v3.Resource',
-              resource_name: { name: 'shop', dynamic_parameter_constraints: { constraint } },
-              resource: {
-                '@type': 'type.googleapis.com/envoy.config.cluster.v3.Cluster',
-                name: 'shop',
-                alt_stat_name: `of-${tenant}`,
-              },
-            },
-          ],
-        }),
-      );
-    }
-    const parameter = {
-      key: 'tenant',
-      from: 'peer.uri_san',
-      pattern: '^spiffe://example.com/(.*)$',
-      trusted: true,
-    };
-    const relay = await start(
-      { authorization: {} },
-      { upstreams: [variants.upstream], parameters: [parameter] },
-    );
-    for (const [own, id] of [
-      [red, 'red-a'],
-      [blue, 'blue-a'],
-    ] as const) {
-      const client = subscriber(relay, own, id);
-      client.delta('cds', {
-        resourceLocatorsSubscribe: [{ name: 'shop', dynamicParameters: { tenant: 'blue' } }],
-      });
-      await client.gets('cds');
-    }
-    const told = Buffer.from(
-      toBinary(ClientStatusResponseSchema, answerOf(await clientStatus(stranger(relay, red)))),
-    );
-    expect([told.includes('of-red'), told.includes('blue')]).to.deep.equal([true, false]);
-  });
-
-  it('a peer that may read nothing is refused before its request is looked at', async () => {
-    const relay = await start();
-    await tenants(relay);
-    const request = { nodeMatchers: [safeRegex('(')] };
-    const { code } = await fails(clientStatus(stranger(relay, denied), request));
-    expect(code).to.equal(Code.PERMISSION_DENIED);
-    expect((await fails(clientStatus(stranger(relay), request))).code).to.equal(Code.PERMISSION_DENIED);
-    expect((await fails(clientStatus(stranger(relay, red), request))).code).to.equal(Code.INVALID_ARGUMENT);
-  });
-
-  it('enabled: false turns it off, for its principals too, and takes it out of the reflection; true brings it back', async () => {
-    const relay = await start();
-    await tenants(relay);
-    const client = stranger(relay, operator);
-    expect(await clientStatus(client)).to.have.length(4);
-    relay.configure(config({ client_status: clientStatusOf({ enabled: false }) }));
-    const { code, details } = await eventually(() => fails(clientStatus(client)));
-    expect(code).to.equal(Code.UNIMPLEMENTED);
-    expect(details).to.include('xds.client_status');
-    expect(await listed(relay)).to.not.include('envoy.service.status.v3.ClientStatusDiscoveryService');
-    const { body } = await relay.rpc(
-      'envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus',
-      {},
-    );
-    expect(body).to.include('blue-a').and.include('nobodys');
-    expect(await clientsOf(relay)).to.have.length(3);
-    relay.configure(config());
-    await eventually(async () => expect(await clientStatus(client)).to.have.length(4));
-    expect(await listed(relay)).to.include('envoy.service.status.v3.ClientStatusDiscoveryService');
-  });
-
   it('over a Unix socket: the streams of the same connection', async () => {
     const socket = join(directory.path, 'xds.sock');
-    const child = await RelayProcess.start({
+    await using relay = await RelayProcess.start({
       upstreams: [files.upstream],
       xds: { address: `unix:${socket}` },
     });
-    await using relay = child;
     await using one = new XdsClient(relay.xds, 'delta', { node: { id: 'one' } });
     await using other = new XdsClient(relay.xds, 'delta', { node: { id: 'other' } });
     for (const client of [one, other]) {

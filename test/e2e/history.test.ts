@@ -51,24 +51,29 @@ describe('history and diff', function () {
   let connections: Connections;
   const admin = (): readonly string[] => ['--admin', `http://${relay.admin}`];
 
-  async function start(config: Partial<RelayConfig> = {}): Promise<void> {
-    relay = await RelayProcess.start({
+  const start = (config: Partial<RelayConfig> = {}): Promise<RelayProcess> =>
+    RelayProcess.start({
       upstreams: [files.upstream],
       parameters: [{ key: 'env', from: 'node.metadata.env' }],
       drain_timeout: '100ms',
       ...config,
     });
-    connections = new Connections(relay.xds);
-  }
 
-  beforeEach(() => {
+  before(async () => {
     files = new ResourceFiles();
+    files.writeText('cds.json', clusters(cluster('shop', '1s'), cluster('old', '1s')));
+    relay = await start();
   });
 
-  afterEach(async () => {
-    connections[Symbol.dispose]();
-    await relay.stop();
-    files[Symbol.dispose]();
+  beforeEach(() => {
+    connections = new Connections(relay.xds);
+  });
+
+  afterEach(() => connections[Symbol.dispose]());
+
+  after(async () => {
+    await relay?.[Symbol.asyncDispose]();
+    files?.[Symbol.dispose]();
   });
 
   const json = async (...argv: readonly string[]): Promise<unknown> => {
@@ -101,8 +106,6 @@ describe('history and diff', function () {
   }
 
   it('shows each change, and what differs between two of them, field by field', async () => {
-    files.writeText('cds.json', clusters(cluster('shop', '1s'), cluster('old', '1s')));
-    await start();
     await open('a', 'prod');
     await changed(1);
     files.writeText(
@@ -159,13 +162,15 @@ describe('history and diff', function () {
     const more = (value: string): string =>
       `, "metadata": ${JSON.stringify({ filter_metadata: { [hostile]: { [hostile]: value } } })}`;
     const named = (value: string): string => cluster(JSON.stringify(hostile).slice(1, -1), '1s', more(value));
+    const before = (await changesOf('--type', 'cds')).length;
     files.writeText('cds.json', clusters(named('safe')));
-    await start();
     await open('a', 'prod');
-    await changed(1);
+    await changed(before + 1);
     files.writeText('cds.json', clusters(named(hostile)));
-    await changed(2);
-    const asked = ['diff', '--from', '1', '--to', '2', '--name', hostile, ...admin()];
+    await changed(before + 2);
+    const [newest, older] = await changesOf('--type', 'cds');
+    const range = ['--from', String(older?.revision), '--to', String(newest?.revision)];
+    const asked = ['diff', ...range, '--name', hostile, ...admin()];
     const { code, out, err } = await run(...asked);
     expect(code, err).to.equal(0);
     expect(out).not.to.match(raw);
@@ -181,19 +186,6 @@ describe('history and diff', function () {
     expect(parse(shown?.variants[0]?.yaml ?? '')).to.deep.equal(difference);
   });
 
-  it('keeps 100 changes without bodies where history is false', async () => {
-    files.writeText('cds.json', clusters(cluster('shop', '1s')));
-    await start({ history: false });
-    await open('a', 'prod');
-    files.writeText('cds.json', clusters(cluster('shop', '2s')));
-    await changed(2);
-    const [second] = await changesOf('--type', 'cds');
-    expect(second).to.include({ revision: 2, bodies: false });
-    const refused = await run('diff', '--from', '1', '--to', '2', ...admin());
-    expect(refused.code).to.equal(1);
-    expect(refused.err).to.match(/was not kept: the configuration has history: false/);
-  });
-
   it('compares what two clients have, and two parameter sets; secrets are not shown', async () => {
     writeVariants(files, 'cds', [
       ['shop', 'prod', when({ env: 'prod' })],
@@ -205,7 +197,6 @@ describe('history and diff', function () {
     const secret = (value: string): string =>
       `{"resources": [{"@type": "${tls}", "name": "key", "generic_secret": {"secret": {"inline_string": "${value}"}}}]}`;
     files.writeText('sds.json', secret('hidden-1'));
-    await start();
     const prod = await open('p', 'prod');
     await open('t', 'test');
     prod.want('sds', { names: ['key'] });
@@ -215,9 +206,8 @@ describe('history and diff', function () {
     const expected = ['debug ADDED', 'shop CHANGED'];
     const shown = ({ differences }: z.infer<typeof different>): readonly string[] =>
       differences.map(({ name, change }) => `${name} ${change}`);
-    expect(shown(await diff('--param', 'env=prod', '--against', 'env=test', '--type', 'cds'))).to.deep.equal(
-      expected,
-    );
+    const sets = ['--param', 'env=prod', '--against', 'env=test', '--type', 'cds'];
+    await eventually(async () => expect(shown(await diff(...sets))).to.deep.equal(expected));
     const clients = await clientsOf(relay);
     const id = (node: string): string => clients.find((one) => one.node.id === node)?.id ?? '';
     expect(shown(await diff('--client', id('p'), '--client', id('t'), '--type', 'cds'))).to.deep.equal(
@@ -241,5 +231,22 @@ describe('history and diff', function () {
       ...admin(),
     );
     expect(difference.out).to.include('secrets are not shown').and.not.to.include('hidden');
+  });
+
+  it('keeps 100 changes without bodies where history is false', async () => {
+    await relay[Symbol.asyncDispose]();
+    connections[Symbol.dispose]();
+    using own = new ResourceFiles();
+    own.writeText('cds.json', clusters(cluster('shop', '1s')));
+    relay = await start({ upstreams: [own.upstream], history: false });
+    connections = new Connections(relay.xds);
+    await open('a', 'prod');
+    own.writeText('cds.json', clusters(cluster('shop', '2s')));
+    await changed(2);
+    const [second] = await changesOf('--type', 'cds');
+    expect(second).to.include({ revision: 2, bodies: false });
+    const refused = await run('diff', '--from', '1', '--to', '2', ...admin());
+    expect(refused.code).to.equal(1);
+    expect(refused.err).to.match(/was not kept: the configuration has history: false/);
   });
 });

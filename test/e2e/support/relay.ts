@@ -1,4 +1,4 @@
-import { existsSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
@@ -268,6 +268,18 @@ export class RelayProcess implements AsyncDisposable {
       typeof config === 'string' ? config : JSON.stringify(withDefaults(config, this.#given)),
     );
     renameSync(`${path}.new`, path);
+  }
+
+  /** The same, and waits until it is in force; a worker hears of it a moment later. */
+  async reconfigure(config: RelayConfig): Promise<void> {
+    const before = readFileSync(this.file, 'utf8');
+    const reloads = (): Promise<number> => this.metric('config_reloads_total', 'result="accepted"');
+    const count = await reloads();
+    this.configure(config);
+    if (readFileSync(this.file, 'utf8') === before) return;
+    await eventually(async () => {
+      if ((await reloads()) === count) throw new Error(`the configuration is not in force:\n${this.output}`);
+    });
   }
 
   signal(name: NodeJS.Signals): void {

@@ -42,6 +42,7 @@ export interface VariantClientOptions {
 /** A few connections that many streams share. */
 export class Connections implements Disposable {
   readonly #clients: readonly Client[];
+  readonly #streams: VariantClient[] = [];
   #next = 0;
 
   constructor(address: string, count = 1) {
@@ -52,10 +53,14 @@ export class Connections implements Disposable {
   open(options: VariantClientOptions): VariantClient {
     const client = this.#clients[this.#next++ % this.#clients.length];
     if (client === undefined) throw new Error('no connection');
-    return new VariantClient(client, options);
+    const stream = new VariantClient(client, options);
+    this.#streams.push(stream);
+    return stream;
   }
 
+  /** Ends its streams, too: a connection is open as long as one is. */
   [Symbol.dispose](): void {
+    for (const stream of this.#streams) stream.close();
     for (const client of this.#clients) client.close();
   }
 }
