@@ -65,7 +65,7 @@ describe('the single executable', function () {
     files.write('cds', new Map([['shop', '1']]));
     const options = { executable, cwd: place.path };
     await using above = await RelayProcess.start(
-      { upstreams: [files.upstream], workers: 2, drain_timeout: '200ms' },
+      { upstreams: [files.upstream], drain_timeout: '200ms' },
       options,
     );
     const cache = join(place.path, 'cache');
