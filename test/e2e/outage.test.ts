@@ -3,10 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { always, eventually } from './support/eventually.ts';
+import { run } from './support/explain.ts';
 import { ModelPlane } from './support/model-plane.ts';
-import { outcome } from './support/process.ts';
 import { ClientPool, wildcardAnswered } from './support/recording-client.ts';
-import { distributary, RelayProcess } from './support/relay.ts';
+import { RelayProcess } from './support/relay.ts';
 import { checkCurrent, endpointOf, readyOf, statusOf } from './support/relay-state.ts';
 import { retryCost } from './support/retry-cost.ts';
 
@@ -316,7 +316,7 @@ describe('the shrink guard, on a running relay', function () {
     await client.gets('cds', ten);
     await wildcardAnswered(pool);
     const release = (...more: readonly string[]) =>
-      outcome(distributary('release', '--reason', 'on purpose', ...more, '--admin', `http://${relay.admin}`));
+      run('release', '--reason', 'on purpose', ...more, '--admin', `http://${relay.admin}`);
     expect((await release()).code, 'nothing waits').to.equal(1);
     plane.kill();
     plane.set('cds', { c0: '1' });
@@ -325,7 +325,8 @@ describe('the shrink guard, on a running relay', function () {
     expect((await release('--type', 'eds')).code).to.equal(1);
     expect(await release('--upstream', 'central', '--type', 'cds')).to.deep.equal({
       code: 0,
-      output: 'released: 9 names',
+      out: 'released: 9 names',
+      err: '',
     });
     await client.gets('cds', { c0: '1' });
     expect(await relay.metric('held_removals')).to.equal(0);
