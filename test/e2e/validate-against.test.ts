@@ -8,7 +8,7 @@ import { run } from './support/explain.ts';
 import { ResourceFiles } from './support/files.ts';
 import { temporaryDirectory } from './support/paths.ts';
 import { type RelayConfig, RelayProcess } from './support/relay.ts';
-import { Connections } from './support/variant-client.ts';
+import { Connections, type VariantClient } from './support/variant-client.ts';
 import { writeVariants } from './support/variant-files.ts';
 
 const parameters = z.record(z.string(), z.string());
@@ -38,67 +38,78 @@ const report = z.object({
   }),
 });
 
-describe('validate --against', function () {
-  this.timeout(60_000);
-  let stack: AsyncDisposableStack;
-  let files: ResourceFiles;
-  let directory: string;
-  beforeEach(() => {
-    stack = new AsyncDisposableStack();
-    files = stack.use(new ResourceFiles());
-    directory = stack.use(temporaryDirectory()).path;
-    writeVariants(files, 'eds', [
-      ['shop', 'prod', when({ env: 'prod' })],
-      ['shop', 'test', when({ env: 'test' })],
-      ['prod-only', 'prod', when({ env: 'prod' })],
-    ]);
-  });
-  afterEach(() => stack.disposeAsync());
+for (const workers of [0, 2]) {
+  describe(`validate --against, workers: ${workers}`, function () {
+    this.timeout(60_000);
+    const stack = new AsyncDisposableStack();
+    let files: ResourceFiles;
+    let directory: string;
+    let relay: RelayProcess;
+    let clients: readonly { readonly env: string; readonly client: VariantClient }[];
 
-  /** A control plane that is never there: its sessions are counted all the same. */
-  const central = { name: 'central', types: ['cds'], ads: { endpoints: ['127.0.0.1:1'] } };
-  const config = (more: object = {}): RelayConfig => ({
-    upstreams: [central, files.upstream],
-    parameters: [{ key: 'env', from: 'node.metadata.env' }],
-    drain_timeout: '100ms',
-    ...more,
-  });
+    before(async () => {
+      files = stack.use(new ResourceFiles());
+      directory = stack.use(temporaryDirectory()).path;
+      writeVariants(files, 'eds', [
+        ['shop', 'prod', when({ env: 'prod' })],
+        ['shop', 'test', when({ env: 'test' })],
+        ['prod-only', 'prod', when({ env: 'prod' })],
+      ]);
+      relay = stack.use(await RelayProcess.start(config()));
+      const connections = stack.use(new Connections(relay.xds));
+      clients = [
+        { id: 'one', env: 'prod' },
+        { id: 'two', env: 'prod' },
+        { id: 'three', env: 'test' },
+      ].map(({ id, env }) => {
+        const client = connections.open({ protocol: 'delta', node: { id, metadata: { env } } });
+        client.want('eds', { names: ['shop', 'prod-only'] });
+        client.want('cds', { names: ['c'] });
+        return { env, client };
+      });
+      await everybodyHasItsOwn();
+    });
+    after(() => stack.disposeAsync());
 
-  async function start(first: RelayConfig): Promise<RelayProcess> {
-    const relay = stack.use(await RelayProcess.start(first));
-    const connections = stack.use(new Connections(relay.xds));
-    for (const [id, env] of [
-      ['one', 'prod'],
-      ['two', 'prod'],
-      ['three', 'test'],
-    ] as const) {
-      const client = connections.open({ protocol: 'delta', node: { id, metadata: { env } } });
-      client.want('eds', { names: ['shop', 'prod-only'] });
-      client.want('cds', { names: ['c'] });
-      await client.gets('eds', env === 'prod' ? ['prod-only: prod', 'shop: prod'] : ['shop: test']);
+    /** A control plane that is never there: its sessions are counted all the same. */
+    const central = { name: 'central', types: ['cds'], ads: { endpoints: ['127.0.0.1:1'] } };
+    const config = (more: object = {}): RelayConfig => ({
+      upstreams: [central, files.upstream],
+      parameters: [{ key: 'env', from: 'node.metadata.env' }],
+      drain_timeout: '100ms',
+      workers,
+      ...more,
+    });
+
+    async function everybodyHasItsOwn(): Promise<void> {
+      for (const { env, client } of clients) {
+        await client.gets('eds', env === 'prod' ? ['prod-only: prod', 'shop: prod'] : ['shop: test']);
+      }
     }
-    return relay;
-  }
 
-  const compare = (relay: RelayProcess, next: RelayConfig, ...flags: readonly string[]) => {
-    const path = join(directory, 'next.json');
-    // With workers the fixture chooses the port (test/e2e/support/relay.ts).
-    const address = next['workers'] === 2 ? relay.xds : '127.0.0.1:0';
-    const listeners = { xds: { address }, admin: { address: '127.0.0.1:0' } };
-    writeFileSync(path, JSON.stringify({ node: { id: 'relay', cluster: 'relays' }, ...listeners, ...next }));
-    return run('validate', '--config', path, '--against', `http://${relay.admin}`, ...flags);
-  };
-  const reportOf = async (relay: RelayProcess, next: RelayConfig) => {
-    const { code, out } = await compare(relay, next, '--json');
-    expect(code, out).to.equal(0);
-    return report.parse(JSON.parse(out));
-  };
-  const changesOf = async (relay: RelayProcess, next: RelayConfig) => (await reportOf(relay, next)).changes;
+    const compare = (next: RelayConfig, ...flags: readonly string[]) => {
+      const path = join(directory, 'next.json');
+      // With workers the fixture chooses the port (test/e2e/support/relay.ts).
+      const address = workers === 2 ? relay.xds : '127.0.0.1:0';
+      const listeners = { xds: { address }, admin: { address: '127.0.0.1:0' } };
+      writeFileSync(
+        path,
+        JSON.stringify({ node: { id: 'relay', cluster: 'relays' }, ...listeners, ...next }),
+      );
+      return run('validate', '--config', path, '--against', `http://${relay.admin}`, ...flags);
+    };
+    const reportOf = async (next: RelayConfig) => {
+      const { code, out } = await compare(next, '--json');
+      expect(code, out).to.equal(0);
+      return report.parse(JSON.parse(out));
+    };
+    const changesOf = async (next: RelayConfig) => (await reportOf(next)).changes;
+    /** What the last reload has changed, as the log has it. */
+    const reloaded = () =>
+      relay.log.findLast(({ message }) => message === 'what the new configuration changes');
 
-  for (const workers of [0, 2]) {
-    it(`the same configuration changes nothing (workers: ${workers})`, async () => {
-      const relay = await start(config({ workers }));
-      const changes = await changesOf(relay, config({ workers }));
+    it('the same configuration changes nothing', async () => {
+      const changes = await changesOf(config());
       expect(changes).to.deep.include({
         ...{ needs_restart: [], upstreams: [], streams: 3, changed: 0, losing: 0, reconnecting: 0 },
         clients: [],
@@ -107,11 +118,33 @@ describe('validate --against', function () {
       expect(changes.sessions.every(({ before, after }) => before && after)).to.equal(true);
     });
 
-    it(`says which sessions, parameters and resources change (workers: ${workers})`, async () => {
-      const relay = await start(config({ workers }));
+    if (workers === 0) {
+      it('says who loses what by authorization and upstreams', async () => {
+        const authorization = { rules: [{ names: ['shop'], allow: true }] };
+        const denied = await changesOf(config({ xds: { address: '127.0.0.1:0', authorization } }));
+        expect([denied.changed, denied.losing]).to.deep.equal([0, 2]);
+        expect(denied.clients[0]?.lost).to.deep.equal([{ type: 'eds', name: 'prod-only', why: 'DENIED' }]);
+
+        const alone = await changesOf(config({ upstreams: [central] }));
+        expect(alone.upstreams).to.deep.equal([{ name: 'files', change: 'REMOVED' }]);
+        expect(alone.losing).to.equal(3);
+        expect(alone.clients[0]?.lost[0]?.why).to.equal('UNCLAIMED');
+      });
+
+      it('a bad file exits 2 and asks nobody; a relay that does not answer 1', async () => {
+        expect((await compare(config({ nonsense: true }))).code).to.equal(2);
+        const path = join(directory, 'next.json');
+        writeFileSync(path, JSON.stringify(config()));
+        const { code, err } = await run('validate', '--config', path, '--against', 'http://127.0.0.1:1');
+        expect(code).to.equal(1);
+        expect(err).to.include("cannot reach the relay's admin listener at http://127.0.0.1:1");
+      });
+    }
+
+    it('says which sessions, parameters and resources change, and so does the log of a reload', async () => {
       const rule = { key: 'env', from: 'node.metadata.env', pattern: '^(test)$', default: 'test' };
-      const next = config({ workers, parameters: [rule], limits: { max_request_bytes: 1_000_000 } });
-      const changes = await changesOf(relay, next);
+      const next = config({ parameters: [rule], limits: { max_request_bytes: 1_000_000 } });
+      const changes = await changesOf(next);
       expect(changes).to.deep.include({ streams: 3, changed: 2, losing: 2, reconnecting: 0 });
       expect(changes.needs_restart).to.deep.equal(['limits.max_request_bytes']);
       expect(changes.sessions.filter(({ before, after }) => before !== after)).to.deep.equal([
@@ -124,7 +157,7 @@ describe('validate --against', function () {
         { node: 'two', ...moved },
       ]);
 
-      const { out } = await compare(relay, next);
+      const { out } = await compare(next);
       expect(out).to.match(
         /^Streams: 3; with other parameters: 2; that lose resources: 2; that may lose resources, unknown until they reconnect: 0\.$/m,
       );
@@ -132,36 +165,24 @@ describe('validate --against', function () {
       expect(out).to.match(/^\S+ +one +env=prod +env=test +1$/m);
       expect(out).to.match(/ eds +prod-only +no variant matches its new parameters$/m);
       // It was only asked: nobody has lost anything.
-      expect((await changesOf(relay, config({ workers }))).losing).to.equal(0);
+      expect((await changesOf(config())).losing).to.equal(0);
 
       relay.configure(next);
-      await eventually(() => {
-        const said = relay.log.find(({ message }) => message === 'what the new configuration changes');
-        expect(said).to.deep.include({ streams: 3, streams_changed: 2, sessions_closed: 1 });
-        expect(relay.log.some(({ message }) => message === 'configuration reloaded')).to.equal(true);
-      });
+      await relay.says(/^configuration reloaded$/);
+      await eventually(() =>
+        expect(reloaded()).to.deep.include({ streams: 3, streams_changed: 2, sessions_closed: 1 }),
+      );
+      for (const { client } of clients) await client.gets('eds', ['shop: test']);
+
+      relay.configure(config());
+      await everybodyHasItsOwn();
     });
-  }
 
-  it('says who loses what by authorization and upstreams', async () => {
-    const relay = await start(config());
-    const authorization = { rules: [{ names: ['shop'], allow: true }] };
-    const denied = await changesOf(relay, config({ xds: { address: '127.0.0.1:0', authorization } }));
-    expect([denied.changed, denied.losing]).to.deep.equal([0, 2]);
-    expect(denied.clients[0]?.lost).to.deep.equal([{ type: 'eds', name: 'prod-only', why: 'DENIED' }]);
-
-    const alone = await changesOf(relay, config({ upstreams: [central] }));
-    expect(alone.upstreams).to.deep.equal([{ name: 'files', change: 'REMOVED' }]);
-    expect(alone.losing).to.equal(3);
-    expect(alone.clients[0]?.lost[0]?.why).to.equal('UNCLAIMED');
-  });
-
-  for (const workers of [0, 2]) {
-    it(`does not say that clients lose nothing when the new rules read what was not kept (workers: ${workers})`, async () => {
-      const relay = await start(config({ workers }));
+    // Last: the reload ends the streams.
+    it('does not say that clients lose nothing when the new rules read what was not kept', async () => {
       const rule = { key: 'env', from: 'node.metadata.environment' };
-      const next = config({ workers, parameters: [rule] });
-      const { ok, changes, warnings } = await reportOf(relay, next);
+      const next = config({ parameters: [rule] });
+      const { ok, changes, warnings } = await reportOf(next);
       expect(ok).to.equal(true);
       expect(changes).to.deep.include({
         streams: 3,
@@ -172,7 +193,7 @@ describe('validate --against', function () {
         'the rule for "env" reads node.metadata.environment, which the relay has not kept of 3 streams, because its rules do not read it: what these lose is unknown until they reconnect';
       expect(warnings).to.deep.include({ path: 'parameters[0].from', message });
 
-      const { code, out } = await compare(relay, next);
+      const { code, out } = await compare(next);
       expect(code).to.equal(0);
       expect(out).to.include(`warning: parameters[0].from: ${message}`);
       expect(out).to.match(/that may lose resources, unknown until they reconnect: 3\.$/m);
@@ -181,7 +202,7 @@ describe('validate --against', function () {
 
       relay.configure(next);
       await eventually(() => {
-        const said = relay.log.find(({ message }) => message === 'what the new configuration changes');
+        const said = reloaded();
         expect(said).to.deep.include({
           level: 'warn',
           streams_reconnecting: 3,
@@ -190,15 +211,5 @@ describe('validate --against', function () {
         expect(said).to.not.have.any.keys('streams_changed', 'streams_losing', 'lost');
       });
     });
-  }
-
-  it('a bad file exits 2 and asks nobody; a relay that does not answer 1', async () => {
-    const relay = await start(config());
-    expect((await compare(relay, config({ nonsense: true }))).code).to.equal(2);
-    const path = join(directory, 'next.json');
-    writeFileSync(path, JSON.stringify(config()));
-    const { code, err } = await run('validate', '--config', path, '--against', 'http://127.0.0.1:1');
-    expect(code).to.equal(1);
-    expect(err).to.include("cannot reach the relay's admin listener at http://127.0.0.1:1");
   });
-});
+}
