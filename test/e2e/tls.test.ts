@@ -2,6 +2,7 @@ import { request } from 'node:https';
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { type ChannelCredentials, credentials, ServerCredentials } from '@grpc/grpc-js';
 import { expect } from 'chai';
+import { z } from 'zod';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { type as typeOf } from '../support/in-memory-relay.ts';
@@ -58,17 +59,54 @@ describe('TLS', function () {
     return one.of(type).flatMap(deltaNames);
   };
 
-  it('clients that trust its certificate are served, others and plaintext ones are not', async () => {
-    await using relay = await start({});
-    await using good = client(relay, trusting(authority));
-    expect(await gets(good, 'cds')).to.have.length(3);
-    for (const secure of [trusting(other), credentials.createInsecure()]) {
-      await using bad = client(relay, secure);
-      bad.subscribe('cds');
-      expect((await bad.ends()).code).to.equal(Code.UNAVAILABLE);
-    }
-    expect(await gets(good, 'eds')).to.have.length(3);
-    expect(relay.log.filter(({ level }) => level === 'error')).to.deep.equal([]);
+  describe('of its listeners', () => {
+    let relay: RelayProcess;
+    before(async () => {
+      relay = await start({}, {}, { admin: { tls: pem.identity('admin', server) } });
+    });
+    after(() => relay?.[Symbol.asyncDispose]());
+
+    it('clients that trust its certificate are served, others and plaintext ones are not', async () => {
+      await using good = client(relay, trusting(authority));
+      expect(await gets(good, 'cds')).to.have.length(3);
+      for (const secure of [trusting(other), credentials.createInsecure()]) {
+        await using bad = client(relay, secure);
+        bad.subscribe('cds');
+        expect((await bad.ends()).code).to.equal(Code.UNAVAILABLE);
+      }
+      expect(await gets(good, 'eds')).to.have.length(3);
+      expect(relay.log.filter(({ level }) => level === 'error')).to.deep.equal([]);
+    });
+
+    it('CBC ciphers are refused on the xDS port', async () => {
+      const [host, port] = relay.xds.split(':');
+      const offer = (ciphers: string): Promise<string> =>
+        new Promise((resolve) => {
+          const ca = authority.certificate;
+          const options = { host, port: Number(port), ca, servername: 'relay.test', ALPNProtocols: ['h2'] };
+          const socket = connectTls({ ...options, ciphers, maxVersion: 'TLSv1.2' }, () => {
+            resolve(socket.getCipher().name);
+            socket.destroy();
+          });
+          socket.once('error', (error: Error) => resolve(error.message));
+        });
+      expect(await offer('ECDHE-ECDSA-AES128-SHA256:ECDHE-ECDSA-AES256-SHA')).to.match(/handshake failure/);
+      const aead = 'ECDHE-ECDSA-AES128-GCM-SHA256';
+      expect(await offer(aead)).to.equal(aead);
+    });
+
+    it('the admin listener has one too', async () => {
+      const status = await new Promise((resolve, reject) => {
+        const options = { ca: authority.certificate, agent: false };
+        request(`https://${relay.admin}/healthz`, options, (response) => {
+          response.resume();
+          response.on('end', () => resolve(response.statusCode));
+        })
+          .on('error', reject)
+          .end();
+      });
+      expect(status).to.equal(200);
+    });
   });
 
   it('require_client_certificate: a certificate of the ca, or no connection', async () => {
@@ -193,39 +231,6 @@ describe('TLS', function () {
     });
   }
 
-  it('CBC ciphers are refused on the xDS port', async () => {
-    await using relay = await start({});
-    const [host, port] = relay.xds.split(':');
-    const offer = (ciphers: string): Promise<string> =>
-      new Promise((resolve) => {
-        const ca = authority.certificate;
-        const options = { host, port: Number(port), ca, servername: 'relay.test', ALPNProtocols: ['h2'] };
-        const socket = connectTls({ ...options, ciphers, maxVersion: 'TLSv1.2' }, () => {
-          resolve(socket.getCipher().name);
-          socket.destroy();
-        });
-        socket.once('error', (error: Error) => resolve(error.message));
-      });
-    expect(await offer('ECDHE-ECDSA-AES128-SHA256:ECDHE-ECDSA-AES256-SHA')).to.match(/handshake failure/);
-    const aead = 'ECDHE-ECDSA-AES128-GCM-SHA256';
-    expect(await offer(aead)).to.equal(aead);
-  });
-
-  it('of the admin listener', async () => {
-    const tls = pem.identity('admin', server);
-    await using relay = await RelayProcess.start({ upstreams: [resources.upstream], admin: { tls } });
-    const status = await new Promise((resolve, reject) => {
-      const options = { ca: authority.certificate, agent: false };
-      request(`https://${relay.admin}/healthz`, options, (response) => {
-        response.resume();
-        response.on('end', () => resolve(response.statusCode));
-      })
-        .on('error', reject)
-        .end();
-    });
-    expect(status).to.equal(200);
-  });
-
   describe('to a control plane that wants certificates', () => {
     let plane: ControlPlane;
 
@@ -258,20 +263,21 @@ describe('TLS', function () {
 
     it('server_name: what the certificate must be for', async () => {
       const own = pem.identity('relay', web);
+      const named = (type: string, server_name: string) => ({
+        ...above({ ...own, server_name }),
+        name: type,
+        types: [type],
+      });
       await using relay = await RelayProcess.start({
-        upstreams: [above({ ...own, server_name: 'relay.test' })],
+        upstreams: [named('cds', 'relay.test'), named('eds', 'wrong.test'), named('lds', '127.0.0.2')],
       });
       await using one = new XdsClient(relay.xds, 'delta');
       expect(await gets(one, 'cds')).to.deep.equal(['shop']);
-      for (const name of ['wrong.test', '127.0.0.2']) {
-        await using wrong = await RelayProcess.start({
-          upstreams: [above({ ...own, server_name: name })],
-        });
-        await eventually(async () => {
-          expect((await wrong.get('/ready')).body).to.contain(name);
-        });
-        expect((await wrong.get('/ready')).status).to.equal(503);
-      }
+      await eventually(async () => {
+        const [wrong, other] = await whyNot(relay, 'eds', 'lds');
+        expect(wrong).to.contain('wrong.test');
+        expect(other).to.contain('127.0.0.2');
+      });
     });
 
     /** A control plane of its own, with this certificate. */
@@ -309,21 +315,19 @@ describe('TLS', function () {
         issue('localhost', { uris: ['spiffe://example.com/workload'], dns: ['localhost'] }),
       );
       const above = await other(nameless);
-      for (const [port, tls, words] of [
-        [
-          workload.port,
-          { server_identities: [spiffe] },
-          [spiffe, 'spiffe://example.com/workload', 'server_identities'],
+      await using relay = await RelayProcess.start({
+        upstreams: [
+          { ...endpoint(workload.port, { server_identities: [spiffe] }), name: 'workload', types: ['cds'] },
+          { ...endpoint(above.port, {}), name: 'nameless', types: ['eds'] },
         ],
-        [above.port, {}, [spiffe, 'it is not for localhost', 'server_name', 'server_identities']],
-      ] as const) {
-        await using relay = await RelayProcess.start({ upstreams: [endpoint(port, tls)] });
-        await eventually(async () => {
-          const { status, body } = await relay.get('/ready');
-          expect(status).to.equal(503);
-          for (const word of words) expect(body).to.contain(word);
-        });
-      }
+      });
+      await eventually(async () => {
+        const [first, second] = await whyNot(relay, 'workload', 'nameless');
+        for (const word of [spiffe, 'spiffe://example.com/workload', 'server_identities'])
+          expect(first).to.contain(word);
+        for (const word of [spiffe, 'it is not for localhost', 'server_name', 'server_identities'])
+          expect(second).to.contain(word);
+      });
       expect([...workload.streams, ...above.streams]).to.deep.equal([]);
       workload.kill();
       above.kill();
@@ -349,14 +353,21 @@ describe('TLS', function () {
     });
 
     it('without a certificate, or with one of another authority: not ready, and the log says why, once', async () => {
-      for (const own of [{}, pem.identity('stranger', stranger)]) {
-        await using relay = await RelayProcess.start({ upstreams: [above(own)] });
+      await using relay = await RelayProcess.start({
+        upstreams: [
+          { ...above({}), name: 'without', types: ['cds'] },
+          { ...above(pem.identity('stranger', stranger)), name: 'stranger', types: ['eds'] },
+        ],
+      });
+      for (const name of ['without', 'stranger']) {
         await eventually(async () => {
-          expect(await relay.metric('upstream_reconnects_total')).to.be.greaterThan(3);
+          expect(await relay.metric('upstream_reconnects_total', `upstream="${name}"`)).to.be.greaterThan(3);
         });
         expect((await relay.get('/ready')).status).to.equal(503);
-        const said = () => relay.log.filter(({ message }) => message === 'control plane failed');
-        const reasons = said().map(({ reason }) => reason);
+        const said = relay.log.filter(
+          ({ message, upstream: of }) => message === 'control plane failed' && of === name,
+        );
+        const reasons = said.map(({ reason }) => reason);
         // TLS 1.3 tells a client of its certificate when the client thinks that it is connected: the reasons differ.
         expect(reasons).to.have.length(new Set(reasons).size);
         expect(reasons.length).to.be.within(1, 4);
@@ -364,6 +375,17 @@ describe('TLS', function () {
     });
   });
 });
+
+/** Why these upstreams and no others are not connected, as /ready says it. */
+async function whyNot(relay: RelayProcess, ...names: readonly string[]): Promise<readonly string[]> {
+  const { status, body } = await relay.get('/ready');
+  expect(status).to.equal(503);
+  const { reason } = z.object({ reason: z.string() }).parse(JSON.parse(body));
+  const said = names.map((name) => `${name} \\((.*)\\)`).join(', ');
+  const found = new RegExp(`^not connected yet: ${said}$`).exec(reason);
+  if (found === null) throw new Error(`not of ${names.join(' and ')}: ${reason}`);
+  return found.slice(1);
+}
 
 const variant = (kind: string): string => `
   - "@type": type.googleapis.com/envoy.service.discovery.v3.Resource
