@@ -4,7 +4,7 @@ import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
 import { type RelayConfig, RelayProcess } from './support/relay.ts';
-import { operate, reaches, rolloutOf } from './support/rollout-state.ts';
+import { reaches, rolloutOf } from './support/rollout-state.ts';
 
 /** The class of a client is the beginning of its node's id. */
 const parameters = [{ key: 'team', from: 'node.id', pattern: '^([a-z]+)' }];
@@ -215,20 +215,5 @@ describe('attacks on a rollout', function () {
     }
     await fleet.allGet({ a: '50', b: '50', c: '50' });
     await reaches(relay, 'IDLE');
-  });
-
-  it('two operators at once: one does it, the other hears why not', async () => {
-    await using plane = await ModelPlane.start();
-    plane.set('cds', { a: '1' });
-    await using relay = await RelayProcess.start(config(plane, { mode: 'MANUAL' }));
-    using fleet = new Fleet(relay);
-    for (const id of ['x1', 'x2']) fleet.open(id, 'delta');
-    await fleet.allGet({ a: '1' });
-    plane.set('cds', { a: '2' });
-    await eventually(() => expect(fleet.heard('2')).to.have.length(1));
-    const both = await Promise.all([operate(relay, 'Release'), operate(relay, 'Discard')]);
-    expect(both.map(({ status }) => String(status)).toSorted()).to.deep.equal(['200', '400']);
-    const frozen = await Promise.all([operate(relay, 'Freeze'), operate(relay, 'Freeze')]);
-    expect(frozen.map(({ status }) => String(status)).toSorted()).to.deep.equal(['200', '400']);
   });
 });
