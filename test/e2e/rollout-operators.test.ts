@@ -10,12 +10,19 @@ const manual = { canary: { percent: 0.01 }, bake: '200ms', mode: 'MANUAL' };
 
 type Answer = Awaited<ReturnType<typeof operate>>;
 
+/** What upstream has said, and the revision that it has become. */
+interface Said {
+  readonly content: string;
+  readonly revision: number;
+}
+
 class World implements AsyncDisposable {
   readonly #stack = new AsyncDisposableStack();
   readonly plane: ModelPlane;
   readonly relay: RelayProcess;
   readonly clients: readonly RecordingClient[];
   readonly #workers: number;
+  #content = 0;
 
   private constructor(plane: ModelPlane, relay: RelayProcess, pool: ClientPool, workers: number) {
     for (const one of [plane, relay]) this.#stack.use(one);
@@ -26,28 +33,39 @@ class World implements AsyncDisposable {
     this.clients = ids.map((id) => pool.open('delta', id));
   }
 
-  /** Everybody has had `1`, has `2`, and `3` is with the canary. */
   static async start(workers: number): Promise<World> {
     const plane = await ModelPlane.start();
-    plane.set('cds', { a: '1', b: '1' });
+    plane.set('cds', { a: '0', b: '0' });
     const relay = await RelayProcess.start(configOf(plane, workers, manual));
     const world = new World(plane, relay, new ClientPool(relay.xds, workers + 1), workers);
     for (const client of world.clients) client.subscribe('cds');
-    await world.everybodyHas('1');
-    await world.waits('2');
-    expect((await operate(relay, 'Release')).status).to.equal(200);
-    await world.everybodyHas('2');
-    await world.waits('3');
+    await world.everybodyHas('0');
     return world;
   }
 
-  /** Sends both names, and waits until a canary has them and the relay has heard so. */
-  async waits(content: string): Promise<void> {
+  /** Whatever there was before: everybody has had `first`, has `second`, and `third` is with the canary. */
+  async begin(): Promise<{ readonly first: Said; readonly second: Said; readonly third: Said }> {
+    if ((await rolloutOf(this.relay)).freezes.length > 0) await operate(this.relay, 'Unfreeze');
+    return { first: await this.#released(), second: await this.#released(), third: await this.waits() };
+  }
+
+  async #released(): Promise<Said> {
+    const said = await this.waits();
+    expect((await operate(this.relay, 'Release')).status).to.equal(200);
+    await this.everybodyHas(said.content);
+    return said;
+  }
+
+  /** Sends something new under both names, and waits until a canary has them and the relay has heard so. */
+  async waits(): Promise<Said> {
+    const content = String(++this.#content);
     this.plane.set('cds', { a: content, b: content });
     await reaches(this.relay, 'CANARY');
-    await eventually(async () => {
+    return eventually(async () => {
       expect(this.having(content)).to.equal(1);
-      expect((await rolloutOf(this.relay)).canaries.accepted).to.equal(1);
+      const { canaries, pending_revision: revision } = await rolloutOf(this.relay);
+      expect(canaries.accepted).to.equal(1);
+      return { content, revision };
     });
   }
 
@@ -93,66 +111,71 @@ const answers = (both: readonly Answer[]): readonly string[] => both.map(said).t
 for (const workers of [0, 2]) {
   describe(`operators, with workers: ${workers}`, function () {
     this.timeout(60_000);
+    let world: World;
+    let relay: RelayProcess;
+
+    before(async () => {
+      world = await World.start(workers);
+      ({ relay } = world);
+    });
+    after(() => world?.[Symbol.asyncDispose]());
 
     it('release and discard at once: one does it for all names, the other hears why not', async () => {
-      await using world = await World.start(workers);
-      const { relay } = world;
+      const { second, third } = await world.begin();
       const [released, discarded] = await Promise.all([operate(relay, 'Release'), operate(relay, 'Discard')]);
       const [done, refused] = answers([released, discarded]);
       expect(done).to.equal('200: done');
       expect(refused).to.match(/^400: nothing waits: /);
-      await world.everybodyHas(released.status === 200 ? '3' : '2');
+      await world.everybodyHas((released.status === 200 ? third : second).content);
       await reaches(relay, 'IDLE');
     });
 
     it('two releases, or two discards, at once: one does it', async () => {
-      await using world = await World.start(workers);
-      const { relay } = world;
+      const { second } = await world.begin();
       const discards = await Promise.all([operate(relay, 'Discard'), operate(relay, 'Discard')]);
       expect(answers(discards)[0]).to.equal('200: done');
       expect(answers(discards)[1]).to.match(/^400: nothing waits: what upstream says was discarded/);
-      await world.everybodyHas('2');
-      await world.waits('4');
+      await world.everybodyHas(second.content);
+      const { content } = await world.waits();
       const releases = await Promise.all([operate(relay, 'Release'), operate(relay, 'Release')]);
       expect(answers(releases)[0]).to.equal('200: done');
       expect(answers(releases)[1]).to.match(/^400: nothing waits: it was released or discarded before/);
-      await world.everybodyHas('4');
+      await world.everybodyHas(content);
     });
 
     it('rollback and release at once: everybody has what there was, whoever was first', async () => {
-      await using world = await World.start(workers);
-      const { relay } = world;
+      const { first } = await world.begin();
       const [back, released] = await Promise.all([
-        operate(relay, 'Rollback', { to: 1 }),
+        operate(relay, 'Rollback', { to: first.revision }),
         operate(relay, 'Release'),
       ]);
       expect(said(back)).to.equal('200: done');
       if (released.status !== 200)
         expect(said(released)).to.match(/^400: nothing waits: .*unfreeze it first/);
-      await world.everybodyHas('1');
+      await world.everybodyHas(first.content);
       await reaches(relay, 'FROZEN');
     });
 
     it('two rollbacks at once: everybody has one of both, whole, and one unfreeze ends them', async () => {
-      await using world = await World.start(workers);
-      const { relay } = world;
+      const { first, second, third } = await world.begin();
       const both = await Promise.all([
-        operate(relay, 'Rollback', { to: 1 }),
-        operate(relay, 'Rollback', { to: 2 }),
+        operate(relay, 'Rollback', { to: first.revision }),
+        operate(relay, 'Rollback', { to: second.revision }),
       ]);
       expect(answers(both)).to.deep.equal(['200: done', '200: done']);
-      const last = Number(both[1].body['revision']) > Number(both[0].body['revision']) ? '2' : '1';
-      await world.everybodyHas(last);
+      const [toFirst, toSecond] = both.map(({ body }) => Number(body['revision']));
+      const { content } = Number(toSecond) > Number(toFirst) ? second : first;
+      await world.everybodyHas(content);
       await reaches(relay, 'FROZEN');
       expect((await operate(relay, 'Unfreeze')).status).to.equal(200);
       await eventually(() => {
-        expect(world.contents.toSorted()).to.deep.equal([`${last} ${last}`, `${last} ${last}`, '3 3']);
+        const all = [content, content, third.content].map((one) => `${one} ${one}`);
+        expect(world.contents.toSorted()).to.deep.equal(all.toSorted());
       });
     });
 
     it('two freezes, and two ends of one, at once: the second hears who was first', async () => {
-      await using world = await World.start(workers);
-      const { relay } = world;
+      await world.begin();
       const both = await Promise.all(['Ann', 'Bob'].map((reason) => operate(relay, 'Freeze', { reason })));
       const [done, refused] = answers(both);
       expect(done).to.equal('200: done');
@@ -167,17 +190,16 @@ for (const workers of [0, 2]) {
     });
 
     it('what is wrong is refused with a reason, and changes nothing', async () => {
-      await using world = await World.start(workers);
-      const { relay } = world;
+      const { first, third } = await world.begin();
       const before = await rolloutOf(relay);
       const contents = world.contents.toSorted();
       const wrong: readonly [Parameters<typeof operate>[1], object, RegExp][] = [
         ['Rollback', { to: 999 }, /revision 999/],
         ['Rollback', { to: 0 }, /revision/],
-        ['Rollback', { to: 3 }, /revision 3 was never released/],
-        ['Rollback', { to: 1, type: 'eds' }, /eds is not gated/],
-        ['Rollback', { to: 1, upstream: 'other' }, /unknown upstream "other"/],
-        ['Rollback', { to: 1, reason: ' ' }, /reason/],
+        ['Rollback', { to: third.revision }, new RegExp(`revision ${third.revision} was never released`)],
+        ['Rollback', { to: first.revision, type: 'eds' }, /eds is not gated/],
+        ['Rollback', { to: first.revision, upstream: 'other' }, /unknown upstream "other"/],
+        ['Rollback', { to: first.revision, reason: ' ' }, /reason/],
         ['Release', { type: 'lds' }, /nothing of lds waits/],
         ['Discard', { upstream: 'other' }, /unknown upstream "other"/],
         ['Freeze', { reason: '' }, /reason/],
