@@ -53,21 +53,24 @@ function relay({ id, above, changes = {}, unix }: Tier): Promise<RelayProcess> {
 describe('relays behind relays', function () {
   this.timeout(60_000);
 
-  for (const protocol of ['DELTA', 'SOTW'] as const) {
-    it(`three tiers deep, over TCP and a Unix socket, variants pass unchanged (${protocol})`, async () => {
+  for (const [protocol, ids] of [
+    ['DELTA', ['top', 'middle', 'bottom']],
+    ['SOTW', ['distributary', 'distributary', 'distributary']], // relays of one name are no loop
+  ] as const) {
+    it(`three tiers deep, over TCP and a Unix socket, variants pass unchanged (${protocol}, ${ids.join(', ')})`, async () => {
       using directory = temporaryDirectory();
       using resources = new ResourceFiles();
       writeVariants(resources, 'rds', files);
       writeVariants(resources, 'cds', files);
       const changes = { protocol };
       await using top = await relay({
-        id: 'top',
+        id: ids[0],
         above: resources.upstream,
         unix: join(directory.path, 'top'),
       });
-      await using middle = await relay({ id: 'middle', above: top, changes });
+      await using middle = await relay({ id: ids[1], above: top, changes });
       await using bottom = await relay({
-        id: 'bottom',
+        id: ids[2],
         above: middle,
         changes,
         unix: join(directory.path, 'low'),
@@ -113,6 +116,9 @@ describe('relays behind relays', function () {
       await near.gets('rds', far.has('rds'));
       expect(near.variant('rds', 'shop').version).to.equal(far.variant('rds', 'shop').version);
       expect(far.variant('rds', 'shop').version).to.match(/^\S*@[0-9a-f]{16}$/);
+      // A busy machine may stop it for a while.
+      const wrong = top.log.filter(({ level, message }) => level !== 'info' && !/event loop/.test(message));
+      expect(wrong).to.deep.equal([]);
     });
   }
 
@@ -290,18 +296,5 @@ describe('relays behind relays', function () {
     } finally {
       clearInterval(retry);
     }
-  });
-
-  it('relays of one name are no loop', async () => {
-    using resources = new ResourceFiles();
-    writeVariants(resources, 'cds', files);
-    await using top = await relay({ id: 'distributary', above: resources.upstream });
-    await using middle = await relay({ id: 'distributary', above: top });
-    await using bottom = await relay({ id: 'distributary', above: middle });
-    using connections = new Connections(bottom.xds);
-    const client = connections.open({ protocol: 'sotw', node: inEnv('prod') });
-    client.want('cds');
-    await client.gets('cds', ['office: all', 'shop: prod']);
-    expect(top.log.filter(({ level }) => level !== 'info')).to.deep.equal([]);
   });
 });
