@@ -3,16 +3,16 @@ import { dirname, join } from 'node:path';
 import { root } from './report.ts';
 
 /** `alone`: it measures time or memory, and nothing else may run beside it. */
-export type Lane = 'side by side' | 'alone';
+type Lane = 'side by side' | 'alone';
 
-/** Test files of one process. */
+/** Test files that run together. */
 export interface Job {
   readonly name: string;
   readonly files: readonly string[];
   readonly lane: Lane;
 }
 
-/** Files that start processes wait most of the time: side by side. Those of another folder are one job. */
+/** Files that start processes wait most of the time: each is a job. Those of another folder are one job together. */
 export const waits = /^test\/(attacks|deploy|docs|e2e|fuzz|observability|simulator|tenants|workers)\//;
 
 /**
@@ -23,38 +23,10 @@ export function jobsOf(extent: 'test' | 'more', parts: readonly string[] = []): 
   const files = globSync(`test/**/*.${extent}.ts`, { cwd: root })
     .filter((file) => parts.length === 0 || parts.some((part) => file.includes(part)))
     .toSorted();
-  const together = files.filter((file) => !isAlone(file));
-  const folders = Map.groupBy(
-    together.filter((file) => !waits.test(file)),
-    folderOf,
-  );
-  const waiting = together.filter((file) => waits.test(file)).map((file) => [file, [file]] as const);
-  return [
-    ...files.filter(isAlone).map((file) => ({ name: file, files: [file], lane: 'alone' as const })),
-    ...batches(folders, 15_000),
-    ...batches(waiting, extent === 'test' ? 90_000 : 0),
-  ].toSorted((a, b) => weightOf(b.files) - weightOf(a.files));
-}
-
-/** A process costs half a second of CPU before its first test, so that short neighbours share one, up to this weight. */
-function batches(units: Iterable<readonly [name: string, files: readonly string[]]>, longest: number): Job[] {
-  const all: { names: string[]; files: string[] }[] = [];
-  let room = 0;
-  for (const [name, files] of units) {
-    const size = weightOf(files);
-    if (size > room) {
-      all.push({ names: [], files: [] });
-      room = longest;
-    }
-    all.at(-1)?.names.push(name);
-    all.at(-1)?.files.push(...files);
-    room -= size;
-  }
-  return all.map(({ names, files }) => ({
-    name: names.length === 1 ? `${names[0]}` : `${names[0]} and ${names.length - 1} more`,
-    files,
-    lane: 'side by side',
-  }));
+  const units = Map.groupBy(files, (file) => (isAlone(file) || waits.test(file) ? file : folderOf(file)));
+  return [...units]
+    .map(([name, files]): Job => ({ name, files, lane: isAlone(name) ? 'alone' : 'side by side' }))
+    .toSorted((a, b) => weightOf(b.files) - weightOf(a.files));
 }
 
 const isAlone = (file: string): boolean => file.includes('.alone.');

@@ -1,11 +1,11 @@
-/** `npm test`: all test files, in processes of their own. What only waits runs side by side, what measures runs alone. */
+/** `npm test`: all test files, in a few processes. What only waits runs side by side, what measures runs alone. */
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
-import { shareCompiled } from '../support/compile-cache.ts';
-import { type Job, jobsOf, type Lane } from './jobs.ts';
+import '../support/compile-cache.ts';
+import { type Job, jobsOf } from './jobs.ts';
 import { compete } from './load.ts';
 import { prepare } from './prepare.ts';
-import { type Outcome, runJob } from './run-job.ts';
+import { MochaProcess, type Outcome } from './run-job.ts';
 
 const usage = `usage: npm test [-- [options] [PART_OF_A_PATH...]]
 
@@ -46,8 +46,8 @@ const clock = (): string => {
   return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
 };
 
-async function runOne(job: Job): Promise<void> {
-  const outcome = await runJob(job);
+async function runOne(job: Job, mocha: MochaProcess): Promise<void> {
+  const outcome = await mocha.run(job);
   outcomes.push(outcome);
   done += job.files.length;
   const { passed, failed, skipped, seconds, cpuSeconds } = outcome;
@@ -62,22 +62,29 @@ async function runOne(job: Job): Promise<void> {
   if (outcome.failed > 0 || values.verbose === true) console.log(outcome.output);
 }
 
-/** Takes the next job when one has ended. */
-async function runAll(lane: Lane, atOnce: number): Promise<void> {
-  const queue = jobs.filter((job) => job.lane === lane);
+/** In so many processes, each of which takes the next job when one has ended. */
+async function runSideBySide(): Promise<void> {
+  const queue = jobs.filter(({ lane }) => lane === 'side by side');
   await Promise.all(
-    Array.from({ length: atOnce }, async () => {
-      for (let job = queue.shift(); job !== undefined; job = queue.shift()) await runOne(job);
+    Array.from({ length: Math.min(most, queue.length) }, async () => {
+      await using mocha = new MochaProcess();
+      for (let job = queue.shift(); job !== undefined; job = queue.shift()) await runOne(job, mocha);
     }),
   );
 }
 
+async function runAlone(): Promise<void> {
+  for (const job of jobs.filter(({ lane }) => lane === 'alone')) {
+    await using mocha = new MochaProcess();
+    await runOne(job, mocha);
+  }
+}
+
 {
   using _load = values.load === true ? compete(2 * availableParallelism()) : undefined;
-  using _compiled = shareCompiled();
   await prepare(jobs);
-  await runAll('side by side', most);
-  await runAll('alone', 1);
+  await runSideBySide();
+  await runAlone();
 }
 
 const sum = (count: (outcome: Outcome) => number): number =>

@@ -3,7 +3,11 @@ import { z } from 'zod';
 
 export const root = join(import.meta.dirname, '../..');
 
-/** What mocha's process says at its end. */
+/** What a process of mocha is asked for. */
+export const orderSchema = z.object({ files: z.array(z.string()) });
+export type Order = z.infer<typeof orderSchema>;
+
+/** What it says after that. */
 export const reportSchema = z.object({
   passed: z.number(),
   failures: z.array(z.object({ title: z.string(), file: z.string() })),
@@ -11,7 +15,9 @@ export const reportSchema = z.object({
   skipped: z.array(z.string()),
   /** What they need and this machine does not have, and what brings it. */
   missing: z.array(z.string()),
-  /** Of the process and of all that it has started; undefined where the system does not say it. */
+  /** What keeps the process alive longer than it should, as Node names it. */
+  stillOpen: z.array(z.string()),
+  /** Of the process and of all that it has started, since it said so last; undefined where the system does not say it. */
   cpuSeconds: z.number().optional(),
 });
 export type Report = z.infer<typeof reportSchema>;

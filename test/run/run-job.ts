@@ -1,8 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { fstatSync, openSync, readSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { temporaryDirectory } from '../e2e/support/paths.ts';
 import { rareCollections } from '../support/heap.ts';
 import type { Job } from './jobs.ts';
-import { type Report, reportSchema, root } from './report.ts';
+import { type Order, type Report, reportSchema, root } from './report.ts';
 
 export interface Outcome extends Report {
   readonly job: Job;
@@ -12,70 +14,123 @@ export interface Outcome extends Report {
   readonly seconds: number;
 }
 
-/** In milliseconds. A process that does not end until then is stuck. */
+/** In milliseconds. A job that does not end until then is stuck. */
 const longest = 10 * 60_000;
-const mocha = [
+/** The same of a process that has nothing to do any more. */
+const longestEnd = 15_000;
+const command = [
   rareCollections,
   '--single-threaded-gc', // other jobs have work for the other cores
   '--disable-warning=ExperimentalWarning',
-  join(root, 'node_modules/mocha/lib/cli/cli.js'),
-  '--forbid-only',
+  join(root, 'test/run/mocha-process.ts'),
 ];
 
-/** Runs the files with mocha. Whatever it has started is gone when this is over. */
-export async function runJob(job: Job): Promise<Outcome> {
-  const began = performance.now();
-  // A group of its own, so that nothing of it is left.
-  const child = spawn(process.execPath, [...mocha, ...job.files], {
-    cwd: root,
-    detached: true,
-    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-  });
-  running.add(child);
-  let output = '';
-  let report: Report = { passed: 0, failures: [], skipped: [], missing: [] };
-  let isReported = false;
-  for (const stream of [child.stdout, child.stderr]) {
-    stream?.setEncoding('utf8').on('data', (text: string) => {
-      output += text;
-    });
+/**
+ * Runs jobs with mocha, one after another in one process: what they all import is loaded once. One that crashes it, or
+ * leaves something open, fails and costs the process; the next job has a new one. Nothing of a process is left after it.
+ */
+export class MochaProcess implements AsyncDisposable {
+  #child: Child | undefined;
+
+  async run(job: Job): Promise<Outcome> {
+    const began = performance.now();
+    this.#child ??= new Child();
+    const answer = await this.#child.ask({ files: [...job.files] });
+    let output = this.#child.output();
+    const isCrash = typeof answer !== 'object';
+    const report: Report = isCrash
+      ? { passed: 0, failures: [], skipped: [], missing: [], stillOpen: [] }
+      : answer;
+    if (isCrash) output += `\nthe process ended with ${answer}\n`;
+    const isClean = !isCrash && report.stillOpen.length === 0;
+    if (!isClean) {
+      this.#child.kill();
+      this.#child = undefined;
+    }
+    return {
+      ...report,
+      job,
+      failed: Math.max(report.failures.length, isClean ? 0 : 1),
+      output,
+      seconds: (performance.now() - began) / 1000,
+    };
   }
-  child.on('message', (message) => {
-    report = reportSchema.parse(message);
-    isReported = true;
-  });
-  const timer = setTimeout(() => end(child), longest);
-  const how = await new Promise<number | string>((resolve) => {
-    child.once('close', (code, signal) => resolve(code ?? signal ?? 'unknown'));
-  });
-  clearTimeout(timer);
-  end(child);
-  const { length } = report.failures;
-  const isClean = how === 0 || (length > 0 && how === length);
-  if (!isClean || !isReported) output += `\nthe process ended with ${how}\n`;
-  return {
-    ...report,
-    job,
-    failed: Math.max(length, isClean && isReported ? 0 : 1),
-    output,
-    seconds: (performance.now() - began) / 1000,
-  };
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const how = await this.#child?.end();
+    if (how !== undefined && how !== 0) throw new Error(`a process of tests ended with ${how}`);
+  }
 }
 
-const running = new Set<ChildProcess>();
+const running = new Set<Child>();
 
-/** The process and all that it has started. */
-function end(child: ChildProcess): void {
-  running.delete(child);
-  if (child.pid === undefined) return;
-  try {
-    process.kill(-child.pid, 'SIGKILL');
-  } catch {
-    // All of them have ended.
+class Child {
+  readonly #process: ChildProcess;
+  readonly #ended: Promise<number | string>;
+  /** What it and those that it starts write, in order: a file has all of it when the report is there. */
+  readonly #written: number;
+  #read = 0;
+
+  constructor() {
+    using directory = temporaryDirectory();
+    const path = join(directory.path, 'output');
+    this.#written = openSync(path, 'a+');
+    rmSync(path);
+    this.#process = spawn(process.execPath, command, {
+      cwd: root,
+      detached: true, // a group of its own, so that nothing of it is left
+      stdio: ['ignore', this.#written, this.#written, 'ipc'],
+    });
+    this.#ended = new Promise((resolve) => {
+      this.#process.once('exit', (code, signal) => resolve(code ?? signal ?? 'unknown'));
+    });
+    running.add(this);
+  }
+
+  /** The report, or how the process ended. */
+  async ask(order: Order): Promise<Report | number | string> {
+    const timer = setTimeout(() => this.kill(), longest);
+    const reported = new Promise<Report>((resolve) => {
+      this.#process.once('message', (message) => resolve(reportSchema.parse(message)));
+    });
+    this.#process.send(order, () => undefined); // to one that has ended, it fails
+    try {
+      return await Promise.race([reported, this.#ended]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** What was written since this was asked the last time. */
+  output(): string {
+    const bytes = Buffer.alloc(fstatSync(this.#written).size - this.#read);
+    this.#read += readSync(this.#written, bytes, 0, bytes.length, this.#read);
+    return bytes.toString();
+  }
+
+  /** It has nothing to do any more: its exit code, or the signal that ended it. */
+  async end(): Promise<number | string> {
+    const timer = setTimeout(() => this.kill(), longestEnd);
+    if (this.#process.connected) this.#process.disconnect();
+    const how = await this.#ended;
+    clearTimeout(timer);
+    this.kill();
+    return how;
+  }
+
+  /** The process and all that it has started. */
+  kill(): void {
+    if (!running.delete(this)) return;
+    if (this.#process.pid === undefined) return;
+    try {
+      process.kill(-this.#process.pid, 'SIGKILL');
+    } catch {
+      // All of them have ended.
+    }
   }
 }
 
 process.once('exit', () => {
-  for (const child of running) end(child);
+  for (const child of running) child.kill();
 });
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));

@@ -1,23 +1,10 @@
-import { mkdtempSync, rmSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 /**
- * The tests start the relay some hundred times, from its TypeScript. To read and compile that takes half a second of CPU,
- * each time the same: the processes of one run share what was compiled, until whoever began it is done.
+ * The tests start processes some hundred times, and many from TypeScript. To strip and compile that takes half a second of
+ * CPU, each time the same: what was compiled is kept. V8 looks whether it is of the same text.
  */
-export function shareCompiled(): Disposable {
-  const shared = process.env['NODE_COMPILE_CACHE'];
-  const directory = shared ?? mkdtempSync(join(tmpdir(), 'distributary-compiled-'));
-  process.env['NODE_COMPILE_CACHE'] = directory;
-  enableCompileCache(directory);
-  const end = (): void => {
-    if (shared === undefined) rmSync(directory, { recursive: true, force: true });
-  };
-  // Not after the tests: processes that are about to end may still write into it.
-  process.once('exit', end);
-  return { [Symbol.dispose]: end };
-}
-
-shareCompiled();
+const directory = process.env['NODE_COMPILE_CACHE'] ?? join(import.meta.dirname, '../../.cache/compiled');
+process.env['NODE_COMPILE_CACHE'] = directory;
+enableCompileCache(directory);

@@ -6,7 +6,7 @@ import { missing, type Report, root } from '../run/report.ts';
 const { EVENT_RUN_END, EVENT_SUITE_BEGIN, EVENT_SUITE_END } = Mocha.Runner.constants;
 const { EVENT_TEST_FAIL, EVENT_TEST_PASS, EVENT_TEST_PENDING } = Mocha.Runner.constants;
 
-/** How long after the last test something may still keep the process alive, in milliseconds. */
+/** How long after the last test something may still be open, in milliseconds. */
 const lingering = 15_000;
 
 /**
@@ -40,22 +40,31 @@ class Reporter extends Mocha.reporters.Base {
       this.#depth = 0;
       const skipped = this.#skipped.length > 0 ? `, ${this.#skipped.length} skipped` : '';
       for (const why of missing) this.#say(`left out: ${why}`);
-      this.#report();
       this.#say(`\n${this.stats.passes} passed, ${this.stats.failures} failed${skipped}`);
     });
   }
 
   /** What a test left open would keep the process alive for ever: say what it is, and fail. */
   override done(failures: number, finish: (failures: number) => void): void {
-    setTimeout(() => {
-      process.stderr.write(`still open after the tests: ${process.getActiveResourcesInfo().join(', ')}\n`);
-      process.exit(1);
-    }, lingering).unref();
-    finish(failures);
+    if (process.send === undefined) {
+      setTimeout(() => {
+        complain(process.getActiveResourcesInfo());
+        process.exit(1);
+      }, lingering).unref();
+      finish(failures);
+    } else {
+      void this.#end().then(() => finish(failures));
+    }
+  }
+
+  async #end(): Promise<void> {
+    const stillOpen = await closed();
+    if (stillOpen.length > 0) complain(stillOpen);
+    this.#report(stillOpen);
   }
 
   /** To `npm test`, which has started this process. */
-  #report(): void {
+  #report(stillOpen: readonly string[]): void {
     const report: Report = {
       passed: this.stats.passes,
       failures: this.failures.map((test) => ({
@@ -64,6 +73,7 @@ class Reporter extends Mocha.reporters.Base {
       })),
       skipped: this.#skipped,
       missing: [...missing],
+      stillOpen: [...stillOpen],
       cpuSeconds: cpuSeconds(),
     };
     process.send?.(report);
@@ -74,11 +84,35 @@ class Reporter extends Mocha.reporters.Base {
   }
 }
 
+const complain = (stillOpen: readonly string[]): void => {
+  process.stderr.write(`still open after the tests: ${stillOpen.join(', ')}\n`);
+};
+
+/** What keeps the process alive after `lingering`, but for the way to `npm test`; nothing as soon as there is nothing. */
+function closed(): Promise<readonly string[]> {
+  const { promise, resolve } = Promise.withResolvers<readonly string[]>();
+  const end = (stillOpen: readonly string[]): void => {
+    clearTimeout(timer);
+    process.removeListener('beforeExit', isEmpty);
+    process.channel?.ref(); // the process waits for its next job
+    resolve(stillOpen);
+  };
+  const isEmpty = (): void => end([]);
+  const timer = setTimeout(() => end(process.getActiveResourcesInfo()), lingering).unref();
+  process.once('beforeExit', isEmpty);
+  process.channel?.unref();
+  return promise;
+}
+
+let counted = 0;
+
 /** Linux counts what a process has waited for: user and system time of itself and of them, in hundredths of a second. */
 function cpuSeconds(): number | undefined {
   if (process.platform !== 'linux') return undefined;
   const fields = readFileSync('/proc/self/stat', 'utf8').split(') ')[1]?.split(' ') ?? [];
-  return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) / 100;
+  const before = counted;
+  counted = fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) / 100;
+  return counted - before;
 }
 
 function duration(test: Mocha.Test): string {

@@ -1,0 +1,20 @@
+/** A process of `npm test`: mocha with the files of one job after another, as `main.ts` asks for them. */
+import { createRequire } from 'node:module';
+import { resolve } from 'node:path';
+import Mocha from 'mocha';
+import { z } from 'zod';
+import Reporter from '../support/reporter.ts';
+import { type Order, orderSchema } from './report.ts';
+
+const { timeout } = z
+  .object({ timeout: z.number() })
+  .parse(createRequire(import.meta.url)('../../.mocharc.cjs'));
+
+async function run({ files }: Order): Promise<void> {
+  const mocha = new Mocha({ reporter: Reporter, timeout, forbidOnly: true, diff: true });
+  for (const file of files) mocha.addFile(resolve(file));
+  await mocha.loadFilesAsync();
+  mocha.run();
+}
+
+process.on('message', (message) => void run(orderSchema.parse(message)));
