@@ -24,28 +24,27 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
   return (router) => {
     clientRoutes({ clients: inspector, status: () => inspector.status(), failed })(router);
     const unary = unaryOn(router, failed);
-    const operate = (verb: Operation['verb'], request: Parameters<typeof operationOf>[1], call: Call) =>
+    const operate = async (verb: Operation['verb'], request: Parameters<typeof operationOf>[1], call: Call) =>
       inspector.operate(operationOf(verb, request, call.operator));
+    // What an operator decides about changes: with a warning if a restart would lose it.
+    const kept = async <T>(done: Awaitable<T>) => ({ ...(await done), warning: await inspector.notKept() });
     unary(method.listResources, (request) => inspector.listResources(request));
     unary(method.listMatches, (request) => inspector.listMatches(request));
     unary(method.history, (request) => changes.history(request));
     unary(method.diff, (request) => changes.diff(request));
-    unary(method.rollback, async (request, call) => ({
-      ...(await changes.rollback(request, call)),
-      warning: await inspector.notKept(),
-    }));
+    unary(method.rollback, (request, call) => kept(changes.rollback(request, call)));
     unary(method.setLogLevel, (request, call) => inspector.setLogLevel(request, call));
     unary(method.releaseRemovals, (request) => inspector.releaseRemovals(request));
-    unary(method.freeze, async (request, call) => {
-      await operate('freeze', request, call);
-      return { warning: await inspector.notKept() };
-    });
-    unary(method.unfreeze, async (request, call) => ({ pending: await operate('unfreeze', request, call) }));
-    unary(method.release, async (request, call) => ({ released: await operate('release', request, call) }));
-    unary(method.discard, async (request, call) => ({
-      discarded: await operate('discard', request, call),
-      warning: await inspector.notKept(),
-    }));
+    unary(method.freeze, (request, call) => kept(operate('freeze', request, call).then(() => ({}))));
+    unary(method.unfreeze, (request, call) =>
+      kept(operate('unfreeze', request, call).then((pending) => ({ pending }))),
+    );
+    unary(method.release, (request, call) =>
+      kept(operate('release', request, call).then((released) => ({ released }))),
+    );
+    unary(method.discard, (request, call) =>
+      kept(operate('discard', request, call).then((discarded) => ({ discarded }))),
+    );
   };
 }
 

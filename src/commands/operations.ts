@@ -53,7 +53,7 @@ through the rollout.`,
   run: async (rpc, request) => {
     const response = await rpc.unfreeze(request);
     const text = `unfrozen; ${counted(response.pending, 'name')} pending`;
-    return answer(UnfreezeResponseSchema, response, () => text);
+    return { ...answer(UnfreezeResponseSchema, response, () => text), warning: response.warning };
   },
 });
 
@@ -64,7 +64,8 @@ export const release = operation({
 back because they are too many at once (max_removal_percent).`,
   run: async (rpc, request) => {
     const response = await rpc.release(request);
-    return answer(ReleaseResponseSchema, response, () => `released: ${counted(response.released, 'name')}`);
+    const text = `released: ${counted(response.released, 'name')}`;
+    return { ...answer(ReleaseResponseSchema, response, () => text), warning: response.warning };
   },
 });
 

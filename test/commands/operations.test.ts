@@ -126,7 +126,8 @@ describe('commands that change something', () => {
     const flags = ['--reason', 'a test', '--admin', urlOf(unkept)];
     try {
       expect(await call(freeze, ...flags)).to.deep.equal({ code: 0, out: 'frozen\n', err: `${warning}\n` });
-      expect((await call(discard, ...flags)).err).to.equal(`${warning}\n`);
+      for (const command of [unfreeze, release, discard])
+        expect((await call(command, ...flags)).err).to.equal(`${warning}\n`);
       expect((await call(rollback, '--to', '3', ...flags)).err).to.equal(`${warning}\n`);
       expect(JSON.parse((await call(freeze, ...flags, '--json')).out)).to.deep.equal({ warning });
     } finally {
