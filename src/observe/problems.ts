@@ -99,7 +99,8 @@ export function sentence(
   const rest = problems.length - parts.length + moreProblems;
   const more = rest === 0 ? [] : [countedLong(rest, 'more problem')];
   const well = problems.length === 0 ? ['all is well'] : [];
-  return `${[`Serving ${countedLong(clients, 'client')}`, ...parts, ...more, ...well].join('; ')}.`;
+  const serving = clients === 0 ? 'No client is connected' : `Serving ${countedLong(clients, 'client')}`;
+  return `${[serving, ...parts, ...more, ...well].join('; ')}.`;
 }
 
 /** Whether it serves, and whether something is wrong all the same: `ready (serves; 2 problems)`. */

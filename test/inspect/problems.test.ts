@@ -227,6 +227,7 @@ describe('problems', () => {
   it('are none when all is well, and the sentence says so', () => {
     expect(problems()).to.be.empty;
     expect(told({})).to.equal('Serving 4 clients; all is well.');
+    expect(sentence(0, [], 0), 'nobody is served').to.equal('No client is connected; all is well.');
   });
 
   it('one cause is one problem with its classes inside, those with the most clients first', () => {
