@@ -6,7 +6,7 @@ import {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { anyOf } from '../model/suggest.ts';
-import { wrongOnes } from '../observe/problems.ts';
+import { problemKinds, wrongOnes } from '../observe/problems.ts';
 import { collected, maxAnswerBytes } from './answers.ts';
 import { clientsShown, fallback } from './page/fallback.ts';
 import type { LivePage } from './page/live-page.ts';
@@ -124,10 +124,15 @@ function readiness(
   return json(answer, ready ? 200 : 503);
 }
 
-/** Whoever reaches this listener may read it: it has no names of clients or resources. */
+const titles = new Map<string, string>(
+  Object.entries(problemKinds).map(([kind, { means }]) => [kind, means]),
+);
+
+/** Whoever reaches this listener may read it: it has no names of clients or resources, so its title is that of the kind. */
 function problemJson({ kind, severity, since, clients, upstream, runbook: page }: Plain<Problem>): object {
   return {
     kind,
+    title: titles.get(kind) ?? kind,
     severity,
     since: since === '' ? null : since,
     ...(clients === 0 ? {} : { clients }),

@@ -96,6 +96,7 @@ describe('admin listener', () => {
       problems: [
         {
           kind: 'upstream_away',
+          title: 'an upstream is not connected',
           severity: 'critical',
           since: '2026-01-01T00:00:00Z',
           upstream: 'second',
@@ -103,6 +104,7 @@ describe('admin listener', () => {
         },
         {
           kind: 'removals_held',
+          title: 'an upstream has removed too much at once',
           severity: 'critical',
           since: '2026-01-01T00:00:00Z',
           upstream: 'second',
@@ -110,6 +112,7 @@ describe('admin listener', () => {
         },
         {
           kind: 'clients_reject',
+          title: 'clients reject a resource, all for the same reason',
           severity: 'critical',
           since: '2026-01-01T00:00:00Z',
           clients: 2,
@@ -117,12 +120,14 @@ describe('admin listener', () => {
         },
         {
           kind: 'ambiguous',
+          title: 'several variants match the same parameters',
           severity: 'warning',
           since: null,
           runbook: 'docs/runbooks/ambiguous-variants.md',
         },
         {
           kind: 'configuration_dangerous',
+          title: 'the configuration is accepted, with a warning',
           severity: 'warning',
           since: null,
           runbook: 'docs/runbooks/configuration-dangerous.md',
