@@ -4,9 +4,12 @@ import {
   type ListClientsResponse,
   ListClientsResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { ClassProblem } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { clientStates } from '../model/subscription.ts';
 import { counted } from '../model/text.ts';
+import { WILDCARD } from '../model/transaction.ts';
 import { ago } from '../observe/format.ts';
+import { othersText } from '../observe/missing-text.ts';
 import { count, oneOf, text, type } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
 import { type Cell, type Head, painted, type Style, textTable, type View, wide } from './terminal.ts';
@@ -33,7 +36,11 @@ three of its own intervals; tap does not show polls.`,
     ({ state = '', ...asked }) =>
     async ({ rpc }) => {
       const response = await everyClient(rpc, { ...asked, state });
-      return answer(ListClientsResponseSchema, response, (view) => clientsText(response, view, Date.now()));
+      const missing = response.clients.some((client) => client.types.some(isMissing))
+        ? (await rpc.listClasses({})).problems.filter(({ kind }) => kind === 'MISSING')
+        : [];
+      const text = (view: View): string => clientsText(response, missing, view, Date.now());
+      return answer(ListClientsResponseSchema, response, text);
     },
 });
 
@@ -52,9 +59,10 @@ async function everyClient(
   return { ...whole, nextOffset: 0 };
 }
 
-/** `now` is milliseconds since the epoch. */
+/** `missing`: what classes of clients lack, and why. `now` is milliseconds since the epoch. */
 function clientsText(
   { clients: listed, total, matching }: ListClientsResponse,
+  missing: readonly ClassProblem[],
   view: View,
   now: number,
 ): string {
@@ -62,8 +70,8 @@ function clientsText(
     return total === 0 ? 'no client is connected' : `no client matches (${counted(total, 'client')} in all)`;
   }
   const columns = listed.some((client) => lastPollOf(client) !== '')
-    ? columnsOf(now)
-    : columnsOf(now).filter(({ ofPolls }) => ofPolls !== true);
+    ? columnsOf(missing, now)
+    : columnsOf(missing, now).filter(({ ofPolls }) => ofPolls !== true);
   const table = textTable(
     columns.map(({ head }) => head),
     listed.toSorted(byUrgency).map((client) => columns.map(({ cell }) => cell(client))),
@@ -103,7 +111,7 @@ interface Column {
   readonly ofPolls?: true;
 }
 
-const columnsOf = (now: number): readonly Column[] => [
+const columnsOf = (missing: readonly ClassProblem[], now: number): readonly Column[] => [
   { head: 'CLIENT', cell: ({ id }) => id },
   { head: 'NODE', cell: ({ node }) => node?.id ?? '' },
   { head: wide('CLUSTER'), cell: ({ node }) => node?.cluster ?? '' },
@@ -115,9 +123,22 @@ const columnsOf = (now: number): readonly Column[] => [
   { head: wide('ANSWERED WITH'), cell: versionsText, ofPolls: true },
   {
     head: 'REJECTED BECAUSE',
-    cell: ({ types }) => types.find((type) => type.state === 'ERROR')?.lastNack ?? '',
+    cell: (client) =>
+      client.types.find((type) => type.state === 'ERROR')?.lastNack ?? whyMissing(client, missing),
   },
 ];
+
+const isMissing = ({ state }: ClientTypeState): boolean => state === 'MISSING';
+
+/** `web: no variant matches; 3 other classes have one`: of the first type, and how many more there are. */
+function whyMissing({ class: of, types }: Client, missing: readonly ClassProblem[]): string {
+  const lacking = new Set(types.filter(isMissing).map(({ type }) => type));
+  const [first, ...rest] = missing.filter((one) => one.class === of && lacking.has(one.type));
+  if (first === undefined) return '';
+  const { type, name, why, otherClasses } = first;
+  const more = rest.length === 0 ? '' : `, and ${counted(rest.length, 'more name')}`;
+  return `no ${name === WILDCARD ? type : name}: ${why}${othersText(otherClasses)}${more}`;
+}
 
 function stateCell(client: Client): Cell {
   const state = worstOf(client);

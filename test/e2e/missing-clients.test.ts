@@ -97,6 +97,7 @@ for (const workers of [0, 2]) {
       const listed = await run('clients', '--state', 'missing', ...admin());
       expect(listed.out)
         .to.match(/ prd .* MISSING +lds rds MISSING/)
+        .and.to.match(/no (lds|web): no variant matches; 3 other classes have one, and 1 more name$/m)
         .and.to.match(/1 of 4 clients$/);
       const seen = await run('status', ...admin());
       expect(seen.out).to.include(
