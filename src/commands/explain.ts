@@ -5,6 +5,7 @@ import {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { errorLine } from '../model/error-text.ts';
 import { printable } from '../model/printable.ts';
+import { WILDCARD } from '../model/transaction.ts';
 import { othersText } from '../observe/missing-text.ts';
 import { parameters, required, text, type } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
@@ -16,7 +17,7 @@ export const explain = relayCommand({
   about: `Shows which variant of a resource a client with these parameters gets, and why each other variant does not match.`,
   flags: {
     type: required(type()),
-    name: required(text('N', "the resource's name")),
+    name: required(text('N', "the resource's name; not a wildcard: resources lists what there is")),
     param: parameters('a dynamic parameter; may be repeated'),
     client: text('ID', 'a connected client (see clients): its parameters, and what it was last sent'),
   },
@@ -40,7 +41,8 @@ interface Resource {
 
 /** What such a client gets, or why it gets nothing. */
 function verdictText(response: ExplainResponse, { type, name }: Resource): string {
-  return `${type} ${printable(name)} for ${parametersText(response.parameters)}: ${outcome(response)}`;
+  const why = several(response, { type, name }) ?? outcome(response);
+  return `${type} ${printable(name)} for ${parametersText(response.parameters)}: ${why}`;
 }
 
 /** What the verdict rests on, by paragraphs. */
@@ -100,6 +102,15 @@ function heldText(
   if (held.state === 'ERROR') return `It has rejected the variant ${what}: ${errorLine(held.error)}`;
   if (held.state === 'STALE') return `It was sent the variant ${what}, and has not acknowledged it yet.`;
   return `It has the variant ${what}.`;
+}
+
+/** Of a wildcard or a glob: what it selects, and which command lists that. Undefined: it is a name. */
+function several({ variants }: ExplainResponse, { type, name }: Resource): string | undefined {
+  if (variants.length > 0 || !name.includes('*')) return undefined;
+  const isWildcard = name === WILDCARD;
+  const selected = isWildcard ? `every ${type} that exists for a client` : 'every name that begins so';
+  const only = isWildcard ? '' : ` --name '${printable(name)}'`;
+  return `it selects ${selected}, and explain takes one name: "distributary resources --type ${type}${only}" lists them`;
 }
 
 function outcome({ matchFound, match, variants, state, otherClasses }: ExplainResponse): string {

@@ -353,8 +353,8 @@ function missing({ classes }: ProblemFacts): readonly Plain<Problem>[] {
       title: `${whoText(concerned)} ${get} no ${`${shorten(type, 80)} ${all}`.trimEnd()}${why}`,
       short: `${counted(clients, 'client')} ${get} no ${`${shorten(type, 40)} ${listed[0] ?? ''}`.trimEnd()}${names.length > 1 ? ' …' : ''}`,
       commands: [
-        first.name === WILDCARD
-          ? command('distributary resources', '--type', type)
+        first.name.endsWith(WILDCARD)
+          ? command('distributary resources', '--type', type, ...globFlags(first.name))
           : command('distributary explain', '--type', type, '--name', first.name, ...given),
       ],
       type,
@@ -362,6 +362,8 @@ function missing({ classes }: ProblemFacts): readonly Plain<Problem>[] {
     });
   });
 }
+
+const globFlags = (name: string): readonly string[] => (name === WILDCARD ? [] : ['--name', name]);
 
 const ofKind = ({ problems }: Plain<ListClassesResponse>, kind: string): readonly Plain<ClassProblem>[] =>
   problems.filter((one) => one.kind === kind);

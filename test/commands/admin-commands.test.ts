@@ -222,6 +222,16 @@ describe('commands that ask a relay', () => {
     );
   });
 
+  it('explain of a wildcard or a glob says what that selects, and what lists it; 1', async () => {
+    const explained = (name: string) => call(explain, '--type', 'cds', '--name', name, '--admin', url);
+    const all = await explained('*');
+    expect(all.code).to.equal(1);
+    expect(all.err).to.include(
+      'it selects every cds that exists for a client, and explain takes one name: "distributary resources --type cds" lists them',
+    );
+    expect((await explained('shop/*')).err).to.include(`"distributary resources --type cds --name 'shop/*'"`);
+  });
+
   it('explain --client tells what that client was sent', async () => {
     const { code, out } = await call(
       explain,

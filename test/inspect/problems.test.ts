@@ -305,6 +305,9 @@ describe('problems', () => {
   it('who gets nothing of a wildcard is answered by the list of what there is: a wildcard has no variants to explain', () => {
     const [nothing] = problems({ classes: [{ ...missing, type: 'lds', name: '*', what: '*' }] });
     expect(nothing?.commands).to.deep.equal(['distributary resources --type lds']);
+    const name = 'xdstp://a/envoy.config.listener.v3.Listener/*';
+    const [glob] = problems({ classes: [{ ...missing, type: 'lds', name, what: name }] });
+    expect(glob?.commands).to.deep.equal([`distributary resources --type lds --name '${name}'`]);
   });
 
   it('a name that others have is a warning, one that nobody has is for information', () => {
