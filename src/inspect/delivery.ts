@@ -92,7 +92,9 @@ export class DeliveryInspection {
     const given = change.names.filter(({ verdict }) => verdict === 'RELEASED');
     const asked = names.size === 0 ? changed : changed.intersection(names);
     if ((type !== undefined && type !== change.type) || asked.size === 0) {
-      const message = `revision ${revision} did not change that: it changed ${typeInfo(change.type).short}`;
+      const { short } = typeInfo(change.type);
+      const what = changed.size === 0 ? 'changed nothing' : `did not change that: it changed ${short}`;
+      const message = `revision ${revision} ${what}`;
       throw rpcError({ code: Code.INVALID_ARGUMENT, message });
     }
     const released = new Set<string>(given.map(({ name }) => name));

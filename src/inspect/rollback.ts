@@ -1,8 +1,9 @@
 import { optionalType, type Request } from '../admin/requests.ts';
 import type { Answer } from '../admin/service.ts';
 import { reachable, releasedAt, verdictOf } from '../history/history.ts';
-import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import type { Content } from '../model/change.ts';
+import { systemClock } from '../model/clock.ts';
 import { unknownWord } from '../model/suggest.ts';
 import { typeInfo } from '../model/types.ts';
 import { rpcError } from '../wire/connect.ts';
@@ -41,9 +42,21 @@ export function rollback(
     changed += history.get(last + 1)?.names.length ?? 0;
     freeze(filter, { operator, reason: said });
   }
+  if (changed === 0) history.add(nothingChanged(options, query, said));
   const revision = history.lastRevision;
   log.info('an operator has rolled back', { ...audited, revision, changed });
   return { revision, changed };
+}
+
+/** Everybody has that already, and it is frozen from now on: the history says so all the same. */
+function nothingChanged(options: ChangesOptions, query: RollbackQuery, reason: string) {
+  const types = typesOf(options, query);
+  // A change is of one type: of those that are frozen, one that clients have something of.
+  const [first = ''] = types;
+  const type = types.find((one) => options.relay.store.releasedContents(one).size > 0) ?? typeUrl(first);
+  const at = systemClock.now();
+  const counts = { added: 0, changed: 0, removed: 0 };
+  return { type, upstream: '', ...counts, names: [], first: false, at, releasedAt: at, reason };
 }
 
 type RollbackQuery = ReturnType<typeof rollbackQuery>;

@@ -139,6 +139,34 @@ describe('rollback', function () {
     await end();
   });
 
+  it('that changes nothing is in the history all the same, with its revision, after a restart too', async () => {
+    const directory = stack.use(temporaryDirectory());
+    const persisted = { cache: { persistence: { path: directory.path } } };
+    write(['shop', '1']);
+    await start(persisted);
+    await client.gets('cds', ['shop: 1']);
+    await reaches(1);
+    const done = await ask('rollback', '--to', '1', '--reason', 'to be sure');
+    expect(done.code, done.err).to.equal(0);
+    expect(done.out).to.equal(
+      'rolled back to revision 1: 0 resources changed (revision 2); frozen until unfreeze',
+    );
+    const said = {
+      revision: 2,
+      type: 'cds',
+      verdict: 'RELEASED',
+      reason: 'rollback to revision 1: to be sure',
+    };
+    expect((await historyOf()).changes[0]).to.deep.equal(said);
+    const waited = await ask('wait', '--revision', '2', '--timeout', '1s');
+    expect(waited.err).to.match(/revision 2 changed nothing/);
+    await end();
+
+    await start(persisted);
+    expect((await historyOf()).changes[0]).to.deep.equal(said);
+    await end();
+  });
+
   it('reaches back over a restart, where the cache is persisted', async () => {
     const directory = stack.use(temporaryDirectory());
     const persisted = { cache: { persistence: { path: directory.path } } };
