@@ -29,6 +29,8 @@ export interface PageFacts {
   /** Undefined: nothing is persisted. */
   readonly disk: DiskFacts | undefined;
   readonly recent: Recent;
+  /** What operators have discarded, and upstream still says. Undefined: nothing. */
+  readonly discarded: DiscardedFacts | undefined;
   /** rollout.max_wait, in milliseconds. */
   readonly rolloutMaxWaitMs: number | undefined;
   /** max_removal_hold by upstream, in milliseconds. */
@@ -40,6 +42,20 @@ export interface PageFacts {
 export interface RefusedConfiguration {
   readonly file: string;
   readonly problems: readonly string[];
+  readonly since: number;
+}
+
+/** Names of which nobody gets what upstream says. */
+export interface DiscardedFacts {
+  readonly names: number;
+  /** Short names, sorted. */
+  readonly types: readonly string[];
+  readonly upstreams: readonly string[];
+  /** Where it is one. */
+  readonly only: { readonly type: string; readonly name: string } | undefined;
+  /** The operators', joined; empty: they are not known. */
+  readonly reason: string;
+  /** Since when the first of them differs from what clients have. */
   readonly since: number;
 }
 

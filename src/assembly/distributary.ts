@@ -17,6 +17,7 @@ import { Inspection } from '../inspect/inspection.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import { ProblemLog } from '../inspect/problem-log.ts';
 import { diskText } from '../inspect/problems.ts';
+import { discardedFacts } from '../inspect/rollout-status.ts';
 import { typeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -168,6 +169,7 @@ export class Distributary {
         configuredAt: () => this.#configuredAt,
         refusedConfiguration: () => this.#refusedConfiguration,
         disk: () => this.#disk(),
+        discarded: () => discardedFacts(core.rollout.rollout.report()),
         figures: this.#figures,
         lines: dependencies.lines,
       }),
@@ -330,6 +332,7 @@ export class Distributary {
     return {
       ready: this.#inspection.ready().ready,
       heldRemovals: new Map(held),
+      discarded: discardedFacts(this.#core.rollout.rollout.report())?.names ?? 0,
       limits: boundsOf(this.#config),
       missing: await this.#missing(),
       isConfigured: this.#isConfigured,

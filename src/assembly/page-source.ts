@@ -1,4 +1,11 @@
-import type { DiskFacts, PageFacts, PageSource, RefusedConfiguration, Usage } from '../admin/page-ports.ts';
+import type {
+  DiscardedFacts,
+  DiskFacts,
+  PageFacts,
+  PageSource,
+  RefusedConfiguration,
+  Usage,
+} from '../admin/page-ports.ts';
 import type { Config } from '../config/config.ts';
 import { typeUrl } from '../model/brand.ts';
 import { typeByName } from '../model/types.ts';
@@ -13,6 +20,7 @@ export interface RelayPageOptions {
   readonly configuredAt: () => number;
   readonly refusedConfiguration: () => RefusedConfiguration | undefined;
   readonly disk: () => DiskFacts | undefined;
+  readonly discarded: () => DiscardedFacts | undefined;
   readonly figures: Figures;
   readonly lines: RecentLines;
 }
@@ -27,7 +35,7 @@ export class RelayPage implements PageSource {
   }
 
   facts(): PageFacts {
-    const { config, configuredAt, refusedConfiguration, disk, figures } = this.#options;
+    const { config, configuredAt, refusedConfiguration, disk, discarded, figures } = this.#options;
     const { source, admin, limits, rollout, upstreams } = config();
     return {
       configuration: source.digest,
@@ -39,6 +47,7 @@ export class RelayPage implements PageSource {
       certificates: figures.counters.flatMap(({ certificates }) => certificates),
       refusedConfiguration: refusedConfiguration(),
       disk: disk(),
+      discarded: discarded(),
       recent: figures.recent(),
       rolloutMaxWaitMs: rollout?.maxWaitMs,
       removalHoldMs: new Map(

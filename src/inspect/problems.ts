@@ -76,6 +76,7 @@ const finders: readonly ((facts: ProblemFacts) => readonly Plain<Problem>[])[] =
   missing,
   ambiguous,
   frozen,
+  discarded,
   warnings,
 ];
 
@@ -660,6 +661,33 @@ function frozen({ status: { rollout } }: ProblemFacts): readonly Plain<Problem>[
       type: own.length === 1 ? first.type : '',
     });
   });
+}
+
+/** Clients have what they had before, and the control plane believes that they have something else. */
+function discarded({ facts }: ProblemFacts): readonly Plain<Problem>[] {
+  if (facts.discarded === undefined) return [];
+  const { names, types, upstreams, only, reason, since } = facts.discarded;
+  const of = upstreams.map((upstream) => shorten(upstream, 60)).join(', ');
+  const what = `${counted(names, 'name')} (${types.join(', ')}) of ${of}`;
+  const [upstream = ''] = upstreams;
+  return [
+    problem('discarded', [], {
+      severity: 'warning',
+      title: `Clients do not get what upstream says: it was discarded`,
+      short: `${counted(names, 'name')} ${names === 1 ? 'was' : 'were'} discarded`,
+      detail: [
+        reason === '' ? '' : shorten(reason, 300),
+        what,
+        'it ends when upstream says something else there',
+      ]
+        .filter((part) => part !== '')
+        .join('; '),
+      since: timestamp(since),
+      commands: ['distributary diff --pending'],
+      upstream: upstreams.length === 1 ? upstream : '',
+      ...only,
+    }),
+  ];
 }
 
 const scopeFlags = (type: string, upstream: string): readonly string[] => [

@@ -1,3 +1,4 @@
+import type { DiscardedFacts } from '../admin/page-ports.ts';
 import type { Plain } from '../admin/plain.ts';
 import type { RolloutSummary } from '../admin/service.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
@@ -33,6 +34,21 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
       reason: freeze.reason,
       since: timestamp(freeze.since),
     })),
+  };
+}
+
+/** For the list of problems and the gauge. Undefined: nothing of what upstream says was discarded. */
+export function discardedFacts({ pending, whyDiscarded }: RolloutReport): DiscardedFacts | undefined {
+  const own = pending.filter(({ masked }) => masked === 'discarded');
+  const [first] = own;
+  if (first === undefined) return undefined;
+  return {
+    names: own.length,
+    types: distinct(own.map(({ type }) => typeInfo(type).short)),
+    upstreams: distinct(own.map(({ upstream }) => upstream)),
+    only: own.length === 1 ? { type: typeInfo(first.type).short, name: first.name } : undefined,
+    reason: whyDiscarded,
+    since: own.reduce((since, one) => Math.min(since, one.since), first.since),
   };
 }
 

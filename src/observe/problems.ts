@@ -43,6 +43,7 @@ export const problemKinds = {
   missing: { runbook: 'missing-resources', alerts: ['DistributaryClientsLackResources'], means: 'clients ask for a resource that does not exist for them' },
   ambiguous: { runbook: 'ambiguous-variants', alerts: ['DistributaryAmbiguousVariants'], means: 'several variants match the same parameters' },
   frozen: { runbook: 'frozen', alerts: ['DistributaryFrozen'], means: 'an operator has frozen changes' },
+  discarded: { runbook: 'discarded', alerts: ['DistributaryDiscarded'], means: 'an operator has discarded what an upstream still says' },
   configuration_dangerous: { runbook: 'configuration-dangerous', alerts: [], means: 'the configuration is accepted, with a warning' },
   change_pending: { runbook: 'change-held', alerts: [], means: 'a change waits for its canaries: nothing is wrong' },
 } as const satisfies Record<string, ProblemKind>;

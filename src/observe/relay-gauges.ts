@@ -5,6 +5,8 @@ export interface RelayFacts {
   readonly ready: boolean;
   /** Removals that are held back (max_removal_percent), by upstream. */
   readonly heldRemovals: ReadonlyMap<string, number>;
+  /** Names of which an operator has discarded what upstream says. */
+  readonly discarded: number;
   /** The bounds of the configuration in force by their keys: counts, bytes and seconds. */
   readonly limits: ReadonlyMap<string, number>;
   /** What clients ask for and do not get, by the type's label: subscriptions, and of them those that others could have. */
@@ -19,6 +21,7 @@ export interface RelayFacts {
 export const NO_FACTS: RelayFacts = {
   ready: true,
   heldRemovals: new Map(),
+  discarded: 0,
   limits: new Map(),
   missing: new Map(),
   configuredAt: 0,
@@ -30,6 +33,7 @@ export class RelayGauges {
   readonly #facts: () => RelayFacts | Promise<RelayFacts>;
   readonly #ready: Gauge;
   readonly #held: Gauge;
+  readonly #discarded: Gauge;
   readonly #limits: Gauge;
   readonly #configured: Gauge;
   readonly #isConfigured: Gauge;
@@ -50,6 +54,10 @@ export class RelayGauges {
       'held_removals',
       'Removals of an upstream that are held back because they are too many at once (max_removal_percent)',
       ['upstream'],
+    );
+    this.#discarded = gauge(
+      'discarded_names',
+      'Names of which nobody gets what their upstream says, because an operator has discarded it',
     );
     this.#limits = gauge('limit', 'Limits of the configuration in force, by key: counts, bytes and seconds', [
       'name',
@@ -75,8 +83,10 @@ export class RelayGauges {
   }
 
   async show(): Promise<void> {
-    const { ready, heldRemovals, limits, configuredAt, isConfigured, missing } = await this.#facts();
+    const { ready, heldRemovals, discarded, limits, configuredAt, isConfigured, missing } =
+      await this.#facts();
     this.#ready.set(ready ? 1 : 0);
+    this.#discarded.set(discarded);
     this.#configured.set(configuredAt / 1000);
     this.#isConfigured.set(isConfigured ? 1 : 0);
     for (const gauge of [this.#held, this.#limits, this.#missing, this.#unmatched]) gauge.reset();

@@ -95,6 +95,26 @@ describe('what is wrong is said everywhere, and its runbook ends it: the rest', 
     });
   });
 
+  it('what was discarded, until the control plane takes it back', async () => {
+    await using world = await start({ rollout: { canary: { percent: 5 }, bake: '1s', mode: 'MANUAL' } });
+    await world.open('prod-eu-1');
+    world.listeners(['web', 'worse', undefined]);
+    await eventually(async () => {
+      const { status } = await world.relay.rpc('distributary.admin.v1.AdminService/Discard', {
+        reason: 'it is slow',
+      });
+      expect(status).to.equal(200);
+    });
+    await world.operator.rehearse({
+      runbook: 'discarded',
+      kind: 'discarded',
+      check: 1,
+      says: /^Clients do not get what upstream says: it was discarded: it is slow; 1 name \(lds\) of files/,
+      metric: ['discarded_names', '', (value) => value === 1],
+      mends: () => world.listeners(['web', 'good', undefined]),
+    });
+  });
+
   it('a freeze that was forgotten, until it is ended', async () => {
     await using world = await start();
     const client = await world.open('prod-eu-1');

@@ -61,6 +61,15 @@ const rollout: Plain<RolloutStatus> = {
 };
 const freeze = { type: 'cds', upstream: '', operator: '192.0.2.1:5000', reason: 'incident 7', since };
 
+const discarded = {
+  names: 1,
+  types: ['cds'],
+  upstreams: ['central'],
+  only: { type: 'cds', name: 'a' },
+  reason: 'a bad change',
+  since: Date.parse(since),
+};
+
 const unnamed = 'resource 2 of 3: a resource has no name';
 
 interface Given {
@@ -146,6 +155,7 @@ const causes: Readonly<Record<keyof typeof problemKinds, Given>> = {
     status: { types: [{ type: 'cds', resources: 3, variants: 5, subscriptions: 7, ambiguous: 1 }] },
   },
   frozen: { status: { rollout: { ...rollout, state: 'FROZEN', freezes: [freeze] } } },
+  discarded: { facts: { discarded } },
   configuration_dangerous: { status: { warnings: ['xds.address: everybody may read'] } },
   change_pending: { status: { rollout } },
 };
@@ -337,6 +347,23 @@ describe('problems', () => {
       ['lds', 'rds', 'cds'].map((type) => `distributary unfreeze --type ${type} --reason "…"`),
       ['distributary unfreeze --type cds --reason "…"'],
     ]);
+  });
+
+  it('what was discarded is a warning for as long as upstream says it, with why and what ends it', () => {
+    const [found] = problems({ facts: { discarded } });
+    expect(found).to.deep.include({
+      severity: 'warning',
+      short: '1 name was discarded',
+      detail: 'a bad change; 1 name (cds) of central; it ends when upstream says something else there',
+      since: new Date(since).toISOString(),
+      commands: ['distributary diff --pending'],
+      upstream: 'central',
+      type: 'cds',
+      name: 'a',
+    });
+    expect(told({ facts: { discarded: { ...discarded, names: 2 } } })).to.equal(
+      'Serving 4 clients; 2 names were discarded.',
+    );
   });
 
   it('a change that canaries have is for information, and ends with max_wait; a held one waits for an operator', () => {

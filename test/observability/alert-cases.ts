@@ -248,5 +248,6 @@ export const alertCases: readonly AlertCase[] = [
       [relay('rollouts_total', 'result="timeout"')]: '2x100',
     },
   ),
+  gauge('DistributaryDiscarded', 'discarded_names', [1, 0], {}, { at: '2h' }),
   gauge('DistributaryFrozen', 'frozen', [1, 0], {}, { at: '25h', interval: '30m' }),
 ];

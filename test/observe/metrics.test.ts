@@ -59,6 +59,7 @@ describe('metrics', () => {
     metrics.certificates.follow({ upstream: 'gone' }, 'relay.crt').stop();
     metrics.relay('1.2.3', () => ({
       ready: true,
+      discarded: 0,
       heldRemovals: new Map([['central', 7]]),
       limits: new Map([['max_streams', 20_000]]),
       missing: new Map(),

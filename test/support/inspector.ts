@@ -32,6 +32,7 @@ const noFacts: PageFacts = {
   certificates: [],
   refusedConfiguration: undefined,
   disk: undefined,
+  discarded: undefined,
   recent: NOTHING_RECENT,
   rolloutMaxWaitMs: undefined,
   removalHoldMs: new Map(),
