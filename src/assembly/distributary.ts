@@ -87,7 +87,14 @@ export class Distributary {
       staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
     });
     const path = config.cache.persistence?.path;
-    this.#rolloutFile = path === undefined ? undefined : new RolloutFile(path, dependencies.log);
+    this.#rolloutFile =
+      path === undefined
+        ? undefined
+        : new RolloutFile(path, {
+            clock: systemClock,
+            log: dependencies.log,
+            failed: () => this.#core.metrics.persistenceErrors('io').inc(),
+          });
     const recorder = new Recorder({
       clock: systemClock,
       limits: () => this.#config.history,
@@ -304,14 +311,16 @@ export class Distributary {
     const failure = this.#diskFailure;
     const isFailing = failure !== undefined && failure.at > lastWrite;
     const since = Date.now() - lagSeconds * 1000;
-    const failing = isFailing ? { reason: failure.reason, since: Math.min(since, failure.at) } : undefined;
+    const failing = isFailing
+      ? { reason: failure.reason, since: Math.min(since, failure.at) }
+      : this.#rolloutFile?.failure;
     return { path: persistence.path, failing, lagSeconds };
   }
 
   /** What operators close is in a file of its own, and what it was closed at is in the cache: a restart needs both. */
   #notKept(): string | undefined {
     const failing = this.#disk()?.failing?.reason;
-    const why = this.#rolloutFile?.failure ?? (failing && (diskText.get(failing) ?? failing));
+    const why = failing && (diskText.get(failing) ?? failing);
     return why && `this does not survive a restart: the cache cannot be written (${why})`;
   }
 

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { resourceName, typeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
+import type { Clock, Timer } from '../model/clock.ts';
 import type { Log } from '../observe/log.ts';
 import type { SavedRollout } from '../rollout/rollout.ts';
 import type { HashOf } from '../rollout/verdicts.ts';
@@ -47,9 +48,20 @@ const maxWithheld = 10_000;
 
 const keyBytes = 32;
 
+/** How long the next attempt waits after a failed one, in milliseconds: twice as long each time. */
+const retry = { first: 5000, longest: 60_000 };
+
+export interface RolloutFileOptions {
+  readonly clock: Pick<Clock, 'now' | 'after'>;
+  readonly log: Log;
+  /** Called for each attempt to write that failed. */
+  readonly failed: () => void;
+}
+
 /** What is frozen, who is a canary, and what was found bad or discarded, beside the persisted cache: a restart must not open what an operator closed. */
 export class RolloutFile {
   readonly #path: string;
+  readonly #options: RolloutFileOptions;
   readonly #log: Log;
   /**
    * Of the hashes, in a file of its own: who reads rollout.json, in a copy or a report, cannot try guesses of what was
@@ -57,18 +69,23 @@ export class RolloutFile {
    */
   readonly #keyPath: string;
   #key: Buffer | undefined;
-  /** Why the last state is not in the file. */
-  #failure: string | undefined;
+  /** Why the last state is not in the file, and since when. */
+  #failure: { readonly reason: string; readonly since: number } | undefined;
+  /** Of the next attempt. */
+  #retry: Timer | undefined;
+  #pauseMs = retry.first;
 
-  constructor(directory: string, log: Log) {
+  constructor(directory: string, options: RolloutFileOptions) {
     this.#path = join(directory, 'rollout.json');
     this.#keyPath = join(directory, 'rollout.key');
-    this.#log = log;
+    this.#options = options;
+    this.#log = options.log;
   }
 
   readonly hashOf: HashOf = (variant) => this.#keyed(contentHash(variant));
 
-  get failure(): string | undefined {
+  /** Times are milliseconds since the epoch. */
+  get failure(): { readonly reason: string; readonly since: number } | undefined {
     return this.#failure;
   }
 
@@ -112,8 +129,31 @@ export class RolloutFile {
     }
   }
 
-  /** Another file takes its place, so that a crash leaves the one or the other. */
-  save({ freezes, canaries, verdicts, discards, withheld }: SavedRollout): void {
+  /** A state that cannot be written is tried again until it is, or until there is a newer one. */
+  save(state: SavedRollout): void {
+    this.#retry?.cancel();
+    this.#retry = undefined;
+    const error = this.#write(state);
+    if (error === undefined) {
+      this.#failure = undefined;
+      this.#pauseMs = retry.first;
+      return;
+    }
+    const reason = explainError(error);
+    this.#options.failed();
+    if (this.#failure?.reason !== reason)
+      this.#log.error(
+        'what is frozen or found bad is not kept across a restart: the file cannot be written',
+        { file: this.#path, reason },
+      );
+    const { clock } = this.#options;
+    this.#failure = { reason, since: this.#failure?.since ?? clock.now() };
+    this.#retry = clock.after(this.#pauseMs, () => this.save(state));
+    this.#pauseMs = Math.min(2 * this.#pauseMs, retry.longest);
+  }
+
+  /** Another file takes its place, so that a crash leaves the one or the other. The error: it could not. */
+  #write({ freezes, canaries, verdicts, discards, withheld }: SavedRollout): unknown {
     try {
       const names = withheld.slice(0, maxWithheld).map(({ type, name }) => [type, name]);
       const saved = { keyed: true, freezes, canaries: [...canaries], verdicts, discards, withheld: names };
@@ -122,16 +162,9 @@ export class RolloutFile {
         writeFileSync(this.#keyPath, this.#keyOf(), { mode: 0o600, flag: 'wx' });
       writeFileSync(`${this.#path}.new`, text, { mode: 0o600 });
       renameSync(`${this.#path}.new`, this.#path);
-      this.#failure = undefined;
+      return undefined;
     } catch (error) {
-      this.#failure = explainError(error);
-      this.#log.error(
-        'what is frozen or found bad is not kept across a restart: the file cannot be written',
-        {
-          file: this.#path,
-          reason: this.#failure,
-        },
-      );
+      return error;
     }
   }
 

@@ -1,0 +1,55 @@
+import { chmodSync, existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { RolloutFile } from '../../src/assembly/rollout-file.ts';
+import { createLog } from '../../src/observe/log.ts';
+import type { SavedRollout } from '../../src/rollout/rollout.ts';
+import { temporaryDirectory } from '../e2e/support/paths.ts';
+
+const frozen: SavedRollout = {
+  freezes: [{ operator: 'me', reason: 'incident 7', since: 1 }],
+  canaries: new Map(),
+  verdicts: [],
+  discards: [],
+  withheld: [],
+};
+
+describe('the file of what operators have closed', () => {
+  it('that cannot be written is tried again, less and less often, until it can; the log says so once', () => {
+    using directory = temporaryDirectory();
+    const path = join(directory.path, 'kept');
+    // Where its directory should be, there is a file.
+    writeFileSync(path, 'no directory');
+    const lines: string[] = [];
+    const waits: { readonly milliseconds: number; readonly run: () => void }[] = [];
+    let failures = 0;
+    const file = new RolloutFile(path, {
+      clock: {
+        now: () => 1000,
+        after: (milliseconds, run) => {
+          waits.push({ milliseconds, run });
+          return { cancel: () => {} };
+        },
+      },
+      log: createLog({ format: 'text', write: (line) => lines.push(line) }),
+      failed: () => failures++,
+    });
+    file.save(frozen);
+    expect(file.failure?.since).to.equal(1000);
+    for (let attempt = 0; attempt < 5; attempt++) waits.at(-1)?.run();
+    expect(waits.map(({ milliseconds }) => milliseconds)).to.deep.equal([
+      5000, 10_000, 20_000, 40_000, 60_000, 60_000,
+    ]);
+    expect(failures).to.equal(6);
+    expect(lines.filter((line) => line.includes('file cannot be written'))).to.have.length(1);
+
+    renameSync(path, `${path}.moved`);
+    mkdirSync(path);
+    chmodSync(path, 0o700);
+    waits.at(-1)?.run();
+    expect(file.failure).to.equal(undefined);
+    expect(waits, 'nothing is tried again').to.have.length(6);
+    expect(existsSync(join(path, 'rollout.json'))).to.equal(true);
+    expect(file.load().freezes).to.have.length(1);
+  });
+});
