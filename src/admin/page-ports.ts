@@ -11,6 +11,13 @@ export interface Usage {
   readonly limit: number;
 }
 
+/** How the relay connects to an upstream over TLS: paths of PEM files, and the name that it asks for. */
+export interface UpstreamTls {
+  readonly ca: string | undefined;
+  readonly identity: { readonly certificate: string; readonly privateKey: string } | undefined;
+  readonly serverName: string | undefined;
+}
+
 /** What the status page and the list of problems need beside the rest of Status. Times are milliseconds since the epoch. */
 export interface PageFacts {
   /** Of the text of the configuration in force. */
@@ -37,6 +44,8 @@ export interface PageFacts {
   readonly removalHoldMs: ReadonlyMap<string, number>;
   /** Upstreams with a session for each parameter set. */
   readonly perParameters: ReadonlySet<string>;
+  /** By upstream; those without TLS are left out. */
+  readonly upstreamTls: ReadonlyMap<string, UpstreamTls>;
 }
 
 export interface RefusedConfiguration {

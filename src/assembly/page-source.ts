@@ -58,6 +58,11 @@ export class RelayPage implements PageSource {
           .filter((one) => one.kind === 'ads' && one.variants === 'PER_PARAMETERS')
           .map(({ name }) => name),
       ),
+      upstreamTls: new Map(
+        upstreams.flatMap((one) =>
+          one.kind === 'ads' && one.tls !== undefined ? [[one.name, one.tls] as const] : [],
+        ),
+      ),
     };
   }
 

@@ -107,7 +107,12 @@ class TlsFollower {
     this.#files = files;
     this.#log = log.child({ ...owner });
     this.#take = take;
-    this.#certificate = metrics.certificates.follow(owner, files.certificate ?? files.ca ?? '');
+    const { certificate, ca = '' } = files;
+    this.#certificate = metrics.certificates.follow(
+      owner,
+      certificate ?? ca,
+      certificate === undefined ? 'ca' : 'certificate',
+    );
     this.#first = this.#begin();
   }
 
@@ -148,7 +153,9 @@ class TlsFollower {
     this.#certificate.expiresAt = expiryOf(next);
     this.#certificate.reloads.success++;
     this.#saidExpired = false;
-    this.#log.info('certificate reloaded', { certificate: this.#certificate.file });
+    const { kind, file } = this.#certificate;
+    if (kind === 'ca') this.#log.info('CA file reloaded', { ca: file });
+    else this.#log.info('certificate reloaded', { certificate: file });
     return taken;
   }
 
@@ -156,7 +163,9 @@ class TlsFollower {
     // A connection that has nothing to be made with says why.
     if (!this.#inForce.ok) this.#inForce = fail(error);
     this.#certificate.refused(error, systemClock.now());
-    this.#log.error('a new certificate is refused', { certificate: this.#certificate.file, error });
+    const { kind, file } = this.#certificate;
+    if (kind === 'ca') this.#log.error('a new CA file is refused', { ca: file, error });
+    else this.#log.error('a new certificate is refused', { certificate: file, error });
   }
 
   /** Once for each certificate: when it is loaded, or when it expires later. */

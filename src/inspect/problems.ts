@@ -1,4 +1,6 @@
-import type { PageFacts } from '../admin/page-ports.ts';
+import { isIP } from 'node:net';
+import { resolve } from 'node:path';
+import type { PageFacts, UpstreamTls } from '../admin/page-ports.ts';
 import type { Plain } from '../admin/plain.ts';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
@@ -134,7 +136,7 @@ function notReady({ status }: ProblemFacts): readonly Plain<Problem>[] {
   ];
 }
 
-function upstreams({ status }: ProblemFacts): readonly Plain<Problem>[] {
+function upstreams({ status, facts }: ProblemFacts): readonly Plain<Problem>[] {
   return status.upstreams.flatMap((upstream) => {
     const { name, kind, connected, stale, staleSince, lastError, staleReason, refusedStreams } = upstream;
     const shown = shorten(name, 60);
@@ -142,7 +144,7 @@ function upstreams({ status }: ProblemFacts): readonly Plain<Problem>[] {
     const about = { upstream: name, since: staleSince, detail };
     if (!connected) {
       const title = `Upstream ${shown} is unreachable`;
-      const commands = [reach(kind, upstream.endpoint)];
+      const commands = [reach(kind, upstream.endpoint, facts.upstreamTls.get(name))];
       return problem('upstream_away', [name], {
         ...about,
         severity: 'critical',
@@ -183,12 +185,28 @@ function streamsEnd(
   return [problem('upstream_streams_end', [name], { ...about, since, severity: 'warning', title, detail })];
 }
 
-/** From the relay's machine: is there anything at this address? */
-function reach(kind: string, endpoint: string): string {
-  if (kind === 'filesystem') return command('ls -l', endpoint);
-  if (endpoint.startsWith('unix:')) return command('ls -l', endpoint.slice('unix:'.length));
+/** From the relay's machine: is there anything at this address, and which certificate does it show? */
+function reach(kind: string, endpoint: string, tls: UpstreamTls | undefined): string {
+  if (kind === 'filesystem') return fileCommand('ls -l', endpoint);
+  if (endpoint.startsWith('unix:')) return fileCommand('ls -l', endpoint.slice('unix:'.length));
   const [, host = '', port = ''] = /^\[?(.+?)\]?:(\d+)$/.exec(endpoint) ?? [];
-  return host === '' ? '' : command('nc -vz', host, port);
+  if (host === '') return '';
+  return tls === undefined ? command('nc -vz', host, port) : showCertificate(endpoint, host, tls);
+}
+
+/** As the relay connects. OpenSSL says on its standard error why it does not trust what it is shown. */
+function showCertificate(endpoint: string, host: string, { serverName, ca, identity }: UpstreamTls): string {
+  const name = serverName ?? host;
+  const connect = command(
+    'openssl s_client',
+    ...['-connect', endpoint, '-alpn', 'h2'],
+    ...(isIP(name) === 0 ? ['-servername', name] : []),
+    ...(ca === undefined ? [] : ['-CAfile', resolve(ca)]),
+    ...(identity === undefined
+      ? []
+      : ['-cert', resolve(identity.certificate), '-key', resolve(identity.privateKey)]),
+  );
+  return connect && `${connect} </dev/null | openssl x509 -noout -subject -issuer -dates`;
 }
 
 /** A change that waits, and what an operator can type. */
@@ -456,7 +474,7 @@ function certificateExpires(
       short: `the ${certificateText(all)} ${verb}`,
       detail: `${shorten(file, 300)}: valid until ${timestamp(at)}`,
       ...(at < now ? { since: timestamp(at) } : { until: timestamp(at) }),
-      commands: [command('openssl x509 -noout -subject -enddate -in', file)],
+      commands: [fileCommand('openssl x509 -noout -subject -enddate -in', file)],
     }),
   ];
 }
@@ -472,7 +490,7 @@ function certificateRefused(file: string, all: readonly CertificateState[]): rea
       severity: 'warning',
       title: `The new ${certificateText(concerned)} is refused`,
       short: `the new ${certificateText(concerned)} is refused`,
-      detail: `${errorText(first.error, 300)}; the previous certificate stays in use`,
+      detail: `${errorText(first.error, 300)}; the previous ${concerned.every(({ kind }) => kind === 'ca') ? 'file' : 'certificate'} stays in use`,
       since: timestamp(Math.min(...refusals.map(({ since }) => since))),
     }),
   ];
@@ -496,7 +514,7 @@ function configuration({ facts: { refusedConfiguration } }: ProblemFacts): reado
         .map((one) => shorten(one, 300))
         .join('; ')}${problems.length > namesTold ? `; and ${problems.length - namesTold} more` : ''}`,
       since: timestamp(since),
-      commands: [command('distributary validate', '--config', file)],
+      commands: [fileCommand('distributary validate --config', file)],
     }),
   ];
 }
@@ -529,7 +547,7 @@ export const diskText: ReadonlyMap<string, string> = new Map([
 function disk({ facts }: ProblemFacts): readonly Plain<Problem>[] {
   if (facts.disk === undefined) return [];
   const { failing, lagSeconds, path } = facts.disk;
-  const commands = [command('df -h', path), command('ls -ld', path)];
+  const commands = [fileCommand('df -h', path), fileCommand('ls -ld', path)];
   if (failing !== undefined) {
     const title = 'The cache cannot be written to disk';
     const detail = `${diskText.get(failing.reason) ?? failing.reason}; clients are still served, but a restart would begin with old data`;
@@ -711,6 +729,9 @@ function command(verb: string, ...words: readonly string[]): string {
   if (words.some((word) => word !== printable(word) || word.length > 300)) return '';
   return [verb, ...words.map(quoted)].join(' ');
 }
+
+/** The operator's shell is in another directory than the relay. */
+const fileCommand = (verb: string, file: string): string => command(verb, resolve(file));
 
 function quoted(word: string): string {
   if (word === '…') return '"…"';

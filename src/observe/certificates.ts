@@ -13,7 +13,8 @@ export type CertificateOwner = Readonly<z.infer<typeof owner>>;
 /** Plain data. Times are milliseconds since the epoch. */
 export const certificateState = z.object({
   owner,
-  /** Of the certificate; of the authorities where there is none. */
+  /** Of an upstream without a client certificate it is the file of the authorities that is followed. */
+  kind: z.enum(['certificate', 'ca']),
   file: z.string(),
   /** Of the one in force. Left out: there is none. */
   expiresAt: z.number().optional(),
@@ -23,18 +24,20 @@ export const certificateState = z.object({
 export type CertificateState = Readonly<z.infer<typeof certificateState>>;
 
 /**
- * `certificate of xds`, `client certificate for upstream central`: to an upstream the relay shows its own, which is not
- * the control plane's. Several processes have the certificate of one listener.
+ * `certificate of xds`, `client certificate for upstream central`, `CA file for upstream central`: to an upstream the
+ * relay shows its own certificate, which is not the control plane's. Several processes have the certificate of one
+ * listener.
  */
 export function certificateText(all: readonly CertificateState[]): string {
-  const owners = all.map(({ owner: of }) => of);
-  const parts = [
-    { what: 'certificate of', of: owners.filter((one) => 'listener' in one) },
-    { what: 'client certificate for', of: owners.filter((one) => 'upstream' in one) },
-  ].filter(({ of }) => of.length > 0);
-  return parts
-    .map(({ what, of }) => `${what} ${listed.format(new Set(of.map((one) => shorten(ownerText(one), 60))))}`)
-    .join(' and ');
+  return Array.from(
+    Map.groupBy(all, wordsFor),
+    ([words, own]) =>
+      `${words} ${listed.format(new Set(own.map(({ owner: of }) => shorten(ownerText(of), 60))))}`,
+  ).join(' and ');
+}
+function wordsFor({ kind, owner: of }: CertificateState): string {
+  if (kind === 'ca') return 'CA file for';
+  return 'listener' in of ? 'certificate of' : 'client certificate for';
 }
 const listed = new Intl.ListFormat('en');
 
@@ -98,9 +101,9 @@ export class Certificates {
   }
 
   /** Takes the place of the owner's one before, and its counts. */
-  follow(of: CertificateOwner, file: string): FollowedCertificate {
+  follow(of: CertificateOwner, file: string, kind: CertificateState['kind']): FollowedCertificate {
     const key = JSON.stringify(of);
-    const made = new FollowedCertificate(of, file, this.#followed.get(key)?.reloads, () => {
+    const made = new FollowedCertificate(of, file, kind, this.#followed.get(key)?.reloads, () => {
       if (this.#followed.get(key) === made) this.#followed.delete(key);
     });
     this.#followed.set(key, made);
@@ -108,8 +111,9 @@ export class Certificates {
   }
 
   states(): CertificateState[] {
-    return [...this.#followed.values()].map(({ owner: of, file, expiresAt, refusal }) => ({
+    return [...this.#followed.values()].map(({ owner: of, kind, file, expiresAt, refusal }) => ({
       owner: of,
+      kind,
       file,
       expiresAt,
       refused: refusal,
@@ -120,6 +124,7 @@ export class Certificates {
 export class FollowedCertificate {
   readonly owner: CertificateOwner;
   readonly file: string;
+  readonly kind: CertificateState['kind'];
   /** From 0: increase() does not see a series' first increment. */
   readonly reloads: { success: number; refused: number };
   expiresAt: number | undefined;
@@ -130,11 +135,13 @@ export class FollowedCertificate {
   constructor(
     of: CertificateOwner,
     file: string,
+    kind: CertificateState['kind'],
     reloads: FollowedCertificate['reloads'] | undefined,
     stop: () => void,
   ) {
     this.owner = of;
     this.file = file;
+    this.kind = kind;
     this.reloads = { success: 0, refused: 0, ...reloads };
     this.stop = stop;
   }

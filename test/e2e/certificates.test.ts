@@ -1,5 +1,6 @@
 import { ServerCredentials } from '@grpc/grpc-js';
 import { expect } from 'chai';
+import { z } from 'zod';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { type as typeOf } from '../support/in-memory-relay.ts';
 import { ControlPlane } from '../upstream/ads/control-plane.ts';
@@ -23,6 +24,13 @@ if (first === undefined || second === undefined || third === undefined) throw ne
 const [issuerOfFirst, issuerOfSecond] = issuers;
 if (issuerOfFirst === undefined || issuerOfSecond === undefined) throw new Error('there are three');
 const expired = issueCertificate({ name: 'relay', issuer: issuerOfFirst, dns: ['relay.test'], days: -1 });
+
+/** It asks for no certificate. */
+const presenting = ({ certificate, privateKey }: Issued): ServerCredentials =>
+  ServerCredentials.createSsl(null, [
+    { private_key: Buffer.from(privateKey), cert_chain: Buffer.from(certificate) },
+  ]);
+const commands = z.object({ problems: z.array(z.object({ commands: z.array(z.string()) })) });
 
 const REFUSED = 'a new certificate is refused';
 const EXPIRED = 'the certificate has expired';
@@ -116,6 +124,66 @@ describe('certificates of the relay', function () {
     await isOver(relay, 'certificate_refused');
     expect(await firing(relay, 'certificate_refused')).to.deep.equal([]);
     expect(await sample(relay, 'reloads_total', `${ofCentral},result="success"`)).to.equal(1);
+  });
+
+  it('an expired pair that takes the place of a valid one is taken, with a warning, as at the start', async () => {
+    await using relay = await RelayProcess.start({
+      upstreams: [central()],
+      xds: { address: '127.0.0.1:0', tls: pem.identity('xds', second) },
+    });
+    for (const name of ['relay', 'xds']) pem.identity(name, expired);
+    for (const labels of ['listener="xds"', ofCentral]) {
+      await eventually(async () =>
+        expect(await sample(relay, 'expiry_timestamp_seconds', labels)).to.be.below(Date.now() / 1000),
+      );
+      expect(await sample(relay, 'last_reload_successful', labels)).to.equal(1);
+    }
+    await eventually(() =>
+      expect(
+        said(relay, EXPIRED).map((line) => [line['level'], line['listener'] ?? line['upstream']]),
+      ).to.have.deep.members([
+        ['warn', 'xds'],
+        ['warn', 'central'],
+      ]),
+    );
+    expect(await everywhere(relay, 'certificate_expires', 2)).to.match(/ has expired: /);
+  });
+
+  it('of an upstream with a ca alone, a refused file is called what it is', async () => {
+    plane.kill();
+    await plane.listen(0, presenting(server));
+    await using relay = await RelayProcess.start({ upstreams: [central({}, {})] });
+    pem.write('ca.crt', authority.certificate.slice(0, 300));
+    expect(await everywhere(relay, 'certificate_refused', 1)).to.match(
+      /^The new CA file for upstream central is refused: .*cut off.*; the previous file stays in use$/,
+    );
+    await relay.says(/^a new CA file is refused$/);
+    pem.write('ca.crt', authority.certificate);
+    await isOver(relay, 'certificate_refused');
+  });
+
+  it('a control plane whose certificate has expired: what is to be typed shows the certificate, and why it is not trusted', async () => {
+    const tooOld = issueCertificate({
+      name: 'old control plane',
+      issuer: authority,
+      ips: ['127.0.0.1'],
+      days: -1,
+    });
+    plane.kill();
+    await plane.listen(0, presenting(tooOld));
+    await using relay = await RelayProcess.start({ upstreams: [central()] });
+    const found = await everywhere(relay, 'upstream_away', 2, /expired/);
+    expect(found).to.match(
+      /^Upstream central is unreachable: .*the control plane's certificate has expired$/,
+    );
+    const { body } = await relay.rpc('distributary.admin.v1.AdminService/Status', {});
+    const command = commands.parse(JSON.parse(body)).problems[0]?.commands[0] ?? '';
+    await using terminal = await terminalFor(relay.admin);
+    const { printed } = await terminal.run(`{ ${command}; } 2>&1`);
+    expect(printed)
+      .to.match(/error:.*certificate has expired/)
+      .and.to.match(/^subject=.*old control plane$/m);
+    expect(printed).to.match(/^notAfter=/m);
   });
 
   it('expired, here and upstream: log, page, status, /ready, metric and alert say so, and validate refuses it', async () => {

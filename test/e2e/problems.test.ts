@@ -202,7 +202,7 @@ describe('what is wrong is said everywhere, and its runbook ends it: control pla
       check: 2,
       says: /^Upstream central is unreachable: /,
       metric: ['upstream_connected', 'upstream="central"', (value) => value === 0],
-      set: { ENDPOINT: plane.address },
+      set: { ENDPOINT: plane.address, NAME: 'control-plane.test', CA: '/etc/ssl/certs' },
       fails: /^(curl|openssl) /,
       mends: async () => {
         plane.set('cds', { a: '2' });

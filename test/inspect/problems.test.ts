@@ -1,9 +1,9 @@
 import { globSync, readFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { expect } from 'chai';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import type { PageFacts } from '../../src/admin/page-ports.ts';
+import type { PageFacts, UpstreamTls } from '../../src/admin/page-ports.ts';
 import type { Plain } from '../../src/admin/plain.ts';
 import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem } from '../../src/gen/distributary/admin/v1/fleet_pb.ts';
@@ -92,6 +92,7 @@ const told = (given: Given, at?: number): string => sentence(4, problems(given),
 
 const certificate = (listener: string, expiresAt: number): CertificateState => ({
   owner: { listener },
+  kind: 'certificate',
   file: `${listener}.crt`,
   expiresAt,
 });
@@ -430,7 +431,7 @@ describe('problems', () => {
 
   it('a file that several present is one problem, whoever presents it', () => {
     const refused = { error: 'no', since: now - day };
-    const shared = { file: 'svid.pem', expiresAt: now - day };
+    const shared = { kind: 'certificate', file: 'svid.pem', expiresAt: now - day } as const;
     const [expired, ...rest] = problems({
       facts: {
         certificates: [
@@ -440,7 +441,7 @@ describe('problems', () => {
           { ...shared, owner: { upstream: 'central' }, refused: { ...refused, since: now } },
           { ...shared, owner: { upstream: 'central', siblings: 'true' } },
           // No certificate, only authorities.
-          { owner: { upstream: 'other' }, file: 'ca.pem' },
+          { kind: 'ca', owner: { upstream: 'other' }, file: 'ca.pem' },
         ],
       },
     });
@@ -450,7 +451,9 @@ describe('problems', () => {
       detail: 'svid.pem: valid until 2025-12-31T00:10:00.000Z',
       upstream: 'central',
     });
-    expect(expired?.commands).to.deep.equal(['openssl x509 -noout -subject -enddate -in svid.pem']);
+    expect(expired?.commands).to.deep.equal([
+      `openssl x509 -noout -subject -enddate -in ${resolve('svid.pem')}`,
+    ]);
     expect(rest.map(({ title, since: from }) => [title, from])).to.deep.equal([
       [
         'The new certificate of xds and client certificate for upstream central is refused',
@@ -461,7 +464,9 @@ describe('problems', () => {
 
   it('what the relay shows to an upstream is called its client certificate: refused, expiring and expired', () => {
     const titles = (state: Partial<CertificateState>): readonly string[] => {
-      const own = { owner: { upstream: 'central' }, file: 'relay.crt', expiresAt: now + 60 * day, ...state };
+      const owner = { upstream: 'central' };
+      const kind = 'certificate';
+      const own = { owner, kind, file: 'relay.crt', expiresAt: now + 60 * day, ...state } as const;
       return problems({ facts: { certificates: [own] } }).map(({ title }) => title);
     };
     expect([
@@ -472,6 +477,56 @@ describe('problems', () => {
       ['The new client certificate for upstream central is refused'],
       ['The client certificate for upstream central expires soon'],
       ['The client certificate for upstream central has expired'],
+    ]);
+  });
+
+  it('of an upstream without a client certificate it is the CA file that is refused', () => {
+    const refused = { error: 'ca has no PEM certificate', since: now };
+    const certificates = [{ owner: { upstream: 'central' }, kind: 'ca', file: 'ca.pem', refused }] as const;
+    expect(problems({ facts: { certificates } }).map(({ title, detail }) => [title, detail])).to.deep.equal([
+      [
+        'The new CA file for upstream central is refused',
+        'ca has no PEM certificate; the previous file stays in use',
+      ],
+    ]);
+  });
+
+  it('of a control plane that is away: a command that reaches it as the relay does, with paths for every directory', () => {
+    const away = (endpoint: string, tls?: Partial<UpstreamTls>, kind = 'ads'): string | undefined => {
+      const none = { ca: undefined, identity: undefined, serverName: undefined };
+      const upstreamTls = new Map(tls === undefined ? [] : [['central', { ...none, ...tls }]]);
+      const upstreams = [{ ...central, kind, endpoint, connected: false }];
+      return problems({ status: { upstreams }, facts: { upstreamTls } })[0]?.commands[0];
+    };
+    const shown = '</dev/null | openssl x509 -noout -subject -issuer -dates';
+    expect([
+      away('cp-1:18000'),
+      away('resources', undefined, 'filesystem'),
+      away('unix:run/cp.sock', {}),
+      away('cp-1:18000', {}),
+      away('[::1]:18000', { ca: 'tls/ca.crt' }),
+      away('10.0.0.1:18000', {
+        serverName: 'cp.test',
+        identity: { certificate: '/tls/relay.crt', privateKey: 'relay key' },
+      }),
+    ]).to.deep.equal([
+      'nc -vz cp-1 18000',
+      `ls -l ${resolve('resources')}`,
+      `ls -l ${resolve('run/cp.sock')}`,
+      `openssl s_client -connect cp-1:18000 -alpn h2 -servername cp-1 ${shown}`,
+      `openssl s_client -connect '[::1]:18000' -alpn h2 -CAfile ${resolve('tls/ca.crt')} ${shown}`,
+      `openssl s_client -connect 10.0.0.1:18000 -alpn h2 -servername cp.test -cert /tls/relay.crt -key '${resolve('relay key')}' ${shown}`,
+    ]);
+  });
+
+  it('a command names the file by its whole path', () => {
+    expect(problems(causes.configuration_refused)[0]?.commands).to.deep.equal([
+      `distributary validate --config ${resolve('relay.yaml')}`,
+    ]);
+    const disk = { path: 'cache', failing: undefined, lagSeconds: 301 };
+    expect(problems({ facts: { disk } })[0]?.commands).to.deep.equal([
+      `df -h ${resolve('cache')}`,
+      `ls -ld ${resolve('cache')}`,
     ]);
   });
 

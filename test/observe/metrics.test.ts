@@ -49,14 +49,15 @@ describe('metrics', () => {
       upstreams: [{ upstream: 'central', connected: true, sessions: 2, staleSeconds: 0, fromSiblings: true }],
       cacheBytes: 1234,
     }));
-    metrics.certificates.follow({ listener: 'xds' }, 'xds.crt').expiresAt = 1_600_000_000_000;
-    const toCentral = metrics.certificates.follow({ upstream: 'central' }, 'relay.crt');
+    metrics.certificates.follow({ listener: 'xds' }, 'xds.crt', 'certificate').expiresAt = 1_600_000_000_000;
+    const toCentral = metrics.certificates.follow({ upstream: 'central' }, 'relay.crt', 'certificate');
     toCentral.expiresAt = 1_700_000_000_000;
     toCentral.refused('no', 0);
     // A reload of the configuration makes another one, and then ends the one before.
-    metrics.certificates.follow({ upstream: 'central' }, 'other.crt').expiresAt = 1_800_000_000_000;
+    metrics.certificates.follow({ upstream: 'central' }, 'other.crt', 'certificate').expiresAt =
+      1_800_000_000_000;
     toCentral.stop();
-    metrics.certificates.follow({ upstream: 'gone' }, 'relay.crt').stop();
+    metrics.certificates.follow({ upstream: 'gone' }, 'relay.crt', 'certificate').stop();
     metrics.relay('1.2.3', () => ({
       ready: true,
       discarded: 0,

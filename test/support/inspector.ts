@@ -37,6 +37,7 @@ const noFacts: PageFacts = {
   rolloutMaxWaitMs: undefined,
   removalHoldMs: new Map(),
   perParameters: new Set(),
+  upstreamTls: new Map(),
 };
 
 /** Nothing is wrong, and nothing has happened. */

@@ -45,16 +45,16 @@ describe('metrics of a primary and its workers', () => {
 
   it('a point in time is the earliest, never a sum', async () => {
     const [one, other] = [process(1), process(1)];
-    one.certificates.follow({ listener: 'xds' }, 'xds.crt').expiresAt = 2_000_000;
-    other.certificates.follow({ listener: 'xds' }, 'xds.crt').expiresAt = 1_000_000;
+    one.certificates.follow({ listener: 'xds' }, 'xds.crt', 'certificate').expiresAt = 2_000_000;
+    other.certificates.follow({ listener: 'xds' }, 'xds.crt', 'certificate').expiresAt = 1_000_000;
     const value = await shown(one, other);
     expect(value('distributary_certificate_expiry_timestamp_seconds{listener="xds"}')).to.equal('1000');
   });
 
   it('a certificate is in force where all have it, and each process counts its own reloads', async () => {
     const [one, other] = [process(1), process(1)];
-    one.certificates.follow({ listener: 'xds' }, 'xds.crt').reloads.success++;
-    const refusing = other.certificates.follow({ listener: 'xds' }, 'xds.crt');
+    one.certificates.follow({ listener: 'xds' }, 'xds.crt', 'certificate').reloads.success++;
+    const refusing = other.certificates.follow({ listener: 'xds' }, 'xds.crt', 'certificate');
     refusing.reloads.success++;
     refusing.refused('no', 0);
     const value = await shown(one, other);
