@@ -8,7 +8,7 @@ import { NO_FACTS } from '../../src/observe/relay-gauges.ts';
 import { root, temporaryDirectory } from '../e2e/support/paths.ts';
 import { prometheusBinaries, promtool } from '../e2e/support/prometheus.ts';
 import { need } from '../e2e/support/skip.ts';
-import { type AlertCase, alertCases } from './alert-cases.ts';
+import { type AlertCase, alertCases, alertDescriptions } from './alert-cases.ts';
 
 const directory = join(root, 'deploy/observability');
 const [alertsFile, recordingFile] = [join(directory, 'alerts.yaml'), join(directory, 'recording-rules.yaml')];
@@ -19,7 +19,7 @@ const rule = z.strictObject({
   expr: z.string(),
   for: z.string().optional(),
   labels: z.strictObject({ severity: z.enum(['warning', 'critical']) }),
-  annotations: z.strictObject({ summary: z.string(), runbook_url: z.string() }),
+  annotations: z.strictObject({ summary: z.string(), description: z.string(), runbook_url: z.string() }),
 });
 type Rule = z.infer<typeof rule>;
 
@@ -36,7 +36,8 @@ const minutes = (duration: string): number =>
 
 /** What promtool runs: the alert fires at that time, not before its `for`, and is quiet with the other series. */
 function unitTest(known: Rule, { at, interval, fires, begins, quiet, labels }: AlertCase): readonly object[] {
-  const expected = { exp_labels: { ...known.labels, ...labels }, exp_annotations: known.annotations };
+  const annotations = { ...known.annotations, description: alertDescriptions[known.alert] };
+  const expected = { exp_labels: { ...known.labels, ...labels }, exp_annotations: annotations };
   const test = (name: string, series: AlertCase['fires'], time: string, firing: boolean): object => ({
     name: `${known.alert} ${name}`,
     interval: interval ?? '1m',
