@@ -1,10 +1,11 @@
 /**
- * Writes docs/reference (commands, metrics, errors and the admin RPC), each from
- * the code. With --check it writes nothing and fails if one is out of date.
+ * Writes docs/reference (commands, metrics, errors, problems and the admin RPC) and the
+ * README of the chart, each from the code. With --check it writes nothing and fails if one is out of date.
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { adminRpc } from './reference/admin-rpc.ts';
+import { chartValues } from './reference/chart.ts';
 import { commands } from './reference/commands.ts';
 import { errors } from './reference/errors.ts';
 import { metrics } from './reference/metrics.ts';
@@ -17,6 +18,7 @@ const pages = new Map([
   ['docs/reference/errors.md', errors()],
   ['docs/reference/problems.md', problems()],
   ['docs/reference/admin-rpc.md', adminRpc()],
+  ['deploy/chart/README.md', chartValues()],
 ]);
 
 const check = process.argv.includes('--check');

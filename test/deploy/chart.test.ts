@@ -51,6 +51,11 @@ describe('deploy/chart and deploy/kustomize', () => {
     });
   }
 
+  it('and its notes and document show how a relay is asked in its pod', () => {
+    for (const path of ['templates/NOTES.txt', '../../docs/kubernetes.md'])
+      expect(readFileSync(join(chart, path), 'utf8')).to.match(/kubectl .*exec .* -- distributary status/);
+  });
+
   it('explains each key of its values in values.schema.json', () => {
     const schema = z
       .looseObject({ properties: z.record(z.string(), z.json()) })
