@@ -1,6 +1,4 @@
-import { isIP } from 'node:net';
-import { resolve } from 'node:path';
-import type { PageFacts, UpstreamTls } from '../admin/page-ports.ts';
+import type { PageFacts } from '../admin/page-ports.ts';
 import type { Plain } from '../admin/plain.ts';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
@@ -21,6 +19,7 @@ import {
   severities,
 } from '../observe/problems.ts';
 import { noCanary, releaseCommand } from '../observe/rollout-text.ts';
+import { command, fileCommand, reach } from './problem-commands.ts';
 
 /** What Status says beside its problems. */
 export type KnownStatus = Omit<Plain<StatusResponse>, 'problems' | 'moreProblems'>;
@@ -183,30 +182,6 @@ function streamsEnd(
   const detail = [...streams, ...suspects, about.detail ?? ''].filter((part) => part !== '').join('; ');
   const since = suspectTypes[0]?.since ?? '';
   return [problem('upstream_streams_end', [name], { ...about, since, severity: 'warning', title, detail })];
-}
-
-/** From the relay's machine: is there anything at this address, and which certificate does it show? */
-function reach(kind: string, endpoint: string, tls: UpstreamTls | undefined): string {
-  if (kind === 'filesystem') return fileCommand('ls -l', endpoint);
-  if (endpoint.startsWith('unix:')) return fileCommand('ls -l', endpoint.slice('unix:'.length));
-  const [, host = '', port = ''] = /^\[?(.+?)\]?:(\d+)$/.exec(endpoint) ?? [];
-  if (host === '') return '';
-  return tls === undefined ? command('nc -vz', host, port) : showCertificate(endpoint, host, tls);
-}
-
-/** As the relay connects. OpenSSL says on its standard error why it does not trust what it is shown. */
-function showCertificate(endpoint: string, host: string, { serverName, ca, identity }: UpstreamTls): string {
-  const name = serverName ?? host;
-  const connect = command(
-    'openssl s_client',
-    ...['-connect', endpoint, '-alpn', 'h2'],
-    ...(isIP(name) === 0 ? ['-servername', name] : []),
-    ...(ca === undefined ? [] : ['-CAfile', resolve(ca)]),
-    ...(identity === undefined
-      ? []
-      : ['-cert', resolve(identity.certificate), '-key', resolve(identity.privateKey)]),
-  );
-  return connect && `${connect} </dev/null | openssl x509 -noout -subject -issuer -dates`;
 }
 
 /** A change that waits, and what an operator can type. */
@@ -722,20 +697,6 @@ function warnings({ status }: ProblemFacts): readonly Plain<Problem>[] {
       detail: shorten(warning, 400),
     }),
   );
-}
-
-/** What an operator may copy into a shell: names come from peers. Empty: it cannot be typed. */
-function command(verb: string, ...words: readonly string[]): string {
-  if (words.some((word) => word !== printable(word) || word.length > 300)) return '';
-  return [verb, ...words.map(quoted)].join(' ');
-}
-
-/** The operator's shell is in another directory than the relay. */
-const fileCommand = (verb: string, file: string): string => command(verb, resolve(file));
-
-function quoted(word: string): string {
-  if (word === '…') return '"…"';
-  return /^[\w./:@=+,%-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
 const timestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();

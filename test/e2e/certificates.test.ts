@@ -30,7 +30,9 @@ const presenting = ({ certificate, privateKey }: Issued): ServerCredentials =>
   ServerCredentials.createSsl(null, [
     { private_key: Buffer.from(privateKey), cert_chain: Buffer.from(certificate) },
   ]);
-const commands = z.object({ problems: z.array(z.object({ commands: z.array(z.string()) })) });
+const toType = z.object({
+  problems: z.array(z.object({ kind: z.string(), commands: z.array(z.string()) })),
+});
 
 const REFUSED = 'a new certificate is refused';
 const EXPIRED = 'the certificate has expired';
@@ -177,7 +179,8 @@ describe('certificates of the relay', function () {
       /^Upstream central is unreachable: .*the control plane's certificate has expired$/,
     );
     const { body } = await relay.rpc('distributary.admin.v1.AdminService/Status', {});
-    const command = commands.parse(JSON.parse(body)).problems[0]?.commands[0] ?? '';
+    const { problems } = toType.parse(JSON.parse(body));
+    const [command = ''] = problems.find(({ kind }) => kind === 'upstream_away')?.commands ?? [];
     await using terminal = await terminalFor(relay.admin);
     const { printed } = await terminal.run(`{ ${command}; } 2>&1`);
     expect(printed)

@@ -1,0 +1,42 @@
+import { isIP } from 'node:net';
+import { resolve } from 'node:path';
+import type { UpstreamTls } from '../admin/page-ports.ts';
+import { printable } from '../model/printable.ts';
+
+/** What an operator may copy into a shell: names come from peers. Empty: it cannot be typed. */
+export function command(verb: string, ...words: readonly string[]): string {
+  if (words.some((word) => word !== printable(word) || word.length > 300)) return '';
+  return [verb, ...words.map(quoted)].join(' ');
+}
+
+/** The operator's shell is in another directory than the relay. */
+export const fileCommand = (verb: string, file: string): string => command(verb, resolve(file));
+
+/** From the relay's machine: is there anything at this address, and which certificate does it show? */
+export function reach(kind: string, endpoint: string, tls: UpstreamTls | undefined): string {
+  if (kind === 'filesystem') return fileCommand('ls -l', endpoint);
+  if (endpoint.startsWith('unix:')) return fileCommand('ls -l', endpoint.slice('unix:'.length));
+  const [, host = '', port = ''] = /^\[?(.+?)\]?:(\d+)$/.exec(endpoint) ?? [];
+  if (host === '') return '';
+  return tls === undefined ? command('nc -vz', host, port) : showCertificate(endpoint, host, tls);
+}
+
+/** As the relay connects. OpenSSL says on its standard error why it does not trust what it is shown. */
+function showCertificate(endpoint: string, host: string, { serverName, ca, identity }: UpstreamTls): string {
+  const name = serverName ?? host;
+  const connect = command(
+    'openssl s_client',
+    ...['-connect', endpoint, '-alpn', 'h2'],
+    ...(isIP(name) === 0 ? ['-servername', name] : []),
+    ...(ca === undefined ? [] : ['-CAfile', resolve(ca)]),
+    ...(identity === undefined
+      ? []
+      : ['-cert', resolve(identity.certificate), '-key', resolve(identity.privateKey)]),
+  );
+  return connect && `${connect} </dev/null | openssl x509 -noout -subject -issuer -dates`;
+}
+
+function quoted(word: string): string {
+  if (word === '…') return '"…"';
+  return /^[\w./:@=+,%-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
