@@ -4,7 +4,7 @@ import type { Variant } from '../model/resource.ts';
 import type { Holder, Restamp } from '../model/transaction.ts';
 import { type CacheEntry, hasHolder } from './cached-resource.ts';
 import { CommitChanges } from './commit-changes.ts';
-import { deltaVersionOf } from './payloads.ts';
+import { deltaVersionOf } from '../model/payloads.ts';
 import type { Column, TypeTable } from './type-table.ts';
 
 interface Arrival {

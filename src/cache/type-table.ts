@@ -10,7 +10,7 @@ import { GlobIndex } from '../model/xdstp.ts';
 import { CachedResource, type CacheEntry } from './cached-resource.ts';
 import { Interests } from './interests.ts';
 import { type Journal, NO_JOURNAL } from './journal.ts';
-import { Payloads } from './payloads.ts';
+import { Payloads } from '../model/payloads.ts';
 import type { VariantsOf } from './same-content.ts';
 
 /** What is under a name is kept in columns: what upstream says, and what the clients of each side see (docs/adr/0154). */

@@ -14,7 +14,7 @@ import { Code } from '../wire/grpc-status.ts';
 import { type CachedResource, type CacheEntry, hasHolder } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import { hasContent } from './interest-content.ts';
-import { deltaVersionOf } from './payloads.ts';
+import { deltaVersionOf } from '../model/payloads.ts';
 import { sameContent, sameError } from './same-content.ts';
 import type { TypeTable } from './type-table.ts';
 import { VariantRemover } from './variant-remover.ts';

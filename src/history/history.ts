@@ -1,34 +1,33 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Change, ChangedName, ChangeVerdict, Content, RecordedChanges } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
-import type { Payload, Variant } from '../model/resource.ts';
+import { Payloads } from '../model/payloads.ts';
+import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { HeldVariant } from '../model/rollout.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-
-interface HistoryLimits {
-  /** Of bodies; the oldest changes lose theirs first. */
-  readonly maxBytes: number;
-  readonly maxAgeMs: number;
-}
 
 /** So many changes are kept without bodies. */
 const maxWithoutBodies = 100;
 /** Names of a change without bodies. */
 const maxNames = 1000;
 
-export interface HistoryOptions {
-  readonly clock: Pick<Clock, 'now'>;
+/** What a history is kept by. */
+export interface RecorderOptions {
+  readonly clock: Clock;
   /** Undefined: no bodies are kept. Called each time. */
-  readonly limits: () => HistoryLimits | undefined;
+  readonly limits: () => { readonly maxBytes: number; readonly maxAgeMs: number } | undefined;
   /** This change is new, or another than before, or it is not kept any more: it has to be written. */
   readonly written: (change: Pick<Change, 'type' | 'revision'>) => void;
+  /** The clients of this process are those that changes are for. Called each time. */
+  readonly hearsClients: () => boolean;
 }
 
 /** The last changes, the oldest first: with the bodies before and after, as far as the limits allow. */
 export class History {
-  readonly #options: HistoryOptions;
-  readonly #bodies = new KeptBodies();
+  readonly #options: RecorderOptions;
+  /** Equal ones once, whatever the cache did with them meanwhile. */
+  readonly #payloads = new Payloads();
+  #besideBytes = 0;
   /** By revision, in their order. The first ones are without bodies. */
   readonly #changes = new Map<number, Change>();
   #lastRevision = 0;
@@ -36,7 +35,7 @@ export class History {
   #lastStripped = 0;
   #restoredRevision = 0;
 
-  constructor(options: HistoryOptions) {
+  constructor(options: RecorderOptions) {
     this.#options = options;
   }
 
@@ -66,7 +65,7 @@ export class History {
 
   /** Of the bodies that are kept. */
   get bytes(): number {
-    return this.#bodies.bytes;
+    return this.#payloads.bytes + this.#besideBytes;
   }
 
   get keepsBodies(): boolean {
@@ -123,17 +122,31 @@ export class History {
     const names = change.names.map((one) => {
       const { content } = one;
       if (content === undefined) return one;
-      const kept = { before: this.#bodies.keep(content.before), after: this.#bodies.keep(content.after) };
-      return { ...one, content: kept };
+      return { ...one, content: { before: this.#keep(content.before), after: this.#keep(content.after) } };
     });
     return { ...change, names };
   }
 
+  /** The same content, with the bodies that are kept already. */
+  #keep(content: Content): Content {
+    this.#besideBytes += nameBytes;
+    return content.map((held) => {
+      const { variant } = held;
+      this.#besideBytes += besideBody(variant);
+      const payload = variant.payload && this.#payloads.share(variant.payload);
+      return payload === variant.payload ? held : { ...held, variant: { ...variant, payload } };
+    });
+  }
+
   #dropBodies({ names }: Change): void {
     for (const { content } of names) {
-      if (content === undefined) continue;
-      this.#bodies.drop(content.before);
-      this.#bodies.drop(content.after);
+      for (const dropped of content === undefined ? [] : [content.before, content.after]) {
+        this.#besideBytes -= nameBytes;
+        for (const { variant } of dropped) {
+          this.#besideBytes -= besideBody(variant);
+          this.#payloads.release(variant.payload);
+        }
+      }
     }
   }
 
@@ -193,60 +206,12 @@ function withoutBodies({ name, change, bytes, verdict }: ChangedName): ChangedNa
 /** What a name costs beside its bodies, in bytes: by measurement, rounded up. */
 const nameBytes = 400;
 
-interface Kept {
-  readonly payload: Payload;
-  uses: number;
-}
-
 /** Constraints are in memory as bytes, key and expression, and a control plane may make them as large as a body. */
 const constraintCopies = 4;
 
 /** What a variant costs beside its body, in bytes. */
 const besideBody = ({ constraints, metadata }: Variant): number =>
   constraintCopies * constraints.bytes.length + (metadata?.length ?? 0);
-
-/** The bodies that a history keeps: equal ones once, whatever the cache did with them meanwhile. */
-class KeptBodies {
-  /** By hash. Different bodies with one hash are kept as they are, and counted as one. */
-  readonly #payloads = new Map<string, Kept>();
-  #bytes = 0;
-
-  get bytes(): number {
-    return this.#bytes;
-  }
-
-  /** The same content, with the bodies that are kept already. */
-  keep(content: Content): Content {
-    this.#bytes += nameBytes;
-    return content.map((held) => this.#keep(held));
-  }
-
-  drop(content: Content): void {
-    this.#bytes -= nameBytes;
-    for (const { variant } of content) {
-      this.#bytes -= besideBody(variant);
-      const kept = this.#payloads.get(variant.payload?.hash ?? '');
-      if (kept === undefined || --kept.uses > 0) continue;
-      this.#payloads.delete(kept.payload.hash);
-      this.#bytes -= kept.payload.bytes.length;
-    }
-  }
-
-  #keep(held: HeldVariant): HeldVariant {
-    const { payload } = held.variant;
-    this.#bytes += besideBody(held.variant);
-    if (payload === undefined) return held;
-    const kept = this.#payloads.get(payload.hash);
-    if (kept === undefined) {
-      this.#payloads.set(payload.hash, { payload, uses: 1 });
-      this.#bytes += payload.bytes.length;
-      return held;
-    }
-    kept.uses++;
-    const same = kept.payload === payload || Buffer.compare(kept.payload.bytes, payload.bytes) !== 0;
-    return same ? held : { ...held, variant: { ...held.variant, payload: kept.payload } };
-  }
-}
 
 /** Contents by name, by type. */
 export type StateAt = ReadonlyMap<TypeUrl, ReadonlyMap<ResourceName, Content>>;

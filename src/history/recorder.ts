@@ -1,47 +1,72 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
 import {
+  type Answers,
   type Change,
   type ChangedName,
   type Content,
+  contentHash,
   type RecordedChanges,
   sameContents,
 } from '../model/change.ts';
-import type { Clock } from '../model/clock.ts';
 import type { PendingName } from '../model/rollout.ts';
-import { Acceptance, type CanariesSaid, type ReportedAnswers } from './acceptance.ts';
-import { History, type HistoryOptions } from './history.ts';
+import { History, type RecorderOptions } from './history.ts';
 
 /** Answers to what is asked for the first time share a change, until it has so many names: each copies them. */
 const maxJoined = 1000;
 
-type Settled = Map<ResourceName, 'RELEASED' | 'REPLACED' | 'DISCARDED'>;
+/** Commits whose ACKs still count: the newest. */
+const maxCommits = 100;
+/** ACKs of many clients come together: the history is told of the last one at most so often, in milliseconds. */
+const tellMs = 500;
 
-/** When a commit was recorded, and when it arrived, as `Clock.monotonic()` says it. */
-interface Moment {
-  readonly now: number;
-  readonly receivedAt: number;
-}
+type Settled = Map<ResourceName, 'RELEASED' | 'REPLACED' | 'DISCARDED'>;
 
 type NewChange = Pick<Change, 'type' | 'upstream' | 'names' | 'first' | 'reason'>;
 
-export interface RecorderOptions extends HistoryOptions {
-  readonly clock: Clock;
-  /** The clients of this process are those that changes are for. Called each time. */
-  readonly hearsClients: () => boolean;
+/** What clients of another process say to a change, which is known by one name that it changed. */
+interface ReportedAnswers {
+  readonly type: TypeUrl;
+  readonly name: ResourceName;
+  /** `contentHash` of a variant that is new; empty: the name is gone. */
+  readonly content: string;
+  readonly accepted: number;
+  readonly rejected: number;
+  /** How long the last ACK took; undefined: there was none. */
+  readonly tookMs: number | undefined;
 }
 
-/** Makes changes of commits: of what upstream says, and of what an operator or the judge does to what waits. */
+/** Streams of canaries. */
+interface CanariesSaid extends Answers {
+  /** All of them have accepted it. */
+  readonly areAll: boolean;
+}
+
+/** What came with a commit. */
+interface Sent {
+  readonly revisions: readonly number[];
+  /** Since the history was told. */
+  accepted: number;
+  rejected: number;
+  /** How long the last ACK took, in milliseconds; undefined: nobody has accepted it yet. */
+  took: number | undefined;
+}
+
+/**
+ * Makes changes of commits: of what upstream says, and of what an operator or the judge does to what waits. And says what
+ * clients say to them, and how long they take to accept them.
+ */
 export class Recorder {
   readonly history: History;
-  readonly #acceptance: Acceptance;
   readonly #options: RecorderOptions;
   /** Types of which somebody has said something. */
   readonly #known = new Set<TypeUrl>();
+  /** By when the commit with the changes arrived, as `Clock.monotonic()` says it. An answer costs a look into it. */
+  readonly #commits = new Map<number, Sent>();
+  readonly #news = new Set<Sent>();
 
   constructor(options: RecorderOptions) {
     this.history = new History(options);
-    this.#acceptance = new Acceptance(this.history, options.clock);
     this.#options = options;
   }
 
@@ -51,32 +76,12 @@ export class Recorder {
     for (const type of types) this.#known.add(type);
   }
 
-  /** A stream has accepted or rejected what arrived then, as `Clock.monotonic()` says it. */
-  answered(receivedAt: number, isAccepted: boolean): void {
-    if (this.#options.hearsClients()) this.#acceptance.answered(receivedAt, isAccepted);
-  }
-
-  /** The same of the clients of another process. */
-  reported(answers: ReportedAnswers): void {
-    this.#acceptance.reported(answers);
-  }
-
-  /** What canaries have said to these, so far. */
-  canariesSaid(names: readonly PendingName[], said: CanariesSaid): void {
-    const byType = Map.groupBy(names, ({ type }) => type);
-    const waiting = byType
-      .entries()
-      .map(([type, own]) => [type, new Set(own.map(({ name }) => name))] as const);
-    this.#acceptance.canariesSaid(new Map(waiting), said);
-  }
-
   /** Both sides have seen the commit. */
   committed({ type, contents, resolved, receivedAt, operation }: Commit): void {
     if (contents === undefined) return;
     const reason = reasonOf(operation, 'rollback');
     const { names, settled, hasSpoken } = differencesOf(contents, reason);
-    const moment = { now: this.#options.clock.now(), receivedAt };
-    const found = this.#settle(type, settled, moment, reasonOf(operation, 'discard'));
+    const found = this.#settle(type, settled, receivedAt, reasonOf(operation, 'discard'));
     for (const [name, verdict] of settled) {
       const content = contents.get(name);
       // Nobody knows of it as a change that waited.
@@ -89,10 +94,10 @@ export class Recorder {
     const isAsked = reason === '' && (isUnknown || resolved.length > 0);
     const first = isAsked && names.every(({ change }) => change === 'ADDED');
     const upstream = hasSpoken ? upstreamOf(names) : '';
-    this.#add({ type, names, first, upstream, reason }, moment);
+    this.#add({ type, names, first, upstream, reason }, receivedAt);
   }
 
-  #add(change: NewChange, { now: at, receivedAt }: Moment): void {
+  #add(change: NewChange, receivedAt: number): void {
     const last = this.history.last();
     const isReleased = change.names.every(({ verdict }) => verdict === 'RELEASED');
     const joins =
@@ -103,21 +108,18 @@ export class Recorder {
       this.history.replace({ ...joined, ...countsOf(joined.names) });
       return;
     }
+    const at = this.#options.clock.now();
     const releasedAt = isReleased ? at : undefined;
     const { revision } = this.history.add({ ...change, ...countsOf(change.names), at, releasedAt });
-    if (isReleased && !change.first) this.#acceptance.released(receivedAt, [revision]);
+    if (isReleased && !change.first) this.#released(receivedAt, [revision]);
   }
 
   /**
    * What was pending of these names is not any more: the newest change of each gets this verdict. Returns those of which
    * something was. `reason`: an operator's; empty: nobody has decided.
    */
-  #settle(
-    type: TypeUrl,
-    settled: Settled,
-    { now, receivedAt }: Moment,
-    reason: string,
-  ): ReadonlySet<ResourceName> {
+  #settle(type: TypeUrl, settled: Settled, receivedAt: number, reason: string): ReadonlySet<ResourceName> {
+    const now = this.#options.clock.now();
     const seen = new Set<ResourceName>();
     if (settled.size === 0) return seen;
     /** Of a large change without bodies only the first names are kept. */
@@ -139,8 +141,79 @@ export class Recorder {
       const releasedAt = change.releasedAt ?? (isReleased ? now : undefined);
       this.history.replace({ ...change, names, releasedAt, reason: reason || change.reason });
     }
-    this.#acceptance.released(receivedAt, released);
+    this.#released(receivedAt, released);
     return unlisted ? new Set(settled.keys()) : seen;
+  }
+
+  /** Everybody gets these changes with the commit that arrived then. */
+  #released(receivedAt: number, revisions: readonly number[]): void {
+    if (revisions.length === 0) return;
+    const known = this.#commits.get(receivedAt);
+    this.#commits.set(receivedAt, {
+      ...{ accepted: 0, rejected: 0, took: undefined, ...known },
+      revisions: [...new Set([...(known?.revisions ?? []), ...revisions])],
+    });
+    const [oldest] = this.#commits.keys();
+    if (this.#commits.size > maxCommits && oldest !== undefined) this.#commits.delete(oldest);
+  }
+
+  /** A stream has accepted or rejected what arrived then, as `Clock.monotonic()` says it. */
+  answered(receivedAt: number, isAccepted: boolean): void {
+    if (!this.#options.hearsClients()) return;
+    const commit = this.#commits.get(receivedAt);
+    if (commit === undefined) return;
+    if (isAccepted) commit.accepted++;
+    else commit.rejected++;
+    if (isAccepted) commit.took = this.#options.clock.monotonic() - receivedAt;
+    if (this.#news.size === 0) this.#options.clock.after(tellMs, () => this.#tell());
+    this.#news.add(commit);
+  }
+
+  /** The clients of another process have said this since its last report. */
+  reported({ type, name, content, accepted, rejected, tookMs }: ReportedAnswers): void {
+    const changes = [...this.history.changes()].toReversed();
+    const change = changes.find(
+      (one) => one.type === type && one.names.some((of) => isOf(of, name, content)),
+    );
+    if (change !== undefined && !change.first) this.#answers(change, { accepted, rejected, took: tookMs });
+  }
+
+  /** Canaries have said this to what waits under these names. */
+  canariesSaid(names: readonly PendingName[], { accepted, rejected, areAll }: CanariesSaid): void {
+    const byType = Map.groupBy(names, ({ type }) => type).entries();
+    const waiting = new Map(byType.map(([type, own]) => [type, new Set(own.map(({ name }) => name))]));
+    const now = this.#options.clock.now();
+    for (const change of [...this.history.changes()]) {
+      const waits = waiting.get(change.type);
+      const pending = change.names.filter(({ verdict }) => verdict === 'PENDING');
+      if (waits === undefined || pending.length === 0 || !pending.every(({ name }) => waits.has(name)))
+        continue;
+      const canariesMs = change.canariesMs ?? (areAll ? now - change.at : undefined);
+      const { canaries: before } = change;
+      const isSame = before?.accepted === accepted && before.rejected === rejected;
+      if (isSame && canariesMs === change.canariesMs) continue;
+      this.history.replace({ ...change, canariesMs, canaries: { accepted, rejected } });
+    }
+  }
+
+  #tell(): void {
+    for (const commit of this.#news) {
+      const { revisions } = commit;
+      for (const revision of revisions) {
+        const change = this.history.get(revision);
+        if (change !== undefined) this.#answers(change, commit);
+      }
+      [commit.accepted, commit.rejected] = [0, 0];
+    }
+    this.#news.clear();
+  }
+
+  #answers(change: Change, { accepted, rejected, took }: Pick<Sent, 'accepted' | 'rejected' | 'took'>): void {
+    const before = change.answers ?? { accepted: 0, rejected: 0 };
+    const answers = { accepted: before.accepted + accepted, rejected: before.rejected + rejected };
+    // With several processes the last one counts.
+    const clientsMs = took === undefined ? change.clientsMs : Math.max(took, change.clientsMs ?? 0);
+    this.history.replace({ ...change, clientsMs, answers });
   }
 }
 
@@ -201,3 +274,10 @@ function upstreamOf(names: readonly ChangedName[]): string {
   }
   return '';
 }
+
+/** Without bodies the name decides. */
+const isOf = ({ name, change, content }: ChangedName, of: ResourceName, hash: string): boolean =>
+  name === of &&
+  (hash === ''
+    ? change === 'REMOVED'
+    : content === undefined || content.after.some(({ variant }) => contentHash(variant) === hash));

@@ -147,7 +147,7 @@ const canaryReport = z.object({
   ended: z.array(canaryStream),
 });
 
-/** What clients have said to a change since the last message (history/acceptance.ts). */
+/** What clients have said to a change since the last message (history/recorder.ts). */
 const answers = z.object({
   kind: z.literal('answers'),
   type: z.string(),

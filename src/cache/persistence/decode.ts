@@ -18,7 +18,7 @@ import { covers } from '../../model/selection.ts';
 import type { Holder, Interest, Selector } from '../../model/transaction.ts';
 import type { InterestState } from '../interests.ts';
 import type { Journal } from '../journal.ts';
-import { deltaVersionOf } from '../payloads.ts';
+import { deltaVersionOf } from '../../model/payloads.ts';
 import type { Restored, RestoredResource, RestoredVersion } from '../restored.ts';
 import { type Row, type RowBatch, unpack } from './records.ts';
 

@@ -1,13 +1,13 @@
-import type { Constraints } from '../model/constraints.ts';
-import { contentHash, ownBytes } from '../model/content-hash.ts';
-import type { Payload } from '../model/resource.ts';
+import type { Constraints } from './constraints.ts';
+import { contentHash, ownBytes } from './content-hash.ts';
+import type { Payload } from './resource.ts';
 
 interface SharedPayload {
   readonly payload: Payload;
   references: number;
 }
 
-/** The bodies of all cached resources, equal ones once. */
+/** Bodies, equal ones once: of all cached resources, or of a history. */
 export class Payloads {
   readonly #entries = new Map<string, SharedPayload>();
   #bytes = 0;
