@@ -17,8 +17,8 @@ import {
   type Standing,
   type Survey,
   type Waiting,
-} from '../rollout/fleet.ts';
-import { nameKey } from '../rollout/pending-names.ts';
+  nameKey,
+} from '../rollout/waiting.ts';
 import { verifiedIdentity } from '../wire/peer-identity.ts';
 import { type Parts, WaitingIndex } from './waiting-index.ts';
 

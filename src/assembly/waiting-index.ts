@@ -7,7 +7,7 @@ import { isCollection, type Selection, type SelectionEntry } from '../model/sele
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { parentGlob } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
-import { nameKey } from '../rollout/pending-names.ts';
+import { nameKey } from '../rollout/waiting.ts';
 
 /** What waits under one name. */
 interface Difference {

@@ -9,7 +9,8 @@ const maxRemembered = 1000;
 
 /** Which nodes get changes first: those that the rules name, and those that are elected for one rollout. */
 export class Canaries {
-  #rules: CanaryRules | undefined;
+  /** The rules that make canaries. Undefined: nobody gets anything first. */
+  rules: CanaryRules | undefined;
   /** Canaries until the rollout is over, though no rule says so. */
   readonly #elected = new Set<string>();
   /** All canaries of what waits, each with its class. */
@@ -17,8 +18,11 @@ export class Canaries {
   /** Those from before a restart that have not come back yet. */
   readonly #expected: Map<string, string>;
   readonly #comeBackUntil: number;
-  /** Classes of which the rules make canaries; undefined: all. */
-  #open: ReadonlySet<string> | undefined;
+  /**
+   * Something that waits was found bad: no rule makes a canary of a node that was none, but in these classes. Undefined:
+   * nothing was.
+   */
+  open: ReadonlySet<string> | undefined;
 
   /** `remembered`: from before a restart; undefined: nothing was kept over restarts. */
   constructor(
@@ -26,48 +30,23 @@ export class Canaries {
     remembered: ReadonlyMap<string, string> | undefined,
     now: number,
   ) {
-    this.#rules = rules;
+    this.rules = rules;
     this.#expected = new Map(remembered);
     this.#comeBackUntil = remembered === undefined ? now : now + comeBackMs;
   }
 
-  /** Undefined: nobody gets anything first. */
-  configure(rules: CanaryRules | undefined): void {
-    this.#rules = rules;
-  }
-
   sideOf(client: Omit<SidedClient, 'address'>): Side {
     const { nodeId, classKey } = client;
-    if (this.#rules === undefined) return 'released';
+    if (this.rules === undefined) return 'released';
     if (this.#elected.has(nodeId) || this.#expected.has(nodeId)) return 'canary';
-    if (this.#open?.has(classKey) === false) return this.#members.has(nodeId) ? 'canary' : 'released';
-    return isCanaryByRule(this.#rules, client) ? 'canary' : 'released';
+    if (this.open?.has(classKey) === false) return this.#members.has(nodeId) ? 'canary' : 'released';
+    return isCanaryByRule(this.rules, client) ? 'canary' : 'released';
   }
 
-  /** The rules that make canaries. Undefined: nobody gets anything first. */
-  get rules(): CanaryRules | undefined {
-    return this.#rules;
-  }
-
-  /** The classes for which they do; undefined: all. */
-  get open(): ReadonlySet<string> | undefined {
-    return this.#open;
-  }
-
-  /** Canaries that those rules do not make: elected ones, those of before a restart, and all where no rule makes any. */
+  /** Canaries that the rules do not make in the open classes: elected ones, those of before a restart, and all where no rule makes any. */
   get named(): ReadonlySet<string> {
     const named = this.#elected.union(new Set(this.#expected.keys()));
-    return this.#open === undefined ? named : named.union(new Set(this.#members.keys()));
-  }
-
-  /**
-   * Something that waits was found bad: no rule makes a canary of a node that was none, but in these classes. Undefined:
-   * nothing was. Returns the classes before.
-   */
-  restrict(open: ReadonlySet<string> | undefined): ReadonlySet<string> | undefined {
-    const before = this.#open;
-    this.#open = open;
-    return before;
+    return this.open === undefined ? named : named.union(new Set(this.#members.keys()));
   }
 
   /** After a restart, clients may not be back yet. */

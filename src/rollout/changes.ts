@@ -1,7 +1,7 @@
 import type { PendingName } from '../model/rollout.ts';
 import type { Member } from './canaries.ts';
 import { Judge, type JudgeSettings } from './judge.ts';
-import { nameKey, type WaitingNames } from './pending-names.ts';
+import { nameKey, type WaitingNames } from './waiting.ts';
 
 /** One change that waits: names that are judged together, and the classes of clients that subscribe to any of them. */
 export interface Change {

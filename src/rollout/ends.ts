@@ -1,6 +1,5 @@
-import type { CanaryStream } from './fleet.ts';
-import type { JudgeSettings } from './judge.ts';
-import type { Verdict } from './verdicts.ts';
+import type { JudgeSettings, Verdict } from './judge.ts';
+import { type CanaryStream, isEqual } from './waiting.ts';
 
 /** A node may come back so soon that nobody has to know: Envoy tries again after half a second. Milliseconds. */
 const returnMs = 1000;
@@ -135,6 +134,3 @@ function counts({ times, isBack }: Pick<End, 'times' | 'isBack'>, bakeMs: number
 }
 
 const patienceOf = (bakeMs: number): number => Math.min(returnMs, bakeMs / 2);
-
-const isEqual = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean =>
-  a.size === b.size && a.isSubsetOf(b);

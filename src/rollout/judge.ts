@@ -1,4 +1,10 @@
-import type { Verdict } from './verdicts.ts';
+/** Why these names were found bad. */
+export interface Verdict {
+  readonly cause: 'rejection' | 'disconnects';
+  readonly reason: string;
+  /** By `nameKey`. Any of these may be at fault. */
+  readonly names: ReadonlySet<string>;
+}
 
 /** As configured (`rollout`). Times are milliseconds. */
 export interface JudgeSettings {
@@ -56,17 +62,6 @@ export interface Judgement {
   readonly nextAt: number | undefined;
 }
 
-/** Times of one change that waits, with what has joined it. */
-interface Attempt {
-  readonly startedAt: number;
-  /** `max_wait` counts from here. */
-  waitsSince: number;
-  /** Since when all canaries have accepted what waits; undefined: not yet. `bake` counts from here. */
-  acceptedAt: number | undefined;
-  /** The state that was told last. */
-  told: Pick<WaitingState, 'kind' | 'since'> | undefined;
-}
-
 const wait = (nextAt: number | undefined): Judgement => ({ release: undefined, nextAt });
 
 /**
@@ -81,12 +76,18 @@ const wait = (nextAt: number | undefined): Judgement => ({ release: undefined, n
 export class Judge {
   #settings: JudgeSettings;
   #state: WaitingState;
-  #attempt: Attempt;
+  #startedAt: number;
+  /** `max_wait` counts from here. */
+  #waitsSince: number;
+  #acceptedAt: number | undefined;
+  /** The state that was told last. */
+  #told: Pick<WaitingState, 'kind' | 'since'> | undefined;
 
   constructor(settings: JudgeSettings, now: number) {
     this.#settings = settings;
     this.#state = { kind: 'CANARY', since: now, reason: '' };
-    this.#attempt = { startedAt: now, waitsSince: now, acceptedAt: undefined, told: undefined };
+    this.#startedAt = now;
+    this.#waitsSince = now;
   }
 
   /** Of a change that was these before: they are one now, or it is a part of one. None: it begins to wait. */
@@ -96,17 +97,13 @@ export class Judge {
     if (oldest === undefined) return created;
     const worst = [oldest, ...others].find(({ state }) => state.kind === 'HELD') ?? oldest;
     created.#state = worst.#state;
-    const attempts = before.map((one) => one.#attempt);
-    const waits = attempts.map(({ waitsSince }) => waitsSince);
-    const accepted = attempts.map(({ acceptedAt }) => acceptedAt ?? Number.POSITIVE_INFINITY);
-    const acceptedAt = Math.max(...accepted);
-    created.#attempt = {
-      startedAt: oldest.startedAt,
-      // What was held was judged. Together they are judged anew.
-      waitsSince: created.#state.kind === 'HELD' ? Math.max(...waits) : Math.min(...waits),
-      acceptedAt: Number.isFinite(acceptedAt) ? acceptedAt : undefined,
-      told: worst.#attempt.told,
-    };
+    const waits = before.map((one) => one.#waitsSince);
+    const acceptedAt = Math.max(...before.map((one) => one.#acceptedAt ?? Number.POSITIVE_INFINITY));
+    created.#startedAt = oldest.#startedAt;
+    // What was held was judged. Together they are judged anew.
+    created.#waitsSince = created.#state.kind === 'HELD' ? Math.max(...waits) : Math.min(...waits);
+    created.#acceptedAt = Number.isFinite(acceptedAt) ? acceptedAt : undefined;
+    created.#told = worst.#told;
     return created;
   }
 
@@ -116,20 +113,19 @@ export class Judge {
 
   /** When the change began to wait. */
   get startedAt(): number {
-    return this.#attempt.startedAt;
+    return this.#startedAt;
   }
 
   /** Since when all canaries have accepted what waits; undefined: they have not. */
   get acceptedAt(): number | undefined {
-    return this.#attempt.acceptedAt;
+    return this.#acceptedAt;
   }
 
   /** The state, if it is another than this gave last. */
   news(): WaitingState | undefined {
-    const { told } = this.#attempt;
     const { kind, since } = this.#state;
-    if (told?.kind === kind && told.since === since) return undefined;
-    this.#attempt.told = { kind, since };
+    if (this.#told?.kind === kind && this.#told.since === since) return undefined;
+    this.#told = { kind, since };
     return this.#state;
   }
 
@@ -139,39 +135,37 @@ export class Judge {
 
   /** Upstream has sent something that now waits: the bake starts again, `max_wait` does not. */
   joined(now: number): void {
-    this.#attempt.acceptedAt = undefined;
+    this.#acceptedAt = undefined;
     // What was held was judged. This is judged anew.
-    if (this.#state.kind === 'HELD') this.#attempt.waitsSince = now;
+    if (this.#state.kind === 'HELD') this.#waitsSince = now;
   }
 
   judge(now: number, seen: Observation): Judgement {
-    const attempt = this.#attempt;
     const objection = objectionOf(seen);
     if (objection !== undefined) {
-      attempt.acceptedAt = undefined;
+      this.#acceptedAt = undefined;
       this.#enter({ kind: 'HELD', since: now, ...objection });
       return wait(undefined);
     }
-    if (hasAccepted(seen) && (seen.total > 0 || !seen.clientsMayComeBack)) attempt.acceptedAt ??= now;
-    return this.#settings.mode === 'MANUAL'
-      ? this.#manual(now, attempt, seen)
-      : this.#automatic(now, attempt, seen);
+    if (hasAccepted(seen) && (seen.total > 0 || !seen.clientsMayComeBack)) this.#acceptedAt ??= now;
+    return this.#settings.mode === 'MANUAL' ? this.#manual(now, seen) : this.#automatic(now, seen);
   }
 
-  #manual(now: number, { acceptedAt }: Attempt, { total }: Observation): Judgement {
-    const accepted = acceptedAt === undefined || total === 0 ? '' : 'the canaries have accepted it, and ';
+  #manual(now: number, { total }: Observation): Judgement {
+    const accepted =
+      this.#acceptedAt === undefined || total === 0 ? '' : 'the canaries have accepted it, and ';
     this.#enter({ kind: 'CANARY', since: now, reason: `${accepted}mode: MANUAL waits for release` });
     return wait(undefined);
   }
 
-  #automatic(now: number, attempt: Attempt, seen: Observation): Judgement {
+  #automatic(now: number, seen: Observation): Judgement {
     const { total, accepted } = seen;
     const { bakeMs, maxWaitMs, onTimeout } = this.#settings;
-    const bakedAt = attempt.acceptedAt === undefined ? undefined : attempt.acceptedAt + bakeMs;
+    const bakedAt = this.#acceptedAt === undefined ? undefined : this.#acceptedAt + bakeMs;
     // A client that has come since may still have to answer.
     if (bakedAt !== undefined && bakedAt <= now && hasAccepted(seen))
       return { release: 'accepted', nextAt: undefined };
-    const deadline = attempt.waitsSince + maxWaitMs;
+    const deadline = this.#waitsSince + maxWaitMs;
     if (now >= deadline && !seen.mayReturn) {
       if (onTimeout === 'PROCEED') return { release: 'timeout', nextAt: undefined };
       const reason = `no verdict within max_wait: ${accepted} of ${total} canary streams have accepted it`;

@@ -1,5 +1,5 @@
-import type { CanaryStream, Standing } from './fleet.ts';
-import type { Verdict } from './verdicts.ts';
+import type { Verdict } from './judge.ts';
+import type { CanaryStream, Standing } from './waiting.ts';
 
 /** So many rejections of streams that are gone are kept apart. */
 const mostLeft = 100;

@@ -6,18 +6,11 @@ import { fail, ok, type Result } from '../model/result.ts';
 import type { Gate, PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
+import { counted } from '../model/text.ts';
+import { typeInfo } from '../model/types.ts';
 import { Canaries, type CanaryRules, type Member } from './canaries.ts';
 import { type Change, Changes } from './changes.ts';
 import { Ends } from './ends.ts';
-import {
-  type CanaryStream,
-  type Fleet,
-  type Moved,
-  type Standing,
-  type Survey,
-  unknownCanary,
-  type Waiting,
-} from './fleet.ts';
 import {
   foundBad,
   type Judgement,
@@ -25,13 +18,28 @@ import {
   type Observation,
   type RolloutState,
   unjudged,
+  type Verdict,
   type WaitingState,
 } from './judge.ts';
-import { filtersOf, keysOf, matching, nameKey, WaitingNames } from './pending-names.ts';
 import { Rejections } from './rejections.ts';
-import { reloadObjection } from './reload-objection.ts';
 import { type RemovalLimit, RemovalLimits, type WaitingRemovals } from './removal-limits.ts';
-import { type HashOf, type SavedVerdicts, type Verdict, Verdicts } from './verdicts.ts';
+import { type HashOf, type SavedVerdicts, Verdicts } from './verdicts.ts';
+import {
+  type CanaryStream,
+  type Fleet,
+  filtersOf,
+  isEqual,
+  keysOf,
+  type Moved,
+  matching,
+  nameKey,
+  type Standing,
+  type Survey,
+  unknownCanary,
+  type Waiting,
+  type WaitingNames,
+  waitingNames,
+} from './waiting.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
 const lookMs = 1000;
@@ -47,7 +55,7 @@ const nobody: Survey = { complete: true, members: [], canaries: [] };
 export class Rollout {
   readonly #options: RolloutOptions;
   readonly #changes = new Changes();
-  readonly #canaries: Canaries;
+  readonly canaries: Canaries;
   readonly #rejections = new Rejections();
   readonly #ends = new Ends();
   readonly #verdicts: Verdicts;
@@ -78,7 +86,7 @@ export class Rollout {
     this.#options = options;
     this.#settings = settings;
     this.#state = { kind: 'IDLE', since: clock.now() };
-    this.#canaries = new Canaries(settings?.canary, saved?.canaries, clock.now());
+    this.canaries = new Canaries(settings?.canary, saved?.canaries, clock.now());
     const contentOf = (type: TypeUrl, name: ResourceName) => gate.contentOf(type, name, 'canary');
     this.#verdicts = new Verdicts(saved ?? { verdicts: [], discards: [] }, contentOf, hashOf);
     this.#removals = new RemovalLimits(gate, options.removalLimits);
@@ -91,22 +99,7 @@ export class Rollout {
   }
 
   sideOf(client: SidedClient): Side {
-    return this.#canaries.sideOf(client);
-  }
-
-  /** The rules that make canaries now. */
-  get canaryRules(): CanaryRules | undefined {
-    return this.#canaries.rules;
-  }
-
-  /** The classes for which they do; undefined: all. */
-  get openClasses(): ReadonlySet<string> | undefined {
-    return this.#canaries.open;
-  }
-
-  /** The nodes that are canaries though none of these rules says so. */
-  get namedCanaries(): ReadonlySet<string> {
-    return this.#canaries.named;
+    return this.canaries.sideOf(client);
   }
 
   /** Why a reload with these settings must be refused; undefined: it need not be. */
@@ -121,14 +114,14 @@ export class Rollout {
     );
     const reason = state.kind === 'HELD' ? state.reason : known?.reason;
     if (names.length === 0 || this.#settings === undefined) return undefined;
-    return reloadObjection({ reason, names }, this.#settings, settings);
+    return reloadObjection(reason, names, this.#settings, settings);
   }
 
   /** Before the clients' rules are applied again. */
   reload(settings: RolloutSettings | undefined): void {
     this.#settings = settings;
     for (const { judge } of this.#changes.rows) judge.configure(settings ?? unjudged);
-    this.#canaries.configure(settings?.canary);
+    this.canaries.rules = settings?.canary;
     this.#options.gate.gatedTypes(new Set(settings?.types));
     this.#settling.touch();
   }
@@ -172,8 +165,6 @@ export class Rollout {
   report(): RolloutReport {
     const shown = this.#first();
     const canaries = shown === undefined ? [] : this.#canariesOf(shown);
-    const count = (kind: Standing['kind']): number =>
-      canaries.filter(({ standing }) => standing.kind === kind).length;
     const pending = [...this.#options.gate.pending];
     return {
       enabled: this.#settings !== undefined,
@@ -186,8 +177,8 @@ export class Rollout {
       changes: this.#changes.rows.map(({ judge: { state }, names }) => ({ state, names })),
       canaries: {
         total: canaries.length,
-        accepted: count('accepted'),
-        rejected: count('rejected'),
+        accepted: countOf(canaries, 'accepted'),
+        rejected: countOf(canaries, 'rejected'),
         ended: shown === undefined ? 0 : this.#ends.count(shown.keys),
       },
       noCanary: shown !== undefined && canaries.length === 0 && this.#lacksCanary(shown),
@@ -275,7 +266,7 @@ export class Rollout {
     // Without a word a name goes for want of room, and others may have come back to what is released.
     if (this.#names?.size !== size) {
       const all = this.#seenByCanaries().filter((pending) => !this.#isFrozen(pending));
-      this.#names = { size, all: new WaitingNames(all) };
+      this.#names = { size, all: waitingNames(all) };
     }
     return this.#names.all;
   }
@@ -331,8 +322,8 @@ export class Rollout {
     const canaries = this.#canariesOf(row);
     if (canaries.length > 0) {
       this.#options.events.canariesSaid(names, {
-        accepted: canaries.filter(({ standing }) => standing.kind === 'accepted').length,
-        rejected: canaries.filter(({ standing }) => standing.kind === 'rejected').length,
+        accepted: countOf(canaries, 'accepted'),
+        rejected: countOf(canaries, 'rejected'),
         areAll: judge.acceptedAt !== undefined,
       });
     }
@@ -341,18 +332,14 @@ export class Rollout {
 
   /** Who the canaries are, what they say, and which changes there are. */
   #observe(now: number, waiting: WaitingNames): void {
-    if (!this.#waits) {
+    if (!this.#waits || this.#settings === undefined) {
       this.#survey = nobody;
-      this.#staffed = undefined;
       this.#canariesByClass = new Map();
-      this.#ends.over();
-      this.#arrange(waiting, now);
-      return;
-    }
-    if (this.#settings === undefined) {
-      this.#survey = nobody;
-      this.#members = [];
-      this.#canariesByClass = new Map();
+      if (this.#waits) this.#members = [];
+      else {
+        this.#staffed = undefined;
+        this.#ends.over();
+      }
       this.#arrange(waiting, now);
       return;
     }
@@ -368,8 +355,8 @@ export class Rollout {
     const closed = new Set([...bad, ...unsure].flatMap(({ classes }) => Array.from(classes)));
     const { members } = this.#survey;
     const isStaffed = this.#staffed?.members === members && isEqual(this.#staffed.closed, closed);
-    if (isStaffed && !this.#canaries.areExpected) return;
-    const nodes = this.#canaries.elect(members.filter(({ classKey }) => !closed.has(classKey)));
+    if (isStaffed && !this.canaries.areExpected) return;
+    const nodes = this.canaries.elect(members.filter(({ classKey }) => !closed.has(classKey)));
     if (this.#survey.complete) this.#staffed = { members, closed };
     if (nodes.size === 0) return;
     this.#options.fleet.moved(({ nodeId }) => nodes.has(nodeId));
@@ -385,7 +372,7 @@ export class Rollout {
     if (complete) {
       this.#members = members;
       this.#ends.observe(canaries, this.#settings ?? unjudged, now);
-      if (this.#canaries.remember(members, now)) this.#save();
+      if (this.canaries.remember(members, now)) this.#save();
     }
     this.#arrange(waiting, now);
   }
@@ -408,7 +395,7 @@ export class Rollout {
   /** Of a change without a connected canary: that is what it waits for. */
   #lacksCanary({ judge: { state }, classes }: Change): boolean {
     if (state.kind === 'HELD') return state.cause === 'disconnects' || state.cause === 'timeout';
-    return this.#canaries.absent(classes, []) > 0;
+    return this.canaries.absent(classes, []) > 0;
   }
 
   #isBad(row: Change, now: number): boolean {
@@ -423,13 +410,13 @@ export class Rollout {
       ({ names }) => !names.isDisjointFrom(keys),
     );
     return {
-      total: canaries.length + this.#canaries.absent(classes, canaries),
-      accepted: canaries.filter(({ standing }) => standing.kind === 'accepted').length,
+      total: canaries.length + this.canaries.absent(classes, canaries),
+      accepted: countOf(canaries, 'accepted'),
       rejection: rejected?.reason ?? this.#rejections.reason(keys),
       found,
       mayReturn: this.#ends.mayReturn(keys),
       removals,
-      clientsMayComeBack: this.#canaries.mayComeBack(now),
+      clientsMayComeBack: this.canaries.mayComeBack(now),
     };
   }
 
@@ -438,7 +425,8 @@ export class Rollout {
    * True: some classes may have other canaries now.
    */
   #restrict(open: ReadonlySet<string> | undefined): boolean {
-    const before = this.#canaries.restrict(open);
+    const before = this.canaries.open;
+    this.canaries.open = open;
     if (before === open || (before !== undefined && open !== undefined && isEqual(before, open)))
       return false;
     const isOpened = ({ classKey }: Moved): boolean =>
@@ -465,7 +453,7 @@ export class Rollout {
   /** Canaries that see what is frozen stay canaries: their side must not change under them. */
   #overAt(now: number): void {
     if (this.#options.gate.size > 0) return;
-    const nodes = this.#canaries.over(now);
+    const nodes = this.canaries.over(now);
     if (nodes === undefined) return;
     this.#save();
     if (nodes.size > 0) this.#options.fleet.moved(({ nodeId }) => nodes.has(nodeId));
@@ -503,18 +491,18 @@ export class Rollout {
   #save(): void {
     this.#options.events.save({
       freezes: this.#options.gate.holds.freezes,
-      canaries: this.#canaries.remembered,
+      canaries: this.canaries.remembered,
       ...this.#verdicts.saved,
       withheld: [...this.#options.gate.holds.removed()],
     });
   }
 }
 
-const isEqual = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean =>
-  a.size === b.size && a.isSubsetOf(b);
+const countOf = (canaries: readonly CanaryStream[], kind: Standing['kind']): number =>
+  canaries.filter(({ standing }) => standing.kind === kind).length;
 
 /** As configured (`rollout`). */
-export interface RolloutSettings extends JudgeSettings {
+interface RolloutSettings extends JudgeSettings {
   readonly canary: CanaryRules;
   /** Who may be a canary; empty: anybody. */
   readonly canaryPrincipals: readonly string[];
@@ -593,4 +581,46 @@ export interface RolloutReport {
   /** Of the last change that everybody has, and of the last change. */
   readonly revision: number;
   readonly pendingRevision: number;
+}
+
+type Gating = Pick<RolloutSettings, 'canary' | 'types'> & Partial<RolloutSettings>;
+
+const operations = '"distributary release" (everybody gets it) or "distributary discard" (canaries go back)';
+
+/**
+ * Why a reload must not take effect while a change waits: it would show the change to clients that are protected from
+ * it. Undefined: it would not. More canaries may see what nobody has found bad. `reason`: why it is held; undefined: its
+ * canaries have not decided yet.
+ */
+export function reloadObjection(
+  reason: string | undefined,
+  names: readonly Pick<PendingName, 'type'>[],
+  before: Gating,
+  after: Gating | undefined,
+): string | undefined {
+  const refused = (path: string, why: string): string => {
+    const types = [...new Set(names.map(({ type }) => typeInfo(type).short))].join(', ');
+    const what = `${types}: ${counted(names.length, 'name')}`;
+    return reason === undefined
+      ? `${path}: ${why} while a change waits for canaries (${what}): wait until everybody has it, or run ${operations}, then send SIGHUP`
+      : `${path}: ${why} while a change is held (${what}; ${reason}): run ${operations} first, then send SIGHUP`;
+  };
+  if (after === undefined) return refused('rollout', 'it cannot be taken out');
+  const ungated = names.find(({ type }) => before.types.includes(type) && !after.types.includes(type));
+  if (ungated !== undefined)
+    return refused('rollout.types', `${typeInfo(ungated.type).short} cannot be taken out`);
+  if (reason === undefined) return undefined;
+  if (after.canary.percent > before.canary.percent) {
+    const change = `${before.canary.percent} to ${after.canary.percent}`;
+    return refused('rollout.canary.percent', `it cannot grow (${change})`);
+  }
+  const { canaryPrincipals: named = [] } = before;
+  const { canaryPrincipals: principals = [] } = after;
+  if (named.length > 0 && (principals.length === 0 || principals.some((one) => !named.includes(one))))
+    return refused('rollout.canary_principals', 'it cannot name more clients');
+  const added = after.canary.match.find(
+    (one) => !before.canary.match.some(({ key, value }) => key === one.key && value === one.value),
+  );
+  if (added === undefined) return undefined;
+  return refused('rollout.canary.match', `${added.key}: ${added.value} cannot be added`);
 }

@@ -4,32 +4,25 @@ import type { TypedName } from '../model/holds.ts';
 import type { Variant } from '../model/resource.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
-import { nameKey } from './pending-names.ts';
-
-/** Why these names were found bad. */
-export interface Verdict {
-  readonly cause: 'rejection' | 'disconnects';
-  readonly reason: string;
-  /** By `nameKey`. Any of these may be at fault. */
-  readonly names: ReadonlySet<string>;
-}
+import type { Verdict } from './judge.ts';
+import { nameKey } from './waiting.ts';
 
 /** What of a variant is kept: equal for equal content. The disk shows it, so nobody may guess a secret by it. */
 export type HashOf = (variant: Pick<Variant, 'deltaVersion'>) => string;
 
 /** What upstream said under a name. */
-export interface SavedContent extends TypedName {
+interface SavedContent extends TypedName {
   /** Of each variant; none if the name was removed. */
   readonly hashes: readonly string[];
 }
 
 /** What an operator has discarded, and why. */
-export interface SavedDiscard extends SavedContent {
+interface SavedDiscard extends SavedContent {
   readonly reason: string;
 }
 
 /** A verdict, and the content that it is about. */
-export interface SavedVerdict extends Pick<Verdict, 'cause' | 'reason'> {
+interface SavedVerdict extends Pick<Verdict, 'cause' | 'reason'> {
   readonly contents: readonly SavedContent[];
 }
 

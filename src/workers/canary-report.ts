@@ -1,5 +1,5 @@
 import { byPlace, type Member } from '../rollout/canaries.ts';
-import type { CanaryStream, Standing, Survey } from '../rollout/fleet.ts';
+import type { CanaryStream, Standing, Survey } from '../rollout/waiting.ts';
 import type { CanaryReport, ReportedStream } from './ipc-messages.ts';
 
 /** Nodes that are canaries, of one worker: what the primary keeps over a restart is bounded, too. */

@@ -6,7 +6,7 @@ import type { SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
 import { isCanaryByRule } from '../rollout/canaries.ts';
-import { type CanaryStream, type Moved, outdated, type Waiting } from '../rollout/fleet.ts';
+import { type CanaryStream, type Moved, outdated, type Waiting } from '../rollout/waiting.ts';
 import { reportOf } from './canary-report.ts';
 import type { CanariesMessage, ToPrimary, WaitingMessage } from './ipc-messages.ts';
 

@@ -234,12 +234,12 @@ function judgingProcess(core: Core): JudgingProcess {
   const { relay } = core;
   const { rollout } = core.rollout;
   return {
-    canaryRules: () => rollout.canaryRules,
-    namedCanaries: () => rollout.namedCanaries,
+    canaryRules: () => rollout.canaries.rules,
+    namedCanaries: () => rollout.canaries.named,
     hasDelivered: (side) => hasDelivered(core, side),
     waits: () => relay.gate.size > 0,
     canaryAnswered: () => rollout.canaryAnswered(),
-    openClasses: () => rollout.openClasses,
+    openClasses: () => rollout.canaries.open,
     canaryEnded: (stream) => rollout.canaryEnded(stream),
   };
 }

@@ -8,7 +8,7 @@ import {
   type Survey,
   unknownCanary,
   type Waiting,
-} from '../rollout/fleet.ts';
+} from '../rollout/waiting.ts';
 import { endedOf, streamsOf, surveyOf } from './canary-report.ts';
 import type { CanariesMessage, CanaryReport, WaitingMessage } from './ipc-messages.ts';
 

@@ -4,7 +4,7 @@ import type { PendingName } from '../../src/model/rollout.ts';
 import type { Member } from '../../src/rollout/canaries.ts';
 import { Changes } from '../../src/rollout/changes.ts';
 import { unjudged } from '../../src/rollout/judge.ts';
-import { nameKey, WaitingNames } from '../../src/rollout/pending-names.ts';
+import { nameKey, type WaitingNames, waitingNames } from '../../src/rollout/waiting.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { Random } from '../support/random.ts';
 
@@ -12,7 +12,7 @@ const cds = type('cds');
 const key = (name: string): string => nameKey(cds, resourceName(name));
 const keys = (names: string): ReadonlySet<string> => new Set((names === '' ? [] : names.split('')).map(key));
 const waiting = (names: string): WaitingNames =>
-  new WaitingNames(
+  waitingNames(
     names.split('').map(
       (name): PendingName => ({
         type: cds,

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { Ends } from '../../src/rollout/ends.ts';
-import type { CanaryStream } from '../../src/rollout/fleet.ts';
+import type { CanaryStream } from '../../src/rollout/waiting.ts';
 import { type JudgeSettings, unjudged } from '../../src/rollout/judge.ts';
 import { cpuSeconds } from '../support/cpu.ts';
 

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import type { CanaryStream, Standing } from '../../src/rollout/fleet.ts';
+import type { CanaryStream, Standing } from '../../src/rollout/waiting.ts';
 import { Rejections } from '../../src/rollout/rejections.ts';
 import { cpuSeconds } from '../support/cpu.ts';
 

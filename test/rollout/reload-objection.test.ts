@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { reloadObjection } from '../../src/rollout/reload-objection.ts';
+import { reloadObjection } from '../../src/rollout/rollout.ts';
 import { type } from '../support/in-memory-relay.ts';
 
 const [cds, lds, eds] = [type('cds'), type('lds'), type('eds')];
@@ -49,7 +49,7 @@ const rows: readonly Row[] = [
 describe('a reload while a change is held', () => {
   for (const { rule, after, refused } of rows) {
     it(`${rule}: ${refused === undefined ? 'accepted' : 'refused'}`, () => {
-      const objection = reloadObjection(held, before, after);
+      const objection = reloadObjection(held.reason, held.names, before, after);
       if (refused === undefined) expect(objection).to.equal(undefined);
       else expect(objection).to.match(refused);
     });
@@ -57,18 +57,16 @@ describe('a reload while a change is held', () => {
 });
 
 describe('a reload while canaries have not decided yet', () => {
-  const undecided = { ...held, reason: undefined };
-
   it('takes nothing away from what waits: everybody would get it', () => {
     const path = /^rollout: it cannot be taken out while a change waits for canaries \(cds: 1 name\): wait/;
-    expect(reloadObjection(undecided, before, undefined)).to.match(path);
+    expect(reloadObjection(undefined, held.names, before, undefined)).to.match(path);
     const types = /^rollout.types: cds cannot be taken out while a change waits for canaries/;
-    expect(reloadObjection(undecided, before, { ...before, types: [lds] })).to.match(types);
+    expect(reloadObjection(undefined, held.names, before, { ...before, types: [lds] })).to.match(types);
   });
 
   it('may add canaries, and take other types away', () => {
     const more = { ...before, canary: { percent: 50, match: [shop, { key: 'env', value: 'test' }] } };
-    expect(reloadObjection(undecided, before, more)).to.equal(undefined);
-    expect(reloadObjection(undecided, before, { ...before, types: [cds] })).to.equal(undefined);
+    expect(reloadObjection(undefined, held.names, before, more)).to.equal(undefined);
+    expect(reloadObjection(undefined, held.names, before, { ...before, types: [cds] })).to.equal(undefined);
   });
 });

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import type { Side } from '../../src/model/side.ts';
-import type { Standing, Waiting } from '../../src/rollout/fleet.ts';
+import type { Standing, Waiting } from '../../src/rollout/waiting.ts';
 import type { CanaryReport, ReportedStream, ToWorker } from '../../src/workers/ipc-messages.ts';
 import { WorkersFleet } from '../../src/workers/workers-fleet.ts';
 import { type } from '../support/in-memory-relay.ts';

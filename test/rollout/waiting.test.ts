@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import type { Scope } from '../../src/model/holds.ts';
 import type { PendingName } from '../../src/model/rollout.ts';
-import { matching } from '../../src/rollout/pending-names.ts';
+import { matching } from '../../src/rollout/waiting.ts';
 import { type } from '../support/in-memory-relay.ts';
 
 const pending = (short: string, masked?: PendingName['masked']): PendingName => ({
