@@ -3,7 +3,7 @@ import type { Restored } from './cache/restored.ts';
 import { SideStores } from './cache/side-stores.ts';
 import type { Store } from './cache/store.ts';
 import { FetchCall } from './downstream/polls/fetch-call.ts';
-import { Polls, type PollsOptions } from './downstream/polls/polls.ts';
+import { Polls, type RefusesPolls } from './downstream/polls/polls.ts';
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
 import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
@@ -34,7 +34,7 @@ export interface RelayOptions {
     'clock' | 'taps' | 'open' | 'openState' | 'prepare' | 'isUnavailable' | 'refusal'
   >;
   /** Whose polls are refused; left out: nobody's. */
-  readonly polls?: Pick<PollsOptions, 'refuses'>;
+  readonly refusesPolls?: RefusesPolls;
   /** How long a Fetch call waits for what is unknown, in milliseconds; left out: not at all. */
   readonly fetchMilliseconds?: () => number;
   /** Who may open a stream, and what hears of it. */
@@ -155,8 +155,7 @@ export class Relay implements UpstreamSink {
     this.#services = services;
     const { streamPrefix = '' } = options;
     this.server = new XdsServer(services, { ...options.admission, streamPrefix });
-    const { refuses = () => undefined } = options.polls ?? {};
-    this.polls = new Polls(services, { refuses, clientPrefix: streamPrefix });
+    this.polls = new Polls(services, options.refusesPolls ?? (() => undefined), streamPrefix);
   }
 
   /** The cache; where each side has an upstream, what is released. */
@@ -252,7 +251,7 @@ export class Relay implements UpstreamSink {
       return;
     }
     const { fetchMilliseconds = () => 0 } = this.#options;
-    stream.handle(new FetchCall(info, stream, this.polls, { ...this.#services, fetchMilliseconds }));
+    stream.handle(new FetchCall(info, stream, this.polls, this.#services, fetchMilliseconds()));
   }
 
   isIdle(interest: Interest): boolean {

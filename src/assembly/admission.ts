@@ -1,5 +1,5 @@
 import type { Config } from '../config/config.ts';
-import type { StreamRefusal } from '../downstream/xds-server.ts';
+import type { Refusal } from '../downstream/admission.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Conditions } from '../observe/conditions.ts';
 import type { Metrics } from '../observe/metrics.ts';
@@ -41,14 +41,14 @@ export class Admission {
   }
 
   /** The rules allow this peer nothing of the type (undefined: of any). */
-  denial(peer: Peer, type: TypeUrl | undefined): StreamRefusal | undefined {
+  denial(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
     if (!this.#options.rules().accessOf(peer).deniesEverything(type)) return undefined;
     const message = `this client may not subscribe to ${type ?? 'anything'}`;
     return { reason: 'denied', status: { code: Code.PERMISSION_DENIED, message } };
   }
 
   /** Why a stream is not taken, with so many open; undefined if it is. `type`: undefined on ADS. */
-  refusal(peer: Peer, type: TypeUrl | undefined, streams: number): StreamRefusal | undefined {
+  refusal(peer: Peer, type: TypeUrl | undefined, streams: number): Refusal | undefined {
     const { limits, loadElsewhere } = this.#options;
     const { account } = peer;
     const denial = this.denial(peer, type);

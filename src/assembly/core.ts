@@ -1,7 +1,7 @@
 import type { Journal } from '../cache/journal.ts';
 import type { Config } from '../config/config.ts';
+import type { Refusal } from '../downstream/admission.ts';
 import type { StreamLimits } from '../downstream/services.ts';
-import type { StreamRefusal } from '../downstream/xds-server.ts';
 import type { Recorder } from '../history/recorder.ts';
 import { StatusScopes } from '../inspect/client-status-scope.ts';
 import { sampleOf } from '../inspect/gauge-sample.ts';
@@ -57,7 +57,7 @@ export interface CoreDependencies {
 /** How much of what peers name goes into one log line: items, and characters of each. */
 const logLimits = { items: 16, text: 256 };
 
-const draining: StreamRefusal = { reason: 'draining', status: DRAINING };
+const draining: Refusal = { reason: 'draining', status: DRAINING };
 
 /** The data path of one process, by the configuration in force, and what it counts and logs. */
 export class Core {
@@ -176,7 +176,7 @@ export class Core {
           this.rollout.streamEnded(stream);
         },
       },
-      polls: { refuses: (peer, { url }) => this.#pollRefusal(peer, url) },
+      refusesPolls: (peer, { url }) => this.#pollRefusal(peer, url),
       fetchMilliseconds: () => fetchMilliseconds(this.#config),
       streamPrefix: role.streamPrefix,
       upstreamPerSide: role.upstreamPerSide,
@@ -293,13 +293,13 @@ export class Core {
     return new ClientRules(config, (client) => this.rollout.sideOf(client));
   }
 
-  #refusal(peer: Peer, type: TypeUrl | undefined): StreamRefusal | undefined {
+  #refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
     return this.#draining
       ? draining
       : this.admission.refusal(peer, type, this.relay.server.size + this.siblings.size);
   }
 
-  #pollRefusal(peer: Peer, type: TypeUrl): StreamRefusal | undefined {
+  #pollRefusal(peer: Peer, type: TypeUrl): Refusal | undefined {
     return this.#draining ? draining : this.admission.denial(peer, type);
   }
 

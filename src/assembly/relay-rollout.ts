@@ -7,9 +7,9 @@ import { typeInfo } from '../model/types.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
-import type { Fleet } from '../rollout/waiting.ts';
 import { Rollout, type RolloutEvents, type RolloutOptions, type SavedRollout } from '../rollout/rollout.ts';
 import type { HashOf } from '../rollout/verdicts.ts';
+import type { Fleet } from '../rollout/waiting.ts';
 import { RelayFleet } from './rollout-fleet.ts';
 
 /** Where a restart finds what must not be forgotten. */

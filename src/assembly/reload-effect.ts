@@ -2,9 +2,8 @@ import type { Plain } from '../admin/plain.ts';
 import type { Config, UpstreamConfig } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
-import { reselect } from '../downstream/selecting.ts';
 import type { ClientContext } from '../downstream/services.ts';
-import type { TypeStream } from '../downstream/type-stream.ts';
+import { reselect, type TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
 import type {
   ClientChange,

@@ -13,11 +13,11 @@ import {
   type CanaryStream,
   type Fleet,
   type Moved,
+  nameKey,
   outdated,
   type Standing,
   type Survey,
   type Waiting,
-  nameKey,
 } from '../rollout/waiting.ts';
 import { verifiedIdentity } from '../wire/peer-identity.ts';
 import { type Parts, WaitingIndex } from './waiting-index.ts';

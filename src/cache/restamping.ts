@@ -1,10 +1,10 @@
 import type { Revision } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
+import { deltaVersionOf } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Holder, Restamp } from '../model/transaction.ts';
 import { type CacheEntry, hasHolder } from './cached-resource.ts';
 import { CommitChanges } from './commit-changes.ts';
-import { deltaVersionOf } from '../model/payloads.ts';
 import type { Column, TypeTable } from './type-table.ts';
 
 interface Arrival {

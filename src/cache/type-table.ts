@@ -2,6 +2,7 @@ import { type ResourceName, type Revision, resourceName, revision, type TypeUrl 
 import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
+import { Payloads } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
 import type { MaskReason } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
@@ -10,7 +11,6 @@ import { GlobIndex } from '../model/xdstp.ts';
 import { CachedResource, type CacheEntry } from './cached-resource.ts';
 import { Interests } from './interests.ts';
 import { type Journal, NO_JOURNAL } from './journal.ts';
-import { Payloads } from '../model/payloads.ts';
 import type { VariantsOf } from './same-content.ts';
 
 /** What is under a name is kept in columns: what upstream says, and what the clients of each side see (docs/adr/0154). */

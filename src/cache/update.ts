@@ -1,5 +1,6 @@
 import { type ResourceName, type Revision, resourceName } from '../model/brand.ts';
 import type { Parameters } from '../model/parameters.ts';
+import { deltaVersionOf } from '../model/payloads.ts';
 import type { Payload, Ttl, Variant } from '../model/resource.ts';
 import { isCollection } from '../model/selection.ts';
 import {
@@ -14,7 +15,6 @@ import { Code } from '../wire/grpc-status.ts';
 import { type CachedResource, type CacheEntry, hasHolder } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import { hasContent } from './interest-content.ts';
-import { deltaVersionOf } from '../model/payloads.ts';
 import { sameContent, sameError } from './same-content.ts';
 import type { TypeTable } from './type-table.ts';
 import { VariantRemover } from './variant-remover.ts';

@@ -5,7 +5,7 @@ import type { Selection } from '../model/selection.ts';
 import type { TypeInfo } from '../model/types.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { countSelectors, countVersions, type SelectorFields } from '../wire/requests.ts';
-import type { Peer, ServerStream } from '../wire/server-stream.ts';
+import type { FaultReason, Peer, ServerStream } from '../wire/server-stream.ts';
 import type {
   ClientContext,
   DownstreamServices,
@@ -24,7 +24,7 @@ interface AdmittedStream {
   readonly transport: ServerStream;
 }
 
-type Refuse = (reason: string, status: GrpcStatus, logged?: string) => void;
+type Refuse = (refusal: Refusal) => void;
 
 const subscribedOf = ({ info, selection }: AdmittedType): Subscribed => ({ url: info.url, selection });
 
@@ -45,7 +45,9 @@ export class Admission {
   }
 
   oneMoreType(client: ClientContext): boolean {
-    return this.#admits(client, () => excessOfTypes(this.#stream.types.length + 1));
+    const types = this.#stream.types.length + 1;
+    const excess = `${types} types on one stream: at most ${maxTypes} are accepted`;
+    return this.#admits(client, () => (types > maxTypes ? excess : undefined));
   }
 
   /** Before names are read. */
@@ -64,7 +66,7 @@ export class Admission {
     // On a per-type service the RPC fails if the client may have nothing of it.
     if (route.type !== undefined && deniesAll(client, type.info.url, selection)) {
       const message = `this client may not subscribe to any of the ${type.info.short} resources that it names`;
-      this.#refuse('denied', { code: Code.PERMISSION_DENIED, message });
+      this.#refuse(denied(message));
       return false;
     }
     const others = types.filter((other) => other !== type).map(subscribedOf);
@@ -92,7 +94,7 @@ export class Admission {
   #admits(client: ClientContext, excess: (limits: StreamLimits) => string | undefined): boolean {
     const message = client.exempt ? undefined : excess(this.#services.limits());
     if (message === undefined) return true;
-    this.#refuse('subscriptions', { code: Code.RESOURCE_EXHAUSTED, message });
+    this.#refuse(exhausted('subscriptions', message));
     return false;
   }
 
@@ -105,7 +107,7 @@ export class Admission {
     this.#share ??= this.#services.sessions?.(this.#stream.transport.peer);
     const message = this.#share?.take(subscribed);
     if (message === undefined) return true;
-    this.#refuse('upstream_sessions', { code: Code.RESOURCE_EXHAUSTED, message }, message);
+    this.#refuse(exhausted('upstream_sessions', message, message));
     return false;
   }
 }
@@ -116,12 +118,6 @@ const maxTypes = 100;
 const maxParameterSets = 16;
 /** With its digest an entry has 40 bytes or more: no request that is at most 4 MiB long has so many. */
 const maxVersions = 100_000;
-
-/** Why a stream cannot be subscribed to one type more; undefined: it can. */
-function excessOfTypes(types: number): string | undefined {
-  if (types <= maxTypes) return undefined;
-  return `${types} types on one stream: at most ${maxTypes} are accepted`;
-}
 
 /**
  * Why the names of a request are not read: they are more than the limit, so they are only counted. Duplicates count
@@ -234,21 +230,45 @@ export class ChangeRate {
   }
 }
 
-/** Why a stream must end. `reason` is the one in metrics. */
+/** Why a stream must end, or is not taken. */
 export interface Refusal {
+  /** For metrics: one of a few words. */
   readonly reason: string;
   readonly status: GrpcStatus;
+  /** For the log, where an operator has to do something. */
+  readonly logged?: string;
 }
 
+/** It has too much. */
+export const exhausted = (reason: string, message: string, logged?: string): Refusal => ({
+  reason,
+  status: { code: Code.RESOURCE_EXHAUSTED, message },
+  ...(logged !== undefined && { logged }),
+});
+
 /** One type of a client, as far as it decides whether the client can be served. */
-export interface AskedType {
+interface AskedType {
   readonly info: TypeInfo;
   readonly selection: Selection;
   /** Undefined: there is none yet. */
   readonly subscription: { readonly responded: boolean; readonly allUnknown: boolean } | undefined;
 }
 
-export const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
+export const malformed = (message: string, reason = 'malformed'): Refusal => ({
+  reason,
+  status: { code: Code.INVALID_ARGUMENT, message },
+});
+
+export const denied = (message: string): Refusal => ({
+  reason: 'denied',
+  status: { code: Code.PERMISSION_DENIED, message },
+});
+
+/** The transport has refused the call. */
+export const faulty = (status: GrpcStatus, why?: FaultReason): Refusal => ({
+  reason: why ?? (status.code === Code.RESOURCE_EXHAUSTED ? 'request_bytes' : 'malformed'),
+  status,
+});
 
 export const noFirstRequest = (milliseconds: number): Refusal => ({
   reason: 'first_request',
@@ -259,26 +279,19 @@ export const noFirstRequest = (milliseconds: number): Refusal => ({
 });
 
 /** Another worker took the last place at the same time. */
-export const noPlace: Refusal = {
-  reason: 'streams',
-  status: {
-    code: Code.RESOURCE_EXHAUSTED,
-    message: 'the maximum number of streams is open (limits.max_streams)',
-  },
-};
+export const noPlace = exhausted('streams', 'the maximum number of streams is open (limits.max_streams)');
 
-export const stalled = (milliseconds: number): Refusal => ({
-  reason: 'stalled',
-  status: {
-    code: Code.RESOURCE_EXHAUSTED,
-    message: `the client has not read for ${milliseconds} ms (limits.stalled_timeout)`,
-  },
-});
+export const stalled = (milliseconds: number): Refusal =>
+  exhausted('stalled', `the client has not read for ${milliseconds} ms (limits.stalled_timeout)`);
 
-export const heldBytes = (message: string): Refusal => ({
-  reason: 'held_bytes',
-  status: { code: Code.RESOURCE_EXHAUSTED, message },
-});
+export const heldBytes = (message: string): Refusal => exhausted('held_bytes', message);
+
+/** A response cannot be split: in SotW a part of it would delete the rest at the client. */
+export const tooLarge = (short: string, bytes: number, most: number): Refusal =>
+  exhausted(
+    'response_bytes',
+    `a response of ${short} has ${bytes} bytes: at most ${most} are sent (limits.max_response_bytes)`,
+  );
 
 /** What is kept for the peer alone is more than it may be. */
 export function heldTooMuch({ account: { excess } }: Peer): Refusal | undefined {
@@ -321,7 +334,7 @@ export function refusedUpstream(
       if (locator) continue;
       const message = services.refusal({ type: info.url, selector, parameters });
       if (message === undefined) continue;
-      return { reason: 'upstream_sessions', status: { code: Code.RESOURCE_EXHAUSTED, message } };
+      return exhausted('upstream_sessions', message);
     }
   }
   return undefined;

@@ -172,11 +172,6 @@ export interface ListedType {
 }
 
 /** A client, for inspection: a stream, or one that polls. */
-export interface ListedClient {
-  readonly id: string;
-  readonly route: { readonly protocol: string; readonly service: string };
-  readonly transport: { readonly peer: Pick<Peer, 'address'> };
-  /** Undefined: it has not said yet who it is. */
-  readonly client: ClientContext | undefined;
+export interface ListedClient extends LoggedStream {
   readonly types: readonly ListedType[];
 }

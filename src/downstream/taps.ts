@@ -1,10 +1,10 @@
+import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import { keptError } from '../model/error-text.ts';
 import type { RequestKind, Response } from '../model/subscription.ts';
 import {
   type DeltaRequest,
-  type ErrorDetail,
   readSelectors,
   type SelectorFields,
   type SotwRequest,
@@ -34,42 +34,18 @@ interface TappedStream {
   readonly route: { readonly protocol: 'sotw' | 'delta' };
 }
 
-interface Passed {
+/** A message as it passed, without bodies. Left out: what it does not have. */
+export interface Tapped extends Partial<Omit<TapMessage, 'at' | 'event' | 'type' | 'names' | 'removed'>> {
+  readonly event: 'SENT' | 'HEARD' | 'ENDED' | 'LOST';
   /** Milliseconds since the epoch. */
-  readonly at: number;
-  /** The stream's id. */
-  readonly client: string;
-  readonly node: string;
+  readonly at?: number;
+  readonly type?: TypeUrl;
+  readonly names?: readonly string[];
+  readonly removed?: readonly string[];
 }
-
-/** A message as it passed, without bodies. */
-export type Tapped =
-  | (Passed & {
-      readonly event: 'SENT';
-      readonly type: TypeUrl;
-      readonly content: SentContent;
-    })
-  | (Passed & {
-      readonly event: 'HEARD';
-      readonly type: TypeUrl;
-      readonly kind: RequestKind;
-      readonly version: string;
-      readonly nonce: string;
-      readonly names: readonly string[];
-      /** How many the request names. */
-      readonly named: number;
-      readonly bytes: number;
-      readonly error: ErrorDetail | undefined;
-    })
-  | (Passed & { readonly event: 'ENDED' })
-  | { readonly event: 'LOST'; readonly count: number };
 
 /** Read once for all streams that get the same response. */
-interface SentContent extends Pick<Response, 'nonce' | 'version' | 'resources'> {
-  readonly bytes: number;
-  readonly names: readonly string[];
-  readonly removed: readonly string[];
-}
+type SentContent = Pick<Tapped, 'nonce' | 'version' | 'resources' | 'bytes' | 'names' | 'removed'>;
 
 /**
  * Readers of the messages that pass. While there is none, a message costs one comparison. A reader that is too slow loses
@@ -100,7 +76,7 @@ export class Taps {
       if (!tap.wants(stream.id, type)) continue;
       const content = this.#contents.get(response) ?? contentOf(response, stream.route.protocol);
       this.#contents.set(response, content);
-      tap.add({ event: 'SENT', ...this.#passed(stream), type, content });
+      tap.add({ event: 'SENT', ...this.#passed(stream), type, ...content });
     }
   }
 
@@ -117,18 +93,18 @@ export class Taps {
     if (taps.length === 0) return;
     const { nonce, error } = request;
     const names = namesIn(request, kind);
-    const message: Tapped = {
-      event: 'HEARD',
-      ...this.#passed(stream),
+    const version = request.kind === 'sotw' ? request.version : '';
+    const content = {
       type,
       kind,
-      version: request.kind === 'sotw' ? request.version : '',
+      version,
       nonce,
-      named: names.length,
+      resources: names.length,
       names: names.slice(0, maxNames),
       bytes,
-      error: error && { code: error.code, message: keptError(error.message) },
     };
+    const rejection = error && { error: keptError(error.message), errorCode: error.code };
+    const message: Tapped = { event: 'HEARD', ...this.#passed(stream), ...content, ...rejection };
     for (const tap of taps) tap.add(message);
   }
 
@@ -138,13 +114,13 @@ export class Taps {
     }
   }
 
-  #passed({ id, client }: TappedStream): Passed {
+  #passed({ id, client }: TappedStream): Pick<Tapped, 'at' | 'client' | 'node'> {
     return { at: this.#clock.now(), client: id, node: client?.nodeId ?? '' };
   }
 }
 
 /** What one reader has not read yet: bounded. */
-export class Tap {
+class Tap {
   readonly #filter: TapFilter;
   readonly #closed: () => void;
   #waiting: Tapped[] = [];
@@ -188,7 +164,7 @@ export class Tap {
     if (this.#waiting.length === 0) return undefined;
     const taken = this.#waiting;
     this.#waiting = [];
-    if (this.#lost > 0) taken.push({ event: 'LOST', count: this.#lost });
+    if (this.#lost > 0) taken.push({ event: 'LOST', lost: this.#lost });
     this.#lost = 0;
     return taken;
   }

@@ -1,8 +1,14 @@
-import type { TypeUrl } from '../model/brand.ts';
+import { resourceName, type TypeUrl } from '../model/brand.ts';
 import { keptError } from '../model/error-text.ts';
-import { NO_PARAMETERS } from '../model/parameters.ts';
-import { ok, type Result } from '../model/result.ts';
-import { EMPTY_SELECTION, Selection, type SelectionEntry } from '../model/selection.ts';
+import { internParameters, NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import {
+  collectionCovers,
+  EMPTY_SELECTION,
+  entryId,
+  Selection,
+  type SelectionEntry,
+} from '../model/selection.ts';
 import {
   type EarlierState,
   type Encoding,
@@ -12,11 +18,15 @@ import {
   type Subscriber,
   type Subscription,
 } from '../model/subscription.ts';
-import { WILDCARD } from '../model/transaction.ts';
-import type { InTurns } from '../model/turns.ts';
+import { quote } from '../model/text.ts';
+import { type Selector, WILDCARD } from '../model/transaction.ts';
+import { atOnce, type InTurns, ReadingPace } from '../model/turns.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
+import { authorityOf, canonicalName, isXdstp } from '../model/xdstp.ts';
 import {
   type DeltaRequest,
+  type Locator,
+  readSelectorsInTurns,
   readVersions,
   type SelectorFields,
   type SotwRequest,
@@ -25,17 +35,7 @@ import {
   unsubscribed,
 } from '../wire/requests.ts';
 import { type Admission, excessOfNames } from './admission.ts';
-import {
-  knownSelections,
-  legacyWildcard,
-  nothingNamed,
-  reselect,
-  selectAll,
-  selectInTurns,
-  selectState,
-} from './selecting.ts';
 import type { ClientContext, DownstreamServices } from './services.ts';
-import { SotwNames, type Step, stepDelta, stepTo } from './steps.ts';
 
 /**
  * Envoy's listeners wait for these until they come, or until initial_fetch_timeout. A response that removes one that
@@ -78,8 +78,8 @@ export class TypeStream {
   #admitted: Selection | undefined;
   /** Of a request that is read ahead. */
   #ahead: readonly [request: Request, step: Result<Step>] | undefined;
-  /** Of SotW requests. */
-  readonly #names = new SotwNames();
+  /** A SotW request named something. */
+  #hasNamed = false;
   /** The last SotW request named nothing. */
   #namedNothing = false;
 
@@ -241,9 +241,10 @@ export class TypeStream {
 
   /** All that a SotW request selects. */
   #state(selectors: Buffer | undefined, client: ClientContext): Result<Selection> {
-    if (selectors === undefined && this.#names.hasNamed) return ok(EMPTY_SELECTION);
+    if (selectors === undefined && this.#hasNamed) return ok(EMPTY_SELECTION);
+    if (selectors !== undefined) this.#hasNamed = true;
     const read = selectors && readBefore.get(selectors);
-    return selectState(selectors, this.info.url, client, this.#context.services, this.#names, read);
+    return selectState(selectors, this.info.url, client, this.#context.services, read);
   }
 
   #stepDelta(request: DeltaRequest, client: ClientContext): Result<Step> {
@@ -254,14 +255,9 @@ export class TypeStream {
     if (!subscribe.ok) return subscribe;
     const unsubscribe = select(request.unsubscribe, unsubscribed);
     if (!unsubscribe.ok) return unsubscribe;
-    return ok(
-      stepDelta(this.selection, {
-        first: this.#subscription === undefined,
-        subscribe: subscribe.value,
-        unsubscribe: unsubscribe.value,
-        wildcard: legacyWildcard(url, client, this.#context.services),
-      }),
-    );
+    const isFirst = this.#subscription === undefined;
+    const wildcard = legacyWildcard(url, client, this.#context.services);
+    return ok(stepDelta(this.selection, isFirst, subscribe.value, unsubscribe.value, wildcard));
   }
 
   /** What the first request says of earlier streams; undefined: nothing. */
@@ -305,17 +301,6 @@ export class TypeStream {
   }
 }
 
-/** The names and locators of a request, with the numbers of their fields. */
-const listsOf = (
-  request: Request,
-): readonly (readonly [range: Buffer | undefined, fields: SelectorFields])[] =>
-  request.kind === 'sotw'
-    ? [[request.selectors, sotwSelectors]]
-    : [
-        [request.subscribe, subscribed],
-        [request.unsubscribe, unsubscribed],
-      ];
-
 function rememberSource(selection: Selection, selectors: Buffer | undefined): void {
   if (selectors === undefined || sources.has(selection)) return;
   sources.set(selection, Buffer.from(selectors));
@@ -333,3 +318,310 @@ const unchanged = {
   nack: nothingChanged('nack'),
   stale: nothingChanged('stale'),
 } as const;
+
+/** More on one locator is no locator but an attack. */
+const maxParameters = 128;
+const maxParameterLength = 4096;
+/** A name with 128 parameters takes 0.1 ms. */
+const selectedPerTurn = 500;
+
+/** What a plain name selects for this client. */
+export function selectName(name: string, type: TypeUrl, client: ClientContext): Result<SelectionEntry> {
+  if (client.passesVariants) return selectLocator({ name, parameters: [] }, type, client);
+  const canonical = name === WILDCARD ? ok(WILDCARD) : canonicalName(name, type);
+  if (!canonical.ok) return canonical;
+  const parameters = client.derived(name === WILDCARD ? undefined : authorityOf(name));
+  return ok({
+    selector: canonical.value,
+    spelling: name,
+    locator: false,
+    parameters,
+    locatorParameters: undefined,
+  });
+}
+
+/** What a TP2 locator selects for this client. */
+export function selectLocator(
+  { name, parameters }: Locator,
+  type: TypeUrl,
+  client: ClientContext,
+): Result<SelectionEntry> {
+  if (parameters.length > maxParameters) {
+    return fail(
+      `locator ${quote(name, 80)} has ${parameters.length} dynamic parameters: at most ${maxParameters} are accepted`,
+    );
+  }
+  for (const [key, value] of parameters) {
+    if (key.length > maxParameterLength || value.length > maxParameterLength) {
+      return fail(
+        `dynamic parameter ${quote(key, 80)} of locator ${quote(name, 80)} is too long: at most ${maxParameterLength} characters are accepted`,
+      );
+    }
+  }
+  const canonical = name === WILDCARD ? ok(resourceName(name)) : canonicalName(name, type);
+  if (!canonical.ok) return canonical;
+  const locatorParameters = internParameters(parameters);
+  return ok({
+    selector: canonical.value,
+    spelling: name,
+    locator: true,
+    parameters: client.merged(locatorParameters, authorityOf(name)),
+    locatorParameters,
+  });
+}
+
+/** What the names and locators in a range of a request select for this client. */
+function selectAll(
+  range: Buffer | undefined,
+  fields: SelectorFields,
+  type: TypeUrl,
+  client: ClientContext,
+): Result<readonly SelectionEntry[]> {
+  return atOnce(selectInTurns(range, fields, type, client));
+}
+
+/** The same, a part in each turn of the event loop. */
+function* selectInTurns(
+  range: Buffer | undefined,
+  fields: SelectorFields,
+  type: TypeUrl,
+  client: ClientContext,
+): InTurns<Result<readonly SelectionEntry[]>> {
+  const read = yield* readSelectorsInTurns(range, fields);
+  if (!read.ok) return read;
+  const pace = new ReadingPace(selectedPerTurn);
+  const list: SelectionEntry[] = [];
+  const { names, locators } = read.value;
+  for (const one of [...names, ...locators]) {
+    if (pace.isTurnOver(0)) yield;
+    const selected =
+      typeof one === 'string' ? selectName(one, type, client) : selectLocator(one, type, client);
+    if (!selected.ok) return selected;
+    list.push(selected.value);
+  }
+  return ok(list);
+}
+
+/** The same subscription of a client whose node, certificate or rules have changed. */
+export function reselect(selected: SelectionEntry, client: ClientContext): SelectionEntry {
+  const authority = selected.selector === WILDCARD ? undefined : authorityOf(selected.spelling);
+  const parameters: Parameters =
+    selected.locatorParameters === undefined
+      ? client.derived(authority)
+      : client.merged(selected.locatorParameters, authority);
+  return { ...selected, parameters };
+}
+
+/** The bytes of a request that names nothing. */
+const nothingNamed = Buffer.alloc(0);
+
+/** What an empty first request selects; undefined: nothing. */
+function legacyWildcard(
+  type: TypeUrl,
+  client: ClientContext,
+  services: Pick<DownstreamServices, 'legacyWildcard'>,
+): SelectionEntry | undefined {
+  if (!services.legacyWildcard(type)) return undefined;
+  const selected = selectName(WILDCARD, type, client);
+  return selected.ok ? selected.value : undefined;
+}
+
+/**
+ * What the names of a SotW request or a poll subscribe to. Nothing named means everything, for types that have a legacy
+ * wildcard; but nothing, once the stream has named something, and so do empty names alone (§3.6).
+ */
+export function namedSelection(
+  selected: readonly SelectionEntry[],
+  hasNamed: boolean,
+  wildcard: SelectionEntry | undefined,
+): Selection {
+  if (selected.length === 0 && !hasNamed && wildcard !== undefined) return Selection.of([wildcard]);
+  return selected.every(({ spelling }) => spelling === '') ? EMPTY_SELECTION : Selection.of(selected);
+}
+
+/** What a request selects that says everything (SotW, or a poll). `read`: what its names select, if that is known. */
+export function selectState(
+  selectors: Buffer | undefined,
+  type: TypeUrl,
+  client: ClientContext,
+  services: Pick<DownstreamServices, 'legacyWildcard'>,
+  read?: Result<readonly SelectionEntry[]>,
+): Result<Selection> {
+  const bytes = selectors ?? nothingNamed;
+  const known = knownSelections.find(client.selectionGroup, type, bytes);
+  if (known !== undefined) return ok(known);
+  const selected = read ?? selectAll(bytes, sotwSelectors, type, client);
+  if (!selected.ok) return selected;
+  const selection = namedSelection(selected.value, false, legacyWildcard(type, client, services));
+  knownSelections.add(client.selectionGroup, type, bytes, selection);
+  return ok(selection);
+}
+
+const maxEntries = 32;
+/** Of all entries; they stay when their clients have left. Requests of a fleet that names more are read each time. */
+const maxBytes = 4 << 20;
+
+interface KnownSelection {
+  readonly selectionGroup: object;
+  readonly type: TypeUrl;
+  readonly bytes: Buffer;
+  /** A selection that no stream has any more may go. */
+  readonly selection: WeakRef<Selection>;
+}
+
+/**
+ * Selections by the bytes that they were read from. When a fleet reconnects, its clients send the same names: they are
+ * read once, and all clients share one selection.
+ */
+class KnownSelections {
+  /** The last used last. */
+  readonly #known: KnownSelection[] = [];
+  #bytes = 0;
+
+  /** `selectionGroup`: for clients of one group, the same bytes select the same. */
+  find(selectionGroup: object, type: TypeUrl, bytes: Buffer): Selection | undefined {
+    for (let index = this.#known.length - 1; index >= 0; index--) {
+      const known = this.#known[index];
+      if (known === undefined || known.selectionGroup !== selectionGroup || known.type !== type) continue;
+      if (known.bytes.length !== bytes.length || !known.bytes.equals(bytes)) continue;
+      if (index < this.#known.length - 1) {
+        this.#known.splice(index, 1);
+        this.#known.push(known);
+      }
+      return known.selection.deref();
+    }
+    return undefined;
+  }
+
+  /** `bytes` may be used again by others afterwards: they are copied. */
+  add(selectionGroup: object, type: TypeUrl, bytes: Buffer, selection: Selection): void {
+    if (bytes.length > maxBytes) return;
+    this.#known.push({ selectionGroup, type, bytes: Buffer.from(bytes), selection: new WeakRef(selection) });
+    this.#bytes += bytes.length;
+    while (this.#known.length > maxEntries || this.#bytes > maxBytes) {
+      this.#bytes -= this.#known.shift()?.bytes.length ?? 0;
+    }
+  }
+}
+
+const knownSelections = new KnownSelections();
+
+/** What a request changes. */
+interface Step {
+  readonly selection: Selection;
+  /** Ids of items to be sent even if the client has them: a subscribe must be answered (protocol §4.2). */
+  readonly resend: ReadonlySet<string>;
+  /** Names that were unsubscribed while a wildcard or glob covers them: the response says whether they exist (§4.5). */
+  readonly mustAnswer: readonly SelectionEntry[];
+  readonly changed: boolean;
+}
+
+const nothing: ReadonlySet<string> = new Set();
+
+/** The step to a selection that is said as a whole. What is added is sent even if it is unchanged (protocol §3.5). */
+function stepTo(before: Selection | undefined, selection: Selection): Step {
+  if (before === undefined) return { selection, resend: nothing, mustAnswer: [], changed: true };
+  if (selection.equals(before)) return { selection: before, resend: nothing, mustAnswer: [], changed: false };
+  const added = new Set<string>();
+  for (const id of selection.entries.keys()) if (!before.has(id)) added.add(id);
+  return { selection, resend: added, mustAnswer: [], changed: true };
+}
+
+/**
+ * What a delta request of one type makes of the subscription. Nonces have no part in it (§4.3).
+ * Pure. Subscribes are applied before unsubscribes (§4.4). `first`: on the stream, of this type. `wildcard`: what an empty
+ * first request subscribes to; undefined for types without a legacy wildcard.
+ */
+function stepDelta(
+  before: Selection,
+  first: boolean,
+  subscribe: readonly SelectionEntry[],
+  unsubscribe: readonly SelectionEntry[],
+  wildcard: SelectionEntry | undefined,
+): Step {
+  if (first && subscribe.length === 0 && wildcard !== undefined) {
+    const entries = new Map([[entryId(wildcard), wildcard]]);
+    for (const selected of unsubscribe) entries.delete(entryId(selected));
+    return { selection: Selection.of(entries.values()), resend: nothing, mustAnswer: [], changed: true };
+  }
+  if (subscribe.length === 0 && unsubscribe.length === 0) {
+    return { selection: before, resend: nothing, mustAnswer: [], changed: first };
+  }
+  const entries = new Map(before.entries);
+  const resend = new Set<string>();
+  for (const selected of subscribe) {
+    const id = entryId(selected);
+    // Also if it is not subscribed now: a name that was unsubscribed counts as never sent (§4.5).
+    if (!first) resend.add(id);
+    entries.set(id, selected);
+  }
+  const dropped = drop(entries, unsubscribe);
+  for (const selected of dropped) resend.delete(entryId(selected));
+  const selection = Selection.of(entries.values());
+  const mustAnswer = dropped.filter((selected) =>
+    selection.collectionsOver(selected.selector).some((collection) => collectionCovers(collection, selected)),
+  );
+  return { selection, resend, mustAnswer, changed: true };
+}
+
+/**
+ * Unsubscribes the entry with this spelling, else the equal ones: the order of context parameters does not count (protocol
+ * §6). Unknown names are ignored (§4.5).
+ */
+function drop(
+  entries: Map<string, SelectionEntry>,
+  unsubscribe: readonly SelectionEntry[],
+): readonly SelectionEntry[] {
+  const dropped: SelectionEntry[] = [];
+  let bySelector: ReadonlyMap<Selector, readonly SelectionEntry[]> | undefined;
+  for (const selected of unsubscribe) {
+    const exact = entries.get(entryId(selected));
+    let meant = exact === undefined ? [] : [exact];
+    if (exact === undefined && isXdstp(selected.spelling)) {
+      bySelector ??= Map.groupBy(entries.values(), ({ selector }) => selector);
+      meant = (bySelector.get(selected.selector) ?? []).filter(
+        ({ locator, parameters }) => locator === selected.locator && parameters === selected.parameters,
+      );
+    }
+    for (const one of meant) if (entries.delete(entryId(one))) dropped.push(one);
+  }
+  return dropped;
+}
+
+/** With fewer bytes of names, locators and versions a request is handled at once. */
+const largeBytes = 32 * 1024;
+
+/** `bytes`: of the whole message. Nearly every request is an ACK: it is told by that alone. */
+export function isLarge(request: Request, bytes: number, from = largeBytes): boolean {
+  return bytes >= from && bytesOf(request) >= from;
+}
+
+/** The buffer of a request is used again when `message` returns, so what is read later is copied. */
+export function copyOf<R extends Request>(request: R): R {
+  if (request.kind === 'sotw') return { ...request, selectors: copied(request.selectors) };
+  const { subscribe, unsubscribe, initialVersions } = request;
+  return {
+    ...request,
+    subscribe: copied(subscribe),
+    unsubscribe: copied(unsubscribe),
+    initialVersions: copied(initialVersions),
+  };
+}
+
+/** The names and locators of a request, with the numbers of their fields. */
+const listsOf = (
+  request: Request,
+): readonly (readonly [range: Buffer | undefined, fields: SelectorFields])[] =>
+  request.kind === 'sotw'
+    ? [[request.selectors, sotwSelectors]]
+    : [
+        [request.subscribe, subscribed],
+        [request.unsubscribe, unsubscribed],
+      ];
+
+export function bytesOf(request: Request): number {
+  const versions = request.kind === 'delta' ? request.initialVersions : undefined;
+  return listsOf(request).reduce((sum, [list]) => sum + (list?.length ?? 0), versions?.length ?? 0);
+}
+
+const copied = (range: Buffer | undefined): Buffer | undefined => range && Buffer.from(range);

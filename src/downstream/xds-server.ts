@@ -1,8 +1,8 @@
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
-import { noPlace } from './admission.ts';
-import { Conversations } from './conversations.ts';
+import { noPlace, type Refusal } from './admission.ts';
+import { Conversations } from './send-order.ts';
 import type { DownstreamServices } from './services.ts';
 import { type Route, XdsStream } from './xds-stream.ts';
 
@@ -23,18 +23,9 @@ export const routes: ReadonlyMap<string, Route> = new Map(
 /** How often silent and stalled clients are looked for, in milliseconds. */
 const overdueCheckMs = 1000;
 
-/** Why a stream is not taken. */
-export interface StreamRefusal {
-  /** For metrics: one of a few words. */
-  readonly reason: string;
-  readonly status: GrpcStatus;
-  /** For the log, where an operator has to do something. */
-  readonly logged?: string;
-}
-
 export interface XdsServerOptions {
   /** Why no new stream of this peer is taken now, if so. */
-  readonly refuses: (peer: Peer, route: Route) => StreamRefusal | undefined;
+  readonly refuses: (peer: Peer, route: Route) => Refusal | undefined;
   /** Before the numbers that are the ids of streams. */
   readonly streamPrefix: string;
   readonly opened: (stream: XdsStream) => void;

@@ -1,13 +1,15 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
+import type { Clock, Timer } from '../model/clock.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
-import type { InTurns } from '../model/turns.ts';
-import type { Account } from '../wire/accounts.ts';
+import { atOnce, type InTurns } from '../model/turns.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { type ErrorDetail, nodeDigest, readDeltaRequest, readSotwRequest } from '../wire/requests.ts';
 import type { FaultReason, ServerStream, StreamHandler } from '../wire/server-stream.ts';
 import {
   Admission,
   ChangeRate,
+  denied,
+  faulty,
   heldBytes,
   heldTooMuch,
   malformed,
@@ -15,19 +17,29 @@ import {
   type Refusal,
   refusedUpstream,
   stalled,
+  tooLarge,
   unavailable,
 } from './admission.ts';
 import {
   Conversation,
   type Conversations,
+  longestWarmingMs,
+  type OrderedStream,
   type OrderedType,
   type Participant,
   referringTypes,
-} from './conversations.ts';
-import { copyOf, isLarge, RequestTurns } from './request-turns.ts';
-import { longestWarmingMs, type OrderedStream, SendOrder } from './send-order.ts';
+  SendOrder,
+} from './send-order.ts';
 import type { ClientContext, DownstreamServices, Overdue } from './services.ts';
-import { type Handled, type Request, type StreamContext, TypeStream } from './type-stream.ts';
+import {
+  bytesOf,
+  copyOf,
+  type Handled,
+  isLarge,
+  type Request,
+  type StreamContext,
+  TypeStream,
+} from './type-stream.ts';
 
 /** What a path serves. */
 export interface Route {
@@ -71,8 +83,6 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
   #unread = 0;
   readonly #conversations: Conversations;
   #conversation: Conversation;
-  /** As whom it has joined a conversation. */
-  #joinedAs: readonly [account: Account, nodeId: string] | undefined;
   readonly #order: SendOrder;
   readonly #rate: ChangeRate;
   readonly #turns: RequestTurns;
@@ -99,7 +109,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     this.#order = new SendOrder(this, services.clock);
     this.#rate = new ChangeRate(transport, services);
     this.#turns = new RequestTurns(transport, services.clock, () => !this.#rate.isPaused);
-    this.#admission = new Admission(this, services, (...refusal) => this.#refuse(...refusal));
+    this.#admission = new Admission(this, services, (refusal) => this.failFor(refusal));
     const { account: payer } = transport.peer;
     this.#context = { services, limits: this.#admission, wake: () => this.pump(), payer };
   }
@@ -138,7 +148,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     if (this.#ended) return;
     const read = this.route.protocol === 'sotw' ? readSotwRequest(bytes) : readDeltaRequest(bytes);
     if (!read.ok) {
-      this.#refuse('malformed', malformed(read.error));
+      this.failFor(malformed(read.error));
       return;
     }
     this.#turns.finish();
@@ -169,7 +179,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
   }
 
   #leave(): void {
-    if (this.#joinedAs !== undefined) this.#conversations.leave(this.#conversation, this, ...this.#joinedAs);
+    this.#conversation.remove(this);
     this.#resumeOthers();
     for (const type of this.#types.splice(0)) type.close();
   }
@@ -194,7 +204,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     const isLater = type.subscription !== undefined;
     const handled = type.handle(request, client);
     if (!handled.ok) {
-      this.#refuse('malformed', malformed(handled.error));
+      this.failFor(malformed(handled.error));
       return;
     }
     if (this.#ended) return;
@@ -239,7 +249,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
 
   /** The transport has refused the call: that is counted like every refusal. */
   faulted(status: GrpcStatus, why?: FaultReason): void {
-    this.#refuse(why ?? (status.code === Code.RESOURCE_EXHAUSTED ? 'request_bytes' : 'malformed'), status);
+    this.failFor(faulty(status, why));
   }
 
   closed(): void {
@@ -270,7 +280,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
       client?.trust !== this.#client.trust && this.#types.some((type) => type.hasOwnParameters);
     if (client === undefined || needsLocators) {
       const message = 'the rules for parameters have changed: connect again';
-      this.#refuse('rules', { code: Code.UNAVAILABLE, message });
+      this.failFor({ reason: 'rules', status: { code: Code.UNAVAILABLE, message } });
       return;
     }
     this.#client = client;
@@ -296,9 +306,9 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     const { stalledMilliseconds, firstRequestMilliseconds } = this.#services.limits();
     const ready = now - this.#openedAt - this.transport.waitedMilliseconds;
     if (this.#client === undefined && ready >= firstRequestMilliseconds) {
-      const { reason, status } = noFirstRequest(firstRequestMilliseconds);
-      const logged = `a client (${this.transport.peer.address}) opened a stream: ${status.message}`;
-      this.#refuse(reason, status, logged);
+      const refusal = noFirstRequest(firstRequestMilliseconds);
+      const logged = `a client (${this.transport.peer.address}) opened a stream: ${refusal.status.message}`;
+      this.failFor({ ...refusal, logged });
       return;
     }
     if (this.#blockedSince === undefined || now - this.#blockedSince < stalledMilliseconds) return;
@@ -309,7 +319,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
   pump(): void {
     while (this.#blockedSince === undefined && !this.#isReading && !this.#ended) {
       if (this.#order.sendNext()) continue;
-      if (this.#joinedAs !== undefined) this.#conversation.waits(this, this.#order.isWaiting);
+      if (this.route.type !== undefined) this.#conversation.waits(this, this.#order.isWaiting);
       return;
     }
   }
@@ -339,15 +349,11 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     this.#unread = bytes;
   }
 
-  /**
-   * The response is larger than max_response_bytes. It cannot be split: a part of it would delete the rest at the
-   * client.
-   */
   #isTooLarge({ info }: OrderedType, bytes: number): boolean {
     const { maxResponseBytes = bytes } = this.#services.limits();
     if (bytes <= maxResponseBytes || this.#client?.exempt === true) return false;
-    const message = `a response of ${info.short} has ${bytes} bytes: at most ${maxResponseBytes} are sent (limits.max_response_bytes)`;
-    this.#refuse('response_bytes', { code: Code.RESOURCE_EXHAUSTED, message }, message);
+    const refusal = tooLarge(info.short, bytes, maxResponseBytes);
+    this.failFor({ ...refusal, logged: refusal.status.message });
     return true;
   }
 
@@ -355,7 +361,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
   #identify(node: Buffer | undefined): ClientContext | undefined {
     if (node === undefined) {
       if (this.#client === undefined) {
-        this.#refuse('no_node', malformed('the first request of a stream must carry node'));
+        this.failFor(malformed('the first request of a stream must carry node', 'no_node'));
       }
       return this.#client;
     }
@@ -365,7 +371,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     }
     const context = this.#services.context(node, this.transport.peer);
     if (!context.ok) {
-      this.#refuse('node', context.error);
+      this.failFor({ reason: 'node', status: context.error });
       return undefined;
     }
     this.#nodeBytes = node.length;
@@ -385,11 +391,11 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
   #typeOf(url: string): TypeStream | undefined {
     const { type: fixed } = this.route;
     if (fixed !== undefined && url !== '' && url !== fixed) {
-      this.#refuse('type', malformed(`type_url ${JSON.stringify(url)} on a service that serves ${fixed}`));
+      this.failFor(malformed(`type_url ${JSON.stringify(url)} on a service that serves ${fixed}`, 'type'));
       return undefined;
     }
     if (fixed === undefined && url === '') {
-      this.#refuse('type', malformed('a request on ADS must carry type_url'));
+      this.failFor(malformed('a request on ADS must carry type_url', 'type'));
       return undefined;
     }
     const type = fixed ?? typeUrl(url);
@@ -398,8 +404,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     const client = this.#client;
     if (client === undefined) return undefined;
     if (client.access.deniesEverything(fixed)) {
-      const message = `this client may not subscribe to ${fixed ?? 'anything'}`;
-      this.#refuse('denied', { code: Code.PERMISSION_DENIED, message });
+      this.failFor(denied(`this client may not subscribe to ${fixed ?? 'anything'}`));
       return undefined;
     }
     if (!this.#admission.oneMoreType(client)) return undefined;
@@ -407,19 +412,103 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     const later = this.#types.findIndex((other) => other.info.order > created.info.order);
     this.#types.splice(later < 0 ? this.#types.length : later, 0, created);
     if (fixed !== undefined) {
-      this.#joinedAs = [this.transport.peer.account, client.nodeId];
-      this.#conversation = this.#conversations.join(this, ...this.#joinedAs);
+      const { account } = this.transport.peer;
+      this.#conversation = this.#conversations.join(this, account, client.nodeId);
     }
     return created;
   }
 
   failFor(refusal: Refusal | undefined): void {
-    if (refusal !== undefined) this.#refuse(refusal.reason, refusal.status);
-  }
-
-  #refuse(reason: string, status: GrpcStatus, logged?: string): void {
-    if (this.#ended) return;
+    if (refusal === undefined || this.#ended) return;
+    const { reason, status, logged } = refusal;
     this.#services.events.rejected(reason, logged, { stream: this, peer: this.transport.peer, status });
     this.end(status);
+  }
+}
+
+/**
+ * A large request is handled over several turns of the event loop, so that it does not hold up other clients. Nothing
+ * more is read from its own client meanwhile.
+ */
+class RequestTurns {
+  readonly #transport: ServerStream;
+  readonly #clock: Clock;
+  /** Others may let the transport pause for longer. */
+  readonly #mayResume: () => boolean;
+  #turns: InTurns<void> | undefined;
+  #timer: Timer | undefined;
+  #heldBytes = 0;
+  #isRunning = false;
+
+  constructor(transport: ServerStream, clock: Clock, mayResume: () => boolean) {
+    this.#transport = transport;
+    this.#clock = clock;
+    this.#mayResume = mayResume;
+  }
+
+  /** A text says why it is not: its peer's account has no room for a copy of the request. */
+  start(request: Request, turns: () => InTurns<void>): string | undefined {
+    const bytes = bytesOf(request);
+    const excess = this.#transport.peer.account.hold(bytes);
+    if (excess !== undefined) return excess;
+    this.#heldBytes = bytes;
+    this.#transport.pause();
+    this.#turns = turns();
+    this.#next();
+    return undefined;
+  }
+
+  /** Does the rest in this turn: what comes next must find the request handled. */
+  finish(): void {
+    const turns = this.#turns;
+    if (turns === undefined) return;
+    this.#turns = undefined;
+    this.close();
+    atOnce(turns);
+    this.#resume();
+  }
+
+  /** What is not done yet is given up. */
+  close(): void {
+    if (!this.#isRunning) this.#turns?.return();
+    this.#turns = undefined;
+    this.#timer?.cancel();
+    this.#transport.peer.account.hold(-this.#heldBytes);
+    this.#heldBytes = 0;
+  }
+
+  #next(): void {
+    const turns = this.#turns;
+    if (turns === undefined) return;
+    const { account } = this.#transport.peer;
+    const { done } = account.work(() => this.#run(turns));
+    if (this.#turns === undefined) {
+      // Closed meanwhile.
+      turns.return();
+      return;
+    }
+    if (done !== true) {
+      this.#timer = this.#clock.after(0, () => {
+        // Its peer may have had its turn, or all peers together.
+        if (account.mustWait) account.wait(() => this.#next());
+        else this.#next();
+      });
+      return;
+    }
+    this.close();
+    this.#resume();
+  }
+
+  #run(turns: InTurns<void>): IteratorResult<undefined, void> {
+    this.#isRunning = true;
+    try {
+      return turns.next();
+    } finally {
+      this.#isRunning = false;
+    }
+  }
+
+  #resume(): void {
+    if (this.#mayResume()) this.#transport.resume();
   }
 }

@@ -69,27 +69,14 @@ const EMPTY: Plain<TapMessage> = {
   lost: 0,
 };
 
-function tapMessage(message: Tapped): Plain<TapMessage> {
-  if (message.event === 'LOST') {
-    return { ...EMPTY, event: 'LOST', at: new Date().toISOString(), lost: message.count };
-  }
-  const { event, client, node } = message;
-  const common = { ...EMPTY, at: new Date(message.at).toISOString(), event, client, node };
-  switch (event) {
-    case 'SENT': {
-      const { names, removed, ...content } = message.content;
-      const type = typeInfo(message.type).short;
-      return { ...common, ...content, type, names: [...names], removed: [...removed] };
-    }
-    case 'HEARD': {
-      const { kind, version, nonce, names, named, bytes, error } = message;
-      const heard = { ...common, type: typeInfo(message.type).short, kind, version, nonce, bytes };
-      const rejection = error === undefined ? {} : { error: error.message, errorCode: error.code };
-      return { ...heard, resources: named, names: [...names], ...rejection };
-    }
-    case 'ENDED':
-      return common;
-    default:
-      return event satisfies never;
-  }
+function tapMessage({
+  at = systemClock.now(),
+  type,
+  names = [],
+  removed = [],
+  ...rest
+}: Tapped): Plain<TapMessage> {
+  const short = type === undefined ? '' : typeInfo(type).short;
+  const lists = { names: [...names], removed: [...removed] };
+  return { ...EMPTY, ...rest, ...lists, at: new Date(at).toISOString(), type: short };
 }

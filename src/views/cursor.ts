@@ -20,10 +20,8 @@ import {
 import type { Payer } from '../model/time-slices.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
-import { type Change, changesSince } from './change.ts';
 import { composeDelta } from './delta-response.ts';
 import { holdings, type Item } from './item.ts';
-import { changeToResend, type RejectedChange, rejectedChanges, retryInput } from './nack-retries.ts';
 import {
   answersOf,
   type ClientResource,
@@ -42,13 +40,22 @@ import {
   withheldAt,
   withOutstanding,
 } from './overlay.ts';
-import type { CompositionInput, NamedRemoval } from './response-content.ts';
-import { DeltaResponses, type SentItems, type SentResponses, SotwResponses } from './sent-responses.ts';
+import {
+  type Change,
+  type CompositionInput,
+  changesSince,
+  changeToResend,
+  composeSotw,
+  type NamedRemoval,
+  type RejectedChange,
+  rejectedChanges,
+  retryInput,
+  viewDigest,
+} from './response-content.ts';
+import { type SentItems, SentResponses } from './sent-responses.ts';
 import type { Composed, CursorStep, EncodedResponse, RetainedResource } from './shared-responses.ts';
-import { composeSotw, viewDigest } from './sotw-response.ts';
-import type { View, ViewSubscriber } from './view.ts';
+import { referencesOfAll, type View, type ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
-import { referencesOfAll } from './view-references.ts';
 
 const none: readonly never[] = [];
 const noIds: ReadonlySet<string> = new Set();
@@ -119,7 +126,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#pool = pool;
     this.encoding = encoding;
     this.#isDelta = encoding.protocol === 'delta';
-    this.responses = this.#isDelta ? new DeltaResponses(this) : new SotwResponses(this);
+    this.responses = new SentResponses(this, this.#isDelta);
     this.wake = wake;
     this.payer = payer;
     this.polls = polls;
@@ -612,7 +619,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #defers({ item, variant, deferredAt: since }: RetainedResource, defers: Defers): boolean {
     return (
       defers !== defersNothing &&
-      this.#view.authorized.admits(variant, item.parameters) &&
+      this.#view.admits(variant, item.parameters) &&
       defers({ spelling: item.spelling, variant, since })
     );
   }

@@ -3,16 +3,20 @@ import { isVariant, type StoredResourceError, type Value } from '../model/catalo
 import type { Variant } from '../model/resource.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { encodeDeltaResponse, type OutgoingResource, type RemovedName } from '../wire/responses.ts';
-import { type Change, hasBody, needsSending, sameSuffix, sameVariant } from './change.ts';
 import { type Item, withoutBody } from './item.ts';
 import { Coverage } from './overlay.ts';
 import {
+  type Change,
   type CompositionInput,
   constrainedKey,
+  hasBody,
   nameOf,
+  needsSending,
   nextSerial,
   noConstraints,
   ResponseContent,
+  sameSuffix,
+  sameVariant,
 } from './response-content.ts';
 import type { Composed } from './shared-responses.ts';
 import type { View } from './view.ts';

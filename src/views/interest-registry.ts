@@ -21,7 +21,7 @@ interface InterestContent {
 }
 
 /** Where interest goes: left, to the cache and upstream. */
-export interface InterestPort {
+interface InterestPort {
   /** Somebody is new to this, and it must not be cached (protocol §5, do_not_cache). */
   resubscribe(interest: Interest): void;
   /** The first view has this interest. */
@@ -37,13 +37,13 @@ export interface InterestPort {
 }
 
 export interface InterestRegistryOptions {
-  readonly port: InterestPort;
+  readonly interests: InterestPort;
   readonly clock: Clock;
-  /** `cache.idle_ttl`, in milliseconds. */
+  /** How long what nobody subscribes to stays (cache.idle_ttl), in milliseconds. */
   readonly idleMilliseconds: number;
-  /** `cache.max_bytes`. */
-  readonly maxBytes: () => number;
-  /** Runs after other events had their turn. */
+  /** What of that may take how many bytes (cache.max_bytes). Asked each time, as the configuration can be reloaded. */
+  readonly maxCacheBytes: () => number;
+  /** Runs soon, after other events had their turn; for tests, at once. */
   readonly defer: (run: () => void) => void;
 }
 
@@ -69,37 +69,23 @@ export class InterestRegistry {
   readonly #releasing: InTurns<void>[] = [];
   readonly #entries = new Map<TypeUrl, Map<Selector, ParameterIndex<RegisteredInterest>>>();
   /** Whose last subscriber has just gone. */
-  readonly #justLeft: IdleCache<RegisteredInterest>;
+  readonly #justLeft: IdleCache;
   /** Under which something is there. */
-  readonly #idleWithContent: IdleCache<RegisteredInterest>;
+  readonly #idleWithContent: IdleCache;
 
-  constructor({ port, clock, idleMilliseconds, maxBytes, defer }: InterestRegistryOptions) {
-    this.#port = port;
+  constructor(options: InterestRegistryOptions) {
+    const { interests, idleMilliseconds, defer } = options;
+    this.#port = interests;
     this.#defer = defer;
-    const common = {
-      clock,
-      maxBytes,
-      // All names of the type are looked through for the end of a wildcard.
-      work: ({ interest }: RegisteredInterest) =>
-        interest.selector === WILDCARD ? Number.POSITIVE_INFINITY : 1,
-      evicted: (entry: RegisteredInterest) => this.#end(entry, 'size'),
-    };
     const longer = idleMilliseconds - returnMilliseconds;
-    this.#justLeft = new IdleCache({
-      ...common,
-      milliseconds: Math.min(idleMilliseconds, returnMilliseconds),
-      over: (entry) => {
-        const kept = longer > 0 ? this.#port.contentOf(entry.interest) : undefined;
-        if (kept?.hasContent === true)
-          this.#idleWithContent.add(entry, interestBytes(entry.interest) + kept.bytes);
-        else this.#end(entry, 'idle');
-      },
-    });
-    this.#idleWithContent = new IdleCache({
-      ...common,
-      milliseconds: longer,
-      over: (entry) => this.#end(entry, 'idle'),
-    });
+    const left = (entry: RegisteredInterest): void => {
+      const kept = longer > 0 ? interests.contentOf(entry.interest) : undefined;
+      if (kept?.hasContent !== true) this.#end(entry, 'idle');
+      else this.#idleWithContent.add(entry, interestBytes(entry.interest) + kept.bytes);
+    };
+    const evicted = (entry: RegisteredInterest): void => this.#end(entry, 'size');
+    this.#justLeft = new IdleCache(options, Math.min(idleMilliseconds, returnMilliseconds), left, evicted);
+    this.#idleWithContent = new IdleCache(options, longer, (entry) => this.#end(entry, 'idle'), evicted);
   }
 
   acquire(interest: Interest): void {
@@ -222,42 +208,42 @@ const workPerTurn = 5000;
 /** lru-cache's lists do not shrink: after more than this, an empty one is replaced. */
 const large = 10_000;
 
-export interface IdleCacheOptions<T> {
-  readonly clock: Clock;
-  readonly milliseconds: number;
-  /** Of all entries together. Asked each time, as the configuration can be reloaded. */
-  readonly maxBytes: () => number;
-  /** What it takes to end an entry, in work: 1 for most. */
-  readonly work: (entry: T) => number;
+/** What nobody uses any more, kept for a while: past `maxCacheBytes` the least recently used goes first. */
+class IdleCache {
+  readonly #options: InterestRegistryOptions;
+  readonly #milliseconds: number;
   /** The idle time of an entry is over. */
-  readonly over: (entry: T) => void;
+  readonly #over: (entry: RegisteredInterest) => void;
   /** An entry is dropped before its idle time is over, for room. */
-  readonly evicted: (entry: T) => void;
-}
-
-/** What nobody uses any more, kept for a while: past `maxBytes` the least recently used goes first. */
-export class IdleCache<T extends object> {
-  readonly #options: IdleCacheOptions<T>;
-  #cache: LRUCache<T, T>;
+  readonly #evicted: (entry: RegisteredInterest) => void;
+  #cache: LRUCache<RegisteredInterest, RegisteredInterest>;
   #timer: Timer | undefined;
   #most = 0;
 
-  constructor(options: IdleCacheOptions<T>) {
+  constructor(
+    options: InterestRegistryOptions,
+    milliseconds: number,
+    over: (entry: RegisteredInterest) => void,
+    evicted: (entry: RegisteredInterest) => void,
+  ) {
     this.#options = options;
+    this.#milliseconds = milliseconds;
+    this.#over = over;
+    this.#evicted = evicted;
     this.#cache = this.#create(this.#maxSize());
   }
 
-  add(entry: T, bytes: number): void {
+  add(entry: RegisteredInterest, bytes: number): void {
     this.#resize();
     // An entry that is larger than everything may be is not taken at all.
     this.#cache.set(entry, entry, { size: Math.max(1, Math.ceil(bytes)) });
     this.#most = Math.max(this.#most, this.#cache.size);
     if (this.#cache.has(entry)) this.#schedule();
-    else this.#options.evicted(entry);
+    else this.#evicted(entry);
   }
 
   /** It is used again. */
-  delete(entry: T): void {
+  delete(entry: RegisteredInterest): void {
     this.#cache.delete(entry);
   }
 
@@ -277,10 +263,10 @@ export class IdleCache<T extends object> {
     this.#cache = this.#create(this.#maxSize());
   }
 
-  #create(maxSize: number): LRUCache<T, T> {
-    return new LRUCache<T, T>({
+  #create(maxSize: number): LRUCache<RegisteredInterest, RegisteredInterest> {
+    return new LRUCache<RegisteredInterest, RegisteredInterest>({
       maxSize,
-      ttl: Math.max(1, this.#options.milliseconds),
+      ttl: Math.max(1, this.#milliseconds),
       // The injected clock, asked each time: lru-cache would remember its answer by a timer of its own.
       perf: this.#options.clock,
       ttlResolution: 0,
@@ -288,13 +274,13 @@ export class IdleCache<T extends object> {
       allowStale: true,
       // After the removal and not during it: what ends may let others in.
       disposeAfter: (entry, _, reason) => {
-        if (reason === 'evict') this.#options.evicted(entry);
+        if (reason === 'evict') this.#evicted(entry);
       },
     });
   }
 
   #maxSize(): number {
-    return Math.max(1, Math.floor(this.#options.maxBytes()));
+    return Math.max(1, Math.floor(this.#options.maxCacheBytes()));
   }
 
   #resize(): void {
@@ -306,7 +292,7 @@ export class IdleCache<T extends object> {
   }
 
   /** All have the same time, so the least recently used is the next one. */
-  get #next(): T | undefined {
+  get #next(): RegisteredInterest | undefined {
     const { value } = this.#cache.rkeys().next();
     return value ?? undefined;
   }
@@ -326,8 +312,9 @@ export class IdleCache<T extends object> {
     for (let next = this.#next; next !== undefined && left > 0; next = this.#next) {
       if (this.#cache.getRemainingTTL(next) > 0) break;
       this.#cache.delete(next);
-      left -= this.#options.work(next);
-      this.#options.over(next);
+      // All names of the type are looked through for the end of a wildcard.
+      left -= next.interest.selector === WILDCARD ? left : 1;
+      this.#over(next);
     }
     if (this.#cache.size === 0 && this.#most > large) this.#clear();
     this.#schedule();

@@ -38,26 +38,18 @@ export function* holdings(
   lastSentOf: (id: string) => Value | undefined,
 ): Iterable<Holding> {
   for (const [id, item] of items) {
+    const { name, spelling, parameters, named, last } = item;
     const value = lastSentOf(id);
-    yield holding(item, value, stateOf(id, value));
+    yield {
+      name: spelling,
+      canonical: name,
+      parameters,
+      value,
+      current: value === last.value,
+      missing: named && last.value === 'absent',
+      ...stateOf(id, value),
+    };
   }
-}
-
-function holding(
-  { name, spelling, parameters, named, last }: Item,
-  value: Value | undefined,
-  { state, rejection }: ItemState,
-): Holding {
-  return {
-    name: spelling,
-    canonical: name,
-    parameters,
-    value,
-    current: value === last.value,
-    missing: named && last.value === 'absent',
-    state,
-    rejection,
-  };
 }
 
 /** Whether any entry of its history is a resource. */

@@ -332,10 +332,7 @@ export function* itemsOf(
   }
 }
 
-interface MovedItem {
-  readonly id: string;
-  readonly parameters: Parameters;
-}
+type MovedItem = Pick<Item, 'id' | 'parameters'>;
 
 interface MovedLocator {
   readonly from: SelectionEntry;

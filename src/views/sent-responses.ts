@@ -9,7 +9,7 @@ import type {
   SentState,
   SyncState,
 } from '../model/subscription.ts';
-import { sameVariant } from './change.ts';
+import { sameVariant } from './response-content.ts';
 import type { ResponseHeader, RetainedResource, SentResponse } from './shared-responses.ts';
 
 /** A client that never answers must not fill the memory. */
@@ -43,8 +43,9 @@ interface RejectedItem {
  * Nearly always one response or none is outstanding. It changes twice with every update of every client, so the last
  * one is kept without a list.
  */
-export abstract class SentResponses implements SentState {
+export class SentResponses implements SentState {
   readonly #items: SentItems;
+  readonly #isDelta: boolean;
   #last: ResponseHeader | undefined;
   /** The last response, until it is answered. */
   #unanswered: SentResponse | undefined;
@@ -57,13 +58,32 @@ export abstract class SentResponses implements SentState {
   /** A rejection of a response as a whole: it does not say which resource is at fault. */
   #rejectedWhole: Rejection | undefined;
   #lastNack: Rejection | undefined;
+  /** SotW: the nonces that were accepted and rejected last. */
+  #acceptedNonce = '';
+  #rejectedNonce: string | undefined;
 
-  constructor(items: SentItems) {
+  constructor(items: SentItems, isDelta: boolean) {
     this.#items = items;
+    this.#isDelta = isDelta;
   }
 
-  /** What an answer with this nonce is. */
-  abstract classify(nonce: string, hasError: boolean): AnswerKind;
+  /**
+   * What an answer with this nonce is. In delta the nonce gates nothing; a late answer to an earlier outstanding response
+   * counts (protocol §4.3).
+   *
+   * In SotW the current nonce is the last one sent; after a NACK of it the last accepted one is current too, because
+   * Envoy's unified mux changes its subscription with that one (§3.3). Before anything was sent any nonce will do: old
+   * Envoys leaked the last stream's (§3.2). A stale answer is neither ACK nor NACK. For a partial type it still says
+   * whether the client accepted the resources of its response, if the newer one does not have them.
+   */
+  classify(nonce: string, hasError: boolean): AnswerKind {
+    const answer = hasError ? 'nack' : 'ack';
+    if (nonce === this.lastNonce) return answer;
+    if (this.#isDelta) return this.isOutstanding(nonce) ? answer : 'stale';
+    if (this.lastNonce === undefined) return 'first';
+    // A client that has accepted nothing yet names no nonce.
+    return this.#rejectedNonce === this.lastNonce && nonce === this.#acceptedNonce ? 'change' : 'stale';
+  }
 
   get lastSerial(): number {
     return this.#last?.serial ?? 0;
@@ -114,7 +134,7 @@ export abstract class SentResponses implements SentState {
     const { header } = response;
     if (header.complete) {
       // It makes the ones before it pointless (protocol §3.11).
-      this.forgetEarlier();
+      this.#forgetEarlier();
       this.#rejected = undefined;
       this.#rejectedWhole = undefined;
     } else if (this.#unanswered !== undefined) this.#remember(this.#unanswered);
@@ -126,6 +146,11 @@ export abstract class SentResponses implements SentState {
 
   /** The client has answered. Returns the response; undefined if it was not outstanding. */
   answered(nonce: string, error: ClientError | undefined): SentResponse | undefined {
+    if (!this.#isDelta && nonce === this.lastNonce) {
+      this.#forgetEarlier();
+      this.#rejectedNonce = error === undefined ? undefined : nonce;
+      if (error === undefined) this.#acceptedNonce = nonce;
+    }
     const response = this.#takeOutstanding(nonce);
     const header = response?.header ?? (this.#last?.nonce === nonce ? this.#last : undefined);
     if (header === undefined) return undefined;
@@ -135,7 +160,7 @@ export abstract class SentResponses implements SentState {
   }
 
   /** Outstanding responses before the last one will not be answered any more. */
-  protected forgetEarlier(): void {
+  #forgetEarlier(): void {
     this.#earlier = undefined;
     this.#unansweredBefore = undefined;
   }
@@ -265,43 +290,6 @@ export abstract class SentResponses implements SentState {
       if (isThis(variant, this.#items.sentOf(id))) this.#unansweredBefore.set(id, variant);
       else this.#unansweredBefore.delete(id);
     }
-  }
-}
-
-/** In delta the nonce gates nothing; a late answer to an earlier outstanding response counts (protocol §4.3). */
-export class DeltaResponses extends SentResponses {
-  classify(nonce: string, hasError: boolean): AnswerKind {
-    if (nonce !== this.lastNonce && !this.isOutstanding(nonce)) return 'stale';
-    return hasError ? 'nack' : 'ack';
-  }
-}
-
-/**
- * The current nonce is the last one sent; after a NACK of it the last accepted one is current too, because Envoy's
- * unified mux changes its subscription with that one (protocol §3.3). Before anything was sent any nonce will do: old
- * Envoys leaked the last stream's (§3.2).
- *
- * A stale answer is neither ACK nor NACK. For a partial type it still says whether the client accepted the resources of
- * its response, if the newer one does not have them.
- */
-export class SotwResponses extends SentResponses {
-  #acceptedNonce = '';
-  #rejectedNonce: string | undefined;
-
-  classify(nonce: string, hasError: boolean): AnswerKind {
-    if (this.lastNonce === undefined) return 'first';
-    if (nonce === this.lastNonce) return hasError ? 'nack' : 'ack';
-    // A client that has accepted nothing yet names no nonce.
-    return this.#rejectedNonce === this.lastNonce && nonce === this.#acceptedNonce ? 'change' : 'stale';
-  }
-
-  override answered(nonce: string, error: ClientError | undefined): SentResponse | undefined {
-    if (nonce === this.lastNonce) {
-      this.forgetEarlier();
-      this.#rejectedNonce = error === undefined ? undefined : nonce;
-      if (error === undefined) this.#acceptedNonce = nonce;
-    }
-    return super.answered(nonce, error);
   }
 }
 

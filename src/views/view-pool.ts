@@ -1,24 +1,17 @@
 import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Catalog, Commit } from '../model/catalog.ts';
-import type { Clock } from '../model/clock.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { Side } from '../model/side.ts';
 import type { Interest } from '../model/transaction.ts';
 import type { InTurns } from '../model/turns.ts';
-import { type InterestPort, type InterestRegistry, lingering } from './interest-registry.ts';
+import { type InterestRegistry, type InterestRegistryOptions, lingering } from './interest-registry.ts';
 import type { Composed } from './shared-responses.ts';
 import { View } from './view.ts';
 import { Watchers } from './watchers.ts';
 
-export interface ViewsOptions {
+export interface ViewsOptions extends InterestRegistryOptions {
   readonly catalogs: Readonly<Record<Side, Catalog>>;
-  readonly interests: InterestPort;
-  readonly clock: Clock;
-  /** How long what nobody subscribes to stays (cache.idle_ttl), in milliseconds. */
-  readonly idleMilliseconds: number;
-  /** What of that may take how many bytes (cache.max_bytes). */
-  readonly maxCacheBytes: () => number;
   /** ControlPlane.identifier of every response; empty for none. */
   readonly controlPlane: string;
   /** A subscription joined a view: how many of its resources were known, how many were not. */
@@ -26,8 +19,6 @@ export interface ViewsOptions {
   readonly answered: (type: TypeUrl, answer: Answer) => void;
   /** Undefined: nothing is traced. */
   readonly traces?: ViewTraces | undefined;
-  /** Runs soon, after other events had their turn; for tests, at once. */
-  readonly defer: (run: () => void) => void;
 }
 
 /** What a stream says to an update. */

@@ -3,10 +3,9 @@ import type { Selection } from '../model/selection.ts';
 import type { Encoding, Holding, ItemState, MissingEntry } from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
 import type { StateReader, WholeState } from '../model/whole-state.ts';
-import { changesSince } from './change.ts';
 import { holdings } from './item.ts';
+import { changesSince, composeSotw, viewDigest } from './response-content.ts';
 import type { CursorStep, EncodedResponse } from './shared-responses.ts';
-import { composeSotw, viewDigest } from './sotw-response.ts';
 import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 

@@ -8,15 +8,15 @@ import {
   type Value,
 } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { Variant } from '../model/resource.ts';
+import type { Reference, References, Variant } from '../model/resource.ts';
 import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { MissingEntry, Subscriber } from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
-import { ChangeLog, everShown, type Item, type Items, LayeredItems } from './item.ts';
-import { SharedResponses } from './shared-responses.ts';
-import { ViewReferences } from './view-references.ts';
+import { referencesOf } from '../wire/references.ts';
+import { ChangeLog, everShown, type Item, type Items, LayeredItems, valueAt } from './item.ts';
+import { type RetainedResource, SharedResponses } from './shared-responses.ts';
 
 /** Up to so many forms are looked at one by one. */
 const maxScannedForms = 8;
@@ -28,6 +28,9 @@ const bytesPerView = 4096;
 const bytesPerName = 2600;
 const bytesPerCharacter = 8;
 const fewSubscribers = 8;
+
+/** Of an item whose value is looked up next. */
+const nothingYet = { revision: 0, value: 'unknown', older: undefined } as const;
 
 interface Form {
   readonly locator: boolean;
@@ -76,7 +79,8 @@ export class View {
   behind = 0;
   readonly #changeLog = new ChangeLog();
   readonly #catalog: Catalog;
-  readonly authorized: AuthorizedCatalog;
+  /** Undefined: its clients may see everything. */
+  readonly #restriction: Access | undefined;
   /** The distinct (form, parameters) of the selection. */
   readonly forms: readonly Form[];
   readonly #unresolvedNames = new Set<Item>();
@@ -98,7 +102,7 @@ export class View {
     this.selection = selection;
     this.access = access;
     this.#catalog = catalog;
-    this.authorized = new AuthorizedCatalog(catalog, type, access);
+    this.#restriction = access.unrestricted ? undefined : access;
     this.head = catalog.revision;
     const forms = new Map<string, Form>();
     for (const { locator, parameters } of selection.entries.values()) {
@@ -233,7 +237,7 @@ export class View {
         const item = this.#own.get(id);
         if (item !== undefined) this.#update(item, commit);
         else if (this.base === undefined && (this.#isMember(form, name) || this.#hasErrorFor(form, name)))
-          this.#addMember(id, form, name, commit);
+          this.#addMember(form, name, commit);
       }
       for (const item of this.#respelled.get(name) ?? []) this.#update(item, commit);
     }
@@ -306,13 +310,34 @@ export class View {
 
   /**
    * An error that upstream sent for a name goes to subscribers of the name, or of a glob that covers it, not of the
-   * wildcard.
+   * wildcard. The errors of a resource that exists, but not for these clients, are not for them either.
    */
   resourceErrors(item: Item): readonly StoredResourceError[] {
-    const resourceErrors = this.authorized.resourceErrors(item);
-    if (item.named || resourceErrors.length === 0) return resourceErrors;
+    if (!this.#allows(item.name)) return none;
+    const resourceErrors = this.#catalog.resourceErrors(this.type, item.name, item.parameters);
+    if (resourceErrors.length === 0 || this.#isHidden(item)) return none;
+    if (item.named) return resourceErrors;
     const globbed = this.selection.collectionsOver(item.name).some(({ selector }) => selector !== WILDCARD);
     return globbed ? resourceErrors : resourceErrors.filter(({ fromWildcard }) => fromWildcard);
+  }
+
+  /** Whether its clients may get this resource for what they ask with these parameters. */
+  admits(variant: Variant, parameters: Parameters): boolean {
+    return this.#restriction?.admits(variant, parameters) ?? true;
+  }
+
+  #allows(name: ResourceName): boolean {
+    return this.#restriction?.allows(this.type, name) ?? true;
+  }
+
+  #isHidden({ name, parameters }: Item): boolean {
+    if (this.#restriction === undefined || isVariant(this.#resolve(name, parameters))) return false;
+    return isVariant(this.#catalog.resolve(this.type, name, parameters));
+  }
+
+  /** By its own name or by an alias. What its clients may not see does not exist. */
+  #resolve(name: ResourceName, parameters: Parameters, fromWildcard = false): Value {
+    return this.#catalog.resolve(this.type, name, parameters, this.#restriction, fromWildcard);
   }
 
   /** Forgets the history between the positions of cursors: slow clients must not make it grow. */
@@ -365,23 +390,20 @@ export class View {
       const id = itemId(locator, parameters, name);
       if (this.#own.has(id) || this.#isRespelled(collection, name)) continue;
       if (commit === undefined) this.#create(collection, name, name, false);
-      else this.#addMember(id, { locator, parameters }, name, commit);
+      else this.#addMember({ locator, parameters }, name, commit);
     }
   }
 
-  #create(form: Form, name: ResourceName, spelling: string, named = true): Item {
-    const id = itemId(form.locator, form.parameters, spelling);
-    const item: Item = {
-      id,
-      name,
-      spelling,
-      locator: form.locator,
-      parameters: form.parameters,
-      named,
-      last: { revision: 0, value: 'unknown', older: undefined },
-    };
+  #item(form: Form, name: ResourceName, spelling: string, named: boolean): Item {
+    const { locator, parameters } = form;
+    const id = itemId(locator, parameters, spelling);
+    return { id, name, spelling, locator, parameters, named, last: nothingYet };
+  }
+
+  #create(form: Form, name: ResourceName, spelling: string, named = true): void {
+    const item = this.#item(form, name, spelling, named);
     item.last = { revision: this.head, value: this.#value(item), older: undefined };
-    this.#own.set(id, item);
+    this.#own.set(item.id, item);
     if (named && item.last.value === 'unknown') this.#unresolvedNames.add(item);
     this.#trackUncached(item, item.last.value);
     if (spelling !== name) {
@@ -389,23 +411,14 @@ export class View {
       if (respelled === undefined) this.#respelled.set(name, [item]);
       else respelled.push(item);
     }
-    return item;
   }
 
-  #addMember(id: string, form: Form, name: ResourceName, commit: Commit): void {
-    const item: Item = {
-      id,
-      name,
-      spelling: name,
-      locator: form.locator,
-      parameters: form.parameters,
-      named: false,
-      last: { revision: commit.revision, value: 'absent', older: undefined },
-    };
+  #addMember(form: Form, name: ResourceName, commit: Commit): void {
+    const item = this.#item(form, name, name, false);
     const value = this.#value(item);
     if (!isVariant(value) && !this.#hasErrorFor(form, name)) return;
     item.last = { revision: commit.revision, value, older: undefined };
-    this.#own.set(id, item);
+    this.#own.set(item.id, item);
     this.#record(item, commit);
   }
 
@@ -438,8 +451,8 @@ export class View {
 
   #value(item: Item): Value {
     const { name, parameters } = item;
-    if (!this.authorized.allows(name)) return 'absent';
-    if (item.named) return this.authorized.named(item);
+    if (!this.#allows(name)) return 'absent';
+    if (item.named) return this.#resolve(name, parameters);
     let member = false;
     let globbed = false;
     for (const collection of this.selection.collectionsOver(name)) {
@@ -450,7 +463,10 @@ export class View {
       member = true;
       globbed ||= selector !== WILDCARD;
     }
-    return member ? this.authorized.member(item, !globbed) : 'absent';
+    if (!member) return 'absent';
+    const value = this.#resolve(name, parameters, !globbed);
+    // What is found by an alias is another resource, and a member by its own name, if they may see it.
+    return this.#restriction === undefined || (isVariant(value) && value.name === name) ? value : 'absent';
   }
 
   /** Subscribed by name in another spelling (protocol §6): it is shown so, and not a second time as a member. */
@@ -497,14 +513,8 @@ function onlyPayer(subscribers: Iterable<ViewSubscriber>): Payer | undefined {
   return payers.size === 1 ? only : undefined;
 }
 
-interface NewView {
-  readonly type: TypeUrl;
-  readonly selection: Selection;
-  readonly items: Items;
-}
-
 /** version_info of the upstream response that brought what a new view shows; may be empty. */
-function firstVersion({ type, selection, items }: NewView, catalog: Catalog): string {
+function firstVersion({ type, selection, items }: View, catalog: Catalog): string {
   const collection = selection.collections[0];
   if (collection !== undefined)
     return catalog.version({ type, selector: collection.selector, parameters: collection.parameters });
@@ -529,51 +539,76 @@ export interface ViewSubscriber extends Subscriber {
   invalidated(): void;
 }
 
-type NamedResource = { readonly name: ResourceName; readonly parameters: Parameters };
+const deferred = new WeakMap<ReadonlyMap<string, RetainedResource>, References>();
 
-/** The resources of one type as one class of clients may see them: what they may not see does not exist. */
-export class AuthorizedCatalog {
-  readonly #catalog: Catalog;
-  readonly #type: TypeUrl;
-  /** Undefined: everything is allowed. */
-  readonly #restriction: Access | undefined;
+/** What deferred removals refer to, read once: each removal of another type asks. */
+export function referencesOfAll(removals: ReadonlyMap<string, RetainedResource>): References {
+  const known = deferred.get(removals);
+  if (known !== undefined) return known;
+  const all = new Set<Reference>();
+  for (const { variant } of removals.values()) for (const one of referencesOf(variant)) all.add(one);
+  deferred.set(removals, all);
+  return all;
+}
 
-  constructor(catalog: Catalog, type: TypeUrl, access: Access) {
-    this.#catalog = catalog;
-    this.#type = type;
-    this.#restriction = access.unrestricted ? undefined : access;
+/**
+ * What the resources of a view refer to, and what was removed from it: made once for all clients at the same position,
+ * when one of them asks.
+ */
+class ViewReferences {
+  readonly #view: View;
+  #atHead: References | undefined;
+  readonly #since = new Map<number, References>();
+  readonly #removedSince = new Map<number, readonly RetainedResource[]>();
+
+  constructor(view: View) {
+    this.#view = view;
   }
 
-  allows(name: ResourceName): boolean {
-    return this.#restriction?.allows(this.#type, name) ?? true;
+  /** What the resources at the head refer to. */
+  get atHead(): References {
+    if (this.#atHead !== undefined) return this.#atHead;
+    const all = new Set<Reference>();
+    for (const { last } of this.#view.items.values()) {
+      if (isVariant(last.value)) for (const one of referencesOf(last.value)) all.add(one);
+    }
+    this.#atHead = all;
+    return all;
   }
 
-  admits(variant: Variant, parameters: Parameters): boolean {
-    return this.#restriction?.admits(variant, parameters) ?? true;
+  /** What the changes since a revision refer to, unless what they replace did. */
+  since(revision: number): References {
+    const known = this.#since.get(revision);
+    if (known !== undefined) return known;
+    const added = new Set<Reference>();
+    for (const item of this.#view.changedSince(revision)) {
+      const now = item.last.value;
+      if (!isVariant(now)) continue;
+      const lastSent = valueAt(item, revision);
+      const before = isVariant(lastSent) ? referencesOf(lastSent) : undefined;
+      for (const one of referencesOf(now)) if (before?.has(one) !== true) added.add(one);
+    }
+    this.#since.set(revision, added);
+    return added;
   }
 
-  /** By its own name or by an alias. */
-  named({ name, parameters }: NamedResource): Value {
-    return this.#catalog.resolve(this.#type, name, parameters, this.#restriction);
+  /** What a client at this revision has and the head does not show any more. */
+  removedSince(revision: number): readonly RetainedResource[] {
+    const known = this.#removedSince.get(revision);
+    if (known !== undefined) return known;
+    const removed: RetainedResource[] = [];
+    for (const item of this.#view.changedSince(revision)) {
+      const lastSent = item.last.value === 'absent' ? valueAt(item, revision) : undefined;
+      if (isVariant(lastSent)) removed.push({ item, variant: lastSent });
+    }
+    this.#removedSince.set(revision, removed);
+    return removed;
   }
 
-  /** As a wildcard (`fromWildcard`) or glob shows it that has a member of this name. */
-  member({ name, parameters }: NamedResource, fromWildcard: boolean): Value {
-    const value = this.#catalog.resolve(this.#type, name, parameters, this.#restriction, fromWildcard);
-    if (this.#restriction === undefined) return value;
-    // Found by an alias it is another resource, and a member by its own name.
-    return isVariant(value) && value.name === name ? value : 'absent';
-  }
-
-  /** The errors of a resource that exists, but not for these clients, are not for them either. */
-  resourceErrors(resource: NamedResource): readonly StoredResourceError[] {
-    if (!this.allows(resource.name)) return none;
-    const resourceErrors = this.#catalog.resourceErrors(this.#type, resource.name, resource.parameters);
-    return resourceErrors.length > 0 && this.#isHidden(resource) ? none : resourceErrors;
-  }
-
-  #isHidden(resource: NamedResource): boolean {
-    if (this.#restriction === undefined || isVariant(this.named(resource))) return false;
-    return isVariant(this.#catalog.resolve(this.#type, resource.name, resource.parameters));
+  /** The head has moved on. */
+  clear(): void {
+    this.#atHead = undefined;
+    this.#since.clear();
+    this.#removedSince.clear();
   }
 }

@@ -23,8 +23,7 @@ export class Views {
 
   constructor(options: ViewsOptions) {
     this.#options = options;
-    const { interests: port, clock, idleMilliseconds, maxCacheBytes: maxBytes, defer } = options;
-    this.#registry = new InterestRegistry({ port, clock, idleMilliseconds, maxBytes, defer });
+    this.#registry = new InterestRegistry(options);
     this.#fanOut = new FanOut(options.defer);
   }
 

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { Conversation, Conversations, type Participant } from '../../src/downstream/conversations.ts';
+import { Conversation, Conversations, type Participant } from '../../src/downstream/send-order.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { boundlessAccounts } from '../../src/wire/accounts.ts';
 
@@ -18,7 +18,7 @@ describe('conversations with clients that have a stream for each type', () => {
     });
     expect(new Set(joined.map(({ conversation }) => conversation)).size).to.equal(3);
     for (const { conversation } of joined) expect(conversation.participants.size).to.be.at.most(1000);
-    for (const { participant, conversation } of joined) all.leave(conversation, participant, account, 'n');
+    for (const { participant, conversation } of joined) conversation.remove(participant);
     for (const { conversation } of joined) expect(conversation.participants.size).to.equal(0);
     expect(all.join({ types: [], resumeWaiting: () => {} }, account, 'n').participants.size).to.equal(1);
   });

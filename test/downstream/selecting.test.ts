@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { reselect, selectLocator, selectName } from '../../src/downstream/selecting.ts';
 import type { ClientContext } from '../../src/downstream/services.ts';
+import { reselect, selectLocator, selectName } from '../../src/downstream/type-stream.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { type } from '../support/in-memory-relay.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { SotwNames } from '../../src/downstream/steps.ts';
+import { namedSelection } from '../../src/downstream/type-stream.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { SelectionEntry } from '../../src/model/selection.ts';
@@ -13,7 +13,7 @@ const selected = (name: string): SelectionEntry => ({
 });
 const everything = selected('*');
 
-describe('SotwNames', () => {
+describe('the names of SotW requests', () => {
   const selections: readonly (readonly [readonly (readonly string[])[], readonly string[] | undefined])[] = [
     [[[]], ['*']],
     [[[], []], ['*']],
@@ -32,14 +32,16 @@ describe('SotwNames', () => {
   for (const [requests, expected] of selections) {
     const said = requests.map((names) => `[${names.join(' ')}]`).join(' ');
     it(`§3.6 ${said} subscribes to [${expected?.join(' ')}]`, () => {
-      const named = new SotwNames();
-      const results = requests.map((names) => named.selection(names.map(selected), everything));
+      const results = requests.map((names, index) => {
+        const hasNamed = requests.slice(0, index).some((before) => before.length > 0);
+        return namedSelection(names.map(selected), hasNamed, everything);
+      });
       const last = [...(results.at(-1)?.entries.values() ?? [])];
       expect(last.map(({ spelling }) => spelling)).to.deep.equal(expected);
     });
   }
 
   it('§3.6 without a legacy wildcard nothing named is nothing', () => {
-    expect(new SotwNames().selection([], undefined).size).to.equal(0);
+    expect(namedSelection([], false, undefined).size).to.equal(0);
   });
 });

@@ -27,7 +27,7 @@ describe('taps', () => {
     for (let update = 0; update < 10; update++) for (const one of streams) taps.sent(one, type, response);
     const taken = (await tap.next()) ?? [];
     expect(taken).to.have.length(2001);
-    expect(taken.at(-1)).to.deep.equal({ event: 'LOST', count: 8000 });
+    expect(taken.at(-1)).to.deep.equal({ event: 'LOST', lost: 8000 });
     taps.sent(stream('7'), type, response);
     expect(await tap.next(), 'it goes on').to.have.length(1);
   });
@@ -38,7 +38,7 @@ describe('taps', () => {
     taps.sent(stream('1'), type, response);
     taps.sent(stream('2'), type, response);
     const [a, b] = (await tap.next()) ?? [];
-    expect(a?.event === 'SENT' && b?.event === 'SENT' && a.content === b.content).to.equal(true);
+    expect(a?.names).to.equal(b?.names).and.not.equal(undefined);
   });
 
   it('of one client: ends with its stream, and takes nothing of others', async () => {

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { Ends } from '../../src/rollout/ends.ts';
-import type { CanaryStream } from '../../src/rollout/waiting.ts';
 import { type JudgeSettings, unjudged } from '../../src/rollout/judge.ts';
+import type { CanaryStream } from '../../src/rollout/waiting.ts';
 import { cpuSeconds } from '../support/cpu.ts';
 
 const settings: JudgeSettings = { ...unjudged, bakeMs: 30_000, maxDisconnects: 20 };

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import type { CanaryStream, Standing } from '../../src/rollout/waiting.ts';
 import { Rejections } from '../../src/rollout/rejections.ts';
+import type { CanaryStream, Standing } from '../../src/rollout/waiting.ts';
 import { cpuSeconds } from '../support/cpu.ts';
 
 const one = 'one';

@@ -4,8 +4,8 @@ import { resourceName } from '../../src/model/brand.ts';
 import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';
-import { type CanaryStream, type Fleet, nameKey } from '../../src/rollout/waiting.ts';
 import { Rollout, type SavedRollout } from '../../src/rollout/rollout.ts';
+import { type CanaryStream, type Fleet, nameKey } from '../../src/rollout/waiting.ts';
 import { namedHolder, put, type, when } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 

@@ -89,14 +89,14 @@ const mutations: readonly Wrong[] = [
   {
     name: 'a change sends everything again',
     rule: 5,
-    file: 'src/views/change.ts',
+    file: 'src/views/response-content.ts',
     right: '  if (resend) return true;',
     wrong: '  if (resend || lastSent !== undefined) return true;',
   },
   {
     name: 'what is rejected alone is sent again, for ever',
     rule: 5,
-    file: 'src/views/nack-retries.ts',
+    file: 'src/views/response-content.ts',
     right: 'return parts.size < 2 ? [] : [...parts.values()];',
     wrong: 'return [...parts.values()];',
   },

@@ -21,7 +21,7 @@ function setting({ idleMilliseconds = 1000, maxBytes = 2 ** 30 } = {}) {
   const bounds = { maxBytes };
   const deferred: (() => void)[] = [];
   const registry = new InterestRegistry({
-    port: {
+    interests: {
       subscribe: ({ selector, parameters }) => journal.push(`+${selector}${parameters.key}`),
       resubscribe: () => undefined,
       markIdle: ({ selector }) => uses.push(`idle ${selector}`),
@@ -33,7 +33,7 @@ function setting({ idleMilliseconds = 1000, maxBytes = 2 ** 30 } = {}) {
     },
     clock,
     idleMilliseconds,
-    maxBytes: () => bounds.maxBytes,
+    maxCacheBytes: () => bounds.maxBytes,
     defer: (run) => deferred.push(run),
   });
   return { journal, uses, present, clock, bounds, deferred, registry };

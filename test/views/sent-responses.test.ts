@@ -4,12 +4,7 @@ import { isVariant, type Value } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { Variant } from '../../src/model/resource.ts';
-import {
-  DeltaResponses,
-  type SentItems,
-  type SentResponses,
-  SotwResponses,
-} from '../../src/views/sent-responses.ts';
+import { type SentItems, SentResponses } from '../../src/views/sent-responses.ts';
 import type { RetainedResource, SentResponse } from '../../src/views/shared-responses.ts';
 import { type } from '../support/in-memory-relay.ts';
 
@@ -22,7 +17,7 @@ class Client implements SentItems {
   readonly #complete: boolean;
 
   constructor(kind: string) {
-    this.responses = kind === 'delta' ? new DeltaResponses(this) : new SotwResponses(this);
+    this.responses = new SentResponses(this, kind === 'delta');
     this.#complete = kind === 'full';
   }
 

@@ -11,6 +11,7 @@ import type { Change, ChangedName, Content } from '../../model/change.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { hashOfDigest } from '../../model/content-hash.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
+import { deltaVersionOf } from '../../model/payloads.ts';
 import type { Variant } from '../../model/resource.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { HeldVariant } from '../../model/rollout.ts';
@@ -18,7 +19,6 @@ import { covers } from '../../model/selection.ts';
 import type { Holder, Interest, Selector } from '../../model/transaction.ts';
 import type { InterestState } from '../interests.ts';
 import type { Journal } from '../journal.ts';
-import { deltaVersionOf } from '../../model/payloads.ts';
 import type { Restored, RestoredResource, RestoredVersion } from '../restored.ts';
 import { type Row, type RowBatch, unpack } from './records.ts';
 

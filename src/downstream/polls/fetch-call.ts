@@ -3,7 +3,7 @@ import type { Timer } from '../../model/clock.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
 import type { FaultReason, ServerStream, StreamHandler } from '../../wire/server-stream.ts';
-import { malformed, noFirstRequest, type Refusal } from '../admission.ts';
+import { faulty, malformed, noFirstRequest, type Refusal, stalled } from '../admission.ts';
 import type { DownstreamServices } from '../services.ts';
 import type { Polls } from './polls.ts';
 
@@ -14,11 +14,6 @@ export const fetchRoutes: ReadonlyMap<string, TypeInfo> = new Map(
   ),
 );
 
-export interface FetchServices extends Pick<DownstreamServices, 'clock' | 'events' | 'limits'> {
-  /** How long a call waits for what is unknown, in milliseconds. */
-  readonly fetchMilliseconds: () => number;
-}
-
 const missing = malformed('a Fetch call takes one DiscoveryRequest: none came');
 
 /** One unary Fetch: one request, one response with what is known (protocol §7.5). */
@@ -26,14 +21,23 @@ export class FetchCall implements StreamHandler {
   readonly #info: TypeInfo;
   readonly #stream: ServerStream;
   readonly #polls: Polls;
-  readonly #services: FetchServices;
+  readonly #services: DownstreamServices;
+  /** How long it waits for what is unknown. */
+  readonly #milliseconds: number;
   #cancel: (() => void) | undefined;
   /** Bytes of the answer that its client has not taken at once. */
   #unread = 0;
   /** For the request, and then for a client that does not read. */
   #timer: Timer;
 
-  constructor(info: TypeInfo, stream: ServerStream, polls: Polls, services: FetchServices) {
+  constructor(
+    info: TypeInfo,
+    stream: ServerStream,
+    polls: Polls,
+    services: DownstreamServices,
+    milliseconds: number,
+  ) {
+    this.#milliseconds = milliseconds;
     this.#info = info;
     this.#stream = stream;
     this.#polls = polls;
@@ -48,13 +52,13 @@ export class FetchCall implements StreamHandler {
       const { waitedMilliseconds } = this.#stream;
       const more = waitedMilliseconds - waited;
       if (more > 0) this.#timer = this.#waitForRequest(more, refusal, waitedMilliseconds);
-      else this.#refuse(refusal.reason, refusal.status);
+      else this.#refuse(refusal);
     });
   }
 
   message(bytes: Charged): void {
     if (this.#cancel !== undefined) {
-      this.#refuse('malformed', malformed('a Fetch call takes one DiscoveryRequest: another one came'));
+      this.#refuse(malformed('a Fetch call takes one DiscoveryRequest: another one came'));
       return;
     }
     this.#timer.cancel();
@@ -65,7 +69,7 @@ export class FetchCall implements StreamHandler {
       return;
     }
     const patience = {
-      milliseconds: this.#services.fetchMilliseconds(),
+      milliseconds: this.#milliseconds,
       unchanged: false,
       whenUnknown: 'EMPTY',
     } as const;
@@ -83,7 +87,7 @@ export class FetchCall implements StreamHandler {
   }
 
   ended(): void {
-    if (this.#cancel === undefined) this.#refuse('malformed', missing);
+    if (this.#cancel === undefined) this.#refuse(missing);
   }
 
   drained(): void {
@@ -91,7 +95,7 @@ export class FetchCall implements StreamHandler {
   }
 
   faulted(status: GrpcStatus, why?: FaultReason): void {
-    this.#refuse(why ?? (status.code === Code.RESOURCE_EXHAUSTED ? 'request_bytes' : 'malformed'), status);
+    this.#refuse(faulty(status, why));
   }
 
   closed(): void {
@@ -106,13 +110,10 @@ export class FetchCall implements StreamHandler {
     this.#stream.peer.account.keeps(unread);
     const { clock, limits } = this.#services;
     const { stalledMilliseconds } = limits();
-    const message = `the client has not read for ${stalledMilliseconds} ms (limits.stalled_timeout)`;
-    this.#timer = clock.after(stalledMilliseconds, () =>
-      this.#refuse('stalled', { code: Code.RESOURCE_EXHAUSTED, message }),
-    );
+    this.#timer = clock.after(stalledMilliseconds, () => this.#refuse(stalled(stalledMilliseconds)));
   }
 
-  #refuse(reason: string, status: GrpcStatus): void {
+  #refuse({ reason, status }: Refusal): void {
     this.#services.events.rejected(reason);
     this.#stream.end(status);
   }

@@ -1,11 +1,12 @@
 import type { TypeUrl } from '../../model/brand.ts';
-import type { Clock, Timer } from '../../model/clock.ts';
+import type { Timer } from '../../model/clock.ts';
 import { keptError } from '../../model/error-text.ts';
 import { Selection } from '../../model/selection.ts';
 import {
   type Defers,
   defersEverything,
   type EarlierState,
+  type Encoding,
   type Holding,
   type MissingEntry,
   type Rejection,
@@ -15,26 +16,43 @@ import {
   type SyncState,
 } from '../../model/subscription.ts';
 import type { TypeInfo } from '../../model/types.ts';
+import type { WholeState } from '../../model/whole-state.ts';
 import type { Account } from '../../wire/accounts.ts';
+import type { ErrorDetail } from '../../wire/requests.ts';
 import type { Peer } from '../../wire/server-stream.ts';
 import {
   type AcceptedNames,
   Conversation,
+  longestWarmingMs,
   mostParticipants,
+  type OrderedStream,
   type OrderedType,
   referringTypes,
-} from '../conversations.ts';
-import { longestWarmingMs, type OrderedStream, SendOrder } from '../send-order.ts';
+  SendOrder,
+} from '../send-order.ts';
 import type {
   ClientContext,
   ClientTransport,
   DownstreamServices,
   ListedClient,
   ListedType,
-  LoggedStream,
   Overdue,
 } from '../services.ts';
-import { keptBytes, type Ordered, type Poll, type PollClass } from './poll-class.ts';
+
+/** What one message of a client asks for, by the rules in force when it was read. */
+export interface Poll {
+  readonly info: TypeInfo;
+  readonly client: ClientContext;
+  readonly selection: Selection;
+  readonly encoding: Encoding;
+  /** What the client has; empty: nothing. */
+  readonly version: string;
+  /** Why it has rejected that. */
+  readonly error: ErrorDetail | undefined;
+}
+
+/** What is kept of a poll after its answer, roughly. */
+export const keptBytes = ({ selection }: Pick<Poll, 'selection'>): number => 1024 + 128 * selection.size;
 
 /** A client is listed for so many of its own intervals without a poll. */
 const intervals = 3;
@@ -58,9 +76,13 @@ const maxBytes = 256 << 20;
 /** What it costs to know what a client has of a type that others wait for; measured. */
 const bytesPerSubscription = 2048;
 
+/** A class of polls, as far as it shows what was answered. */
+type Shown = Pick<WholeState, 'holdings' | 'missing'>;
+
 /** Names of a type that a client polls, and what it was answered with. Envoy polls each route configuration apart. */
-export class PolledNames implements Ordered {
-  readonly type: PolledType;
+export class PolledNames implements OrderedType {
+  readonly info: TypeInfo;
+  readonly client: PollingClient;
   readonly selection: Selection;
   readonly bytes: number;
   readonly account: Account;
@@ -75,14 +97,21 @@ export class PolledNames implements Ordered {
   #lastNack: Rejection | undefined;
   /** Its type waits for others, or others for it. */
   readonly #isOrdered: boolean;
-  #subscription: PolledSubscription | undefined;
+  /** By which it was subscribed. */
+  #encoding: Encoding | undefined;
+  #accessKey = '';
+  /** What it has of them, for the types that wait for it. */
+  #subscription: Subscription | undefined;
+  /** The version of the last answer that this subscription knows of; empty: there was none. */
+  #answeredWith = '';
   /** By what it was answered, and the version of what that showed. */
-  #answeredBy: { readonly class: WeakRef<PollClass>; readonly content: string } | undefined;
+  #answeredBy: { readonly class: WeakRef<Shown>; readonly content: string } | undefined;
 
-  constructor(type: PolledType, poll: Poll, account: Account, now: number) {
-    this.type = type;
+  constructor(client: PollingClient, poll: Poll, account: Account, now: number) {
+    this.info = poll.info;
+    this.client = client;
     this.selection = poll.selection;
-    this.#isOrdered = referringTypes.has(type.info.short);
+    this.#isOrdered = referringTypes.has(poll.info.short);
     this.bytes = keptBytes(poll) + (this.#isOrdered ? bytesPerSubscription : 0);
     this.account = account;
     this.polledAt = now;
@@ -138,29 +167,94 @@ export class PolledNames implements Ordered {
   }
 
   /** `content`: the class's version of what it showed. */
-  answered(by: PollClass, version: string, content: string): void {
+  answered(by: Shown, version: string, content: string): void {
     this.#version = version;
     this.#answeredBy = { class: new WeakRef(by), content };
   }
 
-  hasAll(poll: Poll): void {
-    this.#followed(poll)?.hasAll(poll);
+  get subscription(): Subscription | undefined {
+    return this.#subscription;
   }
 
+  /** Endpoints are polled for each cluster that is new. */
+  resend(): void {}
+
+  /**
+   * What this client is answered with, if not with what all of its class are: what it still needs besides, or nothing
+   * new. `version`: of what the class shows.
+   */
   next(poll: Poll, version: string): Response | 'UNCHANGED' | undefined {
-    return this.#followed(poll)?.next(poll, version);
+    if (!this.#isFollowed(poll)) return undefined;
+    const has = this.#read(poll);
+    if (has === 'LAST') this.#accept();
+    else if (has === 'NOTHING') this.#reopen(poll);
+    else {
+      // It has not taken what it was answered with, or somebody else has answered it: all of it is sent.
+      if (this.#answeredWith === '') this.#resume({ possiblyHeld: none });
+      const { selection, client } = poll;
+      this.#subscription?.select(selection, client.access, new Set(selection.entries.keys()), []);
+    }
+    const next = this.client.order.next(this);
+    if (next === 'WAITS' && poll.version !== '') return 'UNCHANGED';
+    const own = next !== 'WAITS' && this.#subscription?.hasDeferredRemovals === true ? next : undefined;
+    this.#answeredWith = own?.version ?? version;
+    return own;
+  }
+
+  /** It has all that its class shows. */
+  hasAll(poll: Poll): void {
+    if (!this.#isFollowed(poll)) return;
+    if (this.#read(poll) === 'LAST') this.#accept();
+    else {
+      this.#reopen(poll);
+      this.#resume({ contentVersion: poll.version });
+      this.#answeredWith = poll.version;
+    }
+    // It is told nothing: what is due moves the cursor.
+    this.client.order.next(this);
   }
 
   /** From its first answer on: a client that was not answered yet has nothing. */
-  #followed(poll: Poll): PolledSubscription | undefined {
-    if (!this.#isOrdered || this.isForgotten) return undefined;
-    return (this.#subscription ??= this.type.client.order.follow(poll, this.account));
+  #isFollowed(poll: Poll): boolean {
+    if (this.#subscription !== undefined) return true;
+    if (!this.#isOrdered || this.isForgotten || !this.client.order.follow(this)) return false;
+    this.#open(poll);
+    return true;
+  }
+
+  /** What the client has, by its version: its last answer, nothing that is known, or something else. */
+  #read({ encoding, client: { access }, version }: Poll): 'LAST' | 'NOTHING' | 'OTHER' {
+    if (encoding !== this.#encoding || access.key !== this.#accessKey || version === '') return 'NOTHING';
+    return version === this.#answeredWith ? 'LAST' : 'OTHER';
+  }
+
+  #resume(earlier: EarlierState): void {
+    this.client.order.returned();
+    this.#subscription?.resume(earlier);
+  }
+
+  #accept(): void {
+    const { lastNonce } = this.#subscription?.responses ?? {};
+    if (lastNonce !== undefined) this.#subscription?.answer(lastNonce, undefined);
+  }
+
+  #reopen(poll: Poll): void {
+    this.#subscription?.close();
+    this.#open(poll);
+  }
+
+  #open(poll: Poll): void {
+    [this.#encoding, this.#accessKey] = [poll.encoding, poll.client.access.key];
+    this.#subscription = this.client.order.open(poll, this.account);
   }
 
   /** From now on nothing is known of what the client has. */
   forgetOrder(): void {
-    this.#subscription?.close();
+    if (this.#subscription === undefined) return;
+    this.client.order.leave(this);
+    this.#subscription.close();
     this.#subscription = undefined;
+    this.#answeredWith = '';
   }
 
   /** What a class shows is known as long as it shows what the client was answered with. */
@@ -230,7 +324,7 @@ class PolledType implements ListedType {
 }
 
 /** A node of a peer, on whatever connection it polls. */
-class PollingClient implements ListedClient, OrderedClient {
+class PollingClient implements ListedClient {
   readonly id: string;
   readonly key: string;
   readonly route: ListedClient['route'];
@@ -288,7 +382,6 @@ class PollingClient implements ListedClient, OrderedClient {
 /** Those that poll, for inspection: each until it has not polled for three of its own intervals. */
 export class PollingClients {
   readonly #services: DownstreamServices;
-  readonly #clock: Clock;
   readonly #prefix: string;
   /** By node and peer; the least recently polled first. */
   readonly #clients = new Map<string, PollingClient>();
@@ -300,7 +393,6 @@ export class PollingClients {
   /** `prefix`: before the numbers that are the ids. */
   constructor(services: DownstreamServices, prefix: string) {
     this.#services = services;
-    this.#clock = services.clock;
     this.#prefix = prefix;
   }
 
@@ -326,10 +418,10 @@ export class PollingClients {
     peer: Peer,
     known: PolledNames | undefined,
   ): PolledNames | undefined {
-    const now = this.#clock.now();
+    const now = this.#services.clock.now();
     const names = known?.isForgotten === false ? known : this.#namesOf(poll, transport, peer, now);
     if (names === undefined) return undefined;
-    const { client } = names.type;
+    const { client } = names;
     names.polled(poll, now);
     client.client = poll.client;
     client.transport = { peer: { address: peer.address } };
@@ -358,7 +450,7 @@ export class PollingClients {
     const selected = `${selection.hash} ${selection.size}`;
     const found = type.names.get(selected);
     if (found !== undefined) return found;
-    const names = new PolledNames(type, poll, peer.account, now);
+    const names = new PolledNames(client, poll, peer.account, now);
     if (!this.#makeRoom(key, names.bytes, now) || peer.account.hold(names.bytes) !== undefined)
       return undefined;
     type.names.set(selected, names);
@@ -387,7 +479,7 @@ export class PollingClients {
   }
 
   #forgetEnded(): void {
-    const now = this.#clock.now();
+    const now = this.#services.clock.now();
     for (const client of this.#clients.values()) {
       for (const one of client.names()) if (one.isOrderedUntil <= now) one.forgetOrder();
       this.#forget(client, ({ endsAt }) => endsAt <= now);
@@ -412,7 +504,7 @@ export class PollingClients {
   }
 
   #sweepLater(): void {
-    this.#sweep ??= this.#clock.after(sweepMs, () => {
+    this.#sweep ??= this.#services.clock.after(sweepMs, () => {
       this.#sweep = undefined;
       this.#forgetEnded();
       if (this.#clients.size > 0) this.#sweepLater();
@@ -432,29 +524,22 @@ function keyOf({ client: { nodeId, cluster } }: Poll, transport: ClientTransport
  */
 const orderIntervals = { warming: 3, removal: 9 };
 
-/** The client whose polls are answered in order. */
-export interface OrderedClient extends LoggedStream {
-  /** Between two polls of the same, the longest, in milliseconds; 0: unknown. */
-  readonly intervalMilliseconds: number;
-  readonly accepted: AcceptedNames;
-}
-
 /**
  * The types that one client polls. They wait for one another as those of a stream do (protocol §8), but for whole
  * intervals: a client says with its next poll what it has taken.
  */
-export class PollOrder implements OrderedStream {
-  readonly types: PolledSubscription[] = [];
+class PollOrder implements OrderedStream {
+  readonly types: PolledNames[] = [];
   readonly conversation: Conversation;
   readonly route = { protocol: 'rest' };
-  readonly #client: OrderedClient;
+  readonly #client: PollingClient;
   readonly #services: DownstreamServices;
   readonly #order: SendOrder;
   #taken: Response | undefined;
   /** When its first poll said that it has something: of its other types nothing is known yet. */
   #returnedAt: number | undefined;
 
-  constructor(client: OrderedClient, services: DownstreamServices) {
+  constructor(client: PollingClient, services: DownstreamServices) {
     this.#client = client;
     this.#services = services;
     this.conversation = new Conversation(this.types, client.accepted);
@@ -462,7 +547,7 @@ export class PollOrder implements OrderedStream {
   }
 
   get isRelay(): boolean {
-    return this.#client.client?.relay === true;
+    return this.#client.client.relay;
   }
 
   get removalGraceMilliseconds(): number {
@@ -475,23 +560,27 @@ export class PollOrder implements OrderedStream {
     return orderIntervals.warming * Math.max(longestWarmingMs, this.#client.intervalMilliseconds);
   }
 
-  /** Undefined: it polls too many already. */
-  follow(poll: Poll, payer: Account): PolledSubscription | undefined {
-    if (this.types.length >= mostParticipants) return undefined;
-    const followed = new PolledSubscription(this, poll, payer, this.#services);
-    this.types.push(followed);
-    return followed;
+  /** False: it polls too many already. */
+  follow(names: PolledNames): boolean {
+    return this.types.length < mostParticipants && this.types.push(names) > 0;
   }
 
-  leave(followed: PolledSubscription): void {
-    this.types.splice(this.types.indexOf(followed), 1);
+  open({ info, encoding, selection, client }: Poll, payer: Account): Subscription {
+    // Whoever polls asks again by itself.
+    const subscriber = { wake: () => {}, payer, polls: true };
+    return this.#services.open(info.url, encoding, selection, client.access, subscriber);
+  }
+
+  leave(names: PolledNames): void {
+    this.types.splice(this.types.indexOf(names), 1);
+    this.#order.forget(names);
     if (this.types.length > 0) return;
     this.#returnedAt = undefined;
     this.#order.close();
   }
 
   /** Undefined: nothing is due. */
-  next(type: PolledSubscription): Response | 'WAITS' | undefined {
+  next(type: PolledNames): Response | 'WAITS' | undefined {
     this.#order.requested(type);
     const outcome = this.#order.sendOf(type);
     const taken = this.#taken;
@@ -525,107 +614,4 @@ export class PollOrder implements OrderedStream {
   }
 }
 
-/** Names of a type that a client polls, and what it has of them: for the types that wait for it. */
-export class PolledSubscription implements OrderedType {
-  readonly info: TypeInfo;
-  readonly #order: PollOrder;
-  readonly #payer: Account;
-  readonly #services: DownstreamServices;
-  #poll: Poll;
-  #subscription: Subscription;
-  /** The version of its last answer; empty: there was none. */
-  #answeredWith = '';
-
-  constructor(order: PollOrder, poll: Poll, payer: Account, services: DownstreamServices) {
-    this.info = poll.info;
-    this.#order = order;
-    this.#payer = payer;
-    this.#services = services;
-    this.#poll = poll;
-    this.#subscription = this.#open();
-  }
-
-  get subscription(): Subscription {
-    return this.#subscription;
-  }
-
-  /** Endpoints are polled for each cluster that is new. */
-  resend(): void {}
-
-  /**
-   * What this client is answered with, if not with what all of its class are: what it still needs besides, or nothing
-   * new. `version`: of what the class shows.
-   */
-  next(poll: Poll, version: string): Response | 'UNCHANGED' | undefined {
-    const has = this.#read(poll);
-    if (has === 'LAST') this.#accept();
-    else if (has === 'NOTHING') this.#reopen();
-    else {
-      // It has not taken what it was answered with, or somebody else has answered it: all of it is sent.
-      if (this.#answeredWith === '') this.#resume({ possiblyHeld: none });
-      this.#sendAll();
-    }
-    const next = this.#order.next(this);
-    if (next === 'WAITS' && poll.version !== '') return 'UNCHANGED';
-    const own = next !== 'WAITS' && this.#subscription.hasDeferredRemovals ? next : undefined;
-    this.#answeredWith = own?.version ?? version;
-    return own;
-  }
-
-  /** It has all that its class shows. */
-  hasAll(poll: Poll): void {
-    if (this.#read(poll) === 'LAST') this.#accept();
-    else {
-      this.#reopen();
-      this.#resume({ contentVersion: poll.version });
-      this.#answeredWith = poll.version;
-    }
-    // It is told nothing: what is due moves the cursor.
-    this.#order.next(this);
-  }
-
-  /** What the client has, by its version: its last answer, nothing that is known, or something else. */
-  #read(poll: Poll): 'LAST' | 'NOTHING' | 'OTHER' {
-    const { encoding, client } = this.#poll;
-    this.#poll = poll;
-    const isSame = poll.encoding === encoding && poll.client.access.key === client.access.key;
-    if (!isSame || poll.version === '') return 'NOTHING';
-    return poll.version === this.#answeredWith ? 'LAST' : 'OTHER';
-  }
-
-  #resume(earlier: EarlierState): void {
-    this.#order.returned();
-    this.#subscription.resume(earlier);
-  }
-
-  #accept(): void {
-    const { lastNonce } = this.#subscription.responses;
-    if (lastNonce !== undefined) this.#subscription.answer(lastNonce, undefined);
-  }
-
-  #sendAll(): void {
-    const { selection, client } = this.#poll;
-    this.#subscription.select(selection, client.access, new Set(selection.entries.keys()), []);
-  }
-
-  #reopen(): void {
-    this.#subscription.close();
-    this.#subscription = this.#open();
-  }
-
-  #open(): Subscription {
-    const { info, encoding, selection, client } = this.#poll;
-    const subscriber = { wake: nothing, payer: this.#payer, polls: true };
-    return this.#services.open(info.url, encoding, selection, client.access, subscriber);
-  }
-
-  close(): void {
-    this.#order.leave(this);
-    this.#subscription.close();
-  }
-}
-
 const none: ReadonlySet<string> = new Set();
-
-/** Whoever polls asks again by itself. */
-function nothing(): void {}

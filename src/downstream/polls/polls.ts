@@ -1,15 +1,36 @@
 import type { Timer } from '../../model/clock.ts';
 import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
+import {
+  encoding,
+  type Holding,
+  type ItemState,
+  type MissingEntry,
+  type Response,
+} from '../../model/subscription.ts';
 import type { TypeInfo } from '../../model/types.ts';
+import type { WholeState } from '../../model/whole-state.ts';
+import type { Account } from '../../wire/accounts.ts';
 import { DRAINING } from '../../wire/drain.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
+import { readSotwRequest, sotwSelectors } from '../../wire/requests.ts';
 import type { Peer } from '../../wire/server-stream.ts';
-import { heldTooMuch, type Refusal } from '../admission.ts';
-import type { ClientTransport, DownstreamServices } from '../services.ts';
-import type { StreamRefusal } from '../xds-server.ts';
-import { type Patience, type Poll, PollClass, type PollOutcome, readPoll } from './poll-class.ts';
-import { lingerMs, type PolledNames, PollingClients } from './polling-clients.ts';
+import {
+  denied,
+  deniesAll,
+  excessOf,
+  excessOfNames,
+  exhausted,
+  heldTooMuch,
+  malformed,
+  type Refusal,
+  refusedUpstream,
+  tooLarge,
+  unavailable,
+} from '../admission.ts';
+import type { ClientTransport, DownstreamServices, SessionShare } from '../services.ts';
+import { selectState } from '../type-stream.ts';
+import { lingerMs, type Poll, type PolledNames, PollingClients } from './polling-clients.ts';
 
 const sweepMs = 5000;
 /** Of all classes together, whoever polls: names, classes, and bytes of responses. The least recently polled ends first. */
@@ -20,12 +41,8 @@ const maxBytes = 256 << 20;
 /** A class of so many names costs as much as two (`ChangeRate`). */
 const namesPerChange = 500;
 
-export interface PollsOptions {
-  /** Why nothing is answered to this peer now, if so. */
-  readonly refuses: (peer: Peer, info: TypeInfo) => StreamRefusal | undefined;
-  /** Before the numbers that are the ids of clients. */
-  readonly clientPrefix: string;
-}
+/** Why nothing is answered to this peer now; undefined: it is. */
+export type RefusesPolls = (peer: Peer, info: TypeInfo) => Refusal | undefined;
 
 /** A poll as it was read, while the rules hold by which it was. */
 export interface ReadPoll {
@@ -41,7 +58,7 @@ export interface ReadPoll {
 /** What clients ask for in single requests: REST polls and the unary Fetch (protocol §7). */
 export class Polls {
   readonly #services: DownstreamServices;
-  readonly #options: PollsOptions;
+  readonly #refuses: RefusesPolls;
   readonly clients: PollingClients;
   /** The least recently polled first. */
   readonly #classes = new Map<string, PollClass[]>();
@@ -53,10 +70,11 @@ export class Polls {
   #sweep: Timer | undefined;
   #ended = false;
 
-  constructor(services: DownstreamServices, options: PollsOptions) {
+  /** `clientPrefix`: before the numbers that are the ids of clients. */
+  constructor(services: DownstreamServices, refuses: RefusesPolls, clientPrefix: string) {
     this.#services = services;
-    this.#options = options;
-    this.clients = new PollingClients(services, options.clientPrefix);
+    this.#refuses = refuses;
+    this.clients = new PollingClients(services, clientPrefix);
   }
 
   /** The open classes, for metrics. */
@@ -66,25 +84,58 @@ export class Polls {
 
   /** Why this peer is refused whatever it asks for. */
   refusal(peer: Peer, info: TypeInfo): GrpcStatus | undefined {
-    const refusal = this.#ended
-      ? { reason: 'draining', status: DRAINING }
-      : this.#options.refuses(peer, info);
+    const refusal = this.#ended ? draining : this.#refuses(peer, info);
     if (refusal !== undefined) this.#services.events.rejected(refusal.reason, refusal.logged, { peer });
     return refusal?.status;
   }
 
   read(info: TypeInfo, bytes: Buffer, peer: Peer, transport: ClientTransport): Result<ReadPoll, GrpcStatus> {
-    // Over REST version_info says what is in the response, so that 304 can be told (§7.3).
-    const contentVersions = transport === 'rest' || this.#services.contentVersions();
-    const read = readPoll(info, bytes, peer, contentVersions, this.#services);
+    const read = this.#pollOf(info, bytes, peer, transport);
     if (!read.ok) return fail(this.rejected(read.error));
-    return ok({
-      poll: read.value,
-      transport,
-      generation: this.#generation,
-      class: undefined,
-      names: undefined,
+    const generation = this.#generation;
+    return ok({ poll: read.value, transport, generation, class: undefined, names: undefined });
+  }
+
+  /** Reads a DiscoveryRequest that stands for itself: it must carry the node, and the path says the type (§7.1). */
+  #pollOf(info: TypeInfo, bytes: Buffer, peer: Peer, transport: ClientTransport): Result<Poll, Refusal> {
+    const services = this.#services;
+    const read = readSotwRequest(bytes);
+    if (!read.ok) return fail(malformed(read.error));
+    const { typeUrl, node, selectors, version, error } = read.value;
+    if (typeUrl !== '' && typeUrl !== info.url) {
+      return fail(malformed(`type_url ${JSON.stringify(typeUrl)} where ${info.url} is served`, 'type'));
+    }
+    if (node === undefined) return fail(malformed('the request must carry node', 'no_node'));
+    const context = services.context(node, peer);
+    if (!context.ok) return fail({ reason: 'node', status: context.error });
+    const client = context.value;
+    if (client.access.deniesEverything(info.url))
+      return fail(denied(`this client may not subscribe to ${info.url}`));
+    const limits = client.exempt ? undefined : services.limits();
+    const names = limits && excessOfNames(selectors, sotwSelectors, limits);
+    if (names !== undefined) return fail(exhausted('subscriptions', names));
+    // As the first SotW request of a stream (§3.6): each poll stands for itself.
+    const selected = selectState(selectors, info.url, client, services);
+    if (!selected.ok) return fail(malformed(selected.error));
+    const selection = selected.value;
+    if (deniesAll(client, info.url, selection)) {
+      return fail(
+        denied(`this client may not subscribe to any of the ${info.short} resources that it names`),
+      );
+    }
+    const excess = limits && excessOf({ url: info.url, selection }, [], limits);
+    if (excess !== undefined) return fail(exhausted('subscriptions', excess));
+    const encoded = encoding({
+      protocol: 'sotw',
+      wrapped: client.wrapped,
+      ttl: client.ttl,
+      constrained: services.constrained(),
+      // Over REST version_info says what is in the response, so that 304 can be told (§7.3).
+      contentVersions: transport === 'rest' || services.contentVersions(),
+      unknownNames: false,
+      absencesUnsaid: false,
     });
+    return ok({ info, client, selection, encoding: encoded, version, error });
   }
 
   /** What is read of a node's metadata; undefined: all of it. */
@@ -95,11 +146,6 @@ export class Polls {
   /** The rules by which it was read are in force. */
   isCurrent({ generation }: ReadPoll): boolean {
     return generation === this.#generation;
-  }
-
-  /** A request could not be read. */
-  malformed(): void {
-    this.#services.events.rejected('malformed');
   }
 
   /** So much work for one request counts as changes of subscriptions do; false: the peer has done too much. */
@@ -123,8 +169,7 @@ export class Polls {
     read.class = found.value;
     this.#used.delete(found.value);
     this.#used.add(found.value);
-    const ordered = patience.unchanged ? read.names : undefined;
-    const giveUp = found.value.ask(poll, peer, patience, ordered, (outcome) => {
+    const giveUp = found.value.ask(read, peer, patience, (outcome) => {
       if (outcome.kind === 'unchanged') this.#told(read, outcome.version, outcome.version);
       answered(outcome);
     });
@@ -166,7 +211,7 @@ export class Polls {
     this.#ended = true;
     this.#sweep?.cancel();
     this.clients.stop();
-    this.#endAll({ reason: 'draining', status: DRAINING });
+    this.#endAll(draining);
   }
 
   #told({ class: by, names }: ReadPoll, version: string, content: string): void {
@@ -192,10 +237,7 @@ export class Polls {
     const share = client.exempt ? undefined : this.#services.sessions?.(peer);
     const excess = share?.take([{ url: info.url, selection }]);
     if (excess !== undefined) {
-      return fail({
-        reason: 'upstream_sessions',
-        status: { code: Code.RESOURCE_EXHAUSTED, message: excess },
-      });
+      return fail(exhausted('upstream_sessions', excess));
     }
     const opened = new PollClass(poll, peer, share, this.#services, (bytes) => {
       this.#bytes += bytes;
@@ -257,6 +299,8 @@ export class Polls {
   }
 }
 
+const draining: Refusal = { reason: 'draining', status: DRAINING };
+
 export const tooFast: GrpcStatus = {
   code: Code.RESOURCE_EXHAUSTED,
   message:
@@ -265,3 +309,211 @@ export const tooFast: GrpcStatus = {
 
 const keyOf = ({ info, selection, client }: Poll): string =>
   `${info.short} ${selection.hash} ${selection.size} ${client.access.key}`;
+
+/** A poll that waits for what is unknown. */
+interface HeldPoll {
+  readonly poll: Poll;
+  readonly patience: Patience;
+  /** If its types wait for one another. */
+  readonly names: PolledNames | undefined;
+  readonly answered: (outcome: PollOutcome) => void;
+}
+
+/** All polls of one type, selection and access: one subscription, that lasts from poll to poll (ADR 18). */
+class PollClass {
+  readonly info: TypeInfo;
+  readonly poll: Poll;
+  /** By the clock. */
+  polledAt: number;
+  readonly #state: WholeState;
+  #share: SessionShare | undefined;
+  readonly #services: DownstreamServices;
+  /** Whose it is alone; undefined: several peers' have polled it. */
+  #account: Account | undefined;
+  /** Those that wait, and until when. */
+  readonly #held = new Map<HeldPoll, Timer>();
+  #closed = false;
+
+  /** The connection of whoever polled first. */
+  readonly #first: WeakRef<Peer>;
+
+  /** `kept`: so many bytes more (or fewer) are kept of its response. */
+  constructor(
+    poll: Poll,
+    peer: Peer,
+    share: SessionShare | undefined,
+    services: DownstreamServices,
+    kept: (bytes: number) => void,
+  ) {
+    this.#first = new WeakRef(peer);
+    this.info = poll.info;
+    this.poll = poll;
+    this.polledAt = services.clock.now();
+    this.#share = share;
+    this.#services = services;
+    const { encoding, selection, client } = poll;
+    this.#state = services.openState(poll.info.url, encoding, selection, client.access, {
+      wake: () => this.#wake(),
+      payer: peer.account,
+      kept,
+    });
+    this.#account = peer.account;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get holds(): boolean {
+    return this.#held.size > 0;
+  }
+
+  /** While it shows what has this version: what that is. */
+  holdings(said: ItemState, version: string): Iterable<Holding> {
+    return this.#closed ? [] : this.#state.holdings(said, version);
+  }
+
+  get missing(): readonly MissingEntry[] {
+    return this.#closed ? [] : this.#state.missing;
+  }
+
+  takes({ info, selection, encoding, client }: Poll): boolean {
+    const own = this.poll;
+    return (
+      own.info === info &&
+      own.encoding === encoding &&
+      own.client.access.key === client.access.key &&
+      (own.selection === selection || own.selection.equals(selection))
+    );
+  }
+
+  /** Answers at once, or later. The function returned gives the poll up. */
+  ask(
+    { poll, names }: ReadPoll,
+    peer: Peer,
+    patience: Patience,
+    answered: (outcome: PollOutcome) => void,
+  ): () => void {
+    const { account } = peer;
+    const { clock } = this.#services;
+    if (this.#first.deref() !== peer && account.excess === undefined) this.#state.keep();
+    if (account !== this.#account && this.#account !== undefined) {
+      this.#account = undefined;
+      this.#state.share();
+    }
+    this.polledAt = clock.now();
+    const held: HeldPoll = { poll, patience, names: patience.unchanged ? names : undefined, answered };
+    const outcome = this.#outcomeOf(held, patience.milliseconds <= 0) ?? this.#refusal(this.#hopeless());
+    if (outcome !== undefined) {
+      answered(outcome);
+      return () => {};
+    }
+    const timer = clock.after(patience.milliseconds, () => this.#answer(held, true));
+    this.#held.set(held, timer);
+    return () => this.#release(held);
+  }
+
+  /** Upstreams have gone down: nothing can become known for those that wait. */
+  failIfHopeless(): void {
+    if (this.#held.size === 0) return;
+    const refusal = this.#hopeless();
+    if (refusal !== undefined) this.refuseAll(refusal);
+  }
+
+  refuseAll({ reason, status }: Refusal): void {
+    for (const held of [...this.#held.keys()]) {
+      this.#release(held);
+      this.#services.events.rejected(reason);
+      held.answered({ kind: 'refused', status });
+    }
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#share?.release();
+    // It holds the connection of whoever polled first.
+    this.#share = undefined;
+    this.#state.close();
+  }
+
+  #wake(): void {
+    for (const held of [...this.#held.keys()]) this.#answer(held, false);
+  }
+
+  #answer(held: HeldPoll, timeIsUp: boolean): void {
+    const outcome = this.#outcomeOf(held, timeIsUp);
+    if (outcome === undefined) return;
+    this.#release(held);
+    held.answered(outcome);
+  }
+
+  /** Undefined: more may be known before the time is up (protocol §7.4). */
+  #outcomeOf({ poll, patience, names }: HeldPoll, timeIsUp: boolean): PollOutcome | undefined {
+    const { version, resolved } = this.#state;
+    if (!resolved && !timeIsUp) return undefined;
+    if (patience.unchanged && poll.version === version) {
+      names?.hasAll(poll);
+      return { kind: 'unchanged', version };
+    }
+    if (!resolved && !this.#isAnswerable(poll, patience)) return this.#refusal(unanswered);
+    const next = names?.next(poll, version);
+    if (next === 'UNCHANGED') return { kind: 'unchanged', version: poll.version };
+    const response = next ?? this.#state.take();
+    const { length } = response.bytes;
+    const { maxResponseBytes = length } = this.#services.limits();
+    if (length <= maxResponseBytes || poll.client.exempt) return { kind: 'response', response, version };
+    return this.#refusal(tooLarge(this.info.short, length, maxResponseBytes));
+  }
+
+  /** Unknown is not absent (§3.9): an answer that lacks what is unknown must not delete it. */
+  #isAnswerable({ version }: Poll, { whenUnknown }: Patience): boolean {
+    const { complete, collectionsResolved, allUnknown } = this.#state;
+    if (complete) return collectionsResolved && !allUnknown && version === '';
+    return !allUnknown || whenUnknown === 'EMPTY';
+  }
+
+  #release(held: HeldPoll): void {
+    this.#held.get(held)?.cancel();
+    this.#held.delete(held);
+  }
+
+  #hopeless(): Refusal | undefined {
+    const { info } = this;
+    const { selection, allUnknown } = this.#state;
+    const types = [{ info, selection, subscription: { responded: false, allUnknown } }];
+    return unavailable(types, this.#services) ?? refusedUpstream(types, this.#services);
+  }
+
+  #refusal(refusal: Refusal | undefined): PollOutcome | undefined {
+    if (refusal === undefined) return undefined;
+    this.#services.events.rejected(refusal.reason);
+    return { kind: 'refused', status: refusal.status };
+  }
+}
+
+const unanswered: Refusal = {
+  reason: 'unknown',
+  status: {
+    code: Code.UNAVAILABLE,
+    message:
+      'no control plane has answered yet for what this request names, and a response without it would delete it: ask again',
+  },
+};
+
+/** What a poll is answered with. */
+export type PollOutcome =
+  /** `version`: of what it shows. */
+  | { readonly kind: 'response'; readonly response: Response; readonly version: string }
+  /** The client has this version. */
+  | { readonly kind: 'unchanged'; readonly version: string }
+  | { readonly kind: 'refused'; readonly status: GrpcStatus };
+
+/** How long a poll waits for what is unknown, and what it is told then. */
+export interface Patience {
+  readonly milliseconds: number;
+  /** The client takes 304 for an answer. If not, it is sent everything each time. */
+  readonly unchanged: boolean;
+  /** Nothing is known at the end: the client asks again (REFUSED), or is sent what is known, nothing (EMPTY). */
+  readonly whenUnknown: 'REFUSED' | 'EMPTY';
+}

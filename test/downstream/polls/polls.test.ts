@@ -1,7 +1,6 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
-import type { Patience, PollOutcome } from '../../../src/downstream/polls/poll-class.ts';
-import type { ReadPoll } from '../../../src/downstream/polls/polls.ts';
+import type { Patience, PollOutcome, ReadPoll } from '../../../src/downstream/polls/polls.ts';
 import { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
 import {
   DiscoveryRequestSchema,
