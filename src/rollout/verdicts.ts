@@ -5,7 +5,7 @@ import type { Variant } from '../model/resource.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import type { Verdict } from './judge.ts';
-import { nameKey } from './waiting.ts';
+import { keysOf, nameKey } from './waiting.ts';
 
 /** What of a variant is kept: equal for equal content. The disk shows it, so nobody may guess a secret by it. */
 export type HashOf = (variant: Pick<Variant, 'deltaVersion'>) => string;
@@ -44,8 +44,7 @@ export class Verdicts {
   readonly #contentOf: (type: TypeUrl, name: ResourceName) => Content;
   readonly #hashOf: HashOf;
   /** From before a restart. */
-  #restored: readonly SavedVerdict[];
-  readonly #verdicts = new WeakMap<SavedVerdict, Verdict>();
+  #restored: readonly (SavedVerdict & Verdict)[];
   /** Of before a restart and since, by `nameKey`. */
   readonly #discards: Map<string, SavedDiscard>;
   /** Those from before a restart of which upstream has not said all again yet. */
@@ -66,7 +65,7 @@ export class Verdicts {
   ) {
     const { verdicts, discards } = restored;
     this.#saved = { verdicts, discards };
-    this.#restored = verdicts;
+    this.#restored = verdicts.map((one) => ({ ...one, names: keysOf(one.contents) }));
     this.#discards = new Map(discards.map((one) => [nameKey(one.type, one.name), one]));
     this.#awaited = new Set(this.#discards.keys());
     this.#contentOf = contentOf;
@@ -81,14 +80,7 @@ export class Verdicts {
   /** What was found bad before a restart, and what upstream has not said anything else for; the same values until then. */
   restored(): readonly Verdict[] {
     this.#keep(({ contents }) => !contents.some((one) => this.#isOther(one)));
-    return this.#restored.map((one) => {
-      const known = this.#verdicts.get(one);
-      if (known !== undefined) return known;
-      const names = new Set(one.contents.map(({ type, name }) => nameKey(type, name)));
-      const created: Verdict = { cause: one.cause, reason: one.reason, names };
-      this.#verdicts.set(one, created);
-      return created;
-    });
+    return this.#restored;
   }
 
   /** These names do not wait any more, or an operator has decided. `pending`: what is held now. */
@@ -150,7 +142,8 @@ export class Verdicts {
     const pending = found.length === 0 ? [] : pendingNames();
     const fresh = found.slice(-most.verdicts).map((one) => this.#withContents(one, pending));
     // A canary that came back may have said the same again.
-    const all = [...this.#restored, ...fresh].filter(({ contents }) => contents.length > 0);
+    const known = this.#restored.map(({ cause, reason, contents }) => ({ cause, reason, contents }));
+    const all = [...known, ...fresh].filter(({ contents }) => contents.length > 0);
     const distinct = new Map(all.map((one) => [JSON.stringify(one.contents), one]));
     return [...distinct.values()].slice(-most.verdicts);
   }

@@ -1,5 +1,5 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import { includes, type Scope, scopeText } from '../model/holds.ts';
+import { includes, type Scope, scopeText, type TypedName } from '../model/holds.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
@@ -111,7 +111,7 @@ export function waitingNames(names: readonly PendingName[]): WaitingNames {
   };
 }
 
-export const keysOf = (names: readonly PendingName[]): ReadonlySet<string> =>
+export const keysOf = (names: readonly TypedName[]): ReadonlySet<string> =>
   new Set(names.map(({ type, name }) => nameKey(type, name)));
 
 /** Filters that match these names and, of what is pending, nothing of another type or upstream. In the order of ADS. */
