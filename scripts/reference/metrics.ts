@@ -1,5 +1,4 @@
-import { Metrics } from '../../src/observe/metrics.ts';
-import { NO_FACTS } from '../../src/observe/relay-gauges.ts';
+import { Metrics, NO_FACTS } from '../../src/observe/metrics.ts';
 import { code, heading, table } from './markdown.ts';
 
 const about = `\`GET /metrics\` on the admin listener, and on the \`metrics\` listener, in the text format of Prometheus.
@@ -9,7 +8,7 @@ metrics tell you, and which of them have alerts.`;
 
 /** docs/reference/metrics.md: every metric of a registry that has them all. */
 export function metrics(): string {
-  const all = new Metrics({ process: true });
+  const all = new Metrics(undefined, { process: true });
   all.relay('', () => NO_FACTS);
   all.persistence(() => ({ lagSeconds: 0, lastWrite: undefined }));
   const found = all.describe().toSorted((a, b) => (a.name < b.name ? -1 : 1));
@@ -18,7 +17,12 @@ export function metrics(): string {
       ['metric', 'type', 'labels', 'meaning'],
       found
         .filter(({ name }) => name.startsWith('distributary_') === own)
-        .map(({ name, kind, labels, help }) => [code(name), kind, labels.map(code).join(' '), help]),
+        .map(({ name, type, labelNames: labels, help }) => [
+          code(name),
+          type,
+          labels.map(code).join(' '),
+          help,
+        ]),
     );
   return `${heading('Metrics', about)}
 ## The relay

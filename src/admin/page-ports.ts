@@ -1,6 +1,5 @@
 import type { CertificateState } from '../observe/certificates.ts';
-import type { Figure } from '../observe/figure.ts';
-import type { Recent } from '../observe/figures.ts';
+import type { Figure, Recent } from '../observe/figures.ts';
 import type { RecentLine } from '../observe/recent-lines.ts';
 
 /** Something that a limit of the configuration bounds. */

@@ -17,8 +17,7 @@ import type { Log } from '../observe/log.ts';
 import { LogLevels } from '../observe/log-levels.ts';
 import { Metrics } from '../observe/metrics.ts';
 import type { Series } from '../observe/series.ts';
-import type { Spans } from '../observe/spans.ts';
-import { UpdateTraces } from '../observe/update-traces.ts';
+import { type Spans, UpdateTraces } from '../observe/update-traces.ts';
 import { Relay } from '../relay.ts';
 import { type AccountBounds, Accounts } from '../wire/accounts.ts';
 import { DRAINING } from '../wire/drain.ts';
@@ -115,16 +114,13 @@ export class Core {
     this.logLevels = logLevels ?? new LogLevels();
     const streamLog = new StreamLog(log, this.logLevels);
     this.version = version;
-    this.metrics = new Metrics({
-      process: processMetrics,
-      isServed: (type) => this.relay.store.variants(type) > 0,
-    });
+    this.metrics = new Metrics((type) => this.relay.store.variants(type) > 0, { process: processMetrics });
     this.conditions = new Conditions(log);
     this.#rules = this.#clientRules(config);
     this.#sessionShares = new SessionShares(config);
     this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.spans = spans;
-    this.traces = spans && new UpdateTraces({ spans, clock: systemClock });
+    this.traces = spans && new UpdateTraces(spans, systemClock);
     this.#streamMetrics = new StreamMetrics({
       metrics: this.metrics,
       conditions: this.conditions,

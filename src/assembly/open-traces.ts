@@ -2,7 +2,7 @@ import type { Config } from '../config/config.ts';
 import { systemClock } from '../model/clock.ts';
 import { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';
-import type { Spans } from '../observe/spans.ts';
+import type { Spans } from '../observe/update-traces.ts';
 
 export interface TracingProcess {
   readonly log: Log;
@@ -16,7 +16,7 @@ export async function openTraces(
   { tracing, node }: Config,
   { log, version, worker }: TracingProcess,
 ): Promise<Spans | undefined> {
-  const { endpoint, ratio } = tracing;
+  const { otlpEndpoint: endpoint, ratio } = tracing;
   if (endpoint === undefined) return undefined;
   const { OtlpSpans } = await import('../observe/otlp-spans.ts');
   const conditions = new Conditions(log);

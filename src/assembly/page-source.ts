@@ -9,8 +9,7 @@ import type {
 import type { Config } from '../config/config.ts';
 import { typeUrl } from '../model/brand.ts';
 import { typeByName } from '../model/types.ts';
-import type { Figure } from '../observe/figure.ts';
-import type { Figures } from '../observe/figures.ts';
+import type { Figure, Figures } from '../observe/figures.ts';
 import type { RecentLine, RecentLines } from '../observe/recent-lines.ts';
 import type { Relay } from '../relay.ts';
 

@@ -118,16 +118,16 @@ function events(
 ): RolloutEvents {
   return {
     canariesSaid,
-    counted: (result) => metrics.rollout.ended(result).inc(),
+    counted: (result) => metrics.rollouts(result).inc(),
     released(names, milliseconds) {
-      metrics.rollout.duration(milliseconds / 1000);
+      metrics.rolloutDuration().observe(milliseconds / 1000);
       log.info('a change that canaries had first goes to everybody', {
         ...told(names),
         seconds: milliseconds / 1000,
       });
     },
     stateChanged(state) {
-      metrics.rollout.state(state.kind);
+      metrics.rolloutState(state.kind);
       if (state.kind === 'IDLE' || state.kind === 'FROZEN') over();
     },
     changeIs(state, names) {
@@ -138,7 +138,7 @@ function events(
       }
     },
     save(state) {
-      metrics.rollout.frozen(state.freezes.length > 0);
+      metrics.frozen(state.freezes.length > 0);
       storage?.save(state);
     },
   };

@@ -2,10 +2,15 @@ import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';
 import type { Constraints } from '../model/constraints.ts';
-import { interestBytes } from '../model/interest-bytes.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Side } from '../model/side.ts';
-import { type Interest, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
+import {
+  type Interest,
+  interestBytes,
+  type Restamp,
+  type Transaction,
+  WILDCARD,
+} from '../model/transaction.ts';
 import { contentIn } from './cached-resource.ts';
 import { CatalogReader } from './catalog-reader.ts';
 import { CommitChanges } from './commit-changes.ts';

@@ -1,5 +1,4 @@
-import { logFormats } from '../observe/log-format.ts';
-import { levels } from '../observe/log-levels.ts';
+import { levels, logFormats } from '../observe/log-levels.ts';
 import { defineCommand, file, oneOf, required, toggle } from './command.ts';
 
 // The commands that are relays. Their modules are loaded only when one starts: no other command waits for them.

@@ -1,6 +1,6 @@
 import { resourceDirectories } from '../config/check-files.ts';
 import type { Config } from '../config/config.ts';
-import type { Environment } from '../config/environment.ts';
+import type { Environment } from '../config/document.ts';
 import { withDefaults } from '../config/json-schema.ts';
 import { examineConfig, readConfigText, unreadable, withoutReferences } from '../config/load.ts';
 import { read } from '../config/schema-parts.ts';

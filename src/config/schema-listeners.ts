@@ -1,8 +1,10 @@
 import { z } from 'zod';
-import { checkHost } from './check-address.ts';
+import { formatHostPort } from '../wire/address.ts';
 import {
+  checkHost,
   duration,
   evenIfWrong,
+  inCode,
   listenAddress,
   listenAnywhere,
   name,
@@ -10,21 +12,18 @@ import {
   positiveDuration,
   principal,
   read,
+  readText,
   resourceNames,
   resourceType,
 } from './schema-parts.ts';
 
+// biome-ignore format: a table, one key a line
 const serverTls = z
   .strictObject({
     certificate: name().optional().describe('PEM file of the certificate chain'),
     private_key: name().optional().describe('PEM file of its key'),
-    ca: name()
-      .optional()
-      .describe('PEM file of the authorities that client certificates are verified against'),
-    require_client_certificate: z
-      .boolean()
-      .default(false)
-      .describe('Refuse clients without a certificate (mutual TLS)'),
+    ca: name().optional().describe('PEM file of the authorities that client certificates are verified against'),
+    require_client_certificate: z.boolean().default(false).describe('Refuse clients without a certificate (mutual TLS)'),
   })
   .superRefine((tls, context) => {
     const set = (key: string): boolean => read(tls, key) !== undefined;
@@ -50,125 +49,60 @@ const serverTls = z
 const tls = () =>
   serverTls.prefault({}).describe('TLS; left out or {}: plaintext. The files are watched and reloaded');
 
-const rule = z
-  .strictObject({
-    principals: z
-      .array(principal())
-      .min(1)
-      .optional()
-      .describe('SANs of client certificates: a URI, or dns:NAME; * is a wildcard. Left out: everyone'),
-    types: z
-      .array(resourceType())
-      .min(1)
-      .optional()
-      .describe('Short names (cds) or type URLs. Left out: every type'),
-    names: z
-      .array(resourceNames())
-      .min(1)
-      .optional()
-      .describe(
-        'Resource names and aliases; a trailing * makes a prefix. xdstp names mean the same in any spelling. Left out: every name',
-      ),
-    allow: z.boolean().describe('Whether what this rule matches may be read'),
-  })
-  .transform(({ principals, types, names, allow }) => ({ principals, types, names, allow }));
+// biome-ignore format: a table, one key a line
+const rule = z.strictObject({
+  principals: z.array(principal()).min(1).optional().describe('SANs of client certificates: a URI, or dns:NAME; * is a wildcard. Left out: everyone'),
+  types: z.array(resourceType()).min(1).optional().describe('Short names (cds) or type URLs. Left out: every type'),
+  names: z.array(resourceNames()).min(1).optional().describe('Resource names and aliases; a trailing * makes a prefix. xdstp names mean the same in any spelling. Left out: every name'),
+  allow: z.boolean().describe('Whether what this rule matches may be read'),
+});
 
+// biome-ignore format: a table, one key a line
 const authorization = z
   .strictObject({
-    rules: z
-      .array(rule)
-      .prefault([])
-      .describe('The first match wins; once there is a rule, what no rule matches is denied'),
+    rules: z.array(rule).prefault([]).describe('The first match wins; once there is a rule, what no rule matches is denied'),
   })
   .transform(({ rules }) => rules);
 
+// biome-ignore format: a table, one key a line
 const clientStatus = z.strictObject({
-  enabled: z
-    .boolean()
-    .default(true)
-    .describe('Whether CSDS is served on this port; the admin listener always serves it'),
-  principals: z
-    .array(principal())
-    .prefault([])
-    .describe(
-      'SANs of client certificates. Clients with one of them see all clients, and what the relay itself has, whatever the rules say. Others see their own streams',
-    ),
+  enabled: z.boolean().default(true).describe('Whether CSDS is served on this port; the admin listener always serves it'),
+  principals: z.array(principal()).prefault([]).describe('SANs of client certificates. Clients with one of them see all clients, and what the relay itself has, whatever the rules say. Others see their own streams'),
 });
 
+// biome-ignore format: a table, one key a line
 export const xds = z
   .strictObject({
-    address: listenAnywhere()
-      .prefault('0.0.0.0:18000')
-      .describe('HOST:PORT (port 0: any free port) or unix:PATH'),
+    address: listenAnywhere().prefault('0.0.0.0:18000').describe('HOST:PORT (port 0: any free port) or unix:PATH'),
     tls: tls(),
     authorization: authorization.prefault({}).describe('Who may read what. What is denied is left out'),
     client_status: clientStatus.prefault({}).describe('CSDS, the client status service: who sees what'),
-    sotw_versions: z
-      .enum(['VERBATIM', 'CONTENT'])
-      .default('VERBATIM')
-      .describe(
-        "version_info of SotW responses. VERBATIM: the control plane's; CONTENT: with a hash of the content, so that a client that reconnects is not sent what it already has",
-      ),
-    plain_clients: z
-      .enum(['PLAIN', 'WITH_CONSTRAINTS'])
-      .default('PLAIN')
-      .describe(
-        'How clients that subscribe by plain names get resources with constraints: under the plain name, or to the letter of TP2',
-      ),
-    legacy_wildcard: z
-      .array(resourceType())
-      .optional()
-      .describe(
-        'Types for which an empty first request means everything, instead of the default (LDS, CDS, SRDS, VHDS and unknown types)',
-      ),
-    removal_grace: duration()
-      .prefault('15s')
-      .describe(
-        'How long a client keeps a removed resource that its other resources still refer to, such as a cluster of its routes; 0s: not at all',
-      ),
-    max_connection_age: positiveDuration()
-      .optional()
-      .describe('Connections older than this are closed, with jitter, to rebalance clients; default: never'),
+    sotw_versions: z.enum(['VERBATIM', 'CONTENT']).default('VERBATIM').describe("version_info of SotW responses. VERBATIM: the control plane's; CONTENT: with a hash of the content, so that a client that reconnects is not sent what it already has"),
+    plain_clients: z.enum(['PLAIN', 'WITH_CONSTRAINTS']).default('PLAIN').describe('How clients that subscribe by plain names get resources with constraints: under the plain name, or to the letter of TP2'),
+    legacy_wildcard: z.array(resourceType()).optional().describe('Types for which an empty first request means everything, instead of the default (LDS, CDS, SRDS, VHDS and unknown types)'),
+    removal_grace: duration().prefault('15s').describe('How long a client keeps a removed resource that its other resources still refer to, such as a cluster of its routes; 0s: not at all'),
+    max_connection_age: positiveDuration().optional().describe('Connections older than this are closed, with jitter, to rebalance clients; default: never'),
   })
-  .transform((xds) => ({
-    address: xds.address,
-    tls: xds.tls,
-    authorization: xds.authorization,
-    clientStatus: xds.client_status,
-    sotwVersions: xds.sotw_versions,
-    plainClients: xds.plain_clients,
-    legacyWildcard: xds.legacy_wildcard,
-    removalGraceMs: xds.removal_grace,
-    maxConnectionAgeMs: xds.max_connection_age,
-  }));
+  .transform(inCode);
 
+// biome-ignore format: a table, one key a line
 export const rest = z.strictObject({
   address: listenAddress().prefault('0.0.0.0:18001').describe('HOST:PORT; port 0: any free port'),
   tls: tls(),
 });
 
+// biome-ignore format: a table, one key a line
 export const admin = z
   .strictObject({
     address: listenAddress().prefault('127.0.0.1:19000').describe('HOST:PORT; port 0: any free port'),
-    tls: serverTls
-      .prefault({})
-      .describe(
-        'TLS; left out or {}: plaintext. The files are watched and reloaded. With ca, only clients with a certificate issued by it are served',
-      ),
-    hosts: z
-      .array(parsed(checkHost))
-      .prefault([])
-      .describe(
-        'Host names and addresses that requests may name, besides loopback ones and the bound address; * stands for any characters',
-      ),
-    read_only: z
-      .boolean()
-      .default(false)
-      .describe('Refuse calls that change something, such as the ReleaseRemovals RPC'),
+    tls: serverTls.prefault({}).describe('TLS; left out or {}: plaintext. The files are watched and reloaded. With ca, only clients with a certificate issued by it are served'),
+    hosts: z.array(parsed(checkHost)).prefault([]).describe('Host names and addresses that requests may name, besides loopback ones and the bound address; * stands for any characters'),
+    read_only: z.boolean().default(false).describe('Refuse calls that change something, such as the ReleaseRemovals RPC'),
   })
-  .transform(({ read_only: readOnly, ...rest }) => ({ ...rest, readOnly }));
+  .transform(inCode);
 
 /** Read by everybody who can reach it: nothing here names a client or a resource. */
+// biome-ignore format: a table, one key a line
 export const metrics = z.strictObject({
   address: listenAddress().prefault('0.0.0.0:19090').describe('HOST:PORT; port 0: any free port'),
 });
@@ -182,3 +116,32 @@ export const drainDelay = () =>
 
 export const drainTimeout = () =>
   duration().prefault('10s').describe('After SIGTERM and drain_delay, connections are closed over this time');
+
+const listeners = ['xds', 'rest', 'admin', 'metrics'] as const;
+
+interface Bound {
+  readonly listener: string;
+  readonly host: string;
+  readonly port: number;
+}
+
+/** They listen on every address of the machine. */
+export const everywhere: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
+
+/** Two listeners on one address: the second could not start. */
+export function checkListeners(file: unknown, context: z.core.$RefinementCtx): void {
+  const known: Bound[] = [];
+  for (const listener of listeners) {
+    const address = read(read(file, listener), 'address');
+    const [host, port] = [readText(address, 'host'), read(address, 'port')];
+    if (host === undefined || typeof port !== 'number' || port === 0) continue;
+    const taken = known.find(
+      (one) => one.port === port && (one.host === host || everywhere.has(one.host) || everywhere.has(host)),
+    );
+    if (taken !== undefined) {
+      const message = `${formatHostPort(host, port)} is already used by ${taken.listener}.address (${formatHostPort(taken.host, taken.port)}): each listener needs its own port`;
+      context.addIssue({ code: 'custom', path: [listener, 'address'], message });
+    }
+    known.push({ listener, host, port });
+  }
+}

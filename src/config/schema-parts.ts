@@ -1,9 +1,10 @@
+import { isIPv4, isIPv6 } from 'node:net';
 import { RE2JS } from 're2js';
 import { z } from 'zod';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName, unknownType } from '../model/types.ts';
 import { parseNamePattern } from '../security/pattern.ts';
-import { checkAddress, checkTcpAddress } from './check-address.ts';
+import { type Address, parseAddress } from '../wire/address.ts';
 import { durationPattern, parseDuration } from './duration.ts';
 
 /**
@@ -102,6 +103,30 @@ export const evenIfWrong = {
   when: ({ value }: { readonly value: unknown }) => typeof value === 'object' && value !== null,
 };
 
+/** Keys of durations: in code they are in milliseconds, and end in `Ms`. */
+// biome-ignore format: a list
+const durations = [
+  'removal_grace', 'max_connection_age', 'drain_delay', 'drain_timeout', 'time', 'timeout', 'bake', 'max_wait',
+  'max_age', 'initial', 'max', 'connect_timeout', 'resource_timeout', 'failback_after', 'max_removal_hold',
+  'idle_ttl', 'stalled_timeout', 'first_request_timeout', 'max_work_per_peer',
+] as const;
+
+type Camel<Key extends string> = Key extends `${infer Start}_${infer Rest}`
+  ? `${Start}${Capitalize<Camel<Rest>>}`
+  : Key;
+type KeyInCode<Key extends string> = Key extends (typeof durations)[number] ? `${Camel<Key>}Ms` : Camel<Key>;
+type InCode<T> = { [Key in keyof T as Key extends string ? KeyInCode<Key> : never]: T[Key] };
+
+const camel = (key: string): string => key.replaceAll(/_(.)/g, (_, letter: string) => letter.toUpperCase());
+const keysInCode = new Map<string, string>(durations.map((key) => [key, `${camel(key)}Ms`]));
+
+/** A mapping of the file as the program uses it: its keys in camelCase, durations as `…Ms`. */
+export function inCode<T extends object>(mapping: T): InCode<T>;
+export function inCode(mapping: object): object {
+  const entries = Object.entries<unknown>({ ...mapping });
+  return Object.fromEntries(entries.map(([key, value]) => [keysInCode.get(key) ?? camel(key), value]));
+}
+
 /** A field of a value that may be anything. */
 export function read(value: unknown, key: string): unknown {
   return typeof value === 'object' && value !== null && Object.hasOwn(value, key)
@@ -118,3 +143,66 @@ export const readList = (value: unknown, key: string): readonly unknown[] => {
   const field = read(value, key);
   return Array.isArray(field) ? field : [];
 };
+
+type TcpAddress = Extract<Address, { readonly kind: 'tcp' }>;
+
+const hostName = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?$/i;
+
+/** What sockaddr_un holds on Linux, less the terminating zero. */
+const longestUnixPath = 107;
+
+/** `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`, with what would otherwise only fail when it is used. */
+function checkAddress(text: string): Result<Address> {
+  const parsed = parseAddress(text);
+  if (!parsed.ok) {
+    return fail(`${parsed.error}${hintFor(text)}`);
+  }
+  const address = parsed.value;
+  if (address.kind === 'unix') {
+    const bytes = Buffer.byteLength(address.path);
+    if (bytes <= longestUnixPath) return parsed;
+    return fail(`the path of a Unix socket may have at most ${longestUnixPath} bytes: this one has ${bytes}`);
+  }
+  return validHost(address.host, text.startsWith('['))
+    ? parsed
+    : fail(`${JSON.stringify(address.host)} is neither a host name nor an IP address`);
+}
+
+/** What was probably meant by a text that is no address. */
+function hintFor(text: string): string {
+  if (text.startsWith(':')) return ' (use 0.0.0.0 or [::] as the host for all interfaces)';
+  const url = /^\w+:\/\//.test(text) ? URL.parse(text) : undefined;
+  if (url && url.hostname !== '') {
+    const tls = url.protocol === 'https:' || url.protocol === 'grpcs:';
+    const address = `${url.hostname}:${url.port || (tls ? '443' : '80')}`;
+    return `: this is a URL: write ${JSON.stringify(address)}${tls ? ' and set tls' : ''}`;
+  }
+  return /^[\w.-]+$/.test(text) ? ': the port is missing' : '';
+}
+
+function validHost(host: string, bracketed: boolean): boolean {
+  if (bracketed) return isIPv6(host);
+  // Nothing but digits and dots is meant as an IPv4 address: a resolver would look for a host of that name.
+  return /^[\d.]+$/.test(host) ? isIPv4(host) : hostName.test(host);
+}
+
+/** A host name or an IP address without a port; each `*` in a name stands for any characters. */
+export function checkHost(text: string): Result<string> {
+  const bare = /^\[(.*)\]$/.exec(text)?.[1];
+  const valid =
+    bare === undefined ? isIPv6(text) || validHost(text.replaceAll('*', 'x'), false) : isIPv6(bare);
+  if (valid) return ok(text);
+  return fail(
+    `${JSON.stringify(text)} is not a host: use a name without a port, as in "relay.example.com" or "*.relays.svc", or an IP address`,
+  );
+}
+
+/** `HOST:PORT` or `[IPV6]:PORT`. */
+function checkTcpAddress(text: string): Result<TcpAddress> {
+  const checked = checkAddress(text);
+  if (!checked.ok) return checked;
+  const address = checked.value;
+  return address.kind === 'tcp'
+    ? ok(address)
+    : fail('a Unix socket cannot be used here: use HOST:PORT, as in "127.0.0.1:19000"');
+}

@@ -4,6 +4,7 @@ import { gatedByDefault, knownTypes } from '../model/types.ts';
 import {
   count,
   evenIfWrong,
+  inCode,
   name,
   positiveDuration,
   principal,
@@ -18,75 +19,28 @@ const defaultPercent = 5;
 
 const defaultTypes = knownTypes.filter(({ url }) => gatedByDefault.has(url)).map(({ short }) => short);
 
+// biome-ignore format: a table, one key a line
 const canary = z
   .strictObject({
-    percent: z
-      .number()
-      .min(0.01)
-      .max(100)
-      .optional()
-      .describe(
-        `Percentage of the clients, chosen by a hash of the node id; default: ${defaultPercent} without "match", none with it`,
-      ),
-    match: z
-      .array(
-        z.strictObject({
-          key: name().describe('A key of "parameters"'),
-          value: z.string().describe('The value that makes a client a canary'),
-        }),
-      )
-      .prefault([])
-      .describe('Clients for which the rules derive one of these parameters'),
+    percent: z.number().min(0.01).max(100).optional().describe(`Percentage of the clients, chosen by a hash of the node id; default: ${defaultPercent} without "match", none with it`),
+    match: z.array(z.strictObject({ key: name().describe('A key of "parameters"'), value: z.string().describe('The value that makes a client a canary') })).prefault([]).describe('Clients for which the rules derive one of these parameters'),
   })
   .transform(({ percent, match }) => ({
     percent: percent ?? (match.length === 0 ? defaultPercent : 0),
     match,
   }));
 
+// biome-ignore format: a table, one key a line
 export const rollout = z
   .strictObject({
-    canary: canary
-      .prefault({})
-      .describe(
-        'Who gets a change first: clients of either kind, and at least one client of each class that subscribes to what changed',
-      ),
-    canary_principals: z
-      .array(principal())
-      .prefault([])
-      .describe(
-        'Clients that may be canaries, by their certificates, as in xds.authorization; this needs xds.tls.ca. Empty: every client',
-      ),
-    bake: positiveDuration()
-      .prefault('30s')
-      .describe(
-        'How long the canaries must stay connected after they have accepted a change; another change restarts it',
-      ),
-    max_wait: positiveDuration()
-      .prefault('10m')
-      .describe(
-        'How long to wait for a verdict; then on_timeout applies. Another change does not restart it',
-      ),
-    on_timeout: z
-      .enum(['HOLD', 'PROCEED'])
-      .default('HOLD')
-      .describe(
-        'HOLD: the others keep what they have. PROCEED: everybody gets the change, unless a canary rejects it',
-      ),
-    max_disconnects: z
-      .number()
-      .min(0)
-      .max(100)
-      .default(20)
-      .describe("Percentage of the canaries' streams that may end within the bake"),
-    types: z
-      .array(resourceType())
-      .min(1)
-      .prefault(defaultTypes)
-      .describe('These types go to canaries first; others go straight to everybody'),
-    mode: z
-      .enum(['AUTOMATIC', 'MANUAL'])
-      .default('AUTOMATIC')
-      .describe('MANUAL: a change waits for `release`, whatever the canaries say'),
+    canary: canary.prefault({}).describe('Who gets a change first: clients of either kind, and at least one client of each class that subscribes to what changed'),
+    canary_principals: z.array(principal()).prefault([]).describe('Clients that may be canaries, by their certificates, as in xds.authorization; this needs xds.tls.ca. Empty: every client'),
+    bake: positiveDuration().prefault('30s').describe('How long the canaries must stay connected after they have accepted a change; another change restarts it'),
+    max_wait: positiveDuration().prefault('10m').describe('How long to wait for a verdict; then on_timeout applies. Another change does not restart it'),
+    on_timeout: z.enum(['HOLD', 'PROCEED']).default('HOLD').describe('HOLD: the others keep what they have. PROCEED: everybody gets the change, unless a canary rejects it'),
+    max_disconnects: z.number().min(0).max(100).default(20).describe("Percentage of the canaries' streams that may end within the bake"),
+    types: z.array(resourceType()).min(1).prefault(defaultTypes).describe('These types go to canaries first; others go straight to everybody'),
+    mode: z.enum(['AUTOMATIC', 'MANUAL']).default('AUTOMATIC').describe('MANUAL: a change waits for `release`, whatever the canaries say'),
   })
   .superRefine((entry, context) => {
     const [bake, maxWait] = [read(entry, 'bake'), read(entry, 'max_wait')]; // milliseconds if they are durations
@@ -94,25 +48,15 @@ export const rollout = z
     const message = `a bake of ${bake / 1000}s is longer than max_wait (${maxWait / 1000}s): every change would time out`;
     context.addIssue({ code: 'custom', path: ['bake'], message });
   }, evenIfWrong)
-  .transform((entry) => ({
-    canary: entry.canary,
-    canaryPrincipals: entry.canary_principals,
-    bakeMs: entry.bake,
-    maxWaitMs: entry.max_wait,
-    onTimeout: entry.on_timeout,
-    maxDisconnects: entry.max_disconnects,
-    types: entry.types,
-    mode: entry.mode,
-  }));
+  .transform(inCode);
 
+// biome-ignore format: a table, one key a line
 const bodies = z
   .strictObject({
-    max_bytes: count()
-      .default(67_108_864)
-      .describe('Bytes of resources of earlier revisions; the oldest revisions are dropped first'),
+    max_bytes: count().default(67_108_864).describe('Bytes of resources of earlier revisions; the oldest revisions are dropped first'),
     max_age: positiveDuration().prefault('24h').describe('Older revisions are dropped'),
   })
-  .transform(({ max_bytes: maxBytes, max_age: maxAgeMs }) => ({ maxBytes, maxAgeMs }));
+  .transform(inCode);
 
 export const history = z
   .union([z.literal(false).transform(() => undefined), bodies])

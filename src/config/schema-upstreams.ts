@@ -1,8 +1,11 @@
 import { z } from 'zod';
+import { fail, ok, type Result } from '../model/result.ts';
+import { VIA_HEADER } from '../wire/via.ts';
 import {
   authority,
   endpoint,
   evenIfWrong,
+  inCode,
   name,
   positiveDuration,
   principal,
@@ -11,53 +14,38 @@ import {
   readText,
   resourceType,
 } from './schema-parts.ts';
-import { checkHeaderName, checkHeaderValue } from './stream-headers.ts';
 
+// biome-ignore format: a table, one key a line
 const clientTls = z
   .strictObject({
-    ca: name()
-      .optional()
-      .describe(
-        "PEM file of the authorities that the control plane's certificate is verified against; default: those that come with Node",
-      ),
+    ca: name().optional().describe("PEM file of the authorities that the control plane's certificate is verified against; default: those that come with Node"),
     certificate: name().optional().describe("PEM file of the relay's own certificate chain, for mutual TLS"),
     private_key: name().optional().describe('PEM file of its key'),
-    server_name: name()
-      .optional()
-      .describe("Name to ask for (SNI) and to verify; default: the endpoint's host"),
-    server_identities: z
-      .array(principal())
-      .optional()
-      .describe(
-        'SANs: a URI as in spiffe://example.com/control-plane, or dns:NAME; * is a wildcard. The certificate must have one of them, and its name is not checked. Default: the name is checked',
-      ),
+    server_name: name().optional().describe("Name to ask for (SNI) and to verify; default: the endpoint's host"),
+    server_identities: z.array(principal()).optional().describe('SANs: a URI as in spiffe://example.com/control-plane, or dns:NAME; * is a wildcard. The certificate must have one of them, and its name is not checked. Default: the name is checked'),
   })
   .superRefine((tls, context) => {
     if ((read(tls, 'certificate') === undefined) === (read(tls, 'private_key') === undefined)) return;
     const missing = read(tls, 'certificate') === undefined ? 'certificate' : 'private_key';
     context.addIssue(`certificate and private_key belong together: ${missing} is missing`);
   }, evenIfWrong)
-  .transform((tls) => {
-    if (Object.keys(tls).length === 0) return undefined;
-    const { ca, certificate, private_key: privateKey, server_name: serverName } = tls;
+  .transform((given) => {
+    if (Object.keys(given).length === 0) return undefined;
+    const { ca, certificate, private_key: privateKey, server_name: serverName } = given;
     const identity =
       certificate !== undefined && privateKey !== undefined ? { certificate, privateKey } : undefined;
-    return { ca, identity, serverName, serverIdentities: tls.server_identities ?? [] };
+    return { ca, identity, serverName, serverIdentities: given.server_identities ?? [] };
   });
 
+// biome-ignore format: a table, one key a line
 const keepalive = z
   .strictObject({
-    time: positiveDuration()
-      .prefault('30s')
-      .describe(
-        'A ping is sent after this long without a message. Control planes made with grpc-go close connections that ping more often than their policy allows (5 minutes by default)',
-      ),
-    timeout: positiveDuration()
-      .prefault('10s')
-      .describe('Without an answer within this time, the connection is closed'),
+    time: positiveDuration().prefault('30s').describe('A ping is sent after this long without a message. Control planes made with grpc-go close connections that ping more often than their policy allows (5 minutes by default)'),
+    timeout: positiveDuration().prefault('10s').describe('Without an answer within this time, the connection is closed'),
   })
-  .transform(({ time, timeout }) => ({ timeMs: time, timeoutMs: timeout }));
+  .transform(inCode);
 
+// biome-ignore format: a table, one key a line
 const backoff = z
   .strictObject({
     initial: positiveDuration().prefault('0.5s').describe('Wait after the first failure'),
@@ -69,7 +57,7 @@ const backoff = z
       context.addIssue({ code: 'custom', path: ['max'], message: 'must not be shorter than initial' });
     }
   }, evenIfWrong)
-  .transform(({ initial, max }) => ({ initialMs: initial, maxMs: max }));
+  .transform(inCode);
 
 const headers = z.record(z.string(), z.string()).transform((given, context) =>
   Object.entries(given).flatMap(([header, value]) => {
@@ -80,47 +68,21 @@ const headers = z.record(z.string(), z.string()).transform((given, context) =>
   }),
 );
 
+// biome-ignore format: a table, one key a line
 const ads = z
   .strictObject({
-    endpoints: z
-      .array(endpoint())
-      .min(1)
-      .describe(
-        'Control planes in order of preference, for failover and failback. HOST:PORT or unix:PATH; a host name stands for all its addresses',
-      ),
+    endpoints: z.array(endpoint()).min(1).describe('Control planes in order of preference, for failover and failback. HOST:PORT or unix:PATH; a host name stands for all its addresses'),
     protocol: z.enum(['DELTA', 'SOTW']).default('DELTA').describe('Which xDS protocol variant to speak'),
-    services: z
-      .enum(['AGGREGATED', 'PER_TYPE'])
-      .default('AGGREGATED')
-      .describe(
-        'AGGREGATED: ADS. PER_TYPE: the gRPC service of each type, for control planes without ADS: a stream for each type, without an order between types. Types without a service are not served from here',
-      ),
-    variants: z
-      .enum(['PER_PARAMETERS', 'NATIVE'])
-      .default('PER_PARAMETERS')
-      .describe(
-        'PER_PARAMETERS: one session for each parameter set, for control planes that decide by node (no rules: one session). NATIVE: the control plane speaks TP2',
-      ),
+    services: z.enum(['AGGREGATED', 'PER_TYPE']).default('AGGREGATED').describe('AGGREGATED: ADS. PER_TYPE: the gRPC service of each type, for control planes without ADS: a stream for each type, without an order between types. Types without a service are not served from here'),
+    variants: z.enum(['PER_PARAMETERS', 'NATIVE']).default('PER_PARAMETERS').describe('PER_PARAMETERS: one session for each parameter set, for control planes that decide by node (no rules: one session). NATIVE: the control plane speaks TP2'),
     tls: clientTls.optional().describe('TLS towards the control plane; left out or {}: plaintext'),
-    headers: headers
-      .optional()
-      .describe(
-        'Headers sent with each stream: a mapping from names to values, which /config_dump does not show',
-      ),
-    token_file: name()
-      .optional()
-      .describe(
-        'A file with a token, sent as "authorization: Bearer …". Read for each stream: a new token is used from the next one on',
-      ),
+    headers: headers.optional().describe('Headers sent with each stream: a mapping from names to values, which /config_dump does not show'),
+    token_file: name().optional().describe('A file with a token, sent as "authorization: Bearer …". Read for each stream: a new token is used from the next one on'),
     connect_timeout: positiveDuration().prefault('5s').describe('After this the next endpoint is tried'),
-    resource_timeout: positiveDuration()
-      .prefault('15s')
-      .describe('A name that is not answered within this time is absent'),
+    resource_timeout: positiveDuration().prefault('15s').describe('A name that is not answered within this time is absent'),
     keepalive: keepalive.prefault({}).describe('HTTP/2 pings'),
     backoff: backoff.prefault({}).describe('Waits between attempts: exponential, with full jitter'),
-    failback_after: positiveDuration()
-      .prefault('30s')
-      .describe('How long a preferred endpoint must hold a connection before the sessions go back to it'),
+    failback_after: positiveDuration().prefault('30s').describe('How long a preferred endpoint must hold a connection before the sessions go back to it'),
   })
   .superRefine((ads, context) => {
     const named = readList(ads, 'headers').flat();
@@ -128,74 +90,34 @@ const ads = z
     const message = 'token_file sets "authorization": only one of them is accepted';
     context.addIssue({ code: 'custom', path: ['headers'], message });
   }, evenIfWrong)
-  .transform((ads) => ({
-    kind: 'ads' as const,
-    endpoints: ads.endpoints,
-    protocol: ads.protocol,
-    services: ads.services,
-    variants: ads.variants,
-    tls: ads.tls,
-    headers: ads.headers ?? [],
-    tokenFile: ads.token_file,
-    connectTimeoutMs: ads.connect_timeout,
-    resourceTimeoutMs: ads.resource_timeout,
-    keepalive: ads.keepalive,
-    backoff: ads.backoff,
-    failbackAfterMs: ads.failback_after,
-  }));
+  .transform(({ headers = [], ...ads }) => ({ kind: 'ads' as const, ...inCode(ads), headers }));
 
+// biome-ignore format: a table, one key a line
 const filesystem = z
   .strictObject({
-    path: name().describe(
-      'Every *.json, *.yaml, *.yml, *.pb and *.pb_text below this directory is a DiscoveryResponse; watched',
-    ),
+    path: name().describe('Every *.json, *.yaml, *.yml, *.pb and *.pb_text below this directory is a DiscoveryResponse; watched'),
   })
   .transform(({ path }) => ({ kind: 'filesystem' as const, path }));
 
-const siblings = z
-  .strictObject({
-    address: endpoint().describe(
-      "The xds listeners of this relay's other replicas: a name with all their addresses, such as that of a headless Service. HOST:PORT or unix:PATH",
-    ),
-    tls: clientTls.optional().describe('TLS towards them; left out or {}: plaintext'),
-  })
-  .transform(({ address, tls }) => ({ address, tls }));
+// biome-ignore format: a table, one key a line
+const siblings = z.strictObject({
+  address: endpoint().describe("The xds listeners of this relay's other replicas: a name with all their addresses, such as that of a headless Service. HOST:PORT or unix:PATH"),
+  tls: clientTls.optional().describe('TLS towards them; left out or {}: plaintext'),
+});
 
+// biome-ignore format: a table, one key a line
 const upstream = z
   .strictObject({
     name: name().describe('Its name in metrics, logs and status; unique'),
     authorities: z.array(authority()).prefault([]).describe('Claims the xdstp names of these authorities'),
-    types: z
-      .array(resourceType())
-      .prefault([])
-      .describe('Claims these types; with names, only what matches both: short names (cds) or type URLs'),
+    types: z.array(resourceType()).prefault([]).describe('Claims these types; with names, only what matches both: short names (cds) or type URLs'),
     names: z.array(name()).prefault([]).describe('Claims these names; a trailing * makes a prefix'),
-    required: z
-      .boolean()
-      .default(true)
-      .describe(
-        'The relay is not ready until this upstream was connected once; false: it does not wait for it',
-      ),
+    required: z.boolean().default(true).describe('The relay is not ready until this upstream was connected once; false: it does not wait for it'),
     ads: ads.optional().describe('A control plane'),
     filesystem: filesystem.optional().describe('Files'),
-    siblings: siblings
-      .optional()
-      .describe(
-        'Other replicas of this relay. While every endpoint of ads is unreachable, they are asked for what is not cached here. Their answers are served as stale, until the control plane answers',
-      ),
-    max_removal_percent: z
-      .number()
-      .min(0)
-      .max(100)
-      .optional()
-      .describe(
-        "Removals after a reconnect of more than this share of a type's resources are held back; default: off",
-      ),
-    max_removal_hold: positiveDuration()
-      .prefault('10m')
-      .describe(
-        'What max_removal_percent holds back is removed after this time, unless it is released or sent again',
-      ),
+    siblings: siblings.optional().describe('Other replicas of this relay. While every endpoint of ads is unreachable, they are asked for what is not cached here. Their answers are served as stale, until the control plane answers'),
+    max_removal_percent: z.number().min(0).max(100).optional().describe("Removals after a reconnect of more than this share of a type's resources are held back; default: off"),
+    max_removal_hold: positiveDuration().prefault('10m').describe('What max_removal_percent holds back is removed after this time, unless it is released or sent again'),
   })
   .superRefine((entry, context) => {
     const kinds = ['ads', 'filesystem'].filter((kind) => read(entry, kind) !== undefined);
@@ -240,21 +162,46 @@ export const upstreams = z
     }
   }, evenIfWrong)
   .transform((list) =>
-    list.flatMap(({ ads, filesystem, ...entry }) => {
-      const common = {
-        name: entry.name,
-        claims: { authorities: entry.authorities, types: entry.types, names: entry.names },
-        required: entry.required,
-        siblings: entry.siblings,
-        maxRemovalPercent: entry.max_removal_percent,
-        maxRemovalHoldMs: entry.max_removal_hold,
-      };
+    list.flatMap(({ ads, filesystem, authorities, types, names, ...entry }) => {
+      const common = { ...inCode(entry), claims: { authorities, types, names } };
       // Each entry has exactly one of them.
-      return [ads, filesystem]
-        .filter((kind) => kind !== undefined)
-        .map((kind) => Object.assign(kind, common));
+      return [ads, filesystem].flatMap((kind) => (kind === undefined ? [] : Object.assign(kind, common)));
     }),
   )
   .describe(
     'Where resources come from. The first that claims a name serves it; one without claims serves everything',
   );
+
+/** They are gRPC's, HTTP/2's or the relay's own. */
+const reserved = new Set([
+  'connection',
+  'content-length',
+  'content-type',
+  'host',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'user-agent',
+  VIA_HEADER,
+]);
+
+/** A header of the streams to a control plane, in lower case. */
+function checkHeaderName(text: string): Result<string> {
+  const name = text.toLowerCase();
+  if (reserved.has(name) || name.startsWith('grpc-'))
+    return fail(`the header ${JSON.stringify(name)} is set by gRPC or by the relay: leave it out`);
+  if (/^[a-z0-9_.-]+$/.test(name) && !name.endsWith('-bin')) return ok(name);
+  return fail(
+    `${JSON.stringify(text)} is not a header: use letters, digits, "-", "_" and ".", without "-bin" at the end`,
+  );
+}
+
+/** The error does not repeat the value, which may be a secret. */
+function checkHeaderValue(value: string): Result<string> {
+  return /^[\x20-\x7e]+$/.test(value) && value.trim() === value
+    ? ok(value)
+    : fail('the value of a header must be visible ASCII, without spaces at its ends');
+}

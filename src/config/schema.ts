@@ -1,14 +1,14 @@
 import { z } from 'zod';
-import { mostNodeText } from '../model/node-path.ts';
-import { fail, ok } from '../model/result.ts';
-import { checkListeners } from './check-listeners.ts';
-import { checkFrom, checkTo, defaultTo, pathsClash, unknownKeys } from './node-path.ts';
-import { admin, drainDelay, drainTimeout, metrics, rest, xds } from './schema-listeners.ts';
+import { mostNodeText, nodePath, parseShown, templateKeys } from '../model/node-path.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { anyOf, expectedText } from '../model/suggest.ts';
+import { admin, checkListeners, drainDelay, drainTimeout, metrics, rest, xds } from './schema-listeners.ts';
 import {
   authority,
   count,
   duration,
   evenIfWrong,
+  inCode,
   name,
   parsed,
   positiveDuration,
@@ -22,54 +22,89 @@ import {
 import { checkRollout, history, rollout } from './schema-rollout.ts';
 import { upstreams } from './schema-upstreams.ts';
 
+/** The paths into a node that a parameter rule can read (`from`) and write (`to`). */
+const writable = [
+  'node.id',
+  'node.cluster',
+  'node.locality.region',
+  'node.locality.zone',
+  'node.locality.sub_zone',
+];
+const readable = [
+  ...writable,
+  'node.user_agent_name',
+  'node.user_agent_version',
+  'peer.uri_san',
+  'peer.dns_san',
+];
+const metadataPath = 'node.metadata.';
+
+/** Below `node.metadata`, any keys; one with dots in brackets and quotes. */
+function checkPath(text: string, known: readonly string[]): Result<string> {
+  if (known.includes(text)) return ok(text);
+  const [part, ...keys] = nodePath(text) ?? [];
+  if (part === 'metadata' && keys.length > 0) return ok(text);
+  return fail(expectedText(anyOf([`${metadataPath}KEY.KEY…`, 'node.metadata["KEY"]', ...known]), text));
+}
+
+const checkFrom = (text: string): Result<string> => checkPath(text, readable);
+
+/** `PATH`, or `PATH=TEMPLATE` with the keys of parameters in `${}`. */
+function checkTo(text: string): Result<string> {
+  const { path, template } = parseShown(text);
+  const checked = checkPath(path, writable);
+  if (!checked.ok) return checked;
+  return template === '' ? fail(`${JSON.stringify(text)} has no template after "="`) : ok(text);
+}
+
+/** The keys that a `to` names and no rule has. */
+function unknownKeys(to: string, keys: readonly (string | undefined)[]): readonly string[] {
+  return templateKeys(parseShown(to).template ?? '').filter((key) => !keys.includes(key));
+}
+
+/** Where a rule writes that does not say so. */
+const defaultTo = (key: string): string => metadataPath + key;
+
+/** One is the other, or a part of it: they cannot both be written. */
+function pathsClash(a: string, b: string): boolean {
+  const [left, right] = [a, b].map((to) => nodePath(parseShown(to).path) ?? []);
+  if (left === undefined || right === undefined) return false;
+  const shared = Math.min(left.length, right.length);
+  return shared > 0 && left.slice(0, shared).every((step, index) => step === right[index]);
+}
+
 /** A relay above refuses what is longer. */
 const nodeText = () =>
   name().refine((text) => Buffer.byteLength(text) <= mostNodeText, {
     error: `is longer than ${mostNodeText} bytes`,
   });
 
+// biome-ignore format: a table, one key a line
+const locality = z.strictObject({
+  region: z.string().default('').describe('Region'),
+  zone: z.string().default('').describe('Zone'),
+  sub_zone: z.string().default('').describe('Sub-zone'),
+}).transform(inCode);
+
+// biome-ignore format: a table, one key a line
 const node = z.strictObject({
   id: nodeText().default('distributary').describe("The relay's node id"),
   cluster: nodeText().default('distributary').describe("The relay's node cluster"),
   metadata: z.record(z.string(), z.json()).default({}).describe('Node metadata, any JSON'),
-  locality: z
-    .strictObject({
-      region: z.string().default('').describe('Region'),
-      zone: z.string().default('').describe('Zone'),
-      sub_zone: z.string().default('').describe('Sub-zone'),
-    })
-    .transform(({ region, zone, sub_zone: subZone }) => ({ region, zone, subZone }))
-    .prefault({})
-    .describe("The relay's locality"),
+  locality: locality.prefault({}).describe("The relay's locality"),
 });
 
+// biome-ignore format: a table, one key a line
 const parameter = z
   .strictObject({
     key: name().describe('The dynamic parameter'),
-    from: parsed(checkFrom).describe(
-      'node.id, node.cluster, node.metadata.A.B, node.metadata["a.b/c"], node.locality.region|zone|sub_zone, node.user_agent_name, node.user_agent_version, peer.uri_san or peer.dns_san',
-    ),
-    authorities: z
-      .array(authority())
-      .prefault([])
-      .describe('Only for xdstp names of these authorities; empty: for every name'),
+    from: parsed(checkFrom).describe('node.id, node.cluster, node.metadata.A.B, node.metadata["a.b/c"], node.locality.region|zone|sub_zone, node.user_agent_name, node.user_agent_version, peer.uri_san or peer.dns_san'),
+    authorities: z.array(authority()).prefault([]).describe('Only for xdstp names of these authorities; empty: for every name'),
     pattern: re2().optional().describe('RE2 syntax; the first group is the value'),
     default: z.string().optional().describe('Value if there is none; left out: the key is absent'),
-    values: z
-      .array(z.string())
-      .prefault([])
-      .describe(
-        'The allowed values. Any other value counts as absent, in a locator too. Empty: every value is allowed',
-      ),
-    to: parsed(checkTo)
-      .optional()
-      .describe(
-        'Where a PER_PARAMETERS session shows it to the control plane: node.id, node.cluster, node.locality.… or node.metadata.…, also node.metadata["app.kubernetes.io/name"]; PATH=TEMPLATE shows a text with parameters, as in node.id=x.$${ns}~$${ns}.local ($${ is a literal ${); default node.metadata.<key>',
-      ),
-    trusted: z
-      .boolean()
-      .default(false)
-      .describe('The derived value wins over one that the client sends. The same for all rules of a key'),
+    values: z.array(z.string()).prefault([]).describe('The allowed values. Any other value counts as absent, in a locator too. Empty: every value is allowed'),
+    to: parsed(checkTo).optional().describe('Where a PER_PARAMETERS session shows it to the control plane: node.id, node.cluster, node.locality.… or node.metadata.…, also node.metadata["app.kubernetes.io/name"]; PATH=TEMPLATE shows a text with parameters, as in node.id=x.$${ns}~$${ns}.local ($${ is a literal ${); default node.metadata.<key>'),
+    trusted: z.boolean().default(false).describe('The derived value wins over one that the client sends. The same for all rules of a key'),
   })
   .superRefine((rule, context) => {
     const fallback = readText(rule, 'default');
@@ -155,127 +190,44 @@ const parameters = z
   )
   .describe('Dynamic parameters of clients that send none of their own');
 
+// biome-ignore format: a table, one key a line
+const persistence = z.strictObject({
+  path: name().describe('Directory of the database'),
+  secrets: z.boolean().default(false).describe('Keep SDS secrets on disk too'),
+  leave_out: z.array(resourceType()).default([]).describe('Types that are not kept on disk, such as those whose resources have private keys inline; what the disk has of them is removed'),
+}).transform(inCode);
+
+// biome-ignore format: a table, one key a line
 const cache = z
   .strictObject({
-    max_bytes: count()
-      .default(1_073_741_824)
-      .describe(
-        'Bytes of cached resources and of subscribed names, per process. The least recently used entries that nobody subscribes to are evicted first',
-      ),
-    idle_ttl: duration()
-      .prefault('600s')
-      .describe(
-        'An entry that nobody subscribes to, and its upstream subscription, ends after this; a name that does not exist, and endpoints that no cluster refers to, after 2 s',
-      ),
-    persistence: z
-      .strictObject({
-        path: name().describe('Directory of the database'),
-        secrets: z.boolean().default(false).describe('Keep SDS secrets on disk too'),
-        leave_out: z
-          .array(resourceType())
-          .default([])
-          .describe(
-            'Types that are not kept on disk, such as those whose resources have private keys inline; what the disk has of them is removed',
-          ),
-      })
-      .transform(({ leave_out: leaveOut, ...kept }) => ({ ...kept, leaveOut }))
-      .optional()
-      .describe('Last known good on disk; left out: off'),
+    max_bytes: count().default(1_073_741_824).describe('Bytes of cached resources and of subscribed names, per process. The least recently used entries that nobody subscribes to are evicted first'),
+    idle_ttl: duration().prefault('600s').describe('An entry that nobody subscribes to, and its upstream subscription, ends after this; a name that does not exist, and endpoints that no cluster refers to, after 2 s'),
+    persistence: persistence.optional().describe('Last known good on disk; left out: off'),
   })
-  .transform(({ max_bytes: maxBytes, idle_ttl: idleTtlMs, persistence }) => ({
-    maxBytes,
-    idleTtlMs,
-    persistence,
-  }));
+  .transform(inCode);
 
+// biome-ignore format: a table, one key a line
 const limits = z
   .strictObject({
     max_streams: count().default(20_000).describe('Open streams of clients, over all workers'),
-    max_subscriptions_per_stream: count()
-      .default(10_000)
-      .describe(
-        'Names and locators that one stream may be subscribed to, over all its types; a type without names counts as one. One request may not name more either, duplicates included. A stream has at most 100 types',
-      ),
-    max_request_bytes: count()
-      .default(4_194_304)
-      .describe(
-        'The largest request accepted from a client, and the most characters of names that a stream may be subscribed to',
-      ),
+    max_subscriptions_per_stream: count().default(10_000).describe('Names and locators that one stream may be subscribed to, over all its types; a type without names counts as one. One request may not name more either, duplicates included. A stream has at most 100 types'),
+    max_request_bytes: count().default(4_194_304).describe('The largest request accepted from a client, and the most characters of names that a stream may be subscribed to'),
     max_poll_bytes: count().default(1_048_576).describe('The largest body accepted on the rest listener'),
-    max_response_bytes: count()
-      .default(67_108_864)
-      .describe(
-        'The largest response accepted from a control plane, or sent to a client: over REST its JSON',
-      ),
-    subscription_changes_per_second: count()
-      .default(100)
-      .describe(
-        'Per stream; above this rate reading pauses. ACKs are free. A change counts once, plus once for each 500 resources of the changed subscription',
-      ),
+    max_response_bytes: count().default(67_108_864).describe('The largest response accepted from a control plane, or sent to a client: over REST its JSON'),
+    subscription_changes_per_second: count().default(100).describe('Per stream; above this rate reading pauses. ACKs are free. A change counts once, plus once for each 500 resources of the changed subscription'),
     max_constraint_depth: count().max(1000).default(64).describe('How deep TP2 constraints may be nested'),
-    max_upstream_sessions: count()
-      .default(1000)
-      .describe(
-        'PER_PARAMETERS sessions of each upstream. One stream may use a quarter of them, one peer half',
-      ),
-    stalled_timeout: positiveDuration()
-      .prefault('60s')
-      .describe(
-        'A client is disconnected if it reads nothing for this long, or takes longer to finish a message',
-      ),
-    first_request_timeout: positiveDuration()
-      .prefault('10s')
-      .describe(
-        "A stream whose first request has not arrived within this time ends with DEADLINE_EXCEEDED. Time in which it waits for its peer's turn does not count",
-      ),
+    max_upstream_sessions: count().default(1000).describe('PER_PARAMETERS sessions of each upstream. One stream may use a quarter of them, one peer half'),
+    stalled_timeout: positiveDuration().prefault('60s').describe('A client is disconnected if it reads nothing for this long, or takes longer to finish a message'),
+    first_request_timeout: positiveDuration().prefault('10s').describe("A stream whose first request has not arrived within this time ends with DEADLINE_EXCEEDED. Time in which it waits for its peer's turn does not count"),
     max_connections: count().default(40_000).describe('Open connections of clients, over all workers'),
-    max_connections_per_peer: count(0)
-      .default(0)
-      .describe(
-        'Open connections of one peer in each worker; a peer is its verified identity, else its address without the port; 0: any number',
-      ),
-    max_streams_per_peer: count(0)
-      .default(0)
-      .describe('Open streams of one peer in each worker; 0: any number'),
-    max_held_bytes: count()
-      .default(1_073_741_824)
-      .describe(
-        'Bytes held for single peers, all of them together: parts of requests, large requests, what only one peer subscribes to, what polls leave',
-      ),
-    max_held_bytes_per_peer: count()
-      .default(268_435_456)
-      .describe('The same for one peer. What several peers share counts for none of them'),
-    max_work_per_peer: positiveDuration()
-      .prefault('500ms')
-      .describe(
-        'Work of one peer per second, in each worker. Every peer gets turns of 4 ms; above this, it gets turns of 1 ms. While no other peer has work, it may use all the time there is',
-      ),
-    relay_peers: z
-      .array(principal())
-      .prefault([])
-      .describe(
-        'Principals of other relays. Limits per client do not apply to them, and the relay trusts them when they say which relays are below them',
-      ),
+    max_connections_per_peer: count(0).default(0).describe('Open connections of one peer in each worker; a peer is its verified identity, else its address without the port; 0: any number'),
+    max_streams_per_peer: count(0).default(0).describe('Open streams of one peer in each worker; 0: any number'),
+    max_held_bytes: count().default(1_073_741_824).describe('Bytes held for single peers, all of them together: parts of requests, large requests, what only one peer subscribes to, what polls leave'),
+    max_held_bytes_per_peer: count().default(268_435_456).describe('The same for one peer. What several peers share counts for none of them'),
+    max_work_per_peer: positiveDuration().prefault('500ms').describe('Work of one peer per second, in each worker. Every peer gets turns of 4 ms; above this, it gets turns of 1 ms. While no other peer has work, it may use all the time there is'),
+    relay_peers: z.array(principal()).prefault([]).describe('Principals of other relays. Limits per client do not apply to them, and the relay trusts them when they say which relays are below them'),
   })
-  .transform((limits) => ({
-    maxStreams: limits.max_streams,
-    maxSubscriptionsPerStream: limits.max_subscriptions_per_stream,
-    maxRequestBytes: limits.max_request_bytes,
-    maxPollBytes: limits.max_poll_bytes,
-    maxResponseBytes: limits.max_response_bytes,
-    subscriptionChangesPerSecond: limits.subscription_changes_per_second,
-    maxConstraintDepth: limits.max_constraint_depth,
-    maxUpstreamSessions: limits.max_upstream_sessions,
-    stalledTimeoutMs: limits.stalled_timeout,
-    firstRequestTimeoutMs: limits.first_request_timeout,
-    maxConnections: limits.max_connections,
-    maxConnectionsPerPeer: limits.max_connections_per_peer,
-    maxStreamsPerPeer: limits.max_streams_per_peer,
-    maxHeldBytes: limits.max_held_bytes,
-    maxHeldBytesPerPeer: limits.max_held_bytes_per_peer,
-    maxWorkPerPeerMs: limits.max_work_per_peer,
-    relayPeers: limits.relay_peers,
-  }));
+  .transform(inCode);
 
 /** An OTLP collector, or nothing. */
 const otlpEndpoint = parsed((text) => {
@@ -286,92 +238,44 @@ const otlpEndpoint = parsed((text) => {
   );
 });
 
+// biome-ignore format: a table, one key a line
+const watchdog = z.strictObject({
+  enabled: z.boolean().default(true).describe('Whether the watchdog runs'),
+  timeout: positiveDuration().prefault('30s').describe('A process whose event loop is blocked for this long aborts. After a sixth of it the log says where it is blocked; a worker is replaced after a third'),
+}).transform(inCode);
+
+// biome-ignore format: a table, one key a line
+const tracing = z.strictObject({
+  otlp_endpoint: otlpEndpoint.prefault('').describe('URL of an OTLP collector (HTTP, as http://collector:4318); empty: off'),
+  ratio: z.number().min(0).max(1).default(0.01).describe('Share of the updates that are traced: 1 is all, 0.01 is one in a hundred'),
+}).transform(inCode);
+
 /**
  * The file, strict: each key with its default and its meaning. The output is what the program uses (config.ts): values
  * parsed, every default filled in, names in camelCase, durations in milliseconds (`…Ms`).
  */
+// biome-ignore format: a table, one key a line
 export const fileSchema = z
   .strictObject({
     $schema: z.string().optional().describe('Where editors find this schema'),
     node: node.prefault({}).describe('Who the relay is to control planes'),
-    xds: xds
-      .prefault({})
-      .describe('The gRPC listener: ADS, every per-type service, CSDS, health, reflection'),
-    rest: rest
-      .optional()
-      .describe(
-        'The listener for clients that poll, in JSON (api_type: REST). The rules and limits of xds apply here too. With workers, let clients use HTTP/2: what a client still refers to is known per connection. Left out: off',
-      ),
+    xds: xds.prefault({}).describe('The gRPC listener: ADS, every per-type service, CSDS, health, reflection'),
+    rest: rest.optional().describe('The listener for clients that poll, in JSON (api_type: REST). The rules and limits of xds apply here too. With workers, let clients use HTTP/2: what a client still refers to is known per connection. Left out: off'),
     admin: admin.prefault({}).describe('The admin listener: status page, metrics, health, admin RPC'),
-    metrics: metrics
-      .optional()
-      .describe(
-        'A listener with /metrics, /ready and /healthz and nothing else, so that admin can stay on loopback. Left out: off',
-      ),
+    metrics: metrics.optional().describe('A listener with /metrics, /ready and /healthz and nothing else, so that admin can stay on loopback. Left out: off'),
     upstreams,
     parameters,
     cache: cache.prefault({}).describe('What is kept, and how long'),
     limits: limits.prefault({}).describe('Bounds on what clients and control planes may ask for'),
-    rollout: rollout
-      .optional()
-      .describe(
-        'A change goes to a few clients of each class first, and to the others when those accept it. Left out: to everyone at once',
-      ),
+    rollout: rollout.optional().describe('A change goes to a few clients of each class first, and to the others when those accept it. Left out: to everyone at once'),
     history,
-    workers: count(0)
-      .max(1024)
-      .default(0)
-      .describe(
-        'Above 0: the number of serving processes on this machine. Clients that poll should then use HTTP/2 (rest)',
-      ),
+    workers: count(0).max(1024).default(0).describe('Above 0: the number of serving processes on this machine. Clients that poll should then use HTTP/2 (rest)'),
     drain_delay: drainDelay(),
     drain_timeout: drainTimeout(),
-    watchdog: z
-      .strictObject({
-        enabled: z.boolean().default(true).describe('Whether the watchdog runs'),
-        timeout: positiveDuration()
-          .prefault('30s')
-          .describe(
-            'A process whose event loop is blocked for this long aborts. After a sixth of it the log says where it is blocked; a worker is replaced after a third',
-          ),
-      })
-      .prefault({})
-      .describe(
-        'Detects a process whose event loop is blocked, and ends it, so that its supervisor starts another',
-      ),
-    tracing: z
-      .strictObject({
-        otlp_endpoint: otlpEndpoint
-          .prefault('')
-          .describe('URL of an OTLP collector (HTTP, as http://collector:4318); empty: off'),
-        ratio: z
-          .number()
-          .min(0)
-          .max(1)
-          .default(0.01)
-          .describe('Share of the updates that are traced: 1 is all, 0.01 is one in a hundred'),
-      })
-      .prefault({})
-      .describe('Traces'),
+    watchdog: watchdog.prefault({}).describe('Detects a process whose event loop is blocked, and ends it, so that its supervisor starts another'),
+    tracing: tracing.prefault({}).describe('Traces'),
   })
   .superRefine(checkRollout, evenIfWrong)
   .superRefine(checkListeners, evenIfWrong)
-  .transform((file) => ({
-    node: file.node,
-    xds: file.xds,
-    rest: file.rest,
-    admin: file.admin,
-    metrics: file.metrics,
-    upstreams: file.upstreams,
-    parameters: file.parameters,
-    cache: file.cache,
-    limits: file.limits,
-    rollout: file.rollout,
-    history: file.history,
-    workers: file.workers,
-    drainDelayMs: file.drain_delay,
-    drainTimeoutMs: file.drain_timeout,
-    watchdog: { enabled: file.watchdog.enabled, timeoutMs: file.watchdog.timeout },
-    tracing: { endpoint: file.tracing.otlp_endpoint, ratio: file.tracing.ratio },
-  }))
+  .transform(inCode)
   .describe('Configuration of distributary, a caching xDS relay');

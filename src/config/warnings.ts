@@ -1,7 +1,7 @@
 import { counted } from '../model/text.ts';
 import { type Address, formatHostPort, isLoopback } from '../wire/address.ts';
-import { everywhere } from './check-listeners.ts';
 import type { AdsUpstreamConfig, Config, UpstreamConfig } from './config.ts';
+import { everywhere } from './schema-listeners.ts';
 import { type ConfigProblem, locate, pathText, problemLine, type UnplacedProblem } from './source.ts';
 
 /** What a relay says of a valid configuration when it starts: dangers, and rules without effect. In the order of the file. */

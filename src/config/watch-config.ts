@@ -5,7 +5,7 @@ import { fail, type Result } from '../model/result.ts';
 import { Settling } from '../model/settling.ts';
 import { DirectoryWatches, type WatchDirectory } from '../wire/directory-watches.ts';
 import type { Config } from './config.ts';
-import type { Environment } from './environment.ts';
+import type { Environment } from './document.ts';
 import { checkConfig, digest, readConfigText, unreadable } from './load.ts';
 import type { ConfigProblem } from './source.ts';
 

@@ -9,7 +9,7 @@ import type {
 import type { Clock } from '../model/clock.ts';
 import type { MissingEntry } from '../model/subscription.ts';
 import type { Pace, TimeSlices } from '../model/time-slices.ts';
-import { rejectedText } from '../observe/rejection-text.ts';
+import { rejectedText } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
 import { type ClientClassId, classOf } from './client-class.ts';
 import { missingOf } from './client-state.ts';

@@ -1,5 +1,5 @@
 import type { TypeUrl } from '../model/brand.ts';
-import type { Sample } from '../observe/sample.ts';
+import type { Sample } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
 import type { Accounts } from '../wire/accounts.ts';
 import type { Staleness } from './staleness.ts';

@@ -26,7 +26,7 @@ import { covers } from '../model/selection.ts';
 import type { Holding } from '../model/subscription.ts';
 import { type Pace, TimeSlices } from '../model/time-slices.ts';
 import { canonicalName } from '../model/xdstp.ts';
-import { TypeLabels } from '../observe/type-label.ts';
+import { TypeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
 import { type CanaryRules, unmetMatches } from '../rollout/canaries.ts';
 import type { Accounts } from '../wire/accounts.ts';

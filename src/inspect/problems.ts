@@ -14,11 +14,12 @@ import { othersText } from '../observe/missing-text.ts';
 import {
   countedLong as counted,
   type Kind,
+  noCanary,
   parametersLabel,
   problemKinds,
+  releaseCommand,
   severities,
 } from '../observe/problems.ts';
-import { noCanary, releaseCommand } from '../observe/rollout-text.ts';
 import { command, fileCommand, reach } from './problem-commands.ts';
 
 /** What Status says beside its problems. */

@@ -1,7 +1,7 @@
 import type { Plain } from '../admin/plain.ts';
 import type { TypeStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { knownTypes } from '../model/types.ts';
-import { OTHER_TYPES, TypeLabels } from '../observe/type-label.ts';
+import { OTHER_TYPES, TypeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
 import type { ClientsStatus } from './clients-view.ts';
 

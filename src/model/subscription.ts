@@ -24,33 +24,16 @@ export interface Encoding {
   readonly absencesUnsaid: boolean;
 }
 
-const encodings: Encoding[] = [];
+const encodings = new Map<string, Encoding>();
 
 /** The one object for this combination. There are few combinations, and many clients of each. */
 export function encoding(fields: Encoding): Encoding {
   const { protocol, wrapped, ttl, constrained, contentVersions, unknownNames, absencesUnsaid } = fields;
-  const known = encodings.find(
-    (one) =>
-      one.protocol === protocol &&
-      one.wrapped === wrapped &&
-      one.ttl === ttl &&
-      one.constrained === constrained &&
-      one.contentVersions === contentVersions &&
-      one.unknownNames === unknownNames &&
-      one.absencesUnsaid === absencesUnsaid,
-  );
-  if (known !== undefined) return known;
-  const created: Encoding = {
-    protocol,
-    wrapped,
-    ttl,
-    constrained,
-    contentVersions,
-    unknownNames,
-    absencesUnsaid,
-  };
-  encodings.push(created);
-  return created;
+  const flags = [wrapped, ttl, constrained, contentVersions, unknownNames, absencesUnsaid];
+  const key = `${protocol} ${flags.join()}`;
+  const known = encodings.get(key) ?? { ...fields };
+  encodings.set(key, known);
+  return known;
 }
 
 /** Items that are sent even if the client has them. Many clients share one object, and so the encoded response. */

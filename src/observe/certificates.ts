@@ -1,4 +1,3 @@
-import { Counter, Gauge, type Registry } from 'prom-client';
 import { z } from 'zod';
 import { shorten } from '../model/text.ts';
 
@@ -50,56 +49,6 @@ function ownerText(of: CertificateOwner): string {
 export class Certificates {
   readonly #followed = new Map<string, FollowedCertificate>();
 
-  constructor(registry: Registry) {
-    const all = this.#followed;
-    const labels = ['listener', 'upstream', 'siblings'];
-    const gauge = (
-      name: string,
-      help: string,
-      value: (of: FollowedCertificate) => number | undefined,
-    ): void => {
-      const collect = function (this: Gauge): void {
-        this.reset();
-        for (const one of all.values()) {
-          const shown = value(one);
-          if (shown !== undefined) this.set(one.owner, shown);
-        }
-      };
-      registry.registerMetric(
-        new Gauge({
-          name: `distributary_certificate_${name}`,
-          help,
-          labelNames: labels,
-          registers: [],
-          collect,
-        }),
-      );
-    };
-    gauge(
-      'expiry_timestamp_seconds',
-      'When the certificate expires that a listener presents, or the relay presents to an upstream, in seconds since the epoch',
-      ({ expiresAt }) => (expiresAt === undefined ? undefined : expiresAt / 1000),
-    );
-    gauge(
-      'last_reload_successful',
-      '1 while the certificate, key and ca in force are those in the files, 0 after new files were refused',
-      ({ refusal }) => (refusal === undefined ? 1 : 0),
-    );
-    registry.registerMetric(
-      new Counter({
-        name: 'distributary_certificate_reloads_total',
-        help: 'Changed files of a certificate, key or ca that were taken (success) or refused. Each worker reads those of xds and rest',
-        labelNames: [...labels, 'result'],
-        registers: [],
-        collect() {
-          this.reset();
-          for (const { owner: of, reloads } of all.values())
-            for (const [result, count] of Object.entries(reloads)) this.inc({ ...of, result }, count);
-        },
-      }),
-    );
-  }
-
   /** Takes the place of the owner's one before, and its counts. */
   follow(of: CertificateOwner, file: string, kind: CertificateState['kind']): FollowedCertificate {
     const key = JSON.stringify(of);
@@ -110,8 +59,12 @@ export class Certificates {
     return made;
   }
 
+  followed(): readonly FollowedCertificate[] {
+    return [...this.#followed.values()];
+  }
+
   states(): CertificateState[] {
-    return [...this.#followed.values()].map(({ owner: of, kind, file, expiresAt, refusal }) => ({
+    return this.followed().map(({ owner: of, kind, file, expiresAt, refusal }) => ({
       owner: of,
       kind,
       file,

@@ -93,3 +93,7 @@ export class LogLevels {
     for (const listener of this.#listeners) listener();
   }
 }
+
+/** What `--log-format` takes. */
+export const logFormats = ['json', 'text'] as const;
+export type LogFormat = (typeof logFormats)[number];

@@ -1,9 +1,8 @@
 import { pino, stdSerializers, stdTimeFunctions } from 'pino';
+import { z } from 'zod';
 import { type Clock, systemClock } from '../model/clock.ts';
 import { withoutUserinfoJson } from '../model/text.ts';
-import type { LogFormat } from './log-format.ts';
-import { type Level, type LogLevel, LogLevels } from './log-levels.ts';
-import { textLine } from './log-text.ts';
+import { type Level, type LogFormat, type LogLevel, LogLevels } from './log-levels.ts';
 
 /** The fields of a line beside its message. Errors are written with their code and stack. */
 export type Fields = Readonly<Record<string, unknown>>;
@@ -126,4 +125,37 @@ class PinoLog implements Log {
   #write(level: Level, message: string, fields: Fields = {}): void {
     if (this.#levels.enables(level, fields['node'])) this.#logger[level](fields, message);
   }
+}
+
+const lineSchema = z.looseObject({ time: z.string(), level: z.string(), message: z.string() });
+
+/** Ends of lines, and what a terminal obeys or reorders: peers choose some of these texts. */
+const control = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
+
+const escaped = (text: string): string =>
+  text.replace(control, (found) => `\\u${found.codePointAt(0)?.toString(16).padStart(4, '0') ?? ''}`);
+
+/** One word as it is, anything else as JSON. */
+function valueText(value: unknown): string {
+  if (typeof value === 'string' && /^[^\s"=]+$/.test(value)) return escaped(value);
+  return escaped(JSON.stringify(value) ?? '');
+}
+
+/** A JSON line of the log for people: time, level, message, and the fields as `key=value`. Always one line. */
+function textLine(json: string): string {
+  const { time, level, message, pid: _pid, ...fields } = lineSchema.parse(JSON.parse(json));
+  const words = Object.entries(fields).map(([key, value]) => `${key}=${valueText(value)}`);
+  return `${[time, level.toUpperCase().padEnd(5), escaped(message), ...words].join(' ')}\n`;
+}
+
+/**
+ * Node writes its warnings to stderr as text. From now on they are JSON lines of the log. Operators need not know that
+ * a feature of Node is experimental: that is a debug line.
+ */
+export function logRuntimeWarnings(log: Log): void {
+  process.removeAllListeners('warning');
+  process.on('warning', ({ name, message }) => {
+    const level = name === 'ExperimentalWarning' ? 'debug' : 'warn';
+    log[level]('Node.js warning', { name, warning: message });
+  });
 }

@@ -1,27 +1,196 @@
-import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
-import type { TypeUrl } from '../model/brand.ts';
-import { isKnownType } from '../model/types.ts';
-import { Certificates } from './certificates.ts';
+import { collectDefaultMetrics, Registry } from 'prom-client';
+import { z } from 'zod';
+import { type TypeUrl, typeUrl } from '../model/brand.ts';
+import { printable } from '../model/printable.ts';
+import { isKnownType, longestTypeUrl, typeInfo } from '../model/types.ts';
+import { Certificates, type FollowedCertificate } from './certificates.ts';
 import type { Counters, OwnCounters } from './counters.ts';
-import { descriptions, type MetricDescription } from './descriptions.ts';
-import { type Distribution, HistogramFamily } from './distribution.ts';
 import { rejections } from './rejections.ts';
-import { type RelayFacts, RelayGauges } from './relay-gauges.ts';
-import { RolloutMetrics } from './rollout-metrics.ts';
-import { type Sample, SampledGauges } from './sample.ts';
-import { type Series, seriesOf } from './series.ts';
-import { type Tally, TallyFamily } from './tally.ts';
-import { OTHER_TYPES, TypeLabels } from './type-label.ts';
-
-export type TransportLabel = 'sotw' | 'delta' | 'rest' | 'fetch';
-/** What was waited for in vain. */
-export type OverdueLabel = 'removal' | 'warming' | 'missing';
-export type RequestKindLabel = 'subscribe' | 'ack' | 'nack' | 'stale';
+import {
+  type Description,
+  Distribution,
+  Family,
+  type Reading,
+  type Series,
+  ShownHistogram,
+  seriesOf,
+  show,
+  Tally,
+} from './series.ts';
 
 /** Seconds. Inside a process: from a tenth of a millisecond; behind a slow client: to a minute. */
 export const delayBuckets = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ];
+/** Seconds: from a change without anybody to protect to one that somebody had to repair. */
+const rolloutBuckets = [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14_400, 86_400];
+
+const rolloutStates = ['IDLE', 'CANARY', 'HELD', 'FROZEN'] as const;
+const rolloutResults = ['released', 'held', 'discarded', 'timeout'] as const;
+
+/** What a process has now. It is gathered when metrics are requested, so it costs nothing otherwise. */
+export interface Sample {
+  readonly connections: number;
+  /** Of peers (wire/accounts.ts). */
+  readonly accounts: { readonly size: number; readonly waiting: number; readonly held: number };
+  readonly streams: readonly {
+    readonly transport: 'sotw' | 'delta';
+    /** `ads`, or the short name of the type that the service is for. */
+    readonly service: string;
+    readonly count: number;
+  }[];
+  readonly types: readonly {
+    readonly type: TypeUrl;
+    readonly subscriptions: number;
+    /** Classes of clients: each has equal subscriptions, parameters and access. */
+    readonly classes: number;
+    /** Streams that have not answered what they were sent last. */
+    readonly unacknowledged: number;
+    /** Streams that reject something and have not accepted it since. */
+    readonly rejecting: number;
+    readonly resources: number;
+    readonly variants: number;
+  }[];
+  readonly upstreams: readonly {
+    readonly upstream: string;
+    readonly connected: boolean;
+    readonly sessions: number;
+    /** 0 while current. */
+    readonly staleSeconds: number;
+    /** Siblings' answers are served in its place. */
+    readonly fromSiblings: boolean;
+  }[];
+  readonly cacheBytes: number;
+}
+
+/** What is true of the relay as a whole, whatever its number of processes. */
+export interface RelayFacts {
+  readonly ready: boolean;
+  /** Removals that are held back (max_removal_percent), by upstream. */
+  readonly heldRemovals: ReadonlyMap<string, number>;
+  /** Names of which an operator has discarded what upstream says. */
+  readonly discarded: number;
+  /** The bounds of the configuration in force by their keys: counts, bytes and seconds. */
+  readonly limits: ReadonlyMap<string, number>;
+  /** What clients ask for and do not get, by the type's label: subscriptions, and of them those that others could have. */
+  readonly missing: ReadonlyMap<string, { readonly all: number; readonly elsewhere: number }>;
+  /** Milliseconds since the epoch: when the configuration in force was read. */
+  readonly configuredAt: number;
+  /** False: the last new version of it was refused. */
+  readonly isConfigured: boolean;
+}
+
+/** Of a relay that has nothing yet: for the reference of the metrics. */
+export const NO_FACTS: RelayFacts = {
+  ready: true,
+  heldRemovals: new Map(),
+  discarded: 0,
+  limits: new Map(),
+  missing: new Map(),
+  configuredAt: 0,
+  isConfigured: true,
+};
+
+interface Persistence {
+  readonly lagSeconds: number;
+  /** Milliseconds since the epoch. */
+  readonly lastWrite: number | undefined;
+}
+
+/** What is counted here, or set. Names are without `distributary_`; what ends in `_total` is a counter. */
+// biome-ignore format: a table, one metric a line
+const counted = {
+  downstream_requests_total: { labels: ['type', 'kind'], help: 'Requests of clients, by kind' },
+  downstream_responses_total: { labels: ['type', 'transport'], help: 'Responses handed to streams of clients' },
+  downstream_response_bytes_total: { labels: ['type'], help: 'Bytes of responses handed to streams of clients' },
+  downstream_coalesced_total: { labels: ['type'], help: 'Updates overtaken by a newer one before a slow client took them' },
+  downstream_order_timeouts_total: { labels: ['type', 'what'], help: 'Sent to clients before what it waited for: a removal (removal), or routes whose clusters have not arrived (missing) or are not accepted (warming)' },
+  downstream_rejected_total: { labels: ['reason'], help: 'Streams and requests of clients that were refused' },
+  upstream_updates_total: { labels: ['upstream', 'type', 'result'], help: 'Responses of control planes and scans of files' },
+  upstream_reconnects_total: { labels: ['upstream'], help: 'Attempts to connect again' },
+  upstream_stream_ends_total: { labels: ['upstream', 'code'], help: 'Streams to control planes that ended, other than by the relay itself' },
+  upstream_last_update_timestamp_seconds: { labels: ['upstream', 'type'], help: 'When the last accepted update arrived, in seconds since the epoch' },
+  upstream_held_removals: { labels: ['upstream', 'type'], help: 'Removals that are held back because they are too many at once (max_removal_percent)' },
+  cache_lookups_total: { labels: ['type', 'result'], help: 'Lookups of a name with a set of parameters' },
+  cache_evictions_total: { labels: ['reason'], help: 'Variants that were dropped from the cache although the upstream has not removed them' },
+  ambiguous_matches_total: { labels: ['type'], help: 'Lookups that more than one variant matched' },
+  config_reloads_total: { labels: ['result'], help: 'Attempts to load a changed configuration' },
+  worker_restarts_total: { labels: [], help: 'Serving processes started in place of one that exited' },
+  persistence_errors_total: { labels: ['reason'], help: 'Errors of the disk that keeps the cache' },
+  rollout_state: { labels: ['state'], help: 'State of the rollout: 1 for the current state, 0 for the others' },
+  frozen: { labels: [], help: 'Whether an operator has frozen something' },
+  rollouts_total: { labels: ['result'], help: 'Changes that went to canaries first, by result' },
+} as const satisfies Record<string, Description>;
+
+// biome-ignore format: a table, one metric a line
+const histograms = {
+  propagation_seconds: { labels: [], buckets: delayBuckets, help: "From the receipt of an update to its handover to a client's stream" },
+  acknowledged_seconds: { labels: ['type'], buckets: delayBuckets, help: "From the receipt of an update to a client's ACK of it" },
+  rollout_duration_seconds: { labels: [], buckets: rolloutBuckets, help: 'How long changes waited until everybody got them' },
+} as const;
+
+/** Read of a state when the metrics are asked for. */
+interface ReadMetric<State> extends Description {
+  readonly read: (state: State) => Iterable<Reading>;
+}
+type ReadMetrics<State> = Readonly<Record<string, ReadMetric<State>>>;
+
+const perType = (count: (of: Sample['types'][number]) => number) => (sample: Sample) =>
+  sample.types.map((of): Reading => [count(of), of.type]);
+const perUpstream = (value: (of: Sample['upstreams'][number]) => number) => (sample: Sample) =>
+  sample.upstreams.map((of): Reading => [value(of), of.upstream]);
+
+// biome-ignore format: a table, one metric a line
+const sampled: ReadMetrics<Sample> = {
+  downstream_connections: { labels: [], help: 'Open connections of clients, including those in their TLS handshake', read: ({ connections }) => [[connections]] },
+  peer_accounts: { labels: [], help: 'Peers that have something open, or an overdrawn account', read: ({ accounts }) => [[accounts.size]] },
+  peer_waiting: { labels: [], help: 'Peers that wait for their turn, because their account is used up', read: ({ accounts }) => [[accounts.waiting]] },
+  peer_held_bytes: { labels: [], help: 'Bytes that are held for single peers', read: ({ accounts }) => [[accounts.held]] },
+  downstream_streams: { labels: ['transport', 'service'], help: 'Open xDS streams of clients', read: ({ streams }) => streams.map(({ count, transport, service }) => [count, transport, service]) },
+  downstream_subscriptions: { labels: ['type'], help: 'Subscriptions of clients', read: perType(({ subscriptions }) => subscriptions) },
+  classes: { labels: ['type'], help: 'Classes of clients, whose subscriptions and parameters are equal', read: perType(({ classes }) => classes) },
+  downstream_unacknowledged: { labels: ['type'], help: 'Streams of clients that have not answered what they were sent last', read: perType(({ unacknowledged }) => unacknowledged) },
+  downstream_rejecting: { labels: ['type'], help: 'Streams of clients that have rejected something and have not accepted it since', read: perType(({ rejecting }) => rejecting) },
+  upstream_connected: { labels: ['upstream'], help: '1 while connected (files: scanned), else 0', read: perUpstream(({ connected }) => Number(connected)) },
+  upstream_sessions: { labels: ['upstream'], help: 'Sessions with a control plane', read: perUpstream(({ sessions }) => sessions) },
+  upstream_stale_seconds: { labels: ['upstream'], help: 'Seconds since the cached resources of this upstream may be out of date; 0 while they are current', read: perUpstream(({ staleSeconds }) => staleSeconds) },
+  upstream_from_siblings: { labels: ['upstream'], help: "1 while siblings' answers are served in place of this upstream's own, else 0", read: perUpstream(({ fromSiblings }) => Number(fromSiblings)) },
+  cache_resources: { labels: ['type'], help: 'Cached resources, whatever their variants', read: perType(({ resources }) => resources) },
+  cache_variants: { labels: ['type'], help: 'Cached variants of resources', read: perType(({ variants }) => variants) },
+  cache_bytes: { labels: [], help: 'Bytes of cached resources', read: ({ cacheBytes }) => [[cacheBytes]] },
+};
+
+const certificateLabels = ['listener', 'upstream', 'siblings'];
+const ofCertificate = (value: number, { owner: of }: FollowedCertificate, result?: string): Reading =>
+  'listener' in of
+    ? [value, of.listener, undefined, undefined, result]
+    : [value, undefined, of.upstream, 'siblings' in of ? of.siblings : undefined, result];
+
+// biome-ignore format: a table, one metric a line
+const ofCertificates: ReadMetrics<readonly FollowedCertificate[]> = {
+  certificate_expiry_timestamp_seconds: { labels: certificateLabels, help: 'When the certificate expires that a listener presents, or the relay presents to an upstream, in seconds since the epoch', read: (all) => all.flatMap((one) => (one.expiresAt === undefined ? [] : [ofCertificate(one.expiresAt / 1000, one)])) },
+  certificate_last_reload_successful: { labels: certificateLabels, help: '1 while the certificate, key and ca in force are those in the files, 0 after new files were refused', read: (all) => all.map((one) => ofCertificate(one.refusal === undefined ? 1 : 0, one)) },
+  certificate_reloads_total: { labels: [...certificateLabels, 'result'], help: 'Changed files of a certificate, key or ca that were taken (success) or refused. Each worker reads those of xds and rest', read: (all) => all.flatMap((one) => Object.entries(one.reloads).map(([result, count]) => ofCertificate(count, one, result))) },
+};
+
+// biome-ignore format: a table, one metric a line
+const ofRelay: ReadMetrics<RelayFacts & { readonly version: string }> = {
+  build_info: { labels: ['version', 'node'], help: '1; the versions of the relay and of Node.js', read: ({ version }) => [[1, version, process.version]] },
+  ready: { labels: [], help: '1 while /ready answers 200, else 0', read: ({ ready }) => [[Number(ready)]] },
+  held_removals: { labels: ['upstream'], help: 'Removals of an upstream that are held back because they are too many at once (max_removal_percent)', read: ({ heldRemovals }) => [...heldRemovals].map(([upstream, count]) => [count, upstream]) },
+  discarded_names: { labels: [], help: 'Names of which nobody gets what their upstream says, because an operator has discarded it', read: ({ discarded }) => [[discarded]] },
+  limit: { labels: ['name'], help: 'Limits of the configuration in force, by key: counts, bytes and seconds', read: ({ limits }) => [...limits].map(([name, value]) => [value, name]) },
+  config_last_reload_timestamp_seconds: { labels: [], help: 'When the configuration in force was read, in seconds since the epoch', read: ({ configuredAt }) => [[configuredAt / 1000]] },
+  config_last_reload_successful: { labels: [], help: '1 while the configuration in force is the last one that was read, 0 after a new version was refused', read: ({ isConfigured }) => [[Number(isConfigured)]] },
+  missing_subscriptions: { labels: ['type'], help: 'Subscriptions of clients to what does not exist for them: asked for, and known to be absent', read: ({ missing }) => [...missing].map(([type, { all }]) => [all, type]) },
+  unmatched_subscriptions: { labels: ['type'], help: 'Of distributary_missing_subscriptions, those to what exists for other clients', read: ({ missing }) => [...missing].map(([type, { elsewhere }]) => [elsewhere, type]) },
+};
+
+// biome-ignore format: a table, one metric a line
+const ofPersistence: ReadMetrics<Persistence> = {
+  persistence_lag_seconds: { labels: [], help: 'For how long a change has been waiting to be written', read: ({ lagSeconds }) => [[lagSeconds]] },
+  persistence_last_write_timestamp_seconds: { labels: [], help: 'When the cache was last written, in seconds since the epoch; 0: not since the start', read: ({ lastWrite = 0 }) => [[lastWrite / 1000]] },
+};
 
 /** Gauges of prom-client with the name of a counter. Each is the sum of one without `_total`. */
 const wronglyNamed = [
@@ -30,124 +199,82 @@ const wronglyNamed = [
   'nodejs_active_resources_total',
 ];
 
-export interface MetricsOptions {
-  /** prom-client's metrics of the process and its event loop; they go on measuring until the process ends. */
-  readonly process?: boolean;
-  /** An unknown type has a label of its own only if there is a resource of it. Left out: always. */
-  readonly isServed?: (type: TypeUrl) => boolean;
-}
+/** What a registry tells of each metric; prom-client's types leave the type and the labels out. */
+const described = z.object({
+  name: z.string(),
+  type: z.string(),
+  help: z.string(),
+  labelNames: z.array(z.string()).default([]),
+});
+
+type Result = 'accepted' | 'rejected';
+type Counts<Labels extends readonly string[]> = (...labels: Labels) => Tally;
+type Observes<Labels extends readonly string[]> = (...labels: Labels) => Distribution;
 
 /**
- * Every metric of docs/operations.md. A method returns the series with these labels; hot paths keep it. Labels never
- * hold names of resources or nodes.
+ * Every metric of docs/operations.md. A function of a metric returns the series with these labels; hot paths keep it.
+ * Labels never hold names of resources or nodes.
  */
 export class Metrics {
   readonly #registry = new Registry();
   readonly #types: TypeLabels;
-  readonly #gauges: SampledGauges;
-  readonly #requests = this.#family('downstream_requests_total', 'Requests of clients, by kind', [
-    'type',
-    'kind',
-  ]);
-  readonly #responses = this.#family('downstream_responses_total', 'Responses handed to streams of clients', [
-    'type',
-    'transport',
-  ]);
-  readonly #responseBytes = this.#family(
-    'downstream_response_bytes_total',
-    'Bytes of responses handed to streams of clients',
-    ['type'],
+  readonly #families = new Map<string, Family<Tally>>();
+  readonly requests: Counts<[TypeUrl, 'subscribe' | 'ack' | 'nack' | 'stale']> =
+    this.#series('downstream_requests_total');
+  readonly responses: Counts<[TypeUrl, 'sotw' | 'delta' | 'rest' | 'fetch']> = this.#series(
+    'downstream_responses_total',
   );
-  readonly #coalesced = this.#family(
-    'downstream_coalesced_total',
-    'Updates overtaken by a newer one before a slow client took them',
-    ['type'],
-  );
-  readonly #overdue = this.#family(
+  readonly responseBytes: Counts<[TypeUrl]> = this.#series('downstream_response_bytes_total');
+  readonly coalesced: Counts<[TypeUrl]> = this.#series('downstream_coalesced_total');
+  /** What was waited for in vain. */
+  readonly overdue: Counts<[TypeUrl, 'removal' | 'warming' | 'missing']> = this.#series(
     'downstream_order_timeouts_total',
-    'Sent to clients before what it waited for: a removal (removal), or routes whose clusters have not arrived (missing) or are not accepted (warming)',
-    ['type', 'what'],
   );
-  readonly #rejected = this.#family(
-    'downstream_rejected_total',
-    'Streams and requests of clients that were refused',
-    ['reason'],
+  /** The reason comes from a fixed list, never from a peer. */
+  readonly rejected: Counts<[reason: string]> = this.#series('downstream_rejected_total');
+  readonly #updates: Counts<[upstream: string, TypeUrl, Result]> = this.#series('upstream_updates_total');
+  readonly reconnects: Counts<[upstream: string]> = this.#series('upstream_reconnects_total');
+  /** `code` is the name of a gRPC status. */
+  readonly streamEnds: Counts<[upstream: string, code: string]> = this.#series('upstream_stream_ends_total');
+  readonly #lastUpdate: Counts<[upstream: string, TypeUrl]> = this.#series(
+    'upstream_last_update_timestamp_seconds',
   );
-  readonly #propagation = new HistogramFamily(
-    this.#registry,
-    'distributary_propagation_seconds',
-    "From the receipt of an update to its handover to a client's stream",
-    [],
-    delayBuckets,
-  );
-  readonly #acknowledged = new HistogramFamily(
-    this.#registry,
-    'distributary_acknowledged_seconds',
-    "From the receipt of an update to a client's ACK of it",
-    ['type'],
-    delayBuckets,
-  );
-  readonly #updates = this.#family(
-    'upstream_updates_total',
-    'Responses of control planes and scans of files',
-    ['upstream', 'type', 'result'],
-  );
-  readonly #reconnects = this.#family('upstream_reconnects_total', 'Attempts to connect again', ['upstream']);
-  readonly #streamEnds = this.#family(
-    'upstream_stream_ends_total',
-    'Streams to control planes that ended, other than by the relay itself',
-    ['upstream', 'code'],
-  );
-  readonly #lastUpdate = new Gauge({
-    name: 'distributary_upstream_last_update_timestamp_seconds',
-    help: 'When the last accepted update arrived, in seconds since the epoch',
-    labelNames: ['upstream', 'type'],
-    registers: [this.#registry],
-  });
-  readonly #heldRemovals = new Gauge({
-    name: 'distributary_upstream_held_removals',
-    help: 'Removals that are held back because they are too many at once (max_removal_percent)',
-    labelNames: ['upstream', 'type'],
-    registers: [this.#registry],
-  });
-  readonly #lookups = this.#family('cache_lookups_total', 'Lookups of a name with a set of parameters', [
-    'type',
-    'result',
-  ]);
-  readonly #evictions = this.#family(
-    'cache_evictions_total',
-    'Variants that were dropped from the cache although the upstream has not removed them',
-    ['reason'],
-  );
-  readonly #ambiguous = this.#family(
-    'ambiguous_matches_total',
-    'Lookups that more than one variant matched',
-    ['type'],
-  );
-  readonly #reloads = this.#family('config_reloads_total', 'Attempts to load a changed configuration', [
-    'result',
-  ]);
-  readonly #workerRestarts = this.#family(
-    'worker_restarts_total',
-    'Serving processes started in place of one that exited',
-    [],
-  );
-  readonly #persistenceErrors = this.#family(
-    'persistence_errors_total',
-    'Errors of the disk that keeps the cache',
-    ['reason'],
-  );
-  readonly certificates = new Certificates(this.#registry);
-  readonly rollout = new RolloutMetrics(this.#registry);
-  /** Why the last response or file was refused, by `refusalKey`: as many as the metric has series. */
+  readonly #heldRemovals: Counts<[upstream: string, TypeUrl]> = this.#series('upstream_held_removals');
+  readonly lookups: Counts<[TypeUrl, 'hit' | 'miss']> = this.#series('cache_lookups_total');
+  /** The reason comes from a fixed list. */
+  readonly evictions: Counts<[reason: string]> = this.#series('cache_evictions_total');
+  readonly ambiguous: Counts<[TypeUrl]> = this.#series('ambiguous_matches_total');
+  readonly reloads: Counts<[Result]> = this.#series('config_reloads_total');
+  readonly workerRestarts: Counts<[]> = this.#series('worker_restarts_total');
+  /** The reason comes from a fixed list. */
+  readonly persistenceErrors: Counts<[reason: string]> = this.#series('persistence_errors_total');
+  readonly #rolloutState: Counts<[state: string]> = this.#series('rollout_state');
+  readonly #frozen: Counts<[]> = this.#series('frozen');
+  readonly rollouts: Counts<[(typeof rolloutResults)[number]]> = this.#series('rollouts_total');
+  readonly #distributions = new Map<string, Family<Distribution>>();
+  /** In seconds, as are the other histograms. */
+  readonly propagation: Observes<[]> = this.#histogram('propagation_seconds');
+  readonly #acknowledged: Observes<[type: string]> = this.#histogram('acknowledged_seconds');
+  readonly rolloutDuration: Observes<[]> = this.#histogram('rollout_duration_seconds');
+  readonly certificates = new Certificates();
+  /** Why the last response or file was refused, by upstream and type: as many as the metric has series. */
   readonly #refusals = new Map<string, string>();
-  #sample: (() => Sample) | undefined;
-  #relay: RelayGauges | undefined;
+  #takeSample: (() => Sample) | undefined;
+  #sample: Sample | undefined;
+  #gatherRelay: (() => Promise<void>) | undefined;
 
-  constructor(options: MetricsOptions = {}) {
-    this.#types = new TypeLabels(options.isServed ?? (() => true));
-    this.#gauges = new SampledGauges(this.#registry, this.#types);
-    if (options.process === true) {
+  /**
+   * `isServed`: an unknown type has a label of its own only if there is a resource of it. `process`: prom-client's metrics
+   * of the process and its event loop; they go on measuring until the process ends.
+   */
+  constructor(
+    isServed: (type: TypeUrl) => boolean = () => true,
+    { process = false }: { readonly process?: boolean } = {},
+  ) {
+    this.#types = new TypeLabels(isServed);
+    this.#read(ofCertificates, () => this.certificates.followed());
+    this.#read(sampled, () => this.#sample, true);
+    if (process) {
       collectDefaultMetrics({ register: this.#registry });
       for (const name of wronglyNamed) this.#registry.removeSingleMetric(name);
     }
@@ -155,7 +282,10 @@ export class Metrics {
     for (const result of ['accepted', 'rejected'] as const) this.reloads(result);
     for (const reason of rejections.keys()) this.rejected(reason);
     for (const reason of ['size', 'idle', 'ttl']) this.evictions(reason);
+    for (const result of rolloutResults) this.rollouts(result);
     this.workerRestarts();
+    this.rolloutDuration();
+    this.rolloutState('IDLE');
   }
 
   /** A name for a type where the number of names must be bounded: labels, conditions, tables. */
@@ -163,144 +293,78 @@ export class Metrics {
     return this.#types.of(type);
   }
 
-  requests(type: TypeUrl, kind: RequestKindLabel): Tally {
-    return this.#requests.labels(this.#types.of(type), kind);
-  }
-
-  responses(type: TypeUrl, transport: TransportLabel): Tally {
-    return this.#responses.labels(this.#types.of(type), transport);
-  }
-
-  responseBytes(type: TypeUrl): Tally {
-    return this.#responseBytes.labels(this.#types.of(type));
-  }
-
-  coalesced(type: TypeUrl): Tally {
-    return this.#coalesced.labels(this.#types.of(type));
-  }
-
-  overdue(type: TypeUrl, what: OverdueLabel): Tally {
-    return this.#overdue.labels(this.#types.of(type), what);
-  }
-
-  /** `reason` comes from a fixed list, never from a peer. */
-  rejected(reason: string): Tally {
-    return this.#rejected.labels(reason);
-  }
-
-  /** In seconds. */
-  propagation(): Distribution {
-    return this.#propagation.of();
-  }
-
-  /** In seconds. */
   acknowledged(type: TypeUrl): Distribution {
     // Each label is twenty series here: types that only clients know share one.
-    return this.#acknowledged.of(isKnownType(type) ? this.#types.of(type) : OTHER_TYPES);
+    return this.#acknowledged(isKnownType(type) ? this.#types.of(type) : OTHER_TYPES);
   }
 
-  updates(upstream: string, type: TypeUrl, result: 'accepted' | 'rejected'): Tally {
-    const label = this.#types.of(type);
+  updates(upstream: string, type: TypeUrl, result: Result): Tally {
     // Both begin at 0, see the constructor.
-    this.#updates.labels(upstream, label, result === 'accepted' ? 'rejected' : 'accepted');
-    return this.#updates.labels(upstream, label, result);
+    this.#updates(upstream, type, result === 'accepted' ? 'rejected' : 'accepted');
+    return this.#updates(upstream, type, result);
   }
 
   /** A response or a file is refused. `reason` says which resource, and why. */
   refusedUpdate(upstream: string, type: TypeUrl, reason: string): void {
     this.updates(upstream, type, 'rejected').inc();
-    this.#refusals.set(refusalKey(upstream, this.#types.of(type)), reason);
-  }
-
-  reconnects(upstream: string): Tally {
-    return this.#reconnects.labels(upstream);
-  }
-
-  /** `code` is the name of a gRPC status. */
-  streamEnds(upstream: string, code: string): Tally {
-    return this.#streamEnds.labels(upstream, code);
+    this.#refusals.set(JSON.stringify([upstream, this.#types.of(type)]), reason);
   }
 
   /** `milliseconds` since the epoch. */
   lastUpdate(upstream: string, type: TypeUrl, milliseconds: number): void {
-    this.#lastUpdate.set({ upstream, type: this.#types.of(type) }, milliseconds / 1000);
+    this.#lastUpdate(upstream, type).value = milliseconds / 1000;
   }
 
   heldRemovals(upstream: string, type: TypeUrl, count: number): void {
-    this.#heldRemovals.set({ upstream, type: this.#types.of(type) }, count);
+    this.#heldRemovals(upstream, type).value = count;
   }
 
-  lookups(type: TypeUrl, result: 'hit' | 'miss'): Tally {
-    return this.#lookups.labels(this.#types.of(type), result);
+  rolloutState(now: (typeof rolloutStates)[number]): void {
+    for (const state of rolloutStates) this.#rolloutState(state).value = Number(state === now);
   }
 
-  /** `reason` comes from a fixed list. */
-  evictions(reason: string): Tally {
-    return this.#evictions.labels(reason);
+  frozen(frozen: boolean): void {
+    this.#frozen().value = Number(frozen);
   }
 
-  ambiguous(type: TypeUrl): Tally {
-    return this.#ambiguous.labels(this.#types.of(type));
-  }
-
-  workerRestarts(): Tally {
-    return this.#workerRestarts.labels();
-  }
-
-  reloads(result: 'accepted' | 'rejected'): Tally {
-    return this.#reloads.labels(result);
-  }
-
-  /** `reason` comes from a fixed list. */
-  persistenceErrors(reason: string): Tally {
-    return this.#persistenceErrors.labels(reason);
-  }
-
-  /** Gauges that there are only where the cache is persisted. `lastWrite`: milliseconds since the epoch. */
-  persistence(state: () => { readonly lagSeconds: number; readonly lastWrite: number | undefined }): void {
-    const gauge = (name: string, help: string, value: () => number): void => {
-      const collect = function (this: Gauge): void {
-        this.set(value());
-      };
-      this.#registry.registerMetric(
-        new Gauge({ name: `distributary_persistence_${name}`, help, registers: [], collect }),
-      );
-    };
-    gauge('lag_seconds', 'For how long a change has been waiting to be written', () => state().lagSeconds);
-    gauge(
-      'last_write_timestamp_seconds',
-      'When the cache was last written, in seconds since the epoch; 0: not since the start',
-      () => (state().lastWrite ?? 0) / 1000,
-    );
+  /** Gauges that there are only where the cache is persisted. */
+  persistence(state: () => Persistence): void {
+    this.#read(ofPersistence, state);
   }
 
   /** For the charts of the status page and for problems: sums over all types. */
   counted(): Omit<Counters, keyof OwnCounters | 'streams' | 'connections'> {
+    const delays = this.#distributions.get('acknowledged_seconds')?.all() ?? [];
     return {
-      responses: this.#responses.total,
-      acknowledged: [...this.#acknowledged.counts()],
-      rejections: sumOf(this.#requests.counted().filter(([[, kind]]) => kind === 'nack')),
-      turnedAway: this.#rejected.counted().map(([[reason = ''], count]) => [reason, count]),
-      refusedUpdates: this.#updates
-        .counted()
-        .flatMap(([[upstream = '', type = '', result], count]) =>
+      responses: sum(this.#counted('downstream_responses_total')),
+      acknowledged: [...delayBuckets, Infinity].map((_, index) =>
+        delays.reduce((total, { series }) => total + (series.counts[index] ?? 0), 0),
+      ),
+      rejections: sum(this.#counted('downstream_requests_total').filter(([, , kind]) => kind === 'nack')),
+      turnedAway: this.#counted('downstream_rejected_total').map(([count, reason = '']) => [reason, count]),
+      refusedUpdates: this.#counted('upstream_updates_total').flatMap(
+        ([count, upstream = '', type = '', result]) =>
           result === 'rejected'
-            ? [[upstream, type, count, this.#refusals.get(refusalKey(upstream, type)) ?? '']]
+            ? [[upstream, type, count, this.#refusals.get(JSON.stringify([upstream, type])) ?? '']]
             : [],
-        ),
-      restarts: this.#workerRestarts.total,
+      ),
+      restarts: this.workerRestarts().value,
       certificates: this.certificates.states(),
     };
   }
 
   /** Gauges of the relay as a whole: only one of its processes has them. `version`: the product's. */
   relay(version: string, facts: () => RelayFacts | Promise<RelayFacts>): void {
-    this.#relay = new RelayGauges(this.#registry, version, facts);
+    let gathered = { ...NO_FACTS, version };
+    this.#read(ofRelay, () => gathered);
+    this.#gatherRelay = async () => {
+      gathered = { ...(await facts()), version };
+    };
   }
 
   /** Where the gauges get what they show, each time the metrics are asked for. */
   sampleFrom(sample: () => Sample): void {
-    this.#sample = sample;
+    this.#takeSample = sample;
   }
 
   /** The Prometheus text format. */
@@ -315,14 +379,9 @@ export class Metrics {
     return seriesOf(this.#registry);
   }
 
-  async #gather(): Promise<void> {
-    if (this.#sample !== undefined) this.#gauges.show(this.#sample());
-    await this.#relay?.show();
-  }
-
   /** Every metric without its values, for the reference. */
-  describe(): readonly MetricDescription[] {
-    return descriptions(this.#registry);
+  describe() {
+    return this.#registry.getMetricsAsArray().map((metric) => described.parse(metric));
   }
 
   /** Of `text`, for the HTTP header. */
@@ -330,12 +389,84 @@ export class Metrics {
     return this.#registry.contentType;
   }
 
-  #family<Label extends string>(name: string, help: string, labels: readonly Label[]): TallyFamily<Label> {
-    return new TallyFamily(this.#registry, `distributary_${name}`, help, labels);
+  async #gather(): Promise<void> {
+    this.#sample = this.#takeSample?.();
+    await this.#gatherRelay?.();
+  }
+
+  /** The series that have counted something. */
+  #counted(name: keyof typeof counted): readonly Reading[] {
+    return [...readingsOf(this.#families.get(name))].filter(([count]) => count !== 0);
+  }
+
+  #series(name: keyof typeof counted): Counts<readonly string[]> {
+    const row: Description = counted[name];
+    const family = new Family(() => new Tally());
+    this.#families.set(name, family);
+    show(this.#registry, `distributary_${name}`, row, () => readingsOf(family));
+    return (...values) =>
+      family.of(
+        ...values.map((value, index) =>
+          row.labels[index] === 'type' ? this.#types.of(typeUrl(value)) : value,
+        ),
+      );
+  }
+
+  #histogram(name: keyof typeof histograms): Observes<readonly string[]> {
+    const { help, labels, buckets } = histograms[name];
+    const family = new Family(() => new Distribution(buckets));
+    this.#distributions.set(name, family);
+    this.#registry.registerMetric(new ShownHistogram(`distributary_${name}`, help, labels, family));
+    return (...values) => family.of(...values);
+  }
+
+  /** `typed`: the label `type` is read as a type's URL. */
+  #read<State>(metrics: ReadMetrics<State>, state: () => State | undefined, typed = false): void {
+    for (const [name, row] of Object.entries(metrics)) {
+      show(this.#registry, `distributary_${name}`, row, () => {
+        const now = state();
+        const readings = now === undefined ? [] : [...row.read(now)];
+        if (!typed || row.labels[0] !== 'type') return readings;
+        return readings.map(([value, type = '']) => [value, this.#types.of(typeUrl(type))]);
+      });
+    }
   }
 }
 
-const refusalKey = (upstream: string, type: string): string => JSON.stringify([upstream, type]);
+function* readingsOf(family: Family<Tally> | undefined): Iterable<Reading> {
+  for (const { labels, series } of family?.all() ?? []) yield [series.value, ...labels];
+}
 
-const sumOf = (counts: readonly (readonly [readonly string[], number])[]): number =>
-  counts.reduce((sum, [, count]) => sum + count, 0);
+const sum = (readings: readonly Reading[]): number => readings.reduce((total, [count]) => total + count, 0);
+
+/**
+ * Only so many unknown types get a label of their own, because each label is a series for ever. Clients can name any
+ * type, so only those of which an upstream has a resource.
+ */
+const mostUnknown = 32;
+/** The label of the rest. */
+export const OTHER_TYPES = 'other';
+
+/**
+ * A name for a type as a label: the short name, an unknown type's URL, `other` past the first unknown ones and where the
+ * type cannot be told. A type keeps its URL once it has it.
+ */
+export class TypeLabels {
+  readonly #unknown = new Set<TypeUrl>();
+  readonly #isServed: (type: TypeUrl) => boolean;
+
+  /** `isServed`: there is a resource of this type. */
+  constructor(isServed: (type: TypeUrl) => boolean) {
+    this.#isServed = isServed;
+  }
+
+  of(type: TypeUrl): string {
+    const { short } = typeInfo(type);
+    if (short !== type) return short;
+    if (this.#unknown.has(type)) return printable(short);
+    const isTooMany = this.#unknown.size >= mostUnknown;
+    if (isTooMany || type === '' || type.length > longestTypeUrl || !this.#isServed(type)) return OTHER_TYPES;
+    this.#unknown.add(type);
+    return printable(short);
+  }
+}

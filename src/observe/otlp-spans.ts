@@ -1,4 +1,11 @@
-import { type Context, ROOT_CONTEXT, type Span, type Tracer, trace } from '@opentelemetry/api';
+import {
+  type Context,
+  ROOT_CONTEXT,
+  type Span,
+  type SpanContext,
+  type Tracer,
+  trace,
+} from '@opentelemetry/api';
 import type { Clock } from '../model/clock.ts';
 import type { Conditions } from './conditions.ts';
 import {
@@ -10,8 +17,7 @@ import {
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from './opentelemetry.ts';
-import type { Attributes, OpenSpan, Spans } from './spans.ts';
-import { parentOf } from './traceparent.ts';
+import type { Attributes, OpenSpan, Spans } from './update-traces.ts';
 
 export interface OtlpOptions {
   /** Of the collector; `/v1/traces` is added unless it is there. */
@@ -130,4 +136,14 @@ function reporting(exporter: SpanExporter, endpoint: string, conditions: Conditi
       }),
     shutdown: () => exporter.shutdown(),
   };
+}
+
+const form = /^(?!ff)[0-9a-f]{2}-(?<trace>[0-9a-f]{32})-(?<span>[0-9a-f]{16})-(?<flags>[0-9a-f]{2})(?:$|-)/;
+
+/** Of a W3C traceparent; undefined: there is none, or it is malformed, which counts as none. */
+export function parentOf(header: string | undefined): SpanContext | undefined {
+  const found = header === undefined ? undefined : form.exec(header)?.groups;
+  const { trace: traceId = '', span: spanId = '', flags = '' } = found ?? {};
+  if (!/[1-9a-f]/.test(traceId) || !/[1-9a-f]/.test(spanId)) return undefined;
+  return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & 1, isRemote: true };
 }

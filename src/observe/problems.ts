@@ -110,3 +110,23 @@ export function readyText(ready: boolean, problems: readonly ToldProblem[], more
   const state = ready ? 'ready' : 'not ready';
   return ready && count > 0 ? `${state} (serves; ${countedLong(count, 'problem')})` : state;
 }
+
+interface Rejected {
+  readonly name: string;
+  readonly names: readonly string[];
+  readonly changed: number;
+  readonly removal: boolean;
+}
+
+/** What was rejected, in words: `web`, `removal of web`, `one of a, b and 3 more`. */
+export function rejectedText({ name, names, changed, removal }: Rejected): string {
+  const rest = changed - names.length;
+  const several = rest > 0 ? `${names.join(', ')} and ${rest} more` : names.join(', ');
+  const what = name !== '' ? name : changed > 1 ? `one of ${several}` : several;
+  if (what === '') return 'the whole response';
+  return removal ? `removal of ${what}` : what;
+}
+
+/** What an operator reads and types where a change waits for canaries that are away. */
+export const noCanary = 'no canary is connected';
+export const releaseCommand = 'distributary release --reason "…"';

@@ -1,5 +1,135 @@
-import { AggregatorRegistry, type Registry } from 'prom-client';
+import { AggregatorRegistry, Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import { z } from 'zod';
+
+/** What a metric shows now: a value, then one value for each of its labels. Undefined: without this label. */
+export type Reading = readonly [value: number, ...labels: readonly (string | undefined)[]];
+
+/** One series of a counter or gauge. Counting is an addition: prom-client sees the number when it is asked for the metrics. */
+export class Tally {
+  value = 0;
+
+  inc(by = 1): void {
+    this.value += by;
+  }
+}
+
+/** One series of a histogram. prom-client's own costs a lookup by labels for each value; here a value costs additions. */
+export class Distribution {
+  readonly bounds: readonly number[];
+  /** How many values each bucket has; the last one is what is above all bounds. */
+  readonly counts: number[];
+  sum = 0;
+
+  constructor(bounds: readonly number[]) {
+    this.bounds = bounds;
+    this.counts = [...bounds, Infinity].map(() => 0);
+  }
+
+  observe(value: number): void {
+    let index = 0;
+    while (value > (this.bounds[index] ?? value)) index += 1;
+    this.counts[index] = (this.counts[index] ?? 0) + 1;
+    this.sum += value;
+  }
+}
+
+/** The series of a metric by the values of its labels. Take one once and keep it where the counting is hot. */
+export class Family<T> {
+  readonly #make: () => T;
+  readonly #series = new Map<string, { readonly labels: readonly string[]; readonly series: T }>();
+
+  constructor(make: () => T) {
+    this.#make = make;
+  }
+
+  /** The same object for the same values. */
+  of(...labels: readonly string[]): T {
+    const key = JSON.stringify(labels);
+    const known = this.#series.get(key) ?? { labels, series: this.#make() };
+    this.#series.set(key, known);
+    return known.series;
+  }
+
+  all(): readonly { readonly labels: readonly string[]; readonly series: T }[] {
+    return [...this.#series.values()];
+  }
+}
+
+/** A metric without its values. */
+export interface Description {
+  readonly labels: readonly string[];
+  readonly help: string;
+}
+
+type Labels = Readonly<Record<string, string>>;
+
+const labelled = (names: readonly string[], values: readonly (string | undefined)[]): Labels =>
+  Object.fromEntries(
+    names.flatMap((name, index) => {
+      const value = values[index];
+      return value === undefined ? [] : [[name, value] as const];
+    }),
+  );
+
+/** Readings with equal labels are added up. What ends in `_total` is a counter, anything else a gauge. */
+export function show(
+  registry: Registry,
+  name: string,
+  { labels: labelNames, help }: Description,
+  read: () => Iterable<Reading>,
+): void {
+  const collect = function (this: Counter | Gauge): void {
+    this.reset();
+    for (const [value, ...labels] of read()) this.inc(labelled(labelNames, labels), value);
+  };
+  const options = { name, help, labelNames, registers: [], collect };
+  registry.registerMetric(name.endsWith('_total') ? new Counter(options) : new Gauge(options));
+}
+
+type Samples = Awaited<ReturnType<Histogram['get']>>;
+
+/** A histogram of these series. */
+export class ShownHistogram extends Histogram {
+  readonly #name: string;
+  readonly #labels: readonly string[];
+  readonly #family: Family<Distribution>;
+  readonly #shape: Histogram;
+
+  constructor(name: string, help: string, labels: readonly string[], family: Family<Distribution>) {
+    super({ name, help, labelNames: [...labels], registers: [] });
+    this.#name = name;
+    this.#labels = labels;
+    this.#family = family;
+    this.#shape = new Histogram({ name, help, registers: [] });
+  }
+
+  override async get(): Promise<Samples> {
+    const values = this.#family
+      .all()
+      .flatMap(({ labels, series }) => this.#samples(labelled(this.#labels, labels), series));
+    return { ...(await this.#shape.get()), values };
+  }
+
+  /** A registry calls this where it exists; the inherited one would show empty buckets. */
+  getForPromString(): Promise<Samples> {
+    return this.get();
+  }
+
+  /** As the Prometheus format has them: each bucket counts those below it too. */
+  #samples(labels: Labels, { bounds, counts, sum }: Distribution): Samples['values'] {
+    const name = this.#name;
+    let value = 0;
+    const buckets = [...bounds, '+Inf'].map((le, index) => {
+      value += counts[index] ?? 0;
+      return { metricName: `${name}_bucket`, labels: { ...labels, le }, value };
+    });
+    return [
+      ...buckets,
+      { metricName: `${name}_sum`, labels, value: sum },
+      { metricName: `${name}_count`, labels, value },
+    ];
+  }
+}
 
 const schema = z.array(
   z.object({

@@ -3,7 +3,23 @@ import type { Commit } from '../model/catalog.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Transaction } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
-import type { OpenSpan, Spans } from './spans.ts';
+
+export type Attributes = Readonly<Record<string, string | number | boolean>>;
+
+/** A span that is sampled and has begun. Times are by `Clock.monotonic()`. */
+export interface OpenSpan {
+  /** A part of it that is over. */
+  child(name: string, from: number, until: number, attributes?: Attributes): void;
+  end(at: number, attributes?: Attributes): void;
+}
+
+/** Where spans go: an OTLP collector, or a test. Nothing waits for it. */
+export interface Spans {
+  /** `parent`: a W3C traceparent. Undefined: the span is not sampled. */
+  start(name: string, at: number, attributes: Attributes, parent?: string): OpenSpan | undefined;
+  /** Sends what is left, for a short time. */
+  stop(): Promise<void>;
+}
 
 /** Clients that never answer must not keep a trace open. */
 const deadlineMs = 30_000;
@@ -33,11 +49,6 @@ interface OpenTrace {
   lastAnswer: number;
 }
 
-export interface UpdateTracesOptions {
-  readonly spans: Spans;
-  readonly clock: Clock;
-}
-
 /**
  * The traces of responses from upstream that are sampled: received and judged, applied, composed for each class of
  * clients, handed over, answered. An update is known by `Commit.receivedAt`, which its responses carry anyway, so
@@ -48,7 +59,7 @@ export class UpdateTraces {
   readonly #clock: Clock;
   readonly #open = new Map<number, OpenTrace>();
 
-  constructor({ spans, clock }: UpdateTracesOptions) {
+  constructor(spans: Spans, clock: Clock) {
     this.#spans = spans;
     this.#clock = clock;
   }

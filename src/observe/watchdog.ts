@@ -2,7 +2,7 @@ import { url } from 'node:inspector';
 import { extname } from 'node:path';
 import { Worker, type WorkerOptions } from 'node:worker_threads';
 import { executable, packageFile } from '../package/files.ts';
-import type { LogFormat } from './log-format.ts';
+import type { LogFormat } from './log-levels.ts';
 
 /**
  * A standstill is measured in ticks of whoever watches, and not by a clock. A process that was suspended, by a signal or

@@ -11,9 +11,9 @@ import { compilePrincipals, type NamePattern, NamePatterns } from './pattern.ts'
 /** As configured. An undefined list matches all. */
 export interface AuthorizationRule {
   /** See `compilePrincipals`. */
-  readonly principals: readonly string[] | undefined;
-  readonly types: readonly TypeUrl[] | undefined;
-  readonly names: readonly NamePattern[] | undefined;
+  readonly principals?: readonly string[] | undefined;
+  readonly types?: readonly TypeUrl[] | undefined;
+  readonly names?: readonly NamePattern[] | undefined;
   readonly allow: boolean;
 }
 
@@ -27,18 +27,16 @@ export const ALLOW_ALL: Access = {
   deniesEverything: () => false,
 };
 
-export interface Authorization {
-  /** What a peer may see. Peers to which the same rules apply have equal keys, also after a reload. */
-  accessOf(peer: Peer): Access;
-}
-
 /**
  * One for each combination of rules that some peer matches: few. If there are more, all are forgotten and made again.
  */
 const maxRemembered = 1000;
 
 /** The first rule that matches decides; once there is a rule, what none matches is denied (docs/configuration.md, xds.authorization). */
-export function compileAuthorization(rules: readonly AuthorizationRule[]): Authorization {
+export function compileAuthorization(rules: readonly AuthorizationRule[]): {
+  /** What a peer may see. Peers to which the same rules apply have equal keys, also after a reload. */
+  accessOf(peer: Peer): Access;
+} {
   if (rules.length === 0) return { accessOf: () => ALLOW_ALL };
   const applies = rules.map(({ principals }) =>
     principals === undefined ? () => true : compilePrincipals(principals),
@@ -178,32 +176,14 @@ const remembered = new WeakMap<Access, Access>();
 export function canaryAccess(access: Access): Access {
   const known = remembered.get(access);
   if (known !== undefined) return known;
-  const created = new CanaryAccess(access);
+  const created: Access = {
+    key: `canary:${access.key}`,
+    unrestricted: access.unrestricted,
+    side: 'canary',
+    allows: (type, name) => access.allows(type, name),
+    admits: (resource, parameters) => access.admits(resource, parameters),
+    deniesEverything: (type) => access.deniesEverything(type),
+  };
   remembered.set(access, created);
   return created;
-}
-
-class CanaryAccess implements Access {
-  readonly key: string;
-  readonly unrestricted: boolean;
-  readonly side = 'canary';
-  readonly #access: Access;
-
-  constructor(access: Access) {
-    this.key = `canary:${access.key}`;
-    this.unrestricted = access.unrestricted;
-    this.#access = access;
-  }
-
-  allows(type: TypeUrl, name: string): boolean {
-    return this.#access.allows(type, name);
-  }
-
-  admits(resource: Variant, parameters: Parameters): boolean {
-    return this.#access.admits(resource, parameters);
-  }
-
-  deniesEverything(type: TypeUrl | undefined): boolean {
-    return this.#access.deniesEverything(type);
-  }
 }

@@ -25,28 +25,6 @@ export interface ParameterRule {
   readonly trusted: boolean;
 }
 
-/** The parameters that the rules derive for a client. Clients with equal results share it. */
-export interface DerivedParameters {
-  /** The parameters of a plain name with this xdstp authority (undefined: not an xdstp name). */
-  for(authority: string | undefined): Parameters;
-  /**
-   * For a TP2 locator: the client's own parameters, with two exceptions. A key with a trusted rule has the derived
-   * value or is absent. A value that the rules of its key do not list is absent.
-   */
-  merge(own: Parameters, authority: string | undefined): Parameters;
-  /**
-   * Equal for clients for which the trusted rules derive the same values for every authority: a wildcard or an alias can
-   * show names of any authority. Empty: no trusted rule is for single authorities, so all authorities have the same.
-   */
-  readonly trustedKey: string;
-  /** These parameters, with the values of the trusted rules for this authority. */
-  enforce(parameters: Parameters, authority: string | undefined): Parameters;
-}
-
-export interface ParameterDerivation {
-  of(node: ClientNode, peer: Peer): DerivedParameters;
-}
-
 /** In UTF-16 units. A longer value counts as absent, because it would be kept as long as the stream. */
 const longestValue = 4096;
 
@@ -63,7 +41,9 @@ interface CompiledRule {
 }
 
 /** Of several rules for one key the first wins that gives a value. Throws if a pattern is not RE2. */
-export function compileParameterRules(rules: readonly ParameterRule[]): ParameterDerivation {
+export function compileParameterRules(rules: readonly ParameterRule[]): {
+  of(node: ClientNode, peer: Peer): DerivedParameters;
+} {
   const compiled = rules.map(
     (rule): CompiledRule => ({
       rule,
@@ -86,7 +66,7 @@ export function compileParameterRules(rules: readonly ParameterRule[]): Paramete
       }
       const known = results.get(key);
       if (known !== undefined) return known;
-      const created = new DerivedForClient(rules, values);
+      const created = new DerivedParameters(rules, values);
       results.set(key, created);
       return created;
     },
@@ -117,7 +97,8 @@ function isAllowed({ values }: ParameterRule, value: string): boolean {
 
 const none: readonly string[] = [];
 
-class DerivedForClient implements DerivedParameters {
+/** The parameters that the rules derive for a client. Clients with equal results share it. */
+export class DerivedParameters {
   readonly #rules: readonly ParameterRule[];
   readonly #values: readonly (string | undefined)[];
   readonly #named: ReadonlySet<string>;
@@ -135,6 +116,7 @@ class DerivedForClient implements DerivedParameters {
     );
   }
 
+  /** The parameters of a plain name with this xdstp authority (undefined: not an xdstp name). */
   for(authority: string | undefined): Parameters {
     // All authorities that no rule names have the same result, and a client can name any.
     const relevant = authority !== undefined && this.#named.has(authority) ? authority : undefined;
@@ -145,11 +127,16 @@ class DerivedForClient implements DerivedParameters {
     return parameters;
   }
 
+  /**
+   * For a TP2 locator: the client's own parameters, with two exceptions. A key with a trusted rule has the derived
+   * value or is absent. A value that the rules of its key do not list is absent.
+   */
   merge(own: Parameters, authority: string | undefined): Parameters {
     const refused = this.#listsValues ? this.#refusedKeys(own, authority) : none;
     return this.#merge(own, authority, refused);
   }
 
+  /** These parameters, with the values of the trusted rules for this authority. */
   enforce(parameters: Parameters, authority: string | undefined): Parameters {
     const derived = this.for(authority).entries;
     const agrees = this.#trustedKeys(authority)
@@ -167,6 +154,10 @@ class DerivedForClient implements DerivedParameters {
     return internParameters(entries);
   }
 
+  /**
+   * Equal for clients for which the trusted rules derive the same values for every authority: a wildcard or an alias can
+   * show names of any authority. Empty: no trusted rule is for single authorities, so all authorities have the same.
+   */
   get trustedKey(): string {
     if (this.#trusting.size === 0) return '';
     const values = [undefined, ...this.#trusting].map((authority) => ({

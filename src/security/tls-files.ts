@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Clock } from '../model/clock.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { fail, type Result } from '../model/result.ts';
 import { Settling } from '../model/settling.ts';
 import { DirectoryWatches } from '../wire/directory-watches.ts';
 import { explainError } from '../wire/node-error.ts';
@@ -17,36 +17,18 @@ export interface TlsFiles {
 
 /** Reads the files and checks that they parse and belong together. */
 export async function readTlsFiles(files: TlsFiles): Promise<Result<TlsMaterial>> {
-  const certificate = await read('certificate', files.certificate);
-  if (!certificate.ok) return certificate;
-  const privateKey = await read('private_key', files.privateKey);
-  if (!privateKey.ok) return privateKey;
-  const ca = await read('ca', files.ca);
-  if (!ca.ok) return ca;
-  const checked = checkTlsMaterial({ ...certificate.value, ...privateKey.value, ...ca.value });
-  return checked.ok ? checked : fail(`${paths(files).join(', ')}: ${checked.error}`);
-}
-
-async function read(
-  key: 'certificate' | 'private_key' | 'ca',
-  path: string | undefined,
-): Promise<Result<TlsMaterial>> {
-  if (path === undefined) return ok({});
-  try {
-    const bytes = await readFile(path);
-    switch (key) {
-      case 'certificate':
-        return ok({ certificate: bytes });
-      case 'private_key':
-        return ok({ privateKey: bytes });
-      case 'ca':
-        return ok({ ca: bytes });
-      default:
-        return key satisfies never;
+  const material: { certificate?: Buffer; privateKey?: Buffer; ca?: Buffer } = {};
+  for (const part of ['certificate', 'privateKey', 'ca'] as const) {
+    const path = files[part];
+    if (path === undefined) continue;
+    try {
+      material[part] = await readFile(path);
+    } catch (error) {
+      return fail(`${part === 'privateKey' ? 'private_key' : part} ${path}: ${explainError(error)}`);
     }
-  } catch (error) {
-    return fail(`${key} ${path}: ${explainError(error)}`);
   }
+  const checked = checkTlsMaterial(material);
+  return checked.ok ? checked : fail(`${paths(files).join(', ')}: ${checked.error}`);
 }
 
 export interface TlsFilesWatch {

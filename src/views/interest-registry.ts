@@ -1,9 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
-import { interestBytes } from '../model/interest-bytes.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
-import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
+import { type Interest, interestBytes, type Selector, WILDCARD } from '../model/transaction.ts';
 import { type InTurns, ReadingPace } from '../model/turns.ts';
 
 /**

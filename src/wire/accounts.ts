@@ -72,11 +72,14 @@ export class Accounts {
   readonly #options: AccountsOptions;
   readonly #accounts = new Map<string, Account>();
   readonly #waiting = new Set<Account>();
-  #held = 0;
-  #arriving = 0;
-  #turn = 0;
+  /** Bytes held for single peers, all together. Like what follows, only accounts change it. */
+  held = 0;
+  /** How much waits that has just arrived. */
+  arriving = 0;
+  /** Which turn of the event loop this is, counting those in which somebody worked. */
+  turn = 0;
   /** Milliseconds that all have worked in this turn. */
-  #workInTurn = 0;
+  workInTurn = 0;
   #isTurnScheduled = false;
   #isSweepScheduled = false;
   /** Who worked last, and when that was; and when somebody else did. */
@@ -92,11 +95,6 @@ export class Accounts {
 
   get bounds(): AccountBounds {
     return this.#options.bounds();
-  }
-
-  /** Bytes held for single peers, all together. */
-  get held(): number {
-    return this.#held;
   }
 
   /** How many peers have had to wait for their turn within the last second. */
@@ -131,29 +129,9 @@ export class Accounts {
       .slice(0, count);
   }
 
-  /** For Account: which turn of the event loop this is, counting those in which somebody worked. */
-  get turn(): number {
-    return this.#turn;
-  }
-
   /** For Account: all together have worked for so long that sockets and timers come first. */
   get isTurnOver(): boolean {
-    return this.#workInTurn >= allTurnsMs;
-  }
-
-  /** For Account. */
-  worked(milliseconds: number): void {
-    this.#workInTurn += milliseconds;
-  }
-
-  /** For Account: how much more may wait that has just arrived. */
-  get placesLeft(): number {
-    return mostArriving - this.#arriving;
-  }
-
-  /** For Account: so much more waits that has just arrived. */
-  arrived(count: number): void {
-    this.#arriving += count;
+    return this.workInTurn >= allTurnsMs;
   }
 
   /** For Account, which begins to work in this turn: for how many milliseconds it may. */
@@ -171,11 +149,6 @@ export class Accounts {
     if (this.#isTurnScheduled) return;
     this.#isTurnScheduled = true;
     this.#options.defer(this.#endTurn);
-  }
-
-  /** For Account. */
-  resized(bytes: number): void {
-    this.#held += bytes;
   }
 
   /** For Account: something of it waits. */
@@ -216,8 +189,8 @@ export class Accounts {
    */
   readonly #endTurn = (): void => {
     this.#isTurnScheduled = false;
-    this.#turn++;
-    this.#workInTurn = 0;
+    this.turn++;
+    this.workInTurn = 0;
     const { clock } = this.#options;
     const now = clock.monotonic();
     const [calm = [], busy = []] = [true, false].map((isCalm) =>
@@ -327,7 +300,7 @@ export class Account implements Payer {
   /** The same of what is there already: it counts beyond the bound too. */
   keeps(bytes: number): void {
     this.#held += bytes;
-    this.#accounts.resized(bytes);
+    this.#accounts.held += bytes;
   }
 
   /** Why nothing more may be kept for it; undefined: it may. */
@@ -367,7 +340,7 @@ export class Account implements Payer {
       this.#mayWork = this.#accounts.turnOf(this, this.#excess, now);
       this.#accounts.endTurnSoon();
     }
-    this.#accounts.worked(milliseconds);
+    this.#accounts.workInTurn += milliseconds;
     this.#workInTurn += milliseconds;
     this.#excess += milliseconds;
     this.#recent += milliseconds;
@@ -388,7 +361,7 @@ export class Account implements Payer {
 
   /** The same for what has just arrived, which nothing else bounds. Undefined: too much waits already. */
   waitOnArrival(run: () => void): Waiting | undefined {
-    const { placesLeft } = this.#accounts;
+    const placesLeft = mostArriving - this.#accounts.arriving;
     if (placesLeft <= 0 || (!this.exempt && this.#arriving >= placesLeft)) return undefined;
     this.#arrived(1);
     const waiting = this.wait(() => {
@@ -406,7 +379,7 @@ export class Account implements Payer {
 
   #arrived(count: number): void {
     this.#arriving += count;
-    this.#accounts.arrived(count);
+    this.#accounts.arriving += count;
   }
 
   /**

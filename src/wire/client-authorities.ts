@@ -122,36 +122,42 @@ function isIssued(certificate: X509Certificate, issuer: X509Certificate): boolea
   return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
 }
 
-export interface CertificateReviewOptions {
-  readonly clock: Clock;
-  /** In [0, 1). */
-  readonly random: () => number;
-  /** Milliseconds, asked for at each review: over so long connections end. */
-  readonly durationMs: () => number;
-  /** A review is over; so many connections ended. */
-  readonly done: (ended: number) => void;
-}
-
 /** A signature takes a tenth of a millisecond or two: however short the time, a review must leave some for the others. */
 const perMillisecond = 4;
 
 /** Ends the connections of a listener whose certificates its authorities do not vouch for any more. */
 export class CertificateReview {
-  readonly #options: CertificateReviewOptions;
   readonly #authorities: ClientAuthorities;
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  readonly #durationMs: () => number;
+  readonly #done: (ended: number) => void;
   /** Until then a handshake may complete that began with the old authorities. */
   #handshakesUntil = 0;
   #running: { cancel(): void } | undefined;
 
-  constructor(ca: Buffer, options: CertificateReviewOptions) {
-    this.#options = options;
+  /**
+   * `durationMs` is asked for at each review: over so long connections end. `done`: a review is over, and so many
+   * connections ended.
+   */
+  constructor(
+    ca: Buffer,
+    clock: Clock,
+    random: () => number,
+    durationMs: () => number,
+    done: (ended: number) => void,
+  ) {
     this.#authorities = new ClientAuthorities(ca);
+    this.#clock = clock;
+    this.#random = random;
+    this.#durationMs = durationMs;
+    this.#done = done;
   }
 
   /** Of a connection that was made just now: false if its authority went during the handshake. */
   admits(certificate: X509Certificate): boolean {
     this.#authorities.remember(certificate);
-    return this.#options.clock.now() >= this.#handshakesUntil || this.#authorities.vouchFor(certificate);
+    return this.#clock.now() >= this.#handshakesUntil || this.#authorities.vouchFor(certificate);
   }
 
   /** Until when a connection with this certificate may last, in milliseconds since the epoch. */
@@ -169,22 +175,21 @@ export class CertificateReview {
     end: (session: ClientSession, of: T) => void,
   ) {
     if (!this.#authorities.replace(ca)) return;
-    const { clock, random, durationMs, done } = this.#options;
-    this.#handshakesUntil = clock.now() + handshakeTimeoutMs;
+    this.#handshakesUntil = this.#clock.now() + handshakeTimeoutMs;
     let left = sessions.size;
     let ended = 0;
     this.stop();
     this.#running = spread(
       sessions,
-      Math.max(durationMs(), left / perMillisecond),
-      clock,
-      random,
+      Math.max(this.#durationMs(), left / perMillisecond),
+      this.#clock,
+      this.#random,
       ([session, of]) => {
         if (!this.#isVouchedFor(session)) {
           ended++;
           end(session, of);
         }
-        if (--left === 0) done(ended);
+        if (--left === 0) this.#done(ended);
       },
     );
   }

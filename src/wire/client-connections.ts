@@ -85,7 +85,10 @@ export class ClientConnections {
   /** `listener` accepts; what is admitted is handed on, to servers that listen nowhere themselves. */
   constructor(listener: Server, handOn: (socket: Socket) => void, options: ClientConnectionsOptions) {
     this.#options = options;
-    this.#certificates = certificateReview(options);
+    const { ca, clock, random = systemRandom, reviewTime, reviewed } = options;
+    const reviewMs = (): number => (reviewTime?.() ?? 0) * drainShare;
+    this.#certificates =
+      ca && new CertificateReview(ca, clock, random, reviewMs, (ended) => reviewed?.(ended));
     listener.on('connection', (socket) => {
       if (this.#accepted(socket)) this.#inTurn(socket, handOn);
     });
@@ -282,17 +285,6 @@ export class ClientConnections {
     this.#lastRoomMadeAt = now;
     this.#endIdle(idleTimeoutWhenFullMs);
   }
-}
-
-function certificateReview(options: ClientConnectionsOptions): CertificateReview | undefined {
-  const { ca, clock, random = systemRandom, reviewTime, reviewed } = options;
-  if (ca === undefined) return undefined;
-  return new CertificateReview(ca, {
-    clock,
-    random,
-    durationMs: () => (reviewTime?.() ?? 0) * drainShare,
-    done: (ended) => reviewed?.(ended),
-  });
 }
 
 /**

@@ -28,7 +28,6 @@ import {
 import { Deframer, prefixLength, writePrefix } from './grpc-frames.ts';
 import { closeSoon, refusalOf, refuse, statusTrailers } from './grpc-requests.ts';
 import { Code as GrpcCode, type GrpcStatus } from './grpc-status.ts';
-import type { AuxiliaryPaths } from './http2-server.ts';
 import type { Peer } from './server-stream.ts';
 
 /** Services with bounds of their own. */
@@ -70,7 +69,7 @@ const compressNothing = 2 ** 32 - 1;
  * The services where an update costs what it may, by connect-node on the hot server's own streams: gRPC, gRPC-Web and
  * Connect. Its adapter is not used, because it prints to the console and answers unknown paths without a grpc-status.
  */
-export class ConnectPaths implements AuxiliaryPaths {
+export class ConnectPaths {
   readonly #paths = new Map<string, AuxiliaryPath>();
   readonly #options: ConnectPathsOptions;
   readonly #shutDown = new AbortController();
@@ -100,6 +99,7 @@ export class ConnectPaths implements AuxiliaryPaths {
     return this.#paths.has(withoutQuery(path));
   }
 
+  /** It costs less to answer than to have it wait for the turn of its peer. */
   isAtOnce(headers: IncomingHttpHeaders): boolean {
     return this.#answerAtOnceOf(headers) !== undefined;
   }
@@ -133,6 +133,7 @@ export class ConnectPaths implements AuxiliaryPaths {
     peer.account.wait(() => peer.account.work(start));
   }
 
+  /** Ends what is open there, such as health watches. */
   shutDown(): void {
     this.#shutDown.abort(new ConnectError('draining', Code.Unavailable));
   }

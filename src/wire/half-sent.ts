@@ -9,14 +9,6 @@ export interface Gatherer {
   abandon(status: GrpcStatus): void;
 }
 
-export interface HalfSentOptions {
-  readonly clock: Clock;
-  /** Bytes that all of them may hold together. */
-  readonly budget: number;
-  /** Milliseconds in which a message must have arrived once it has begun. Undefined: any. */
-  readonly timeout: (() => number) | undefined;
-}
-
 interface Gathering {
   readonly gatherer: Gatherer;
   readonly since: number;
@@ -37,15 +29,21 @@ const lateCheckMs = 1000;
 
 /** The messages of all connections of which a part has arrived, and the memory that they hold. */
 export class HalfSent {
-  readonly #options: HalfSentOptions;
+  readonly #clock: Clock;
+  readonly #budget: number;
   /** The oldest first. */
   readonly #messages = new Map<Gatherer, Gathering>();
   #bytes = 0;
   #watch: Timer | undefined;
 
-  constructor(options: HalfSentOptions) {
-    this.#options = options;
-    if (options.timeout !== undefined) this.#patrol(options.timeout);
+  /**
+   * `budget`: bytes that all of them may hold together. `timeout`: milliseconds in which a message must have arrived once
+   * it has begun; undefined: any.
+   */
+  constructor(clock: Clock, budget: number, timeout?: () => number) {
+    this.#clock = clock;
+    this.#budget = budget;
+    if (timeout !== undefined) this.#patrol(timeout);
   }
 
   /** So many bytes are held for the message that this one gathers; 0: it has arrived, or was given up. */
@@ -60,8 +58,8 @@ export class HalfSent {
     this.#bytes += more;
     if (bytes === 0) this.#messages.delete(gatherer);
     else if (known !== undefined) known.bytes = bytes;
-    else this.#messages.set(gatherer, { gatherer, since: this.#options.clock.now(), bytes });
-    if (this.#bytes > this.#options.budget) this.#makeRoom();
+    else this.#messages.set(gatherer, { gatherer, since: this.#clock.now(), bytes });
+    if (this.#bytes > this.#budget) this.#makeRoom();
   }
 
   stop(): void {
@@ -70,7 +68,7 @@ export class HalfSent {
 
   /** The peer that holds most loses first, and of it the largest message, then the oldest. */
   #makeRoom(): void {
-    const { budget } = this.#options;
+    const budget = this.#budget;
     const heldBy = ({ gatherer }: Gathering): number => gatherer.peer.account.held;
     const messages = [...this.#messages.values()]
       .map((message) => ({ message, held: heldBy(message) }))
@@ -83,7 +81,7 @@ export class HalfSent {
   }
 
   #patrol(timeout: () => number): void {
-    const { clock } = this.#options;
+    const clock = this.#clock;
     this.#watch = clock.after(lateCheckMs, () => {
       const milliseconds = timeout();
       const latest = clock.now() - milliseconds;

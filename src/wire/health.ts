@@ -1,4 +1,4 @@
-import type { ConnectRouter } from '@connectrpc/connect';
+import type { ServiceImpl } from '@connectrpc/connect';
 import { Health, HealthCheckResponse_ServingStatus as Status } from '../gen/health_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { bytesTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
@@ -15,18 +15,8 @@ const checks: CallKind = { name: 'health checks', max: 1000, maxPerPeer: 100, wh
 /** They last, and are counted apart, so that they leave room for checks. */
 const watches: CallKind = { name: 'health watches', max: 1000, maxPerPeer: 100, whenExceeded: 'REFUSED' };
 
-export function health(services: readonly string[], readiness: HealthSource): AuxiliaryService {
-  const checker = new HealthChecker(services, readiness);
-  return {
-    routes: healthRoutes(checker, readiness),
-    atOnce: new Map([[`/${Health.typeName}/${Health.method.check.name}`, (bytes) => checker.answer(bytes)]]),
-    maxRequestBytes,
-    kindOf: (path) => (path.endsWith('/Watch') ? watches : checks),
-  };
-}
-
 /** Whether the process can serve, as a value that changes. */
-export interface HealthSource {
+interface HealthSource {
   serving(): boolean;
   /** Calls back after each change until the function returned is called. */
   subscribe(changed: () => void): () => void;
@@ -35,73 +25,57 @@ export interface HealthSource {
 const serviceTag = bytesTag(1);
 const statusTag = varintTag(1);
 
-/** The overall service `""` and each of `services` (full names) share one state. */
-class HealthChecker {
-  readonly known: ReadonlySet<string>;
-  readonly #readiness: HealthSource;
-
-  constructor(services: readonly string[], readiness: HealthSource) {
-    this.known = new Set(['', ...services]);
-    this.#readiness = readiness;
-  }
-
-  status(): Status {
-    return this.#readiness.serving() ? Status.SERVING : Status.NOT_SERVING;
-  }
-
-  /** An unknown one fails NOT_FOUND, as the protocol wants it. */
-  check(service: string): Result<Status, GrpcStatus> {
-    if (this.known.has(service)) return ok(this.status());
-    return fail({
-      code: Code.NOT_FOUND,
-      message: `service ${JSON.stringify(service)} is not known here`,
-    });
-  }
-
+/** grpc.health.v1: the overall service `""` and each of `services` (full names) share one state. */
+export function health(services: readonly string[], readiness: HealthSource): AuxiliaryService {
+  const known = new Set(['', ...services]);
+  const status = (): Status => (readiness.serving() ? Status.SERVING : Status.NOT_SERVING);
+  /** Of an unknown one it fails with NOT_FOUND, as the protocol wants it. */
+  const check = (service: string): Result<Status, GrpcStatus> => {
+    if (known.has(service)) return ok(status());
+    const message = `service ${JSON.stringify(service)} is not known here`;
+    return fail({ code: Code.NOT_FOUND, message });
+  };
   /** From a HealthCheckRequest to a frame with the HealthCheckResponse. */
-  answer(request: Buffer): Result<Buffer, GrpcStatus> {
+  const answer = (request: Buffer): Result<Buffer, GrpcStatus> => {
     let service = '';
     try {
       for (const reader = new MessageReader(request); reader.next(); ) {
         if (reader.tag === serviceTag) service = reader.text();
       }
     } catch (error) {
-      return fail({
-        code: Code.INVALID_ARGUMENT,
-        message: `the request cannot be decoded: ${String(error)}`,
-      });
+      const message = `the request cannot be decoded: ${String(error)}`;
+      return fail({ code: Code.INVALID_ARGUMENT, message });
     }
-    const checked = this.check(service);
+    const checked = check(service);
     return checked.ok ? ok(frameOf(Uint8Array.of(statusTag, checked.value))) : checked;
-  }
-}
-
-/** grpc.health.v1. Watch says SERVICE_UNKNOWN of a service that is not known, as the protocol wants it. */
-function healthRoutes(checker: HealthChecker, readiness: HealthSource): (router: ConnectRouter) => void {
-  const { known } = checker;
-  const status = () => checker.status();
-  return (router) => {
-    router.service(Health, {
-      check({ service }) {
-        const checked = checker.check(service);
-        if (!checked.ok) throw rpcError(checked.error);
-        return { status: checked.value };
-      },
-      async *watch({ service }, { signal }) {
-        if (!known.has(service)) {
-          yield { status: Status.SERVICE_UNKNOWN };
-          await new Promise<void>((resolve) => onAbort(signal, resolve));
-          signal.throwIfAborted();
-          return;
-        }
-        for await (const current of changes(status, readiness, signal)) yield { status: current };
+  };
+  const implementation: ServiceImpl<typeof Health> = {
+    check({ service }) {
+      const checked = check(service);
+      if (!checked.ok) throw rpcError(checked.error);
+      return { status: checked.value };
+    },
+    /** Says SERVICE_UNKNOWN of a service that is not known, as the protocol wants it. */
+    async *watch({ service }, { signal }) {
+      if (!known.has(service)) {
+        yield { status: Status.SERVICE_UNKNOWN };
+        await new Promise<void>((resolve) => onAbort(signal, resolve));
         signal.throwIfAborted();
-      },
-      list() {
-        const current = { status: status() };
-        return { statuses: Object.fromEntries([...known].map((service) => [service, current])) };
-      },
-    });
+        return;
+      }
+      for await (const current of changes(status, readiness, signal)) yield { status: current };
+      signal.throwIfAborted();
+    },
+    list() {
+      const current = { status: status() };
+      return { statuses: Object.fromEntries([...known].map((service) => [service, current])) };
+    },
+  };
+  return {
+    routes: (router) => void router.service(Health, implementation),
+    atOnce: new Map([[`/${Health.typeName}/${Health.method.check.name}`, answer]]),
+    maxRequestBytes,
+    kindOf: (path) => (path.endsWith('/Watch') ? watches : checks),
   };
 }
 

@@ -27,94 +27,70 @@ export function jsonFaults(
   read: Read,
   message: string,
 ): readonly JsonFaultPlace[] {
-  return [...faultsIn(desc, json, { registry, read }, message).take(mostFaults)];
+  return [...faultsIn(desc, json, message).take(mostFaults)];
+
+  function* faultsIn(desc: DescMessage, json: JsonValue, message: string): Faults {
+    if (!isObject(json)) yield { path: [], message: hinted(desc, json, message) };
+    else if (desc.typeName === 'google.protobuf.Any') yield* faultsInAny(json, message);
+    else yield* faultsInFields(desc, json, message);
+  }
+
+  function* faultsInFields(desc: DescMessage, json: JsonObject, message: string): Faults {
+    let found = false;
+    for (const [key, value] of Object.entries(json)) {
+      const refusal = attempt(() => read(desc, { [key]: value }));
+      if (refusal === undefined) continue;
+      found = true;
+      const field = desc.fields.find((candidate) => candidate.name === key || candidate.jsonName === key);
+      yield* faultsInField(field, key, value, refusal);
+    }
+    // Every key is good by itself: two of them contradict each other (a oneof set twice, say).
+    if (!found) yield { path: [], message };
+  }
+
+  function* faultsInField(
+    field: DescField | undefined,
+    key: string,
+    value: JsonValue,
+    refusal: string,
+  ): Faults {
+    const part = field?.message;
+    let found = false;
+    for (const [inner, element] of part === undefined ? [] : parts(field?.fieldKind, value)) {
+      const reason = part && attempt(() => read(part, element));
+      if (part === undefined || reason === undefined) continue;
+      found = true;
+      for (const fault of faultsIn(part, element, reason))
+        yield { path: [key, ...inner, ...fault.path], message: fault.message };
+    }
+    if (!found) yield { path: [key], message: refusal };
+  }
+
+  function* faultsInAny(json: JsonObject, message: string): Faults {
+    const url = json['@type'];
+    if (typeof url !== 'string' || url === '') {
+      const missing = '"@type" is missing: it says which message this is, as type.googleapis.com/…';
+      yield { path: [], message: missing };
+      return;
+    }
+    const desc = registry.getMessage(url.slice(url.lastIndexOf('/') + 1));
+    if (desc === undefined) {
+      const known = 'it is not part of the Envoy API that this build knows';
+      yield { path: ['@type'], message: `unknown "@type" ${JSON.stringify(url)}: ${known}` };
+      return;
+    }
+    const { '@type': _type, ...body } = json;
+    const inner = attempt(() => read(desc, body));
+    if (inner === undefined) yield { path: [], message };
+    else yield* faultsIn(desc, body, inner);
+  }
 }
 
-interface Decoder {
-  readonly registry: Registry;
-  readonly read: Read;
-}
-
-function* faultsIn(
-  desc: DescMessage,
-  json: JsonValue,
-  decoder: Decoder,
-  message: string,
-): Generator<JsonFaultPlace, void, undefined> {
-  if (!isObject(json)) yield { path: [], message: hinted(desc, json, message) };
-  else if (desc.typeName === 'google.protobuf.Any') yield* faultsInAny(json, decoder, message);
-  else yield* faultsInFields(desc, json, decoder, message);
-}
+type Faults = Generator<JsonFaultPlace, void, undefined>;
 
 function hinted(desc: DescMessage, json: JsonValue, message: string): string {
   if (desc.typeName !== 'google.protobuf.Duration') return message;
   return `${JSON.stringify(json)} is not a duration: use seconds, as in "5s" or "0.25s"`;
-}
-
-function* faultsInFields(
-  desc: DescMessage,
-  json: JsonObject,
-  decoder: Decoder,
-  message: string,
-): Generator<JsonFaultPlace, void, undefined> {
-  let found = false;
-  for (const [key, value] of Object.entries(json)) {
-    const refusal = attempt(() => decoder.read(desc, { [key]: value }));
-    if (refusal === undefined) continue;
-    found = true;
-    const field = desc.fields.find((candidate) => candidate.name === key || candidate.jsonName === key);
-    yield* faultsInField(field, { key, value, refusal }, decoder);
-  }
-  // Every key is good by itself: two of them contradict each other (a oneof set twice, say).
-  if (!found) yield { path: [], message };
-}
-
-interface RefusedField {
-  readonly key: string;
-  readonly value: JsonValue;
-  readonly refusal: string;
-}
-
-function* faultsInField(
-  field: DescField | undefined,
-  { key, value, refusal }: RefusedField,
-  decoder: Decoder,
-): Generator<JsonFaultPlace, void, undefined> {
-  const part = field?.message;
-  let found = false;
-  for (const [inner, element] of part === undefined ? [] : parts(field?.fieldKind, value)) {
-    const reason = part && attempt(() => decoder.read(part, element));
-    if (part === undefined || reason === undefined) continue;
-    found = true;
-    for (const fault of faultsIn(part, element, decoder, reason))
-      yield { path: [key, ...inner, ...fault.path], message: fault.message };
-  }
-  if (!found) yield { path: [key], message: refusal };
-}
-
-function* faultsInAny(
-  json: JsonObject,
-  decoder: Decoder,
-  message: string,
-): Generator<JsonFaultPlace, void, undefined> {
-  const url = json['@type'];
-  if (typeof url !== 'string' || url === '') {
-    yield {
-      path: [],
-      message: '"@type" is missing: it says which message this is, as type.googleapis.com/…',
-    };
-    return;
-  }
-  const desc = decoder.registry.getMessage(url.slice(url.lastIndexOf('/') + 1));
-  if (desc === undefined) {
-    const known = 'it is not part of the Envoy API that this build knows';
-    yield { path: ['@type'], message: `unknown "@type" ${JSON.stringify(url)}: ${known}` };
-    return;
-  }
-  const { '@type': _type, ...body } = json;
-  const inner = attempt(() => decoder.read(desc, body));
-  if (inner === undefined) yield { path: [], message };
-  else yield* faultsIn(desc, body, decoder, inner);
 }
 
 /** The messages in a field's value, each with its path below the field. */

@@ -7,7 +7,6 @@ import {
   type JsonValue,
   type Registry,
   toBinary,
-  toJson,
 } from '@bufbuild/protobuf';
 import { fromText } from '@bufbuild/protobuf/txtpb';
 import { FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt';
@@ -34,47 +33,25 @@ export interface JsonFault extends JsonFaultPlace {
   readonly all: readonly JsonFaultPlace[];
 }
 
-export interface JsonOptions {
-  /** False: an unknown field is a fault (files). True: it is skipped (REST, protocol §7). */
-  readonly ignoreUnknownFields: boolean;
-}
-
-/** Canonical proto3 JSON (snake_case is accepted too) to the encoded message of this full name. */
-export function jsonToBytes(
-  typeName: string,
-  json: unknown,
-  options: JsonOptions,
-): Result<Uint8Array, JsonFault> {
-  const known = envoyRegistry();
-  const desc = known.getMessage(typeName);
+/** Canonical proto3 JSON (snake_case is accepted too) to the encoded message of this full name. An unknown field is a fault. */
+export function jsonToBytes(typeName: string, json: unknown): Result<Uint8Array, JsonFault> {
+  const registry = envoyRegistry();
+  const desc = registry.getMessage(typeName);
   if (desc === undefined) return fail(faultOf([{ path: [], message: unknownType(typeName) }]));
   if (!isJsonValue(json)) {
     return fail(faultOf([{ path: [], message: 'it is not JSON, or nested too deeply' }]));
   }
-  const read = (part: DescMessage, value: JsonValue) =>
-    fromJson(part, value, { registry: known, ignoreUnknownFields: options.ignoreUnknownFields });
+  const read = (part: DescMessage, value: JsonValue) => fromJson(part, value, { registry });
   try {
     return ok(toBinary(desc, read(desc, json)));
   } catch (error) {
-    return fail(faultOf(jsonFaults(desc, json, known, read, errorMessage(error))));
+    return fail(faultOf(jsonFaults(desc, json, registry, read, errorMessage(error))));
   }
 }
 
 function faultOf(all: readonly JsonFaultPlace[]): JsonFault {
   const [first = { path: [], message: 'it cannot be decoded' }] = all;
   return { ...first, all };
-}
-
-/** An encoded message as canonical proto3 JSON; the error names the type that is unknown, nested ones included. */
-export function bytesToJson(typeName: string, bytes: Uint8Array): Result<JsonValue> {
-  const known = envoyRegistry();
-  const desc = known.getMessage(typeName);
-  if (desc === undefined) return fail(unknownType(typeName));
-  try {
-    return ok(toJson(desc, fromBinary(desc, bytes), { registry: known }));
-  } catch (error) {
-    return fail(errorMessage(error));
-  }
 }
 
 /** Protobuf's text format (.pb_text) to the encoded message of this full name. */

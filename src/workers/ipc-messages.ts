@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import { logFormats } from '../observe/log-format.ts';
-import { levels } from '../observe/log-levels.ts';
+import { levels, logFormats } from '../observe/log-levels.ts';
 
 /**
  * The messages between the primary and its workers over node:cluster's IPC: facts without an answer. Resources go over

@@ -8,7 +8,7 @@ import { resourceName, typeUrl } from '../model/brand.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Side } from '../model/side.ts';
 import type { Counters } from '../observe/counters.ts';
-import type { LogFormat } from '../observe/log-format.ts';
+import type { LogFormat } from '../observe/log-levels.ts';
 import { formatSum } from '../observe/series.ts';
 import { tickOf } from '../observe/watchdog.ts';
 import { formatHostPort } from '../wire/address.ts';

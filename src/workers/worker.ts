@@ -13,7 +13,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import type { Interest } from '../model/transaction.ts';
 import type { Log } from '../observe/log.ts';
 import type { LogLevels } from '../observe/log-levels.ts';
-import type { Spans } from '../observe/spans.ts';
+import type { Spans } from '../observe/update-traces.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
 import { type ClaimOptions, claims } from '../upstream/claims.ts';
 import { AnswerReporter } from './answer-reporter.ts';

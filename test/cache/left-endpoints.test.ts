@@ -20,7 +20,7 @@ const interest = (of: typeof cds, selector: string): Interest => ({
 });
 
 function cluster(fields: Readonly<Record<string, unknown>>) {
-  const bytes = jsonToBytes(messageName(cds), fields, { ignoreUnknownFields: false });
+  const bytes = jsonToBytes(messageName(cds), fields);
   if (!bytes.ok) throw new Error(bytes.error.message);
   const any = toBinary(AnySchema, create(AnySchema, { typeUrl: cds, value: bytes.value }));
   return { ...put(cds, String(fields['name']), ''), any };

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { expand } from '../../src/config/environment.ts';
+import { expand } from '../../src/config/document.ts';
 import { configOf, expectProblems, minimal, problemsOf } from './support.ts';
 
 const environment = { NAME: 'relay', EMPTY: '', NESTED: '${NAME}', PORT: '18000', YES: 'true' };

@@ -7,11 +7,14 @@ import { configOf, expectProblems, minimal, problemsOf, temporaryDirectory } fro
 
 const sample = readFileSync(new URL('sample.yaml', import.meta.url), 'utf8');
 
+/** Without the keys of which nothing is said. */
+const said = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
+
 describe('configuration: what is accepted', () => {
   it("the contract's sample in the program's units", () => {
     const { source, ...config } = configOf(sample);
     expect(source.file).to.equal('f');
-    expect(config).to.deep.equal({
+    const expected = {
       node: {
         id: 'relay-eu-1',
         cluster: 'relays',
@@ -120,8 +123,9 @@ describe('configuration: what is accepted', () => {
       workers: 0,
       drainDelayMs: 0,
       drainTimeoutMs: 10_000,
-      tracing: { endpoint: undefined, ratio: 0.01 },
-    });
+      tracing: { otlpEndpoint: undefined, ratio: 0.01 },
+    };
+    expect(said(config)).to.deep.equal(said(expected));
   });
 
   it('the defaults of rollout and history', () => {
@@ -161,7 +165,7 @@ describe('configuration: what is accepted', () => {
     expect({ ...least.cache, persistence: full.cache.persistence }).to.deep.equal(full.cache);
     expect(least.drainTimeoutMs).to.equal(full.drainTimeoutMs);
     const ads = configOf('upstreams: [{ name: a, ads: { endpoints: ["cp:1"] } }]').upstreams[0];
-    expect({ ...full.upstreams[0], ...ads }).to.deep.equal(ads);
+    expect(said({ ...full.upstreams[0], tls: undefined, ...ads })).to.deep.equal(said(ads));
     expect(configOf(`${minimal}parameters: [{ key: env, from: node.id }]\n`).parameters[0]).to.deep.equal({
       key: 'env',
       from: 'node.id',
@@ -189,20 +193,22 @@ admin: { address: "[::1]:0" }
 limits: { relay_peers: ["spiffe://a/relay"] }
 upstreams: [{ name: u, types: [cds], names: ["a*"], filesystem: { path: x } }]
 `);
-    expect(config.xds).to.deep.include({
-      address: { kind: 'unix', path: '/run/xds.sock' },
-      legacyWildcard: [cds, 'example.com/some.Type'],
-      authorization: [
-        {
-          principals: ['spiffe://a/*', 'dns:*.x'],
-          types: [cds],
-          names: [{ text: 'a', prefix: true }],
-          allow: true,
-        },
-        { principals: undefined, types: undefined, names: undefined, allow: false },
-      ],
-      tls: { certificate: 'c', privateKey: 'k', ca: 'a', requireClientCertificate: true },
-    });
+    expect(said(config.xds)).to.deep.include(
+      said({
+        address: { kind: 'unix', path: '/run/xds.sock' },
+        legacyWildcard: [cds, 'example.com/some.Type'],
+        authorization: [
+          {
+            principals: ['spiffe://a/*', 'dns:*.x'],
+            types: [cds],
+            names: [{ text: 'a', prefix: true }],
+            allow: true,
+          },
+          { principals: undefined, types: undefined, names: undefined, allow: false },
+        ],
+        tls: { certificate: 'c', privateKey: 'k', ca: 'a', requireClientCertificate: true },
+      }),
+    );
     expect(config.admin.address).to.deep.equal({ kind: 'tcp', host: '::1', port: 0 });
     expect(config.upstreams[0]?.claims).to.deep.equal({ authorities: [], types: [cds], names: ['a*'] });
   });
@@ -241,7 +247,7 @@ upstreams:
 describe('configuration: traces', () => {
   it('an endpoint and a ratio', () => {
     const { tracing } = configOf(`${minimal}tracing: { otlp_endpoint: "http://collector:4318", ratio: 1 }\n`);
-    expect(tracing).to.deep.equal({ endpoint: 'http://collector:4318', ratio: 1 });
+    expect(tracing).to.deep.equal({ otlpEndpoint: 'http://collector:4318', ratio: 1 });
   });
 
   it('a ratio is 0 to 1, and an endpoint has http or https', () => {

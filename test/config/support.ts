@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import type { Config } from '../../src/config/config.ts';
-import type { Environment } from '../../src/config/environment.ts';
+import type { Environment } from '../../src/config/document.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { problemLine } from '../../src/config/source.ts';
 

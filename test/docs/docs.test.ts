@@ -2,9 +2,8 @@ import { existsSync, globSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect } from 'chai';
 import { end, reference, start } from '../../scripts/config-reference.ts';
-import { Metrics } from '../../src/observe/metrics.ts';
+import { Metrics, NO_FACTS } from '../../src/observe/metrics.ts';
 import { rejections } from '../../src/observe/rejections.ts';
-import { NO_FACTS } from '../../src/observe/relay-gauges.ts';
 import { envoyBinary } from '../e2e/support/envoy-binary.ts';
 import { root, temporaryDirectory } from '../e2e/support/paths.ts';
 import { run } from '../e2e/support/process.ts';
@@ -92,7 +91,7 @@ describe('the documentation', () => {
   });
 
   it('names metrics that exist', async () => {
-    const metrics = new Metrics({ process: false });
+    const metrics = new Metrics();
     metrics.relay('', () => NO_FACTS);
     metrics.persistence(() => ({ lagSeconds: 0, lastWrite: undefined }));
     // The propagation of a primary to its workers goes by another name.

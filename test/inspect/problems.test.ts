@@ -11,7 +11,7 @@ import type { RolloutStatus } from '../../src/gen/distributary/admin/v1/rollout_
 import { ProblemLog } from '../../src/inspect/problem-log.ts';
 import { problemsOf } from '../../src/inspect/problems.ts';
 import type { CertificateState } from '../../src/observe/certificates.ts';
-import { NOTHING_RECENT, type Recent } from '../../src/observe/figures.ts';
+import type { Recent } from '../../src/observe/figures.ts';
 import { createLog, type Log } from '../../src/observe/log.ts';
 import { problemKinds, readyText, sentence, worstOf } from '../../src/observe/problems.ts';
 import { root } from '../e2e/support/paths.ts';
@@ -82,7 +82,7 @@ interface Given {
 function problems({ status = {}, facts = {}, recent = {}, classes = [] }: Given = {}) {
   return problemsOf({
     status: { ...sampleStatus, ...well, ...status },
-    facts: { ...NO_PAGE.facts(), recent: { ...NOTHING_RECENT, ...recent }, ...facts },
+    facts: { ...NO_PAGE.facts(), recent: { ...NO_PAGE.facts().recent, ...recent }, ...facts },
     classes: { classes: [], total: 0, streams: 0, problems: [...classes], missing: {} },
     now,
   }).problems;

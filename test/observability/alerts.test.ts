@@ -3,8 +3,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { Metrics } from '../../src/observe/metrics.ts';
-import { NO_FACTS } from '../../src/observe/relay-gauges.ts';
+import { Metrics, NO_FACTS } from '../../src/observe/metrics.ts';
 import { root, temporaryDirectory } from '../e2e/support/paths.ts';
 import { prometheusBinaries, promtool } from '../e2e/support/prometheus.ts';
 import { need } from '../e2e/support/skip.ts';
@@ -97,7 +96,7 @@ describe('alerts', function () {
   });
 
   it('ask for metrics that the relay has', async () => {
-    const metrics = new Metrics({ process: true });
+    const metrics = new Metrics(undefined, { process: true });
     metrics.relay('', () => NO_FACTS);
     metrics.persistence(() => ({ lagSeconds: 0, lastWrite: undefined }));
     const text = await metrics.text();

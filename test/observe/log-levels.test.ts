@@ -3,8 +3,7 @@ import { expect } from 'chai';
 import { SetLogLevelRequestSchema } from '../../src/gen/distributary/admin/v1/log_pb.ts';
 import { setLogLevel } from '../../src/inspect/log-level.ts';
 import { createLog } from '../../src/observe/log.ts';
-import type { LogFormat } from '../../src/observe/log-format.ts';
-import { LogLevels, maxOverrides } from '../../src/observe/log-levels.ts';
+import { type LogFormat, LogLevels, maxOverrides } from '../../src/observe/log-levels.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 function capture(levels = new LogLevels(), format: LogFormat = 'json', clock = new VirtualClock()) {

@@ -2,8 +2,8 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import { Histogram, Registry } from 'prom-client';
 import { typeUrl } from '../../src/model/brand.ts';
-import { HistogramFamily } from '../../src/observe/distribution.ts';
 import { Metrics } from '../../src/observe/metrics.ts';
+import { Distribution, Family, ShownHistogram } from '../../src/observe/series.ts';
 
 const cds = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
 const other = (index: number) => typeUrl(`type.googleapis.com/example.T${index}`);
@@ -213,7 +213,7 @@ describe('metrics', () => {
   });
 
   it("include the process's and the event loop's when asked", async () => {
-    const text = await new Metrics({ process: true }).text();
+    const text = await new Metrics(undefined, { process: true }).text();
     expect(text).to.include('process_resident_memory_bytes').and.to.include('nodejs_eventloop_lag_seconds');
   });
 });
@@ -226,7 +226,8 @@ describe('histograms', () => {
         async (observations) => {
           const [registry, reference] = [new Registry(), new Registry()];
           const shape = { name: 'h', help: 'help', buckets: [0.1, 1, 5] };
-          const family = new HistogramFamily(registry, 'h', 'help', ['type'], shape.buckets);
+          const family = new Family(() => new Distribution(shape.buckets));
+          registry.registerMetric(new ShownHistogram('h', 'help', ['type'], family));
           const histogram = new Histogram({ ...shape, labelNames: ['type'], registers: [reference] });
           for (const [type, value] of [...observations, ['a', 1] as const, ['b', 5] as const]) {
             family.of(type).observe(value);

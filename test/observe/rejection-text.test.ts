@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { rejectedText } from '../../src/observe/rejection-text.ts';
+import { rejectedText } from '../../src/observe/problems.ts';
 
 describe('what was rejected, in words', () => {
   const whole: Parameters<typeof rejectedText>[0] = { name: '', names: [], changed: 0, removal: false };

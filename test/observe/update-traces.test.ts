@@ -2,9 +2,8 @@ import { expect } from 'chai';
 import { revision } from '../../src/model/brand.ts';
 import type { Commit } from '../../src/model/catalog.ts';
 import { transaction } from '../../src/model/transaction.ts';
-import type { Attributes, Spans } from '../../src/observe/spans.ts';
-import { parentOf } from '../../src/observe/traceparent.ts';
-import { UpdateTraces } from '../../src/observe/update-traces.ts';
+import { parentOf } from '../../src/observe/otlp-spans.ts';
+import { type Attributes, type Spans, UpdateTraces } from '../../src/observe/update-traces.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -42,7 +41,7 @@ class RecordedSpans implements Spans {
 class TracedUpdates {
   readonly clock = new VirtualClock();
   readonly spans = new RecordedSpans();
-  readonly traces = new UpdateTraces({ spans: this.spans, clock: this.clock });
+  readonly traces = new UpdateTraces(this.spans, this.clock);
   #last = 0;
 
   /** An update that reaches views of so many subscribers each. */

@@ -18,7 +18,6 @@ import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1
 import { type KnownStatus, problemsOf } from '../../src/inspect/problems.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';
 import { fail, ok } from '../../src/model/result.ts';
-import { NOTHING_RECENT } from '../../src/observe/figures.ts';
 import { rpcError } from '../../src/wire/connect.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 
@@ -33,7 +32,16 @@ const noFacts: PageFacts = {
   refusedConfiguration: undefined,
   disk: undefined,
   discarded: undefined,
-  recent: NOTHING_RECENT,
+  recent: {
+    minutes: 10,
+    acknowledged: 0,
+    late: 0,
+    rejections: 0,
+    turnedAway: [],
+    refusedUpdates: [],
+    restarts: 0,
+    lagMs: 0,
+  },
   rolloutMaxWaitMs: undefined,
   removalHoldMs: new Map(),
   perParameters: new Set(),

@@ -48,7 +48,7 @@ const mega = 1 << 20;
 
 describe('half-sent messages', () => {
   const clock = new VirtualClock();
-  const limited = (budget: number): HalfSent => new HalfSent({ clock, budget, timeout: undefined });
+  const limited = (budget: number): HalfSent => new HalfSent(clock, budget);
 
   it('within the budget all arrive', () => {
     const halfSent = limited(10 * mega);
@@ -100,7 +100,7 @@ describe('half-sent messages', () => {
   });
 
   it('one that does not arrive in time is given up, however it trickles; a new one has its own time', () => {
-    const halfSent = new HalfSent({ clock, budget: mega, timeout: () => 60_000 });
+    const halfSent = new HalfSent(clock, mega, () => 60_000);
     const slow = new Sender(halfSent, '10.0.0.1:1');
     const good = new Sender(halfSent, '10.0.0.2:1');
     slow.begin(1000, 1);

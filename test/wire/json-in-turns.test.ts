@@ -11,7 +11,7 @@ import { jsonToBytes, messageName } from '../../src/wire/registry.ts';
 const api = 'type.googleapis.com/envoy';
 
 const typed = (typeUrl: string, json: object): Any => {
-  const bytes = jsonToBytes(messageName(typeUrl), json, { ignoreUnknownFields: false });
+  const bytes = jsonToBytes(messageName(typeUrl), json);
   if (!bytes.ok) throw new Error(bytes.error.message);
   return create(AnySchema, { typeUrl, value: bytes.value });
 };

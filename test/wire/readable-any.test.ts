@@ -19,7 +19,7 @@ const asBytes = {
 };
 
 const typed = (typeUrl: string, json: object): Any => {
-  const bytes = jsonToBytes(messageName(typeUrl), json, { ignoreUnknownFields: false });
+  const bytes = jsonToBytes(messageName(typeUrl), json);
   if (!bytes.ok) throw new Error(bytes.error.message);
   return create(AnySchema, { typeUrl, value: bytes.value });
 };

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../model/clock.ts';
-import { Paced } from '../../model/paced.ts';
 import { printable } from '../../model/printable.ts';
+import { Paced } from '../../model/time-slices.ts';
 import type { Figure, PageModel } from './model.ts';
 
 /** More pages than this are not for people. */

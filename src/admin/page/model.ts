@@ -1,5 +1,5 @@
 import type { Problem } from '../../gen/distributary/admin/v1/problems_pb.ts';
-import type { Figure } from '../../observe/figure.ts';
+import type { Figure } from '../../observe/figures.ts';
 import type { Plain } from '../plain.ts';
 
 export type { Figure };

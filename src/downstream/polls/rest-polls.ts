@@ -18,7 +18,7 @@ import type { Account } from '../../wire/accounts.ts';
 import { prefixLength } from '../../wire/grpc-frames.ts';
 import type { GrpcStatus } from '../../wire/grpc-status.ts';
 import { type HttpAnswer, jsonAnswer, problem, refusal } from '../../wire/http-answer.ts';
-import type { HttpHandler, HttpHead } from '../../wire/http-exchange.ts';
+import type { HttpHandler, HttpHead } from '../../wire/http-server.ts';
 import { bytesAtOnce, JsonInTurns, JsonText, writtenWithin } from '../../wire/json-in-turns.ts';
 import { requestFromJson } from '../../wire/json-request.ts';
 import { anyToJson } from '../../wire/readable-any.ts';

@@ -133,8 +133,7 @@ function fromJsonValue(json: unknown, placeAt: PlaceAt): Parsed {
   return fail({ problems, rest: withoutFaults(json, bytes.error, placeAt) });
 }
 
-const toBytes = (json: unknown) =>
-  jsonToBytes(DiscoveryResponseSchema.typeName, json, { ignoreUnknownFields: false });
+const toBytes = (json: unknown) => jsonToBytes(DiscoveryResponseSchema.typeName, json);
 
 /** Undefined: something is wrong outside of the resources. */
 function withoutFaults(json: unknown, { all }: JsonFault, placeAt: PlaceAt): ParsedFile | undefined {

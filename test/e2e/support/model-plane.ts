@@ -31,7 +31,7 @@ const resource = z.looseObject({ '@type': z.string() });
 /** For clients that read what they get: the content is JSON of the resource, its `@type` included. */
 export const realBody: Body = (url, name, content) => {
   const { '@type': _, ...fields } = resource.parse(JSON.parse(content));
-  const bytes = jsonToBytes(messageName(url), fields, { ignoreUnknownFields: false });
+  const bytes = jsonToBytes(messageName(url), fields);
   if (!bytes.ok) throw new Error(`${name}: ${bytes.error.message}`);
   return create(AnySchema, { typeUrl: url, value: bytes.value });
 };

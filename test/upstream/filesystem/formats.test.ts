@@ -34,7 +34,7 @@ function put(content: object) {
 describe('upstream/filesystem formats', () => {
   it('§7 reads .json .yaml .yml .pb .pb_text, all the same', () => {
     const json = { version_info: '3', resources: [{ '@type': cds, name: 'one', connect_timeout: '1.5s' }] };
-    const pb = jsonToBytes(DiscoveryResponseSchema.typeName, json, { ignoreUnknownFields: false });
+    const pb = jsonToBytes(DiscoveryResponseSchema.typeName, json);
     if (!pb.ok) throw new Error(pb.error.message);
     const yaml = `version_info: "3"\nresources:\n- "@type": ${cds}\n  name: one\n  connectTimeout: 1.5s\n`;
     const text = `version_info: "3" resources { [${cds}] { name: "one" connect_timeout { seconds: 1 nanos: 500000000 } } }`;
