@@ -143,7 +143,7 @@ export class Distributary {
         maxResponseBytes: () => this.#config.limits.maxResponseBytes,
         isPersisted: (type) => this.#persistence?.keeps(type) === true,
         gatedTypes: () => new Set(core.config.rollout?.types ?? gatedByDefault),
-        freeze: (filter, decision) => core.rollout.rollout.freeze(filter, decision),
+        rollout: core.rollout.rollout,
       }),
       version: dependencies.version,
       startedAt: Date.now(),

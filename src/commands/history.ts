@@ -54,7 +54,7 @@ function historyText({ changes }: HistoryResponse, view: View): string {
     change.since,
     change.upstream || '(operator)',
     change.type,
-    change.verdict,
+    change.state ?? change.verdict,
     change.accepted,
     change.rejected,
     change.bodies ? 'yes' : 'no',

@@ -7,8 +7,8 @@ import { typeInfo } from '../model/types.ts';
 /** Names of a change that are listed. */
 const maxNames = 1000;
 
-/** A change as History shows it. */
-export function changeMessage(change: Change): Plain<ChangeMessage> {
+/** A change as History shows it. `state`: of the rollout, while it waits. */
+export function changeMessage(change: Change, state: string | undefined): Plain<ChangeMessage> {
   const { revision, at, upstream, type, added, changed, removed, names, releasedAt, reason } = change;
   return {
     revision,
@@ -24,6 +24,7 @@ export function changeMessage(change: Change): Plain<ChangeMessage> {
     bytes: BigInt(names.reduce((sum, { bytes }) => sum + bytes, 0)),
     bodies: isWhole(change),
     verdict: verdictOf(change),
+    ...(state === undefined ? {} : { state }),
     released: releasedAt === undefined ? '' : new Date(releasedAt).toISOString(),
     reason,
     canariesSeconds: (change.canariesMs ?? 0) / 1000,

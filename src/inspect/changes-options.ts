@@ -1,8 +1,8 @@
 import type { History } from '../history/history.ts';
 import type { TypeUrl } from '../model/brand.ts';
-import type { Decision, Scope } from '../model/holds.ts';
 import type { Log } from '../observe/log.ts';
 import type { Relay } from '../relay.ts';
+import type { Rollout } from '../rollout/rollout.ts';
 import type { ClientsView } from './clients-view.ts';
 
 export interface ChangesOptions {
@@ -15,6 +15,5 @@ export interface ChangesOptions {
   readonly gatedTypes: () => ReadonlySet<TypeUrl>;
   /** Whether a restart keeps the resources of this type. */
   readonly isPersisted: (type: TypeUrl) => boolean;
-  /** Nothing of this changes from now on. */
-  readonly freeze: (filter: Scope, decision: Decision) => void;
+  readonly rollout: Rollout;
 }

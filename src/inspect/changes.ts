@@ -22,6 +22,7 @@ import type { ChangesOptions } from './changes-options.ts';
 import { type Comparables, type Difference, differenceOf, differenceRow, fieldsOf } from './comparable.ts';
 import { DiffSides, type Sides } from './diff-sides.ts';
 import { rollback } from './rollback.ts';
+import { waitingState } from './rollout-status.ts';
 
 /** Of a comparison, in one answer. */
 const maxDifferences = 10_000;
@@ -47,12 +48,13 @@ export class ChangesInspection implements Changes {
     const most = limit === 0 ? Infinity : limit;
     const all = [...history.changes()].toReversed();
     const made: number[] = [];
+    const report = this.#options.rollout.report();
     const rows = Iterator.from(all).map((change) => {
       if (made.length >= most || (before > 0 && change.revision >= before)) return undefined;
       if (only !== undefined && change.type !== only) return undefined;
       if (name !== '' && !change.names.some((one) => one.name === name)) return undefined;
       made.push(change.revision);
-      return create(ChangeSchema, changeMessage(change));
+      return create(ChangeSchema, changeMessage(change, waitingState(change, report)));
     });
     return new Listed({}, { field: 'changes', rows }, (written, more) => ({
       revision: history.lastRevision,

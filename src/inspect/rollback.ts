@@ -16,7 +16,7 @@ export function rollback(
   request: Request<'rollback'>,
   operator: string,
 ): Answer<'rollback'> {
-  const { relay, history, freeze, log } = options;
+  const { relay, history, rollout, log } = options;
   const query = rollbackQuery(request);
   const { to, upstream, reason } = query;
   const audited = { who: operator, what: 'rollback', to, upstream: upstream ?? 'all', reason };
@@ -40,7 +40,7 @@ export function rollback(
     const last = history.lastRevision;
     relay.gate.replace(type, contents, filter, said);
     changed += history.get(last + 1)?.names.length ?? 0;
-    freeze(filter, { operator, reason: said });
+    rollout.freeze(filter, { operator, reason: said });
   }
   if (changed === 0) history.add(nothingChanged(options, query, said));
   const revision = history.lastRevision;

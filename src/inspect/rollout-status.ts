@@ -2,6 +2,8 @@ import type { DiscardedFacts } from '../admin/page-ports.ts';
 import type { Plain } from '../admin/plain.ts';
 import type { RolloutSummary } from '../admin/service.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
+import type { Change } from '../model/change.ts';
+import type { PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import type { RolloutState } from '../rollout/judge.ts';
 import type { RolloutReport } from '../rollout/rollout.ts';
@@ -50,6 +52,21 @@ export function discardedFacts({ pending, whyDiscarded }: RolloutReport): Discar
     reason: whyDiscarded,
     since: own.reduce((since, one) => Math.min(since, one.since), first.since),
   };
+}
+
+/** In the words of the status, what a change of the history waits in. Undefined: it does not wait. */
+export function waitingState(
+  { type, names }: Pick<Change, 'type' | 'names'>,
+  { pending, changes, freezes }: Pick<RolloutReport, 'pending' | 'changes' | 'freezes'>,
+): RolloutState['kind'] | undefined {
+  const own = new Set(names.filter(({ verdict }) => verdict === 'PENDING').map(({ name }) => name));
+  const isOwn = (one: PendingName): boolean => one.type === type && own.has(one.name);
+  if (own.size === 0) return undefined;
+  const states = changes.filter((one) => one.names.some(isOwn)).map(({ state }) => state.kind);
+  if (states.length > 0) return states.includes('HELD') ? 'HELD' : 'CANARY';
+  // Nobody judges what is frozen.
+  const frozen = pending.some((one) => isOwn(one) && (one.masked !== undefined || freezes.length > 0));
+  return frozen ? 'FROZEN' : undefined;
 }
 
 /** For readiness. Undefined: changes go to everybody at once. */

@@ -12,6 +12,7 @@ const changes = z.object({
     z.object({
       revision: z.number(),
       verdict: z.string(),
+      state: z.string().optional(),
       canaries_seconds: z.number(),
       clients_seconds: z.number(),
       accepted: z.number(),
@@ -83,7 +84,7 @@ describe('the history of a rollout', function () {
       plane.set('cds', { a: '2' });
       await reaches(relay, 'HELD');
       await eventually(async () => {
-        expect(await newest(relay)).to.include({ verdict: 'PENDING', accepted: 0, rejected: 1 });
+        expect(await newest(relay)).to.include({ verdict: 'PENDING', state: 'HELD', accepted: 0, rejected: 1 });
       });
     });
   }

@@ -160,7 +160,7 @@ function events({ changes, lines }: ModelInputs): readonly PageEvent[] {
 }
 
 function changeEvent(change: Plain<Change>): PageEvent {
-  const { revision, since, upstream, type, names, verdict, reason } = change;
+  const { revision, since, upstream, type, names, verdict, state = verdict, reason } = change;
   const counts = [
     ['added', change.added],
     ['changed', change.changed],
@@ -174,7 +174,7 @@ function changeEvent(change: Plain<Change>): PageEvent {
     at: millisecondsOf(since),
     level: 'info',
     revision,
-    text: `${type}: ${what.join(', ')} by ${who}${verdict === 'RELEASED' ? '' : `, ${verdict.toLowerCase()}`}`,
+    text: `${type}: ${what.join(', ')} by ${who}${verdict === 'RELEASED' ? '' : `, ${state.toLowerCase()}`}`,
     detail: `${shown.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`,
   };
 }
