@@ -7,9 +7,10 @@ import { textTable, type View } from './terminal.ts';
 
 /** What a new configuration would change in a running relay, in paragraphs. */
 export function changesText(changes: CompareConfigurationResponse, view: View): string {
-  const { needsRestart, upstreams, streams, changed, losing, reconnecting, clients } = changes;
+  const { needsRestart, upstreams, streams, changed, losing, reconnecting, clients, noAnswer } = changes;
   const sentences = [
     `Streams: ${streams}; with other parameters: ${changed}; that lose resources: ${losing}; that may lose resources, unknown until they reconnect: ${reconnecting}.`,
+    ...(noAnswer === undefined ? [] : [`Without the clients of some workers: ${noAnswer}.`]),
     ...upstreams.map(
       ({ name, change }) => `Upstream ${printable(name)}: ${upstreamWords.get(change) ?? change}.`,
     ),

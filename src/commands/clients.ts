@@ -61,13 +61,16 @@ async function everyClient(
 
 /** `missing`: what classes of clients lack, and why. `now` is milliseconds since the epoch. */
 function clientsText(
-  { clients: listed, total, matching }: ListClientsResponse,
+  { clients: listed, total, matching, noAnswer }: ListClientsResponse,
   missing: readonly ClassProblem[],
   view: View,
   now: number,
 ): string {
+  const silent = noAnswer === undefined ? '' : `\n${noAnswer}: its clients are not listed`;
   if (listed.length === 0) {
-    return total === 0 ? 'no client is connected' : `no client matches (${counted(total, 'client')} in all)`;
+    const none =
+      total === 0 ? 'no client is connected' : `no client matches (${counted(total, 'client')} in all)`;
+    return none + silent;
   }
   const columns = listed.some((client) => lastPollOf(client) !== '')
     ? columnsOf(missing, now)
@@ -79,7 +82,7 @@ function clientsText(
   );
   const rest = matching - listed.length;
   const shown = matching === total ? counted(total, 'client') : `${matching} of ${counted(total, 'client')}`;
-  return `${table}\n\n${shown}${rest > 0 ? `, ${rest} not shown` : ''}`;
+  return `${table}\n\n${shown}${rest > 0 ? `, ${rest} not shown` : ''}${silent}`;
 }
 
 /** The worst first. */

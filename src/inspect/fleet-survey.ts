@@ -14,6 +14,7 @@ import type { Relay } from '../relay.ts';
 import { type ClientClassId, classOf } from './client-class.ts';
 import { missingOf } from './client-state.ts';
 import { mostStreams, problemKey } from './merge-classes.ts';
+import { rejectedVersions } from './resource-list.ts';
 
 /** For so long a client may leave a response unanswered, in milliseconds. */
 const lateAfterMs = 30_000;
@@ -215,10 +216,18 @@ function countRejections(
   problems: Map<string, Plain<ClassProblem>>,
 ): void {
   const told = new Set<string>();
-  for (const { name, message, version, at, changes } of type.subscription?.responses.rejections ?? []) {
+  for (const rejection of type.subscription?.responses.rejections ?? []) {
+    const { name, message, version, at, changes } = rejection;
     const { names, total: changed, removal } = changes;
     const what = rejectedText({ name, names, changed, removal });
-    const found = { ...problem('REJECTED', type, of, at), name, error: message, version, what };
+    const found = {
+      ...problem('REJECTED', type, of, at),
+      name,
+      error: message,
+      version,
+      what,
+      ...rejectedVersions(rejection),
+    };
     const key = problemKey(found);
     // A stream counts once, however many of its resources it has rejected so.
     if (!told.has(key)) add(problems, found);

@@ -23,7 +23,7 @@ import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import { covers } from '../model/selection.ts';
-import type { Holding } from '../model/subscription.ts';
+import type { Holding, Rejection } from '../model/subscription.ts';
 import { type Pace, TimeSlices } from '../model/time-slices.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { TypeLabels } from '../observe/metrics.ts';
@@ -49,7 +49,7 @@ import { FleetSurvey } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
 import { acceptanceOf } from './missing-clients.ts';
 import { sentVariants } from './resource-contents.ts';
-import { versionsOf } from './resource-list.ts';
+import { rejectedVersions, versionsOf } from './resource-list.ts';
 import { tapMessages } from './tap-messages.ts';
 
 /** What a reload would change for the clients of this process. */
@@ -177,19 +177,25 @@ export class LocalClients implements ClientsView {
   }
 }
 
+function nackOf(type: string, rejection: Rejection): Plain<NackStatus> {
+  const { name, version, message, at, changes } = rejection;
+  return {
+    type,
+    name,
+    version,
+    clients: 1,
+    error: message,
+    since: new Date(at).toISOString(),
+    names: [...changes.names],
+    changed: changes.total,
+    removal: changes.removal,
+    ...rejectedVersions(rejection),
+  };
+}
+
 function rejectionsOf(stream: ListedClient): readonly Plain<NackStatus>[] {
   return stream.types.flatMap(({ info, subscription }) =>
-    [...(subscription?.responses.rejections ?? [])].map(({ name, version, message, at, changes }) => ({
-      type: info.short,
-      name,
-      version,
-      clients: 1,
-      error: message,
-      since: new Date(at).toISOString(),
-      names: [...changes.names],
-      changed: changes.total,
-      removal: changes.removal,
-    })),
+    [...(subscription?.responses.rejections ?? [])].map((rejection) => nackOf(info.short, rejection)),
   );
 }
 

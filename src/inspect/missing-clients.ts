@@ -58,9 +58,15 @@ export function acceptanceOf(
   });
 }
 
+/** Of workers that do not answer, in answers about clients; none: nothing. */
+export const noAnswer = (workers: Iterable<number>): { readonly noAnswer?: string } => {
+  const said = [...workers].map((worker) => `worker ${worker} does not answer`).join(', ');
+  return said === '' ? {} : { noAnswer: said };
+};
+
 /** Of a worker that does not answer. */
 export function noAnswerOf(worker: number): Acceptance {
-  const why = `worker ${worker} does not answer`;
+  const why = noAnswer([worker]).noAnswer ?? '';
   const row = { client: '', node: '', type: '', name: '', state: 'NOT_SENT', why };
   return { clients: 0, missing: 1, missingClients: [row] };
 }
@@ -135,19 +141,19 @@ function ofWhole(subscription: Subscription): readonly Missing[] {
   if (rejections.length > 0) {
     return rejections.map(({ name, message }) => ({ name, state: 'ERROR', why: `rejected: ${message}` }));
   }
-  if (subscription.allUnknown) return [noAnswer('')];
+  if (subscription.allUnknown) return [unknownYet('')];
   if (subscription.pending || subscription.hasDeferredRemovals) return [notSent('')];
   return responses.state === 'STALE' ? [notAnswered('')] : [];
 }
 
 function ofName({ name, value, state, current, rejection }: Holding): readonly Missing[] {
   if (state === 'ERROR') return [{ name, state, why: `rejected: ${rejection?.message ?? ''}` }];
-  if (value === 'unknown') return [noAnswer(name)];
+  if (value === 'unknown') return [unknownYet(name)];
   if (!current) return [notSent(name)];
   return state === 'STALE' ? [notAnswered(name)] : [];
 }
 
-const noAnswer = (name: string): Missing => ({
+const unknownYet = (name: string): Missing => ({
   name,
   state: 'NOT_SENT',
   why: 'upstream has not answered yet',

@@ -278,8 +278,8 @@ function rejections({ classes }: ProblemFacts): readonly Plain<Problem>[] {
     const concerned = concernedBy(rows);
     const { clients } = concerned;
     const verb = clients === 1 ? 'rejects' : 'reject';
-    const versions = [...new Set(rows.map(({ version }) => version).filter((version) => version !== ''))];
-    const version = versions.length === 1 ? ` (version ${shorten(versions[0] ?? '', 60)})` : '';
+    const versions = [...new Set(rows.map(versionOf).filter((version) => version !== ''))];
+    const version = versions.length === 1 ? ` (version ${versions[0]})` : '';
     return problem('clients_reject', [key], {
       ...concerned,
       severity: 'critical',
@@ -294,6 +294,14 @@ function rejections({ classes }: ProblemFacts): readonly Plain<Problem>[] {
       name,
     });
   });
+}
+
+/** As `explain` says it; of several resources the response's. */
+function versionOf({ version, content, controlPlaneVersion }: Plain<ClassProblem>): string {
+  if (content === undefined) return shorten(controlPlaneVersion ?? version, 60);
+  const said =
+    controlPlaneVersion === undefined ? '' : `, ${shorten(controlPlaneVersion, 60)} at the control plane`;
+  return `${content}${said}`;
 }
 
 function silent({ classes }: ProblemFacts): readonly Plain<Problem>[] {

@@ -5,6 +5,7 @@ import { type ResourcesQuery } from '../admin/requests.ts';
 import type { Answer } from '../admin/service.ts';
 import type { CachedResource } from '../cache/cached-resource.ts';
 import {
+  type NackStatus,
   type ResourceSummary,
   ResourceSummarySchema,
   type VariantSummary,
@@ -13,6 +14,7 @@ import { contentHash } from '../model/change.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import type { HeldVariant } from '../model/rollout.ts';
+import type { Rejection } from '../model/subscription.ts';
 import { expectedText } from '../model/suggest.ts';
 import { sortedInSlices, type TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
@@ -60,10 +62,26 @@ const summary = ({ type, name, cached }: Found): ResourceSummary =>
   create(ResourceSummarySchema, { type, name, variants: [...cached.variants.values().map(variantSummary)] });
 
 /** The control plane's version, and what is the same everywhere. Nobody can guess a secret by it. */
-export const versionsOf = ({ type, version, deltaVersion }: Variant) => ({
+export const versionsOf = ({
+  type,
+  version,
+  deltaVersion,
+}: Pick<Variant, 'type' | 'version' | 'deltaVersion'>) => ({
   version,
   content: typeInfo(type).short === 'sds' ? '' : contentHash({ deltaVersion }),
 });
+
+/** Of what a client has rejected, where that is one variant. */
+export function rejectedVersions({
+  variant,
+}: Rejection): Pick<Plain<NackStatus>, 'content' | 'controlPlaneVersion'> {
+  if (variant === undefined) return {};
+  const { content, version } = versionsOf(variant);
+  return {
+    ...(content === '' ? {} : { content }),
+    ...(version === '' ? {} : { controlPlaneVersion: version }),
+  };
+}
 
 export function variantSummary({ variant, holders }: HeldVariant): Plain<VariantSummary> {
   return {

@@ -124,6 +124,8 @@ export interface Rejection extends ClientError {
   readonly version: string;
   /** The resource that the response was about; empty if there were several: any of them may be at fault. */
   readonly name: string;
+  /** Its versions, of the only variant in the response. */
+  readonly variant: Pick<Variant, 'type' | 'version' | 'deltaVersion'> | undefined;
   readonly changes: RejectedChanges;
 }
 

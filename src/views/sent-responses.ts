@@ -221,7 +221,8 @@ export class SentResponses implements SentState {
   ): void {
     const name = response === undefined ? '' : onlyNameIn(response);
     const changes = response === undefined ? noChanges : rejectedChanges(response);
-    const rejection: Rejection = { code, message, at, version: header.version, name, changes };
+    const variant = name === '' ? undefined : onlyVariantIn(response);
+    const rejection = { code, message, at, version: header.version, name, variant, changes };
     this.#lastNack = rejection;
     const isOfItems = response !== undefined && !header.complete && this.#rejectItems(response, rejection);
     if (!isOfItems && header === this.#last) this.#rejectedWhole = rejection;
@@ -319,6 +320,14 @@ function onlyNameIn({ header, additions, removals }: SentResponse): string {
   const names = new Set([...additions, ...removals].map(({ item }: RetainedResource) => item.spelling));
   const [name = ''] = names;
   return names.size === 1 ? name : '';
+}
+
+/** Without its body. */
+function onlyVariantIn(response: SentResponse | undefined): Rejection['variant'] {
+  const [first, ...others] = response?.additions ?? [];
+  if (first === undefined || others.length > 0) return undefined;
+  const { type, version, deltaVersion } = first.variant;
+  return { type, version, deltaVersion };
 }
 
 const noChanges: RejectedChanges = { names: [], total: 0, removal: false };

@@ -12,7 +12,7 @@ import type { ClientHolding } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { answerTooLarge, type ClientStatusQuery } from '../inspect/client-configs.ts';
 import { type ClientsStatus, type ClientsView, mergeStatus, noSuchClient } from '../inspect/clients-view.ts';
 import { mergeClasses } from '../inspect/merge-classes.ts';
-import { mergeAcceptances, NOBODY_MISSING, noAnswerOf } from '../inspect/missing-clients.ts';
+import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../inspect/missing-clients.ts';
 import { systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -166,10 +166,12 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
   /** Page by page from each worker, as the answer is written: nobody holds all of it. */
   async listClients(request: Request<'listClients'>): Promise<Answer<'listClients'>> {
     const { limit, offset, pageSize = Infinity } = clientsQuery(request);
+    const silent = new Set<number>();
     const heads = await Promise.all(
       this.#slots.map(async (slot) => {
         const first = { ...request, offset: 0, pageSize: 1 };
-        const head = this.#heard(slot, await slot.client?.askInTurn((admin) => admin.listClients(first)));
+        const answered = await slot.client?.askInTurn((admin) => admin.listClients(first));
+        const head = this.#heard(slot, answered, silent);
         return {
           slot,
           total: head?.total ?? 0,
@@ -195,6 +197,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
       matching,
       rejecting: sum('rejecting'),
       nextOffset: written > 0 && offset + written < wanted ? offset + written : 0,
+      ...noAnswer(silent),
     }));
   }
 
@@ -220,7 +223,9 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
   }
 
   async listClasses(): Promise<Answer<'listClasses'>> {
-    return mergeClasses(await this.#ask((client) => client.ask((admin) => admin.listClasses({}))));
+    const silent = new Set<number>();
+    const answers = await this.#ask((client) => client.ask((admin) => admin.listClasses({})), silent);
+    return { ...mergeClasses(answers), ...noAnswer(silent) };
   }
 
   /** Page by page too. */
@@ -269,14 +274,15 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
   async compareConfiguration(
     request: Request<'compareConfiguration'>,
   ): Promise<Answer<'compareConfiguration'>> {
+    const silent = new Set<number>();
     const effects: Answer<'compareConfiguration'>[] = [];
     for (const slot of this.#slots) {
       const answered = await slot.client?.ask((admin) => admin.compareConfiguration(request));
       if (answered?.ok === false && answered.error.code === Code.INVALID_ARGUMENT) valueOf(answered);
-      const effect = this.#heard(slot, answered);
+      const effect = this.#heard(slot, answered, silent);
       if (effect !== undefined) effects.push(effect);
     }
-    return mergeEffects(effects);
+    return { ...mergeEffects(effects), ...noAnswer(silent) };
   }
 
   /** A worker that does not answer has clients that may not have accepted anything. */
@@ -336,15 +342,24 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
   }
 
   /** The answers of those that answer. */
-  async #ask<T>(question: (client: WorkerClient) => Promise<Result<T, GrpcStatus>>): Promise<readonly T[]> {
+  async #ask<T>(
+    question: (client: WorkerClient) => Promise<Result<T, GrpcStatus>>,
+    silent?: Set<number>,
+  ): Promise<readonly T[]> {
     const answers = await Promise.all(
-      this.#slots.map(async (slot) => this.#heard(slot, await (slot.client && question(slot.client)))),
+      this.#slots.map(async (slot) =>
+        this.#heard(slot, await (slot.client && question(slot.client)), silent),
+      ),
     );
     return answers.filter((answer) => answer !== undefined);
   }
 
-  /** The answer of a worker; undefined: it is left out. That is logged, unless its process has ended. */
-  #heard<T>({ number }: WorkerSlot, answered: Result<T, GrpcStatus> | undefined): T | undefined {
+  /** The answer of a worker; undefined: it is left out. That is logged, unless its process has ended; `silent` gets its number. */
+  #heard<T>(
+    { number }: WorkerSlot,
+    answered: Result<T, GrpcStatus> | undefined,
+    silent?: Set<number>,
+  ): T | undefined {
     if (answered === undefined) return undefined;
     const { conditions } = this.#options;
     const condition = `worker ${number}`;
@@ -352,6 +367,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
       conditions.forget(condition);
       return answered.value;
     }
+    silent?.add(number);
     const { code, message } = answered.error;
     if (code !== Code.UNAVAILABLE) {
       const said = 'a worker does not answer: what is shown about clients is incomplete';

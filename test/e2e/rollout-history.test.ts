@@ -84,7 +84,12 @@ describe('the history of a rollout', function () {
       plane.set('cds', { a: '2' });
       await reaches(relay, 'HELD');
       await eventually(async () => {
-        expect(await newest(relay)).to.include({ verdict: 'PENDING', state: 'HELD', accepted: 0, rejected: 1 });
+        expect(await newest(relay)).to.include({
+          verdict: 'PENDING',
+          state: 'HELD',
+          accepted: 0,
+          rejected: 1,
+        });
       });
     });
   }

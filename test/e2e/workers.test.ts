@@ -1,4 +1,4 @@
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fromBinary, fromJsonString } from '@bufbuild/protobuf';
@@ -150,6 +150,14 @@ describe('workers: 2', function () {
       const { config } = fromJsonString(ClientStatusResponseSchema, told.body, { registry: envoyRegistry() });
       expect(nodesOf(config).filter((id) => id.startsWith('client-'))).to.have.length(others.length);
       expect(await relay.metric('downstream_responses_total'), 'as last counted').to.equal(8);
+      const silent = { no_answer: 'worker 1 does not answer' };
+      for (const question of ['ListClients', 'ListClasses', 'CompareConfiguration']) {
+        const { body } = await relay.rpc(
+          `distributary.admin.v1.AdminService/${question}`,
+          question === 'CompareConfiguration' ? { text: readFileSync(relay.file, 'utf8') } : {},
+        );
+        expect(JSON.parse(body), question).to.deep.include(silent);
+      }
       const [warning] = await relay.says(
         /a worker does not answer: what is shown about clients is incomplete/,
       );

@@ -175,6 +175,16 @@ describe('alerts, problems and runbooks', () => {
   /** Its process is gone: only the log says it. */
   const inTheLog = ['standstill'];
 
+  it("a rejection has the content's version, and the control plane's beside it where that is known", () => {
+    const detailOf = (more: Partial<Plain<ClassProblem>>) =>
+      problems({ classes: [{ ...rejection, ...more }] })[0]?.detail;
+    expect(detailOf({})).to.equal('no such cluster (version v7)');
+    expect(detailOf({ content: '5e1f' })).to.equal('no such cluster (version 5e1f)');
+    expect(detailOf({ content: '5e1f', controlPlaneVersion: '7' })).to.equal(
+      'no such cluster (version 5e1f, 7 at the control plane)',
+    );
+  });
+
   it('every alert has its problem, with the same runbook', () => {
     const known = new Map<string, string>(unseen);
     for (const { alerts: own, runbook } of Object.values(problemKinds))

@@ -206,11 +206,13 @@ describe('SentResponses', () => {
     });
   }
 
-  it('a rejection has the version of its response, and a name only if the response had one resource', () => {
+  it('a rejection has the version of its response, and a name and its version only if the response had one resource', () => {
     const client = new Client('delta');
     run(client, '1{a1} 2{b1,c1} 3{d1} !2 !1');
-    const found = [...client.responses.rejections].map(({ version, name }) => `${version} ${name}`);
-    expect(found.toSorted()).to.deep.equal(['v1 a', 'v2 ']);
+    const found = [...client.responses.rejections].map(
+      ({ version, name, variant: about }) => `${version} ${name} ${about?.deltaVersion ?? ''}`,
+    );
+    expect(found.toSorted()).to.deep.equal(['v1 a 1@1', 'v2  ']);
     expect(client.responses.lastNack).to.include({ message: 'no 1', version: 'v1' });
   });
 

@@ -160,7 +160,7 @@ export class PolledNames implements OrderedType {
     if (error !== undefined) {
       const message = keptError(error.message);
       const changes = { names: [], total: 0, removal: false };
-      const rejected = { version: this.#version, name: '', changes };
+      const rejected = { version: this.#version, name: '', variant: undefined, changes };
       this.#rejection = { code: error.code, message, at: now, ...rejected };
       this.#lastNack = this.#rejection;
     } else if (version === this.#version) this.#rejection = undefined;
