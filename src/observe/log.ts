@@ -51,7 +51,7 @@ export function createLog(options: LogOptions = {}): Log {
     },
     { write: format === 'json' ? write : (line) => write(textLine(line)) },
   );
-  return new PinoLog(logger, levels, new DebugBudget(clock));
+  return logTo(logger, levels, new DebugBudget(clock));
 }
 
 function standardError(): (line: string) => void {
@@ -89,42 +89,23 @@ class DebugBudget {
   }
 }
 
-class PinoLog implements Log {
-  readonly #logger: pino.Logger;
-  readonly #levels: LogLevels;
-  readonly #budget: DebugBudget;
-
-  constructor(logger: pino.Logger, levels: LogLevels, budget: DebugBudget) {
-    this.#logger = logger;
-    this.#levels = levels;
-    this.#budget = budget;
-  }
-
-  debug(message: string, fields: Fields = {}): void {
-    if (!this.#levels.enables('debug', fields['node'])) return;
-    const spent = this.#budget.spend(fields);
-    if (spent !== undefined) this.#logger.debug(spent, message);
-  }
-
-  info(message: string, fields?: Fields): void {
-    this.#write('info', message, fields);
-  }
-
-  warn(message: string, fields?: Fields): void {
-    this.#write('warn', message, fields);
-  }
-
-  error(message: string, fields?: Fields): void {
-    this.#write('error', message, fields);
-  }
-
-  child(fields: Fields): Log {
-    return new PinoLog(this.#logger.child(fields), this.#levels, this.#budget);
-  }
-
-  #write(level: Level, message: string, fields: Fields = {}): void {
-    if (this.#levels.enables(level, fields['node'])) this.#logger[level](fields, message);
-  }
+function logTo(logger: pino.Logger, levels: LogLevels, budget: DebugBudget): Log {
+  const writes =
+    (level: Exclude<Level, 'debug'>) =>
+    (message: string, fields: Fields = {}): void => {
+      if (levels.enables(level, fields['node'])) logger[level](fields, message);
+    };
+  return {
+    debug(message, fields = {}) {
+      if (!levels.enables('debug', fields['node'])) return;
+      const spent = budget.spend(fields);
+      if (spent !== undefined) logger.debug(spent, message);
+    },
+    info: writes('info'),
+    warn: writes('warn'),
+    error: writes('error'),
+    child: (fields) => logTo(logger.child(fields), levels, budget),
+  };
 }
 
 const lineSchema = z.looseObject({ time: z.string(), level: z.string(), message: z.string() });

@@ -1,11 +1,4 @@
-import {
-  type Context,
-  ROOT_CONTEXT,
-  type Span,
-  type SpanContext,
-  type Tracer,
-  trace,
-} from '@opentelemetry/api';
+import { ROOT_CONTEXT, type SpanContext, type Tracer, trace } from '@opentelemetry/api';
 import type { Clock } from '../model/clock.ts';
 import type { Conditions } from './conditions.ts';
 import {
@@ -75,10 +68,19 @@ export class OtlpSpans implements Spans {
   start(name: string, at: number, attributes: Attributes, parent?: string): OpenSpan | undefined {
     const above = parentOf(parent);
     const context = above === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, above);
+    // From the monotonic clock to the epoch.
     const offset = this.#clock.now() - this.#clock.monotonic();
     const span = this.#tracer.startSpan(name, { startTime: at + offset, attributes }, context);
     if (!span.isRecording()) return undefined;
-    return new OtlpSpan(span, this.#tracer, offset);
+    const within = trace.setSpan(ROOT_CONTEXT, span);
+    return {
+      child: (part, from, until, attributes = {}) =>
+        this.#tracer.startSpan(part, { startTime: from + offset, attributes }, within).end(until + offset),
+      end(until, attributes = {}) {
+        span.setAttributes(attributes);
+        span.end(until + offset);
+      },
+    };
   }
 
   async stop(): Promise<void> {
@@ -87,31 +89,6 @@ export class OtlpSpans implements Spans {
     // The reason why nobody takes them was logged.
     await Promise.race([this.#provider.shutdown().catch(() => undefined), late]);
     timer.cancel();
-  }
-}
-
-class OtlpSpan implements OpenSpan {
-  readonly #span: Span;
-  readonly #tracer: Tracer;
-  readonly #context: Context;
-  /** From the monotonic clock to the epoch. */
-  readonly #offset: number;
-
-  constructor(span: Span, tracer: Tracer, offset: number) {
-    this.#span = span;
-    this.#tracer = tracer;
-    this.#offset = offset;
-    this.#context = trace.setSpan(ROOT_CONTEXT, span);
-  }
-
-  child(name: string, from: number, until: number, attributes: Attributes = {}): void {
-    const options = { startTime: from + this.#offset, attributes };
-    this.#tracer.startSpan(name, options, this.#context).end(until + this.#offset);
-  }
-
-  end(at: number, attributes: Attributes = {}): void {
-    this.#span.setAttributes(attributes);
-    this.#span.end(at + this.#offset);
   }
 }
 

@@ -10,7 +10,7 @@ import { DRAINING, drainShare, spread } from './drain.ts';
 import { Deframer, type MessageSink } from './grpc-frames.ts';
 import { closeSoon, refusalOf, refuse, refuseUnknown, statusTrailers } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { type Gatherer, HalfSent, halfSentBudget, UnreadRequests, type UnreadStream } from './half-sent.ts';
+import { type Gatherer, HalfSent, halfSentBudget } from './half-sent.ts';
 import { sessionOptions, unixWindow } from './http2-settings.ts';
 import { type Listener, type ListenerOptions, listen } from './listener.ts';
 import { explainError } from './node-error.ts';
@@ -227,7 +227,7 @@ const respondOptions = { waitForTrailers: true, sendDate: false } as const;
  * The server listens for errors of the stream; `close` follows them. The response headers are sent with the first write,
  * because an end before that is a trailers-only response.
  */
-class Http2ServerStream implements ServerStream, Gatherer, UnreadStream, MessageSink {
+class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   readonly path: string;
   readonly peer: Peer;
   readonly #stream: ServerHttp2Stream;
@@ -357,7 +357,7 @@ class Http2ServerStream implements ServerStream, Gatherer, UnreadStream, Message
     this.#checkEnded();
   }
 
-  /** For UnreadRequests. */
+  /** So many bytes have come since it is not read: a client may send as much as its window allows. */
   get unreadBytes(): number {
     return this.#stream.readableLength + (this.#deframer?.heldBytes ?? 0);
   }
@@ -480,5 +480,49 @@ class Http2ServerStream implements ServerStream, Gatherer, UnreadStream, Message
   #threw(error: unknown): void {
     this.#owner.threw(error, this.path);
     this.end({ code: Code.INTERNAL, message: 'internal error' });
+  }
+}
+
+/** Node says nothing when a stream receives that is not read, so it is looked at. Milliseconds. */
+const unreadCheckMs = 100;
+
+/** What streams have received that are not read: it is charged to their peers. */
+class UnreadRequests {
+  readonly #clock: Clock;
+  readonly #charged = new Map<Http2ServerStream, number>();
+  #isWatched = false;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** It is not read from now on. */
+  add(stream: Http2ServerStream): void {
+    if (this.#charged.has(stream)) return;
+    this.#charged.set(stream, 0);
+    this.#watch();
+  }
+
+  /** It is read again, or has ended. */
+  delete(stream: Http2ServerStream): void {
+    const bytes = this.#charged.get(stream);
+    if (bytes === undefined) return;
+    this.#charged.delete(stream);
+    stream.peer.account.keeps(-bytes);
+  }
+
+  #watch(): void {
+    if (this.#isWatched) return;
+    this.#isWatched = true;
+    this.#clock.after(unreadCheckMs, () => {
+      this.#isWatched = false;
+      for (const [stream, before] of this.#charged) {
+        const { unreadBytes } = stream;
+        const excess = stream.peer.account.hold(unreadBytes - before);
+        if (excess === undefined) this.#charged.set(stream, unreadBytes);
+        else stream.refuse({ code: Code.RESOURCE_EXHAUSTED, message: excess });
+      }
+      if (this.#charged.size > 0) this.#watch();
+    });
   }
 }

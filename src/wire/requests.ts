@@ -1,7 +1,7 @@
 import { crc32 } from 'node:zlib';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { atOnce, type InTurns, ReadingPace } from '../model/turns.ts';
-import { longestTypeUrl } from '../model/types.ts';
+import { knownTypes, longestTypeUrl } from '../model/types.ts';
 import {
   bytesTag,
   contentOf,
@@ -11,7 +11,6 @@ import {
   textOf,
   varintTag,
 } from '../protobuf/message-reader.ts';
-import { typeUrlAt } from './type-urls.ts';
 
 /** A TP2 locator as a client sent it. */
 export interface Locator {
@@ -346,4 +345,21 @@ export function nodeDigest(node: Buffer): number {
     from = at;
   }
   return from < node.length ? crc32(node.subarray(from), sum) : sum;
+}
+
+const knownUrls = knownTypes.map(({ url }) => ({ url, encoded: Buffer.from(url) }));
+
+/**
+ * The type_url that these bytes are. Nearly always it is a known one. That is found by comparing bytes, so that no
+ * string is made and later comparisons are of one object with itself. A TypeError if it is not UTF-8.
+ */
+export function typeUrlAt(bytes: Buffer, start: number, end: number): string {
+  const length = end - start;
+  for (const { url, encoded } of knownUrls) {
+    if (encoded.length !== length) continue;
+    let rest = length; // they differ at their ends
+    while (rest > 0 && encoded[rest - 1] === bytes[start + rest - 1]) rest--;
+    if (rest === 0) return url;
+  }
+  return textOf(bytes, start, end);
 }

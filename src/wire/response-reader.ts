@@ -4,7 +4,7 @@ import { StatusSchema } from '../gen/google/rpc/status_pb.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { isKnownType } from '../model/types.ts';
 import { bytesTag, checkMessage, MessageReader, textOf, varintTag } from '../protobuf/message-reader.ts';
-import { typeUrlAt } from './type-urls.ts';
+import { typeUrlAt } from './requests.ts';
 
 /** Ranges of one buffer, without an object for each: a response may have 50,000 resources. */
 export class ByteRanges {
