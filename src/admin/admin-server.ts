@@ -1,34 +1,38 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import { isIP, SocketAddress } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import { fromBinary } from '@bufbuild/protobuf';
+import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt';
 import {
   Code,
   ConnectError,
   type ConnectRouter,
   createConnectRouter,
+  createContextKey,
   createContextValues,
   type Interceptor,
 } from '@connectrpc/connect';
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
 import { systemClock } from '../model/clock.ts';
-import { errorMessage, type Result } from '../model/result.ts';
+import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { expectedText } from '../model/suggest.ts';
+import { quote } from '../model/text.ts';
+import type { Log } from '../observe/log.ts';
+import { compileGlob } from '../security/pattern.ts';
+import { isLoopback } from '../wire/address.ts';
+import { BodyPieces, tooSmallMessage } from '../wire/body-pieces.ts';
 import { isDisconnect } from '../wire/node-error.ts';
 import { answerJson, type BodyTaker, takerKey } from './answers.ts';
-import { refusedHost, refusedOrigin } from './browser-guard.ts';
-import { callerKey, callerOf, guardChanges } from './guard-changes.ts';
 import { type HttpListener, type HttpListenerOptions, startHttpListener } from './http-listener.ts';
-import { operatorKey, operatorOf } from './operations.ts';
-import { streamEvents } from './page/event-stream.ts';
-import { LivePage } from './page/live-page.ts';
-import { ModelMaker } from './page/make-model.ts';
+import { LivePage, ModelMaker, streamEvents } from './page/live-page.ts';
 import type { Awaitable } from './plain.ts';
+import { operatorKey, operatorOf } from './requests.ts';
 import { type HttpAnswer, problem, respond } from './respond.ts';
-import { answerByRoute, type HttpRoutes, httpRoutes, pathOf } from './routes.ts';
+import { answerByRoute, type HttpRoutes, httpRoutes, pathOf, probeRoutes } from './routes.ts';
 import { adminCsdsRoutes, adminRoutes } from './rpc.ts';
 import type { Inspector } from './service.ts';
-import { wholeBody } from './whole-body.ts';
 
-export interface AdminOptions extends HttpListenerOptions {
+interface AdminOptions extends HttpListenerOptions {
   /** Called for each request. */
   readonly access: () => AdminAccess;
   readonly inspector: Inspector;
@@ -193,4 +197,157 @@ function undecodable({ method: { input } }: Handler, body: Uint8Array): string |
 
 async function* asParts(body: Uint8Array): AsyncGenerator<Uint8Array> {
   yield body;
+}
+
+/** How the caller of an RPC is known: without TLS, by a verified certificate, or over TLS without one. */
+type Caller = 'plaintext' | 'verified' | 'anonymous';
+
+const callerKey = createContextKey<Caller>('anonymous', { description: 'caller' });
+
+function callerOf({ socket }: IncomingMessage): Caller {
+  if (!(socket instanceof TLSSocket)) return 'plaintext';
+  return socket.authorized ? 'verified' : 'anonymous';
+}
+
+/**
+ * Refuses methods that change something to those who may not call them. The proto marks methods that only read
+ * (NO_SIDE_EFFECTS), so a new method is guarded until it is marked. The log has each attempt.
+ */
+function guardChanges(readOnly: () => boolean, log: Log): Interceptor {
+  return (next) => (request) => {
+    const { method, contextValues } = request;
+    if (method.idempotency !== MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS) {
+      const refusal = refused(method.name, readOnly(), contextValues.get(callerKey));
+      if (refusal !== undefined) {
+        const said = { who: contextValues.get(operatorKey), what: method.localName, error: refusal };
+        log.warn('an RPC that changes something was refused', said);
+        throw new ConnectError(refusal, Code.PermissionDenied);
+      }
+    }
+    return next(request);
+  };
+}
+
+function refused(method: string, readOnly: boolean, caller: Caller): string | undefined {
+  if (readOnly) return `${method} changes something, and this listener is read-only (admin.read_only: true)`;
+  if (caller === 'anonymous') {
+    return `${method} changes something: over TLS that needs a client certificate, verified against admin.tls.ca`;
+  }
+  return undefined;
+}
+
+/**
+ * What a web page could make its reader's browser do to this listener (ADR 71). DNS rebinding: the page's own name is
+ * made to point here, so that the browser lets the page read answers; the Host header still says that name. And requests
+ * that a page sends to another origin without reading the answers: browsers mark them.
+ */
+interface ServedHosts {
+  /** As configured in admin.address. */
+  readonly bound: string;
+  /** admin.hosts: names and addresses, `*` stands for any characters. */
+  readonly hosts: readonly string[];
+}
+
+/** They reveal little, and a probe through a NAT names an address that is not the relay's own. */
+const probes: ReadonlySet<string> = new Set(['/healthz', '/ready', '/metrics']);
+
+/** Why a request for such a host is refused; undefined: it is served. Browsers always send a host. */
+function refusedHost(request: IncomingMessage, path: string, served: ServedHosts): string | undefined {
+  const refused = namedHosts(request).find((named) => {
+    const host = hostOf(named);
+    return host === undefined || !isServed(host, request, path, served);
+  });
+  if (refused === undefined) return undefined;
+  const hosts = served.hosts.length === 0 ? 'none yet' : served.hosts.join(', ');
+  return `the host ${quote(refused, 100)} is refused (DNS rebinding): expected localhost, a loopback address, ${served.bound} (admin.address), the address that was connected to, or a name in admin.hosts: ${hosts}`;
+}
+
+/** Why a request that may change something is refused: a page of another origin made it. Undefined: it is served. */
+function refusedOrigin({ headers }: IncomingMessage): string | undefined {
+  const site = headers['sec-fetch-site'];
+  const crossSite = site !== undefined && site !== 'same-origin' && site !== 'none';
+  const { origin } = headers;
+  const crossOrigin =
+    origin !== undefined && URL.parse(origin)?.host.toLowerCase() !== headers.host?.toLowerCase();
+  if (!crossSite && !crossOrigin) return undefined;
+  const from = origin === undefined ? 'another site' : quote(origin, 100);
+  return `a web page of ${from} may not call this: only pages of this listener may, and clients that are not browsers`;
+}
+
+/** A request as to a proxy (RFC 9112 §3.2.2) names a host in its target, too: both must be served. */
+function namedHosts({ url = '', headersDistinct }: IncomingMessage): readonly string[] {
+  const named = headersDistinct['host'] ?? [];
+  return url.startsWith('/') || url === '*' ? named : [...named, URL.parse(url)?.host ?? url];
+}
+
+function isServed(host: string, { socket }: IncomingMessage, path: string, served: ServedHosts): boolean {
+  // DNS rebinding needs a name: a page from an address belongs to whoever has the address.
+  if (probes.has(path) && isIP(host) !== 0) return true;
+  if (isLoopback(host) || host === canonical(socket.localAddress ?? '')) return true;
+  if (host === canonical(served.bound)) return true;
+  return served.hosts.some((pattern) => compileGlob(canonical(pattern))(host));
+}
+
+/** Without the port: it may be a forwarded one. Undefined: it is no host at all. */
+function hostOf(authority: string): string | undefined {
+  const [, address, name] = /^(?:\[([0-9a-f:.]+)\]|([^:[\]]+))(?::\d*)?$/i.exec(authority) ?? [];
+  const host = address ?? name;
+  return host === undefined ? undefined : canonical(host);
+}
+
+/** In lower case, without the root's dot; addresses in their one spelling, mapped ones (::ffff:10.0.0.1) as IPv4. */
+function canonical(host: string): string {
+  const plain = host
+    .toLowerCase()
+    .replace(/^\[(.*)\]$/, '$1')
+    .replace(/\.$/, '');
+  if (isIP(plain) !== 6) return plain;
+  const { address } = new SocketAddress({ address: plain, family: 'ipv6' });
+  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(address)?.[1] ?? address;
+}
+
+/** The body of a request: Connect would keep a buffer for each piece in which it comes. Undefined: its client has gone. */
+export function wholeBody(
+  request: IncomingMessage,
+  mostBytes: number,
+): Promise<Result<Uint8Array> | undefined> {
+  const body = new BodyPieces();
+  return new Promise((resolve) => {
+    const refuse = (message: string): void => {
+      request.off('data', take).resume();
+      body.drop();
+      resolve(fail(message));
+    };
+    const take = (piece: Buffer): void => {
+      if (body.bytes + piece.length > mostBytes) {
+        refuse(`the request is larger than ${mostBytes} bytes`);
+        return;
+      }
+      body.add(piece, mostBytes);
+      if (body.areTooSmall) refuse(`the request is refused: ${tooSmallMessage}`);
+    };
+    request.on('data', take);
+    request.once('end', () => resolve(ok(body.take())));
+    request.once('close', () => resolve(undefined));
+  });
+}
+
+interface MetricsServerOptions extends HttpListenerOptions {
+  readonly inspector: Inspector;
+}
+
+/** What scrapers and probes ask, and nothing else: everybody who can reach this listener may read it. */
+export function startMetricsServer(options: MetricsServerOptions): Promise<Result<HttpListener>> {
+  const routes = probeRoutes(options.inspector);
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    request.resume();
+    const found = await answerByRoute(request.method ?? '', pathOf(request), routes);
+    respond(response, found, request.method === 'HEAD');
+  };
+  return startHttpListener('metrics', options, (request, response) => {
+    answer(request, response).catch((error: unknown) => {
+      options.log.error('metrics: a request failed', { error });
+      respond(response, problem(500, 'internal', 'this is a bug: see the log'), request.method === 'HEAD');
+    });
+  });
 }

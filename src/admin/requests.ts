@@ -1,4 +1,7 @@
+import type { IncomingMessage } from 'node:http';
+import { TLSSocket } from 'node:tls';
 import type { MessageShape } from '@bufbuild/protobuf';
+import { createContextKey } from '@connectrpc/connect';
 import type { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { internParameters } from '../model/parameters.ts';
@@ -9,6 +12,8 @@ import { typeByName, unknownType } from '../model/types.ts';
 import { isLogLevel, type LogLevel, levels } from '../observe/log-levels.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
+import { addressText, parseSubjectAltNames } from '../wire/peer.ts';
+import { verifiedIdentity } from '../wire/peer-identity.ts';
 
 /* What requests of AdminService mean. What they must not say is thrown, as INVALID_ARGUMENT. */
 
@@ -151,4 +156,48 @@ export function logLevelChange({ level, node, forSeconds }: Request<'setLogLevel
 function levelOf(text: string): LogLevel | undefined {
   if (text === '' || isLogLevel(text)) return text === '' ? undefined : text;
   throw invalid(unknownWord('level', text, levels));
+}
+
+/** Who asks, for the log: the identity of the certificate, else the address. */
+export const operatorKey = createContextKey<string>('unknown', { description: 'operator' });
+
+export function operatorOf({ socket }: IncomingMessage): string {
+  const address = addressText(socket.remoteAddress ?? 'unknown', socket.remotePort);
+  if (!(socket instanceof TLSSocket) || !socket.authorized) return address;
+  const { subjectAltName, subject = '' } = socket.getPeerX509Certificate() ?? {};
+  const { uris, dns } = parseSubjectAltNames(subjectAltName ?? '');
+  const identity = verifiedIdentity({ uriSans: uris, dnsSans: dns }) ?? subject.replaceAll('\n', ', ');
+  return identity === '' ? address : `${identity} (${address})`;
+}
+
+/** What an operator does to changes: of a type and an upstream, or (undefined) of all. */
+export interface Operation {
+  readonly verb: 'freeze' | 'unfreeze' | 'release' | 'discard';
+  readonly type: TypeUrl | undefined;
+  readonly upstream: string | undefined;
+  readonly reason: string;
+  /** Who. */
+  readonly operator: string;
+}
+
+interface OperationRequest {
+  readonly upstream: string;
+  readonly type: string;
+  readonly reason: string;
+}
+
+/** Throws INVALID_ARGUMENT without a reason: the log must say why. */
+export function operationOf(
+  verb: Operation['verb'],
+  { upstream, type, reason }: OperationRequest,
+  operator: string,
+): Operation {
+  if (reason.trim() === '') throw invalid('reason is missing: say why, for the log');
+  return {
+    verb,
+    type: optionalType(type),
+    upstream: upstream === '' ? undefined : upstream,
+    reason,
+    operator,
+  };
 }

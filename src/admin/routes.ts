@@ -7,11 +7,10 @@ import {
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { anyOf } from '../model/suggest.ts';
 import { problemKinds, wrongOnes } from '../observe/problems.ts';
+import { packageFile } from '../package/files.ts';
 import { collected, maxAnswerBytes } from './answers.ts';
-import { clientsShown, fallback } from './page/fallback.ts';
+import { clientsShown, fallback, shell } from './page/html-page.ts';
 import type { LivePage } from './page/live-page.ts';
-import { runbook, runbooks } from './page/runbooks.ts';
-import { shell } from './page/shell.ts';
 import type { Awaitable, Plain } from './plain.ts';
 import { type HttpAnswer, json, problem } from './respond.ts';
 import type { Inspector, ReadinessReport } from './service.ts';
@@ -159,4 +158,22 @@ function rolloutJson(rollout: ReadinessReport['rollout']): object {
 async function metrics(inspector: Inspector): Promise<HttpAnswer> {
   const type = 'text/plain; version=0.0.4; charset=utf-8';
   return { status: 200, type, body: await inspector.metricsText() };
+}
+
+/** What a relay cannot say of itself: it is gone, or was. */
+const ofOtherSources = ['relay-down', 'standstill'];
+
+/** They are part of the package: they must be there when nothing else is. */
+const runbooks: ReadonlySet<string> = new Set([
+  ...Object.values(problemKinds).map(({ runbook }) => runbook),
+  ...ofOtherSources,
+]);
+
+function runbook(name: string): HttpAnswer {
+  try {
+    const body = packageFile(`docs/runbooks/${name}.md`).toString();
+    return { status: 200, type: 'text/plain; charset=utf-8', body };
+  } catch {
+    return problem(404, 'not_found', `docs/runbooks/${name}.md is not installed with this relay`);
+  }
 }

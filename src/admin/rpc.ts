@@ -9,9 +9,8 @@ import { systemClock } from '../model/clock.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { encodedResponse, statusJson } from '../wire/client-status.ts';
 import { answered, type Long, maxAnswerBytes, takerKey, written } from './answers.ts';
-import { type Operation, operationOf, operatorKey } from './operations.ts';
 import type { Awaitable } from './plain.ts';
-import { valueOf } from './requests.ts';
+import { type Operation, operationOf, operatorKey, valueOf } from './requests.ts';
 import type { Answer, Call, ClientMethods, Inspector } from './service.ts';
 
 /** `failed` is called for bugs: an RPC that threw something other than a status. */

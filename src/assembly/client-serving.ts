@@ -1,6 +1,5 @@
 import type { Config } from '../config/config.ts';
-import type { ClientsView } from '../inspect/clients-view.ts';
-import { LocalClients } from '../inspect/local-clients.ts';
+import { type ClientsView, LocalClients } from '../inspect/local-clients.ts';
 import { ok, type Result } from '../model/result.ts';
 import type { Counters } from '../observe/counters.ts';
 import type { Core } from './core.ts';

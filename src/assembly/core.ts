@@ -3,7 +3,7 @@ import type { Config } from '../config/config.ts';
 import type { Refusal } from '../downstream/admission.ts';
 import type { StreamLimits } from '../downstream/services.ts';
 import type { Recorder } from '../history/recorder.ts';
-import { StatusScopes } from '../inspect/client-status-scope.ts';
+import { StatusScopes } from '../inspect/csds.ts';
 import { sampleOf } from '../inspect/gauge-sample.ts';
 import { Staleness } from '../inspect/staleness.ts';
 import type { TypeUrl } from '../model/brand.ts';

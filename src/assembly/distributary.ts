@@ -1,11 +1,9 @@
 import { setTimeout } from 'node:timers/promises';
 import { create } from '@bufbuild/protobuf';
-import { startAdminServer } from '../admin/admin-server.ts';
+import { startAdminServer, startMetricsServer } from '../admin/admin-server.ts';
 import type { HttpListener } from '../admin/http-listener.ts';
-import { startMetricsServer } from '../admin/metrics-server.ts';
-import type { DiskFacts, RefusedConfiguration } from '../admin/page-ports.ts';
 import type { Request } from '../admin/requests.ts';
-import type { Answer } from '../admin/service.ts';
+import type { Answer, DiskFacts, RefusedConfiguration } from '../admin/service.ts';
 import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';

@@ -5,7 +5,7 @@ import type {
   PageSource,
   RefusedConfiguration,
   Usage,
-} from '../admin/page-ports.ts';
+} from '../admin/service.ts';
 import type { Config } from '../config/config.ts';
 import { typeUrl } from '../model/brand.ts';
 import { typeByName } from '../model/types.ts';

@@ -4,9 +4,7 @@ import {
   type ClientStatusRequest,
   ClientStatusRequestSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import { maxConnectBytes } from '../inspect/client-configs.ts';
-import type { StatusScope } from '../inspect/client-status-scope.ts';
-import { csdsCalls } from '../inspect/csds.ts';
+import { csdsCalls, maxConnectBytes, type StatusScope } from '../inspect/csds.ts';
 import type { Charged } from '../model/brand.ts';
 import { type Clock, systemClock } from '../model/clock.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';

@@ -1,8 +1,7 @@
 import { fetchRoutes } from '../downstream/polls/fetch-call.ts';
 import { routes } from '../downstream/xds-server.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import type { ClientStatusQuery } from '../inspect/client-configs.ts';
-import { csds } from '../inspect/csds.ts';
+import { type ClientStatusQuery, csds } from '../inspect/csds.ts';
 import { systemClock } from '../model/clock.ts';
 import { ok, type Result } from '../model/result.ts';
 import { TimeSlices } from '../model/time-slices.ts';

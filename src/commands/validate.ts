@@ -15,6 +15,7 @@ import {
   withoutEffect,
 } from '../config/warnings.ts';
 import {
+  type ClientChange,
   type CompareConfigurationResponse,
   CompareConfigurationResponseSchema,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
@@ -23,11 +24,10 @@ import { printable, printableJson } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
 import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.ts';
 import { formatProblem } from '../upstream/filesystem/parse.ts';
-import { changesText } from './changes-text.ts';
 import { defineCommand, file, required, text, toggle } from './command.ts';
 import { certificateFlags } from './context.ts';
 import { messageJson, withRelay } from './relay-command.ts';
-import { type Terminal, viewOf } from './terminal.ts';
+import { type Terminal, textTable, type View, viewOf } from './terminal.ts';
 
 export const validate = defineCommand({
   name: 'validate',
@@ -177,4 +177,72 @@ function summary(config: Config): string {
   const upstreams = config.upstreams.map(({ name, kind }) => `${name} (${kind})`).join(', ');
   const rules = config.parameters.length;
   return `upstreams: ${upstreams}; parameter rules: ${rules}; authorization rules: ${config.xds.authorization.length}`;
+}
+
+/** What a new configuration would change in a running relay, in paragraphs. */
+function changesText(changes: CompareConfigurationResponse, view: View): string {
+  const { needsRestart, upstreams, streams, changed, losing, reconnecting, clients, noAnswer } = changes;
+  const sentences = [
+    `Streams: ${streams}; with other parameters: ${changed}; that lose resources: ${losing}; that may lose resources, unknown until they reconnect: ${reconnecting}.`,
+    ...(noAnswer === undefined ? [] : [`Without the clients of some workers: ${noAnswer}.`]),
+    ...upstreams.map(
+      ({ name, change }) => `Upstream ${printable(name)}: ${upstreamWords.get(change) ?? change}.`,
+    ),
+    ...(needsRestart.length === 0 ? [] : [`Only after a restart: ${needsRestart.join(', ')}.`]),
+  ];
+  const parts = [
+    sentences.join('\n'),
+    sessionsText(changes, view),
+    clientsText(clients, view),
+    lossesText(clients, view),
+  ];
+  return parts.filter((part) => part !== '').join('\n\n');
+}
+
+const upstreamWords: ReadonlyMap<string, string> = new Map([
+  ['ADDED', 'new'],
+  ['REMOVED', 'removed'],
+  ['CHANGED', 'changed, so all of its sessions are reopened'],
+]);
+
+const why: ReadonlyMap<string, string> = new Map([
+  ['DENIED', 'xds.authorization does not allow it'],
+  ['UNCLAIMED', 'no upstream serves it'],
+  ['NO_VARIANT', 'no variant matches its new parameters'],
+]);
+
+function sessionsText({ sessions, reconnecting }: CompareConfigurationResponse, view: View): string {
+  const rows = sessions
+    .filter(({ before, after }) => before !== after)
+    .map(({ upstream, parameters, after }) => [after ? 'opened' : 'closed', upstream, textOf(parameters)]);
+  return rows.length === 0
+    ? reconnecting === 0
+      ? 'No session is opened or closed.'
+      : 'Which sessions are opened or closed is unknown until they reconnect.'
+    : textTable(['SESSION', 'UPSTREAM', 'PARAMETERS'], rows, view);
+}
+
+function clientsText(clients: readonly ClientChange[], view: View): string {
+  const rows = clients.map(({ client, node, before, after, reconnects, lostTotal }) => [
+    client,
+    node,
+    textOf(before),
+    reconnects ? '(reconnects)' : textOf(after),
+    reconnects ? 'unknown' : lostTotal,
+  ]);
+  return rows.length === 0
+    ? ''
+    : textTable(['CLIENT', 'NODE', 'PARAMETERS', 'NEW PARAMETERS', 'LOSES'], rows, view);
+}
+
+function lossesText(clients: readonly ClientChange[], view: View): string {
+  const rows = clients.flatMap(({ client, lost }) =>
+    lost.map((one) => [client, one.type, one.name, why.get(one.why) ?? one.why]),
+  );
+  return rows.length === 0 ? '' : textTable(['CLIENT', 'LOSES', 'NAME', 'WHY'], rows, view);
+}
+
+function textOf(parameters: Readonly<Record<string, string>>): string {
+  const pairs = Object.entries(parameters).map(([key, value]) => `${key}=${value}`);
+  return pairs.length === 0 ? '(none)' : pairs.toSorted().join(', ');
 }

@@ -1,27 +1,59 @@
-import { create } from '@bufbuild/protobuf';
-import { Listed } from '../admin/answers.ts';
+import { create, fromBinary } from '@bufbuild/protobuf';
+import { collected, Listed } from '../admin/answers.ts';
+import type { Plain } from '../admin/plain.ts';
 import { optionalType, type Request, valueOf } from '../admin/requests.ts';
 import type { Answer, Call, Changes } from '../admin/service.ts';
 import {
+  type Change as ChangeMessage,
   ChangeSchema,
   type DiffResponseSchema,
+  type DiffSide,
   type HistoryResponseSchema,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
-import { noSuchRevision, verdictOf } from '../history/history.ts';
-import type { TypeUrl } from '../model/brand.ts';
-import type { Change } from '../model/change.ts';
+import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import {
+  ClientConfig_GenericXdsConfigSchema,
+  type ClientStatusRequest,
+  ClientStatusRequestSchema,
+} from '../gen/envoy/service/status/v3/csds_pb.ts';
+import {
+  type History,
+  isWhole,
+  noSuchRevision,
+  reachable,
+  releasedAt,
+  type StateAt,
+  verdictOf,
+} from '../history/history.ts';
+import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
+import { isVariant } from '../model/catalog.ts';
+import type { Change, Content } from '../model/change.ts';
 import { systemClock } from '../model/clock.ts';
+import { internParameters, type Parameters } from '../model/parameters.ts';
 import { ok } from '../model/result.ts';
+import { unknownWord } from '../model/suggest.ts';
 import { type Pace, sortedInSlices, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
+import type { Log } from '../observe/log.ts';
+import type { Relay } from '../relay.ts';
+import type { Rollout } from '../rollout/rollout.ts';
+import { statusClients } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
-import { Code } from '../wire/grpc-status.ts';
-import { changeMessage } from './change-message.ts';
-import type { ChangesOptions } from './changes-options.ts';
-import { type Comparables, type Difference, differenceOf, differenceRow, fieldsOf } from './comparable.ts';
-import { DiffSides, type Sides } from './diff-sides.ts';
-import { rollback } from './rollback.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import {
+  type ComparableSide,
+  type Comparables,
+  comparableOf,
+  comparablesOf,
+  type Difference,
+  differenceOf,
+  differenceRow,
+  fieldsOf,
+  receivedComparable,
+} from './comparable.ts';
+import { ALL_CLIENTS } from './csds.ts';
+import { type ClientsView, noSuchClient } from './local-clients.ts';
 import { waitingState } from './rollout-status.ts';
 
 /** Of a comparison, in one answer. */
@@ -138,3 +170,315 @@ async function differencesOfType(
   }
   return sortedInSlices(found, (a, b) => (a.name < b.name ? -1 : 1), pace);
 }
+
+interface ChangesOptions {
+  readonly relay: Relay;
+  readonly history: History;
+  readonly log: Log;
+  readonly clients: () => ClientsView;
+  readonly maxResponseBytes: () => number;
+  /** Those that go to canaries first. */
+  readonly gatedTypes: () => ReadonlySet<TypeUrl>;
+  /** Whether a restart keeps the resources of this type. */
+  readonly isPersisted: (type: TypeUrl) => boolean;
+  readonly rollout: Rollout;
+}
+
+/** Names of a change that are listed. */
+const maxNames = 1000;
+
+/** A change as History shows it. `state`: of the rollout, while it waits. */
+function changeMessage(change: Change, state: string | undefined): Plain<ChangeMessage> {
+  const { revision, at, upstream, type, added, changed, removed, names, releasedAt, reason } = change;
+  return {
+    revision,
+    since: new Date(at).toISOString(),
+    upstream,
+    type: typeInfo(type).short,
+    added,
+    changed,
+    removed,
+    names: names
+      .slice(0, maxNames)
+      .map((one) => ({ name: one.name, change: one.change, bytes: BigInt(one.bytes) })),
+    bytes: BigInt(names.reduce((sum, { bytes }) => sum + bytes, 0)),
+    bodies: isWhole(change),
+    verdict: verdictOf(change),
+    ...(state === undefined ? {} : { state }),
+    released: releasedAt === undefined ? '' : new Date(releasedAt).toISOString(),
+    reason,
+    canariesSeconds: (change.canariesMs ?? 0) / 1000,
+    clientsSeconds: (change.clientsMs ?? 0) / 1000,
+    accepted: (change.canaries?.accepted ?? 0) + (change.answers?.accepted ?? 0),
+    rejected: (change.canaries?.rejected ?? 0) + (change.answers?.rejected ?? 0),
+  };
+}
+
+interface Sides {
+  readonly from: ComparableSide;
+  readonly to: ComparableSide;
+}
+
+type Of = Exclude<DiffSide['of'], { readonly case: undefined }>;
+
+/** A state of the cache, or what a client gets of it. */
+type StateQuery = Extract<Of, { readonly case: 'revision' | 'released' | 'pending' }>;
+
+type ContentOf = (type: TypeUrl, name: ResourceName) => Content;
+
+type MutableSide = Map<TypeUrl, Map<string, Comparables>>;
+
+/** What is compared. Only states of the cache are compared with each other, and only clients with clients. */
+class DiffSides {
+  readonly #options: ChangesOptions;
+
+  constructor(options: ChangesOptions) {
+    this.#options = options;
+  }
+
+  async of(one: DiffSide | undefined, other: DiffSide | undefined, slices: TimeSlices): Promise<Sides> {
+    const [from, to] = [ofSide('from', one), ofSide('to', other)];
+    if (isState(from) && isState(to)) return slices.run((pace) => this.#states(from, to, pace));
+    if (isState(from) || isState(to)) {
+      const message =
+        'from and to must be of one kind: two of revision, released and pending, or two of client and parameters';
+      throw invalid(message);
+    }
+    return { from: await this.#received(from, slices), to: await this.#received(to, slices) };
+  }
+
+  /** Of the names that may differ. */
+  async #states(from: StateQuery, to: StateQuery, pace: Pace): Promise<Sides> {
+    const names = new Map<TypeUrl, Set<ResourceName>>();
+    const [before, after] = [this.#state(from, names), this.#state(to, names)];
+    return { from: await sideOf(names, before, pace), to: await sideOf(names, after, pace) };
+  }
+
+  /** Adds the names that differ from what is released now. */
+  #state(query: StateQuery, names: Map<TypeUrl, Set<ResourceName>>): ContentOf {
+    const { gate, store } = this.#options.relay;
+    switch (query.case) {
+      case 'released':
+        return (type, name) => gate.contentOf(type, name, 'released');
+      case 'pending':
+        for (const { type, name } of gate.pending) add(names, type, name);
+        return (type, name) => store.snapshot(type, name).said;
+      case 'revision': {
+        const state = this.#revision(query.value);
+        for (const [type, contents] of state) for (const name of contents.keys()) add(names, type, name);
+        return (type, name) => state.get(type)?.get(name) ?? gate.contentOf(type, name, 'released');
+      }
+      default:
+        return query satisfies never;
+    }
+  }
+
+  /** Of a change that was not released, what upstream said then. */
+  #revision(revision: number): StateAt {
+    const { history } = this.#options;
+    valueOf(reachable(history, revision));
+    const released = releasedAt(history, revision, 'absent');
+    const state = new Map([...released].map(([type, names]) => [type, new Map(names)]));
+    for (const { type, names, revision: of } of history.changes()) {
+      if (of > revision) break;
+      for (const { name, verdict, content } of names) {
+        const shown = of === revision ? verdict !== 'RELEASED' : verdict === 'PENDING';
+        if (!shown || content === undefined) continue;
+        const contents = state.get(type) ?? new Map<ResourceName, Content>();
+        state.set(type, contents.set(name, content.after));
+      }
+    }
+    return state;
+  }
+
+  #received(query: Exclude<Of, StateQuery>, slices: TimeSlices): Promise<ComparableSide> {
+    if (query.case === 'client') return this.#heldBy(query.value, slices);
+    const parameters = internParameters(Object.entries(query.value.values));
+    return slices.run((pace) => this.#matching(parameters, pace));
+  }
+
+  /** What a client with these parameters gets of everything that is cached, if it is no canary. */
+  async #matching(parameters: Parameters, pace: Pace): Promise<ComparableSide> {
+    const { store } = this.#options.relay;
+    const side: MutableSide = new Map();
+    for (const [type, table] of store.tables) {
+      const values = new Map<string, Comparables>();
+      for (const name of new Set([...table.resources.keys(), ...this.#pendingOf(type)])) {
+        await pace.yieldIfDue();
+        const value = store.sides.released.peek(type, name, parameters);
+        if (isVariant(value)) values.set(name, comparableOf(value));
+      }
+      side.set(type, values);
+    }
+    return side;
+  }
+
+  /** Upstream may have removed them. */
+  *#pendingOf(type: TypeUrl): Iterable<ResourceName> {
+    for (const pending of this.#options.relay.gate.pending) if (pending.type === type) yield pending.name;
+  }
+
+  /** What a client was sent, by CSDS: its stream may be in another process. */
+  async #heldBy(client: string, slices: TimeSlices): Promise<ComparableSide> {
+    const clients = this.#options.clients();
+    const found = await clients.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
+    const { nodeId } = await collected(GetClientResponseSchema, found);
+    const request = nodeRequest(nodeId);
+    const maxBytes = this.#options.maxResponseBytes();
+    const configs = valueOf(await clients.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true }));
+    return slices.run(async (pace) => {
+      const own = statusClients(configs).find(({ rest }) => rest.clientScope === client);
+      if (own === undefined) return noSuchClient(client);
+      const side: MutableSide = new Map();
+      for (const bytes of own.entries) {
+        await pace.yieldIfDue();
+        const {
+          typeUrl: url,
+          name,
+          versionInfo,
+          xdsConfig,
+        } = fromBinary(ClientConfig_GenericXdsConfigSchema, bytes);
+        if (versionInfo === '' && xdsConfig === undefined) continue;
+        const type = typeUrl(url);
+        const values = side.get(type) ?? new Map<string, Comparables>();
+        side.set(type, values.set(resourceName(name), receivedComparable(versionInfo, xdsConfig)));
+      }
+      return side;
+    });
+  }
+}
+
+function ofSide(field: string, side: DiffSide | undefined): Of {
+  if (side !== undefined && side.of.case !== undefined) return side.of;
+  throw invalid(`${field} is missing: expected revision, released, pending, client or parameters`);
+}
+
+const isState = (query: Of): query is StateQuery => query.case !== 'client' && query.case !== 'parameters';
+
+function add(names: Map<TypeUrl, Set<ResourceName>>, type: TypeUrl, name: ResourceName): void {
+  names.set(type, (names.get(type) ?? new Set()).add(name));
+}
+
+async function sideOf(
+  names: ReadonlyMap<TypeUrl, ReadonlySet<ResourceName>>,
+  content: ContentOf | undefined,
+  pace: Pace,
+): Promise<ComparableSide> {
+  const side: MutableSide = new Map();
+  for (const [type, all] of names) {
+    const values = new Map<string, Comparables>();
+    side.set(type, values);
+    for (const name of all) {
+      await pace.yieldIfDue();
+      values.set(name, comparablesOf(content?.(type, name) ?? []));
+    }
+  }
+  return side;
+}
+
+/** CSDS for the streams of one node. */
+const nodeRequest = (id: string): ClientStatusRequest =>
+  create(ClientStatusRequestSchema, {
+    nodeMatchers: [{ nodeId: { matchPattern: { case: 'exact', value: id } } }],
+  });
+
+/** Gives everybody what there was at an earlier revision, and freezes it. Nothing is changed if anything is wrong. */
+function rollback(
+  options: ChangesOptions,
+  request: Request<'rollback'>,
+  operator: string,
+): Answer<'rollback'> {
+  const { relay, history, rollout, log } = options;
+  const query = rollbackQuery(request);
+  const { to, upstream, reason } = query;
+  const audited = { who: operator, what: 'rollback', to, upstream: upstream ?? 'all', reason };
+  const refusal = refusalOf(options, query);
+  if (refusal !== undefined) {
+    log.warn('a rollback was refused', { ...audited, error: refusal.message });
+    throw rpcError(refusal);
+  }
+  const state = releasedAt(history, to);
+  const said = `rollback to revision ${to}: ${reason}`;
+  let changed = 0;
+  for (const type of typesOf(options, query)) {
+    const now = relay.store.releasedContents(type);
+    const contents = new Map<ResourceName, Content>();
+    for (const [name, content] of [...now, ...(state.get(type) ?? [])]) {
+      const own = content.filter(({ variant }) => upstream === undefined || variant.upstream === upstream);
+      if (own.length > 0) contents.set(name, own);
+      else contents.delete(name);
+    }
+    const filter = { type, upstream };
+    const last = history.lastRevision;
+    relay.gate.replace(type, contents, filter, said);
+    changed += history.get(last + 1)?.names.length ?? 0;
+    rollout.freeze(filter, { operator, reason: said });
+  }
+  if (changed === 0) history.add(nothingChanged(options, query, said));
+  const revision = history.lastRevision;
+  log.info('an operator has rolled back', { ...audited, revision, changed });
+  return { revision, changed };
+}
+
+/** Everybody has that already, and it is frozen from now on: the history says so all the same. */
+function nothingChanged(options: ChangesOptions, query: RollbackQuery, reason: string) {
+  const types = typesOf(options, query);
+  // A change is of one type: of those that are frozen, one that clients have something of.
+  const [first = ''] = types;
+  const type = types.find((one) => options.relay.store.releasedContents(one).size > 0) ?? typeUrl(first);
+  const at = systemClock.now();
+  const counts = { added: 0, changed: 0, removed: 0 };
+  return { type, upstream: '', ...counts, names: [], first: false, at, releasedAt: at, reason };
+}
+
+type RollbackQuery = ReturnType<typeof rollbackQuery>;
+
+/** Undefined: every upstream, every gated type. */
+function rollbackQuery({ to, reason, upstream, type }: Request<'rollback'>) {
+  return { to, reason, upstream: upstream === '' ? undefined : upstream, type: optionalType(type) };
+}
+
+/** In the order of ADS. */
+function typesOf({ gatedTypes }: ChangesOptions, { type }: RollbackQuery): readonly TypeUrl[] {
+  if (type !== undefined) return [type];
+  return [...gatedTypes()].toSorted((a, b) => typeInfo(a).order - typeInfo(b).order);
+}
+
+function refusalOf(options: ChangesOptions, query: RollbackQuery): GrpcStatus | undefined {
+  const { history, relay, gatedTypes } = options;
+  const { to, reason, upstream, type } = query;
+  if (reason.trim() === '') return refused('a reason is missing: it is logged, and shown in the history');
+  if (upstream !== undefined && !relay.upstreams.some(({ name }) => name === upstream)) {
+    const names = relay.upstreams.map(({ name }) => name);
+    const message = unknownWord('upstream', upstream, names);
+    return { code: Code.NOT_FOUND, message };
+  }
+  if (type !== undefined && !gatedTypes().has(type)) {
+    const gated = [...gatedTypes()].map((url) => typeInfo(url).short).join(', ');
+    return refused(`${typeInfo(type).short} is not gated; gated types (rollout.types): ${gated}`);
+  }
+  const reached = reachable(history, to);
+  if (!reached.ok) return reached.error;
+  const forgotten = forgottenTypes(options, query);
+  if (forgotten.length > 0) {
+    const types = forgotten.join(', ');
+    const message = `the state of ${types} at revision ${to} is not known: secrets are not kept across a restart (cache.persistence.secrets), and the last restart was after revision ${history.restoredRevision}; roll back other types one by one (type)`;
+    return { code: Code.FAILED_PRECONDITION, message };
+  }
+  const change = history.get(to);
+  const verdict = change === undefined ? 'RELEASED' : verdictOf(change);
+  if (verdict === 'RELEASED') return undefined;
+  const message = `revision ${to} was never released (${verdict}): roll back to an earlier one`;
+  return { code: Code.FAILED_PRECONDITION, message };
+}
+
+/** What clients have of these types was never persisted, and the relay was started after the revision. */
+function forgottenTypes(options: ChangesOptions, query: RollbackQuery): readonly string[] {
+  const { history, isPersisted, relay } = options;
+  if (query.to > history.restoredRevision) return [];
+  return typesOf(options, query)
+    .filter((type) => !isPersisted(type) && relay.store.releasedContents(type).size > 0)
+    .map((type) => typeInfo(type).short);
+}
+
+const refused = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });

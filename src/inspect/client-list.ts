@@ -1,19 +1,27 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed } from '../admin/answers.ts';
 import type { Plain } from '../admin/plain.ts';
-import type { ClientsQuery } from '../admin/requests.ts';
+import type { ClientQuery, ClientsQuery } from '../admin/requests.ts';
 import type { Answer } from '../admin/service.ts';
-import type { ListedClient, ListedType } from '../downstream/services.ts';
+import type { ClientContext, ListedClient, ListedType } from '../downstream/services.ts';
 import { type Client, ClientSchema, type ClientTypeState } from '../gen/distributary/admin/v1/admin_pb.ts';
+import {
+  type ClientHolding,
+  ClientHoldingSchema,
+  type GetClientResponseSchema,
+} from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
-import { coversResource } from '../model/selection.ts';
-import type { ClientState } from '../model/subscription.ts';
+import { isVariant } from '../model/catalog.ts';
+import { formatConstraints } from '../model/constraints.ts';
+import { contentHash } from '../model/content-hash.ts';
+import type { Parameters } from '../model/parameters.ts';
+import { coversResource, isCollection } from '../model/selection.ts';
+import type { ClientState, Holding, MissingEntry } from '../model/subscription.ts';
 import type { Pace } from '../model/time-slices.ts';
+import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
 import { compileGlob } from '../security/pattern.ts';
-import { classOf } from './client-class.ts';
-import { missingOf, stateOf } from './client-state.ts';
 
 /** The clients that are asked for. With a limit those that reject something come first. */
 export async function clientList(
@@ -149,3 +157,123 @@ const isOfType =
   (type: TypeUrl | undefined) =>
   ({ info }: ListedType): boolean =>
     type === undefined || info.url === type;
+
+/** The worst first. */
+const urgency: readonly ClientState[] = ['ERROR', 'MISSING', 'STALE', 'NOT_SENT', 'SYNCED'];
+
+/** One client, with so many of the names that it has. */
+export async function clientDetail(
+  stream: ListedClient,
+  { limit, offset }: Omit<ClientQuery, 'id'>,
+  relay: Pick<Relay, 'isServed'>,
+  pace: Pace,
+): Promise<Listed<typeof GetClientResponseSchema>> {
+  const { id, client, route, transport } = stream;
+  const byState = new Map<ClientState, Held[]>();
+  let total = 0;
+  const found = (held: Held): void => {
+    total++;
+    const same = byState.get(held.state) ?? [];
+    byState.set(held.state, same);
+    same.push(held);
+  };
+  for (const type of stream.types) {
+    const { short } = type.info;
+    for (const holding of type.subscription?.holdings() ?? []) {
+      await pace.yieldIfDue();
+      found({ ...holding, type: short, state: stateOfHolding(holding) });
+    }
+    // Wildcards and globs that show nothing have no holding.
+    for (const { name, canonical } of missingOf(type, relay))
+      if (isCollection(canonical)) found({ ...nothingHeld, type: short, name });
+  }
+  const page = urgency.flatMap((state) => byState.get(state) ?? []).slice(offset, offset + limit);
+  const rows = Iterator.from(page).map(row);
+  const known = {
+    id,
+    nodeId: client?.nodeId ?? '',
+    nodeCluster: client?.cluster ?? '',
+    peer: transport.peer.address,
+    transport: route.protocol,
+    service: route.service,
+    class: client === undefined ? '' : classOf(client).id,
+    parameters: Object.fromEntries(client?.derived(undefined).entries ?? []),
+    total,
+  };
+  return new Listed(known, { field: 'holdings', rows }, (written) => ({
+    nextOffset: written > 0 && offset + written < total ? offset + written : 0,
+  }));
+}
+
+/** What is shown of a holding. */
+interface Held extends Pick<Holding, 'name' | 'value' | 'current' | 'rejection'> {
+  readonly type: string;
+  readonly state: ClientState;
+}
+
+const nothingHeld: Omit<Held, 'type' | 'name'> = {
+  state: 'MISSING',
+  value: undefined,
+  current: true,
+  rejection: undefined,
+};
+
+function row({ type, name, value, state, current, rejection }: Held): ClientHolding {
+  const about = isVariant(value)
+    ? {
+        constraints: formatConstraints(value.constraints.expression),
+        version: value.version,
+        since: new Date(value.cachedSince).toISOString(),
+      }
+    : { constraints: '', version: '', since: '' };
+  const sent = isVariant(value) ? 'present' : value === 'absent' ? 'absent' : '';
+  return create(ClientHoldingSchema, {
+    ...{ type, name, state, sent, ...about, current },
+    error: rejection?.message ?? '',
+  });
+}
+
+type IsServed = Pick<Relay, 'isServed'>;
+
+const none: readonly never[] = [];
+
+/** What a client asks for of a type, and gets nothing of. A type that nobody has a resource of is empty, not missing. */
+export function missingOf({ info, subscription }: ListedType, relay: IsServed): readonly MissingEntry[] {
+  const missing = subscription?.missing ?? none;
+  if (missing.length === 0 || relay.isServed(info.url)) return missing;
+  return missing.filter(({ canonical }) => canonical !== WILDCARD);
+}
+
+/** What a client made of a type, and whether it lacks something of it. */
+function stateOf(type: ListedType, relay: IsServed): ClientState {
+  const state = type.subscription?.responses.state ?? 'NOT_SENT';
+  return stateOfHolding({ state, missing: missingOf(type, relay).length > 0 });
+}
+
+/** The same of one name. */
+function stateOfHolding({ state, missing }: Pick<Holding, 'state' | 'missing'>): ClientState {
+  return missing && (state === 'SYNCED' || state === 'NOT_SENT') ? 'MISSING' : state;
+}
+
+/** A class of clients, as operators see it. */
+export interface ClientClassId {
+  /** The same in every process. */
+  readonly id: string;
+  readonly parameters: Parameters;
+  readonly restricted: boolean;
+}
+
+/** Contexts live as long as their streams, and few change: the hash is made once. */
+const known = new WeakMap<ClientContext, ClientClassId>();
+
+export function classOf(client: ClientContext): ClientClassId {
+  const found = known.get(client);
+  if (found !== undefined) return found;
+  const created = {
+    id: contentHash(client.classKey),
+    parameters: client.derived(undefined),
+    restricted: !client.access.unrestricted,
+  };
+  known.set(client, created);
+  return created;
+}

@@ -14,18 +14,18 @@ import type { Relay } from '../relay.ts';
 import { rpcError } from '../wire/connect.ts';
 import { Code } from '../wire/grpc-status.ts';
 import type { ChangesInspection } from './changes.ts';
-import type { ClientsView } from './clients-view.ts';
-import { type HeldBackQuery, heldBack } from './held-back.ts';
+import type { ClientsView } from './local-clients.ts';
 import {
   type Acceptance,
   type AcceptanceQuery,
   acceptanceOf,
+  type HeldBackQuery,
+  heldBack,
   mergeAcceptances,
   NOBODY_MISSING,
 } from './missing-clients.ts';
 import { canonicalOf } from './missing-resources.ts';
-import { staleReason } from './stale-reason.ts';
-import type { Staleness } from './staleness.ts';
+import { type Staleness, staleReason } from './staleness.ts';
 
 /** How often clients are looked at, in milliseconds: at first, and at last. */
 const firstPauseMs = 50;

@@ -1,58 +1,61 @@
 import { hostname } from 'node:os';
-import type { Operation } from '../admin/operations.ts';
-import type { PageSource } from '../admin/page-ports.ts';
 import type { Awaitable, Plain } from '../admin/plain.ts';
 import {
   type ExplainQuery,
   explainQuery,
+  logLevelChange,
   matchesQuery,
+  type Operation,
   optionalType,
   type Request,
   resourceQuery,
   resourcesQuery,
   valueOf,
 } from '../admin/requests.ts';
-import type { Answer, Call, Inspector, ReadinessReport } from '../admin/service.ts';
+import type { Answer, Call, Inspector, PageSource, ReadinessReport } from '../admin/service.ts';
+import { sameVariantContent } from '../cache/same-content.ts';
+import type { TypeStatus, VariantExplanation } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import type { TypeUrl } from '../model/brand.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
+import { explainMatch, formatConstraints } from '../model/constraints.ts';
+import { internParameters } from '../model/parameters.ts';
+import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import type { HeldVariant } from '../model/rollout.ts';
 import { unknownWord } from '../model/suggest.ts';
 import { Paced, TimeSlices } from '../model/time-slices.ts';
-import { typeInfo } from '../model/types.ts';
+import { knownTypes, typeInfo } from '../model/types.ts';
 import type { UpstreamState } from '../model/upstream.ts';
+import { canonicalName } from '../model/xdstp.ts';
 import type { Log } from '../observe/log.ts';
-import type { LogLevels } from '../observe/log-levels.ts';
+import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
+import { OTHER_TYPES, TypeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
 import type { Rollout } from '../rollout/rollout.ts';
 import type { HeldRemovals } from '../upstream/shrink-guard.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
-import { rpcError } from '../wire/connect.ts';
+import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { ChangesInspection } from './changes.ts';
-import { answerTooLarge, type ClientStatusQuery, ownConfig } from './client-configs.ts';
-import { ALL_CLIENTS } from './client-status-scope.ts';
-import type { ClientsView } from './clients-view.ts';
+import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
 import { DeliveryInspection } from './delivery.ts';
-import { explain } from './explain.ts';
-import { setLogLevel } from './log-level.ts';
+import type { ClientsStatus, ClientsView } from './local-clients.ts';
 import { matchesOf } from './matches.ts';
+import { whyHeldBack } from './missing-clients.ts';
 import { canonicalOf, explainMissing, whoHas } from './missing-resources.ts';
 import { type KnownStatus, problemsOf } from './problems.ts';
-import { cachedVariants } from './resource-contents.ts';
-import { listResources } from './resource-list.ts';
-import { operate } from './rollout-operations.ts';
+import { cachedVariants, listResources, variantSummary } from './resources.ts';
 import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
-import { staleReason } from './stale-reason.ts';
-import type { Staleness } from './staleness.ts';
-import { typeRows } from './type-rows.ts';
+import { type Staleness, staleReason } from './staleness.ts';
 
 /** Milliseconds. A probe of Kubernetes waits for a second. */
 const longestProbeMs = 500;
 
-export interface InspectionOptions {
+interface InspectionOptions {
   readonly relay: Relay;
   readonly staleness: Staleness;
   /** Called each time: there are none before the relay listens. */
@@ -305,3 +308,187 @@ function describe(name: string, { lastError }: UpstreamState): string {
 }
 
 const timestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();
+
+/**
+ * Which variant a client gets. While a change waits, it is what the client's side sees (without a client: what all but
+ * canaries see), and what waits is listed behind it.
+ */
+function explain(
+  relay: Relay,
+  query: ExplainQuery,
+  client: Answer<'explain'> | undefined,
+): Answer<'explain'> {
+  const name = canonicalName(query.name, query.type);
+  if (!name.ok) throw invalid(name.error);
+  const parameters = query.parameters ?? internParameters(Object.entries(client?.parameters ?? {}));
+  const side = client?.canary === true ? 'canary' : 'released';
+  const value = relay.store.sides[side].peek(query.type, name.value, parameters);
+  const seen = relay.gate.contentOf(query.type, name.value, side);
+  const variants = seen.map((held) =>
+    Object.assign(variantSummary(held), explainMatch(held.variant.constraints.expression, parameters)),
+  );
+  return {
+    match: isVariant(value) ? formatConstraints(value.constraints.expression) : '',
+    matchFound: isVariant(value),
+    variants: [...variants, ...waiting(relay, query.type, name.value, seen)],
+    parameters: Object.fromEntries(parameters.entries),
+    ambiguous: variants.filter(({ matches }) => matches).length > 1,
+    state: isVariant(value) ? 'present' : value,
+    canary: side === 'canary',
+    otherClasses: 0,
+    ...(client?.client === undefined ? {} : { client: client.client }),
+  };
+}
+
+/** What upstream says, and this side does not see yet. */
+function waiting(
+  relay: Relay,
+  type: TypeUrl,
+  name: ResourceName,
+  seen: readonly HeldVariant[],
+): Plain<VariantExplanation>[] {
+  const said = relay.store.table(type)?.resources.get(name)?.variants.values() ?? [];
+  const unseen = [...said].filter((entry) => !seen.some((held) => isSame(held.variant, entry.variant)));
+  if (unseen.length === 0) return [];
+  const reason = whyHeldBack(relay, type, name);
+  return unseen.map((entry) => Object.assign(variantSummary(entry), { matches: false, reason }));
+}
+
+const isSame = (a: Variant, b: Variant): boolean =>
+  a === b || (a.constraints === b.constraints && sameVariantContent(a, b));
+
+/** Clients can name any type: unknown types that nobody serves share a row, and so do those after the first few. */
+function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeStatus>[] {
+  const labels = new TypeLabels((type) => relay.store.variants(type) > 0);
+  const rows = new Map<string, Plain<TypeStatus>>();
+  const rowOf = (type: string): Plain<TypeStatus> => {
+    const row = rows.get(type) ?? { type, resources: 0, variants: 0, subscriptions: 0, ambiguous: 0 };
+    rows.set(type, row);
+    return row;
+  };
+  for (const [type, table] of relay.store.tables) {
+    const row = rowOf(labels.of(type));
+    row.resources += table.resourceCount;
+    row.variants += table.variants;
+    row.ambiguous += table.ambiguousCount;
+  }
+  for (const { type, subscriptions } of subscribed) {
+    // Each worker names the first unknown types that it met: others than this process, perhaps.
+    const known = rows.has(type) || knownTypes.some(({ short }) => short === type);
+    rowOf(known ? type : OTHER_TYPES).subscriptions += subscriptions;
+  }
+  return [...rows.values()];
+}
+
+const done: Readonly<Record<Operation['verb'], string>> = {
+  freeze: 'an operator has frozen changes',
+  unfreeze: 'an operator has ended a freeze',
+  release: 'an operator has released changes',
+  discard: 'an operator has discarded changes',
+};
+
+interface RolloutOperationsOptions {
+  readonly rollout: Rollout;
+  readonly upstreams: () => readonly string[];
+  /** Removes what max_removal_percent holds back of an upstream: how many variants; undefined: there is no such upstream. */
+  readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
+  readonly log: Log;
+}
+
+/** What operators do to changes: done at once, or refused whole, and written to the log with who and why. */
+function operate(operation: Operation, options: RolloutOperationsOptions): Result<number, GrpcStatus> {
+  const { upstreams, log } = options;
+  const { verb, type, upstream, reason, operator } = operation;
+  if (upstream !== undefined && !upstreams().includes(upstream)) {
+    const message = unknownWord('upstream', upstream, upstreams());
+    return fail({ code: Code.NOT_FOUND, message });
+  }
+  const result = run(operation, options);
+  const said = {
+    who: operator,
+    what: verb,
+    type: type === undefined ? 'all' : typeInfo(type).short,
+    upstream: upstream ?? 'all',
+    reason,
+  };
+  if (!result.ok) {
+    log.warn('an operation on changes was refused', { ...said, error: result.error });
+    return fail({ code: Code.FAILED_PRECONDITION, message: result.error });
+  }
+  log.info(done[verb], { ...said, names: result.value });
+  return result;
+}
+
+function run(operation: Operation, options: RolloutOperationsOptions): Result<number> {
+  const { rollout } = options;
+  const { verb, type, upstream, operator, reason } = operation;
+  const filter = { type, upstream };
+  switch (verb) {
+    case 'freeze': {
+      const frozen = rollout.freeze(filter, { operator, reason });
+      return frozen.ok ? ok(0) : frozen;
+    }
+    case 'unfreeze': {
+      const ended = rollout.unfreeze(filter);
+      return ended.ok ? ok(rollout.report().pending.length) : ended;
+    }
+    case 'release':
+      return release(operation, options);
+    case 'discard':
+      return rollout.discard(filter, reason);
+    default:
+      return verb satisfies never;
+  }
+}
+
+/** What waits for canaries, and what is held back because it removes too much. The error: neither waits. */
+function release(
+  { type, upstream }: Operation,
+  { rollout, upstreams, releaseRemovals }: RolloutOperationsOptions,
+): Result<number> {
+  const released = rollout.release({ type, upstream });
+  const removed = upstreams()
+    .filter((name) => upstream === undefined || name === upstream)
+    .reduce((sum, name) => sum + (releaseRemovals(name, type) ?? 0), 0);
+  return removed === 0 ? released : ok(removed + (released.ok ? released.value : 0));
+}
+
+/** An operator changes the log level for a time; the log says who has done so. */
+export function setLogLevel(
+  request: Request<'setLogLevel'>,
+  operator: string,
+  levels: LogLevels,
+  log: Log,
+): Answer<'setLogLevel'> {
+  const { level, node, milliseconds } = logLevelChange(request);
+  // The field is not called `node`: the line is about the log, and not written by the level for this node.
+  const said = { who: operator, level: level ?? levels.initial, for_node: node ?? 'all' };
+  if (level === undefined) {
+    levels.end(node);
+    log.info('an operator has reset the log level', said);
+    return inForce(levels);
+  }
+  const say = (): void =>
+    log.info('an operator changes the log level', { ...said, seconds: milliseconds / 1000 });
+  // Once, by the level that writes more: before a change to `error`, after a change to `debug`.
+  const isWritten = levels.enables('info');
+  if (isWritten) say();
+  if (!levels.override({ node, level, until: Date.now() + milliseconds })) {
+    const message = `${maxOverrides} nodes have a log level of their own, the maximum: reset one of them, or wait`;
+    log.warn('a log level was refused', { ...said, error: message });
+    throw rpcError({ code: Code.RESOURCE_EXHAUSTED, message });
+  }
+  if (!isWritten) say();
+  return inForce(levels);
+}
+
+function inForce(levels: LogLevels): Answer<'setLogLevel'> {
+  return {
+    level: levels.initial,
+    overrides: levels.overrides().map(({ node, level, until }) => ({
+      node: node ?? '',
+      level,
+      until: new Date(until).toISOString(),
+    })),
+  };
+}

@@ -1,19 +1,23 @@
 import { create } from '@bufbuild/protobuf';
-import type { Plain } from '../admin/plain.ts';
+import type { Awaitable, Plain } from '../admin/plain.ts';
 import {
   clientQuery,
   clientsQuery,
   explainQuery,
+  optionalType,
   type Request,
   resourceQuery,
   waitQuery,
 } from '../admin/requests.ts';
-import type { Answer, Call } from '../admin/service.ts';
+import type { Answer, Call, ClientMethods } from '../admin/service.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
+import type { TapFilter, Tapped } from '../downstream/taps.ts';
 import {
+  type AccountStatus,
   type ClientTypeState,
   ExplainResponseSchema,
   type NackStatus,
+  type StatusResponse,
   TypeStatusSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
@@ -24,33 +28,22 @@ import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import { covers } from '../model/selection.ts';
 import type { Holding, Rejection } from '../model/subscription.ts';
-import { type Pace, TimeSlices } from '../model/time-slices.ts';
+import { Pace, TimeSlices } from '../model/time-slices.ts';
+import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { TypeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
 import { type CanaryRules, unmetMatches } from '../rollout/canaries.ts';
 import type { Accounts } from '../wire/accounts.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
-import type { GrpcStatus } from '../wire/grpc-status.ts';
-import { type ClientStatusQuery, clientConfigs } from './client-configs.ts';
-import { clientDetail } from './client-detail.ts';
-import { clientList, typeState } from './client-list.ts';
-import { missingOf } from './client-state.ts';
-import {
-  type ClientsStatus,
-  type ClientsView,
-  keyOfNack,
-  mergeNacks,
-  mostRecent,
-  noSuchClient,
-  shownAccounts,
-} from './clients-view.ts';
+import { rpcError } from '../wire/connect.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { clientDetail, clientList, missingOf, typeState } from './client-list.ts';
+import { type ClientStatusQuery, clientConfigs } from './csds.ts';
 import { FleetSurvey } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
 import { acceptanceOf } from './missing-clients.ts';
-import { sentVariants } from './resource-contents.ts';
-import { rejectedVersions, versionsOf } from './resource-list.ts';
-import { tapMessages } from './tap-messages.ts';
+import { rejectedVersions, sentVariants, versionsOf } from './resources.ts';
 
 /** What a reload would change for the clients of this process. */
 export type ReloadPreview = (text: string, pace: Pace) => Promise<Answer<'compareConfiguration'>>;
@@ -259,3 +252,178 @@ function parametersOf(type: ListedType, name: string): Parameters | undefined {
 }
 
 const derivedOf = ({ client }: ListedClient): Parameters => client?.derived(undefined) ?? NO_PARAMETERS;
+
+/** The most rejected resources that Status lists. */
+const maxNacks = 100;
+/** The most accounts that it lists. */
+const shownAccounts = 5;
+
+/** What Status says of clients. Of types only how many clients subscribe. */
+export type ClientsStatus = Pick<
+  Plain<StatusResponse>,
+  'clients' | 'pollingClients' | 'types' | 'nacks' | 'rejectingClients' | 'warnings' | 'accounts' | 'workers'
+>;
+
+/**
+ * The clients of a relay, wherever their streams end: in this process, or in workers. Of ExplainResponse they say which
+ * parameters and side a client has and what it was sent; of WaitResponse who has not accepted what there is now.
+ */
+export interface ClientsView extends ClientMethods {
+  /** They are in workers: the streams of this process feed those. */
+  readonly inWorkers: boolean;
+  status(): Awaitable<ClientsStatus>;
+  /** CSDS (protocol §9). INVALID_ARGUMENT: a matcher that is not accepted; RESOURCE_EXHAUSTED: too large. */
+  configs(query: ClientStatusQuery): Awaitable<Result<EncodedStatus, GrpcStatus>>;
+}
+
+/** What several processes say, as one. Clients that reject the same thing share a line. */
+export function mergeStatus(all: readonly ClientsStatus[]): ClientsStatus {
+  const types = new Map<string, ClientsStatus['types'][number]>();
+  const nacks = new Map<string, Plain<NackStatus>>();
+  for (const status of all) {
+    for (const row of status.types) {
+      const subscriptions = (types.get(row.type)?.subscriptions ?? 0) + row.subscriptions;
+      types.set(row.type, { ...row, subscriptions });
+    }
+    for (const nack of status.nacks) {
+      const key = keyOfNack(nack);
+      const known = nacks.get(key);
+      nacks.set(key, known === undefined ? nack : mergeNacks(known, nack));
+    }
+  }
+  const sum = (key: 'clients' | 'pollingClients' | 'rejectingClients'): number =>
+    all.reduce((count, status) => count + status[key], 0);
+  return {
+    clients: sum('clients'),
+    pollingClients: sum('pollingClients'),
+    rejectingClients: sum('rejectingClients'),
+    types: [...types.values()],
+    nacks: mostRecent(nacks.values()),
+    warnings: sharedWarnings(all),
+    accounts: heaviest(all.flatMap(({ accounts }) => accounts)),
+    workers: all.flatMap(({ workers }) => workers),
+  };
+}
+
+/** What all processes with clients say: a client of another one may be what this one misses. */
+function sharedWarnings(all: readonly ClientsStatus[]): string[] {
+  const [first, ...others] = all.filter(({ clients }) => clients > 0);
+  return (first?.warnings ?? []).filter((one) => others.every(({ warnings }) => warnings.includes(one)));
+}
+
+/** At most 100 of them. Times are RFC 3339 in UTC, so their order is that of the texts. */
+function mostRecent(nacks: Iterable<Plain<NackStatus>>): Plain<NackStatus>[] {
+  return [...nacks]
+    .toSorted((a, b) => (a.since === b.since ? 0 : a.since < b.since ? 1 : -1))
+    .slice(0, maxNacks);
+}
+
+/** Clients that reject the same thing share a line. */
+function keyOfNack({ type, version, name, error }: Plain<NackStatus>): string {
+  return JSON.stringify([type, version, name, error]);
+}
+
+function mergeNacks(a: Plain<NackStatus>, b: Plain<NackStatus>): Plain<NackStatus> {
+  return { ...a, clients: a.clients + b.clients, since: a.since < b.since ? a.since : b.since };
+}
+
+/** The answer about a stream that is not there. */
+export function noSuchClient(client: string): never {
+  const message = `there is no client ${client}: distributary clients lists those that are connected`;
+  throw rpcError({ code: Code.NOT_FOUND, message });
+}
+
+/** Those of several processes: a peer may have one in each. */
+function heaviest(accounts: readonly Plain<AccountStatus>[]): Plain<AccountStatus>[] {
+  const sums = new Map<string, Plain<AccountStatus>>();
+  for (const one of accounts) {
+    const known = sums.get(one.key);
+    sums.set(
+      one.key,
+      known === undefined
+        ? one
+        : {
+            key: one.key,
+            connections: known.connections + one.connections,
+            streams: known.streams + one.streams,
+            heldBytes: known.heldBytes + one.heldBytes,
+            workPerSecond: known.workPerSecond + one.workPerSecond,
+            waits: known.waits || one.waits,
+          },
+    );
+  }
+  return [...sums.values()]
+    .toSorted((a, b) => b.workPerSecond - a.workPerSecond || Number(b.heldBytes - a.heldBytes))
+    .slice(0, shownAccounts);
+}
+
+/** Each costs something for every message. */
+const maxTaps = 16;
+
+/** The messages of the streams that end in this process, as they pass. */
+function tapMessages(
+  relay: Relay,
+  { client, type }: Request<'tap'>,
+  signal: AbortSignal,
+): AsyncIterable<Plain<TapMessage>> {
+  if (client !== '' && relay.server.stream(client) === undefined) noSuchClient(client);
+  if (relay.taps.size >= maxTaps) {
+    const message = `${maxTaps} taps are open, the maximum: end one of them`;
+    throw rpcError({ code: Code.RESOURCE_EXHAUSTED, message });
+  }
+  const filter = { client: client === '' ? undefined : client, type: optionalType(type) };
+  return messages(relay, filter, signal);
+}
+
+/** In slices: who reads along must not hold up updates. */
+async function* messages(
+  relay: Relay,
+  filter: TapFilter,
+  signal: AbortSignal,
+): AsyncIterable<Plain<TapMessage>> {
+  const tap = relay.taps.open(filter);
+  const close = (): void => tap.close();
+  signal.addEventListener('abort', close);
+  try {
+    const pace = new Pace(systemClock);
+    for (let batch = await tap.next(); batch !== undefined && !signal.aborted; batch = await tap.next()) {
+      for (const message of batch) {
+        await pace.yieldIfDue();
+        yield tapMessage(message);
+      }
+    }
+  } finally {
+    signal.removeEventListener('abort', close);
+    close();
+  }
+}
+
+const EMPTY: Plain<TapMessage> = {
+  at: '',
+  event: '',
+  client: '',
+  node: '',
+  type: '',
+  kind: '',
+  version: '',
+  nonce: '',
+  resources: 0,
+  names: [],
+  removed: [],
+  bytes: 0,
+  error: '',
+  errorCode: 0,
+  lost: 0,
+};
+
+function tapMessage({
+  at = systemClock.now(),
+  type,
+  names = [],
+  removed = [],
+  ...rest
+}: Tapped): Plain<TapMessage> {
+  const short = type === undefined ? '' : typeInfo(type).short;
+  const lists = { names: [...names], removed: [...removed] };
+  return { ...EMPTY, ...rest, ...lists, at: new Date(at).toISOString(), type: short };
+}

@@ -2,12 +2,14 @@ import type { Plain } from '../admin/plain.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
 import type { MissingClient, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import { resourceName, type TypeUrl } from '../model/brand.ts';
+import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
+import type { MaskReason, PendingName } from '../model/rollout.ts';
 import { covers, isCollection } from '../model/selection.ts';
 import type { ClientState, Holding, MissingEntry, Subscription } from '../model/subscription.ts';
 import type { TimeSlices } from '../model/time-slices.ts';
+import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
-import { missingOf } from './client-state.ts';
+import { missingOf } from './client-list.ts';
 
 /** The most that an answer lists. */
 const maxListed = 100;
@@ -173,3 +175,38 @@ const notAnswered = (name: string): Missing => ({
   state: 'STALE',
   why: 'it was sent, and the client has not acknowledged it',
 });
+
+const reasons: Readonly<Record<MaskReason, string>> = {
+  discarded: 'what upstream has now was discarded',
+  frozen: 'changes are frozen, and upstream has a newer version',
+  rolledBack: 'it was rolled back and frozen',
+};
+
+export interface HeldBackQuery extends AcceptanceQuery {
+  /** Of these names everybody was given what is asked for: what waits under them is newer. */
+  readonly released: ReadonlySet<string>;
+}
+
+/** What the relay itself holds back: no client can accept that. */
+export function heldBack(relay: Relay, query: HeldBackQuery): Acceptance {
+  const listed: Plain<MissingClient>[] = [];
+  for (const pending of relay.gate.pending) {
+    if (query.type !== undefined && query.type !== pending.type) continue;
+    if (query.names.size > 0 && !query.names.has(pending.name)) continue;
+    const { type, name } = pending;
+    if (query.released.has(name)) continue;
+    const why = whyOf(pending);
+    listed.push({ client: '', node: '', type: typeInfo(type).short, name, state: 'HELD', why });
+  }
+  return { clients: 0, missing: listed.length, missingClients: listed };
+}
+
+/** Why not everybody sees what upstream says under a name. */
+export function whyHeldBack(relay: Relay, type: TypeUrl, name: ResourceName): string {
+  for (const pending of relay.gate.pending)
+    if (pending.type === type && pending.name === name) return whyOf(pending);
+  return '';
+}
+
+const whyOf = ({ masked }: PendingName): string =>
+  masked === undefined ? 'only canaries have it yet' : reasons[masked];

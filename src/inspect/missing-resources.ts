@@ -10,7 +10,7 @@ import { typeByName } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { missingSentence } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
-import { whyHeldBack } from './held-back.ts';
+import { whyHeldBack } from './missing-clients.ts';
 
 /** So many of the largest classes are asked whether they have what another one lacks. */
 const mostClasses = 100;

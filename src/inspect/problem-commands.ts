@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
-import type { UpstreamTls } from '../admin/page-ports.ts';
+import type { UpstreamTls } from '../admin/service.ts';
 import { printable } from '../model/printable.ts';
 
 /** What an operator may copy into a shell: names come from peers. Empty: it cannot be typed. */

@@ -1,6 +1,5 @@
-import type { DiscardedFacts } from '../admin/page-ports.ts';
 import type { Plain } from '../admin/plain.ts';
-import type { RolloutSummary } from '../admin/service.ts';
+import type { DiscardedFacts, RolloutSummary } from '../admin/service.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import type { Change } from '../model/change.ts';
 import type { PendingName } from '../model/rollout.ts';

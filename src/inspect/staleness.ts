@@ -1,4 +1,4 @@
-import type { Upstream } from '../model/upstream.ts';
+import type { Upstream, UpstreamState } from '../model/upstream.ts';
 
 /** Since when the resources of each upstream may be out of date. A restart does not reset it. */
 export class Staleness {
@@ -42,4 +42,15 @@ export class Staleness {
     const upstream = this.#upstreams().find((one) => one.name === name);
     return upstream === undefined ? undefined : this.since(upstream);
   }
+}
+
+/** Why what came from an upstream may be out of date, in words. Only for one that is stale. */
+export function staleReason({ kind, connected, everConnected, endpoint, lastError }: UpstreamState): string {
+  if (lastError !== '') return lastError;
+  if (kind === 'filesystem') return `${endpoint} has not been read yet`;
+  // A connection is no answer yet: what is cached is confirmed by responses.
+  if (connected) return `connected to ${endpoint}, which has not responded yet`;
+  return everConnected
+    ? `the connection ended; reconnecting to ${endpoint}`
+    : `not connected yet: connecting to ${endpoint}`;
 }

@@ -8,8 +8,7 @@ import {
 import type { Awaitable } from '../admin/plain.ts';
 import { valueOf } from '../admin/requests.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import type { ClientStatusQuery } from '../inspect/client-configs.ts';
-import { ALL_CLIENTS, type StatusScope } from '../inspect/client-status-scope.ts';
+import { ALL_CLIENTS, type ClientStatusQuery, type StatusScope } from '../inspect/csds.ts';
 import type { Result } from '../model/result.ts';
 import { type EncodedStatus, encodedResponse } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';

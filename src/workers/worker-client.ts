@@ -4,7 +4,7 @@ import type { Request } from '../admin/requests.ts';
 import type { Call } from '../admin/service.ts';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import type { ClientStatusQuery } from '../inspect/client-configs.ts';
+import type { ClientStatusQuery } from '../inspect/csds.ts';
 import type { Result } from '../model/result.ts';
 import { type Counters, readCounters } from '../observe/counters.ts';
 import { readSeries, type Series } from '../observe/series.ts';

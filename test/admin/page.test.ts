@@ -2,9 +2,7 @@ import { createHash } from 'node:crypto';
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { html } from '../../src/admin/html.ts';
-import { fallback } from '../../src/admin/page/fallback.ts';
-import { fallbackStyle } from '../../src/admin/page/fallback-style.ts';
-import { shell } from '../../src/admin/page/shell.ts';
+import { fallback, fallbackStyle, shell } from '../../src/admin/page/html-page.ts';
 import {
   ListClientsResponseSchema,
   StatusResponseSchema,

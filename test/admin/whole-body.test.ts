@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect } from 'chai';
-import { wholeBody } from '../../src/admin/whole-body.ts';
+import { wholeBody } from '../../src/admin/admin-server.ts';
 
 describe('the body of a request to the admin listener', () => {
   let server: Server;

@@ -1,6 +1,4 @@
 import type { AdminAccess } from '../../src/admin/admin-server.ts';
-import type { Operation } from '../../src/admin/operations.ts';
-import type { PageFacts, PageSource } from '../../src/admin/page-ports.ts';
 import type { Plain } from '../../src/admin/plain.ts';
 import {
   type ClientsQuery,
@@ -8,12 +6,13 @@ import {
   type ExplainQuery,
   explainQuery,
   logLevelChange,
+  type Operation,
   optionalType,
   type ResourcesQuery,
   resourcesQuery,
   valueOf,
 } from '../../src/admin/requests.ts';
-import type { Inspector } from '../../src/admin/service.ts';
+import type { Inspector, PageFacts, PageSource } from '../../src/admin/service.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import { type KnownStatus, problemsOf } from '../../src/inspect/problems.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';

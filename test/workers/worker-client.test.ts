@@ -9,8 +9,7 @@ import {
   type ClientStatusResponse,
   ClientStatusResponseSchema,
 } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
-import type { ClientStatusQuery } from '../../src/inspect/client-configs.ts';
-import { ALL_CLIENTS } from '../../src/inspect/client-status-scope.ts';
+import { ALL_CLIENTS, type ClientStatusQuery } from '../../src/inspect/csds.ts';
 import { fail, ok, type Result } from '../../src/model/result.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import { clientStatusRoutes } from '../../src/workers/client-status-rpc.ts';

@@ -1,7 +1,19 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { create } from '@bufbuild/protobuf';
+import {
+  type Change,
+  HistoryRequestSchema,
+  HistoryResponseSchema,
+} from '../../gen/distributary/admin/v1/changes_pb.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
 import { printable } from '../../model/printable.ts';
 import { Paced } from '../../model/time-slices.ts';
+import { collected } from '../answers.ts';
+import type { Plain } from '../plain.ts';
+import { problem, respond } from '../respond.ts';
+import type { Inspector } from '../service.ts';
 import type { Figure, PageModel } from './model.ts';
+import { pageModel } from './page-model.ts';
 
 /** More pages than this are not for people. */
 const mostWatchers = 100;
@@ -12,7 +24,7 @@ export interface Watcher {
   send(message: string): boolean;
 }
 
-export interface LivePageOptions {
+interface LivePageOptions {
   readonly clock: Clock;
   readonly model: () => Promise<PageModel>;
   readonly figures: () => readonly Figure[];
@@ -85,3 +97,75 @@ export class LivePage {
 
 const jsonOf = (model: PageModel): string =>
   JSON.stringify(model, (_key, value: unknown) => (typeof value === 'string' ? printable(value) : value));
+
+/** Server-sent events for a page that is open, until it closes. */
+export function streamEvents(live: LivePage, request: IncomingMessage, response: ServerResponse): void {
+  request.resume();
+  if (request.method !== 'GET') {
+    const message = `/events takes GET, not ${request.method ?? ''}`;
+    respond(response, problem(405, 'unimplemented', message, { allow: 'GET' }), request.method === 'HEAD');
+    return;
+  }
+  const watcher: Watcher = {
+    send(message) {
+      // A page that does not read gets the newest state when it does.
+      if (response.writableNeedDrain || response.destroyed) return false;
+      response.write(message);
+      return true;
+    },
+  };
+  response.once('close', () => live.leave(watcher));
+  response.writeHead(200, {
+    'content-type': 'text/event-stream',
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+  });
+  response.flushHeaders();
+  if (!live.watch(watcher)) response.end('event: full\ndata: too many pages are open\n\n');
+}
+
+/** What is kept of the history, and for how long it is not looked at again, in milliseconds. */
+const eventsKept = 50;
+const settlesWithinMs = 10_000;
+
+/** Asks the relay for what the page shows. */
+export class ModelMaker {
+  readonly #inspector: Inspector;
+  readonly #clock: Clock;
+  /** A change may have a thousand names: the list is made again when there is a new change, or an old one may have settled. */
+  #history: { readonly at: number; readonly revision: number; readonly changes: readonly Plain<Change>[] } = {
+    at: -Infinity,
+    revision: 0,
+    changes: [],
+  };
+
+  constructor(inspector: Inspector, clock: Clock) {
+    this.#inspector = inspector;
+    this.#clock = clock;
+  }
+
+  async make(): Promise<PageModel> {
+    const { page } = this.#inspector;
+    const [status, classes] = [await this.#inspector.status(), await this.#inspector.listClasses()];
+    return pageModel({
+      status,
+      classes,
+      facts: page.facts(),
+      changes: await this.#changes(),
+      lines: page.lines(),
+      upstreamOf: (type, selector) => page.upstreamOf(type, selector),
+    });
+  }
+
+  async #changes(): Promise<readonly Plain<Change>[]> {
+    const { changes } = this.#inspector;
+    const now = this.#clock.monotonic();
+    const { revision } = changes;
+    if (revision !== this.#history.revision || now - this.#history.at >= settlesWithinMs) {
+      const listed = await changes.history(create(HistoryRequestSchema, { limit: eventsKept }));
+      const history = await collected(HistoryResponseSchema, listed);
+      this.#history = { at: now, revision, changes: history.changes };
+    }
+    return this.#history.changes;
+  }
+}

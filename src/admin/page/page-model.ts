@@ -11,8 +11,8 @@ import { shorten } from '../../model/text.ts';
 import { WILDCARD } from '../../model/transaction.ts';
 import { parametersLabel } from '../../observe/problems.ts';
 import type { RecentLine } from '../../observe/recent-lines.ts';
-import type { PageFacts, PageSource } from '../page-ports.ts';
 import type { Plain } from '../plain.ts';
+import type { PageFacts, PageSource } from '../service.ts';
 import type { PageClass, PageEvent, PageModel, PageProblem } from './model.ts';
 
 export interface ModelInputs {

@@ -34,7 +34,7 @@ const listed = z.object({
 
 /** `npm test` bundles it once, and so does the searching attacker. */
 const main = (): string => process.env['TESTS_RELAY'] ?? join(root, 'src/main.ts');
-const run = join(root, 'src/commands/run.ts');
+const run = join(root, 'src/commands/command-line.ts');
 const probe = join(root, 'test/e2e/support/memory-probe.ts');
 const loopProbe = join(root, 'test/e2e/support/loop-probe.ts');
 
