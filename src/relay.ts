@@ -1,7 +1,5 @@
-import type { Journal } from './cache/journal.ts';
-import type { Restored } from './cache/restored.ts';
-import { SideStores } from './cache/side-stores.ts';
-import type { Store } from './cache/store.ts';
+import { type Restored, SideStores, type Store } from './cache/store.ts';
+import type { Journal } from './cache/type-table.ts';
 import { FetchCall } from './downstream/polls/fetch-call.ts';
 import { Polls, type RefusesPolls } from './downstream/polls/polls.ts';
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';

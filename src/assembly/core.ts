@@ -1,4 +1,4 @@
-import type { Journal } from '../cache/journal.ts';
+import type { Journal } from '../cache/type-table.ts';
 import type { Config } from '../config/config.ts';
 import type { Refusal } from '../downstream/admission.ts';
 import type { StreamLimits } from '../downstream/services.ts';

@@ -124,23 +124,21 @@ export class UpstreamSet {
       watchMs: upstream.kind === 'ads' ? 2 * upstream.resourceTimeoutMs : filesWatchMs,
       current: () => made.state().staleSince === undefined,
       clock,
-      events: {
-        held: (type, count) => metrics.heldRemovals(name, type, count),
-        alarm: (type, count, cached) =>
-          log.warn('removals are held back: they exceed max_removal_percent', {
-            upstream: name,
-            type: typeInfo(type).short,
-            removals: count,
-            cached,
-          }),
-        over: (type, how, count) =>
-          log.info('no removals are held back any more', {
-            upstream: name,
-            type: typeInfo(type).short,
-            how,
-            removed: count,
-          }),
-      },
+      held: (type, count) => metrics.heldRemovals(name, type, count),
+      alarm: (type, count, cached) =>
+        log.warn('removals are held back: they exceed max_removal_percent', {
+          upstream: name,
+          type: typeInfo(type).short,
+          removals: count,
+          cached,
+        }),
+      over: (type, how, count) =>
+        log.info('no removals are held back any more', {
+          upstream: name,
+          type: typeInfo(type).short,
+          how,
+          removed: count,
+        }),
     });
     const made = makeUpstream(config, upstream, guard, dependencies, this.#relay);
     return { upstream: made, guard, tls };

@@ -5,7 +5,7 @@ import { type Content, NO_CONTENT } from '../model/change.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
-import type { Holder } from '../model/transaction.ts';
+import type { Holder, Put, ResourceError } from '../model/transaction.ts';
 import { VariantIndex } from '../model/variant-index.ts';
 
 /** A variant and its holders. */
@@ -191,3 +191,66 @@ const isAmong = (
   (alias === undefined || entry.variant.aliases.includes(alias)) &&
   (access === undefined ||
     ((!fromWildcard || isHeldByWildcard(entry)) && access.admits(entry.variant, parameters)));
+
+/** Bytes decide, not versions: equal versions do not prove equal content, nor different ones a change (protocol §3.10). */
+export function sameContent(variant: Variant, put: Put): boolean {
+  if (put.payload !== undefined && put.payload.hash !== variant.payload?.hash) return false;
+  return sameBytes(variant.payload?.bytes, put.any) && sameAround(variant, put);
+}
+
+/** Whether clients see the same of both; their TTLs may differ. */
+export function sameVariantContent(a: Variant, b: Variant): boolean {
+  if (a === b) return true;
+  return (
+    a.payload?.hash === b.payload?.hash && sameBytes(a.payload?.bytes, b.payload?.bytes) && sameAround(a, b)
+  );
+}
+
+/** All but the body. */
+function sameAround(a: Variant, b: Pick<Put, 'doNotCache' | 'metadata' | 'aliases'>): boolean {
+  return (
+    a.doNotCache === b.doNotCache &&
+    sameBytes(a.metadata, b.metadata) &&
+    a.aliases.length === b.aliases.length &&
+    a.aliases.every((alias, index) => alias === b.aliases[index])
+  );
+}
+
+export function sameError(a: ResourceError, b: ResourceError): boolean {
+  return a.code === b.code && a.message === b.message && sameBytes(a.status, b.status);
+}
+
+function sameBytes(a: Uint8Array | undefined, b: Uint8Array | undefined): boolean {
+  if (a === undefined || b === undefined || a === b) return a === b;
+  return a.length === b.length && Buffer.compare(a, b) === 0;
+}
+
+/** The variants of a name at one moment. */
+export type VariantsOf = ReadonlyMap<ConstraintsKey, { readonly variant: Variant; readonly member: boolean }>;
+
+const nothing: VariantsOf = new Map();
+
+/** `except`: those to leave out. */
+export function variantsOf(
+  cached: CachedResource | undefined,
+  except: (entry: CacheEntry) => boolean = () => false,
+): VariantsOf {
+  if (cached === undefined || cached.variants.size === 0) return nothing;
+  return new Map(
+    cached.variants
+      .all()
+      .filter((entry) => !except(entry))
+      .map((entry) => [entry.constraints.key, { variant: entry.variant, member: isHeldByWildcard(entry) }]),
+  );
+}
+
+/** Whether clients see the same of both. Errors are no content: they come through when the variants are equal. */
+export function sameVariants(a: VariantsOf, b: VariantsOf): boolean {
+  if (a.size !== b.size) return false;
+  for (const [key, { variant, member }] of a) {
+    const other = b.get(key);
+    if (other === undefined || other.member !== member || !sameVariantContent(variant, other.variant))
+      return false;
+  }
+  return true;
+}

@@ -1,7 +1,9 @@
-import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
+import type { Constraints } from '../model/constraints.ts';
 import { type Decision, type Freeze, Holds, isEverything, type Scope } from '../model/holds.ts';
+import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Result } from '../model/result.ts';
 import type {
@@ -14,11 +16,19 @@ import type {
 } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { type Interest, type Restamp, WILDCARD } from '../model/transaction.ts';
-import { CachedResource, contentIn } from './cached-resource.ts';
-import type { CommitChanges } from './commit-changes.ts';
-import { HeldTransaction, isFrozen } from './held-transaction.ts';
-import { HeldType } from './held-type.ts';
+import {
+  CachedResource,
+  type CacheEntry,
+  contentIn,
+  isHeldByWildcard,
+  sameVariantContent,
+  sameVariants,
+  type VariantsOf,
+  variantsOf,
+} from './cached-resource.ts';
+import type { Interests } from './interests.ts';
 import type { HeldName, TypeTable, TypeTables } from './type-table.ts';
+import type { CommitChanges } from './update.ts';
 
 const everything: Scope = {};
 
@@ -57,7 +67,7 @@ export class HeldNames implements Gate {
   open(table: TypeTable): HeldTransaction | undefined {
     const gated = this.#gated.has(table.type);
     if (!gated && this.holds.freezes.length === 0 && table.held.size === 0) return undefined;
-    return new HeldTransaction(new HeldType(table), gated, this.holds, this.#clock.now());
+    return new HeldTransaction(table, gated, this.holds, this.#clock.now());
   }
 
   /** After the transaction: how each side sees the commit. `released`: the holder's version before. */
@@ -73,9 +83,8 @@ export class HeldNames implements Gate {
 
   /** After the sides have new constraints too. No content changes. */
   restamped(table: TypeTable, { moves }: Restamp): void {
-    const held = new HeldType(table);
     for (const name of new Set(moves.map((move) => move.name)))
-      if (held.names.has(name)) held.stopHoldingIfEqual(name);
+      if (table.held.has(name)) table.stopHoldingIfEqual(name);
   }
 
   /** The TTL of a variant may have passed for the sides. True: it has. */
@@ -88,7 +97,7 @@ export class HeldNames implements Gate {
       if (cached === undefined || entry === undefined || ttl === undefined) continue;
       if (ttl.deadline > this.#clock.now()) continue;
       changes.touch(name, constraints, aliases);
-      table.remove(name, cached, entry, side);
+      table.remove(cached, entry, side);
       expired = true;
     }
     const held = table.held.get(name);
@@ -100,10 +109,7 @@ export class HeldNames implements Gate {
   interestEnded(table: TypeTable, { selector, parameters }: Interest): void {
     const { held, interests } = table;
     if (held.size === 0) return;
-    const names =
-      selector === WILDCARD
-        ? held.keys()
-        : [selector, ...table.aliased(selector, 'released'), ...table.names(selector)];
+    const names = selector === WILDCARD ? held.keys() : table.namesOf(selector, 'released');
     for (const name of names) {
       if (interests.sees(name, parameters)) continue;
       held.get(name)?.released.unbind(parameters);
@@ -129,20 +135,20 @@ export class HeldNames implements Gate {
   }
 
   release(filter = everything, names?: ReadonlySet<ResourceName>): void {
-    this.#change(filter, ['released'], (type, name, { masked }) => {
+    this.#change(filter, ['released'], (table, name, { masked }) => {
       if (names?.has(name) === false) return false;
-      if (masked !== undefined || this.#isFrozen(type, name)) return false;
-      this.#letThrough(type, name);
+      if (masked !== undefined || this.#isFrozen(table, name)) return false;
+      this.#letThrough(table, name);
       return true;
     });
   }
 
   discard(filter = everything, reason = '', names?: ReadonlySet<ResourceName>): void {
-    const discardOne = (type: HeldType, name: ResourceName, held: HeldName): boolean => {
+    const discardOne = (table: TypeTable, name: ResourceName, held: HeldName): boolean => {
       if (names?.has(name) === false) return false;
       // What was pending when it was frozen is taken back, and what upstream says now stays frozen.
-      if (held.masked === 'frozen') type.change(name, held, { canary: held.released.copy() });
-      else if (held.masked === undefined) type.refuse(name, held);
+      if (held.masked === 'frozen') table.change(name, held, { canary: held.released.copy() });
+      else if (held.masked === undefined) table.refuse(name, held);
       else return false;
       return true;
     };
@@ -162,11 +168,11 @@ export class HeldNames implements Gate {
   }
 
   #open(scope: Scope): void {
-    this.#change(scope, ['released', 'canary'], (type, name, held) => {
+    this.#change(scope, ['released', 'canary'], (table, name, held) => {
       if (held.masked === undefined || held.masked === 'discarded') return false;
-      if (this.#isFrozen(type, name)) return false;
-      if (this.#gated.has(type.type)) type.unmask(name, held);
-      else this.#letThrough(type, name);
+      if (this.#isFrozen(table, name)) return false;
+      if (this.#gated.has(table.type)) table.unmask(name, held);
+      else this.#letThrough(table, name);
       return true;
     });
     // What does not wait behind the gate needs no gate.
@@ -177,32 +183,32 @@ export class HeldNames implements Gate {
   }
 
   replace(type: TypeUrl, contents: Contents, filter = everything, reason = ''): void {
-    const held = new HeldType(this.#tables.of(type));
-    const others = [...held.table.names(WILDCARD)].filter((name) => held.matches(name, filter));
+    const table = this.#tables.of(type);
+    const others = [...table.names(WILDCARD)].filter((name) => table.matches(name, filter));
     const names = new Set([...contents.keys(), ...others]);
     this.#tables.nextRevision();
-    const before = held.changesOf(names);
+    const before = table.changesOf(names);
     const shown = this.#snapshots(type, names);
-    for (const name of names) this.#replace(held, name, contents.get(name) ?? []);
-    const changed = mergeChanges(before, held.changesOf(names));
+    for (const name of names) this.#replace(table, name, contents.get(name) ?? []);
+    const changed = mergeChanges(before, table.changesOf(names));
     const operation = { verb: 'rollback', reason } as const;
     const receivedAt = this.#commit(type, changed, shown, ['released', 'canary'], undefined, operation);
     this.#changes.push({ receivedAt, type, joined: [], left: [...names] });
-    this.#tables.forgetIfEmpty(held.table);
+    this.#tables.forgetIfEmpty(table);
     this.notify();
   }
 
   removals(filter = everything): RemovalCount {
     let removed = 0;
     let released = 0;
-    for (const held of this.#types()) {
-      for (const name of held.table.names(WILDCARD)) {
-        if (!held.matches(name, filter)) continue;
-        if ((held.table.resource(name, 'released')?.variants.size ?? 0) === 0) continue;
+    for (const table of this.#types()) {
+      for (const name of table.names(WILDCARD)) {
+        if (!table.matches(name, filter)) continue;
+        if ((table.resource(name, 'released')?.variants.size ?? 0) === 0) continue;
         released++;
-        const entry = held.names.get(name);
+        const entry = table.held.get(name);
         if (entry === undefined || entry.masked !== undefined) continue;
-        if (held.pendingName(name, entry).removed && held.isSeen(name)) removed++;
+        if (table.pendingName(name, entry).removed && table.isHeldSeen(name)) removed++;
       }
     }
     return { removed, released };
@@ -223,58 +229,57 @@ export class HeldNames implements Gate {
 
   /** For room in the cache: drops a name that nobody subscribes to. False: there is none. */
   dropUnwanted(): boolean {
-    for (const held of this.#types()) {
-      for (const name of held.names.keys()) {
-        if (held.isSeen(name)) continue;
-        held.stopHolding(name);
-        this.#tables.journal.resource(held.type, name);
-        this.#tables.forgetIfEmpty(held.table);
+    for (const table of this.#types()) {
+      for (const name of table.held.keys()) {
+        if (table.isHeldSeen(name)) continue;
+        table.stopHolding(name);
+        this.#tables.journal.resource(table.type, name);
+        this.#tables.forgetIfEmpty(table);
         return true;
       }
     }
     return false;
   }
 
-  #isFrozen(type: HeldType, name: ResourceName): boolean {
-    const all = [type.liveResource(name), type.names.get(name)?.released];
-    return all.some((cached) => cached !== undefined && isFrozen(this.holds, type.type, cached));
+  #isFrozen(table: TypeTable, name: ResourceName): boolean {
+    const all = [table.resources.get(name), table.held.get(name)?.released];
+    return all.some((cached) => cached !== undefined && isFrozen(this.holds, table.type, cached));
   }
 
   *#pending(): Iterable<PendingName> {
-    for (const held of this.#types())
-      for (const [name, entry] of held.names) yield held.pendingName(name, entry);
+    for (const table of this.#types())
+      for (const [name, entry] of table.held) yield table.pendingName(name, entry);
   }
 
   /** Each pending name that the filter matches, as one commit of each type. */
   #change(
     filter: Scope,
     sides: readonly Side[],
-    change: (type: HeldType, name: ResourceName, held: HeldName) => boolean,
+    change: (table: TypeTable, name: ResourceName, held: HeldName) => boolean,
     operation?: Commit['operation'],
   ): void {
-    for (const held of [...this.#types()]) {
-      const names = [...held.names.keys()].filter((name) => held.matches(name, filter));
+    for (const table of [...this.#types()]) {
+      const { type, held } = table;
+      const names = [...held.keys()].filter((name) => table.matches(name, filter));
       if (names.length === 0) continue;
       this.#tables.nextRevision();
-      const version = held.table.heldVersion;
-      const constraints = held.changesOf(names);
-      const before = this.#snapshots(held.type, names);
+      const version = sides.includes('released') ? table.heldVersion : undefined;
+      const constraints = table.changesOf(names);
+      const before = this.#snapshots(type, names);
       const left: ResourceName[] = [];
       const joined: ResourceName[] = [];
       for (const name of names) {
-        const entry = held.names.get(name);
-        const masked = entry?.masked;
-        if (entry === undefined || !change(held, name, entry)) continue;
-        const after = held.names.get(name);
-        const isJoined = masked !== undefined && after !== undefined && after.masked === undefined;
-        if (isJoined && !held.stopHoldingIfEqual(name)) joined.push(name);
+        const entry = held.get(name);
+        if (entry === undefined || !change(table, name, entry)) continue;
+        const after = held.get(name);
+        const isJoined = entry.masked !== undefined && after !== undefined && after.masked === undefined;
+        if (isJoined && !table.stopHoldingIfEqual(name)) joined.push(name);
         else left.push(name);
       }
-      this.#tables.forgetIfEmpty(held.table);
+      this.#tables.forgetIfEmpty(table);
       if (left.length + joined.length === 0) continue;
-      const known = sides.includes('released') ? version : undefined;
-      const receivedAt = this.#commit(held.type, constraints, before, sides, known, operation);
-      this.#changes.push({ receivedAt, type: held.type, joined, left });
+      const receivedAt = this.#commit(type, constraints, before, sides, version, operation);
+      this.#changes.push({ receivedAt, type, joined, left });
     }
     this.notify();
   }
@@ -283,25 +288,18 @@ export class HeldNames implements Gate {
     return new Map(Iterator.from(names).map((name) => [name, this.snapshot(type, name)]));
   }
 
-  #replace(held: HeldType, name: ResourceName, variants: readonly HeldVariant[]): void {
-    const order = (held.names.get(name)?.released ?? held.liveResource(name))?.order;
+  #replace(table: TypeTable, name: ResourceName, variants: readonly HeldVariant[]): void {
+    const order = (table.held.get(name)?.released ?? table.resources.get(name))?.order;
     const released = resourceOf(variants, order);
     const since = this.#clock.now();
-    held.table.hold(name, {
-      since,
-      masked: 'rolledBack',
-      refused: undefined,
-      closed: true,
-      released,
-      canary: released.copy(),
-    });
-    const isHeld = !held.stopHoldingIfEqual(name);
-    this.holds.setRemoved({ type: held.type, name }, isHeld && variants.length === 0);
+    table.hold(name, { since, masked: 'rolledBack', closed: true, released, canary: released.copy() });
+    const isHeld = !table.stopHoldingIfEqual(name);
+    this.holds.setRemoved({ type: table.type, name }, isHeld && variants.length === 0);
   }
 
-  #letThrough(held: HeldType, name: ResourceName): void {
-    this.holds.setRemoved({ type: held.type, name }, false);
-    held.stopHolding(name);
+  #letThrough(table: TypeTable, name: ResourceName): void {
+    this.holds.setRemoved({ type: table.type, name }, false);
+    table.stopHolding(name);
   }
 
   /** Returns when it arrived, as `Clock.monotonic()` says it. */
@@ -331,8 +329,8 @@ export class HeldNames implements Gate {
   }
 
   /** Of which something is held. */
-  *#types(): Iterable<HeldType> {
-    for (const table of this.#tables.values()) if (table.held.size > 0) yield new HeldType(table);
+  *#types(): Iterable<TypeTable> {
+    for (const table of this.#tables.values()) if (table.held.size > 0) yield table;
   }
 }
 
@@ -353,4 +351,326 @@ function mergeChanges(a: Commit['changed'], b: Commit['changed']): Commit['chang
   for (const [name, constraints] of b)
     merged.set(name, [...new Set([...(merged.get(name) ?? []), ...constraints])]);
   return merged;
+}
+
+/** What one transaction does to the held names of its type. */
+export class HeldTransaction {
+  readonly table: TypeTable;
+  readonly #isGated: boolean;
+  readonly #holds: Holds;
+  readonly #now: number;
+  /** Every name that changes. */
+  readonly #names = new Set<ResourceName>();
+  /** Of names that were held before: what upstream had. */
+  readonly #before = new Map<ResourceName, VariantsOf>();
+  /** Names of which a side sees something else, though they are held. */
+  readonly #altered = new Set<ResourceName>();
+  /** Names that a rollback has removed, and upstream says anew. */
+  readonly #keptAway = new Set<ResourceName>();
+  /** Names that canaries see as upstream has them from now on: for them all of it may be new. */
+  readonly #unmasked = new Set<ResourceName>();
+  /** Names that do not wait any more, and whose errors waited with them: who has not heard of these. */
+  readonly #errors: Readonly<Record<Side, Set<ResourceName>>> = { released: new Set(), canary: new Set() };
+
+  constructor(table: TypeTable, isGated: boolean, holds: Holds, now: number) {
+    this.table = table;
+    this.#isGated = isGated;
+    this.#holds = holds;
+    this.#now = now;
+  }
+
+  /** Must be called before the variants of a name change for the first time. */
+  readonly changing = (name: ResourceName): void => {
+    if (this.#names.has(name)) return;
+    this.#names.add(name);
+    const live = this.table.resources.get(name);
+    const held = this.table.held.get(name);
+    if (held !== undefined) {
+      this.#before.set(name, variantsOf(live));
+      if (held.masked !== undefined || live === undefined || !this.#isFrozen(live)) return;
+      this.table.change(name, held, { masked: 'frozen', canary: live.copy() });
+      return;
+    }
+    // Nobody has anything of it: there is nothing to protect, unless a rollback has removed it.
+    if (live === undefined || live.variants.size === 0) {
+      if (this.#holds.isRemoved(this.table.type, name)) this.#keepAway(name);
+      return;
+    }
+    if (!this.#waits(live)) return;
+    const masked = this.#isFrozen(live) ? ('frozen' as const) : undefined;
+    this.table.holdAsItIs(name, live, this.#now, masked);
+  };
+
+  /** A name whose change does not wait, as the end of a TTL. */
+  passing(name: ResourceName, altered: boolean): void {
+    this.#names.add(name);
+    if (altered) this.#altered.add(name);
+  }
+
+  /**
+   * After the transaction: what must not wait goes into the columns of the sides, and names that are equal to what
+   * upstream has are held no more. `released`: the version of the holder's last response before this one.
+   */
+  settle(holder: string | undefined, released: string | undefined): void {
+    for (const name of this.#names) this.#settle(name);
+    const { held, releasedVersions } = this.table;
+    if (held.size === 0 || holder === undefined || released === undefined) return;
+    if (!releasedVersions.has(holder)) releasedVersions.set(holder, released);
+  }
+
+  /** For interests that upstream has answered now: what waits may be all that there is for their parameters. */
+  admit(resolved: readonly Interest[]): void {
+    const names = this.table.held;
+    for (const { selector } of resolved) {
+      const seen = selector === WILDCARD ? names : [[selector, names.get(selector)] as const];
+      for (const [name, held] of seen) {
+        const live = this.table.resources.get(name);
+        if (held === undefined || held.closed || live === undefined) continue;
+        for (const [side, column] of columnsOf(held)) {
+          this.#letNewIn(side, column, live);
+          joinWildcards(column, live, this.#interests);
+        }
+      }
+    }
+  }
+
+  /** What each side sees of a commit. */
+  split(commit: Commit): Commit {
+    const names = this.table.held;
+    if (names.size === 0 && this.#errors.released.size === 0) return commit;
+    if (commit.version !== undefined) this.table.heldVersion = commit.version;
+    const isHidden = (name: ResourceName): boolean => names.has(name) && !this.#altered.has(name);
+    const released = without(commit.changed, isHidden);
+    const canary = without(commit.changed, (name) => isHidden(name) && names.get(name)?.masked !== undefined);
+    // While something waits it has not got the whole response: the version of the last one stays.
+    const version = names.size === 0 ? commit.version : undefined;
+    return {
+      ...commit,
+      sides: {
+        released: { ...commit, changed: this.#withAll(released, this.#errors.released), version },
+        canary: {
+          ...commit,
+          changed: this.#withAll(canary, this.#unmasked.union(this.#errors.canary)),
+        },
+      },
+    };
+  }
+
+  /** What has changed in what is pending; undefined: nothing. */
+  pendingChange(receivedAt: number): PendingChange | undefined {
+    const { type, held: names } = this.table;
+    const joined: ResourceName[] = [];
+    const left: ResourceName[] = [];
+    for (const name of this.#names) {
+      const before = this.#before.get(name);
+      const held = names.get(name);
+      if (held === undefined || held.masked !== undefined) {
+        if (before !== undefined) left.push(name);
+      } else if (before === undefined || !sameVariants(before, this.#waiting(name, before))) {
+        this.table.change(name, held, { since: this.#now });
+        joined.push(name);
+      }
+    }
+    return joined.length + left.length > 0 ? { receivedAt, type, joined, left } : undefined;
+  }
+
+  /**
+   * What upstream has of a name, but for what has come since and does not wait: a client with other parameters changes
+   * nothing for those who have judged the others.
+   */
+  #waiting(name: ResourceName, before: VariantsOf): VariantsOf {
+    const released = this.table.held.get(name)?.released.variants;
+    return variantsOf(this.table.resources.get(name), ({ constraints: { key }, variant }) => {
+      const everybodys = before.has(key) ? undefined : released?.get(key);
+      return everybodys !== undefined && sameVariantContent(everybodys.variant, variant);
+    });
+  }
+
+  #settle(name: ResourceName): void {
+    const live = this.table.resources.get(name);
+    if (live !== undefined && this.#keptAway.has(name) && !this.#staysAway(name, live)) return;
+    const held = this.table.held.get(name);
+    if (held === undefined) return;
+    this.#follow(name, held, live);
+    const refused = held.refused ?? new Map();
+    if (held.masked === 'discarded' && !sameVariants(refused, this.#waiting(name, refused))) {
+      if (this.#isFrozen(live ?? held.released)) this.table.change(name, held, { masked: 'frozen' });
+      else {
+        this.table.unmask(name, held);
+        this.#unmasked.add(name);
+      }
+    }
+    this.#stopHoldingIfEqual(name);
+  }
+
+  /** What must not wait goes into the columns of the sides. */
+  #follow(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
+    for (const [side, column] of columnsOf(held)) {
+      const followed = followTtls(column, live);
+      const grown = !held.closed && live !== undefined && this.#letNewIn(side, column, live);
+      const joined = !held.closed && joinWildcards(column, live, this.#interests);
+      if (followed || grown || joined) this.#altered.add(name);
+    }
+  }
+
+  /** Whether changes of a name wait, by what it was. */
+  #waits(cached: CachedResource): boolean {
+    return this.#isGated || this.#isFrozen(cached);
+  }
+
+  #isFrozen(cached: CachedResource): boolean {
+    return isFrozen(this.#holds, this.table.type, cached);
+  }
+
+  #keepAway(name: ResourceName): void {
+    this.#keptAway.add(name);
+    const released = new CachedResource();
+    this.table.hold(name, { since: this.#now, masked: undefined, closed: true, released });
+  }
+
+  /** Only now it is known from which upstream it is. False: nothing is gated or frozen any more. */
+  #staysAway(name: ResourceName, live: CachedResource): boolean {
+    const held = this.table.held.get(name);
+    if (held === undefined) return false;
+    if (!this.#waits(live)) {
+      this.table.stopHolding(name);
+      return false;
+    }
+    if (this.#isFrozen(live))
+      this.table.change(name, held, { masked: 'rolledBack', canary: new CachedResource() });
+    return true;
+  }
+
+  #stopHoldingIfEqual(name: ResourceName): void {
+    const masked = this.table.held.get(name)?.masked;
+    const hasErrors = this.table.resources.get(name)?.resourceErrors !== undefined;
+    if (!this.table.stopHoldingIfEqual(name) || !hasErrors) return;
+    this.#errors.released.add(name);
+    if (masked !== undefined) this.#errors.canary.add(name);
+  }
+
+  /** All that may look different of these names, whatever this transaction says of them. */
+  #withAll(changed: Commit['changed'], names: ReadonlySet<ResourceName>): Commit['changed'] {
+    if (names.size === 0) return changed;
+    const merged = new Map(changed);
+    for (const [name, constraints] of this.table.changesOf(names))
+      merged.set(name, [...(merged.get(name) ?? []), ...constraints]);
+    return merged;
+  }
+
+  get #interests(): Interests {
+    return this.table.interests;
+  }
+
+  /** A variant for parameter sets that have nothing of the name yet does not wait. */
+  #letNewIn(side: Side, column: CachedResource, live: CachedResource): boolean {
+    const isNew = (entry: CacheEntry): boolean => {
+      if (column.variants.get(entry.constraints.key) !== undefined) return false;
+      const all = interestedIn(this.#interests, entry);
+      const having = all.filter((parameters) => matchesAny(column, parameters));
+      if (all.length > 0 && having.length === all.length) return false;
+      return !this.#isTakenOver(side, entry) && keepsOwn(column, having, entry);
+    };
+    const { table } = this;
+    const added = live.variants.all().filter(isNew);
+    if (added.length > 0 && column.empty) column.order = live.order;
+    for (const { variant, holders, confirmedIn } of added) {
+      table.payloads.retain(variant.payload);
+      table.add(column, variant, holders, confirmedIn, side);
+    }
+    return added.length > 0;
+  }
+
+  /** Whether who asks by one of its aliases has something, of another resource maybe. */
+  #isTakenOver(side: Side, { variant, constraints }: CacheEntry): boolean {
+    const { table } = this;
+    return variant.aliases.map(resourceName).some((alias) => {
+      const targets = [...table.aliased(alias, side)].map((name) => table.resource(name, side));
+      const states = [...(this.#interests.named(alias)?.matching(constraints) ?? [])];
+      return states.some(({ interest }) => targets.some((one) => matchesAny(one, interest.parameters)));
+    });
+  }
+}
+
+/** What the sides have apart from what upstream says. */
+function columnsOf({ released, canary }: HeldName): readonly (readonly [Side, CachedResource])[] {
+  const own = [['released', released] as const];
+  return canary === undefined ? own : [...own, ['canary', canary] as const];
+}
+
+/** Those who have something of a name keep that, although a new variant matches too. False: it would replace it. */
+function keepsOwn(cached: CachedResource, having: readonly Parameters[], { holders }: CacheEntry): boolean {
+  if (having.length === 0) return true;
+  if (holders.some(({ exactParameters }) => exactParameters !== undefined)) return false;
+  const own = having.map((parameters) => [parameters, cached.variants.match(parameters)] as const);
+  if (own.some(([, matches]) => matches.length > 1)) return false;
+  for (const [parameters, [entry]] of own) if (entry !== undefined) cached.bind(parameters, entry);
+  return true;
+}
+
+const matchesAny = (cached: CachedResource | undefined, parameters: Parameters): boolean =>
+  cached !== undefined && cached.variants.match(parameters).length > 0;
+
+/** The parameters of each interest that sees a variant by its name. */
+function interestedIn(interests: Interests, { variant }: CacheEntry): Parameters[] {
+  const { name, constraints } = variant;
+  return [...interests.seeing(name, constraints)].map(({ interest }) => interest.parameters);
+}
+
+/** Wildcards that have nothing of a name yet get its released content at once. The others keep what they show. */
+function joinWildcards(
+  column: CachedResource,
+  live: CachedResource | undefined,
+  interests: Interests,
+): boolean {
+  let joined = false;
+  for (const entry of column.variants.all()) {
+    const now = live?.variants.get(entry.constraints.key);
+    if (now === undefined || isHeldByWildcard(entry) || !isHeldByWildcard(now)) continue;
+    const wildcards = [...(interests.named(WILDCARD)?.matching(entry.constraints) ?? [])];
+    const all = wildcards.map(({ interest }) => interest.parameters);
+    const having = all.filter((parameters) => column.variants.match(parameters).some(isHeldByWildcard));
+    if (all.length > 0 && having.length === all.length) continue;
+    for (const parameters of having) bindShown(column, parameters);
+    entry.holders = [...entry.holders, ...now.holders.filter(({ role }) => role === 'wildcard')];
+    joined = true;
+  }
+  return joined;
+}
+
+/** What a wildcard shows becomes its choice. A choice that was made before stays: it is that of names too. */
+function bindShown(column: CachedResource, parameters: Parameters): void {
+  if (column.bindings?.has(parameters) === true) return;
+  const shown = column.pick(parameters, () => {}, { access: undefined, fromWildcard: true });
+  if (shown !== undefined) column.bind(parameters, shown);
+}
+
+function without(
+  changed: Commit['changed'],
+  isHidden: (name: ResourceName) => boolean,
+): ReadonlyMap<ResourceName, readonly Constraints[]> {
+  return new Map([...changed].filter(([name]) => !isHidden(name)));
+}
+
+/** A name is of one upstream. */
+function isFrozen(holds: Holds, type: TypeUrl, cached: CachedResource): boolean {
+  if (holds.freezes.length === 0 || cached.empty) return false;
+  const [entry] = cached.variants.all();
+  return holds.isFrozen(type, entry?.variant.upstream);
+}
+
+/**
+ * A heartbeat, or an end of the TTL, is for the columns of the sides too. A TTL of other content than a column has says
+ * nothing about a column without one.
+ */
+function followTtls(column: CachedResource, live: CachedResource | undefined): boolean {
+  let changed = false;
+  for (const entry of column.variants.all()) {
+    const now = live?.variants.get(entry.constraints.key)?.variant;
+    if (now === undefined || now.ttl === entry.variant.ttl) continue;
+    if (entry.variant.ttl === undefined && !sameVariantContent(entry.variant, now)) continue;
+    entry.variant = { ...entry.variant, ttl: now.ttl };
+    changed = true;
+  }
+  return changed;
 }

@@ -18,6 +18,8 @@ export interface InterestState {
   holder: Holder | undefined;
 }
 
+type Seen = Pick<Variant, 'name' | 'constraints' | 'aliases'>;
+
 /** All interests in one type, found by name and by what a variant's constraints match. */
 export class Interests {
   readonly #bySelector = new Map<Selector, ParameterIndex<InterestState>>();
@@ -36,6 +38,14 @@ export class Interests {
     const state: InterestState = { interest, answer: undefined, holder: undefined };
     index.set(interest.parameters, state);
     return state;
+  }
+
+  /** Another session will answer it: until then it is unknown. */
+  forgetAnswer({ selector, parameters }: Interest): void {
+    const state = this.get(selector, parameters);
+    if (state === undefined) return;
+    state.answer = undefined;
+    state.holder = undefined;
   }
 
   /** False if it was not there. */
@@ -68,8 +78,15 @@ export class Interests {
     for (const index of this.#indexes(name)) yield* index.matching(constraints);
   }
 
+  /** Every interest that sees a variant: by its name, an alias, a wildcard or a glob. */
+  *seeingVariant(variant: Seen): IteratorObject<InterestState, undefined> {
+    yield* this.seeing(variant.name, variant.constraints);
+    for (const alias of variant.aliases)
+      yield* this.named(resourceName(alias))?.matching(variant.constraints) ?? [];
+  }
+
   /** Whether any interest sees a variant, by its name or an alias. */
-  anySees({ name, constraints, aliases }: Variant): boolean {
+  anySees({ name, constraints, aliases }: Seen): boolean {
     for (const _ of this.seeing(name, constraints)) return true;
     return aliases.some((alias) => this.named(resourceName(alias)) !== undefined);
   }

@@ -1,42 +1,167 @@
-import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
-import type { Commit, Snapshot } from '../model/catalog.ts';
+import {
+  type ConstraintsKey,
+  type ResourceName,
+  type Revision,
+  resourceName,
+  type TypeUrl,
+  typeUrl,
+} from '../model/brand.ts';
+import type { Catalog, Commit, Snapshot, StoredResourceError, Value } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';
-import type { Constraints } from '../model/constraints.ts';
+import { clusterFacts } from '../model/cluster.ts';
+import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
+import type { HeldVariant } from '../model/rollout.ts';
+import { covers, isCollection } from '../model/selection.ts';
 import type { Side } from '../model/side.ts';
 import {
   type Interest,
   interestBytes,
   type Restamp,
+  type Selector,
   type Transaction,
   WILDCARD,
 } from '../model/transaction.ts';
-import { contentIn } from './cached-resource.ts';
-import { CatalogReader } from './catalog-reader.ts';
-import { CommitChanges } from './commit-changes.ts';
-import { HeldNames } from './held-names.ts';
-import type { HeldTransaction } from './held-transaction.ts';
+import { typeInfo } from '../model/types.ts';
+import { canonicalName } from '../model/xdstp.ts';
 import {
-  contentOf,
-  dropContentOf,
-  haveClusters,
-  type InterestContent,
-  LeftEndpoints,
-} from './interest-content.ts';
-import type { Journal } from './journal.ts';
-import { restamp } from './restamping.ts';
-import { disown, type Restored, restoreResource } from './restored.ts';
-import { type StoreOptions, type TypeTable, TypeTables } from './type-table.ts';
-import { Update } from './update.ts';
-import { VariantRemover } from './variant-remover.ts';
+  type Admits,
+  type CachedResource,
+  type CacheEntry,
+  contentIn,
+  isHeldByWildcard,
+  NO_FILTER,
+  type PickFilter,
+} from './cached-resource.ts';
+import { HeldNames, type HeldTransaction } from './held-names.ts';
+import type { InterestState } from './interests.ts';
+import { type Column, type Journal, type StoreOptions, type TypeTable, TypeTables } from './type-table.ts';
+import { CommitChanges, restamp, Update, VariantRemover } from './update.ts';
 
-/** A variant as one of its holders has it. */
-export interface HolderEntry {
-  readonly name: ResourceName;
-  readonly constraints: Constraints;
-  readonly aliases: readonly string[];
-  /** From before a restart, and not confirmed since. */
-  readonly restored: boolean;
+/** Answers the questions of views from one column of the cache. */
+export class CatalogReader implements Catalog {
+  readonly tables: TypeTables;
+  readonly #column: Column;
+
+  constructor(tables: TypeTables, column: Column) {
+    this.tables = tables;
+    this.#column = column;
+  }
+
+  get revision(): Revision {
+    return this.tables.revision;
+  }
+
+  /** Undefined: nothing of the type is cached, and nobody is interested. */
+  table(type: TypeUrl): TypeTable | undefined {
+    return this.tables.get(type);
+  }
+
+  /** What `resolve` would give; nothing is recorded or counted. */
+  peek(type: TypeUrl, name: ResourceName, parameters: Parameters): Value {
+    return this.#value(type, name, parameters, NO_FILTER, false);
+  }
+
+  resolve(
+    type: TypeUrl,
+    name: ResourceName,
+    parameters: Parameters,
+    access?: Admits,
+    fromWildcard = false,
+  ): Value {
+    const filter = access || fromWildcard ? { access, fromWildcard } : NO_FILTER;
+    return this.#value(type, name, parameters, filter, true);
+  }
+
+  *members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName> {
+    for (const name of this.table(type)?.names(selector) ?? []) {
+      if (
+        this.isMember(type, selector, name, parameters) ||
+        this.hasErrorFor(type, selector, name, parameters)
+      )
+        yield name;
+    }
+  }
+
+  isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
+    const cached = this.#resource(type, name);
+    if (cached === undefined) return false;
+    if (!covers(selector, name)) return false;
+    return cached.variants
+      .match(parameters)
+      .some((entry) => selector !== WILDCARD || isHeldByWildcard(entry));
+  }
+
+  hasErrorFor(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
+    const resourceErrors = this.#resource(type, name)?.resourceErrors;
+    if (resourceErrors === undefined || !covers(selector, name)) return false;
+    for (const { fromWildcard, constraints } of resourceErrors.values()) {
+      if ((fromWildcard || selector !== WILDCARD) && constraints.matches(parameters)) return true;
+    }
+    return false;
+  }
+
+  isResolved(interest: Interest): boolean {
+    return this.state(interest)?.answer !== undefined;
+  }
+
+  version(interest: Interest): string {
+    const holder = this.state(interest)?.holder;
+    return holder === undefined ? '' : (this.table(interest.type)?.version(holder.key, this.#column) ?? '');
+  }
+
+  resourceErrors(type: TypeUrl, name: ResourceName, parameters: Parameters): readonly StoredResourceError[] {
+    const resourceErrors = this.#resource(type, name)?.resourceErrors;
+    if (resourceErrors === undefined) return [];
+    return [...resourceErrors.values()].filter((error) => error.constraints.matches(parameters));
+  }
+
+  protected state(interest: Interest): InterestState | undefined {
+    return this.table(interest.type)?.interests.get(interest.selector, interest.parameters);
+  }
+
+  /** By its own name, else by an alias. `records`: a choice between several that is made now. */
+  #value(
+    type: TypeUrl,
+    name: ResourceName,
+    parameters: Parameters,
+    filter: PickFilter,
+    records: boolean,
+  ): Value {
+    const table = this.table(type);
+    if (table === undefined) return 'unknown';
+    const pick = (own: ResourceName, among: PickFilter): CacheEntry | undefined => {
+      const cached = table.resource(own, this.#column);
+      if (!records) return cached?.peek(parameters, among);
+      return cached?.pick(parameters, (matches) => table.ambiguous(own, parameters, matches), among);
+    };
+    const entry = pick(name, filter);
+    if (entry !== undefined) return entry.variant;
+    for (const target of table.aliased(name, this.#column)) {
+      const found = pick(target, { ...filter, alias: name });
+      if (found !== undefined) return found.variant;
+    }
+    return table.interests.get(name, parameters)?.answer === undefined ? 'unknown' : 'absent';
+  }
+
+  #resource(type: TypeUrl, name: ResourceName): CachedResource | undefined {
+    return this.table(type)?.resource(name, this.#column);
+  }
+}
+
+/** The content of a store at the end of one revision. */
+export interface Restored {
+  /** With restored holders. The bytes of payloads may be views: the store copies them. */
+  readonly resources: readonly {
+    readonly type: TypeUrl;
+    readonly name: ResourceName;
+    readonly variants: readonly HeldVariant[];
+    /** Which of several matching variants a parameter set had (protocol §5, Ambiguity). */
+    readonly bindings: readonly (readonly [Parameters, ConstraintsKey])[];
+  }[];
+  /** Their answers are restored ones from then on. */
+  readonly interests: readonly InterestState[];
+  readonly versions: readonly { readonly type: TypeUrl; readonly holder: string; readonly version: string }[];
 }
 
 const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
@@ -45,7 +170,10 @@ const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster
 export class Store extends CatalogReader {
   readonly #options: StoreOptions;
   readonly #journal: Journal;
-  readonly #leftEndpoints = new LeftEndpoints();
+  /** Undefined: not all names of endpoints that clusters have can be known. */
+  #clusterServices:
+    | { readonly revision: Revision; readonly names: ReadonlySet<string> | undefined }
+    | undefined;
   readonly held: HeldNames;
   /** What the clients of each side see. The store itself has what upstream says. */
   readonly sides: Readonly<Record<Side, CatalogReader>>;
@@ -109,14 +237,17 @@ export class Store extends CatalogReader {
   }
 
   restamp(change: Restamp): Commit {
-    const { type, unresolved } = change;
+    const { type, moves, unresolved } = change;
     const receivedAt = this.#options.clock.monotonic();
     const table = this.tables.of(type);
     const next = this.tables.nextRevision();
-    const changes = restamp(table, change, 'said', next);
-    for (const side of ['released', 'canary'] as const) restamp(table, change, side, next);
+    const changes = restamp(table, moves, 'said', next);
+    for (const side of ['released', 'canary'] as const) restamp(table, moves, side, next);
     this.held.restamped(table, change);
-    for (const interest of unresolved) this.#journal.interest(interest);
+    for (const interest of unresolved) {
+      table.interests.forgetAnswer(interest);
+      this.#journal.interest(interest);
+    }
     return this.#commit(type, undefined, receivedAt, changes);
   }
 
@@ -154,8 +285,22 @@ export class Store extends CatalogReader {
     const clusters = this.tables.get(clusterType);
     // Of clusters that are held back some clients see others.
     if (clusters === undefined || clusters.held.size > 0) return content;
-    const isLeft = this.#leftEndpoints.isLeft(interest, clusters, this.revision);
-    return isLeft ? { ...content, hasContent: false } : content;
+    return this.#isLeft(interest, clusters) ? { ...content, hasContent: false } : content;
+  }
+
+  /**
+   * Endpoints to which no cluster leads any more. A control plane over SotW cannot say that they are gone: it only stops to
+   * send them. What nobody subscribes to and no cluster leads to is kept no longer than what is absent. False also where it
+   * is not known: clients with these parameters do not have all clusters from here, or some cluster is of an extension,
+   * which may name its endpoints in its own way.
+   */
+  #isLeft({ type, selector, parameters }: Interest, clusters: TypeTable): boolean {
+    if (isCollection(selector) || clusters.interests.get(WILDCARD, parameters)?.answer === undefined)
+      return false;
+    const { revision } = this;
+    if (this.#clusterServices?.revision !== revision)
+      this.#clusterServices = { revision, names: servicesIn(clusters, type) };
+    return this.#clusterServices.names?.has(selector) === false;
   }
 
   /**
@@ -187,7 +332,18 @@ export class Store extends CatalogReader {
       state.answer = answer && 'restored';
       state.holder = holder;
     }
-    for (const resource of resources) restoreResource(this.tables.of(resource.type), resource, next);
+    for (const { type, name, variants, bindings } of resources) {
+      const table = this.tables.of(type);
+      const cached = table.place(name);
+      for (const { holders, variant: persisted } of variants) {
+        const payload =
+          persisted.payload && table.payloads.adopt(persisted.payload.bytes, persisted.payload.hash);
+        const variant: Variant = { ...persisted, payload, revision: next };
+        table.add(cached, variant, holders, next);
+        table.expiring(variant);
+      }
+      cached.restoreBindings(bindings);
+    }
     for (const { type, holder, version } of versions) {
       // Nothing of the type was restored: then nobody needs the version.
       const table = this.tables.get(type);
@@ -201,11 +357,11 @@ export class Store extends CatalogReader {
    * until its new upstream has answered.
    */
   markRestored(upstream: string): void {
-    for (const table of this.tables.values()) disown(table, upstream);
+    for (const table of this.tables.values()) table.disown(upstream);
   }
 
-  /** The variants of a type that one holder has; others may have them too. */
-  *heldBy(type: TypeUrl, holder: string): Iterable<HolderEntry> {
+  /** The variants of a type that one holder has; others may have them too. `restored`: not confirmed since a restart. */
+  *heldBy(type: TypeUrl, holder: string) {
     for (const [name, cached] of this.tables.get(type)?.resources ?? []) {
       for (const { constraints, variant, holders } of cached.variants.values()) {
         const own = holders.find(({ key }) => key === holder);
@@ -228,8 +384,8 @@ export class Store extends CatalogReader {
     if (entry.variant.ttl.deadline > this.#options.clock.now()) return undefined;
     // Upstream has not said anything new: its last version stays (protocol §3.10).
     const version = table.versions.get(entry.holders[0]?.key ?? '') ?? '';
-    const remover = new VariantRemover(table);
-    for (const holder of entry.holders) remover.drop(name, cached, entry, holder, changes);
+    const remover = new VariantRemover(table, changes);
+    for (const holder of entry.holders) remover.drop(cached, entry, holder);
     return version;
   }
 
@@ -256,3 +412,180 @@ export class Store extends CatalogReader {
 
 const withContents = (commit: Commit, { contents }: CommitChanges): Commit =>
   contents === undefined ? commit : { ...commit, contents };
+
+/** What would end with an interest. */
+export interface InterestContent {
+  /** There is a resource for it, or upstream has answered a wildcard. */
+  readonly hasContent: boolean;
+  /**
+   * The bytes of the bodies that no other interest sees. A body that several interests see counts for none of them, so
+   * the sum over all interests is never more than the cache.
+   */
+  readonly bytes: number;
+}
+
+function contentOf(table: TypeTable, interest: Interest): InterestContent {
+  const { selector, parameters } = interest;
+  const isWildcard = selector === WILDCARD;
+  let hasContent = isWildcard && table.interests.get(selector, parameters)?.answer !== undefined;
+  let bytes = 0;
+  for (const name of table.namesOf(selector)) {
+    for (const entry of table.resources.get(name)?.variants.match(parameters) ?? []) {
+      if (isWildcard && !isHeldByWildcard(entry)) continue;
+      hasContent = true;
+      if (!isSeen(table, name, entry, interest)) bytes += entry.variant.payload?.bytes.length ?? 0;
+    }
+  }
+  return { hasContent, bytes };
+}
+
+/** Removes what only this interest saw, which has ended. `dropped` is called for each name that is not as it was. */
+function dropContentOf(
+  table: TypeTable,
+  interest: Interest,
+  changes: CommitChanges,
+  dropped: (name: ResourceName) => void,
+): void {
+  const { selector, parameters } = interest;
+  const remover = new VariantRemover(table, changes, { unwanted: true, unanswered: [] });
+  for (const name of table.namesOf(selector)) {
+    const cached = table.resources.get(name);
+    if (cached === undefined) continue;
+    for (const entry of cached.variants.match(parameters)) {
+      if (isSeen(table, name, entry)) continue;
+      table.remove(cached, entry);
+      dropped(name);
+    }
+    // Clients can send any parameters: the choices made for them end with them.
+    if (cached.ambiguousCount > 0 && !table.interests.sees(name, parameters)) {
+      cached.unbind(parameters);
+      dropped(name);
+    }
+    if (cached.variants.size === 0 && !hasErrorSubscriber(table, name, cached)) table.resources.delete(name);
+  }
+  remover.releaseRestored(interest);
+}
+
+/** Whether an interest other than `except` sees a variant. */
+function isSeen(table: TypeTable, name: ResourceName, entry: CacheEntry, except?: Interest): boolean {
+  for (const { interest } of table.interests.seeing(name, entry.constraints)) {
+    if (interest === except) continue;
+    if (interest.selector !== WILDCARD || isHeldByWildcard(entry)) return true;
+  }
+  return entry.variant.aliases.some((alias) => table.interests.named(resourceName(alias)) !== undefined);
+}
+
+/** Whether some interest gets the errors of a name. */
+function hasErrorSubscriber(
+  { interests }: TypeTable,
+  name: ResourceName,
+  { resourceErrors }: CachedResource,
+): boolean {
+  for (const { constraints, fromWildcard } of resourceErrors?.values() ?? []) {
+    for (const { interest } of interests.seeing(name, constraints)) {
+      if (fromWildcard || interest.selector !== WILDCARD) return true;
+    }
+  }
+  return false;
+}
+
+const haveClusters = (type: TypeUrl): boolean => typeInfo(type).short === 'eds';
+
+/** Of all variants. Undefined: not all of them can be known. */
+function servicesIn(clusters: TypeTable, type: TypeUrl): ReadonlySet<string> | undefined {
+  const names = new Set<string>();
+  for (const { variants } of clusters.resources.values()) {
+    for (const { variant } of variants.values()) {
+      const { service, extended } = clusterFacts(variant);
+      if (extended) return undefined;
+      const canonical = canonicalName(service, type);
+      names.add(canonical.ok ? canonical.value : service);
+    }
+  }
+  return names;
+}
+
+/**
+ * The store of both sides; or two, where each side has an upstream of its own (docs/adr/0130). Each of the two has every
+ * interest, so a client that moves to the other side finds what it subscribes to.
+ */
+export class SideStores {
+  /** Of both sides, or what is released. */
+  readonly released: Store;
+  readonly catalogs: Readonly<Record<Side, Catalog>>;
+  readonly #canary: Store | undefined;
+
+  constructor(options: StoreOptions, separate: boolean) {
+    this.released = new Store(options);
+    this.#canary = separate ? new Store({ ...options, beside: this.released.tables }) : undefined;
+    this.catalogs =
+      this.#canary === undefined
+        ? this.released.sides
+        : { released: this.released.sides.released, canary: this.#canary.sides.canary };
+  }
+
+  /** The sides that have a store of their own; the released one's is for both if it is the only one. */
+  get separate(): readonly Side[] {
+    return this.#canary === undefined ? ['released'] : ['released', 'canary'];
+  }
+
+  /** `side`: whose upstream says it, where each has one. */
+  apply(transaction: Transaction, side: Side): Commit {
+    return this.#seenBy(side, this.#of(side).apply(transaction));
+  }
+
+  restamp(restamp: Restamp, side: Side): Commit {
+    return this.#seenBy(side, this.#of(side).restamp(restamp));
+  }
+
+  expire(variant: Variant): readonly Commit[] {
+    return this.#each((store) => store.expire(variant));
+  }
+
+  addInterest(interest: Interest): void {
+    this.released.addInterest(interest);
+    this.#canary?.addInterest(interest);
+  }
+
+  removeInterest(interest: Interest): readonly Commit[] {
+    return this.#each((store) => store.removeInterest(interest));
+  }
+
+  /** Bodies that both stores have are the same: they are counted for what is released. */
+  contentOf(interest: Interest): InterestContent {
+    const released = this.released.contentOf(interest);
+    if (released.hasContent || this.#canary === undefined) return released;
+    return this.#canary.contentOf(interest);
+  }
+
+  /** What a side has under a name. */
+  variantsOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[] {
+    return this.#of(side).held.contentOf(type, name, side);
+  }
+
+  #of(side: Side): Store {
+    return side === 'canary' ? (this.#canary ?? this.released) : this.released;
+  }
+
+  #each(change: (store: Store) => Commit | undefined): readonly Commit[] {
+    const released = change(this.released);
+    const canary = this.#canary && change(this.#canary);
+    return [
+      ...(released === undefined ? [] : [this.#seenBy('released', released)]),
+      ...(canary === undefined ? [] : [this.#seenBy('canary', canary)]),
+    ];
+  }
+
+  /** The views of the other side see nothing of it. */
+  #seenBy(side: Side, commit: Commit): Commit {
+    if (this.#canary === undefined) return commit;
+    const nothing: Commit = { ...commit, changed: new Map(), resolved: [] };
+    return {
+      ...commit,
+      sides: {
+        released: side === 'released' ? commit : nothing,
+        canary: side === 'canary' ? commit : nothing,
+      },
+    };
+  }
+}

@@ -1,17 +1,37 @@
 import { type ResourceName, type Revision, resourceName, revision, type TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
+import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
+import { includes, type Scope } from '../model/holds.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
-import type { MaskReason } from '../model/rollout.ts';
+import type { MaskReason, PendingName } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
-import { type Holder, type Selector, WILDCARD } from '../model/transaction.ts';
+import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { GlobIndex } from '../model/xdstp.ts';
-import { CachedResource, type CacheEntry } from './cached-resource.ts';
+import {
+  CachedResource,
+  type CacheEntry,
+  isHeldByWildcard,
+  sameVariants,
+  type VariantsOf,
+  variantsOf,
+} from './cached-resource.ts';
 import { Interests } from './interests.ts';
-import { type Journal, NO_JOURNAL } from './journal.ts';
-import type { VariantsOf } from './same-content.ts';
+
+/** Is called for every change in the store that persistence has to write. */
+export interface Journal {
+  /** Variants of this name, who has them, or which of them a parameter set is bound to. */
+  resource(type: TypeUrl, name: ResourceName): void;
+  /** It was added, removed or answered. */
+  interest(interest: Interest): void;
+  /** The version of a holder's last response. */
+  version(type: TypeUrl, holder: string): void;
+}
+
+/** Nothing is written. */
+const NO_JOURNAL: Journal = { resource: () => {}, interest: () => {}, version: () => {} };
 
 /** What is under a name is kept in columns: what upstream says, and what the clients of each side see (docs/adr/0154). */
 export type Column = 'said' | Side;
@@ -22,12 +42,12 @@ export interface HeldName {
   /** Undefined: canaries see what upstream says. */
   readonly masked: MaskReason | undefined;
   /** Discarded: what was refused. */
-  readonly refused: VariantsOf | undefined;
+  readonly refused?: VariantsOf | undefined;
   /** Something was taken out of its columns: what upstream has instead does not show. */
   readonly closed: boolean;
   readonly released: CachedResource;
   /** Undefined: as upstream says, since it is not masked. */
-  readonly canary: CachedResource | undefined;
+  readonly canary?: CachedResource | undefined;
 }
 
 const none: readonly never[] = [];
@@ -179,6 +199,22 @@ export class TypeTable {
     return this.#held.size === 0 ? this.resources.keys() : this.#allNames();
   }
 
+  /** The names that a selector covers, and those of resources that have it as an alias. */
+  namesOf(selector: Selector, column: Column = 'said'): ResourceName[] {
+    if (selector === WILDCARD) return [...this.names(WILDCARD)];
+    return [selector, ...this.aliased(selector, column), ...this.names(selector)];
+  }
+
+  /** Whether there is a resource for an interest, or upstream has answered a wildcard. */
+  hasContent({ selector, parameters }: Interest, column: Column = 'said'): boolean {
+    const isWildcard = selector === WILDCARD;
+    if (isWildcard && this.interests.get(selector, parameters)?.answer !== undefined) return true;
+    return this.namesOf(selector, column).some((name) => {
+      const matches = this.resource(name, column)?.variants.match(parameters) ?? [];
+      return matches.some((entry) => !isWildcard || isHeldByWildcard(entry));
+    });
+  }
+
   *#allNames(): Iterable<ResourceName> {
     yield* this.resources.keys();
     for (const name of this.#held.keys()) if (!this.resources.has(name)) yield name;
@@ -200,22 +236,29 @@ export class TypeTable {
   }
 
   /** The variant's body has a reference. */
-  add(cached: CachedResource, entry: CacheEntry, column: Column = 'said'): void {
+  add(
+    cached: CachedResource,
+    variant: Variant,
+    holders: readonly Holder[],
+    confirmedIn: number,
+    column: Column = 'said',
+  ): void {
+    const entry: CacheEntry = { constraints: variant.constraints, variant, holders, confirmedIn };
     cached.variants.add(entry);
-    this.link(entry.variant);
+    this.link(variant);
     if (column !== 'said') return;
     this.variants++;
     this.#indexRestored(entry);
   }
 
   /** A name that is held stays so. */
-  remove(name: ResourceName, cached: CachedResource, entry: CacheEntry, column: Column = 'said'): void {
+  remove(cached: CachedResource, entry: CacheEntry, column: Column = 'said'): void {
     cached.remove(entry);
-    this.#unlinkAndRelease(entry);
+    this.unlinkAndRelease(entry.variant);
     if (column !== 'said') return;
     this.variants--;
     this.restored.delete(entry);
-    if (cached.empty) this.resources.delete(name);
+    if (cached.empty) this.resources.delete(entry.variant.name);
   }
 
   /** Adds a holder, or replaces the one with the same key. */
@@ -229,6 +272,19 @@ export class TypeTable {
   removeHolder(entry: CacheEntry, holder: Holder, column: Column = 'said'): void {
     entry.holders = entry.holders.filter((known) => known.key !== holder.key);
     if (column === 'said') this.#indexRestored(entry);
+  }
+
+  /** Another upstream takes its place: its holders become restored ones, and so its answers. */
+  disown(upstream: string): void {
+    for (const entry of this.resources.values().flatMap(({ variants }) => variants.values())) {
+      if (!entry.holders.some((holder) => holder.upstream === upstream)) continue;
+      entry.holders = entry.holders.map((one) =>
+        one.upstream === upstream ? { ...one, restored: true } : one,
+      );
+      this.restored.add(entry);
+    }
+    for (const state of this.interests.all())
+      if (state.answer !== undefined && state.holder?.upstream === upstream) state.answer = 'restored';
   }
 
   #indexRestored(entry: CacheEntry): void {
@@ -278,22 +334,22 @@ export class TypeTable {
         this.payloads.retain(entry.variant.payload);
         this.link(entry.variant);
       }
-      for (const entry of before?.[column]?.variants.all() ?? []) this.#unlinkAndRelease(entry);
+      for (const entry of before?.[column]?.variants.all() ?? []) this.unlinkAndRelease(entry.variant);
     }
     this.#held.set(name, held);
     this.#globs.add(name);
   }
 
   /** Both sides see what upstream says. */
-  letGo(name: ResourceName): void {
+  #letGo(name: ResourceName): void {
     const held = this.#held.get(name);
     for (const cached of [held?.released, held?.canary])
-      for (const entry of cached?.variants.all() ?? []) this.#unlinkAndRelease(entry);
+      for (const entry of cached?.variants.all() ?? []) this.unlinkAndRelease(entry.variant);
     this.#held.delete(name);
     if (!this.resources.has(name)) this.#globs.delete(name);
   }
 
-  #unlinkAndRelease({ variant }: CacheEntry): void {
+  unlinkAndRelease(variant: Variant): void {
     this.unlink(variant);
     this.payloads.release(variant.payload);
   }
@@ -317,5 +373,122 @@ export class TypeTable {
       else names?.delete(variant.name);
       if (names?.size === 0) this.#aliases.delete(key);
     }
+  }
+
+  // What is held, and what may be done to it.
+
+  pendingName(name: ResourceName, { since, masked }: HeldName): PendingName {
+    const live = this.resources.get(name);
+    const removed = live === undefined || live.variants.size === 0;
+    return { type: this.type, name, upstream: this.#upstreamOf(name), since, removed, masked };
+  }
+
+  matches(name: ResourceName, scope: Scope): boolean {
+    if (scope.upstream === undefined) return scope.type === undefined || scope.type === this.type;
+    return includes(scope, { type: this.type, upstream: this.#upstreamOf(name) });
+  }
+
+  /** From now on everybody sees what is there now under a name, whatever upstream says. */
+  holdAsItIs(name: ResourceName, live: CachedResource, since: number, masked: MaskReason | undefined): void {
+    const canary = masked === undefined ? undefined : live.copy();
+    this.hold(name, { since, masked, closed: false, released: live.copy(), canary });
+  }
+
+  change(name: ResourceName, held: HeldName, changes: Partial<HeldName>): void {
+    this.hold(name, { ...held, ...changes });
+  }
+
+  /** Canaries see the released state of a name: what upstream says now is refused. */
+  refuse(name: ResourceName, held: HeldName): void {
+    const refused = variantsOf(this.resources.get(name));
+    this.change(name, held, { masked: 'discarded', refused, canary: held.released.copy() });
+  }
+
+  /** Canaries see what upstream has under a name. */
+  unmask(name: ResourceName, held: HeldName): void {
+    this.change(name, held, { masked: undefined, refused: undefined, canary: undefined });
+  }
+
+  /** Everybody sees what upstream has under a name. */
+  stopHolding(name: ResourceName): void {
+    this.#tellErrors(name);
+    this.#letGo(name);
+    if (this.#held.size > 0) return;
+    for (const holder of this.releasedVersions.keys()) this.all.journal.version(this.type, holder);
+    this.releasedVersions.clear();
+    this.heldVersion = undefined;
+  }
+
+  /** Upstream has gone back, so nothing waits: the name is let through. False: something waits. */
+  stopHoldingIfEqual(name: ResourceName): boolean {
+    const live = this.resources.get(name);
+    const held = this.#held.get(name);
+    if (held === undefined) return true;
+    if (!this.#isEqual(held.released, live)) return false;
+    if (held.canary !== undefined && !this.#isEqual(held.canary, live)) return false;
+    // Equal content is no change: the variants that clients have stay, with their versions.
+    if (live !== undefined && !held.released.empty) this.#takeBack(live, held.released);
+    this.stopHolding(name);
+    return true;
+  }
+
+  /** What may look different if these names are seen otherwise, under each name and alias. */
+  changesOf(names: Iterable<ResourceName>): Map<ResourceName, Constraints[]> {
+    const changed = new Map<ResourceName, Constraints[]>();
+    for (const name of names) {
+      const { released, canary } = this.#held.get(name) ?? {};
+      const columns = [released, canary, this.resources.get(name)];
+      const entries = columns.flatMap((cached) => cached?.variants.all() ?? []);
+      const errors = columns.flatMap((cached) => Array.from(cached?.resourceErrors?.values() ?? []));
+      const all = new Map([...entries, ...errors].map(({ constraints: one }) => [one.key, one]));
+      const constraints = all.size === 0 ? [UNCONSTRAINED] : [...all.values()];
+      const aliases = entries.flatMap(({ variant }) => variant.aliases);
+      for (const shown of new Set([name, ...aliases.map(resourceName)]))
+        changed.set(shown, [...(changed.get(shown) ?? []), ...constraints]);
+    }
+    return changed;
+  }
+
+  /** Whether some interest sees a variant of a name. */
+  isHeldSeen(name: ResourceName): boolean {
+    return [this.#held.get(name)?.released, this.resources.get(name)].some((cached) =>
+      cached?.variants.all().some(({ variant }) => this.interests.anySees(variant)),
+    );
+  }
+
+  /** What was dropped because nobody subscribes to it any more is no difference. */
+  #isEqual(column: CachedResource, live: CachedResource | undefined): boolean {
+    const isDropped = ({ constraints, variant }: CacheEntry): boolean =>
+      live?.variants.get(constraints.key) === undefined && !this.interests.anySees(variant);
+    if (!sameVariants(variantsOf(column, isDropped), variantsOf(live))) return false;
+    return live === undefined || column.hasBindingsOf(live);
+  }
+
+  /** Errors that waited with the variants are new to everybody but the canaries: a client is sent what is newer than it. */
+  #tellErrors(name: ResourceName): void {
+    const errors = this.resources.get(name)?.resourceErrors;
+    const told = this.#held.get(name)?.released.resourceErrors;
+    for (const [key, error] of errors ?? []) {
+      if (told?.get(key)?.revision !== error.revision)
+        errors?.set(key, { ...error, revision: this.all.revision });
+    }
+  }
+
+  #takeBack(live: CachedResource, released: CachedResource): void {
+    for (const entry of live.variants.all()) {
+      const variant = released.variants.get(entry.constraints.key)?.variant;
+      if (variant === undefined || variant === entry.variant) continue;
+      this.payloads.retain(variant.payload);
+      this.payloads.release(entry.variant.payload);
+      entry.variant = variant;
+    }
+    live.adoptBindings(released);
+    live.order = released.order;
+  }
+
+  #upstreamOf(name: ResourceName): string {
+    const [live] = this.resources.get(name)?.variants.all() ?? [];
+    const [released] = this.#held.get(name)?.released.variants.all() ?? [];
+    return (live ?? released)?.variant.upstream ?? '';
   }
 }

@@ -1,51 +1,188 @@
 import { type ResourceName, type Revision, resourceName } from '../model/brand.ts';
+import type { Commit, Snapshot } from '../model/catalog.ts';
+import type { Constraints } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { deltaVersionOf } from '../model/payloads.ts';
 import type { Payload, Ttl, Variant } from '../model/resource.ts';
-import { isCollection } from '../model/selection.ts';
+import { coversResource, isCollection } from '../model/selection.ts';
 import {
   type Heartbeat,
+  type Holder,
   type Interest,
+  type Move,
   type Put,
   type ResourceError,
+  type Selector,
   type Transaction,
   WILDCARD,
 } from '../model/transaction.ts';
 import { Code } from '../wire/grpc-status.ts';
-import { type CachedResource, type CacheEntry, hasHolder } from './cached-resource.ts';
-import type { CommitChanges } from './commit-changes.ts';
-import { hasContent } from './interest-content.ts';
-import { sameContent, sameError } from './same-content.ts';
-import type { TypeTable } from './type-table.ts';
-import { VariantRemover } from './variant-remover.ts';
+import {
+  type CachedResource,
+  type CacheEntry,
+  hasHolder,
+  sameContent,
+  sameError,
+} from './cached-resource.ts';
+import type { InterestState } from './interests.ts';
+import type { Column, TypeTable } from './type-table.ts';
 
-/** The variant that a parameter set had before another one came that matches it too. */
-interface PreviousChoice {
-  readonly cached: CachedResource;
-  readonly name: ResourceName;
-  readonly parameters: Parameters;
-  readonly before: CacheEntry;
+/** A name with more changed variants than this gets a set. */
+const maxScanned = 16;
+
+/** Collects what one transaction changes. */
+export class CommitChanges {
+  readonly names = new Map<ResourceName, Constraints[]>();
+  readonly resolved: Interest[] = [];
+  readonly #largeSets = new Map<ResourceName, Set<Constraints>>();
+  readonly #contents = new Map<ResourceName, { readonly before: Snapshot; after: Snapshot }>();
+  readonly #changing: ((name: ResourceName) => void) | undefined;
+  readonly #snapshot: ((name: ResourceName) => Snapshot) | undefined;
+
+  /** Both are called for each name before it changes. `snapshot`: what is there now, where that is recorded. */
+  constructor(changing?: (name: ResourceName) => void, snapshot?: (name: ResourceName) => Snapshot) {
+    this.#changing = changing;
+    this.#snapshot = snapshot;
+  }
+
+  /** After both sides have taken the changes: what was and what is. Undefined: it is not recorded. */
+  get contents(): Commit['contents'] {
+    const snapshot = this.#snapshot;
+    if (snapshot === undefined) return undefined;
+    for (const [name, content] of this.#contents) content.after = snapshot(name);
+    return this.#contents;
+  }
+
+  /** To be called before the variants of the name change. */
+  touch(name: ResourceName, constraints: Constraints, aliases: readonly string[] = []): void {
+    const known = this.names.get(name);
+    if (known === undefined) {
+      const before = this.#snapshot?.(name);
+      if (before !== undefined) this.#contents.set(name, { before, after: before });
+      this.#changing?.(name);
+      this.names.set(name, [constraints]);
+    } else if (
+      known.length < maxScanned ? !known.includes(constraints) : this.#isNew(name, known, constraints)
+    ) {
+      known.push(constraints);
+    }
+    for (const alias of aliases) this.touch(resourceName(alias), constraints);
+  }
+
+  #isNew(name: ResourceName, known: readonly Constraints[], constraints: Constraints): boolean {
+    const all = this.#largeSets.get(name) ?? new Set(known);
+    this.#largeSets.set(name, all);
+    const { size } = all;
+    return all.add(constraints).size > size;
+  }
+
+  resolve(state: InterestState, answer: 'restored' | 'confirmed' = 'confirmed'): void {
+    state.answer = answer;
+    this.resolved.push(state.interest);
+  }
 }
 
+/** How variants leave the cache. */
+export class VariantRemover {
+  protected readonly table: TypeTable;
+  protected readonly changes: CommitChanges;
+  readonly #unwanted: boolean;
+  /** Upstream itself has said that the resource does not exist. */
+  readonly #saidByUpstream: boolean;
+  readonly #unanswered = new Map<Selector, Set<Parameters>>();
+
+  /** `unwanted`: nobody subscribes to it any more; that says nothing about what upstream has. */
+  constructor(table: TypeTable, changes: CommitChanges, said?: Pick<Transaction, 'unwanted' | 'unanswered'>) {
+    this.table = table;
+    this.changes = changes;
+    this.#unwanted = said?.unwanted === true;
+    this.#saidByUpstream = said !== undefined && !this.#unwanted;
+    for (const { selector, parameters } of said?.unanswered ?? []) {
+      const waiting = this.#unanswered.get(selector);
+      if (waiting === undefined) this.#unanswered.set(selector, new Set([parameters]));
+      else waiting.add(parameters);
+    }
+  }
+
+  /** This holder does not have the variant any more. Without holders, it is removed. */
+  drop(cached: CachedResource, entry: CacheEntry, holder: Holder): void {
+    if (!hasHolder(entry, holder)) return;
+    const { name, aliases } = entry.variant;
+    this.changes.touch(name, entry.constraints, aliases);
+    this.table.removeHolder(entry, holder);
+    if (entry.holders.length > 0) return;
+    // Earlier errors of this resource are cleared. An error beside a missing resource would mean that it is not
+    // deleted (protocol §8).
+    if (this.#saidByUpstream) cached.clearErrors(entry.constraints);
+    this.table.remove(cached, entry);
+    // Interests in the name that are not resolved yet may still get another variant. That the wildcard lost this one,
+    // or that nobody subscribes to it, does not resolve them.
+    if (this.#unwanted || holder.role === 'wildcard') return;
+    this.resolveNamed(name, entry.constraints);
+    for (const alias of aliases) this.resolveNamed(resourceName(alias), entry.constraints);
+  }
+
+  /** An interest was confirmed or has ended: restored variants that it sees and no other interest needs are removed. */
+  releaseRestored({ selector, parameters }: Interest): void {
+    const { restored, resources } = this.table;
+    if (restored.size === 0) return;
+    const candidates =
+      selector === WILDCARD
+        ? [...restored]
+        : this.table.namesOf(selector).flatMap((name) => resources.get(name)?.variants.values() ?? []);
+    for (const entry of candidates) {
+      const cached = resources.get(entry.variant.name);
+      if (
+        cached === undefined ||
+        !coversResource(selector, entry.variant) ||
+        !entry.constraints.matches(parameters)
+      )
+        continue;
+      for (const holder of entry.holders.filter(({ restored: is }) => is))
+        if (!isNeeded(this.table, entry, holder)) this.drop(cached, entry, holder);
+    }
+  }
+
+  /** Resolves the interests in this name: the resource is absent. */
+  protected resolveNamed(name: ResourceName, constraints: Constraints): void {
+    for (const state of this.table.interests.named(name)?.matching(constraints) ?? []) {
+      const { selector, parameters } = state.interest;
+      const isPending = this.#unanswered.get(selector)?.has(parameters) === true;
+      if (state.answer === undefined && !isPending) this.changes.resolve(state);
+    }
+  }
+}
+
+/**
+ * Whether a restored holder still keeps a variant: an interest of its role sees it and has no answer yet from its present
+ * upstream. So what is not delivered again goes when upstream has answered, and not before.
+ */
+function isNeeded({ interests }: TypeTable, { variant }: CacheEntry, { role }: Holder): boolean {
+  return interests.seeingVariant(variant).some(({ interest, answer }) => {
+    const isOfRole = (interest.selector === WILDCARD) === (role === 'wildcard');
+    return isOfRole && answer === 'restored';
+  });
+}
+
+/** The variant that a parameter set had before another one came that matches it too. */
+type PreviousChoice = readonly [cached: CachedResource, parameters: Parameters, before: CacheEntry];
+
 /** One transaction on its way into a table. */
-export class Update {
-  readonly changes: CommitChanges;
-  readonly #table: TypeTable;
+export class Update extends VariantRemover {
   readonly #transaction: Transaction;
+  readonly #holder: Holder;
   readonly #revision: Revision;
-  readonly #removal: VariantRemover;
 
   constructor(table: TypeTable, transaction: Transaction, revision: Revision, changes: CommitChanges) {
-    this.#table = table;
+    super(table, changes, transaction);
     this.#transaction = transaction;
+    this.#holder = transaction.holder;
     this.#revision = revision;
-    this.changes = changes;
-    this.#removal = new VariantRemover(table, transaction);
   }
 
   /** Confirms first, then removes, then adds: a swap of variants must not look ambiguous on the way (protocol §5). */
   run(): void {
-    const { puts, complete, cannotDelete, heartbeats, resourceErrors, holder } = this.#transaction;
+    const { puts, complete, cannotDelete, heartbeats, resourceErrors } = this.#transaction;
     const choices = this.#confirmAll();
     this.#removeAll();
     if (complete) this.#sweep();
@@ -54,7 +191,7 @@ export class Update {
     if (cannotDelete) this.#lastWins();
     for (const beat of heartbeats) this.#heartbeat(beat);
     for (const error of resourceErrors) this.#resourceError(error);
-    if (holder.restored) this.#resolveForNow();
+    if (this.#holder.restored) this.#resolveForNow();
     else this.#resolveInterests();
   }
 
@@ -67,7 +204,7 @@ export class Update {
     /** Nothing changes meanwhile: one choice for each resource and parameter set. */
     const remembered = new Map<CachedResource, Set<Parameters>>();
     for (const put of this.#transaction.puts) {
-      const cached = this.#table.resources.get(put.name);
+      const cached = this.table.resources.get(put.name);
       const entry = cached?.variants.get(put.constraints.key);
       if (entry !== undefined) entry.confirmedIn = this.#revision;
       else if (cached !== undefined && !this.#transaction.cannotDelete)
@@ -82,67 +219,51 @@ export class Update {
     remembered: Map<CachedResource, Set<Parameters>>,
     choices: PreviousChoice[],
   ): void {
-    const { name } = put;
     const seen = remembered.get(cached) ?? new Set<Parameters>();
     remembered.set(cached, seen);
-    for (const { parameters } of this.#interested(put)) {
+    for (const { interest } of this.table.interests.seeingVariant(put)) {
+      const { parameters } = interest;
       if (seen.has(parameters)) continue;
       seen.add(parameters);
-      const before = this.#pick(cached, name, parameters);
-      if (before !== undefined) choices.push({ cached, name, parameters, before });
+      const before = this.#pick(cached, put.name, parameters);
+      if (before !== undefined) choices.push([cached, parameters, before]);
     }
   }
 
-  /** The interests that see a resource that comes: by its name, an alias, a wildcard or a glob. */
-  *#interested(put: Put): Iterable<Interest> {
-    const { interests } = this.#table;
-    for (const { interest } of interests.seeing(put.name, put.constraints)) yield interest;
-    for (const alias of put.aliases) {
-      for (const state of interests.named(resourceName(alias))?.matching(put.constraints) ?? []) {
-        yield state.interest;
-      }
-    }
-  }
-
-  #keepChoice({ cached, name, parameters, before }: PreviousChoice): void {
+  #keepChoice([cached, parameters, before]: PreviousChoice): void {
     if (cached.variants.get(before.constraints.key) !== before) return;
     const matches = cached.variants.match(parameters);
     if (matches.length < 2) return;
     cached.bind(parameters, before);
-    this.#table.ambiguous(name, parameters, [before, ...matches.filter((entry) => entry !== before)]);
+    const others = matches.filter((entry) => entry !== before);
+    this.table.ambiguous(before.variant.name, parameters, [before, ...others]);
   }
 
   #removeAll(): void {
     for (const { name, constraints } of this.#transaction.removals) {
-      const cached = this.#table.resources.get(name);
+      const cached = this.table.resources.get(name);
       const entry = cached?.variants.get(constraints.key);
-      if (cached === undefined || entry === undefined) {
-        this.#removal.resolveNamed(name, constraints, this.changes);
-      } else if (entry.confirmedIn !== this.#revision) {
-        this.#removal.drop(name, cached, entry, this.#transaction.holder, this.changes);
-      }
+      if (cached === undefined || entry === undefined) this.resolveNamed(name, constraints);
+      else if (entry.confirmedIn !== this.#revision) this.drop(cached, entry, this.#holder);
     }
   }
 
   /** Full state: what this holder has not confirmed is removed. */
   #sweep(): void {
-    const { holder } = this.#transaction;
-    for (const [name, cached] of this.#table.resources) {
-      for (const entry of cached.variants.all()) {
-        if (entry.confirmedIn !== this.#revision)
-          this.#removal.drop(name, cached, entry, holder, this.changes);
-      }
+    for (const cached of this.table.resources.values()) {
+      for (const entry of cached.variants.all())
+        if (entry.confirmedIn !== this.#revision) this.drop(cached, entry, this.#holder);
     }
   }
 
   #put(put: Put): void {
-    const cached = this.#table.place(put.name);
+    const cached = this.table.place(put.name);
     if (cached.resourceErrors !== undefined) {
       this.changes.touch(put.name, put.constraints);
       cached.clearErrors(put.constraints);
     }
     const entry = cached.variants.get(put.constraints.key);
-    if (entry !== undefined && this.#transaction.holder.restored) {
+    if (entry !== undefined && this.#holder.restored) {
       this.#keep(entry);
     } else if (entry !== undefined && sameContent(entry.variant, put)) {
       entry.confirmedIn = this.#revision;
@@ -150,80 +271,71 @@ export class Update {
     } else {
       const variant = this.#variant(put);
       this.changes.touch(put.name, put.constraints, put.aliases);
-      if (entry === undefined) this.#add(cached, variant);
+      if (entry === undefined) this.table.add(cached, variant, [this.#holder], this.#revision);
       else this.#replace(entry, variant);
-      this.#table.expiring(variant);
+      this.table.expiring(variant);
     }
   }
 
   /** The same content again: there may be one more holder, or another TTL. */
   #confirm(put: Put, entry: CacheEntry): void {
-    const { holder } = this.#transaction;
     // It may have become a member of the wildcard.
-    if (!hasHolder(entry, holder)) this.changes.touch(put.name, put.constraints);
-    this.#table.addHolder(entry, holder);
+    if (!hasHolder(entry, this.#holder)) this.changes.touch(put.name, put.constraints);
+    this.table.addHolder(entry, this.#holder);
     const ttl = this.#ttl(put.ttlMilliseconds);
     if (ttl === undefined && entry.variant.ttl === undefined) return;
     // Clients with a running TTL must get the new one, or learn that there is none.
     this.changes.touch(put.name, put.constraints);
     entry.variant = { ...entry.variant, ttl };
-    this.#table.expiring(entry.variant);
+    this.table.expiring(entry.variant);
   }
 
   #variant(put: Put): Variant {
-    const { type, version, holder } = this.#transaction;
+    const { name, constraints, version, aliases, doNotCache } = put;
     const payload = this.#payload(put);
     const metadata = put.metadata === undefined ? undefined : Buffer.from(put.metadata);
     return {
-      type,
-      name: put.name,
-      constraints: put.constraints,
-      version: put.version,
-      deltaVersion: deltaVersionOf(put.version, put.constraints, payload, put.aliases, metadata),
+      type: this.#transaction.type,
+      name,
+      constraints,
+      version,
+      deltaVersion: deltaVersionOf(version, constraints, payload, aliases, metadata),
       payload,
-      aliases: put.aliases,
+      aliases,
       ttl: this.#ttl(put.ttlMilliseconds),
-      doNotCache: put.doNotCache,
+      doNotCache,
       metadata,
-      responseVersion: version,
-      upstream: holder.upstream,
-      cachedSince: this.#table.all.options.clock.now(),
+      responseVersion: this.#transaction.version,
+      upstream: this.#holder.upstream,
+      cachedSince: this.table.all.options.clock.now(),
       revision: this.#revision,
     };
   }
 
   #payload({ any, payload }: Put): Payload | undefined {
-    if (payload !== undefined) return this.#table.payloads.share(payload);
-    return any === undefined ? undefined : this.#table.payloads.acquire(any);
+    if (payload !== undefined) return this.table.payloads.share(payload);
+    return any === undefined ? undefined : this.table.payloads.acquire(any);
   }
 
   #ttl(milliseconds: number | undefined): Ttl | undefined {
     if (milliseconds === undefined) return undefined;
-    return { milliseconds, deadline: this.#table.all.options.clock.now() + milliseconds };
-  }
-
-  #add(cached: CachedResource, variant: Variant): void {
-    const { constraints } = variant;
-    const holders = [this.#transaction.holder];
-    this.#table.add(cached, { constraints, variant, holders, confirmedIn: this.#revision });
+    return { milliseconds, deadline: this.table.all.options.clock.now() + milliseconds };
   }
 
   #replace(entry: CacheEntry, variant: Variant): void {
-    const { holder } = this.#transaction;
     const before = entry.variant;
-    this.#table.unlink(before);
-    this.#table.payloads.release(before.payload);
+    this.table.unlinkAndRelease(before);
     entry.variant = variant;
     entry.confirmedIn = this.#revision;
-    this.#table.link(variant);
-    this.#table.addHolder(entry, holder);
+    this.table.link(variant);
+    this.table.addHolder(entry, this.#holder);
     if (before.aliases.length === 0) return;
     const kept = new Set(variant.aliases);
     for (const alias of before.aliases) {
       if (kept.has(alias)) continue;
       const name = resourceName(alias);
       this.changes.touch(name, variant.constraints);
-      this.#removal.resolveNamed(name, variant.constraints, this.changes);
+      this.resolveNamed(name, variant.constraints);
     }
   }
 
@@ -232,52 +344,52 @@ export class Update {
    * (protocol §5). Nothing is dropped before all of the response is in: it may deliver the same variant again.
    */
   #lastWins(): void {
-    const latest = new Map<CachedResource, { readonly name: ResourceName; readonly entry: CacheEntry }>();
+    const latest = new Map<CachedResource, CacheEntry>();
     for (const put of this.#transaction.puts) {
-      const cached = this.#table.resources.get(put.name);
+      const cached = this.table.resources.get(put.name);
       const entry = cached?.variants.get(put.constraints.key);
       if (cached === undefined || entry === undefined || cached.variants.size < 2) continue;
       this.changes.touch(put.name, put.constraints);
-      for (const { parameters } of this.#interested(put))
-        if (cached.variants.match(parameters).length > 1) cached.bind(parameters, entry);
-      latest.set(cached, { name: put.name, entry });
+      for (const { interest } of this.table.interests.seeingVariant(put))
+        if (cached.variants.match(interest.parameters).length > 1) cached.bind(interest.parameters, entry);
+      latest.set(cached, entry);
     }
-    for (const [cached, { name, entry }] of latest) this.#dropUnbound(cached, name, entry);
+    for (const [cached, entry] of latest) this.#dropUnbound(cached, entry);
   }
 
-  #dropUnbound(cached: CachedResource, name: ResourceName, latest: CacheEntry): void {
+  #dropUnbound(cached: CachedResource, latest: CacheEntry): void {
     const bound = new Set<CacheEntry>([latest]);
+    const { name } = latest.variant;
     for (const entry of cached.variants.values()) {
-      for (const { interest } of this.#table.interests.seeing(name, entry.constraints)) {
+      for (const { interest } of this.table.interests.seeing(name, entry.constraints)) {
         const picked = this.#pick(cached, name, interest.parameters);
         if (picked !== undefined) bound.add(picked);
       }
     }
-    for (const entry of cached.variants.values()) {
-      if (!bound.has(entry)) this.#removal.drop(name, cached, entry, this.#transaction.holder, this.changes);
-    }
+    for (const entry of cached.variants.values())
+      if (!bound.has(entry)) this.drop(cached, entry, this.#holder);
   }
 
-  #heartbeat(beat: Heartbeat): void {
-    const entry = this.#table.resources.get(beat.name)?.variants.get(beat.constraints.key);
+  #heartbeat({ name, constraints, ttlMilliseconds }: Heartbeat): void {
+    const entry = this.table.resources.get(name)?.variants.get(constraints.key);
     if (entry === undefined) return;
-    this.changes.touch(beat.name, beat.constraints);
+    this.changes.touch(name, constraints);
     entry.confirmedIn = this.#revision;
-    entry.variant = { ...entry.variant, ttl: this.#ttl(beat.ttlMilliseconds) };
-    this.#table.expiring(entry.variant);
+    entry.variant = { ...entry.variant, ttl: this.#ttl(ttlMilliseconds) };
+    this.table.expiring(entry.variant);
   }
 
   #resourceError(error: ResourceError): void {
     const { name, constraints, code } = error;
-    if (code === Code.NOT_FOUND) this.#removal.resolveNamed(name, constraints, this.changes);
-    const [somebody] = this.#table.interests.seeing(name, constraints);
+    if (code === Code.NOT_FOUND) this.resolveNamed(name, constraints);
+    const [somebody] = this.table.interests.seeing(name, constraints);
     if (somebody === undefined) return; // nobody would get it
-    const cached = this.#table.place(name);
+    const cached = this.table.place(name);
     cached.resourceErrors ??= new Map();
     const known = cached.resourceErrors.get(constraints.key);
-    const { role } = this.#transaction.holder;
     const again = known !== undefined && sameError(known, error);
-    const fromWildcard = (again && known.fromWildcard) || role === 'wildcard' || name === WILDCARD;
+    const fromWildcard =
+      (again && known.fromWildcard) || this.#holder.role === 'wildcard' || name === WILDCARD;
     // Each error is forwarded once (protocol §8). Upstreams that send their whole state repeat it in each response.
     if (again && known.fromWildcard === fromWildcard) return;
     const status = Buffer.from(error.status);
@@ -287,33 +399,33 @@ export class Update {
 
   /** The wildcard is served now, so an earlier refusal of its session (max_upstream_sessions) is cleared. */
   #clearRefusal({ selector, parameters }: Interest): void {
-    const cached = selector === WILDCARD ? this.#table.resources.get(WILDCARD) : undefined;
+    const cached = selector === WILDCARD ? this.table.resources.get(WILDCARD) : undefined;
     if (cached?.resourceErrors === undefined) return;
     for (const { constraints, revision } of cached.resourceErrors.values()) {
       if (revision !== this.#revision && constraints.matches(parameters)) cached.clearErrors(constraints);
     }
-    if (cached.empty) this.#table.resources.delete(WILDCARD);
+    if (cached.empty) this.table.resources.delete(WILDCARD);
   }
 
   #resolveInterests(): void {
-    const { resolved, holder, resourceErrors } = this.#transaction;
+    const { resolved, resourceErrors } = this.#transaction;
     // Nothing but NOT_FOUND drops what is cached (protocol §8).
     const failed = new Set(
       resourceErrors.filter(({ code }) => code !== Code.NOT_FOUND).map(({ name }) => name),
     );
     const confirmed: Interest[] = [];
     for (const interest of resolved) {
-      const state = this.#table.interests.get(interest.selector, interest.parameters);
+      const state = this.table.interests.get(interest.selector, interest.parameters);
       if (state === undefined || (state.answer === 'restored' && failed.has(interest.selector))) continue;
-      if (state.holder?.key !== holder.key) this.#table.all.journal.interest(interest);
-      state.holder = holder;
+      if (state.holder?.key !== this.#holder.key) this.table.all.journal.interest(interest);
+      state.holder = this.#holder;
       confirmed.push(interest);
       this.#clearRefusal(interest);
       if (state.answer === undefined) this.changes.resolve(state);
       else state.answer = 'confirmed';
     }
     // Only when all interests are confirmed: restored variants that none of them needs are removed.
-    for (const interest of confirmed) this.#removal.releaseRestored(interest, this.changes);
+    for (const interest of confirmed) this.releaseRestored(interest);
   }
 
   /**
@@ -322,27 +434,69 @@ export class Update {
    * that is cached stays as it is. It may have become a member of the wildcard, or be subscribed by name.
    */
   #keep(entry: CacheEntry): void {
-    const { holder } = this.#transaction;
-    if (entry.holders.some(({ role }) => role === holder.role)) return;
+    if (entry.holders.some(({ role }) => role === this.#holder.role)) return;
     this.changes.touch(entry.variant.name, entry.constraints);
-    this.#table.addHolder(entry, holder);
+    this.table.addHolder(entry, this.#holder);
   }
 
   /** Resolves the interests that upstream has not answered, until it does. */
   #resolveForNow(): void {
-    const { resolved, holder } = this.#transaction;
-    for (const interest of resolved) {
-      const state = this.#table.interests.get(interest.selector, interest.parameters);
+    for (const interest of this.#transaction.resolved) {
+      const state = this.table.interests.get(interest.selector, interest.parameters);
       if (state === undefined || state.answer !== undefined) continue;
       // That another relay does not have it says nothing.
-      if (!isCollection(interest.selector) && !hasContent(this.#table, interest)) continue;
-      state.holder = holder;
-      this.#table.all.journal.interest(state.interest);
+      if (!isCollection(interest.selector) && !this.table.hasContent(interest)) continue;
+      state.holder = this.#holder;
+      this.table.all.journal.interest(state.interest);
       this.changes.resolve(state, 'restored');
     }
   }
 
   #pick(cached: CachedResource, name: ResourceName, parameters: Parameters): CacheEntry | undefined {
-    return cached.pick(parameters, (matches) => this.#table.ambiguous(name, parameters, matches));
+    return cached.pick(parameters, (matches) => this.table.ambiguous(name, parameters, matches));
   }
+}
+
+/**
+ * Gives the variants of a holder in one column other constraints. All are taken out first and then put back, so that no two
+ * variants match the same parameters on the way. Nothing becomes absent: a variant has new constraints, or its new
+ * session has not answered yet.
+ */
+export function restamp(
+  table: TypeTable,
+  moves: readonly Move[],
+  column: Column,
+  revision: Revision,
+): CommitChanges {
+  const changes = new CommitChanges();
+  const arrivals: (readonly [moved: Variant, holder: Holder])[] = [];
+  for (const { holder, name, from, to } of moves) {
+    const cached = table.own(name, column);
+    const entry = cached?.variants.get(from.key);
+    if (cached === undefined || entry === undefined || !hasHolder(entry, holder)) continue;
+    const { variant } = entry;
+    const { version, aliases, metadata } = variant;
+    changes.touch(name, from, aliases);
+    if (to !== undefined) {
+      const payload = variant.payload && table.payloads.adopt(variant.payload.bytes, variant.payload.hash);
+      const deltaVersion = deltaVersionOf(version, to, payload, aliases, metadata);
+      arrivals.push([{ ...variant, payload, constraints: to, deltaVersion, revision }, holder]);
+    }
+    table.removeHolder(entry, holder, column);
+    if (entry.holders.length === 0) table.remove(cached, entry, column);
+  }
+  for (const [moved, holder] of arrivals) {
+    const { name, constraints, aliases } = moved;
+    const cached = table.place(name, column);
+    const known = cached.variants.get(constraints.key);
+    if (known === undefined) table.add(cached, moved, [holder], revision, column);
+    else {
+      table.addHolder(known, holder, column);
+      table.payloads.release(moved.payload);
+    }
+    // Its timer is for the variant with these constraints.
+    table.expiring(known?.variant ?? moved);
+    changes.touch(name, constraints, aliases);
+  }
+  return changes;
 }

@@ -23,7 +23,7 @@ import { systemClock } from '../model/clock.ts';
 import { printable, printableJson } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
 import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.ts';
-import { formatProblem } from '../upstream/filesystem/parse.ts';
+import { formatProblem } from '../upstream/filesystem/resource-file.ts';
 import { defineCommand, file, required, text, toggle } from './command.ts';
 import { certificateFlags } from './context.ts';
 import { messageJson, withRelay } from './relay-command.ts';

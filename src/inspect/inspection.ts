@@ -13,7 +13,7 @@ import {
   valueOf,
 } from '../admin/requests.ts';
 import type { Answer, Call, Inspector, PageSource, ReadinessReport } from '../admin/service.ts';
-import { sameVariantContent } from '../cache/same-content.ts';
+import { sameVariantContent } from '../cache/cached-resource.ts';
 import type { TypeStatus, VariantExplanation } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';

@@ -13,17 +13,6 @@ import {
 import type { UpstreamSink } from '../model/upstream.ts';
 import { VariantSet } from './variant-set.ts';
 
-/** What the guard needs of the cache. */
-interface GuardedCache {
-  /** The variants of a type that one holder has. `restored`: from before a restart, not confirmed since. */
-  heldBy(type: TypeUrl, holder: string): Iterable<GuardedVariant>;
-  /**
-   * Whether its answer was restored from disk. When upstream confirms it, restored resources that upstream did not
-   * send again are removed.
-   */
-  isRestored(interest: Interest): boolean;
-}
-
 interface GuardedVariant {
   readonly name: ResourceName;
   readonly constraints: Constraints;
@@ -33,7 +22,15 @@ interface GuardedVariant {
 
 /** Times are milliseconds. */
 export interface ShrinkGuardOptions {
-  readonly cache: GuardedCache;
+  readonly cache: {
+    /** The variants of a type that one holder has. `restored`: from before a restart, not confirmed since. */
+    heldBy(type: TypeUrl, holder: string): Iterable<GuardedVariant>;
+    /**
+     * Whether its answer was restored from disk. When upstream confirms it, restored resources that upstream did not
+     * send again are removed.
+     */
+    isRestored(interest: Interest): boolean;
+  };
   /** The types whose removals it holds back. */
   readonly guards: (type: TypeUrl) => boolean;
   /** More than this share of what a session has of a type is held back. */
@@ -45,21 +42,15 @@ export interface ShrinkGuardOptions {
   /** The upstream is connected and answers: nothing is removed during an outage. */
   readonly current: () => boolean;
   readonly clock: Clock;
-  readonly events: ShrinkGuardEvents;
+  /** So many removals of a type are held back now. */
+  readonly held: (type: TypeUrl, count: number) => void;
+  /** More than the limit would go: a change of state, not each removal. */
+  readonly alarm: (type: TypeUrl, count: number, cached: number) => void;
+  /** Nothing is held back any more, for this reason. */
+  readonly over: (type: TypeUrl, how: EndOfHold, count: number) => void;
 }
 
-export interface ShrinkGuardEvents {
-  /** So many removals of a type are held back now. */
-  held(type: TypeUrl, count: number): void;
-  /** More than the limit would go: a change of state, not each removal. */
-  alarm(type: TypeUrl, count: number, cached: number): void;
-  /** Nothing is held back any more, for this reason. */
-  over(
-    type: TypeUrl,
-    how: 'came again' | 'released' | 'held for too long' | 'within the limit',
-    count: number,
-  ): void;
-}
+type EndOfHold = 'came again' | 'released' | 'held for too long' | 'within the limit';
 
 /** What is held back of one type. */
 export interface HeldRemovals {
@@ -84,7 +75,8 @@ const quietPeriodMs = 3000;
 export class ShrinkGuard implements UpstreamSink {
   readonly #sink: UpstreamSink;
   readonly #options: ShrinkGuardOptions;
-  readonly #watched = new WatchedTypes();
+  /** By session. What is held back is never forgotten. */
+  readonly #watched = new Map<string, Map<TypeUrl, WatchedType>>();
 
   constructor(sink: UpstreamSink, options: ShrinkGuardOptions) {
     this.#sink = sink;
@@ -93,7 +85,7 @@ export class ShrinkGuard implements UpstreamSink {
 
   held(): readonly HeldRemovals[] {
     const byType = new Map<TypeUrl, HeldRemovals>();
-    for (const { type, pending } of this.#watched.all()) {
+    for (const { type, pending } of this.#all()) {
       if (pending === undefined) continue;
       const known = byType.get(type);
       byType.set(type, {
@@ -108,7 +100,7 @@ export class ShrinkGuard implements UpstreamSink {
   /** Removes what is held back, of one type or of all. Returns the number of removals. */
   release(type?: TypeUrl): number {
     let count = 0;
-    for (const watched of this.#watched.all()) {
+    for (const watched of this.#all()) {
       if (type === undefined || watched.type === type) count += this.#release(watched, 'released');
     }
     return count;
@@ -116,17 +108,20 @@ export class ShrinkGuard implements UpstreamSink {
 
   /** Forgets what is held back, without removing it. */
   stop(): void {
-    for (const { type, pending } of this.#watched.all()) {
+    for (const { type, pending } of this.#all()) {
       if (pending === undefined) continue;
       pending.deadline.cancel();
       pending.quietTimer?.cancel();
-      this.#options.events.held(type, 0);
+      this.#options.held(type, 0);
     }
     this.#watched.clear();
   }
 
   streamReopened(holders: readonly string[]): void {
-    for (const holder of holders) this.#watched.forget(holder);
+    for (const holder of holders) {
+      const types = this.#watched.get(holder);
+      for (const [type, watched] of types ?? []) if (holdsNothing(watched)) types?.delete(type);
+    }
     this.#sink.streamReopened?.(holders);
   }
 
@@ -188,16 +183,26 @@ export class ShrinkGuard implements UpstreamSink {
 
   /** Undefined: removals of this type are not counted now. */
   #watch(holder: Holder, type: TypeUrl): WatchedType | undefined {
-    const known = this.#watched.find(holder, type);
+    const { cache, clock, watchMs } = this.#options;
+    const types = this.#watched.get(holder.key) ?? new Map<TypeUrl, WatchedType>();
+    const known = types.get(type);
     if (known !== undefined) {
-      const over = known.pending === undefined && this.#options.clock.now() > known.until;
+      const over = known.pending === undefined && clock.now() > known.until;
       return over ? undefined : known;
     }
-    const before = count(this.#options.cache.heldBy(type, holder.key));
-    const until = this.#options.clock.now() + this.#options.watchMs;
+    const before = Iterator.from(cache.heldBy(type, holder.key)).reduce((count) => count + 1, 0);
+    const until = clock.now() + watchMs;
     const watched: WatchedType = { type, holder, until, before, removed: 0, pending: undefined };
-    this.#watched.add(watched);
+    if (types.size >= maxTypes) forgetOldest(types, holdsNothing);
+    types.set(type, watched);
+    if (!this.#watched.has(holder.key) && this.#watched.size >= maxHolders)
+      forgetOldest(this.#watched, (others) => others.values().every(holdsNothing));
+    this.#watched.set(holder.key, types);
     return watched;
+  }
+
+  #all(): IteratorObject<WatchedType, undefined> {
+    return this.#watched.values().flatMap((types) => types.values());
   }
 
   /** The cached variants that a transaction would remove. */
@@ -222,41 +227,39 @@ export class ShrinkGuard implements UpstreamSink {
 
   /** Holds back these removals and passes on the rest. */
   #hold(watched: WatchedType, incoming: Transaction, missing: readonly Removal[], total: number): void {
-    const { type, version } = incoming;
+    const { type, version, holder } = incoming;
+    const { cache, clock, current } = this.#options;
     const known = watched.pending;
-    const pending = known ?? this.#begin(watched);
+    const pending: NonNullable<WatchedType['pending']> = known ?? {
+      since: clock.now(),
+      variants: new VariantSet(),
+      resolved: new Set(),
+      deadline: this.#deadline(watched),
+      quietTimer: undefined,
+      version,
+    };
     watched.pending = pending;
     pending.version = version;
     for (const removal of missing) pending.variants.add(removal);
-    const resolved = incoming.resolved.filter((interest) => {
-      const waits =
-        this.#options.cache.isRestored(interest) && this.#isSeenOf(pending.variants, interest, incoming);
-      if (waits) pending.resolved.add(interest);
-      return !waits;
-    });
+    const isHeldFor = (interest: Interest): boolean =>
+      cache.isRestored(interest) &&
+      [...cache.heldBy(type, holder.key)].some((one) => pending.variants.has(one) && sees(interest, one));
+    const { waiting = [], resolved = [] } = Object.groupBy(incoming.resolved, (interest) =>
+      isHeldFor(interest) ? 'waiting' : 'resolved',
+    );
+    for (const interest of waiting) pending.resolved.add(interest);
     this.#sink.apply({ ...incoming, resolved });
-    this.#options.events.held(type, this.#count(type));
-    if (known === undefined) this.#options.events.alarm(type, pending.variants.size, total);
+    this.#options.held(type, this.#count(type));
+    if (known === undefined) this.#options.alarm(type, pending.variants.size, total);
     if (pending.variants.size === 0) {
       this.#release(watched, 'came again');
       return;
     }
     pending.quietTimer?.cancel();
-    pending.quietTimer = this.#options.clock.after(quietPeriodMs, () => {
-      if (!this.#options.current() || this.#isTooMuch(watched, pending.variants.size, total)) return;
+    pending.quietTimer = clock.after(quietPeriodMs, () => {
+      if (!current() || this.#isTooMuch(watched, pending.variants.size, total)) return;
       this.#release(watched, 'within the limit');
     });
-  }
-
-  #begin(watched: WatchedType): HeldBack {
-    return {
-      since: this.#options.clock.now(),
-      variants: new VariantSet(),
-      resolved: new Set(),
-      deadline: this.#deadline(watched),
-      quietTimer: undefined,
-      version: '',
-    };
   }
 
   #deadline(watched: WatchedType): Timer {
@@ -267,14 +270,7 @@ export class ShrinkGuard implements UpstreamSink {
     });
   }
 
-  #isSeenOf(variants: VariantSet, interest: Interest, { type, holder }: Transaction): boolean {
-    for (const one of this.#options.cache.heldBy(type, holder.key)) {
-      if (variants.has(one) && sees(interest, one)) return true;
-    }
-    return false;
-  }
-
-  #release(watched: WatchedType, how: Parameters<ShrinkGuardEvents['over']>[1]): number {
+  #release(watched: WatchedType, how: EndOfHold): number {
     const { type, pending, holder } = watched;
     if (pending === undefined) return 0;
     watched.pending = undefined;
@@ -291,8 +287,8 @@ export class ShrinkGuard implements UpstreamSink {
     if (removals.length > 0 || resolved.length > 0) {
       this.#sink.apply(transaction({ holder, type, version, removals, resolved }));
     }
-    this.#options.events.held(type, this.#count(type));
-    this.#options.events.over(type, how, removals.length);
+    this.#options.held(type, this.#count(type));
+    this.#options.over(type, how, removals.length);
     return removals.length;
   }
 
@@ -305,25 +301,8 @@ function sees({ selector, parameters }: Interest, variant: GuardedVariant): bool
   return coversResource(selector, variant) && variant.constraints.matches(parameters);
 }
 
-function count(all: Iterable<unknown>): number {
-  let size = 0;
-  for (const _ of all) size++;
-  return size;
-}
-
-/** What is held back of one type of one session. */
-export interface HeldBack {
-  readonly since: number;
-  readonly variants: VariantSet;
-  /** Interests whose confirmation would remove restored variants. */
-  readonly resolved: Set<Interest>;
-  deadline: Timer;
-  quietTimer: Timer | undefined;
-  version: string;
-}
-
 /** One type of one session since its last stream was opened. */
-export interface WatchedType {
+interface WatchedType {
   readonly type: TypeUrl;
   readonly holder: Holder;
   readonly until: number;
@@ -331,47 +310,23 @@ export interface WatchedType {
   readonly before: number;
   /** Removed since. */
   removed: number;
-  pending: HeldBack | undefined;
+  /** What is held back. */
+  pending:
+    | {
+        readonly since: number;
+        readonly variants: VariantSet;
+        /** Interests whose confirmation would remove restored variants. */
+        readonly resolved: Set<Interest>;
+        deadline: Timer;
+        quietTimer: Timer | undefined;
+        version: string;
+      }
+    | undefined;
 }
 
 /** Bounds on what is remembered: clients decide which parameter sets have sessions, and which types those have. */
 const maxHolders = 10_000;
 const maxTypes = 256;
-
-/** The types that the shrink guard watches, by session. What is held back is never forgotten. */
-class WatchedTypes {
-  readonly #byHolder = new Map<string, Map<TypeUrl, WatchedType>>();
-
-  find(holder: Holder, type: TypeUrl): WatchedType | undefined {
-    return this.#byHolder.get(holder.key)?.get(type);
-  }
-
-  add(watched: WatchedType): void {
-    const { holder, type } = watched;
-    const types = this.#byHolder.get(holder.key) ?? new Map<TypeUrl, WatchedType>();
-    if (types.size >= maxTypes) forgetOldest(types, holdsNothing);
-    types.set(type, watched);
-    if (!this.#byHolder.has(holder.key) && this.#byHolder.size >= maxHolders) {
-      forgetOldest(this.#byHolder, (others) => others.values().every(holdsNothing));
-    }
-    this.#byHolder.set(holder.key, types);
-  }
-
-  all(): Iterable<WatchedType> {
-    return this.#byHolder.values().flatMap((types) => types.values());
-  }
-
-  /** A stream of the session was opened anew. */
-  forget(holder: string): void {
-    const types = this.#byHolder.get(holder);
-    if (types === undefined) return;
-    for (const [type, watched] of types) if (holdsNothing(watched)) types.delete(type);
-  }
-
-  clear(): void {
-    this.#byHolder.clear();
-  }
-}
 
 const holdsNothing = ({ pending }: WatchedType): boolean => pending === undefined;
 

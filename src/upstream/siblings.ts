@@ -1,7 +1,7 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import { shuffled } from '../model/random.ts';
-import { type Interest, type Transaction, transaction } from '../model/transaction.ts';
+import { type Holder, type Interest, type Transaction, transaction } from '../model/transaction.ts';
 import type { Upstream, UpstreamSink, UpstreamState } from '../model/upstream.ts';
 import { type Address, formatHostPort, type Lookup } from '../wire/address.ts';
 import { ALL_INTERESTS, INTERESTS_TYPE, interestOfName } from '../wire/via.ts';
@@ -186,14 +186,8 @@ export class Siblings {
       return;
     }
     if (puts.length + resolved.length === 0) return;
-    const { role, exactParameters } = holder;
-    const sibling = {
-      key: `sibling ${holder.key}`,
-      upstream: this.#options.name,
-      role,
-      restored: true as const,
-      ...(exactParameters === undefined ? {} : { exactParameters }),
-    };
+    const upstream = this.#options.name;
+    const sibling: Holder = { ...holder, key: `sibling ${holder.key}`, upstream, restored: true };
     const isFirst = this.#servedSince === undefined && puts.length > 0;
     if (isFirst) {
       this.#hasData = true;

@@ -1,7 +1,6 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
-import type { Restored } from '../../src/cache/restored.ts';
-import { Store } from '../../src/cache/store.ts';
+import { type Restored, Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { isVariant } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { SideStores } from '../../src/cache/side-stores.ts';
+import { SideStores } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { type Commit, isVariant } from '../../src/model/catalog.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';

@@ -7,8 +7,11 @@ import { DemoClient } from '../../src/commands/demo.ts';
 import { internParameters, type Parameters } from '../../src/model/parameters.ts';
 import type { Put } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
-import { checkResourceFiles, mergeScan } from '../../src/upstream/filesystem/filesystem-upstream.ts';
-import { scanFiles } from '../../src/upstream/filesystem/scan.ts';
+import {
+  checkResourceFiles,
+  mergeScan,
+  scanFiles,
+} from '../../src/upstream/filesystem/filesystem-upstream.ts';
 import { jsonToBytes } from '../../src/wire/registry.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
@@ -25,11 +28,7 @@ const sets = [
 ].map((entries) => internParameters(Object.entries(entries)));
 
 async function load(): Promise<Map<string, ReadonlyMap<string, readonly Put[]>>> {
-  const scan = await scanFiles(resources, new Map(), {
-    maxConstraintDepth: 64,
-    now: Date.now,
-    visit: () => {},
-  });
+  const scan = await scanFiles(resources, new Map(), 64, Date.now, () => {});
   if (!scan.ok) throw new Error(scan.error);
   const { types } = mergeScan(scan.value, () => true);
   return new Map([...types].map(([type, { byName }]) => [typeInfo(type).short, byName]));

@@ -24,7 +24,7 @@ const mutations: readonly Wrong[] = [
   {
     name: 'what upstream has not answered yet is taken to be absent',
     rule: 2,
-    file: 'src/cache/catalog-reader.ts',
+    file: 'src/cache/store.ts',
     right: "?.answer === undefined ? 'unknown' : 'absent'",
     wrong: "?.answer === undefined ? 'absent' : 'absent'",
   },
@@ -74,9 +74,9 @@ const mutations: readonly Wrong[] = [
   {
     name: 'what is restored goes as soon as upstream answers anything of its type',
     rule: 2,
-    file: 'src/cache/restored.ts',
-    right: "if (isOfRole && state.answer === 'restored')",
-    wrong: 'if (false)',
+    file: 'src/cache/update.ts',
+    right: "return isOfRole && answer === 'restored';",
+    wrong: 'return false;',
   },
   {
     name: 'what upstream removed is not written',
@@ -84,7 +84,7 @@ const mutations: readonly Wrong[] = [
     file: 'src/cache/store.ts',
     right: '    for (const name of changed.keys()) this.#journal.resource(type, name);',
     wrong:
-      '    for (const name of changed.keys()) if (this.#tables.get(type)?.resources.has(name)) this.#journal.resource(type, name);',
+      '    for (const name of changed.keys()) if (this.tables.get(type)?.resources.has(name)) this.#journal.resource(type, name);',
   },
   {
     name: 'a change sends everything again',
@@ -125,30 +125,30 @@ const mutations: readonly Wrong[] = [
   {
     name: 'a removal does not wait',
     rule: 7,
-    file: 'src/cache/variant-remover.ts',
+    file: 'src/cache/update.ts',
     right:
-      '    changes.touch(name, entry.constraints, entry.variant.aliases);\n    this.#table.removeHolder(entry, holder);',
+      '    this.changes.touch(name, entry.constraints, aliases);\n    this.table.removeHolder(entry, holder);',
     wrong:
-      '    this.#table.removeHolder(entry, holder);\n    if (entry.holders.length === 0) this.#table.remove(name, cached, entry);\n    changes.touch(name, entry.constraints, entry.variant.aliases);\n    if (entry.holders.length === 0) return;',
+      '    this.table.removeHolder(entry, holder);\n    if (entry.holders.length === 0) this.table.remove(cached, entry);\n    this.changes.touch(name, entry.constraints, aliases);\n    if (entry.holders.length === 0) return;',
   },
   {
     name: 'what waits is taken for what is released',
     rule: 7,
-    file: 'src/cache/held-type.ts',
+    file: 'src/cache/type-table.ts',
     right: 'if (!this.#isEqual(held.released, live)) return false;',
-    wrong: 'if (this.names.size < 2 && !this.#isEqual(held.released, live)) return false;',
+    wrong: 'if (this.held.size < 2 && !this.#isEqual(held.released, live)) return false;',
   },
   {
     name: 'a freeze is only for types that are gated',
     rule: 7,
-    file: 'src/cache/held-transaction.ts',
+    file: 'src/cache/held-names.ts',
     right: 'return this.#isGated || this.#isFrozen(cached);',
     wrong: 'return this.#isGated;',
   },
   {
     name: 'canaries see what changes in a freeze',
     rule: 7,
-    file: 'src/cache/held-transaction.ts',
+    file: 'src/cache/held-names.ts',
     right: "const masked = this.#isFrozen(live) ? ('frozen' as const) : undefined;",
     wrong: 'const masked = undefined;',
   },
@@ -163,8 +163,8 @@ const mutations: readonly Wrong[] = [
     name: 'a discard gives everybody what canaries rejected',
     rule: 7,
     file: 'src/cache/held-names.ts',
-    right: 'else if (held.masked === undefined) type.refuse(name, held);',
-    wrong: 'else if (held.masked === undefined) type.stopHolding(name);',
+    right: 'else if (held.masked === undefined) table.refuse(name, held);',
+    wrong: 'else if (held.masked === undefined) table.stopHolding(name);',
   },
 ];
 

@@ -1,6 +1,5 @@
 import { Decoder } from '../../src/cache/persistence/decode.ts';
-import { Dirty } from '../../src/cache/persistence/dirty.ts';
-import { encode, StoredPayloads, takeSnapshot } from '../../src/cache/persistence/encode.ts';
+import { Dirty, encode, StoredPayloads, takeSnapshot } from '../../src/cache/persistence/encode.ts';
 import {
   Packer,
   type Row,
@@ -8,8 +7,7 @@ import {
   type StoredPayload,
   unpack,
 } from '../../src/cache/persistence/records.ts';
-import type { Restored } from '../../src/cache/restored.ts';
-import type { Store } from '../../src/cache/store.ts';
+import type { Restored, Store } from '../../src/cache/store.ts';
 import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';
 import type { Clock } from '../../src/model/clock.ts';
 import { catalog } from './world.ts';

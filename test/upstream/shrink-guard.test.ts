@@ -36,11 +36,9 @@ class Bench {
         current: () => this.current,
         clock: this.clock,
         guards: () => true,
-        events: {
-          held: () => {},
-          alarm: (_, count, cached) => this.events.push(`alarm ${count} of ${cached}`),
-          over: (_, how, count) => this.events.push(`${how} ${count}`),
-        },
+        held: () => {},
+        alarm: (_, count, cached) => this.events.push(`alarm ${count} of ${cached}`),
+        over: (_, how, count) => this.events.push(`${how} ${count}`),
       },
     );
   }

@@ -19,13 +19,6 @@ interface Total {
 
 const none: Total = { entries: 0, sum: 0 };
 
-/** What the open transaction has done. */
-interface Transaction {
-  readonly total: Total;
-  /** Payloads that a row does not refer to any more; another one may. */
-  readonly released: Set<string>;
-}
-
 /** The database, used by the one thread that may wait for a disk. Every method may throw; see disk-error.ts. */
 export class Database {
   /** What was committed last beside the rows; undefined: nothing was. */
@@ -33,7 +26,8 @@ export class Database {
   readonly #database: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
   #total: Total = none;
-  #transaction: Transaction | undefined;
+  /** What the open transaction has done. `released`: payloads that a row does not refer to any more; another one may. */
+  #transaction: { readonly total: Total; readonly released: Set<string> } | undefined;
   #reading: Iterator<RowBatch> | undefined;
 
   /** `leaveOut`: types of which nothing may be there. */
@@ -60,13 +54,13 @@ export class Database {
     return undefined;
   }
 
-  begin(replace: boolean): undefined {
+  begin(replace: boolean): void {
     this.#database.exec('BEGIN IMMEDIATE');
     this.#transaction = { total: { ...(replace ? none : this.#total) }, released: new Set() };
     if (replace) this.#database.exec('DELETE FROM entry_payload; DELETE FROM entry; DELETE FROM payload');
   }
 
-  put({ rows, payloads }: RowBatch): undefined {
+  put({ rows, payloads }: RowBatch): void {
     const insert = this.#statement('INSERT OR IGNORE INTO payload (digest, bytes) VALUES (?, ?)');
     for (const { digest, bytes } of unpack(payloads)) insert.run(digest, bytes);
     for (const row of rows) this.#put(row);
@@ -79,11 +73,9 @@ export class Database {
       'DELETE FROM payload WHERE digest = ? AND NOT EXISTS (SELECT 1 FROM entry_payload WHERE payload = digest)',
     );
     const dropped = [...released].filter((digest) => remove.run(digest).changes > 0);
-    this.#statement('INSERT OR REPLACE INTO meta (id, state, entries, sum) VALUES (1, ?, ?, ?)').run(
-      state,
-      total.entries,
-      total.sum,
-    );
+    const { entries, sum } = total;
+    const meta = 'INSERT OR REPLACE INTO meta (id, state, entries, sum) VALUES (1, ?, ?, ?)';
+    this.#statement(meta).run(state, entries, sum);
     this.#database.exec('COMMIT');
     this.#total = total;
     this.#transaction = undefined;
@@ -101,7 +93,7 @@ export class Database {
     this.#database.close();
   }
 
-  get #open(): Transaction {
+  get #open() {
     if (this.#transaction === undefined) throw new Error('there is no transaction');
     return this.#transaction;
   }
@@ -116,7 +108,7 @@ export class Database {
       const referred = this.#statement('DELETE FROM entry_payload WHERE entry = ? RETURNING payload').all(id);
       for (const columns of referred) released.add(textOf(columns, 'payload'));
       if (body === undefined) this.#statement('DELETE FROM entry WHERE id = ?').run(id);
-      subtract(total, numberOf(before, 'checksum'));
+      count(total, numberOf(before, 'checksum'), -1);
     }
     if (body === undefined) return;
     const checksum = checksumOf([kind, type, key, body]);
@@ -126,7 +118,7 @@ export class Database {
     ).get(kind, type, key, body, checksum);
     const refer = this.#statement('INSERT INTO entry_payload (entry, payload) VALUES (?, ?)');
     for (const digest of payloads) refer.run(numberOf(written, 'id'), digest);
-    add(total, checksum);
+    count(total, checksum, 1);
   }
 
   *#parts(): Iterator<RowBatch> {
@@ -134,7 +126,7 @@ export class Database {
     let rows: Row[] = [];
     for (const columns of this.#statement('SELECT * FROM entry').iterate()) {
       rows.push(readRow(columns));
-      add(total, numberOf(columns, 'checksum'));
+      count(total, numberOf(columns, 'checksum'), 1);
       if (rows.length < partRows) continue;
       yield { rows, payloads: new Packer().take() };
       rows = [];
@@ -191,14 +183,10 @@ function checksumOf(values: readonly string[]): number {
   return crc32(values.join('\n'));
 }
 
-function add(total: Total, checksum: number): void {
-  total.entries++;
-  total.sum = (total.sum + checksum) >>> 0;
-}
-
-function subtract(total: Total, checksum: number): void {
-  total.entries--;
-  total.sum = (total.sum - checksum) >>> 0;
+/** `by` -1: it was deleted. */
+function count(total: Total, checksum: number, by: 1 | -1): void {
+  total.entries += by;
+  total.sum = (total.sum + by * checksum) >>> 0;
 }
 
 /** "dist", so that a file of another program is not taken for ours. */
@@ -290,36 +278,33 @@ const corrupt = (message: string): DiskProblem => new DiskProblem('corrupt', mes
  * https://www.sqlite.org/rescode.html, the low byte. The statements are fixed and fit the tables and their constraints.
  * So an error in a statement (1), a broken constraint (19) or a value of another type (20) comes from a damaged file.
  */
-const kinds: ReadonlyMap<number, DiskError['kind']> = new Map([
-  [1, 'corrupt'],
-  [5, 'locked'],
-  [6, 'locked'],
-  [8, 'read_only'],
-  [11, 'corrupt'],
-  [13, 'full'],
-  [19, 'corrupt'],
-  [20, 'corrupt'],
-  [26, 'corrupt'],
-]);
-
-const codes: ReadonlyMap<string, DiskError['kind']> = new Map([
-  ['EROFS', 'read_only'],
-  ['EACCES', 'read_only'],
-  ['EPERM', 'read_only'],
-  ['ENOSPC', 'full'],
-  ['EDQUOT', 'full'],
+const kindsByCode: Readonly<Record<number | string, DiskError['kind']>> = {
+  1: 'corrupt',
+  5: 'locked',
+  6: 'locked',
+  8: 'read_only',
+  11: 'corrupt',
+  13: 'full',
+  19: 'corrupt',
+  20: 'corrupt',
+  26: 'corrupt',
+  EROFS: 'read_only',
+  EACCES: 'read_only',
+  EPERM: 'read_only',
+  ENOSPC: 'full',
+  EDQUOT: 'full',
   // node:sqlite: a number is larger than any that was written.
-  ['ERR_OUT_OF_RANGE', 'corrupt'],
-]);
+  ERR_OUT_OF_RANGE: 'corrupt',
+};
 
 /** Everything that is thrown on the way to the disk, translated here. */
 export function diskError(thrown: unknown): DiskError {
   if (thrown instanceof DiskProblem) return { kind: thrown.kind, message: thrown.message };
   if (thrown instanceof Error && 'errcode' in thrown && typeof thrown.errcode === 'number') {
-    const kind = kinds.get(thrown.errcode & 0xff) ?? 'io';
+    const kind = kindsByCode[thrown.errcode & 0xff] ?? 'io';
     if (kind === 'locked')
       return { kind, message: 'another process has it open: each needs a directory of its own' };
     return { kind, message: thrown.message };
   }
-  return { kind: codes.get(errorCode(thrown) ?? '') ?? 'io', message: explainError(thrown) };
+  return { kind: kindsByCode[errorCode(thrown) ?? ''] ?? 'io', message: explainError(thrown) };
 }

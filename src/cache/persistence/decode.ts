@@ -18,8 +18,8 @@ import type { HeldVariant } from '../../model/rollout.ts';
 import { covers } from '../../model/selection.ts';
 import type { Holder, Interest, Selector } from '../../model/transaction.ts';
 import type { InterestState } from '../interests.ts';
-import type { Journal } from '../journal.ts';
-import type { Restored, RestoredResource, RestoredVersion } from '../restored.ts';
+import type { Restored } from '../store.ts';
+import type { Journal } from '../type-table.ts';
 import { type Row, type RowBatch, unpack } from './records.ts';
 
 /** Key, upstream, role. */
@@ -112,18 +112,14 @@ interface PendingPayload {
 const pending = new Uint8Array(0);
 
 /** A variant that was there and must not be cached. */
-interface UncachedVariant {
-  readonly type: TypeUrl;
-  readonly name: ResourceName;
-  readonly constraints: Constraints;
-}
+type UncachedVariant = Pick<Variant, 'type' | 'name' | 'constraints'>;
 
 /** Makes of loaded rows what a store can restore. */
 export class Decoder {
   readonly #reading: RestoreContext;
   /** By digest. Those that rows refer to are filled as they come. */
   readonly #payloads = new Map<string, PendingPayload>();
-  readonly #resources: RestoredResource[] = [];
+  readonly #resources: Restored['resources'][number][] = [];
   /** Rows that are read when all resources are known. */
   readonly #later: Row[] = [];
   #problem: string | undefined;
@@ -153,7 +149,7 @@ export class Decoder {
   /** The error says that it is not what `encode` wrote. */
   finish(): Result<Restored> {
     const interests: InterestState[] = [];
-    const versions: RestoredVersion[] = [];
+    const versions: Restored['versions'][number][] = [];
     this.#try(() => {
       for (const row of this.#later) if (row.kind === 'interest') interests.push(...this.#interest(row));
       for (const row of this.#later) if (row.kind === 'version') versions.push(...this.#version(row));
@@ -249,7 +245,7 @@ export class Decoder {
   }
 
   /** Only of holders that something restored is from. */
-  #version(row: Row): RestoredVersion[] {
+  #version(row: Row): Restored['versions'] {
     const type = typeUrl(row.type);
     const { version } = versionBody.parse(JSON.parse(row.body ?? ''));
     if (this.#holders.has(row.key) || this.#restoredHolders.has(row.key))

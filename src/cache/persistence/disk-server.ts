@@ -13,33 +13,38 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import type { TypeUrl } from '../../model/brand.ts';
-import { fail, ok } from '../../model/result.ts';
+import { fail, ok, type Result } from '../../model/result.ts';
 import { Database, DiskProblem, diskError } from './database.ts';
-import type { DiskHandlers, DiskRequest, Operation, Reply } from './disk.ts';
-import type { Opened, SetAside } from './records.ts';
+import type { DiskError, RowBatch, SetAside } from './records.ts';
 
-/** Does what it is asked, on the thread that may wait for a disk. */
+export type Operation = 'open' | 'read' | 'begin' | 'put' | 'commit' | 'close';
+/** What an operation takes. */
+export type Asked<O extends Operation> = Parameters<DiskServer[O]>;
+export type Reply<O extends Operation> = Result<ReturnType<DiskServer[O]>, DiskError>;
+
+/** What crosses to the thread of the disk. What comes back is a `Reply`. */
+export type DiskRequest<O extends Operation = Operation> = {
+  [P in O]: { readonly operation: P; readonly args: Asked<P> };
+}[O];
+
+/**
+ * Does what it is asked, on the thread that may wait for a disk. In this order: open; read until there is no more, or not
+ * at all; any number of (begin, put…, commit); close. One at a time, and each may throw. Where one fails, a transaction
+ * that was begun is taken back.
+ */
 export class DiskServer {
   readonly #directory: string;
   #database: Database | undefined;
   /** The file cannot be written: what was opened is a copy of it. */
   #removeCopy: (() => void) | undefined;
-  readonly #handlers: DiskHandlers = {
-    open: (leaveOut, discard) => this.#open(leaveOut, discard),
-    read: () => this.#opened.read(),
-    begin: (replace) => this.#writable.begin(replace),
-    put: (part) => this.#opened.put(part),
-    commit: (state) => this.#opened.commit(state),
-    close: () => this.#close(),
-  };
 
   constructor(directory: string) {
     this.#directory = directory;
   }
 
-  answer<O extends Operation>({ operation, args }: DiskRequest<O>): Reply<O> {
+  answer<O extends Operation>(request: DiskRequest<O>): Reply<O> {
     try {
-      return ok(this.#handlers[operation](...args));
+      return ok(carryOut(this, request));
     } catch (thrown) {
       const error = diskError(thrown);
       try {
@@ -51,19 +56,20 @@ export class DiskServer {
     }
   }
 
-  get #writable(): Database {
-    if (this.#removeCopy !== undefined)
-      throw new DiskProblem('read_only', 'the directory cannot be written to');
-    return this.#opened;
-  }
-
   get #opened(): Database {
     if (this.#database === undefined) throw new Error('it is not open');
     return this.#database;
   }
 
-  #open(leaveOut: readonly TypeUrl[], discard: string | undefined): Opened {
-    this.#close();
+  /**
+   * Again after a failure, too: what was there is closed first. `leaveOut`: types of which nothing may be there.
+   * `discard`: set the file aside, for this reason. Gives what was committed last beside the rows, if anything was.
+   */
+  open(
+    leaveOut: readonly TypeUrl[],
+    discard?: string,
+  ): { readonly state: string | undefined; readonly setAside: SetAside | undefined } {
+    this.close();
     let setAside: SetAside | undefined;
     if (discard !== undefined) setAside = setFileAside(this.#directory, discard);
     try {
@@ -75,6 +81,37 @@ export class DiskServer {
       this.#database = this.#openFile(leaveOut);
     }
     return { state: this.#database.state, setAside };
+  }
+
+  /** The next part of what was committed last: first rows, then payloads. Undefined: that was all, and all is whole. */
+  read(): RowBatch | undefined {
+    return this.#opened.read();
+  }
+
+  /** `replace`: everything that is there goes. */
+  begin(replace: boolean): void {
+    if (this.#removeCopy !== undefined)
+      throw new DiskProblem('read_only', 'the directory cannot be written to');
+    this.#opened.begin(replace);
+  }
+
+  put(part: RowBatch): void {
+    this.#opened.put(part);
+  }
+
+  /** Gives the digests of the payloads that were deleted, because no row refers to them any more. */
+  commit(state: string): readonly string[] {
+    return this.#opened.commit(state);
+  }
+
+  close(): void {
+    try {
+      this.#database?.close();
+    } finally {
+      this.#database = undefined;
+      this.#removeCopy?.();
+      this.#removeCopy = undefined;
+    }
   }
 
   #openFile(leaveOut: readonly TypeUrl[]): Database {
@@ -100,16 +137,13 @@ export class DiskServer {
       throw error;
     }
   }
+}
 
-  #close(): undefined {
-    try {
-      this.#database?.close();
-    } finally {
-      this.#database = undefined;
-      this.#removeCopy?.();
-      this.#removeCopy = undefined;
-    }
-  }
+function carryOut<O extends Operation>(
+  server: { [P in Operation]: (...args: Asked<P>) => ReturnType<DiskServer[P]> },
+  { operation, args }: DiskRequest<O>,
+): ReturnType<DiskServer[O]> {
+  return server[operation](...args);
 }
 
 /** SQLite's own, beside the database. */

@@ -1,6 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import type { DiskRequest } from './disk.ts';
-import { DiskServer } from './disk-server.ts';
+import { type DiskRequest, DiskServer } from './disk-server.ts';
 
 /** A thread for the disk: SQLite waits for it, and nothing that serves may. */
 const directory: unknown = workerData;

@@ -1,13 +1,12 @@
 import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
-import type { Change, ChangedName, Content } from '../../model/change.ts';
+import type { Change, ChangedName } from '../../model/change.ts';
 import { contentDigest } from '../../model/content-hash.ts';
-import type { Payload, Variant } from '../../model/resource.ts';
+import type { Payload } from '../../model/resource.ts';
 import type { HeldVariant } from '../../model/rollout.ts';
 import { isCollection } from '../../model/selection.ts';
 import { type Holder, type Interest, WILDCARD } from '../../model/transaction.ts';
 import type { CacheEntry } from '../cached-resource.ts';
-import { hasContent, namesOf } from '../interest-content.ts';
-import type { TypeTable } from '../type-table.ts';
+import type { Journal, TypeTable } from '../type-table.ts';
 import type {
   ChangeBody,
   HolderBody,
@@ -16,8 +15,122 @@ import type {
   VariantBody,
   VersionBody,
 } from './decode.ts';
-import { interestKey, type TakenChanges } from './dirty.ts';
 import { Packer, type Row, type RowBatch } from './records.ts';
+
+/** More names than this are not listed: then everything is written. What was deleted has no other bound. */
+const maxListed = 200_000;
+
+/** What of one type is not on disk as it is in the store. */
+class DirtyType {
+  readonly resources = new Set<ResourceName>();
+  /** By `interestKey`. */
+  readonly interests = new Map<string, Interest>();
+  readonly versions = new Set<string>();
+}
+
+/** What is not on disk. */
+class Dirt {
+  /** Everything, listed or not; what is on disk is replaced. */
+  readonly everything: boolean;
+  readonly types = new Map<TypeUrl, DirtyType>();
+  /** By revision: the types of recorded changes. */
+  readonly changes = new Map<number, TypeUrl>();
+
+  constructor(everything = false) {
+    this.everything = everything;
+  }
+}
+
+function interestKey({ selector, parameters }: Interest): string {
+  return JSON.stringify([selector, parameters.key]);
+}
+
+/**
+ * Names of what has changed since it was written. However often something changes, it is here once; what it is now is
+ * read from the store when the disk is ready for it.
+ */
+export class Dirty implements Journal {
+  /** Since when something waits, by the clock; undefined: nothing does. */
+  since: number | undefined;
+  #dirt = new Dirt();
+  readonly #now: () => number;
+  readonly #excluded: ReadonlySet<TypeUrl>;
+  readonly #changed: () => void;
+  #size = 0;
+
+  constructor(now: () => number, excluded: ReadonlySet<TypeUrl>, changed: () => void) {
+    this.#now = now;
+    this.#excluded = excluded;
+    this.#changed = changed;
+  }
+
+  resource(type: TypeUrl, name: ResourceName): void {
+    this.#mark(type, ({ resources }) => resources.add(name));
+  }
+
+  interest(interest: Interest): void {
+    this.#mark(interest.type, ({ interests }) => interests.set(interestKey(interest), interest));
+  }
+
+  version(type: TypeUrl, holder: string): void {
+    this.#mark(type, ({ versions }) => versions.add(holder));
+  }
+
+  change(type: TypeUrl, revision: number): void {
+    if (this.#excluded.has(type)) return;
+    if (!this.#dirt.everything) this.#dirt.changes.set(revision, type);
+    this.#notice();
+  }
+
+  all(): void {
+    this.#dirt = new Dirt(true);
+    this.#size = 0;
+    this.#notice();
+  }
+
+  /** Takes what has gathered; what comes from now on gathers anew. */
+  take(): TakenChanges {
+    const taken = { since: this.since, dirt: this.#dirt };
+    this.since = undefined;
+    this.#dirt = new Dirt();
+    this.#size = 0;
+    return taken;
+  }
+
+  /** It could not be written: it waits still. */
+  putBack({ since, dirt: { everything, types, changes } }: TakenChanges): void {
+    if (everything) this.all();
+    for (const [revision, type] of changes) this.change(type, revision);
+    for (const [type, { resources, interests, versions }] of types) {
+      for (const name of resources) this.resource(type, name);
+      for (const interest of interests.values()) this.interest(interest);
+      for (const holder of versions) this.version(type, holder);
+    }
+    this.since = since ?? this.since;
+  }
+
+  #mark(type: TypeUrl, mark: (dirty: DirtyType) => void): void {
+    if (this.#excluded.has(type)) return;
+    const { everything, types } = this.#dirt;
+    if (!everything) {
+      const known = types.get(type) ?? new DirtyType();
+      types.set(type, known);
+      mark(known);
+      if (++this.#size > maxListed) this.all();
+    }
+    this.#notice();
+  }
+
+  #notice(): void {
+    this.since ??= this.#now();
+    this.#changed();
+  }
+}
+
+export interface TakenChanges {
+  readonly since: number | undefined;
+  readonly dirt: Dirt;
+}
 
 /**
  * A row as the store had it at one moment, between two transactions. Nothing in it changes any more, so that it can be
@@ -39,12 +152,10 @@ export interface ChangeSource {
   changes(): Iterable<Change>;
 }
 
-type Tables = Iterable<readonly [TypeUrl, TypeTable]>;
-
 /** Of what is dirty, or of everything that may be kept. */
 export function takeSnapshot(
-  tables: Tables,
-  dirt: TakenChanges,
+  tables: Iterable<readonly [TypeUrl, TypeTable]>,
+  { dirt }: TakenChanges,
   excluded: ReadonlySet<TypeUrl>,
   history?: ChangeSource,
 ): readonly SnapshotRow[] {
@@ -78,25 +189,32 @@ function takeAll(type: TypeUrl, table: TypeTable, rows: SnapshotRow[]): void {
     rows.push(versionRow(type, table, holder));
 }
 
-const nothing = { body: undefined, variants: [] };
+function row(
+  kind: Row['kind'],
+  type: TypeUrl,
+  key: string,
+  body?: SnapshotRow['body'],
+  variants: readonly HeldVariant[] = [],
+): SnapshotRow {
+  return { kind, type, key, body, variants };
+}
 
 function resourceRow(type: TypeUrl, table: TypeTable | undefined, name: ResourceName): SnapshotRow {
-  const row = { kind: 'resource', type, key: name } as const;
   const cached = table?.resource(name, 'released');
   // Errors are not kept: a resource that has nothing else is none.
-  if (table === undefined || cached === undefined) return { ...row, ...nothing };
+  if (table === undefined || cached === undefined) return row('resource', type, name);
   // The last good state of a held name outlives its interests, but not in the file: nothing would end it there.
   const isHeld = table.held.has(name);
   const variants = cached.variants
     .values()
-    .filter((entry) => !isHeld || table.interests.anySees(entry.variant))
+    .filter(({ variant }) => !isHeld || table.interests.anySees(variant))
     .map((entry) => ({
       variant: entry.variant,
       holders: isHeld ? holdersOfHeld(table, entry) : entry.holders,
     }));
-  if (variants.length === 0) return { ...row, ...nothing };
+  if (variants.length === 0) return row('resource', type, name);
   const bindings = [...(cached.bindings ?? [])].map(([{ key }, variant]): [string, string] => [key, variant]);
-  return { ...row, body: () => resourceBody(variants, bindings), variants };
+  return row('resource', type, name, () => resourceBody(variants, bindings), variants);
 }
 
 /**
@@ -105,10 +223,7 @@ function resourceRow(type: TypeUrl, table: TypeTable | undefined, name: Resource
  */
 function holdersOfHeld({ interests }: TypeTable, { variant, holders }: CacheEntry): Holder[] {
   const all = new Map(holders.map((holder) => [holder.key, holder]));
-  const states = [...interests.seeing(variant.name, variant.constraints)];
-  for (const alias of variant.aliases)
-    states.push(...(interests.named(resourceName(alias))?.matching(variant.constraints) ?? []));
-  for (const { answer, holder } of states)
+  for (const { answer, holder } of interests.seeingVariant(variant))
     if (answer !== undefined && holder?.role === 'named' && !all.has(holder.key)) all.set(holder.key, holder);
   return [...all.values()];
 }
@@ -118,7 +233,7 @@ function* heldNames(table: TypeTable | undefined, interests: Iterable<Interest>)
   if (table === undefined) return;
   for (const { selector } of interests) {
     if (selector === WILDCARD) continue;
-    for (const name of namesOf(table, selector, 'released')) if (table.held.has(name)) yield name;
+    for (const name of table.namesOf(selector, 'released')) if (table.held.has(name)) yield name;
   }
 }
 
@@ -135,32 +250,30 @@ function* naming(table: TypeTable | undefined, name: ResourceName): Iterable<Int
 
 /** Clients can name anything: a name under which nothing is there is not kept. It is asked for again after a restart. */
 function isWritten(table: TypeTable, interest: Interest): boolean {
-  return isCollection(interest.selector) || hasContent(table, interest, 'released');
+  return isCollection(interest.selector) || table.hasContent(interest, 'released');
 }
 
 function interestRow(type: TypeUrl, table: TypeTable | undefined, interest: Interest): SnapshotRow {
-  const row = { kind: 'interest', type, key: interestKey(interest) } as const;
+  const key = interestKey(interest);
   const state = table?.interests.get(interest.selector, interest.parameters);
   if (table === undefined || state === undefined || !isWritten(table, interest))
-    return { ...row, ...nothing };
+    return row('interest', type, key);
   const { answer, holder } = state;
   const body = { answered: answer !== undefined, holder: holder === undefined ? null : holderBody(holder) };
-  return { ...row, body: () => body, variants: [] };
+  return row('interest', type, key, () => body);
 }
 
 function versionRow(type: TypeUrl, table: TypeTable | undefined, holder: string): SnapshotRow {
   const version = table?.version(holder, 'released');
-  const body = version === undefined ? undefined : () => ({ version });
-  return { kind: 'version', type, key: holder, body, variants: [] };
+  return row('version', type, holder, version === undefined ? undefined : () => ({ version }));
 }
 
 function changeRow(type: TypeUrl, revision: number, change: Change | undefined): SnapshotRow {
-  const row = { kind: 'change', type, key: String(revision) } as const;
-  if (change === undefined) return { ...row, ...nothing };
+  if (change === undefined) return row('change', type, String(revision));
   const variants = change.names.flatMap(({ content }) =>
     content === undefined ? [] : [...content.before, ...content.after],
   );
-  return { ...row, body: () => changeBody(change), variants };
+  return row('change', type, String(revision), () => changeBody(change), variants);
 }
 
 /** How much goes from thread to thread at once: little, as it is copied on the thread that serves. */
@@ -228,20 +341,14 @@ function digestOf(payload: Payload): string {
   return digest;
 }
 
-function resourceBody(variants: readonly HeldVariant[], bindings: [string, string][]): ResourceBody {
-  const cached: VariantBody[] = [];
-  const uncached: string[] = [];
-  for (const { variant, holders } of variants) {
-    const constraints = base64(variant.constraints.bytes);
-    if (variant.doNotCache) {
-      uncached.push(constraints);
-      continue;
-    }
-    cached.push(variantBody(variant, holders));
-  }
+function resourceBody(all: readonly HeldVariant[], bindings: [string, string][]): ResourceBody {
+  const variants = all.filter(({ variant }) => !variant.doNotCache);
+  const uncached = all.filter(({ variant }) => variant.doNotCache);
   return {
-    variants: cached,
-    ...(uncached.length === 0 ? {} : { uncached }),
+    variants: variants.map(variantBody),
+    ...(uncached.length === 0
+      ? {}
+      : { uncached: uncached.map(({ variant }) => base64(variant.constraints.bytes)) }),
     ...(bindings.length === 0 ? {} : { bindings }),
   };
 }
@@ -259,23 +366,14 @@ function changeBody({ revision: _revision, type: _type, names, ...change }: Chan
   return { ...change, names: names.map(changedNameBody) };
 }
 
-function changedNameBody({
-  name,
-  change,
-  bytes,
-  verdict,
-  content,
-}: ChangedName): ChangeBody['names'][number] {
-  const common = { name, change, bytes, verdict };
-  if (content === undefined) return common;
-  const all = [...content.before, ...content.after];
-  if (all.some(({ variant }) => variant.doNotCache)) return common;
-  const bodies = (list: Content): VariantBody[] =>
-    list.map(({ variant, holders }) => variantBody(variant, holders));
-  return { ...common, before: bodies(content.before), after: bodies(content.after) };
+function changedNameBody({ content, ...name }: ChangedName): ChangeBody['names'][number] {
+  if (content === undefined) return name;
+  const { before, after } = content;
+  if ([...before, ...after].some(({ variant }) => variant.doNotCache)) return name;
+  return { ...name, before: before.map(variantBody), after: after.map(variantBody) };
 }
 
-function variantBody(variant: Variant, holders: readonly Holder[]): VariantBody {
+function variantBody({ variant, holders }: HeldVariant): VariantBody {
   const { version, responseVersion, upstream, cachedSince, aliases, ttl, metadata, payload } = variant;
   return {
     constraints: base64(variant.constraints.bytes),

@@ -5,12 +5,17 @@ import type { Clock, Timer } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import type { Log } from '../../observe/log.ts';
-import type { Restored } from '../restored.ts';
-import type { Store } from '../store.ts';
+import type { Restored, Store } from '../store.ts';
 import { Decoder, type RestoreContext } from './decode.ts';
-import { Dirty, type TakenChanges } from './dirty.ts';
 import type { Disk } from './disk.ts';
-import { type ChangeSource, encode, type SnapshotRow, StoredPayloads, takeSnapshot } from './encode.ts';
+import {
+  type ChangeSource,
+  Dirty,
+  encode,
+  type SnapshotRow,
+  StoredPayloads,
+  takeSnapshot,
+} from './encode.ts';
 import type { DiskError } from './records.ts';
 
 /** Changes gather for so long before they are written together. */
@@ -171,13 +176,11 @@ export class Persistence {
   #schedule(milliseconds: number): void {
     if (this.#phase.kind !== 'idle') return;
     const { store } = this.#phase;
-    const timer = this.#options.clock.after(milliseconds, () => this.#run(store));
+    const timer = this.#options.clock.after(milliseconds, () => {
+      const { since } = this.journal;
+      this.#phase = { kind: 'writing', store, since, done: this.#writeAndGoOn(store) };
+    });
     this.#phase = { kind: 'waiting', store, timer };
-  }
-
-  #run(store: Store): void {
-    const { since } = this.journal;
-    this.#phase = { kind: 'writing', store, since, done: this.#writeAndGoOn(store) };
   }
 
   async #writeAndGoOn(store: Store): Promise<void> {
@@ -213,21 +216,21 @@ export class Persistence {
     if (!opened.ok) return opened.error;
     if (opened.value !== undefined) this.#startOver();
     // From here to the snapshot nothing waits: it is of one moment.
-    const dirt = this.journal.take();
-    const snapshot = takeSnapshot(store.tables, dirt, this.#excluded, this.#history);
-    const written = await this.#transact(snapshot, dirt);
+    const taken = this.journal.take();
+    const snapshot = takeSnapshot(store.tables, taken, this.#excluded, this.#history);
+    const written = await this.#transact(snapshot, taken.dirt.everything);
     if (written.ok) {
       this.#payloads.committed(written.value);
       return undefined;
     }
     this.#payloads.rolledBack();
-    this.journal.putBack(dirt);
+    this.journal.putBack(taken);
     return written.error;
   }
 
   async #transact(
     snapshot: readonly SnapshotRow[],
-    { everything }: TakenChanges,
+    everything: boolean,
   ): Promise<Result<readonly string[], DiskError>> {
     const { disk } = this.#options;
     const now = JSON.stringify(this.#state());
@@ -270,11 +273,8 @@ export class Persistence {
     const { state, setAside } = opened.value;
     if (setAside !== undefined) {
       const { file, reason } = setAside;
-      log.error('the persisted cache is unusable and set aside; a new one is begun', {
-        path,
-        file,
-        reason,
-      });
+      const message = 'the persisted cache is unusable and set aside; a new one is begun';
+      log.error(message, { path, file, reason });
       failed('corrupt');
     }
     return ok({ state });
@@ -286,33 +286,22 @@ export class Persistence {
     // A full disk may get room again; after any other error the file is opened anew.
     if (error.kind !== 'full')
       this.#closed = { discard: error.kind === 'corrupt' ? error.message : undefined };
-    const fields = { path: this.#options.path, kind: error.kind, reason: error.message };
-    this.#conditions.set(
-      'disk',
-      error.kind,
-      'error',
-      'the cache cannot be persisted; serving goes on',
-      fields,
-    );
+    const message = 'the cache cannot be persisted; serving goes on';
+    this.#say('disk', error.kind, 'error', message, { kind: error.kind, reason: error.message });
   }
 
   #reportSuccess(): void {
-    if (this.#failures > 0)
-      this.#conditions.set('disk', 'well', 'info', 'the cache is persisted again', {
-        path: this.#options.path,
-      });
+    if (this.#failures > 0) this.#say('disk', 'well', 'info', 'the cache is persisted again');
     this.#failures = 0;
   }
 
   #reportSlow(): void {
     this.#options.failed('slow');
-    this.#conditions.set(
-      'speed',
-      'slow',
-      'warn',
-      'the disk of the persisted cache is slow; serving goes on',
-      { path: this.#options.path },
-    );
+    this.#say('speed', 'slow', 'warn', 'the disk of the persisted cache is slow; serving goes on');
+  }
+
+  #say(topic: string, state: string, level: 'info' | 'warn' | 'error', message: string, fields = {}): void {
+    this.#conditions.set(topic, state, level, message, { path: this.#options.path, ...fields });
   }
 
   async #read(text: string): Promise<Result<Loaded, DiskError>> {
@@ -348,12 +337,9 @@ export class Persistence {
     for (const upstream of this.#options.upstreams()) {
       const known = before.get(upstream.name);
       const why = whyNotRestored(known, upstream);
+      const fields = { upstream: upstream.name, reason: why };
       if (why === undefined) restorable.set(upstream.name, known?.staleSince ?? state.at);
-      else
-        this.#options.log.warn('nothing was restored for an upstream', {
-          upstream: upstream.name,
-          reason: why,
-        });
+      else this.#options.log.warn('nothing was restored for an upstream', fields);
     }
     return restorable;
   }

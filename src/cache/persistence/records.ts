@@ -46,12 +46,6 @@ export interface SetAside {
   readonly reason: string;
 }
 
-export interface Opened {
-  /** What was committed last beside the rows; undefined: nothing was. */
-  readonly state: string | undefined;
-  readonly setAside: SetAside | undefined;
-}
-
 /** Gathers payloads into one piece of memory, which another thread takes over without a copy. */
 export class Packer {
   #payloads: StoredPayload[] = [];

@@ -1,18 +1,16 @@
 import { isIP } from 'node:net';
-import type { Clock, Timer } from '../../model/clock.ts';
+import type { Timer } from '../../model/clock.ts';
 import { shuffled } from '../../model/random.ts';
 import type { Address, Lookup } from '../../wire/address.ts';
 import { explainError } from '../../wire/node-error.ts';
 import type { Channel, ChannelHandler, ChannelStream, ChannelStreamHandler, Transport } from './channel.ts';
+import type { GrpcChannelOptions } from './grpc-channel.ts';
 
-export interface AddressesOptions {
+/** `random`: 0 ≤ x < 1. `connectTimeoutMs`: for the lookup, and again for each address. */
+type AddressesOptions = Pick<GrpcChannelOptions, 'clock' | 'connectTimeoutMs'> & {
   readonly lookup: Lookup;
-  /** 0 ≤ x < 1. */
   readonly random: () => number;
-  readonly clock: Clock;
-  /** For the lookup, and again for each address. Milliseconds. */
-  readonly connectTimeoutMs: number;
-}
+};
 
 type NamedAddress = Extract<Address, { readonly kind: 'tcp' }>;
 

@@ -1,15 +1,23 @@
 import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
+import { type Constraints, stampConstraints } from '../../model/constraints.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { shorten } from '../../model/text.ts';
-import { type Holder, type Interest, type Move, WILDCARD } from '../../model/transaction.ts';
+import {
+  type Holder,
+  type Interest,
+  type Move,
+  type Transaction,
+  transaction,
+  WILDCARD,
+} from '../../model/transaction.ts';
 import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
+import { Code } from '../../wire/grpc-status.ts';
+import { encodeStatus } from '../../wire/responses.ts';
 import { claims } from '../claims.ts';
 import type { Siblings } from '../siblings.ts';
-import { AdsConnection } from './connection.ts';
+import { AdsConnection, type AdsUpstreamOptions } from './connection.ts';
 import { encodeNode, type SessionRule } from './node.ts';
-import type { AdsUpstreamOptions } from './options.ts';
-import { RefusedInterests } from './refused-interests.ts';
 import { Session } from './session.ts';
 import { restrict, type Stamp, stampFor, unstamped } from './stamp.ts';
 import { hasService } from './suspicion.ts';
@@ -19,15 +27,6 @@ const maxReportedRefusals = 1000;
 const maxSuspects = 20;
 /** At most so many refused interests are subscribed in one turn of the event loop. */
 const admittedPerTurn = 2000;
-
-/** What new rules change. */
-interface Rearrangement {
-  readonly moves: (readonly [TypeUrl, Move])[];
-  readonly ending: Session[];
-  /** From sessions that go on. */
-  readonly leaving: [Session, Interest][];
-  readonly toResubscribe: Interest[];
-}
 
 /**
  * A control plane over ADS (protocol §5b): one connection, and on it a session for each distinct parameter set among the
@@ -73,19 +72,7 @@ export class AdsUpstream implements Upstream {
   }
 
   start(): void {
-    this.#connection.start({
-      up: () => {
-        for (const session of [...this.#sessions.values()]) session.up();
-      },
-      down: (lost) => {
-        for (const session of [...this.#sessions.values()]) session.down(lost);
-      },
-      nodesWithoutAnswer: () => {
-        const waiting = this.#sessions.values().filter((session) => session.awaitsResponse);
-        return waiting.map(({ node }) => node).toArray();
-      },
-      changed: () => this.#changed(),
-    });
+    this.#connection.start(this.#sessions, () => this.#changed());
   }
 
   stop(): Promise<void> {
@@ -221,22 +208,26 @@ export class AdsUpstream implements Upstream {
     }
   }
 
-  #rearranged(rules: readonly SessionRule[]): Rearrangement {
+  /** What new rules change. `leaving`: from sessions that go on. */
+  #rearranged(rules: readonly SessionRule[]) {
     const keys = rules.map(({ key }) => key);
-    const moved: Rearrangement = { moves: [], ending: [], leaving: [], toResubscribe: [] };
+    const moves: (readonly [TypeUrl, Move])[] = [];
+    const ending: Session[] = [];
+    const leaving: [Session, Interest][] = [];
+    const toResubscribe: Interest[] = [];
     for (const session of this.#sessions.values()) {
       const { parameters } = session;
       const continues = restrict(keys, parameters) === parameters;
-      if (!continues) moved.ending.push(session);
+      if (!continues) ending.push(session);
       for (const move of session.restamp(continues ? this.#stamp(keys, parameters) : undefined))
-        moved.moves.push(move);
+        moves.push(move);
       for (const interest of session.interests()) {
         if (continues && restrict(keys, interest.parameters) === parameters) continue;
-        moved.toResubscribe.push(interest);
-        if (continues) moved.leaving.push([session, interest]);
+        toResubscribe.push(interest);
+        if (continues) leaving.push([session, interest]);
       }
     }
-    return moved;
+    return { moves, ending, leaving, toResubscribe };
   }
 
   /** The part of an interest's parameters that decides its session. */
@@ -414,3 +405,104 @@ export class SessionPerParameters {
     return ofSession === SHARED_SESSION ? undefined : ofSession;
   }
 }
+
+const code = Code.RESOURCE_EXHAUSTED;
+
+/**
+ * Interests that have no session, because all sessions are in use (limits.max_upstream_sessions). Clients can make them
+ * many, so each is found by a key, and so are those that wait for the same session. `set`: the parameter set that they
+ * need a session for.
+ */
+class RefusedInterests {
+  /** Why. */
+  readonly message: string;
+  /** The same, encoded once for all of them. */
+  readonly #status: Uint8Array;
+  /** By set, the longest waiting first, and then by `keyOf`. */
+  readonly #waiting = new Map<ParametersKey, Map<string, Interest>>();
+  /** How many have these parameters. */
+  readonly #counts = new Map<ParametersKey, number>();
+  /** The constraints of the last one: thousands of names in a row are refused for the same parameter set. */
+  #last:
+    | { readonly keys: readonly string[]; readonly parameters: Parameters; readonly constraints: Constraints }
+    | undefined;
+
+  constructor(upstream: string, maxSessions: number) {
+    this.message = `upstream ${upstream}: all ${maxSessions} sessions (limits.max_upstream_sessions) are in use by other parameter sets. Raise the limit, or list what clients may say in parameters[].values`;
+    this.#status = encodeStatus(code, this.message);
+  }
+
+  get empty(): boolean {
+    return this.#waiting.size === 0;
+  }
+
+  /** The parameter set that has waited for longest. */
+  get first(): ParametersKey | undefined {
+    return this.#waiting.keys().next().value;
+  }
+
+  /** Some wait for a session for this parameter set. */
+  waits(set: ParametersKey): boolean {
+    return this.#waiting.has(set);
+  }
+
+  add(interest: Interest, set: ParametersKey): void {
+    const waiting = this.#waiting.get(set) ?? new Map<string, Interest>();
+    this.#waiting.set(set, waiting);
+    waiting.set(keyOf(interest), interest);
+    const { key } = interest.parameters;
+    this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
+  }
+
+  has(interest: Interest, set: ParametersKey): boolean {
+    return this.#waiting.get(set)?.has(keyOf(interest)) === true;
+  }
+
+  /** False if it was not refused. */
+  delete(interest: Interest, set: ParametersKey): boolean {
+    const waiting = this.#waiting.get(set);
+    if (waiting?.delete(keyOf(interest)) !== true) return false;
+    if (waiting.size === 0) this.#waiting.delete(set);
+    const { key } = interest.parameters;
+    const left = (this.#counts.get(key) ?? 0) - 1;
+    if (left > 0) this.#counts.set(key, left);
+    else this.#counts.delete(key);
+    return true;
+  }
+
+  /** Takes out at most so many of the interests that wait for this parameter set. */
+  take(set: ParametersKey, most: number): readonly Interest[] {
+    const taken = [...(this.#waiting.get(set)?.values().take(most) ?? [])];
+    for (const interest of taken) this.delete(interest, set);
+    return taken;
+  }
+
+  /** Takes out all interests. */
+  takeAll(): readonly Interest[] {
+    const all = [...this.#waiting.values().flatMap((waiting) => waiting.values())];
+    this.#waiting.clear();
+    this.#counts.clear();
+    return all;
+  }
+
+  /** The distinct parameters, at most so many. */
+  parameters(most: number): readonly ParametersKey[] {
+    return [...this.#counts.keys().take(most)];
+  }
+
+  /** A resource error for the interest. Without it, this would look like a control plane that has not answered yet. */
+  answer(
+    { type, selector }: Interest,
+    holder: Holder,
+    keys: readonly string[],
+    parameters: Parameters,
+  ): Transaction {
+    if (this.#last?.keys !== keys || this.#last.parameters !== parameters)
+      this.#last = { keys, parameters, constraints: stampConstraints(keys, parameters) };
+    const { constraints } = this.#last;
+    const error = { name: selector, constraints, code, message: this.message, status: this.#status };
+    return transaction({ holder, type, resourceErrors: [error] });
+  }
+}
+
+const keyOf = ({ type, selector, parameters }: Interest): string => `${parameters.id} ${type} ${selector}`;

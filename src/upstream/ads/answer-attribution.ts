@@ -1,7 +1,7 @@
 import { covers } from '../../model/selection.ts';
 import type { Transaction } from '../../model/transaction.ts';
-import type { AckedResources, AckedVariant } from './acked-resources.ts';
 import type { Identity } from './response-parts.ts';
+import type { AckedVariant, DeltaState } from './type-state.ts';
 import {
   isFor,
   type UnansweredUnsubscribed,
@@ -17,29 +17,11 @@ import {
 /** What a response says of resources. */
 type Said = Pick<Transaction, 'puts' | 'removals' | 'heartbeats' | 'resourceErrors'>;
 
-/** A delta stream, as far as the judgement needs it. */
-export interface DeltaWaiting {
-  readonly subscriptions: UpstreamSubscriptions;
-  /** With what the response has brought. */
-  readonly acked: AckedResources;
-  /** The number of this stream. */
-  readonly number: number;
-  readonly unansweredUnsubscribed: UnansweredUnsubscribed;
-  /** Of the response: what this stream had delivered before, with the same content. */
-  readonly repeated: ReadonlySet<Identity>;
-  /** The response has no entries at all. One that says that a name is missing has. */
-  readonly isEmpty: boolean;
-  /** Some wildcard or glob has resources of an earlier stream, and no answer on this one. */
-  readonly sweepPending: boolean;
-}
-
-/** What the resources of a response show. */
-interface Shown {
-  /** The requests to which it is an answer, as it has something for one of their wildcards or globs. */
-  readonly requests: ReadonlySet<number>;
-  /** The wildcards and globs for which something in it is, and for no others. */
-  readonly onlyFor: ReadonlySet<UpstreamSubscription>;
-}
+/** A delta stream, as far as the judgement needs it. `acked` has what the response has brought. */
+export type DeltaWaiting = Pick<
+  DeltaState,
+  'subscriptions' | 'acked' | 'unansweredUnsubscribed' | 'repeated' | 'isEmpty' | 'sweepPending'
+>;
 
 /** Whether a wildcard or glob shows a variant. */
 export function shows(subscription: UpstreamSubscription, { name, constraints }: Identity): boolean {
@@ -114,7 +96,7 @@ function byEmptyResponse({ subscriptions }: DeltaWaiting): Judgement {
 }
 
 function byResources(stream: DeltaWaiting, said: Said): Judgement {
-  let shown: Shown | undefined;
+  let shown: ReturnType<typeof shownBy> | undefined;
   return (subscription) => {
     shown ??= shownBy(stream, said);
     if (subscription.expectedNames.size > 0 || !shown.requests.has(subscription.requestNumber)) return false;
@@ -149,15 +131,14 @@ function isWaiting(
  * somebody a second variant of a name: → subscribe * {A}, ← a {A}, → subscribe * {}, ← a {}.
  */
 function mayBeUpdate(
-  { subscriptions, acked, number, repeated }: DeltaWaiting,
+  { subscriptions, acked, repeated }: DeltaWaiting,
   identity: Identity,
   requestNumber: number,
 ): boolean {
   if (repeated.has(identity)) return false;
   const { name, constraints } = identity;
   const isPut = acked.get(name, constraints.key) !== undefined;
-  const isOther = (one: AckedVariant): boolean =>
-    one.constraints.key !== constraints.key && one.confirmedOnStream === number;
+  const isOther = (one: AckedVariant): boolean => one.constraints.key !== constraints.key && one.confirmed;
   const others = isPut ? acked.of(name).filter(isOther) : [];
   return subscriptions
     .matching(name, [], constraints)
@@ -170,7 +151,11 @@ function mayBeUpdate(
     );
 }
 
-function shownBy(stream: DeltaWaiting, said: Said): Shown {
+/**
+ * What the resources of a response show. `requests`: those to which it is an answer, as it has something for one of their
+ * wildcards or globs. `onlyFor`: the wildcards and globs for which something in it is, and for no others.
+ */
+function shownBy(stream: DeltaWaiting, said: Said) {
   const { subscriptions } = stream;
   const requests = new Set<number>();
   const onlyFor = new Set<UpstreamSubscription>();

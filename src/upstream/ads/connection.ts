@@ -1,15 +1,63 @@
 import type { Clock, Timer } from '../../model/clock.ts';
-import type { UpstreamSink, UpstreamState } from '../../model/upstream.ts';
+import type { UpdateMetrics, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import { formatSeconds } from '../../observe/format.ts';
-import { formatHostPort, systemLookup } from '../../wire/address.ts';
+import type { Log } from '../../observe/log.ts';
+import { type Address, formatHostPort, systemLookup } from '../../wire/address.ts';
 import { Code } from '../../wire/grpc-status.ts';
+import type { ClaimOptions } from '../claims.ts';
 import { addressesTransport } from './addresses-transport.ts';
 import { Backoff } from './backoff.ts';
 import type { Channel, ChannelHandler, Transport } from './channel.ts';
-import { grpcTransport } from './grpc-channel.ts';
-import { nodesText } from './node.ts';
-import type { AdsUpstreamOptions } from './options.ts';
+import { type GrpcChannelOptions, grpcTransport } from './grpc-channel.ts';
+import { nodesText, type RelayNode, type SessionRule } from './node.ts';
+import type { Services } from './suspicion.ts';
+
+/** Times are milliseconds. */
+export interface AdsUpstreamOptions extends GrpcChannelOptions {
+  readonly name: string;
+  readonly claims: ClaimOptions;
+  /** In order of preference; at least one. */
+  readonly endpoints: readonly Address[];
+  readonly protocol: 'DELTA' | 'SOTW';
+  /** Undefined: AGGREGATED. */
+  readonly services?: Services;
+  readonly variants: 'PER_PARAMETERS' | 'NATIVE';
+  /** NATIVE, and a relay of ours answers: see `SessionPerParameters`. */
+  readonly sessionPerParameters?: boolean;
+  /** How an endpoint is reached; undefined: by gRPC, with `tls`, `connectTimeoutMs` and `keepalive`. */
+  readonly transport?: Transport | undefined;
+  /** Protocol §3.9. An endpoint that answers nothing at all for so long has failed. */
+  readonly resourceTimeoutMs: number;
+  readonly backoff: { readonly initialMs: number; readonly maxMs: number };
+  /** How long a preferred endpoint must hold a connection before the sessions go back to it. */
+  readonly failbackAfterMs: number;
+  /** For PER_PARAMETERS; none: one session, nothing is stamped. */
+  readonly rules: readonly SessionRule[];
+  /** Who the relay is to the control plane. */
+  readonly node: RelayNode;
+  /** The product's, for the node's user_agent_version. */
+  readonly version: string;
+  /** `x-distributary-via`, asked for each new stream: this relay's id and those that it passes on. */
+  readonly via: () => string;
+  readonly maxConstraintDepth: number;
+  /** How many entries of a response are read in one turn of the event loop; undefined: 1000. */
+  readonly entriesPerTurn?: number;
+  /** limits.max_upstream_sessions. */
+  readonly maxSessions: number;
+  /** 0 ≤ x < 1, for jitter. */
+  readonly random: () => number;
+  /** With the upstream's name in each line. */
+  readonly log: Log;
+  /** What is counted (docs/operations.md, metrics); what is left out is not. */
+  readonly metrics: UpdateMetrics & {
+    reconnect?(): void;
+    /** A stream ended, and not because the relay closed it. */
+    streamEnd?(code: Code): void;
+    /** A subscription was refused, because max_upstream_sessions are open. */
+    refused?(): void;
+  };
+}
 
 /** A stream on the connection, as far as the connection knows it. */
 export interface ConnectedStream {
@@ -17,15 +65,15 @@ export interface ConnectedStream {
   refusal: string | undefined;
 }
 
-/** The sessions that share the connection. */
-interface ConnectionUsers {
+/** A session that shares the connection. */
+interface ConnectionUser {
+  /** Encoded: what it shows to the control plane. */
+  readonly node: Uint8Array;
+  /** It has asked something which has no answer yet. */
+  readonly awaitsResponse: boolean;
   up(): void;
   /** `lost`: why the connection was lost; undefined: the relay itself has closed it. */
   down(lost: string | undefined): void;
-  /** The encoded nodes of streams that have asked something which has no answer yet. */
-  nodesWithoutAnswer(): readonly Uint8Array[];
-  /** The connection's state has changed. */
-  changed(): void;
 }
 
 interface Up {
@@ -59,7 +107,9 @@ export class AdsConnection {
   readonly #via: AnnouncedVia;
   readonly #transport: Transport;
   readonly #failover: Failover;
-  #users: ConnectionUsers | undefined;
+  #users: ReadonlyMap<unknown, ConnectionUser> = new Map();
+  /** Is called when the connection's state has changed. */
+  #changed = (): void => {};
   #state: State = { kind: 'stopped' };
   /** A try at a preferred endpoint, while another one serves. */
   #probe: { readonly channel: Channel | undefined; readonly timer: Timer | undefined } | undefined;
@@ -114,8 +164,10 @@ export class AdsConnection {
     };
   }
 
-  start(users: ConnectionUsers): void {
+  /** `users`: as they are at any time. */
+  start(users: ReadonlyMap<unknown, ConnectionUser>, changed: () => void): void {
     this.#users = users;
+    this.#changed = changed;
     this.#staleSince ??= this.options.clock.now();
     this.#awaySince ??= this.options.clock.now();
     if (this.#state.kind === 'stopped') this.#connect();
@@ -147,7 +199,7 @@ export class AdsConnection {
     if (stream.refusal !== undefined) {
       if (this.#lastError === stream.refusal) this.#lastError = '';
       this.closed(stream);
-      this.#users?.changed();
+      this.#changed();
     }
     const state = this.#state;
     if (state.kind !== 'up' || state.answered) return;
@@ -157,7 +209,7 @@ export class AdsConnection {
     endSilence(state);
     this.#staleSince = undefined;
     this.#recovered(state.endpoint);
-    this.#users?.changed();
+    this.#changed();
   }
 
   /**
@@ -179,7 +231,7 @@ export class AdsConnection {
     this.#lastError = stream.refusal;
     const fields = { endpoint, reason };
     this.conditions.set('stream', reason, 'warn', 'the control plane refuses a stream', fields);
-    this.#users?.changed();
+    this.#changed();
     return false;
   }
 
@@ -218,7 +270,7 @@ export class AdsConnection {
     state.silence = 'accepted';
     this.#failover.acceptSilence();
     this.#staleSince = undefined;
-    this.#users?.changed();
+    this.#changed();
   }
 
   #rejectSilent(): void {
@@ -226,8 +278,10 @@ export class AdsConnection {
     this.#reject(`connected, but no response within ${seconds} s${nodesText(this.#nodesWithoutAnswer())}`);
   }
 
+  /** The nodes of sessions that wait for an answer. */
   #nodesWithoutAnswer(): readonly Uint8Array[] {
-    return this.#users?.nodesWithoutAnswer() ?? [];
+    const waiting = this.#users.values().filter(({ awaitsResponse }) => awaitsResponse);
+    return [...waiting.map(({ node }) => node)];
   }
 
   /** Closes the connection and counts it as a failure: the endpoint is connected but does not answer. */
@@ -256,10 +310,10 @@ export class AdsConnection {
     this.#endedUnanswered.clear();
     this.#everConnected = true;
     if (this.#failover.countsAsRecovery) this.#recovered(endpoint);
-    this.#users?.up();
+    for (const user of [...this.#users.values()]) user.up();
     // Nobody waits for anything, so nothing is out of date for anybody. Idle interests are asked when a client comes.
     if (this.#isUntried) this.#staleSince = undefined;
-    this.#users?.changed();
+    this.#changed();
   }
 
   /** Connected, and no stream was opened yet. It may work although the connections before it failed. */
@@ -276,7 +330,7 @@ export class AdsConnection {
     this.#endProbe();
     const unanswered = state.kind === 'up' && state.asked && !state.answered;
     const worked = state.kind === 'up' && !unanswered;
-    if (worked && clock.now() - state.since >= backoff.maxMs) failover.resetBackoff();
+    if (worked && clock.now() - state.since >= backoff.maxMs) failover.backoff.reset();
     const wait = worked ? failover.lost() : failover.failed(unanswered ? 'unanswered' : 'unreachable');
     const timer = clock.after(wait, () => {
       metrics.reconnect?.();
@@ -292,14 +346,14 @@ export class AdsConnection {
       this.#lastError = `${this.#name(endpoint)}: ${reason}`;
       this.#say(endpoint, 'warn', 'control plane failed', reason);
     }
-    this.#users?.changed();
+    this.#changed();
   }
 
   #down(state: Up, lost: string | undefined): void {
     endSilence(state);
     this.#staleSince ??= this.options.clock.now();
     this.#awaySince ??= this.options.clock.now();
-    this.#users?.down(lost);
+    for (const user of [...this.#users.values()]) user.down(lost);
   }
 
   /** While a less preferred endpoint serves, the endpoints before it are tried from time to time. */
@@ -389,7 +443,8 @@ function endSilence(state: Up): void {
 /** Which endpoint is next and when: the policy of one upstream, without connections and clock. */
 export class Failover {
   readonly #count: number;
-  readonly #backoff: Backoff;
+  /** Starts over when a connection that ended had responses and lasted long. */
+  readonly backoff: Backoff;
   /** How many times longer than usual an endpoint must hold a connection before the relay goes back to it. */
   readonly #penalties: number[];
   /** Endpoints that have answered, and not been silent since. */
@@ -406,7 +461,7 @@ export class Failover {
   /** `count` endpoints, in order of preference. */
   constructor(count: number, backoff: Backoff) {
     this.#count = count;
-    this.#backoff = backoff;
+    this.backoff = backoff;
     this.#penalties = Array.from({ length: count }, () => 1);
   }
 
@@ -440,11 +495,6 @@ export class Failover {
     this.#trusted.add(this.#current);
   }
 
-  /** The connection that ended had responses and lasted long: the backoff starts over. */
-  resetBackoff(): void {
-    this.#backoff.reset();
-  }
-
   /** No other endpoint is left to try, so the silence of the current one counts as its answer. */
   acceptSilence(): void {
     this.#failures = 0;
@@ -462,13 +512,13 @@ export class Failover {
     }
     this.#failures++;
     this.#current = (this.#current + 1) % this.#count;
-    return this.#failures % this.#count === 0 ? this.#backoff.next() : 0;
+    return this.#failures % this.#count === 0 ? this.backoff.next() : 0;
   }
 
   /** A connection that had worked ended: the same endpoint is tried first, because its versions are still valid there. */
   lost(): number {
     this.#failures = 0;
-    return this.#backoff.next();
+    return this.backoff.next();
   }
 
   /** How many times `failback_after` a preferred endpoint must hold a connection. */

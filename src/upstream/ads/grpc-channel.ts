@@ -31,10 +31,18 @@ export interface AdsTls {
   readonly serverIdentities: readonly string[];
 }
 
-export interface GrpcChannelOptions extends StreamHeaders {
+/** What streams to a control plane carry in their headers. */
+type StreamHeaders = Pick<GrpcChannelOptions, 'headers' | 'tokenFile'>;
+
+export interface GrpcChannelOptions {
+  /** Of streams: name and value; undefined: none. */
+  readonly headers?: readonly (readonly [name: string, value: string])[];
+  /** Path of a file with a token, read for each stream: a token lives for minutes, a connection for months. */
+  readonly tokenFile?: string | undefined;
+  /** Undefined: plaintext. */
   readonly tls: AdsTls | undefined;
   readonly connectTimeoutMs: number;
-  /** Undefined: 64 MiB. */
+  /** limits.max_response_bytes; undefined: 64 MiB. */
   readonly maxResponseBytes?: number;
   readonly keepalive: { readonly timeMs: number; readonly timeoutMs: number };
   readonly clock: Clock;
@@ -281,14 +289,6 @@ function channelOptions(
   }
   if (isIP(identityOf(endpoint, tls).host) !== 0) options['grpc.ssl_target_name_override'] = reservedHostName;
   return options;
-}
-
-/** What streams to a control plane carry in their headers. */
-export interface StreamHeaders {
-  /** Name and value; undefined: none. */
-  readonly headers?: readonly (readonly [name: string, value: string])[];
-  /** Path of a file with a token, read for each stream: a token lives for minutes, a connection for months. */
-  readonly tokenFile?: string | undefined;
 }
 
 /** The headers of a stream that is opened now. The error says why there is no token. */

@@ -47,17 +47,13 @@ export class ResponseParts {
   /** Those from `start` to before `end`. */
   *resources(entries: ByteRanges, start: number, end: number, seen: VariantSet): InTurns<Result<Put[]>> {
     const isHashed = this.#hashed || end - start > this.#entriesPerTurn;
-    const puts: Put[] = [];
-    for (let index = start; index < end; index++) {
-      const entry = entries.at(index);
-      if (this.#pace.isTurnOver(entry.length)) yield;
+    const accept = (entry: Buffer, index: number): Result<Put> => {
       const resource = this.#readResource(entry);
       if (!resource.ok) return fail(`resource ${index + 1} of ${entries.length}: ${resource.error}`);
       const put = acceptResource(this.#rules, resource.value, seen);
-      if (!put.ok) return put;
-      puts.push(isHashed ? withPayload(put.value) : put.value);
-    }
-    return ok(puts);
+      return put.ok && isHashed ? ok(withPayload(put.value)) : put;
+    };
+    return yield* this.#each(entries, accept, start, end);
   }
 
   *errors(entries: ByteRanges): InTurns<Result<ResourceError[]>> {
@@ -68,7 +64,7 @@ export class ResponseParts {
   }
 
   /** `removed_resources` has no constraints. */
-  *removed(entries: ByteRanges, seen: SeenIdentities): InTurns<Result<Identity[]>> {
+  *removed(entries: ByteRanges, seen: Seen): InTurns<Result<Identity[]>> {
     return yield* this.#each(entries, (entry) => {
       const name = readString(entry);
       return name.ok
@@ -77,7 +73,7 @@ export class ResponseParts {
     });
   }
 
-  *removedNames(entries: ByteRanges, seen: SeenIdentities): InTurns<Result<Identity[]>> {
+  *removedNames(entries: ByteRanges, seen: Seen): InTurns<Result<Identity[]>> {
     return yield* this.#each(entries, (entry) => {
       const name = readName(entry);
       return name.ok ? acceptRemoval(this.#rules, name.value, seen) : name;
@@ -85,12 +81,17 @@ export class ResponseParts {
   }
 
   /** Undefined: the entry adds nothing. */
-  *#each<T>(entries: ByteRanges, accept: (entry: Buffer) => Result<T | undefined>): InTurns<Result<T[]>> {
+  *#each<T>(
+    entries: ByteRanges,
+    accept: (entry: Buffer, index: number) => Result<T | undefined>,
+    start = 0,
+    end = entries.length,
+  ): InTurns<Result<T[]>> {
     const accepted: T[] = [];
-    for (let index = 0; index < entries.length; index++) {
+    for (let index = start; index < end; index++) {
       const entry = entries.at(index);
       if (this.#pace.isTurnOver(entry.length)) yield;
-      const one = accept(entry);
+      const one = accept(entry, index);
       if (!one.ok) return one;
       if (one.value !== undefined) accepted.push(one.value);
     }
@@ -152,16 +153,13 @@ function acceptResource(rules: AcceptanceRules, resource: IncomingResource, seen
 }
 
 /** What the entries of one response have named so far. */
-export interface SeenIdentities {
-  readonly bodies: VariantSet;
-  readonly removals: VariantSet;
-}
+type Seen = Readonly<Record<'bodies' | 'removals', VariantSet>>;
 
 /** Checks a removal (`removed_resources` has no constraints). Undefined: the response has it already (protocol §5b.8). */
 function acceptRemoval(
   rules: AcceptanceRules,
   removed: IncomingName,
-  { bodies, removals }: SeenIdentities,
+  { bodies, removals }: Seen,
 ): Result<Identity | undefined> {
   if (lacksName(rules, removed)) return fail('a removed resource has no name');
   const identity = identify(rules, removed);

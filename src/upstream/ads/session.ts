@@ -10,10 +10,12 @@ import { announcesMore } from '../../wire/via.ts';
 import { Backoff } from './backoff.ts';
 import type { ChannelStream } from './channel.ts';
 import type { AdsConnection, ConnectedStream } from './connection.ts';
+import { DeltaMachine } from './delta-machine.ts';
+import { SotwMachine } from './sotw-machine.ts';
 import type { Stamp } from './stamp.ts';
-import { type StreamMachine, streamMachine } from './stream-machine.ts';
+import type { ProtocolEffect, StreamMachine } from './stream-machine.ts';
 import { isIsolated, methodPath, type Relocation, type Role, type StreamId, Suspicion } from './suspicion.ts';
-import type { Holders, ProtocolEffect, TypeState } from './type-state.ts';
+import type { Holders, TypeState } from './type-state.ts';
 
 /** Entries of a response that are read in one turn: a few milliseconds. */
 const defaultEntriesPerTurn = 1000;
@@ -96,12 +98,9 @@ export class Session {
 
   subscribe(interest: Interest): void {
     this.#interests++;
-    const { type } = interest;
-    const { clock } = this.connection.options;
-    this.#stream(this.suspicion.addInterest(type, roleOf(interest), clock.now())).change(
-      'subscribe',
-      interest,
-    );
+    const now = this.connection.options.clock.now();
+    const id = this.suspicion.addInterest(interest.type, roleOf(interest), now);
+    this.#stream(id).change('subscribe', interest);
     this.#dropUnused();
   }
 
@@ -191,8 +190,9 @@ export class Session {
 
   relocate(moves: readonly Relocation[]): void {
     for (const { type, from, to } of moves) {
-      const released = this.#streams.get(from)?.release(type);
-      if (released !== undefined) this.#stream(to).adopt(released);
+      const before = this.#streams.get(from);
+      const state = before?.release(type);
+      if (before !== undefined && state !== undefined) this.#stream(to).adopt(state, before);
     }
     this.#dropUnused();
     this.changed();
@@ -224,16 +224,6 @@ function roleOf({ selector }: Interest): Role {
   return selector === WILDCARD ? 'wildcard' : 'named';
 }
 
-/** One type that moves from one stream to another, with its state and the endpoint of the last stream. */
-interface ReleasedType {
-  readonly state: TypeState;
-  readonly endpoint: number | undefined;
-  /** See `#hasEndedBefore`. */
-  readonly hasEndedBefore: boolean;
-  /** The backoff of the old stream, if nothing else is subscribed there. */
-  readonly backoff: Backoff | undefined;
-}
-
 /** A stream from its opening to its end: its timers end with it. */
 interface OpenStream {
   /** What it says in x-distributary-via. */
@@ -253,6 +243,8 @@ interface OpenStream {
  */
 class AdsStream implements ConnectedStream {
   refusal: string | undefined;
+  /** `takeSuspended` has some. */
+  hasSuspended = false;
   readonly machine: StreamMachine;
   readonly #session: Session;
   readonly #connection: AdsConnection;
@@ -273,7 +265,6 @@ class AdsStream implements ConnectedStream {
    * one.
    */
   #hasEndedBefore = false;
-  #hasSuspended = false;
 
   constructor(session: Session, id: StreamId, stamp: Stamp) {
     const { options } = session.connection;
@@ -281,12 +272,10 @@ class AdsStream implements ConnectedStream {
     this.#session = session;
     this.#connection = session.connection;
     this.#id = id;
-    this.#backoff = new Backoff(
-      backoff.initialMs,
-      isIsolated(id) ? Math.max(backoff.maxMs, isolatedMaxBackoffMs) : backoff.maxMs,
-      random,
-    );
-    this.machine = streamMachine(options.protocol, {
+    const maxMs = isIsolated(id) ? Math.max(backoff.maxMs, isolatedMaxBackoffMs) : backoff.maxMs;
+    this.#backoff = new Backoff(backoff.initialMs, maxMs, random);
+    const Machine = options.protocol === 'SOTW' ? SotwMachine : DeltaMachine;
+    this.machine = new Machine({
       holders: session.holders,
       locators: options.variants === 'NATIVE',
       stamp,
@@ -303,15 +292,10 @@ class AdsStream implements ConnectedStream {
     this.#flushSoon();
   }
 
-  /** Some interests were not subscribed again after the last stream ended, because they are idle. */
-  get hasSuspended(): boolean {
-    return this.#hasSuspended;
-  }
-
-  /** Returns these interests, once. */
+  /** The interests that were not subscribed again after the last stream ended, because they are idle; once. */
   takeSuspended(): readonly Interest[] {
-    if (!this.#hasSuspended) return [];
-    this.#hasSuspended = false;
+    if (!this.hasSuspended) return [];
+    this.hasSuspended = false;
     return this.machine.suspendedInterests();
   }
 
@@ -347,28 +331,22 @@ class AdsStream implements ConnectedStream {
     this.#connection.closed(this);
   }
 
-  release(type: TypeUrl): ReleasedType | undefined {
+  release(type: TypeUrl): TypeState | undefined {
     const state = this.machine.release(type);
-    const { isUnused } = this.machine;
-    if (isUnused) this.#closeIdle();
-    if (state === undefined) return undefined;
-    return {
-      state,
-      endpoint: this.#lastEndpoint,
-      hasEndedBefore: this.#hasEndedBefore,
-      backoff: isUnused ? this.#backoff : undefined,
-    };
+    if (this.machine.isUnused) this.#closeStream();
+    return state;
   }
 
-  /** Takes over a type from another stream. */
-  adopt({ state, endpoint, hasEndedBefore, backoff }: ReleasedType): void {
-    this.#hasEndedBefore ||= hasEndedBefore;
+  /** Takes over a type from another stream, and its backoff, if nothing else is subscribed there. */
+  adopt(state: TypeState, before: AdsStream): void {
+    const endpoint = before.#lastEndpoint;
+    this.#hasEndedBefore ||= before.#hasEndedBefore;
     const isNew = !this.#opened;
     if (isNew) this.#lastEndpoint = endpoint;
     else if (this.#open === undefined && this.#lastEndpoint !== endpoint) this.#lastEndpoint = undefined;
     this.machine.adopt(state, endpoint === this.#lastEndpoint);
-    if (isNew && backoff !== undefined) {
-      this.#backoff.continueFrom(backoff);
+    if (isNew && before.machine.isUnused) {
+      this.#backoff.continueFrom(before.#backoff);
       this.#openLater();
     } else {
       this.#flushSoon();
@@ -405,7 +383,7 @@ class AdsStream implements ConnectedStream {
     this.#flush ??= this.#connection.options.clock.after(0, () => {
       this.#flush = undefined;
       if (this.#hasEndedBefore && this.#open === undefined) this.#suspendIdle();
-      if (this.machine.isUnused) this.#closeIdle();
+      if (this.machine.isUnused) this.#closeStream();
       else if (this.#open === undefined) this.#openStream();
       else {
         this.machine.flush();
@@ -467,7 +445,7 @@ class AdsStream implements ConnectedStream {
   #suspendIdle(): void {
     const { sink } = this.#connection;
     this.machine.suspendIdle((interest) => sink.isIdle?.(interest) === true);
-    this.#hasSuspended = this.machine.suspendedInterests().length > 0;
+    this.hasSuspended = this.machine.suspendedInterests().length > 0;
   }
 
   #reopen(): void {
@@ -476,16 +454,12 @@ class AdsStream implements ConnectedStream {
     this.#openStream();
   }
 
-  /** Also if the stream was closed already and the next one waits for its backoff. */
-  #closeIdle(): void {
-    this.#closeStream();
-    this.#connection.closed(this);
-  }
-
+  /** Also if it was closed already and the next one waits for its backoff. */
   #closeStream(): void {
-    if (this.#open === undefined) return;
-    this.#endStream();
-    this.#session.suspicion.closed(this.#id, this.#connection.options.clock.now());
+    if (this.#open !== undefined) {
+      this.#endStream();
+      this.#session.suspicion.closed(this.#id, this.#connection.options.clock.now());
+    }
     this.#connection.closed(this);
   }
 

@@ -13,10 +13,10 @@ export interface Relocation {
 /** `ended`: the control plane has ended it. `lost`: the connection was lost, which is rarely because of a request. */
 export type StreamEnd = 'ended' | 'lost';
 
-interface StreamHistory {
+class StreamHistory {
   openedAt: number | undefined;
   /** Streams in a row that ended before they had lasted long. */
-  quickEnds: number;
+  quickEnds = 0;
 }
 
 /** For each session, of known and of unknown types: a client that invents types must not open more. */
@@ -214,16 +214,7 @@ export class Suspicion {
     this.#groups.set(type, roles);
     const [other] = roles.values();
     const home = homeOf(type, other?.home, this.#services);
-    const group: SubscriptionGroup = {
-      type,
-      role,
-      home,
-      streamId: home,
-      interests: 0,
-      unproven: undefined,
-      strikes: 0,
-      suspected: undefined,
-    };
+    const group = new SubscriptionGroup(type, role, home);
     if (this.#services === 'AGGREGATED' && this.#isHomeUnstable(home, now)) {
       group.streamId =
         this.#unopened(group) ?? this.#streamForIsolation([group]) ?? this.#joined([group]) ?? home;
@@ -235,14 +226,13 @@ export class Suspicion {
   #isHomeUnstable(home: StreamId, now: number): boolean {
     const { openedAt, quickEnds } = this.#stream(home);
     const isStable = openedAt !== undefined && now - openedAt >= this.#stableAfterMs;
-    return (quickEnds > 1 && !isStable) || this.#suspects(isForUnknownTypes(home));
-  }
-
-  #suspects(unknown: boolean): boolean {
-    return [...this.#all()].some(
-      ({ home, interests, suspected }) =>
-        isForUnknownTypes(home) === unknown && suspected !== undefined && interests > 0,
-    );
+    const unknown = isForUnknownTypes(home);
+    const hasSuspects = (): boolean =>
+      this.#all().some(
+        (group) =>
+          isForUnknownTypes(group.home) === unknown && group.suspected !== undefined && group.interests > 0,
+      );
+    return (quickEnds > 1 && !isStable) || hasSuspects();
   }
 
   /** An isolated stream that is not open yet and has only new types. */
@@ -296,11 +286,11 @@ export class Suspicion {
   }
 
   #groupsOn(streamId: StreamId): readonly SubscriptionGroup[] {
-    return [...this.#all()].filter((group) => group.streamId === streamId);
+    return [...this.#all().filter((group) => group.streamId === streamId)];
   }
 
-  *#all(): Iterable<SubscriptionGroup> {
-    for (const roles of this.#groups.values()) yield* roles.values();
+  #all(): IteratorObject<SubscriptionGroup, undefined> {
+    return this.#groups.values().flatMap((roles) => roles.values());
   }
 
   /** A type's wildcard and its names are never on one stream. */
@@ -313,30 +303,35 @@ export class Suspicion {
   }
 
   #stream(streamId: StreamId): StreamHistory {
-    const known = this.#streams.get(streamId);
-    if (known !== undefined) return known;
-    const created: StreamHistory = { openedAt: undefined, quickEnds: 0 };
-    this.#streams.set(streamId, created);
-    return created;
+    const stream = this.#streams.get(streamId) ?? new StreamHistory();
+    this.#streams.set(streamId, stream);
+    return stream;
   }
 }
 
 export type Role = 'wildcard' | 'named';
 
 /** A type's wildcard or names. */
-export interface SubscriptionGroup {
+class SubscriptionGroup {
   readonly type: TypeUrl;
   readonly role: Role;
   /** One of the usual streams. */
   readonly home: StreamId;
   streamId: StreamId;
   /** Interests. */
-  interests: number;
+  interests = 0;
   /** It was requested for the first time, and no stream has lasted long enough with it yet. */
   unproven: { readonly at: number; answered: boolean } | undefined;
   /** Isolated streams with nothing else that ended. */
-  strikes: number;
+  strikes = 0;
   suspected: { readonly since: number; reason: string } | undefined;
+
+  constructor(type: TypeUrl, role: Role, home: StreamId) {
+    this.type = type;
+    this.role = role;
+    this.home = home;
+    this.streamId = home;
+  }
 }
 
 /** Whether these are unknown types. Known and unknown ones are never on one stream. */

@@ -1,55 +1,23 @@
-import type { TypeUrl } from '../../model/brand.ts';
+import type { ResourceName, TypeUrl } from '../../model/brand.ts';
 import type { Constraints } from '../../model/constraints.ts';
-import type { Result } from '../../model/result.ts';
-import {
-  type Holder,
-  type Interest,
-  type Move,
-  type Removal,
-  type Transaction,
-  transaction,
-  WILDCARD,
-} from '../../model/transaction.ts';
-import type { InTurns } from '../../model/turns.ts';
+import { type Holder, type Interest, type Move, type Removal, WILDCARD } from '../../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../../model/types.ts';
-import type { OutgoingRequest } from '../../wire/request-writer.ts';
-import type { ErrorDetail } from '../../wire/requests.ts';
-import type { IncomingSotw, UnreadableResponse } from '../../wire/response-reader.ts';
-import { AckedResources, type AckedVariant } from './acked-resources.ts';
-import type { AcceptanceRules } from './response-parts.ts';
+import { GlobIndex } from '../../model/xdstp.ts';
+import type { ErrorDetail, Locator } from '../../wire/requests.ts';
+import type { ByteRanges } from '../../wire/response-reader.ts';
+import { VariantSet } from '../variant-set.ts';
+import type { AcceptanceRules, Identity } from './response-parts.ts';
 import { originalOf, type Stamp } from './stamp.ts';
-import { isFor, type UpstreamSubscription, UpstreamSubscriptions } from './upstream-subscriptions.ts';
-
-/** What is to be done about what happens to a stream. */
-export type ProtocolEffect =
-  | { readonly kind: 'send'; readonly request: OutgoingRequest }
-  | { readonly kind: 'apply'; readonly transaction: Transaction }
-  /** Starts the timer, or starts it anew; undefined: cancels it. All timers end with the stream. */
-  | { readonly kind: 'timer'; readonly timer: string; readonly milliseconds: number | undefined }
-  /** A subscription of this type is sent that was never sent before. */
-  | { readonly kind: 'asked'; readonly type: TypeUrl }
-  /** By a response. `refused`: why that is not accepted. */
-  | { readonly kind: 'answered'; readonly type: TypeUrl; readonly refused: string | undefined }
-  | {
-      readonly kind: 'log';
-      readonly level: 'info' | 'warn';
-      readonly message: string;
-      readonly type: TypeUrl;
-    }
-  /** A wildcard has had no answer within resource_timeout. Nothing is concluded from it here. */
-  | { readonly kind: 'overdue' }
-  /** Only a new stream can tell which request a response answers: end this one, and open another at once. */
-  | { readonly kind: 'renew'; readonly reason: string }
-  /** The response is large: others get a turn, and then comes `readOn`. */
-  | { readonly kind: 'read_on' }
-  /** The stream is beyond use: end it. */
-  | { readonly kind: 'fail'; readonly reason: string };
+import {
+  isFor,
+  SubscribedAgain,
+  UnansweredUnsubscribed,
+  type UpstreamSubscription,
+  UpstreamSubscriptions,
+} from './upstream-subscriptions.ts';
 
 /** Of what arrives by the wildcard, and by name. */
-export interface Holders {
-  readonly wildcard: Holder;
-  readonly named: Holder;
-}
+export type Holders = Readonly<Record<Holder['role'], Holder>>;
 
 export interface MachineOptions {
   readonly holders: Holders;
@@ -63,236 +31,269 @@ export interface MachineOptions {
   readonly resourceTimeoutMs: number;
 }
 
-/** The state of one type on one stream: its wildcard or its names, never both (protocol §5b). */
-export interface TypeState {
+/** One variant that a holder has. */
+export interface AckedVariant extends Identity {
+  /** The upstream's own version of it; empty where there is none. */
+  version: string;
+  /** Of its body; undefined: it was not hashed, or there is none. */
+  hash: string | undefined;
+  /** This stream has delivered or confirmed it. */
+  confirmed: boolean;
+  /** It was delivered for an alias: its name differs from the subscribed name. */
+  viaAlias: boolean;
+}
+
+/** A variant in a set: its name and its constraints. */
+export const variantKey = ({ name, constraints }: Identity): string =>
+  JSON.stringify([name, constraints.key]);
+
+/**
+ * The variants that upstream has delivered for one (holder, type): names, constraints and versions, without content.
+ * The store has the same variants.
+ */
+export class AckedResources extends VariantSet<AckedVariant> {
+  readonly #globs = new GlobIndex();
+
+  /** Of all names that a glob selects. */
+  under(glob: ResourceName): AckedVariant[] {
+    return [...this.#globs.under(glob)].flatMap((name) => this.of(name));
+  }
+
+  put(variant: AckedVariant): void {
+    const known = this.get(variant.name, variant.constraints.key);
+    if (known !== undefined) {
+      known.version = variant.version;
+      known.hash = variant.hash;
+      known.confirmed = variant.confirmed;
+      known.viaAlias = variant.viaAlias;
+    } else {
+      this.add(variant);
+      this.#globs.add(variant.name);
+    }
+  }
+
+  override delete(variant: Removal): void {
+    super.delete(variant);
+    if (!this.hasName(variant.name)) this.#globs.delete(variant.name);
+  }
+
+  /** Deletes these, and returns their removals. */
+  remove(variants: readonly Removal[]): Removal[] {
+    return variants.map((variant) => {
+      this.delete(variant);
+      return { name: variant.name, constraints: variant.constraints };
+    });
+  }
+
+  override clear(): void {
+    super.clear();
+    this.#globs.clear();
+  }
+}
+
+/** One type on one stream: its wildcard or its names, never both (protocol §5b). */
+export class TypeState {
   readonly type: TypeUrl;
   readonly info: TypeInfo;
   readonly holder: Holder;
   readonly subscriptions: UpstreamSubscriptions;
   /** Lives on over reconnects, as the store's content does. */
-  readonly acked: AckedResources;
+  readonly acked = new AckedResources();
+  /** Another object: what was read by the one before must be read again. */
   rules: AcceptanceRules;
   /** Not sent yet on this stream. */
-  readonly toSubscribe: Set<UpstreamSubscription>;
+  readonly toSubscribe = new Set<UpstreamSubscription>();
   /** Subscribed on this stream, and to be unsubscribed with the next request. */
-  toUnsubscribe: UpstreamSubscription[];
+  toUnsubscribe: UpstreamSubscription[] = [];
   /** Subscription requests on this stream. */
-  requestCount: number;
+  requestCount = 0;
   /** Of the last response on this stream, accepted or not. */
-  nonce: string;
+  nonce = '';
   /** Of the last accepted response. */
-  version: string;
+  version = '';
   /** Of the last response, if it was rejected. */
   lastNack: ErrorDetail | undefined;
   /** Since the last accepted one. */
-  nacksInARow: number;
+  nacksInARow = 0;
   /**
    * Some resources of earlier streams are not confirmed on this one. Once the wildcard or glob is resolved, what is
    * still not confirmed is removed.
    */
-  sweepPending: boolean;
+  sweepPending = false;
+
+  /** Of the type of an interest: its wildcard or its names. */
+  constructor({ type, selector }: Interest, options: MachineOptions, stamp: Stamp) {
+    const { holders, locators, maxConstraintDepth } = options;
+    this.type = type;
+    this.info = typeInfo(type);
+    this.holder = selector === WILDCARD ? holders.wildcard : holders.named;
+    this.subscriptions = new UpstreamSubscriptions(locators);
+    this.rules = { type, stamp, maxConstraintDepth };
+  }
+
+  /** Nothing is subscribed, cached or to be unsubscribed. Only the last nonce and version are left in it. */
+  get isAbandoned(): boolean {
+    return this.subscriptions.size === 0 && this.acked.size === 0 && this.toUnsubscribe.length === 0;
+  }
+
+  /** A new stream: everything is subscribed anew, except what is suspended. */
+  reset(): void {
+    this.nonce = '';
+    this.requestCount = 0;
+    this.lastNack = undefined;
+    this.nacksInARow = 0;
+    this.toUnsubscribe = [];
+    this.sweepPending = false;
+    for (const variant of this.acked.all()) variant.confirmed = false;
+    for (const subscription of this.subscriptions.all()) {
+      subscription.requestNumber = 0;
+      subscription.anyResponseAnswers = false;
+      subscription.resolvedOnThisStream = false;
+      subscription.responseSeen = false;
+      subscription.expectedNames = new Set();
+      if (!subscription.suspended) this.toSubscribe.add(subscription);
+    }
+  }
+
+  /** It is sent with the next request, because somebody subscribes to it again. */
+  resume(subscription: UpstreamSubscription): void {
+    subscription.suspended = false;
+    this.toSubscribe.add(subscription);
+  }
+
+  /**
+   * Subscribes again to a name that is subscribed already. It is unsubscribed first, because some servers do not answer
+   * otherwise.
+   */
+  resubscribe(subscription: UpstreamSubscription): void {
+    const { kind, requestNumber } = subscription;
+    if (kind !== 'name' || requestNumber === 0 || this.toSubscribe.has(subscription)) return;
+    this.toSubscribe.add(subscription);
+    this.toUnsubscribe.push(subscription);
+  }
+
+  /** The variants that upstream has delivered under the name, glob or wildcard of a subscription. */
+  covered({ kind, selector }: UpstreamSubscription): AckedVariant[] {
+    if (kind === 'name') return this.acked.of(selector);
+    return kind === 'glob' ? this.acked.under(selector) : [...this.acked.all()];
+  }
+
+  /** Removes the variants that a subscription covers and this stream has not confirmed. */
+  removeUnconfirmed(subscription: UpstreamSubscription): Removal[] {
+    const stale = this.covered(subscription).filter(
+      ({ confirmed, constraints }) => !confirmed && isFor(subscription, constraints),
+    );
+    return this.acked.remove(stale);
+  }
+
+  /** Gives the acked resources another stamp; undefined: removes them. */
+  *restamp(before: Stamp, stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]> {
+    const { type, holder, acked } = this;
+    const all = [...acked.all()];
+    acked.clear();
+    for (const variant of all) {
+      const { name, constraints: from } = variant;
+      const stamped = stamp?.(originalOf(before, from));
+      const to: Constraints | undefined = stamped?.ok === true ? stamped.value : undefined;
+      if (to !== undefined) acked.put({ ...variant, constraints: to });
+      yield [type, { holder, name, from, to }];
+    }
+    this.rules = { ...this.rules, stamp: stamp ?? before };
+  }
 }
 
-/** How long the relay waits for a response that shows that it answers a later wildcard or glob. */
-const attributionWaitMs = 2000;
+const noVersions: ReadonlyMap<string, string> = new Map();
 
-/** What the loop and the strategy of a stream share: which stream it is, and the effects of one input. */
-export class StreamContext {
-  readonly options: MachineOptions;
-  /** Grows with each stream. Each acked resource has the number of the stream that last confirmed it. */
-  number = 0;
+/** One type on a delta stream. */
+export class DeltaState extends TypeState {
+  /** initial_resource_versions of the next first request: the resources that the relay has, with upstream's versions. */
+  initialVersions = noVersions;
   /**
-   * A response has come on this stream, or on another one of the session. From then on, silence means that a name
-   * does not exist.
+   * What this stream delivered for a wildcard or glob that was unsubscribed just now. If it is subscribed again soon,
+   * upstream sends all of it again. By `variantKey`.
    */
-  controlPlaneResponded = false;
-  #effects: ProtocolEffect[] = [];
-  /** What each running timer does. */
-  readonly #timers = new Map<string, () => void>();
-
-  constructor(options: MachineOptions) {
-    this.options = options;
-  }
-
-  /** All effects since the last time. */
-  take(): readonly ProtocolEffect[] {
-    const effects = this.#effects;
-    this.#effects = [];
-    return effects;
-  }
-
-  add(effect: ProtocolEffect): void {
-    this.#effects.push(effect);
-  }
-
-  arm(timer: string, milliseconds: number, run: () => void): void {
-    this.#timers.set(timer, run);
-    this.add({ kind: 'timer', timer, milliseconds });
-  }
-
-  /** Arms it, unless it runs already. */
-  armOnce(timer: string, milliseconds: number, run: () => void): void {
-    if (!this.#timers.has(timer)) this.arm(timer, milliseconds, run);
-  }
-
+  readonly resendable = new Map<string, Identity>();
+  /** Subscriptions that still expect names to be sent again. */
+  readonly awaitingResend = new Set<UpstreamSubscription>();
+  /** Something was unsubscribed just now. Responses for it may still be on their way. */
+  unsubscribeInFlight = false;
   /**
-   * Opens a new stream if responses have not shown for so long which subscription they answer. There, all of them are in
-   * the first request. `doubt`: each has its own time.
+   * Subscriptions that were unsubscribed before upstream answered them. Their answers are still on their way. Answers
+   * about one name arrive in the order of the requests.
    */
-  renewIfDoubtful(type: TypeUrl, doubt: string, isDoubtful: () => boolean): void {
-    const timer = `answers ${doubt}`;
-    if (this.#timers.has(timer) || !isDoubtful()) return;
-    this.arm(timer, attributionWaitMs, () => {
-      const reason = `responses of ${type} do not show which subscription they answer: a new stream will`;
-      if (isDoubtful()) this.add({ kind: 'renew', reason });
-    });
-  }
+  readonly unansweredUnsubscribed = new UnansweredUnsubscribed();
+  /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
+  readonly justAnswered = new Set<UpstreamSubscription>();
+  /** Of the last response, while a later wildcard or glob waits: what this stream had delivered so before. */
+  readonly repeated = new Set<Identity>();
+  /** The last response had no entries. One that says that a name is missing has. */
+  isEmpty = false;
 
-  /** Runs once responses have not shown for so long whether a request has been seen. */
-  stopDoubting(request: string, run: () => void): void {
-    this.armOnce(`doubt ${request}`, attributionWaitMs, run);
-  }
-
-  cancel(timer: string): void {
-    if (this.#timers.delete(timer)) this.add({ kind: 'timer', timer, milliseconds: undefined });
-  }
-
-  fire(timer: string): void {
-    const run = this.#timers.get(timer);
-    this.#timers.delete(timer);
-    run?.();
-  }
-
-  send(requests: readonly OutgoingRequest[]): void {
-    for (const request of requests) this.add({ kind: 'send', request });
-  }
-
-  /** Applies a transaction that does not come from a response. */
-  applyPart({ holder, type, version }: TypeState, part: Partial<Transaction>): void {
-    this.add({ kind: 'apply', transaction: transaction({ holder, type, version, ...part }) });
-  }
-
-  /** The stream has ended, and its timers with it. */
-  forgetTimers(): void {
-    this.#timers.clear();
+  override reset(): void {
+    super.reset();
+    this.resendable.clear();
+    this.awaitingResend.clear();
+    this.unsubscribeInFlight = false;
+    this.unansweredUnsubscribed.clear();
   }
 }
 
 /**
- * What resource_timeout means for a subscription without an answer. Removals: it is absent, and these are removed. `unknown`:
- * nothing. `extend`: the timeout is a little longer.
+ * The last SotW response of a type. The next one is compared with it byte by byte, so that a response with 50,000
+ * resources, of which one has changed, creates objects only for that one.
  */
-export type TimeoutOutcome = readonly Removal[] | 'unknown' | 'extend';
+export interface PreviousResponse {
+  readonly resources: ByteRanges;
+  /** Of each resource, in order. */
+  readonly identities: readonly Identity[];
+  /** Some have constraints. */
+  readonly constrained: boolean;
+  /** By which it was judged. By others its resources would be other variants. */
+  readonly rules: AcceptanceRules;
+}
 
-/** Where SotW and delta differ (protocol §3 and §4, seen from the client). `S`: of one type; `R`: a response. */
-export interface ProtocolStrategy<S extends TypeState, R extends IncomingSotw> {
-  createState(base: TypeState): S;
-  /** A new stream: everything is subscribed anew. `resumed`: to the same endpoint as the last one. */
-  reset(state: S, resumed: boolean): void;
-  read(bytes: Buffer): Result<R, UnreadableResponse>;
-  /** Judges a response, in turns; changes nothing. Its result takes the response over; the error is the reason for a NACK. */
-  judge(state: S, response: R): InTurns<Result<() => Transaction>>;
-  /** The requests for a change of what is subscribed. */
-  changeSubscriptions(
-    state: S,
-    subscribed: readonly UpstreamSubscription[],
-    unsubscribed: readonly UpstreamSubscription[],
-  ): readonly OutgoingRequest[];
-  /** An ACK, or with `lastNack` a NACK, of `state.nonce`. */
-  reply(state: S): OutgoingRequest;
-  /** Refuses a type that was never subscribed; undefined where a refusal would subscribe to it. */
-  refusal(type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest | undefined;
+const noNames: ReadonlySet<ResourceName> = new Set();
+
+/** One type on a SotW stream. */
+export class SotwState extends TypeState {
+  /** The last response, where the next one can be compared with it. */
+  previous: PreviousResponse | undefined;
+  /** A full state was applied: the store has nothing from this holder but what this stream delivered. */
+  storeSwept = false;
+  /** Something was named on this stream: from then on an empty list subscribes to nothing (protocol §3.6). */
+  hasNamed = false;
+  names: readonly string[] = [];
+  locators: readonly Locator[] = [];
   /**
-   * Which of these wildcards and globs a response may answer. It may also be an update, or answer another subscription.
+   * The newest request that upstream has seen for certain: a response had something that only this request subscribed
+   * to.
    */
-  answeredBy(
-    state: S,
-    said: Transaction,
-    candidates: readonly UpstreamSubscription[],
-  ): ReadonlySet<UpstreamSubscription>;
-  /** Before the resources of this subscription are dropped, because nobody subscribes to them any more. */
-  onUnsubscribed(state: S, subscription: UpstreamSubscription): void;
-  /** After a response: what must be left out and subscribed once more, because upstream may not have seen that it was. */
-  askAgain(state: S): readonly UpstreamSubscription[];
-  /** Whether silence means absence in the end (protocol §3.9). */
-  absentAfterTimeout(state: S, subscription: UpstreamSubscription): boolean;
-  /** resource_timeout has passed, or (`extended`) a little more. */
-  onTimeout(state: S, subscription: UpstreamSubscription, extended: boolean): TimeoutOutcome;
-}
+  lastRequestSeen = 0;
+  /**
+   * Something was unsubscribed on this stream. A resource may still come for it, so it does not prove which request
+   * upstream has seen.
+   */
+  attributionAmbiguous = false;
+  readonly subscribedAgain = new SubscribedAgain();
+  /** Names of which the last response said that a relay above does not know them yet (protocol §3.13). */
+  unknownAbove = noNames;
 
-/** The state of the type of an interest: its wildcard or its names. */
-export function createTypeState(
-  { type, selector }: Interest,
-  { holders, locators, maxConstraintDepth }: MachineOptions,
-  stamp: Stamp,
-): TypeState {
-  return {
-    type,
-    info: typeInfo(type),
-    holder: selector === WILDCARD ? holders.wildcard : holders.named,
-    subscriptions: new UpstreamSubscriptions(locators),
-    acked: new AckedResources(),
-    rules: { type, stamp, maxConstraintDepth },
-    toSubscribe: new Set(),
-    toUnsubscribe: [],
-    requestCount: 0,
-    nonce: '',
-    version: '',
-    lastNack: undefined,
-    nacksInARow: 0,
-    sweepPending: false,
-  };
-}
-
-/** The variants that upstream has delivered under the name, glob or wildcard of a subscription. */
-export function covered({ acked }: TypeState, { kind, selector }: UpstreamSubscription): AckedVariant[] {
-  if (kind === 'name') return acked.of(selector);
-  return kind === 'glob' ? acked.under(selector) : [...acked.all()];
-}
-
-/** Removes the variants that a subscription covers and this stream has not confirmed. */
-export function removeUnconfirmed(
-  state: TypeState,
-  subscription: UpstreamSubscription,
-  stream: number,
-): Removal[] {
-  const isStale = ({ confirmedOnStream, constraints }: AckedVariant): boolean =>
-    confirmedOnStream !== stream && isFor(subscription, constraints);
-  return state.acked.remove(covered(state, subscription).filter(isStale));
-}
-
-/** Nothing is subscribed, cached or to be unsubscribed. Only the last nonce and version are left in it. */
-export function isAbandoned({ subscriptions, acked, toUnsubscribe }: TypeState): boolean {
-  return subscriptions.size === 0 && acked.size === 0 && toUnsubscribe.length === 0;
-}
-
-/** A new stream: everything is subscribed anew, except what is suspended. */
-export function resetTypeState(state: TypeState): void {
-  state.nonce = '';
-  state.requestCount = 0;
-  state.lastNack = undefined;
-  state.nacksInARow = 0;
-  state.toUnsubscribe = [];
-  state.sweepPending = false;
-  for (const subscription of state.subscriptions.all()) {
-    subscription.requestNumber = 0;
-    subscription.anyResponseAnswers = false;
-    subscription.resolvedOnThisStream = false;
-    subscription.responseSeen = false;
-    subscription.expectedNames = new Set();
-    if (!subscription.suspended) state.toSubscribe.add(subscription);
+  /** Absence deletes (protocol §3.7). */
+  get isFull(): boolean {
+    return this.info.fullState || this.holder.role === 'wildcard';
   }
-}
 
-/** Moves the acked resources to another stamp; undefined: removes them. */
-export function* restampAcked(
-  { type, holder, acked }: TypeState,
-  before: Stamp,
-  stamp: Stamp | undefined,
-): Iterable<readonly [TypeUrl, Move]> {
-  const anew = (constraints: Constraints): Constraints | undefined => {
-    const stamped = stamp?.(originalOf(before, constraints));
-    return stamped?.ok === true ? stamped.value : undefined;
-  };
-  for (const move of acked.restamp(anew)) yield [type, { holder, ...move }];
+  override reset(): void {
+    super.reset();
+    this.hasNamed = false;
+    this.names = [];
+    this.locators = [];
+    this.subscribedAgain.clear();
+    this.lastRequestSeen = 0;
+    this.attributionAmbiguous = false;
+    this.unknownAbove = noNames;
+    // Control planes count from 1 again when they restart, and are silent about a version that they think is known:
+    // without one everything comes, and is compared (protocol §3.10).
+    this.version = '';
+  }
 }

@@ -9,30 +9,37 @@ import { isGlob, parentGlob } from '../../model/xdstp.ts';
  * One subscription as upstream sees it: a name, or (NATIVE) a locator with parameters. Several interests may share
  * it, because a session has only the parameters of the rules, and clients may have more.
  */
-export interface UpstreamSubscription {
+export class UpstreamSubscription {
   readonly selector: Selector;
+  readonly kind: 'name' | 'wildcard' | 'glob';
   /** Sent with it; empty: subscribed by its plain name (protocol §5b). */
   readonly parameters: Parameters;
   /** NATIVE: its parameters are sent, and say which variants are for it. Otherwise all are. */
   readonly isLocator: boolean;
-  readonly kind: 'name' | 'wildcard' | 'glob';
-  readonly interests: Map<ParametersKey, Interest>;
+  readonly interests = new Map<ParametersKey, Interest>();
   /** It was sent on some stream. */
-  everSent: boolean;
+  everSent = false;
   /** Not sent on this stream, because its interests are idle. */
-  suspended: boolean;
+  suspended = false;
   /** Which subscription request of this stream named it, from 1; 0: none yet. */
-  requestNumber: number;
+  requestNumber = 0;
   /** Every response from now on has seen its request: it was in the first one, or was sent long ago. */
-  anyResponseAnswers: boolean;
+  anyResponseAnswers = false;
   /** Upstream answered it on this stream. */
-  resolvedOnThisStream: boolean;
+  resolvedOnThisStream = false;
   /** Upstream answered it on some stream: the store has it as resolved. */
-  resolved: boolean;
+  resolved = false;
   /** A response that may answer it has come. A wildcard or glob is resolved when no more responses follow. */
-  responseSeen: boolean;
+  responseSeen = false;
   /** A wildcard or glob: the names that must be in its answer, as upstream has sent them before, and have not come yet. */
-  expectedNames: Set<ResourceName>;
+  expectedNames = new Set<ResourceName>();
+
+  constructor(selector: Selector, parameters: Parameters, isLocator: boolean) {
+    this.selector = selector;
+    this.kind = selector === WILDCARD ? 'wildcard' : isGlob(selector) ? 'glob' : 'name';
+    this.parameters = parameters;
+    this.isLocator = isLocator;
+  }
 }
 
 /**
@@ -62,12 +69,8 @@ export class UpstreamSubscriptions {
     return this.#size;
   }
 
-  get hasGlobs(): boolean {
-    return this.#globs.size > 0;
-  }
-
   get hasCollection(): boolean {
-    return this.hasGlobs || this.#bySelector.has(WILDCARD);
+    return this.#globs.size > 0 || this.#bySelector.has(WILDCARD);
   }
 
   /** Adds an interest. Returns its subscription, whether that is new, and whether it had the interest before. */
@@ -81,44 +84,26 @@ export class UpstreamSubscriptions {
     const subscriptions = this.#bySelector.get(selector) ?? new ParameterIndex<UpstreamSubscription>();
     this.#bySelector.set(selector, subscriptions);
     const known = subscriptions.get(parameters);
-    if (known !== undefined) {
-      const repeated = known.interests.has(interest.parameters.key);
-      known.interests.set(interest.parameters.key, interest);
-      return { subscription: known, created: false, repeated };
-    }
-    const glob = isGlob(selector);
-    const subscription: UpstreamSubscription = {
-      selector,
-      parameters,
-      isLocator: this.locators,
-      kind: selector === WILDCARD ? 'wildcard' : glob ? 'glob' : 'name',
-      interests: new Map([[interest.parameters.key, interest]]),
-      everSent: false,
-      suspended: false,
-      requestNumber: 0,
-      anyResponseAnswers: false,
-      resolvedOnThisStream: false,
-      resolved: false,
-      responseSeen: false,
-      expectedNames: new Set(),
-    };
+    const subscription = known ?? new UpstreamSubscription(selector, parameters, this.locators);
+    const repeated = subscription.interests.has(interest.parameters.key);
+    subscription.interests.set(interest.parameters.key, interest);
+    if (known !== undefined) return { subscription, created: false, repeated };
     subscriptions.set(parameters, subscription);
-    if (glob) this.#globs.add(selector);
+    if (subscription.kind === 'glob') this.#globs.add(selector);
     this.unresolved.add(subscription);
     this.#size++;
-    return { subscription, created: true, repeated: false };
+    return { subscription, created: true, repeated };
   }
 
   /** Removes an interest. Returns its subscription if no interest is left in it. */
   delete(interest: Interest): UpstreamSubscription | undefined {
     const { selector } = interest;
-    const parameters = this.locators ? interest.parameters : NO_PARAMETERS;
     const subscriptions = this.#bySelector.get(selector);
-    const subscription = subscriptions?.get(parameters);
+    const subscription = this.covering(interest);
     if (subscriptions === undefined || subscription === undefined) return undefined;
     subscription.interests.delete(interest.parameters.key);
     if (subscription.interests.size > 0) return undefined;
-    subscriptions.delete(parameters);
+    subscriptions.delete(subscription.parameters);
     if (subscriptions.size === 0) {
       this.#bySelector.delete(selector);
       this.#globs.delete(selector);
@@ -152,7 +137,7 @@ export class UpstreamSubscriptions {
     const found: UpstreamSubscription[] = [];
     for (const selector of [name, ...aliases]) this.#collect(found, resourceName(selector), constraints);
     if (name !== WILDCARD) this.#collect(found, WILDCARD, constraints);
-    const glob = this.hasGlobs ? parentGlob(name) : undefined;
+    const glob = this.#globOver(name);
     if (glob !== undefined) this.#collect(found, glob, constraints);
     return found;
   }
@@ -161,13 +146,12 @@ export class UpstreamSubscriptions {
   includes(name: ResourceName, aliases: readonly string[]): boolean {
     if (this.#bySelector.has(WILDCARD) || this.#bySelector.has(name)) return true;
     if (aliases.some((alias) => this.#bySelector.has(resourceName(alias)))) return true;
-    const glob = this.hasGlobs ? parentGlob(name) : undefined;
-    return glob !== undefined && this.#globs.has(glob);
+    return this.#globOver(name) !== undefined;
   }
 
   /** The wildcards and globs over a name, with whatever parameters. */
   collecting(name: ResourceName): readonly UpstreamSubscription[] {
-    const glob = this.hasGlobs ? parentGlob(name) : undefined;
+    const glob = this.#globOver(name);
     const all = this.named(WILDCARD);
     return glob === undefined ? all : [...all, ...this.named(glob)];
   }
@@ -184,6 +168,32 @@ export class UpstreamSubscriptions {
     return this.named(name).some((subscription) => subscription.parameters !== NO_PARAMETERS);
   }
 
+  /** The interests in these names that upstream has not answered yet. */
+  unansweredIn(names: Iterable<{ readonly name: ResourceName }>): Interest[] {
+    if (this.unresolved.size === 0) return [];
+    const distinct = new Set(Iterator.from(names).map(({ name }) => name));
+    return [...distinct].flatMap((name) =>
+      this.named(name)
+        .filter(({ resolved }) => !resolved)
+        .flatMap(({ interests }) => Array.from(interests.values())),
+    );
+  }
+
+  /** Marks a subscription as resolved. Its interests are added to `resolved` if they were not before. */
+  markResolved(subscription: UpstreamSubscription, resolved: Interest[]): void {
+    subscription.resolvedOnThisStream = true;
+    if (subscription.resolved) return;
+    subscription.resolved = true;
+    this.unresolved.delete(subscription);
+    resolved.push(...subscription.interests.values());
+  }
+
+  /** The glob that covers this name, if it is subscribed. */
+  #globOver(name: ResourceName): Selector | undefined {
+    const glob = this.#globs.size > 0 ? parentGlob(name) : undefined;
+    return glob !== undefined && this.#globs.has(glob) ? glob : undefined;
+  }
+
   #collect(found: UpstreamSubscription[], selector: Selector, constraints: Constraints): void {
     const subscriptions = this.#bySelector.get(selector);
     if (subscriptions === undefined) return;
@@ -195,58 +205,6 @@ export class UpstreamSubscriptions {
 /** Whether a variant is for a subscription, by its constraints. */
 export function isFor({ parameters, isLocator }: UpstreamSubscription, constraints: Constraints): boolean {
   return !isLocator || constraints.matches(parameters);
-}
-
-/** It is sent with the next request, because somebody subscribes to it again. */
-export function resume(
-  state: { readonly toSubscribe: Set<UpstreamSubscription> },
-  subscription: UpstreamSubscription,
-): void {
-  subscription.suspended = false;
-  state.toSubscribe.add(subscription);
-}
-
-/**
- * Subscribes again to a name that is subscribed already. It is unsubscribed first, because some servers do not answer
- * otherwise.
- */
-export function resubscribe(
-  state: { readonly toSubscribe: Set<UpstreamSubscription>; readonly toUnsubscribe: UpstreamSubscription[] },
-  subscription: UpstreamSubscription,
-): void {
-  if (subscription.kind !== 'name' || subscription.requestNumber === 0 || state.toSubscribe.has(subscription))
-    return;
-  state.toSubscribe.add(subscription);
-  state.toUnsubscribe.push(subscription);
-}
-
-/** The interests in these names that upstream has not answered yet. */
-export function unansweredInterests(
-  subscriptions: UpstreamSubscriptions,
-  names: Iterable<{ readonly name: ResourceName }>,
-): Interest[] {
-  if (subscriptions.unresolved.size === 0) return [];
-  const pending = new Set<Interest>();
-  for (const name of new Set(Iterator.from(names).map((one) => one.name))) {
-    for (const subscription of subscriptions.named(name)) {
-      if (!subscription.resolved)
-        for (const interest of subscription.interests.values()) pending.add(interest);
-    }
-  }
-  return [...pending];
-}
-
-/** Marks a subscription as resolved. Its interests are added to `resolved` if they were not before. */
-export function markResolved(
-  subscriptions: UpstreamSubscriptions,
-  subscription: UpstreamSubscription,
-  resolved: Interest[],
-): void {
-  subscription.resolvedOnThisStream = true;
-  if (subscription.resolved) return;
-  subscription.resolved = true;
-  subscriptions.unresolved.delete(subscription);
-  resolved.push(...subscription.interests.values());
 }
 
 /** The wildcards and globs that were sent on this stream and have had no response that may answer them. */

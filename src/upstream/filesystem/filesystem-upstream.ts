@@ -1,16 +1,38 @@
 import { createHash } from 'node:crypto';
-import type { ResourceName, TypeUrl } from '../../model/brand.ts';
-import type { Clock } from '../../model/clock.ts';
-import type { Result } from '../../model/result.ts';
+import type { BigIntStats } from 'node:fs';
+import { lstat, readdir, readFile, realpath, stat } from 'node:fs/promises';
+import { dirname, join, sep } from 'node:path';
+import { type ResourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
+import type { Clock, Timer } from '../../model/clock.ts';
+import { fail, ok, type Result } from '../../model/result.ts';
 import { isCollection } from '../../model/selection.ts';
 import { type Holder, type Interest, type Put, transaction } from '../../model/transaction.ts';
-import { typeInfo } from '../../model/types.ts';
+import { isKnownType, typeInfo } from '../../model/types.ts';
 import type { UpdateMetrics, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import type { Log } from '../../observe/log.ts';
+import { DirectoryWatches } from '../../wire/directory-watches.ts';
+import { errorCode, explainError } from '../../wire/node-error.ts';
 import { type ClaimOptions, claims } from '../claims.ts';
-import { type FileProblem, formatProblem } from './parse.ts';
-import { describe, type FileResource, getOrMake } from './resources.ts';
-import { FileSource, type Scan, scanFiles } from './scan.ts';
+import {
+  describe,
+  type FileProblem,
+  type FileResource,
+  formatProblem,
+  getOrMake,
+  isResourceFile,
+  type Located,
+  parseFile,
+  readResources,
+} from './resource-file.ts';
+
+/** Milliseconds. A change is looked at once it has been quiet for so long, or when `longestDelayMs` is over. */
+const quietMs = 50;
+const longestDelayMs = 500;
+/** For file systems that do not tell of changes. */
+const pollPresentMs = 30_000;
+const pollMissingMs = 1_000;
+/** A scan during which something changed is done again, so that half of a change is not published; so often. */
+const maxRounds = 3;
 
 export interface FilesystemOptions {
   readonly name: string;
@@ -36,7 +58,13 @@ export class FilesystemUpstream implements Upstream {
   readonly #options: FilesystemOptions;
   readonly #sink: UpstreamSink;
   readonly #holder: Holder;
-  readonly #source: FileSource;
+  /** As they were found last. */
+  #files: Scan['files'] = new Map();
+  readonly #watches = new DirectoryWatches(() => this.#touched());
+  #timer: Timer | undefined;
+  /** Since when something has changed that was not looked at. */
+  #touchedAt: number | undefined;
+  #scanning: Promise<void> | undefined;
   #reported: ReadonlyMap<string, FileProblem> = new Map();
   #current: UpstreamState;
   /** By `keyOf`. */
@@ -51,12 +79,11 @@ export class FilesystemUpstream implements Upstream {
   #stopped = false;
 
   constructor(options: FilesystemOptions, sink: UpstreamSink) {
-    const { name, path, maxConstraintDepth, clock } = options;
+    const { name, path } = options;
     this.name = name;
     this.#options = options;
     this.#sink = sink;
     this.#holder = { key: `files:${name}`, upstream: name, role: 'wildcard' };
-    this.#source = new FileSource(path, maxConstraintDepth, clock, (scan) => this.#found(scan));
     this.#current = {
       kind: 'filesystem',
       connected: false,
@@ -75,10 +102,8 @@ export class FilesystemUpstream implements Upstream {
   }
 
   subscribe(interest: Interest): void {
-    getOrMake(this.#interests, interest.type, () => new Map<string, Interest>()).set(
-      keyOf(interest),
-      interest,
-    );
+    const interests = getOrMake(this.#interests, interest.type, () => new Map<string, Interest>());
+    interests.set(keyOf(interest), interest);
     this.#unanswered.add(interest);
     if (this.#current.everConnected) this.#answerSoon();
   }
@@ -97,12 +122,61 @@ export class FilesystemUpstream implements Upstream {
   }
 
   start(): void {
-    this.#source.start();
+    this.#scan();
   }
 
   async stop(): Promise<void> {
     this.#stopped = true;
-    await this.#source.stop();
+    this.#timer?.cancel();
+    await this.#scanning;
+    this.#watches.close();
+  }
+
+  // Whenever something below the path changes the files are looked at, one look at a time.
+
+  #touched(): void {
+    if (this.#stopped) return;
+    const now = this.#options.clock.now();
+    this.#touchedAt ??= now;
+    if (this.#scanning === undefined)
+      this.#scanAfter(Math.min(quietMs, Math.max(0, this.#touchedAt + longestDelayMs - now)));
+  }
+
+  #scanAfter(milliseconds: number): void {
+    this.#timer?.cancel();
+    this.#timer = this.#options.clock.after(milliseconds, () => this.#scan());
+  }
+
+  #scan(): void {
+    if (this.#scanning === undefined && !this.#stopped) this.#scanning = this.#scanOnce();
+  }
+
+  async #scanOnce(): Promise<void> {
+    const present = await this.#scanUntilQuiet();
+    this.#scanning = undefined;
+    if (this.#stopped) return;
+    if (this.#touchedAt !== undefined) this.#scanAfter(quietMs);
+    else this.#scanAfter(present ? pollPresentMs : pollMissingMs);
+  }
+
+  /** Whether the path is there. */
+  async #scanUntilQuiet(): Promise<boolean> {
+    const { path, maxConstraintDepth, clock } = this.#options;
+    for (let round = 1; ; round++) {
+      this.#touchedAt = undefined;
+      const directories = new Set<string>();
+      const visit = (directory: string): void => {
+        directories.add(directory);
+        if (!this.#stopped) this.#watches.add(directory);
+      };
+      const scan = await scanFiles(path, this.#files, maxConstraintDepth, () => clock.now(), visit);
+      if (this.#stopped) return false;
+      this.#watches.keepOnly(directories);
+      if (scan.ok) this.#files = scan.value.files;
+      if (this.#touchedAt !== undefined && round < maxRounds) continue;
+      this.#found(scan);
+      return scan.ok;
+    }
   }
 
   #found(scan: Result<Scan>): void {
@@ -230,13 +304,8 @@ interface TypeContent {
   readonly byName: ReadonlyMap<ResourceName, readonly Put[]>;
 }
 
-interface Found extends FileResource {
-  readonly file: string;
-  readonly versionInfo: string;
-}
-
 /** The variants of one type, by name and constraints, while the files are joined. */
-type Joined = Map<ResourceName, Map<string, Found>>;
+type Joined = Map<ResourceName, Map<string, FileResource>>;
 
 /**
  * Joins the files, which come in path order. Of two resources with the same type, name and constraints the later file's
@@ -251,19 +320,18 @@ export function mergeScan(
   const joined = new Map<TypeUrl, Joined>();
   const problems = [...scan.problems];
   const refused: FileProblem[] = [];
-  for (const [file, { content, problems: broken, notes }] of scan.files) {
+  for (const { resources = [], problems: broken, notes } of scan.files.values()) {
     problems.push(...broken, ...notes);
-    for (const resource of content?.resources ?? []) {
-      const { type, put, index } = resource;
-      if (content === undefined || !claimed(type, put.name)) continue;
+    for (const resource of resources) {
+      const { file, place, type, put } = resource;
+      if (!claimed(type, put.name)) continue;
       const names = getOrMake(joined, type, (): Joined => new Map());
-      const variants = getOrMake(names, put.name, () => new Map<string, Found>());
+      const variants = getOrMake(names, put.name, () => new Map<string, FileResource>());
       const earlier = variants.get(put.constraints.key);
-      if (earlier === undefined) {
-        variants.set(put.constraints.key, { ...resource, file, versionInfo: content.versionInfo });
-      } else {
+      if (earlier === undefined) variants.set(put.constraints.key, resource);
+      else {
         const message = `${describe(type, put)} is refused: ${earlier.file} has it already`;
-        refused.push({ file, place: content.places[index], message, types: [type] });
+        refused.push({ file, place, message, types: [type] });
       }
     }
   }
@@ -299,11 +367,195 @@ export async function checkResourceFiles(
   path: string,
   maxConstraintDepth: number,
 ): Promise<readonly FileProblem[]> {
-  const scan = await scanFiles(path, new Map(), {
-    maxConstraintDepth,
-    now: () => Date.now(),
-    visit: () => {},
-  });
+  const scan = await scanFiles(path, new Map(), maxConstraintDepth, Date.now, () => {});
   if (!scan.ok) return [{ file: path, place: undefined, message: scan.error, types: [] }];
   return mergeScan(scan.value, () => true).problems;
+}
+
+export interface Scan {
+  /** By path, in path order. */
+  readonly files: ReadonlyMap<string, FileRecord>;
+  /** Of directories; those of files are in their records. */
+  readonly problems: readonly FileProblem[];
+}
+
+/**
+ * Reads all resource files below `root` (or `root` itself, if it is a file). Names that begin with a dot are skipped:
+ * editors' copies, and the `..data` directories of a ConfigMap, whose files are seen through their links. Only files
+ * whose status changed are read, and only those whose bytes changed are parsed. The error says why `root` cannot be
+ * read at all. `now`: milliseconds since the epoch, as file times have it. `visit`: is called for each directory before it
+ * is read, so that a watch on it misses nothing.
+ */
+export async function scanFiles(
+  root: string,
+  previous: Scan['files'],
+  maxConstraintDepth: number,
+  now: () => number,
+  visit: (directory: string) => void,
+): Promise<Result<Scan>> {
+  const files = new Map<string, FileRecord>();
+  const problems: FileProblem[] = [];
+  /** Real paths: a link to a directory that was seen already, a loop for one, is not followed. */
+  const seen = new Set<string>();
+
+  async function readDirectory(path: string, real: string): Promise<void> {
+    if (seen.has(real)) return;
+    visit(real);
+    const names = await readdir(path);
+    seen.add(real);
+    for (const name of names.toSorted()) if (!name.startsWith('.')) await readEntry(join(path, name));
+  }
+
+  async function readEntry(path: string): Promise<void> {
+    try {
+      const link = (await lstat(path)).isSymbolicLink();
+      const real = link ? await realpath(path) : path;
+      const status = await stat(real, { bigint: true });
+      if (status.isDirectory()) {
+        await readDirectory(path, await realpath(path));
+      } else if (status.isFile() && isResourceFile(path)) {
+        // What a link points at can change without a trace in the directory of the link.
+        if (link) visit(dirname(real));
+        await readOne(path, status);
+      }
+    } catch (error) {
+      foundUnreadable(path, error);
+    }
+  }
+
+  async function readOne(path: string, { dev, ino, size, mtimeNs, ctimeNs, ctimeMs }: BigIntStats) {
+    const before = previous.get(path);
+    const signature = `${dev}:${ino}:${size}:${mtimeNs}:${ctimeNs}`;
+    if (before?.signature === signature) {
+      files.set(path, before);
+      return;
+    }
+    // Two writes within the file system's clock tick look like one: such a status proves nothing yet.
+    const settled = now() - Number(ctimeMs) > clockTickMs;
+    const bytes = await readFile(path);
+    files.set(path, readRecord(path, bytes, settled ? signature : '', before, maxConstraintDepth));
+  }
+
+  /** Listed, but not to be read: what was known of it stays (protocol §3.9). */
+  function foundUnreadable(path: string, error: unknown): void {
+    const problem = { place: undefined, message: explainError(error) };
+    if (isResourceFile(path)) {
+      files.set(path, badRecord(path, [problem], previous.get(path), '', '', new Uint8Array(0)));
+      return;
+    }
+    if (errorCode(error) === 'ENOENT') return;
+    problems.push({ file: path, ...problem, types: [] });
+    for (const [file, record] of previous) if (file.startsWith(path + sep)) files.set(file, record);
+  }
+
+  try {
+    if ((await lstat(root)).isSymbolicLink()) visit(dirname(root));
+    const status = await stat(root, { bigint: true });
+    if (status.isDirectory()) await readDirectory(root, await realpath(root));
+    else {
+      visit(dirname(root));
+      await readOne(root, status);
+    }
+  } catch (error) {
+    return fail(`cannot read ${root}: ${explainError(error)}`);
+  }
+  const sorted = [...files].toSorted(([a], [b]) => (a < b ? -1 : 1));
+  return ok({ files: new Map(sorted), problems });
+}
+
+/** Milliseconds; generous, as some file systems keep whole seconds only, but then sizes mostly differ. */
+const clockTickMs = 50;
+
+/** What is known of one file. */
+export interface FileRecord {
+  /** Of the file's status when it was read; `''` if it must be read again whatever its status says. */
+  readonly signature: string;
+  /** Of its bytes. */
+  readonly digest: string;
+  /** As it was last read without fault; undefined if it never was. */
+  readonly resources: readonly FileResource[] | undefined;
+  /** Why it cannot be read as a whole; empty: it is good. */
+  readonly problems: readonly FileProblem[];
+  /** What will not do what is meant, though the file is good. */
+  readonly notes: readonly FileProblem[];
+  /**
+   * The types that a file which never was good seems to hold. Their other files do not make the whole of the type:
+   * what is missing from them is unknown, not absent (protocol §3.9).
+   */
+  readonly withheld: ReadonlySet<TypeUrl>;
+}
+
+const nothing: ReadonlySet<TypeUrl> = new Set();
+
+/** Reads a file's bytes. What cannot be read keeps the last good content. */
+export function readRecord(
+  file: string,
+  bytes: Uint8Array,
+  signature: string,
+  previous: FileRecord | undefined,
+  maxConstraintDepth: number,
+): FileRecord {
+  const digest = createHash('sha256').update(bytes).digest('hex');
+  if (previous?.digest === digest) return { ...previous, signature };
+  const parsed = parseFile(file, bytes);
+  const sound = parsed.ok ? parsed.value : parsed.error.rest;
+  const read = sound && readResources(file, sound, maxConstraintDepth);
+  const problems = [...(parsed.ok ? [] : parsed.error.problems), ...(read?.problems ?? [])];
+  const notes = read?.notes ?? [];
+  if (read === undefined || problems.length > 0) {
+    const found = [...problems, ...notes].toSorted((a, b) => (a.place?.line ?? 0) - (b.place?.line ?? 0));
+    return badRecord(file, found, previous, signature, digest, bytes);
+  }
+  return { signature, digest, resources: read.resources, problems: [], notes, withheld: nothing };
+}
+
+/** More would not be read, and each is a line of the log. */
+const mostProblems = 50;
+
+function badRecord(
+  file: string,
+  found: readonly Located[],
+  previous: FileRecord | undefined,
+  signature: string,
+  digest: string,
+  bytes: Uint8Array,
+): FileRecord {
+  const resources = previous?.resources;
+  const named = typesNamedIn(bytes);
+  const before = resources?.map(({ type }) => type) ?? [];
+  const types = refusedTypes(named, before);
+  const left = found.length - mostProblems;
+  const more = left > 0 ? [{ place: undefined, message: `${left} more problems are in this file` }] : [];
+  // One update is refused, whatever is wrong with it: only the first says of which types.
+  const problems = [...found.slice(0, mostProblems), ...more].map(({ place, message }, at) => ({
+    file,
+    place,
+    message,
+    types: at === 0 ? types : [],
+  }));
+  return {
+    signature,
+    digest,
+    resources,
+    problems,
+    notes: resources === undefined ? [] : (previous?.notes ?? []),
+    withheld: resources === undefined ? named : nothing,
+  };
+}
+
+/**
+ * What a file that cannot be read would have changed: the types of the xDS protocol that it names, as others are mostly
+ * those of extensions; else what it had before. If neither is known: a type without a name.
+ */
+function refusedTypes(named: ReadonlySet<TypeUrl>, before: readonly TypeUrl[]): readonly TypeUrl[] {
+  const known = [...named].filter(isKnownType);
+  if (known.length > 0) return known;
+  const others = [...new Set(named.size > 0 ? named : before)];
+  return others.length > 0 ? others : [typeUrl('')];
+}
+
+/** Type URLs are plain text in every format, the binary one too. */
+function typesNamedIn(bytes: Uint8Array): ReadonlySet<TypeUrl> {
+  const text = new TextDecoder('latin1').decode(bytes);
+  return new Set(text.matchAll(/type\.googleapis\.com\/[\w.]+/g).map(([url]) => typeUrl(url)));
 }

@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
-import { contentOf } from '../../../src/cache/interest-content.ts';
 import { type Disk, WorkerDisk } from '../../../src/cache/persistence/disk.ts';
 import type { DiskServer } from '../../../src/cache/persistence/disk-server.ts';
 import {
@@ -152,7 +151,7 @@ export function dump(store: Store): string {
     for (const { interest: one, answer, holder } of table.interests.all()) {
       const { selector, parameters } = one;
       // Names under which nothing is there are not kept.
-      if (!isCollection(selector) && !contentOf(table, one).hasContent) continue;
+      if (!isCollection(selector) && !table.hasContent(one)) continue;
       lines.push(`${short} interest ${selector} ${parameters.key} ${answer !== undefined} ${holder?.key}`);
     }
     if (lines.length === before && table.resources.size === 0) continue;

@@ -1,6 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
-import type { Disk, Reply } from '../../../src/cache/persistence/disk.ts';
+import type { Disk } from '../../../src/cache/persistence/disk.ts';
+import type { Reply } from '../../../src/cache/persistence/disk-server.ts';
 import { type DiskError, type RowBatch, unpack } from '../../../src/cache/persistence/records.ts';
 import { resourceName, type TypeUrl } from '../../../src/model/brand.ts';
 import { fail, ok } from '../../../src/model/result.ts';

@@ -8,7 +8,7 @@ import { explainMatch, formatConstraints, parseConstraints } from '../../../src/
 import { wantedMetadata } from '../../../src/model/node-path.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
 import { readClientNode } from '../../../src/security/client-node.ts';
-import { parseFile } from '../../../src/upstream/filesystem/parse.ts';
+import { parseFile } from '../../../src/upstream/filesystem/resource-file.ts';
 import type { Subject } from '../subject.ts';
 
 const root = join(import.meta.dirname, '../../..');

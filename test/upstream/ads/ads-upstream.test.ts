@@ -9,7 +9,7 @@ import { fail, ok } from '../../../src/model/result.ts';
 import type { Interest, Restamp, Transaction } from '../../../src/model/transaction.ts';
 import type { Log } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
-import type { AdsUpstreamOptions } from '../../../src/upstream/ads/options.ts';
+import type { AdsUpstreamOptions } from '../../../src/upstream/ads/connection.ts';
 import type { Address } from '../../../src/wire/address.ts';
 import { Code, codeName } from '../../../src/wire/grpc-status.ts';
 import { issueCertificate } from '../../support/certificates.ts';

@@ -3,7 +3,6 @@ import { resourceName } from '../../../src/model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../../../src/model/constraints.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
 import type { ResourceError } from '../../../src/model/transaction.ts';
-import { AckedResources } from '../../../src/upstream/ads/acked-resources.ts';
 import {
   deltaAnswers,
   lastRequestSeen,
@@ -11,9 +10,10 @@ import {
   ofOldestRequest,
   sotwAnswers,
 } from '../../../src/upstream/ads/answer-attribution.ts';
+import { AckedResources } from '../../../src/upstream/ads/type-state.ts';
 import {
   UnansweredUnsubscribed,
-  type UpstreamSubscription,
+  UpstreamSubscription,
   UpstreamSubscriptions,
   waitingCollections,
 } from '../../../src/upstream/ads/upstream-subscriptions.ts';
@@ -76,7 +76,8 @@ function waiting(asked: readonly Asked[], locators: boolean): Waiting {
     subscription.resolvedOnThisStream = one.resolved === true;
     subscription.expectedNames = new Set((one.expects ?? []).map(resourceName));
     if (one.earlierStream === true) subscriptions.unresolved.delete(subscription);
-    if (one.formerUnanswered === true) unansweredUnsubscribed.add({ ...subscription });
+    if (one.formerUnanswered === true)
+      unansweredUnsubscribed.add(new UpstreamSubscription(selector, parameters, locators));
     return subscription;
   });
   const sweepPending = asked.some(({ earlierStream }) => earlierStream === true);
@@ -324,7 +325,7 @@ describe('which subscriptions a response answers', () => {
         const entries = resources.length + removals.length + heartbeats.length + errors.length;
         const stream = {
           ...waiting(asked, true),
-          number: 1,
+
           repeated: again,
           isEmpty: entries === 0,
         };
@@ -346,7 +347,7 @@ describe('which subscriptions a response answers', () => {
       it(`without locators: ${name}`, () => {
         const stream = {
           ...waiting([{ selector: all, request: 2, expects }], false),
-          number: 1,
+
           repeated: new Set<never>(),
           isEmpty: false,
         };

@@ -59,7 +59,7 @@ describe('failover', () => {
     failover.connected();
     failover.answered();
     expect(failover.lost()).to.equal(400);
-    failover.resetBackoff();
+    failover.backoff.reset();
     expect(failover.lost()).to.equal(100);
   });
 

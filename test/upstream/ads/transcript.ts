@@ -4,8 +4,10 @@ import { type Constraints, formatConstraints, UNCONSTRAINED } from '../../../src
 import { internParameters } from '../../../src/model/parameters.ts';
 import type { Interest, Transaction } from '../../../src/model/transaction.ts';
 import { typeInfo } from '../../../src/model/types.ts';
+import { DeltaMachine } from '../../../src/upstream/ads/delta-machine.ts';
+import { SotwMachine } from '../../../src/upstream/ads/sotw-machine.ts';
 import { stampFor, unstamped } from '../../../src/upstream/ads/stamp.ts';
-import { type StreamMachine, streamMachine } from '../../../src/upstream/ads/stream-machine.ts';
+import type { StreamMachine } from '../../../src/upstream/ads/stream-machine.ts';
 import type { MachineOptions } from '../../../src/upstream/ads/type-state.ts';
 import type { OutgoingRequest } from '../../../src/wire/request-writer.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
@@ -52,7 +54,7 @@ export class Conversation {
       entriesPerTurn,
       resourceTimeoutMs: 15_000,
     };
-    this.#machine = streamMachine(this.#sotw ? 'SOTW' : 'DELTA', options);
+    this.#machine = this.#sotw ? new SotwMachine(options) : new DeltaMachine(options);
   }
 
   /** What the machine does about one line. */

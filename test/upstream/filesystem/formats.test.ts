@@ -1,8 +1,8 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { DiscoveryResponseSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { isResourceFile, parseFile } from '../../../src/upstream/filesystem/parse.ts';
-import { readRecord } from '../../../src/upstream/filesystem/scan.ts';
+import { readRecord } from '../../../src/upstream/filesystem/filesystem-upstream.ts';
+import { isResourceFile, parseFile } from '../../../src/upstream/filesystem/resource-file.ts';
 import { jsonToBytes } from '../../../src/wire/registry.ts';
 import { cds, clusters } from './harness.ts';
 
@@ -24,11 +24,11 @@ function problem(file: string, content: string | Uint8Array | object): string {
 
 function put(content: object) {
   const {
-    content: read,
+    resources: read = [],
     problems: [wrong],
   } = record('a.json', { resources: [content] });
   if (wrong !== undefined) throw new Error(wrong.message);
-  return read?.resources[0]?.put;
+  return read[0]?.put;
 }
 
 describe('upstream/filesystem formats', () => {
@@ -44,9 +44,9 @@ describe('upstream/filesystem formats', () => {
       record('a.yml', yaml),
       record('a.pb', pb.value),
       record('a.pb_text', text),
-    ].map(({ content, problems: [wrong] }) => ({
+    ].map(({ resources, problems: [wrong] }) => ({
       wrong,
-      digests: content?.resources.map(({ digest }) => digest),
+      digests: resources?.map(({ digest }) => digest),
     }));
     for (const one of all) expect(one).to.deep.equal({ wrong: undefined, digests: all[0]?.digests });
     expect(all[0]?.digests).to.have.length(1);
@@ -57,7 +57,7 @@ describe('upstream/filesystem formats', () => {
     const own = { '@type': wrapper, name: 'x', version: '9', resource: cluster };
     expect(put(own)?.version).to.equal('9');
     const file = record('a.json', { version_info: '3', resources: [cluster] });
-    expect(file.content?.resources[0]?.put.version).to.equal('3');
+    expect(file.resources?.[0]?.put.version).to.equal('3');
     expect(put(cluster)?.version).to.match(/^[0-9a-f]{16}$/);
     expect(put(cluster)?.version).to.equal(put(cluster)?.version);
     expect(put({ ...cluster, altStatName: 'x' })?.version).not.to.equal(put(cluster)?.version);
@@ -156,7 +156,7 @@ describe('upstream/filesystem formats', () => {
       (_key, value: unknown) => (typeof value === 'bigint' ? `@${value}@` : value),
     ).replace(/"@(\d+)@"/, '$1');
     for (const file of ['a.json', 'a.yaml']) {
-      const bytes = record(file, text).content?.resources[0]?.put.any;
+      const bytes = record(file, text).resources?.[0]?.put.any;
       expect(Buffer.from(bytes ?? []).toString('hex'), file).to.match(/08f{18}01$|08(ff){9}01$/);
     }
   });
@@ -164,7 +164,7 @@ describe('upstream/filesystem formats', () => {
   it('a bad file after a good one keeps the good content', () => {
     const good = record('a.yaml', clusters('one'));
     const bad = readRecord('a.yaml', Buffer.from('{'), '', good, 8);
-    expect(bad.content).to.equal(good.content);
+    expect(bad.resources).to.equal(good.resources);
     expect(bad.problems).to.have.length(1);
     expect(readRecord('a.yaml', Buffer.from(clusters('one')), '', bad, 8).problems).to.deep.equal([]);
   });

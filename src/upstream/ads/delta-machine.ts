@@ -10,7 +10,7 @@ import {
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
-import { atOnce, type InTurns } from '../../model/turns.ts';
+import type { InTurns } from '../../model/turns.ts';
 import { isGlob } from '../../model/xdstp.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.ts';
@@ -22,7 +22,6 @@ import {
   type UnreadableResponse,
 } from '../../wire/response-reader.ts';
 import { VariantSet } from '../variant-set.ts';
-import { type AckedVariant, type VariantKey, variantKey } from './acked-resources.ts';
 import {
   deltaAnswers,
   emptied,
@@ -32,78 +31,39 @@ import {
   shows,
 } from './answer-attribution.ts';
 import { type Identity, ResponseParts } from './response-parts.ts';
-import {
-  covered,
-  type ProtocolStrategy,
-  removeUnconfirmed,
-  type StreamContext,
-  type TimeoutOutcome,
-  type TypeState,
-} from './type-state.ts';
-import {
-  isFor,
-  markResolved,
-  UnansweredUnsubscribed,
-  type UpstreamSubscription,
-  unansweredInterests,
-  waitingCollections,
-} from './upstream-subscriptions.ts';
-
-interface TakenResources {
-  readonly puts: Put[];
-  readonly heartbeats: Heartbeat[];
-  /** The subscriptions to names that got a resource. */
-  readonly answered: UpstreamSubscription[];
-}
+import type { Stamp } from './stamp.ts';
+import { StreamMachine, type TimeoutOutcome } from './stream-machine.ts';
+import { type AckedVariant, DeltaState, variantKey } from './type-state.ts';
+import { isFor, type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
 
 /** An incremental stream (protocol §4 from the client's side). */
-export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta> {
-  readonly #stream: StreamContext;
-
-  constructor(stream: StreamContext) {
-    this.#stream = stream;
+export class DeltaMachine extends StreamMachine<DeltaState, IncomingDelta> {
+  protected createState(interest: Interest, stamp: Stamp): DeltaState {
+    return new DeltaState(interest, this.options, stamp);
   }
 
-  createState(base: TypeState): DeltaState {
-    return {
-      ...base,
-      initialVersions: noVersions,
-      resendable: new Map(),
-      awaitingResend: new Set(),
-      unsubscribeInFlight: false,
-      unansweredUnsubscribed: new UnansweredUnsubscribed(),
-      justAnswered: new Set(),
-      repeated: new Set(),
-      isEmpty: false,
-    };
-  }
-
-  read(bytes: Buffer): Result<IncomingDelta, UnreadableResponse> {
+  protected read(bytes: Buffer): Result<IncomingDelta, UnreadableResponse> {
     return readDeltaResponse(bytes);
   }
 
   /** Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. */
-  reset(state: DeltaState, resumed: boolean): void {
+  protected resetType(state: DeltaState, resumed: boolean): void {
+    state.reset();
     const confirmed = resumed ? resumable(state) : [];
     state.initialVersions = new Map(confirmed.map((variant) => [variant.name, variant.version]));
-    for (const variant of confirmed) variant.confirmedOnStream = this.#stream.number;
+    for (const variant of confirmed) variant.confirmed = true;
     state.sweepPending = confirmed.length < state.acked.size;
-    state.resendable.clear();
-    state.awaitingResend.clear();
-    state.unsubscribeInFlight = false;
-    state.unansweredUnsubscribed.clear();
     if (!resumed) return;
     for (const subscription of state.subscriptions.all()) {
       if (!subscription.resolved) continue;
-      if (subscription.kind === 'name')
-        subscription.resolvedOnThisStream = state.acked
-          .of(subscription.selector)
-          .some(({ confirmedOnStream }) => confirmedOnStream === this.#stream.number);
-      else subscription.resolvedOnThisStream = !state.sweepPending;
+      subscription.resolvedOnThisStream =
+        subscription.kind === 'name'
+          ? state.acked.of(subscription.selector).some((variant) => variant.confirmed)
+          : !state.sweepPending;
     }
   }
 
-  changeSubscriptions(
+  protected changeSubscriptions(
     state: DeltaState,
     subscribed: readonly UpstreamSubscription[],
     unsubscribed: readonly UpstreamSubscription[],
@@ -125,7 +85,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     ];
   }
 
-  reply(state: DeltaState): OutgoingRequest {
+  protected reply(state: DeltaState): OutgoingRequest {
     return deltaRequest(state.type, { nonce: state.nonce, error: state.lastNack });
   }
 
@@ -133,84 +93,77 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
    * An empty first request would subscribe to the whole type. Subscribing and unsubscribing "*" in one request
    * subscribes to nothing (§10.5).
    */
-  refusal(type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest {
+  protected refusal(type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest {
     return deltaRequest(type, { nonce, error, subscribe: ['*'], unsubscribe: ['*'] });
   }
 
   /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
   #expectResent(state: DeltaState, subscription: UpstreamSubscription): void {
     if (subscription.kind === 'name') return;
-    const sent = [...covered(state, subscription), ...state.resendable.values()];
+    const sent = [...state.covered(subscription), ...state.resendable.values()];
     subscription.expectedNames = new Set(
       sent.filter((variant) => shows(subscription, variant)).map(({ name }) => name),
     );
     if (subscription.expectedNames.size > 0) state.awaitingResend.add(subscription);
   }
 
-  answeredBy(
+  protected answeredBy(
     state: DeltaState,
     said: Transaction,
     candidates: readonly UpstreamSubscription[],
   ): ReadonlySet<UpstreamSubscription> {
-    const answered = deltaAnswers({ ...state, number: this.#stream.number }, said, candidates);
+    const answered = deltaAnswers(state, said, candidates);
     state.repeated.clear();
     const doubtful = inDoubt(said, candidates, answered);
     const waits = (one: UpstreamSubscription): boolean => !one.responseSeen && state.subscriptions.has(one);
     // Each request by itself: that an earlier one is answered in time says nothing of a later one.
     for (const [request, asked] of Map.groupBy(doubtful, ({ requestNumber }) => requestNumber))
-      this.#stream.renewIfDoubtful(state.type, `${request} ${state.type}`, () => asked.some(waits));
+      this.renewIfDoubtful(state.type, `${request} ${state.type}`, () => asked.some(waits));
     return answered;
   }
 
-  absentAfterTimeout(_: DeltaState, subscription: UpstreamSubscription): boolean {
+  protected absentAfterTimeout(_: DeltaState, subscription: UpstreamSubscription): boolean {
     return subscription.kind !== 'wildcard';
   }
 
   /** In delta nonces do not gate subscriptions (protocol §4.3). */
-  askAgain(): readonly UpstreamSubscription[] {
+  protected askAgain(): readonly UpstreamSubscription[] {
     return [];
   }
 
-  onTimeout(state: DeltaState, subscription: UpstreamSubscription): TimeoutOutcome {
-    if (subscription.resolvedOnThisStream)
-      return removeUnconfirmedOfName(state, subscription, this.#stream.number);
-    const isStale = covered(state, subscription).some(
-      (variant) => variant.confirmedOnStream !== this.#stream.number,
-    );
+  protected onTimeout(state: DeltaState, subscription: UpstreamSubscription): TimeoutOutcome {
+    if (subscription.resolvedOnThisStream) return removeUnconfirmedOfName(state, subscription);
+    const isStale = state.covered(subscription).some(({ confirmed }) => !confirmed);
     // A control plane that is silent altogether says nothing about what is held from an earlier stream.
-    if (isStale && !this.#stream.controlPlaneResponded) return 'unknown';
-    return removeUnconfirmed(state, subscription, this.#stream.number);
+    if (isStale && !this.controlPlaneResponded) return 'unknown';
+    return state.removeUnconfirmed(subscription);
   }
 
   /**
    * After resource_timeout nothing is on its way any more. Later responses must not use this state: upstream may have
    * deleted the resources, and does not send removals of what is not subscribed.
    */
-  onUnsubscribed(state: DeltaState, subscription: UpstreamSubscription): void {
+  protected onUnsubscribed(state: DeltaState, subscription: UpstreamSubscription): void {
     if (subscription.requestNumber === 0) return;
     state.awaitingResend.delete(subscription);
     state.unsubscribeInFlight = true;
-    if (this.#stream.options.locators && !subscription.resolvedOnThisStream)
+    if (this.options.locators && !subscription.resolvedOnThisStream)
       state.unansweredUnsubscribed.add(subscription);
-    for (const variant of subscription.kind === 'name' ? [] : covered(state, subscription)) {
-      if (variant.confirmedOnStream === this.#stream.number && shows(subscription, variant))
+    for (const variant of subscription.kind === 'name' ? [] : state.covered(subscription)) {
+      if (variant.confirmed && shows(subscription, variant))
         state.resendable.set(variantKey(variant), variant);
     }
-    this.#stream.arm(`leaving ${state.type}`, this.#stream.options.resourceTimeoutMs, () => {
+    this.arm(`leaving ${state.type}`, this.options.resourceTimeoutMs, () => {
       state.unsubscribeInFlight = false;
       state.resendable.clear();
       state.unansweredUnsubscribed.clear();
     });
   }
 
-  *judge(state: DeltaState, response: IncomingDelta): InTurns<Result<() => Transaction>> {
-    const { rules } = state;
-    const { entriesPerTurn, locators } = this.#stream.options;
-    const parts = (): ResponseParts =>
-      new ResponseParts(state.rules, readDeltaResource, entriesPerTurn, locators);
-    const first = yield* readDelta(parts(), response);
-    // Another stamp came in between.
-    const reading = rules === state.rules ? first : atOnce(readDelta(parts(), response));
+  protected *judge(state: DeltaState, response: IncomingDelta): InTurns<Result<() => Transaction>> {
+    const { entriesPerTurn, locators } = this.options;
+    const parts = new ResponseParts(state.rules, readDeltaResource, entriesPerTurn, locators);
+    const reading = yield* readDelta(parts, response);
     return reading.ok ? ok(() => this.#commit(state, response, reading.value)) : reading;
   }
 
@@ -220,7 +173,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     state.isEmpty = isEmpty(reading);
     const removals: Removal[] = [];
     const resolved: Interest[] = [];
-    noteRepeated(state, reading.puts, this.#stream.number);
+    noteRepeated(state, reading.puts);
     const { puts, heartbeats, answered } = this.#takeResources(state, reading.puts, resolved);
     for (const identity of reading.removedVariants) {
       markReceived(state, identity);
@@ -232,9 +185,8 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     for (const identity of reading.removed) this.#removeName(state, identity, removals, resolved);
     for (const error of notFound(reading)) this.#removeName(state, error, removals, resolved);
     // It has another variant than the one from an earlier stream: in one transaction, as a swap.
-    for (const subscription of answered)
-      removals.push(...removeUnconfirmedOfName(state, subscription, this.#stream.number));
-    const unanswered = unansweredInterests(subscriptions, [...removals, ...resourceErrors]);
+    for (const subscription of answered) removals.push(...removeUnconfirmedOfName(state, subscription));
+    const unanswered = subscriptions.unansweredIn([...removals, ...resourceErrors]);
     return transaction({
       holder,
       type,
@@ -248,37 +200,39 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     });
   }
 
-  #takeResources(state: DeltaState, all: readonly Put[], resolved: Interest[]): TakenResources {
+  /** `answered`: the subscriptions to names that got a resource. */
+  #takeResources(state: DeltaState, all: readonly Put[], resolved: Interest[]) {
     const { subscriptions, acked } = state;
-    const taken: TakenResources = { puts: [], heartbeats: [], answered: [] };
+    const puts: Put[] = [];
+    const heartbeats: Heartbeat[] = [];
+    const answered: UpstreamSubscription[] = [];
     state.justAnswered.clear();
     for (const put of all) {
       const { name, constraints, aliases, ttlMilliseconds } = put;
       state.unansweredUnsubscribed.received(name, constraints);
       if (!this.#isSubscribed(state, put)) continue;
       const known = acked.get(name, constraints.key);
-      const repeated = isRepeated(state, put, this.#stream.number);
+      const repeated = isRepeated(state, put);
       if (put.any === undefined && ttlMilliseconds !== undefined) {
         if (known === undefined) continue;
-        known.confirmedOnStream = this.#stream.number;
-        taken.heartbeats.push({ name, constraints, ttlMilliseconds });
+        known.confirmed = true;
+        heartbeats.push({ name, constraints, ttlMilliseconds });
       } else {
-        taken.puts.push(put);
+        puts.push(put);
         const viaAlias = subscriptions.matching(name, [], constraints).length === 0;
         const { version, payload } = put;
-        const confirmedOnStream = this.#stream.number;
-        acked.put({ name, constraints, version, hash: payload?.hash, confirmedOnStream, viaAlias });
+        acked.put({ name, constraints, version, hash: payload?.hash, confirmed: true, viaAlias });
       }
       markReceived(state, put);
       const matching = subscriptions.matching(name, aliases, constraints);
       for (const subscription of namesAnswered(matching, repeated)) {
-        taken.answered.push(subscription);
+        answered.push(subscription);
         if (!subscription.resolvedOnThisStream) state.justAnswered.add(subscription);
-        markResolved(subscriptions, subscription, resolved);
+        subscriptions.markResolved(subscription, resolved);
       }
       if (matching.length > 1) this.#awaitOwnAnswers(state, matching);
     }
-    return taken;
+    return { puts, heartbeats, answered };
   }
 
   /** False: it was on its way when its subscription ended, and upstream would not send its removal. */
@@ -286,7 +240,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     { subscriptions, unsubscribeInFlight }: DeltaState,
     { name, aliases, constraints }: Put,
   ): boolean {
-    if (!unsubscribeInFlight || !this.#stream.options.locators) return subscriptions.includes(name, aliases);
+    if (!unsubscribeInFlight || !this.options.locators) return subscriptions.includes(name, aliases);
     return subscriptions.matching(name, aliases, constraints).length > 0;
   }
 
@@ -323,9 +277,9 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
       if (unansweredUnsubscribed.delete(one)) continue;
       one.responseSeen = true;
       if (named.length > 1) continue;
-      for (const variant of covered(state, one).filter((each) => shows(one, each)))
+      for (const variant of state.covered(one).filter((each) => shows(one, each)))
         this.#remove(state, variant, removals, resolved);
-      markResolved(subscriptions, one, resolved);
+      subscriptions.markResolved(one, resolved);
     }
   }
 
@@ -336,7 +290,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     for (const subscription of state.subscriptions.matching(variant.name, [], variant.constraints)) {
       // A subscription that is newer than this response may still get another variant.
       if (subscription.kind === 'name' && (subscription.resolved || subscription.anyResponseAnswers))
-        markResolved(state.subscriptions, subscription, resolved);
+        state.subscriptions.markResolved(subscription, resolved);
     }
   }
 
@@ -359,45 +313,19 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     if (meant.length === 0) removals.push(...removeGoneMeanwhile(state, { name, constraints }));
     for (const subscription of meant)
       if (!state.unansweredUnsubscribed.delete(subscription))
-        markResolved(state.subscriptions, subscription, resolved);
+        state.subscriptions.markResolved(subscription, resolved);
     const [only] = meant;
     if (only !== undefined && meant.length === 1 && state.subscriptions.has(only))
-      removals.push(...removeUnconfirmedOfName(state, only, this.#stream.number));
+      removals.push(...removeUnconfirmedOfName(state, only));
   }
 
   /** They may have answers of their own (see `namesAnswered`), or the server has sent one for several requests. */
   #awaitOwnAnswers(state: DeltaState, matching: readonly UpstreamSubscription[]): void {
     for (const { kind, resolvedOnThisStream, requestNumber } of matching) {
       if (kind === 'name' && !resolvedOnThisStream && requestNumber > 0)
-        this.#stream.stopDoubting(`${requestNumber} ${state.type}`, () => trustNames(state, requestNumber));
+        this.stopDoubting(`${requestNumber} ${state.type}`, () => trustNames(state, requestNumber));
     }
   }
-}
-
-/** One type on a delta stream. */
-export interface DeltaState extends TypeState {
-  /** initial_resource_versions of the next first request: the resources that the relay has, with upstream's versions. */
-  initialVersions: ReadonlyMap<string, string>;
-  /**
-   * What this stream delivered for a wildcard or glob that was unsubscribed just now. If it is subscribed again soon,
-   * upstream sends all of it again.
-   */
-  readonly resendable: Map<VariantKey, Identity>;
-  /** Subscriptions that still expect names to be sent again. */
-  readonly awaitingResend: Set<UpstreamSubscription>;
-  /** Something was unsubscribed just now. Responses for it may still be on their way. */
-  unsubscribeInFlight: boolean;
-  /**
-   * Subscriptions that were unsubscribed before upstream answered them. Their answers are still on their way. Answers
-   * about one name arrive in the order of the requests.
-   */
-  readonly unansweredUnsubscribed: UnansweredUnsubscribed;
-  /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
-  readonly justAnswered: Set<UpstreamSubscription>;
-  /** Of the last response, while a later wildcard or glob waits: what this stream had delivered so before. */
-  readonly repeated: Set<Identity>;
-  /** The last response had no entries. */
-  isEmpty: boolean;
 }
 
 /** More in one first request is refused by common servers' limits (protocol §5b). */
@@ -461,19 +389,19 @@ function markReceived({ subscriptions, resendable, awaitingResend }: DeltaState,
 }
 
 /** Before `acked` takes them. Only if a wildcard or glob waits that was not in the first request of the stream. */
-function noteRepeated(state: DeltaState, puts: readonly Put[], stream: number): void {
+function noteRepeated(state: DeltaState, puts: readonly Put[]): void {
   const { repeated, requestCount, subscriptions } = state;
   if (requestCount <= 1 || waitingCollections(subscriptions.unresolved).length === 0) return;
-  for (const put of puts) if (isRepeated(state, put, stream)) repeated.add(put);
+  for (const put of puts) if (isRepeated(state, put)) repeated.add(put);
 }
 
 /**
  * This stream had delivered it before, with the same version or (NATIVE) the same body: a control plane may number each of
  * its answers, send no versions, or not encode the same body twice in the same way.
  */
-function isRepeated({ acked }: DeltaState, put: Put, stream: number): boolean {
+function isRepeated({ acked }: DeltaState, put: Put): boolean {
   const known = acked.get(put.name, put.constraints.key);
-  if (known?.confirmedOnStream !== stream) return false;
+  if (known?.confirmed !== true) return false;
   const hash = put.payload?.hash;
   if (hash !== undefined && known.hash === hash) return true;
   return known.version === put.version && (hash === undefined || put.version !== '');
@@ -482,14 +410,10 @@ function isRepeated({ acked }: DeltaState, put: Put, stream: number): boolean {
 /**
  * What a resolved name has from an earlier stream. Variants that an unresolved subscription may still confirm stay.
  */
-function removeUnconfirmedOfName(
-  state: DeltaState,
-  subscription: UpstreamSubscription,
-  stream: number,
-): Removal[] {
+function removeUnconfirmedOfName(state: DeltaState, subscription: UpstreamSubscription): Removal[] {
   if (subscription.kind !== 'name') return [];
-  const gone = covered(state, subscription).filter(({ name, constraints, confirmedOnStream }) => {
-    if (confirmedOnStream === stream || !isFor(subscription, constraints)) return false;
+  const gone = state.covered(subscription).filter(({ name, constraints, confirmed }) => {
+    if (confirmed || !isFor(subscription, constraints)) return false;
     return state.subscriptions.matching(name, [], constraints).every((one) => one.resolvedOnThisStream);
   });
   return state.acked.remove(gone);
@@ -533,7 +457,7 @@ function isSubscribed({ subscriptions }: DeltaState, { name, constraints }: Acke
 }
 
 /** What a delta response says: all of it judged, nothing of it done yet. */
-export interface DeltaReading {
+interface DeltaReading {
   readonly puts: readonly Put[];
   /** `removed_resources`: whatever is known under this name and has no constraints. */
   readonly removed: readonly Identity[];
@@ -617,12 +541,8 @@ export function deltaRequests(
   );
 }
 
-interface RequestPart {
-  readonly subscribe: string[];
-  readonly unsubscribe: string[];
-  readonly subscribeLocators: Locator[];
-  readonly unsubscribeLocators: Locator[];
-}
+type RequestPart = Record<'subscribe' | 'unsubscribe', string[]> &
+  Record<'subscribeLocators' | 'unsubscribeLocators', Locator[]>;
 
 const emptyPart = (): RequestPart => ({
   subscribe: [],

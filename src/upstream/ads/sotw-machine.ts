@@ -8,7 +8,7 @@ import {
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
-import { atOnce, type InTurns } from '../../model/turns.ts';
+import type { InTurns } from '../../model/turns.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { Locator } from '../../wire/requests.ts';
@@ -21,24 +21,12 @@ import {
 } from '../../wire/response-reader.ts';
 import { isUnknownName } from '../../wire/via.ts';
 import { VariantSet } from '../variant-set.ts';
-import type { AckedResources } from './acked-resources.ts';
 import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
-import { type AcceptanceRules, type Identity, ResponseParts } from './response-parts.ts';
-import {
-  covered,
-  type ProtocolStrategy,
-  type StreamContext,
-  type TimeoutOutcome,
-  type TypeState,
-} from './type-state.ts';
-import {
-  isFor,
-  markResolved,
-  SubscribedAgain,
-  type UpstreamSubscription,
-  unansweredInterests,
-  waitingCollections,
-} from './upstream-subscriptions.ts';
+import { type Identity, ResponseParts } from './response-parts.ts';
+import type { Stamp } from './stamp.ts';
+import { StreamMachine, type TimeoutOutcome } from './stream-machine.ts';
+import { type AckedResources, type PreviousResponse, SotwState } from './type-state.ts';
+import { isFor, type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
 
 /**
  * A state-of-the-world stream (protocol §3 from the client's side). SotW does not say which request a response answers:
@@ -48,64 +36,38 @@ import {
  * Every response has seen the type's first request on the stream, so what is missing of that request is absent. A name
  * that was added later is absent if it came before and is missing now, or after resource_timeout.
  */
-export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
-  readonly #stream: StreamContext;
-
-  constructor(stream: StreamContext) {
-    this.#stream = stream;
+export class SotwMachine extends StreamMachine<SotwState> {
+  protected createState(interest: Interest, stamp: Stamp): SotwState {
+    return new SotwState(interest, this.options, stamp);
   }
 
-  createState(base: TypeState): SotwState {
-    const unheard = { lastRequestSeen: 0, attributionAmbiguous: false };
-    return {
-      ...base,
-      ...unheard,
-      previous: undefined,
-      storeSwept: false,
-      hasNamed: false,
-      names: [],
-      locators: [],
-      subscribedAgain: new SubscribedAgain(),
-      unknownAbove: none,
-    };
-  }
-
-  read(bytes: Buffer): Result<IncomingSotw, UnreadableResponse> {
+  protected read(bytes: Buffer): Result<IncomingSotw, UnreadableResponse> {
     return readSotwResponse(bytes);
   }
 
-  reset(state: SotwState): void {
-    state.hasNamed = false;
-    state.names = [];
-    state.locators = [];
-    state.subscribedAgain.clear();
-    state.lastRequestSeen = 0;
-    state.attributionAmbiguous = false;
-    // Control planes count from 1 again when they restart, and are silent about a version that they think is known:
-    // without one everything comes, and is compared (protocol §3.10).
-    state.unknownAbove = none;
-    state.version = '';
+  protected resetType(state: SotwState): void {
+    state.reset();
   }
 
-  changeSubscriptions(
+  protected changeSubscriptions(
     state: SotwState,
     subscribed: readonly UpstreamSubscription[],
     unsubscribed: readonly UpstreamSubscription[],
   ): readonly OutgoingRequest[] {
-    if (!isFull(state) && state.requestCount > 1) state.subscribedAgain.subscribe(subscribed, unsubscribed);
+    if (!state.isFull && state.requestCount > 1) state.subscribedAgain.subscribe(subscribed, unsubscribed);
     return sotwRequests(state, subscribed, unsubscribed);
   }
 
-  reply(state: SotwState): OutgoingRequest {
+  protected reply(state: SotwState): OutgoingRequest {
     return sotwRequest(state);
   }
 
   /** An empty request for a new type would subscribe to all of it. */
-  refusal(): undefined {
+  protected refusal(): undefined {
     return undefined;
   }
 
-  answeredBy(
+  protected answeredBy(
     state: SotwState,
     _: Transaction,
     candidates: readonly UpstreamSubscription[],
@@ -113,54 +75,55 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     return sotwAnswers(state.lastRequestSeen, candidates);
   }
 
-  absentAfterTimeout(state: SotwState, subscription: UpstreamSubscription): boolean {
+  protected absentAfterTimeout(state: SotwState, subscription: UpstreamSubscription): boolean {
     return state.info.fullState && subscription.kind !== 'wildcard';
   }
 
-  onTimeout(state: SotwState, subscription: UpstreamSubscription, extended: boolean): TimeoutOutcome {
+  protected onTimeout(
+    state: SotwState,
+    subscription: UpstreamSubscription,
+    extended: boolean,
+  ): TimeoutOutcome {
     if (subscription.resolvedOnThisStream) return [];
     const isUnknownAbove = state.unknownAbove.has(subscription.selector);
     // A relay above may say nothing before something is known to it. Its own timeout comes a little later.
     const extend = !extended && (state.nonce === '' || isUnknownAbove);
     // An earlier stream delivered it, and this one has not removed it.
-    const isAcked = covered(state, subscription).some(({ constraints }) => isFor(subscription, constraints));
+    const isAcked = state.covered(subscription).some(({ constraints }) => isFor(subscription, constraints));
     if (!extend && !isAcked && !isUnknownAbove) return [];
     subscription.anyResponseAnswers = true;
     return extend ? 'extend' : 'unknown';
   }
 
-  onUnsubscribed(state: SotwState, subscription: UpstreamSubscription): void {
+  protected onUnsubscribed(state: SotwState, subscription: UpstreamSubscription): void {
     state.previous = undefined;
+    state.rules = { ...state.rules }; // a response that is being read is read again
     if (subscription.requestNumber === 0) return;
     state.attributionAmbiguous = true;
-    if (isFull(state) || subscription.kind !== 'name') return;
+    if (state.isFull || subscription.kind !== 'name') return;
     state.subscribedAgain.leave(subscription);
-    this.#stream.arm(`leaving ${state.type}`, this.#stream.options.resourceTimeoutMs, () =>
+    this.arm(`leaving ${state.type}`, this.options.resourceTimeoutMs, () =>
       state.subscribedAgain.forgetLeft(),
     );
   }
 
-  askAgain({ subscribedAgain, subscriptions }: SotwState): readonly UpstreamSubscription[] {
+  protected askAgain({ subscribedAgain, subscriptions }: SotwState): readonly UpstreamSubscription[] {
     return subscribedAgain.unanswered(subscriptions);
   }
 
-  *judge(state: SotwState, response: IncomingSotw): InTurns<Result<() => Transaction>> {
-    const { rules, previous } = state;
-    const first = yield* this.#read(state, response);
-    // Another stamp came in between, or something was unsubscribed.
-    const isStale = rules !== state.rules || previous !== state.previous;
-    const reading = isStale ? atOnce(this.#read(state, response)) : first;
+  protected *judge(state: SotwState, response: IncomingSotw): InTurns<Result<() => Transaction>> {
+    const reading = yield* this.#read(state, response);
     return reading.ok ? ok(() => this.#commit(state, response, reading.value)) : reading;
   }
 
   *#read(state: SotwState, response: IncomingSotw): InTurns<Result<SotwReading>> {
     const { rules, acked, storeSwept } = state;
-    const fullState = isFull(state);
+    const fullState = state.isFull;
     const previous = state.previous?.rules === rules ? state.previous : undefined;
     // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
     // long as the store may have more than this stream delivered, it gets the whole response.
     const comparable = fullState ? storeSwept : previous?.constrained === false;
-    const parts = new ResponseParts(rules, readSotwResource, this.#stream.options.entriesPerTurn, false);
+    const parts = new ResponseParts(rules, readSotwResource, this.options.entriesPerTurn, false);
     const compared =
       comparable && previous !== undefined
         ? yield* compare(parts, acked, fullState, previous, response)
@@ -173,9 +136,10 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     const { identities, missing } = reading;
     const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
     const unknown = reading.resourceErrors.filter(isUnknownName);
-    state.unknownAbove = unknown.length === 0 ? none : new Set(unknown.map(({ name }) => name));
+    if (unknown.length > 0 || state.unknownAbove.size > 0)
+      state.unknownAbove = new Set(unknown.map(({ name }) => name));
     const { version, resources } = response;
-    const fullState = isFull(state);
+    const fullState = state.isFull;
     const resolved: Interest[] = [];
     const { puts, heartbeats, isRepeatable } = this.#takeResources(state, response, reading, resolved);
     this.#attribute(state, puts);
@@ -203,7 +167,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
       resourceErrors,
       complete,
       resolved,
-      unanswered: unansweredInterests(subscriptions, [...removals, ...resourceErrors]),
+      unanswered: subscriptions.unansweredIn([...removals, ...resourceErrors]),
       cannotDelete: !fullState,
     });
   }
@@ -214,11 +178,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     response: IncomingSotw,
     reading: SotwReading,
     resolved: Interest[],
-  ): {
-    readonly puts: readonly Put[];
-    readonly heartbeats: readonly Heartbeat[];
-    readonly isRepeatable: boolean;
-  } {
+  ) {
     const puts: Put[] = [];
     const heartbeats: Heartbeat[] = [];
     let isRepeatable = true;
@@ -233,12 +193,11 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
       } else {
         const version = put.version === '' ? response.version : put.version;
         puts.push({ ...put, version });
-        const confirmedOnStream = this.#stream.number;
-        acked.put({ name, constraints, version, hash: undefined, confirmedOnStream, viaAlias: false });
+        acked.put({ name, constraints, version, hash: undefined, confirmed: true, viaAlias: false });
       }
       for (const subscription of subscriptions.matching(name, aliases, constraints)) {
         if (subscription.kind !== 'name') continue;
-        markResolved(subscriptions, subscription, resolved);
+        subscriptions.markResolved(subscription, resolved);
         subscribedAgain.received(subscription);
       }
     }
@@ -254,7 +213,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     if (state.requestCount < 2 || !subscriptions.hasCollection) return;
     if (!state.attributionAmbiguous)
       state.lastRequestSeen = Math.max(state.lastRequestSeen, lastRequestSeen(subscriptions, puts));
-    this.#stream.renewIfDoubtful(state.type, state.type, () => {
+    this.renewIfDoubtful(state.type, state.type, () => {
       const asked = waitingCollections(state.subscriptions.unresolved);
       return sotwAnswers(state.lastRequestSeen, asked).size < asked.length;
     });
@@ -273,7 +232,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
       const present = acked
         .of(subscription.selector)
         .some((variant) => !lacking.has(variant) && isFor(subscription, variant.constraints));
-      if (present) markResolved(subscriptions, subscription, resolved);
+      if (present) subscriptions.markResolved(subscription, resolved);
     }
   }
 
@@ -296,7 +255,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
         // The error does not say for which parameters. It counts for all locators of this name that were in the first
         // request.
         if (subscription.kind === 'name' && (subscription.anyResponseAnswers || !subscription.isLocator))
-          markResolved(state.subscriptions, subscription, resolved);
+          state.subscriptions.markResolved(subscription, resolved);
       }
     }
     return namesWithErrors;
@@ -306,7 +265,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
   #resolveMissing(state: SotwState, namesWithErrors: ReadonlySet<ResourceName>, resolved: Interest[]): void {
     for (const subscription of [...state.subscriptions.unresolved]) {
       if (subscription.anyResponseAnswers && !namesWithErrors.has(subscription.selector))
-        markResolved(state.subscriptions, subscription, resolved);
+        state.subscriptions.markResolved(subscription, resolved);
     }
     for (const subscription of state.subscriptions.named('*'))
       if (subscription.anyResponseAnswers) subscription.resolvedOnThisStream = true;
@@ -321,7 +280,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     if (namesWithErrors.has(name)) return true;
     // A resource that this stream delivered and a later response lacks is removed, even if its wildcard is not
     // resolved yet.
-    if (state.acked.get(name, constraints.key)?.confirmedOnStream === this.#stream.number) return false;
+    if (state.acked.get(name, constraints.key)?.confirmed === true) return false;
     const subscriptions = state.subscriptions.matching(name, [], constraints);
     return (
       subscriptions.length > 0 &&
@@ -332,40 +291,8 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
   }
 }
 
-const none: ReadonlySet<ResourceName> = new Set();
-
-/** One type on a SotW stream. */
-export interface SotwState extends TypeState {
-  /** The last response, where the next one can be compared with it. */
-  previous: PreviousResponse | undefined;
-  /** A full state was applied: the store has nothing from this holder but what this stream delivered. */
-  storeSwept: boolean;
-  /** Something was named on this stream: from then on an empty list subscribes to nothing (protocol §3.6). */
-  hasNamed: boolean;
-  names: readonly string[];
-  locators: readonly Locator[];
-  /**
-   * The newest request that upstream has seen for certain: a response had something that only this request subscribed
-   * to.
-   */
-  lastRequestSeen: number;
-  /**
-   * Something was unsubscribed on this stream. A resource may still come for it, so it does not prove which request
-   * upstream has seen.
-   */
-  attributionAmbiguous: boolean;
-  readonly subscribedAgain: SubscribedAgain;
-  /** Names of which the last response said that a relay above does not know them yet (protocol §3.13). */
-  unknownAbove: ReadonlySet<ResourceName>;
-}
-
-/** Absence deletes (protocol §3.7). */
-function isFull(state: SotwState): boolean {
-  return state.info.fullState || state.holder.role === 'wildcard';
-}
-
 /** What a SotW response says: all of it judged, nothing of it done yet. */
-export interface SotwReading {
+interface SotwReading {
   /** What is new or changed; everything if there is no previous response to compare with. */
   readonly puts: readonly Put[];
   readonly resourceErrors: readonly ResourceError[];
@@ -467,7 +394,7 @@ function sotwRequests(
   // In a full-state type a name that is subscribed again must stay in the list: its absence would delete the
   // resource.
   const isLeftOut = (subscription: UpstreamSubscription): boolean =>
-    again.has(subscription.selector) && !(isFull(state) && isNew.has(subscription));
+    again.has(subscription.selector) && !(state.isFull && isNew.has(subscription));
   const active = [...state.subscriptions.all().filter(({ suspended }) => !suspended)];
   if (unsubscribed.some(isLeftOut)) {
     // The store has dropped the resource. Upstream sends it again only if one request leaves the name out and the
@@ -515,30 +442,11 @@ function sotwRequest(state: SotwState): OutgoingRequest {
 }
 
 /**
- * The last SotW response of a type. The next one is compared with it byte by byte, so that a response with 50,000
- * resources, of which one has changed, creates objects only for that one.
- */
-interface PreviousResponse {
-  readonly resources: ByteRanges;
-  /** Of each resource, in order. */
-  readonly identities: readonly Identity[];
-  /** Some have constraints. */
-  readonly constrained: boolean;
-  /** By which it was judged. By others its resources would be other variants. */
-  readonly rules: AcceptanceRules;
-}
-
-/** How many resources at the start and at the end are the same, byte by byte. Together at most the shorter's length. */
-interface CommonEnds {
-  readonly prefix: number;
-  readonly suffix: number;
-}
-
-/**
+ * How many resources at the start and at the end are the same, byte by byte. Together at most the shorter's length.
  * Control planes that keep an order change a few resources in the middle: one memcmp of what is before and one of what
  * is after find them. Those that shuffle are compared resource by resource, by their names.
  */
-function commonEnds(before: ByteRanges, after: ByteRanges): CommonEnds {
+function commonEnds(before: ByteRanges, after: ByteRanges) {
   const shorter = Math.min(before.length, after.length);
   const prefix = longestEqual(shorter, (from, to) => sameRun(before, from, after, from, to - from));
   const suffix = longestEqual(shorter - prefix, (from, to) =>

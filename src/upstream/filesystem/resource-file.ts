@@ -1,0 +1,440 @@
+import { createHash } from 'node:crypto';
+import { extname } from 'node:path';
+import { fromBinary, ScalarType, toBinary } from '@bufbuild/protobuf';
+import { type Any, AnySchema, durationMs } from '@bufbuild/protobuf/wkt';
+import {
+  type Document,
+  isAlias,
+  isMap,
+  isNode,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Pair,
+  parseDocument,
+  visit,
+} from 'yaml';
+import { MetadataSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
+import {
+  type DiscoveryResponse,
+  DiscoveryResponseSchema,
+  DynamicParameterConstraintsSchema,
+  type Resource,
+  ResourceSchema,
+} from '../../gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { type TypeUrl, typeUrl } from '../../model/brand.ts';
+import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
+import { errorMessage, fail, ok, type Result } from '../../model/result.ts';
+import type { Put } from '../../model/transaction.ts';
+import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
+import { bytesTag, MessageReader } from '../../protobuf/message-reader.ts';
+import type { JsonPath } from '../../wire/json-fault.ts';
+import { envoyRegistry, type JsonFault, jsonToBytes, messageName, textToBytes } from '../../wire/registry.ts';
+import { VariantSet } from '../variant-set.ts';
+
+/** A file's content, and how to find a resource in it. */
+export interface ParsedFile {
+  readonly response: DiscoveryResponse;
+  /** Where a resource of the response is; undefined where the format has no lines. Holds the text. */
+  readonly placeOf: (index: number) => Place | undefined;
+  /** Its index in the file: others may have been left out. */
+  readonly indexOf: (index: number) => number;
+  /** The same, worked out already, where that costs little. */
+  readonly places: readonly (Place | undefined)[];
+}
+
+/** Something wrong, and where. */
+export type Located = Pick<FileProblem, 'place' | 'message'>;
+
+/**
+ * Or what is wrong with the file, at least one thing. `rest`: the resources in which nothing was found, for what else may
+ * be wrong with them.
+ */
+type Parsed = Result<
+  ParsedFile,
+  { readonly problems: readonly Located[]; readonly rest: ParsedFile | undefined }
+>;
+
+const decoders: ReadonlyMap<string, (bytes: Uint8Array) => Parsed> = new Map([
+  ['.json', parseJson],
+  ['.yaml', parseYaml],
+  ['.yml', parseYaml],
+  ['.pb', parseBinary],
+  ['.pb_text', parseText],
+]);
+
+/** Whether files of this name are read at all (docs/configuration.md, upstreams). */
+export function isResourceFile(path: string): boolean {
+  return decoders.has(extname(path));
+}
+
+/** Reads a DiscoveryResponse (protocol §7) in the format that the file's name says. */
+export function parseFile(path: string, bytes: Uint8Array): Parsed {
+  const decode = decoders.get(extname(path));
+  if (decode === undefined) {
+    return refuse(`its name must end in one of ${[...decoders.keys()].join(' ')}`);
+  }
+  // Full state with nothing in it deletes everything. An empty file is more likely one that is being written.
+  if (bytes.length === 0)
+    return refuse('the file is empty; a DiscoveryResponse without resources is `resources: []`');
+  return decode(bytes);
+}
+
+function parseJson(bytes: Uint8Array): Parsed {
+  const text = utf8(bytes);
+  if (!text.ok) return refuse(text.error);
+  let json: unknown;
+  try {
+    json = JSON.parse(text.value);
+  } catch (error) {
+    const message = errorMessage(error);
+    const [, line, column] = /\(line (\d+) column (\d+)\)/.exec(message) ?? [];
+    const place = line === undefined ? undefined : { line: Number(line), column: Number(column) };
+    return refuse(message, place);
+  }
+  // JSON.parse rounds integers that a double cannot hold; the YAML reader keeps them.
+  if (/\d{16}/.test(text.value)) return parseYaml(bytes);
+  const layout = lazy(() => readLayout(text.value));
+  // The layout of what is nested too deeply costs a second; a fault of the whole document needs none.
+  return fromJsonValue(json, (path) => (path.length === 0 ? start : layout().placeAt(path)));
+}
+
+function parseYaml(bytes: Uint8Array): Parsed {
+  const text = utf8(bytes);
+  if (!text.ok) return refuse(text.error);
+  try {
+    const { document, placeIn, placeAt } = readLayout(text.value);
+    // After the first error the parser has lost its place: what it reports from there on is mostly not there.
+    const [error] = document.errors;
+    if (error !== undefined) return refuse(error.message, placeIn(error.pos[0]));
+    visit(document, {
+      Scalar(_key, node) {
+        // 64-bit integers beyond what a double holds: canonical JSON writes them as strings.
+        if (Number.isInteger(node.value) && !Number.isSafeInteger(node.value)) {
+          node.value = node.source ?? node.value;
+        }
+      },
+    });
+    const json: unknown = document.toJS();
+    const parsed = fromJsonValue(json, placeAt);
+    if (!parsed.ok) return parsed;
+    const { response, placeOf } = parsed.value;
+    return ok({ ...parsed.value, places: response.resources.map((_, index) => placeOf(index)) });
+  } catch (thrown) {
+    // An alias without its anchor, aliases that multiply beyond reason, or too deep nesting.
+    return refuse(errorMessage(thrown));
+  }
+}
+
+const start: Place = { line: 1, column: 1 };
+
+type PlaceAt = (path: JsonPath) => Place | undefined;
+
+function fromJsonValue(json: unknown, placeAt: PlaceAt): Parsed {
+  if (json === null)
+    return refuse('the file is empty; a DiscoveryResponse without resources is `resources: []`');
+  const bytes = toBytes(json);
+  if (bytes.ok) return ok(parsedFile(bytes.value, (index) => placeAt(['resources', index])));
+  const problems = bytes.error.all.map(({ path, message }) => ({
+    place: placeAt(path),
+    message: path.length === 0 ? message : `${showPath(path)}: ${message}`,
+  }));
+  return fail({ problems, rest: withoutFaults(json, bytes.error, placeAt) });
+}
+
+const toBytes = (json: unknown) => jsonToBytes(DiscoveryResponseSchema.typeName, json);
+
+/** Undefined: something is wrong outside of the resources. */
+function withoutFaults(json: unknown, { all }: JsonFault, placeAt: PlaceAt): ParsedFile | undefined {
+  if (typeof json !== 'object' || json === null || !('resources' in json)) return undefined;
+  const { resources } = json;
+  if (!Array.isArray(resources)) return undefined;
+  const faulty = new Set(all.map(({ path }) => path[1]));
+  const sound = [...resources.keys()].filter((index) => !faulty.has(index));
+  const bytes = toBytes({ ...json, resources: sound.map((index): unknown => resources[index]) });
+  if (!bytes.ok) return undefined;
+  const indexOf = (index: number): number => sound[index] ?? index;
+  return parsedFile(bytes.value, (index) => placeAt(['resources', indexOf(index)]), indexOf);
+}
+
+function parsedFile(
+  bytes: Uint8Array,
+  placeOf: ParsedFile['placeOf'],
+  indexOf: ParsedFile['indexOf'] = (index) => index,
+): ParsedFile {
+  return { response: fromBinary(DiscoveryResponseSchema, bytes), placeOf, indexOf, places: [] };
+}
+
+function parseBinary(bytes: Uint8Array): Parsed {
+  try {
+    return ok(parsedFile(bytes, () => undefined));
+  } catch (error) {
+    return refuse(`not an encoded DiscoveryResponse: ${errorMessage(error)}`);
+  }
+}
+
+function parseText(bytes: Uint8Array): Parsed {
+  const text = utf8(bytes);
+  if (!text.ok) return refuse(text.error);
+  const encoded = textToBytes(DiscoveryResponseSchema.typeName, text.value);
+  return encoded.ok ? parseBinary(encoded.value) : refuse(encoded.error);
+}
+
+/** `placeIn`: of a position in the text. */
+function readLayout(text: string) {
+  const lines = new LineCounter();
+  const document = parseDocument(text, { merge: true, prettyErrors: false, lineCounter: lines });
+  const placeIn = (position: number): Place => {
+    const { line, col } = lines.linePos(position);
+    return { line, column: col };
+  };
+  const placeAt: PlaceAt = (path) => {
+    const position = positionOf(document, path);
+    return position === undefined ? undefined : placeIn(position);
+  };
+  return { document, placeIn, placeAt };
+}
+
+/** Where the deepest part of the path is that is there: keys that a merge (`<<`) brought are elsewhere. */
+function positionOf(document: Document.Parsed, path: JsonPath): number | undefined {
+  let node: unknown = document.contents;
+  let place: unknown = node;
+  for (const segment of path) {
+    const pair = entryAt(isAlias(node) ? node.resolve(document) : node, segment);
+    if (pair === undefined) break;
+    place = pair.key ?? pair.value ?? place;
+    node = pair.value;
+  }
+  return isNode(place) ? place.range?.[0] : undefined;
+}
+
+/** An entry of a mapping, or one of a list, which has no key. */
+function entryAt(node: unknown, segment: string | number): Pick<Pair, 'key' | 'value'> | undefined {
+  if (isSeq(node) && typeof segment === 'number') return { key: undefined, value: node.items[segment] };
+  if (!isMap(node)) return undefined;
+  return node.items.find(({ key }) => isScalar(key) && String(key.value) === String(segment));
+}
+
+function showPath(path: JsonPath): string {
+  return path.reduce<string>(
+    (shown, part) =>
+      typeof part === 'number' ? `${shown}[${part}]` : shown === '' ? part : `${shown}.${part}`,
+    '',
+  );
+}
+
+function utf8(bytes: Uint8Array): Result<string> {
+  try {
+    return ok(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  } catch {
+    return fail('the file is not UTF-8 text');
+  }
+}
+
+function lazy<T>(make: () => T): () => T {
+  let made: { readonly value: T } | undefined;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
+  };
+}
+
+function refuse(message: string, place?: Place): Parsed {
+  return fail({ problems: [{ place, message }], rest: undefined });
+}
+
+/** From 1, as editors count. */
+interface Place {
+  readonly line: number;
+  /** Undefined: only the line is known. */
+  readonly column?: number | undefined;
+}
+
+/** Something wrong with one file, for the log, for `status` and for `validate`. */
+export interface FileProblem {
+  /** As found below the configured path. */
+  readonly file: string;
+  /** Undefined where the format has no lines or the place is not known. */
+  readonly place: Place | undefined;
+  readonly message: string;
+  /** The types of which something is refused. */
+  readonly types: readonly TypeUrl[];
+}
+
+/** `path:line:column: message`, as editors and compilers write it. */
+export function formatProblem({ file, place, message }: FileProblem): string {
+  const at = [file, ...[place?.line, place?.column].filter((part) => part !== undefined)];
+  return `${at.join(':')}: ${message}`;
+}
+
+/** One resource of one file. */
+export interface FileResource {
+  /** As found below the configured path. */
+  readonly file: string;
+  /** Of the file; empty: it has none. */
+  readonly versionInfo: string;
+  /** In the file, where that is known. */
+  readonly place: Place | undefined;
+  readonly type: TypeUrl;
+  readonly put: Put;
+  /** A digest of all that a subscriber could see of it: equal digests, nothing changed. */
+  readonly digest: string;
+}
+
+/**
+ * The resources of a DiscoveryResponse file. Each is an Any of its own type, or an Any of
+ * `envoy.service.discovery.v3.Resource` around it, which can give name, version, constraints, aliases and TTL. Without
+ * a `type_url` one file may hold several types; with it, all must be of that type. The version of a resource is its
+ * own, else the file's `version_info`, else a hash of its content (protocol §7). Without problems all of it is good;
+ * notes say what will not do what is meant nevertheless.
+ */
+export function readResources(file: string, parsed: ParsedFile, maxConstraintDepth: number) {
+  const { response, placeOf, indexOf, places } = parsed;
+  const resources: FileResource[] = [];
+  const problems: Located[] = [];
+  const notes: FileProblem[] = [];
+  const seen = new Map<TypeUrl, VariantSet>();
+  for (const [index, any] of response.resources.entries()) {
+    const wrong = (what: string): void => {
+      problems.push({ place: placeOf(index), message: `resources[${indexOf(index)}]: ${what}` });
+    };
+    const read = readResource(any, response, maxConstraintDepth);
+    if (!read.ok) {
+      wrong(read.error);
+      continue;
+    }
+    const { type, put } = read.value;
+    if (!getOrMake(seen, type, () => new VariantSet()).add(put))
+      wrong(`${describe(type, put)} is in this file twice with the same constraints`);
+    // Files send no heartbeats, so that it ends, at clients too, and does not come again.
+    if (put.ttlMilliseconds !== undefined) {
+      const message = `${describe(type, put)} has a ttl: it ends ${put.ttlMilliseconds / 1000} s after the file is read, because nothing renews it; leave ttl out`;
+      notes.push({ file, place: placeOf(index), message, types: [] });
+    }
+    resources.push({ file, versionInfo: response.versionInfo, place: places[index], ...read.value });
+  }
+  return { resources, problems, notes };
+}
+
+/** For messages: type, name and whether it is a variant. */
+export function describe(type: TypeUrl, put: Put): string {
+  const variant = put.constraints.key === UNCONSTRAINED.key ? '' : ` with constraints ${put.constraints.key}`;
+  return `${messageName(type)} ${JSON.stringify(put.name)}${variant}`;
+}
+
+function readResource(
+  any: Any,
+  response: DiscoveryResponse,
+  maxConstraintDepth: number,
+): Result<Pick<FileResource, 'type' | 'put' | 'digest'>> {
+  const opened = open(any);
+  if (!opened.ok) return opened;
+  const { wrapper, body } = opened.value;
+  const type = typeUrl(body.typeUrl);
+  if (response.typeUrl !== '' && response.typeUrl !== type) {
+    return fail(`it is a ${messageName(type)}, but the file's type_url is ${response.typeUrl}`);
+  }
+  const constraints = readConstraints(wrapper, maxConstraintDepth);
+  if (!constraints.ok) return constraints;
+  const given = readName(wrapper, body);
+  if (!given.ok) return given;
+  const name = canonicalName(given.value, type);
+  if (!name.ok) return name;
+  const aliases = canonicalNames(wrapper?.aliases ?? [], type);
+  if (!aliases.ok) return fail(`alias of ${JSON.stringify(given.value)}: ${aliases.error}`);
+  const unversioned: Put = {
+    name: name.value,
+    constraints: constraints.value,
+    version: wrapper?.version || response.versionInfo,
+    any: toBinary(AnySchema, body),
+    aliases: aliases.value,
+    ...handling(wrapper),
+  };
+  const digest = digestOf(unversioned);
+  const put = unversioned.version === '' ? { ...unversioned, version: digest } : unversioned;
+  return ok({ type, put, digest });
+}
+
+/** How it is to be kept and passed on. */
+function handling(wrapper: Resource | undefined): Pick<Put, 'ttlMilliseconds' | 'doNotCache' | 'metadata'> {
+  const { ttl, cacheControl, metadata } = wrapper ?? {};
+  return {
+    ttlMilliseconds: ttl && durationMs(ttl),
+    doNotCache: cacheControl?.doNotCache ?? false,
+    metadata: metadata && toBinary(MetadataSchema, metadata),
+  };
+}
+
+function open(any: Any): Result<{ readonly wrapper: Resource | undefined; readonly body: Any }> {
+  if (any.typeUrl === '') return fail('it has no type ("@type")');
+  if (messageName(any.typeUrl) !== ResourceSchema.typeName) return ok({ wrapper: undefined, body: any });
+  try {
+    const wrapper = fromBinary(ResourceSchema, any.value);
+    const body = wrapper.resource;
+    if (body === undefined || body.typeUrl === '') return fail('the Resource holds no `resource`');
+    if (messageName(body.typeUrl) === ResourceSchema.typeName)
+      return fail('it is a Resource inside a Resource');
+    return ok({ wrapper, body });
+  } catch (error) {
+    return fail(`not an encoded Resource: ${errorMessage(error)}`);
+  }
+}
+
+function readConstraints(wrapper: Resource | undefined, maxDepth: number): Result<Constraints> {
+  const given = wrapper?.resourceName?.dynamicParameterConstraints;
+  if (given === undefined) return ok(UNCONSTRAINED);
+  const parsed = parseConstraints(toBinary(DynamicParameterConstraintsSchema, given), maxDepth);
+  return parsed.ok ? parsed : fail(`its dynamic_parameter_constraints: ${parsed.error}`);
+}
+
+function readName(wrapper: Resource | undefined, body: Any): Result<string> {
+  const plain = wrapper?.name ?? '';
+  const structured = wrapper?.resourceName?.name ?? '';
+  if (plain !== '' && wrapper?.resourceName !== undefined) {
+    return fail('it has both `name` and `resource_name`; only one of them may be set (protocol §1)');
+  }
+  if (plain !== '' || structured !== '') return ok(plain || structured);
+  const own = nameInBody(body);
+  if (!own.ok || own.value !== '') return own;
+  return fail(
+    `this ${messageName(body.typeUrl)} has no name; give it one, or wrap it in a Resource with a name`,
+  );
+}
+
+/** In every named xDS resource the name is field 1, a string (`cluster_name` in endpoints). */
+function nameInBody(body: Any): Result<string> {
+  const desc = envoyRegistry().getMessage(messageName(body.typeUrl));
+  const field = desc?.fields.find(({ number }) => number === 1);
+  if (field?.fieldKind !== 'scalar' || field.scalar !== ScalarType.STRING) {
+    return fail(
+      `where a ${messageName(body.typeUrl)} has its name is not known; wrap it in a Resource with a name`,
+    );
+  }
+  try {
+    let name = '';
+    for (const reader = new MessageReader(body.value); reader.next(); ) {
+      if (reader.tag === bytesTag(1)) name = reader.text();
+    }
+    return ok(name);
+  } catch (error) {
+    return fail(`not an encoded ${messageName(body.typeUrl)}: ${errorMessage(error)}`);
+  }
+}
+
+function digestOf(put: Put): string {
+  const { name, constraints, version, aliases, ttlMilliseconds = -1, doNotCache } = put;
+  const hash = createHash('sha256');
+  hash.update(JSON.stringify([name, constraints.key, version, aliases, ttlMilliseconds, doNotCache]));
+  hash.update(put.any ?? '').update('\0');
+  hash.update(put.metadata ?? '');
+  return hash.digest('hex').slice(0, 16);
+}
+
+/** The value of the key, made and kept if there is none. */
+export function getOrMake<K, V>(map: Map<K, V>, key: K, make: () => V): V {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const made = make();
+  map.set(key, made);
+  return made;
+}
