@@ -568,12 +568,10 @@ export class SideStores {
   }
 
   #each(change: (store: Store) => Commit | undefined): readonly Commit[] {
-    const released = change(this.released);
-    const canary = this.#canary && change(this.#canary);
-    return [
-      ...(released === undefined ? [] : [this.#seenBy('released', released)]),
-      ...(canary === undefined ? [] : [this.#seenBy('canary', canary)]),
-    ];
+    return this.separate.flatMap((side) => {
+      const commit = change(this.#of(side));
+      return commit === undefined ? [] : [this.#seenBy(side, commit)];
+    });
   }
 
   /** The views of the other side see nothing of it. */

@@ -325,28 +325,24 @@ export class TypeTable {
     return all.some(({ variant }) => variant.aliases.includes(alias));
   }
 
-  /** The sides see this of a name from now on. */
-  hold(name: ResourceName, held: HeldName): void {
+  /** The sides see this of a name from now on. Undefined: they see what upstream says. */
+  hold(name: ResourceName, held: HeldName | undefined): void {
     const before = this.#held.get(name);
     for (const column of ['released', 'canary'] as const) {
-      if (before?.[column] === held[column]) continue;
-      for (const entry of held[column]?.variants.all() ?? []) {
-        this.payloads.retain(entry.variant.payload);
-        this.link(entry.variant);
+      if (before?.[column] === held?.[column]) continue;
+      for (const { variant } of held?.[column]?.variants.all() ?? []) {
+        this.payloads.retain(variant.payload);
+        this.link(variant);
       }
-      for (const entry of before?.[column]?.variants.all() ?? []) this.unlinkAndRelease(entry.variant);
+      for (const { variant } of before?.[column]?.variants.all() ?? []) this.unlinkAndRelease(variant);
     }
-    this.#held.set(name, held);
-    this.#globs.add(name);
-  }
-
-  /** Both sides see what upstream says. */
-  #letGo(name: ResourceName): void {
-    const held = this.#held.get(name);
-    for (const cached of [held?.released, held?.canary])
-      for (const entry of cached?.variants.all() ?? []) this.unlinkAndRelease(entry.variant);
-    this.#held.delete(name);
-    if (!this.resources.has(name)) this.#globs.delete(name);
+    if (held !== undefined) {
+      this.#held.set(name, held);
+      this.#globs.add(name);
+    } else {
+      this.#held.delete(name);
+      if (!this.resources.has(name)) this.#globs.delete(name);
+    }
   }
 
   unlinkAndRelease(variant: Variant): void {
@@ -412,7 +408,7 @@ export class TypeTable {
   /** Everybody sees what upstream has under a name. */
   stopHolding(name: ResourceName): void {
     this.#tellErrors(name);
-    this.#letGo(name);
+    this.hold(name, undefined);
     if (this.#held.size > 0) return;
     for (const holder of this.releasedVersions.keys()) this.all.journal.version(this.type, holder);
     this.releasedVersions.clear();

@@ -7,6 +7,7 @@ import {
   type UnansweredUnsubscribed,
   type UpstreamSubscription,
   type UpstreamSubscriptions,
+  waitingCollections,
 } from './upstream-subscriptions.ts';
 
 /**
@@ -65,17 +66,16 @@ export function inDoubt(
 }
 
 /** Whether any response answers it, whatever is in it; undefined: the content decides. */
-function byPosition({
-  anyResponseAnswers,
-  kind,
-  expectedNames,
-  isLocator,
-}: UpstreamSubscription): boolean | undefined {
-  if (anyResponseAnswers) return true;
+function byPosition(one: UpstreamSubscription): boolean | undefined {
+  if (one.anyResponseAnswers) return true;
   // It is the only wildcard of this type on the stream. Updates that were on their way when it was unsubscribed are
   // no answer.
-  return !isLocator && kind === 'wildcard' ? expectedNames.size === 0 : undefined;
+  return !one.isLocator && one.kind === 'wildcard' ? one.expectedNames.size === 0 : undefined;
 }
+
+/** The request of those that were asked for first; there may be too many for arguments. */
+const oldestOf = (asked: readonly UpstreamSubscription[]): number =>
+  asked.reduce((least, { requestNumber }) => Math.min(least, requestNumber), Number.POSITIVE_INFINITY);
 
 type Judgement = (subscription: UpstreamSubscription) => boolean;
 
@@ -84,14 +84,8 @@ type Judgement = (subscription: UpstreamSubscription) => boolean;
  * until then a server such as a relay in an outage may not know what it has for it.
  */
 function byEmptyResponse({ subscriptions }: DeltaWaiting): Judgement {
-  const longest = Math.min(
-    ...subscriptions
-      .all()
-      .filter(
-        ({ kind, requestNumber, responseSeen }) => kind !== 'name' && requestNumber > 0 && !responseSeen,
-      )
-      .map(({ requestNumber }) => requestNumber),
-  );
+  const waiting = waitingCollections(subscriptions.all());
+  const longest = oldestOf(waiting);
   return ({ requestNumber }) => requestNumber <= longest;
 }
 
@@ -166,7 +160,7 @@ function shownBy(stream: DeltaWaiting, said: Said) {
       .filter((subscription) => shows(subscription, identity));
     // Servers answer in order, so of the requests that wait it is for the oldest one.
     const waiting = by.filter((one) => isWaiting(stream, one));
-    const oldest = Math.min(...waiting.map(({ requestNumber }) => requestNumber));
+    const oldest = oldestOf(waiting);
     if (waiting.length > 0 && !mayBeUpdate(stream, identity, oldest)) requests.add(oldest);
     const [only] = by;
     if (only !== undefined && by.length === 1 && at < changes.length) onlyFor.add(only);
@@ -209,10 +203,7 @@ export function ofOldestRequest(
   const waiting = named.filter(
     (one) => one.requestNumber > 0 && (!one.resolvedOnThisStream || justAnswered.has(one)),
   );
-  const oldest = waiting.reduce(
-    (least, { requestNumber }) => Math.min(least, requestNumber),
-    Number.POSITIVE_INFINITY,
-  );
+  const oldest = oldestOf(waiting);
   return waiting.filter(({ requestNumber }) => requestNumber === oldest);
 }
 
@@ -233,18 +224,12 @@ export function sotwAnswers(
   lastSeen: number,
   candidates: readonly UpstreamSubscription[],
 ): ReadonlySet<UpstreamSubscription> {
-  return new Set(candidates.filter((subscription) => sotwAnswered(lastSeen, subscription)));
+  return new Set(candidates.filter((one) => sotwAnswered(lastSeen, one)));
 }
 
-function sotwAnswered(
-  lastSeen: number,
-  { anyResponseAnswers, kind, requestNumber, isLocator }: UpstreamSubscription,
-): boolean {
-  if (anyResponseAnswers) return true;
-  // It is the only subscription on this stream, so every response is its complete state, of some time.
-  if (!isLocator && kind === 'wildcard') return true;
-  return requestNumber <= lastSeen;
-}
+/** A wildcard without parameters is the only subscription on its stream: every response is its complete state, of some time. */
+const sotwAnswered = (lastSeen: number, one: UpstreamSubscription): boolean =>
+  one.anyResponseAnswers || (!one.isLocator && one.kind === 'wildcard') || one.requestNumber <= lastSeen;
 
 /**
  * Whether a full state has all that is subscribed. If not, what it lacks may be for a subscription that upstream has not
@@ -263,11 +248,10 @@ export function isCompleteFor(subscriptions: UpstreamSubscriptions, lastSeen: nu
 export function lastRequestSeen(subscriptions: UpstreamSubscriptions, puts: Transaction['puts']): number {
   let last = 0;
   for (const { name, aliases, constraints } of puts) {
-    const first = subscriptions
+    const sent = subscriptions
       .matching(name, aliases, constraints)
-      .filter(({ requestNumber }) => requestNumber > 0)
-      .reduce((least, { requestNumber }) => Math.min(least, requestNumber), Number.POSITIVE_INFINITY);
-    if (first !== Number.POSITIVE_INFINITY) last = Math.max(last, first);
+      .filter(({ requestNumber }) => requestNumber > 0);
+    if (sent.length > 0) last = Math.max(last, oldestOf(sent));
   }
   return last;
 }

@@ -74,7 +74,8 @@ export class DeltaMachine extends StreamMachine<DeltaState, IncomingDelta> {
     const again = new Set(subscribed.map((subscription) => subscription.selector));
     const together = !unsubscribed.some((subscription) => again.has(subscription.selector));
     const only = subscribed.length === 1 && requestCount === 1 ? subscribed[0] : undefined;
-    const legacy = only !== undefined && isPlainWildcard(only) && state.info.legacyWildcard;
+    const isPlain = only?.kind === 'wildcard' && only.parameters.entries.size === 0;
+    const legacy = isPlain && state.info.legacyWildcard;
     // Every control plane knows the wildcard as an empty first request; not all know "*".
     const named = legacy ? [] : subscribed;
     if (together) return deltaRequests(type, named, unsubscribed, initialVersions);
@@ -93,7 +94,7 @@ export class DeltaMachine extends StreamMachine<DeltaState, IncomingDelta> {
    * An empty first request would subscribe to the whole type. Subscribing and unsubscribing "*" in one request
    * subscribes to nothing (§10.5).
    */
-  protected refusal(type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest {
+  protected override refusal(type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest {
     return deltaRequest(type, { nonce, error, subscribe: ['*'], unsubscribe: ['*'] });
   }
 
@@ -124,11 +125,6 @@ export class DeltaMachine extends StreamMachine<DeltaState, IncomingDelta> {
 
   protected absentAfterTimeout(_: DeltaState, subscription: UpstreamSubscription): boolean {
     return subscription.kind !== 'wildcard';
-  }
-
-  /** In delta nonces do not gate subscriptions (protocol §4.3). */
-  protected askAgain(): readonly UpstreamSubscription[] {
-    return [];
   }
 
   protected onTimeout(state: DeltaState, subscription: UpstreamSubscription): TimeoutOutcome {
@@ -171,19 +167,19 @@ export class DeltaMachine extends StreamMachine<DeltaState, IncomingDelta> {
     const { subscriptions, acked, holder, type } = state;
     const { resourceErrors } = reading;
     state.isEmpty = isEmpty(reading);
-    const removals: Removal[] = [];
-    const resolved: Interest[] = [];
+    const said: Concluded = { removals: [], resolved: [] };
+    const { removals, resolved } = said;
     noteRepeated(state, reading.puts);
     const { puts, heartbeats, answered } = this.#takeResources(state, reading.puts, resolved);
     for (const identity of reading.removedVariants) {
       markReceived(state, identity);
       const known = acked.get(identity.name, identity.constraints.key);
-      if (isGlob(identity.name)) this.#empty(state, identity, removals, resolved);
-      else if (known === undefined) this.#resolveMissing(state, identity, removals, resolved);
-      else this.#remove(state, known, removals, resolved);
+      if (isGlob(identity.name)) this.#empty(state, identity, said);
+      else if (known === undefined) this.#resolveMissing(state, identity, said);
+      else this.#remove(state, known, said);
     }
-    for (const identity of reading.removed) this.#removeName(state, identity, removals, resolved);
-    for (const error of notFound(reading)) this.#removeName(state, error, removals, resolved);
+    for (const identity of reading.removed) this.#removeName(state, identity, said);
+    for (const error of notFound(reading)) this.#removeName(state, error, said);
     // It has another variant than the one from an earlier stream: in one transaction, as a swap.
     for (const subscription of answered) removals.push(...removeUnconfirmedOfName(state, subscription));
     const unanswered = subscriptions.unansweredIn([...removals, ...resourceErrors]);
@@ -244,31 +240,26 @@ export class DeltaMachine extends StreamMachine<DeltaState, IncomingDelta> {
     return subscriptions.matching(name, aliases, constraints).length > 0;
   }
 
-  #removeName(state: DeltaState, identity: Identity, removals: Removal[], resolved: Interest[]): void {
+  #removeName(state: DeltaState, identity: Identity, said: Concluded): void {
     const { name, constraints } = identity;
     markReceived(state, identity);
     if (isGlob(name)) {
-      this.#empty(state, identity, removals, resolved);
+      this.#empty(state, identity, said);
       return;
     }
     const exact = state.acked.get(name, constraints.key);
     // A server without locators for the name may mean any variant: it has no other way to say so.
     const meant = exact === undefined && !state.subscriptions.hasLocatorFor(name) ? state.acked.of(name) : [];
     const removed = exact === undefined ? meant : [exact];
-    for (const variant of removed) this.#remove(state, variant, removals, resolved);
-    if (removed.length === 0) this.#resolveMissing(state, identity, removals, resolved);
+    for (const variant of removed) this.#remove(state, variant, said);
+    if (removed.length === 0) this.#resolveMissing(state, identity, said);
   }
 
   /**
    * The URL of a collection that is empty (protocol §6). Several locators may name it: then nothing is removed, since
    * members that are deleted are named, and those that it is for are resolved when no more follows.
    */
-  #empty(
-    state: DeltaState,
-    { name, constraints }: Identity,
-    removals: Removal[],
-    resolved: Interest[],
-  ): void {
+  #empty(state: DeltaState, { name, constraints }: Identity, said: Concluded): void {
     const { subscriptions, unansweredUnsubscribed } = state;
     const named = [...subscriptions.named(name), ...unansweredUnsubscribed.of(name)].filter((one) =>
       isFor(one, constraints),
@@ -278,12 +269,12 @@ export class DeltaMachine extends StreamMachine<DeltaState, IncomingDelta> {
       one.responseSeen = true;
       if (named.length > 1) continue;
       for (const variant of state.covered(one).filter((each) => shows(one, each)))
-        this.#remove(state, variant, removals, resolved);
-      subscriptions.markResolved(one, resolved);
+        this.#remove(state, variant, said);
+      subscriptions.markResolved(one, said.resolved);
     }
   }
 
-  #remove(state: DeltaState, variant: AckedVariant, removals: Removal[], resolved: Interest[]): void {
+  #remove(state: DeltaState, variant: AckedVariant, { removals, resolved }: Concluded): void {
     state.acked.delete(variant);
     markReceived(state, variant);
     removals.push({ name: variant.name, constraints: variant.constraints });
@@ -299,12 +290,8 @@ export class DeltaMachine extends StreamMachine<DeltaState, IncomingDelta> {
    * which parameters (protocol §5), unless it has constraints. Servers answer in order, so it is for the locators of
    * the oldest unanswered request. If that is only one, what it has from an earlier stream is removed.
    */
-  #resolveMissing(
-    state: DeltaState,
-    { name, constraints }: Identity,
-    removals: Removal[],
-    resolved: Interest[],
-  ): void {
+  #resolveMissing(state: DeltaState, { name, constraints }: Identity, said: Concluded): void {
+    const { removals, resolved } = said;
     const unanswered = state.unansweredUnsubscribed
       .of(name)
       .filter((subscription) => isFor(subscription, constraints));
@@ -327,6 +314,9 @@ export class DeltaMachine extends StreamMachine<DeltaState, IncomingDelta> {
     }
   }
 }
+
+/** What a response says beside its resources. */
+type Concluded = Readonly<{ removals: Removal[]; resolved: Interest[] }>;
 
 /** More in one first request is refused by common servers' limits (protocol §5b). */
 const initialVersionsLimit = 3 * 1024 * 1024;
@@ -550,10 +540,6 @@ const emptyPart = (): RequestPart => ({
   subscribeLocators: [],
   unsubscribeLocators: [],
 });
-
-function isPlainWildcard({ kind, parameters }: UpstreamSubscription): boolean {
-  return kind === 'wildcard' && parameters.entries.size === 0;
-}
 
 function deltaRequest(type: TypeUrl, part: Partial<OutgoingDelta>): OutgoingDelta {
   const rest = { nonce: '', initialVersions: noVersions, error: undefined };

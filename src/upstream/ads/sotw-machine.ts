@@ -62,11 +62,6 @@ export class SotwMachine extends StreamMachine<SotwState> {
     return sotwRequest(state);
   }
 
-  /** An empty request for a new type would subscribe to all of it. */
-  protected refusal(): undefined {
-    return undefined;
-  }
-
   protected answeredBy(
     state: SotwState,
     _: Transaction,
@@ -107,7 +102,10 @@ export class SotwMachine extends StreamMachine<SotwState> {
     );
   }
 
-  protected askAgain({ subscribedAgain, subscriptions }: SotwState): readonly UpstreamSubscription[] {
+  protected override askAgain({
+    subscribedAgain,
+    subscriptions,
+  }: SotwState): readonly UpstreamSubscription[] {
     return subscribedAgain.unanswered(subscriptions);
   }
 
@@ -335,14 +333,16 @@ function* compare(
   const before = positions(previous, prefix, previous.identities.length - suffix);
   const puts: Put[] = [];
   for (const [offset, put] of read.value.entries()) {
-    const at = before.get(put.name)?.find((index) => isSame(previous.identities[index], put));
+    const at = before
+      .get(put.name)
+      ?.find((index) => previous.identities[index]?.constraints.key === put.constraints.key);
     // It may be there twice: changed, and among what was not read because it is unchanged.
     if (at === undefined && prefix + suffix > 0 && acked.get(put.name, put.constraints.key) !== undefined) {
       return undefined;
     }
     // Where upstream cannot delete, all variants of a name count as received.
     if (!fullState && put.constraints.key !== '') return undefined;
-    if (at === undefined || !sameResource(previous.resources, at, resources, prefix + offset)) puts.push(put);
+    if (at === undefined || !sameRun(previous.resources, at, resources, prefix + offset, 1)) puts.push(put);
   }
   const resourceErrors = yield* parts.errors(response.errors);
   if (!resourceErrors.ok) return resourceErrors;
@@ -362,20 +362,10 @@ function* compare(
   });
 }
 
-function positions(previous: PreviousResponse, start: number, end: number): Map<ResourceName, number[]> {
-  const found = new Map<ResourceName, number[]>();
-  for (let index = start; index < end; index++) {
-    const name = previous.identities[index]?.name;
-    if (name === undefined) continue;
-    const known = found.get(name);
-    if (known === undefined) found.set(name, [index]);
-    else known.push(index);
-  }
-  return found;
-}
-
-function isSame(a: Identity | undefined, b: Identity): boolean {
-  return a !== undefined && a.name === b.name && a.constraints.key === b.constraints.key;
+/** Where each name is, from `start` to before `end`. */
+function positions({ identities }: PreviousResponse, start: number, end: number) {
+  const indexes = Array.from({ length: Math.max(0, end - start) }, (_, offset) => start + offset);
+  return Map.groupBy(indexes, (index) => identities[index]?.name);
 }
 
 /** The requests for a change of what is subscribed: each names all that is. */
@@ -487,9 +477,4 @@ function sameRun(
   if (end - start !== otherEnd - otherStart) return false;
   if (before.end(from) - start !== after.end(otherFrom) - otherStart) return false;
   return before.bytes.compare(after.bytes, otherStart, otherEnd, start, end) === 0;
-}
-
-/** Whether one resource is the same in both. */
-function sameResource(before: ByteRanges, at: number, after: ByteRanges, index: number): boolean {
-  return sameRun(before, at, after, index, 1);
 }

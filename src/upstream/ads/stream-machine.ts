@@ -28,12 +28,7 @@ export type ProtocolEffect =
   | { readonly kind: 'asked'; readonly type: TypeUrl }
   /** By a response. `refused`: why that is not accepted. */
   | { readonly kind: 'answered'; readonly type: TypeUrl; readonly refused: string | undefined }
-  | {
-      readonly kind: 'log';
-      readonly level: 'info' | 'warn';
-      readonly message: string;
-      readonly type: TypeUrl;
-    }
+  | Readonly<{ kind: 'log'; level: 'info' | 'warn'; message: string; type: TypeUrl }>
   /** A wildcard has had no answer within resource_timeout. Nothing is concluded from it here. */
   | { readonly kind: 'overdue' }
   /** Only a new stream can tell which request a response answers: end this one, and open another at once. */
@@ -117,8 +112,8 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
   ): readonly OutgoingRequest[];
   /** An ACK, or with `lastNack` a NACK, of `state.nonce`. */
   protected abstract reply(state: S): OutgoingRequest;
-  /** Refuses a type that was never subscribed; undefined where a refusal would subscribe to it. */
-  protected abstract refusal(type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest | undefined;
+  /** Refuses a type that was never subscribed. Left out where a refusal would subscribe to it. */
+  protected refusal?(type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest;
   /**
    * Which of these wildcards and globs a response may answer. It may also be an update, or answer another subscription.
    */
@@ -130,7 +125,7 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
   /** Before the resources of this subscription are dropped, because nobody subscribes to them any more. */
   protected abstract onUnsubscribed(state: S, subscription: UpstreamSubscription): void;
   /** After a response: what must be left out and subscribed once more, because upstream may not have seen that it was. */
-  protected abstract askAgain(state: S): readonly UpstreamSubscription[];
+  protected askAgain?(state: S): readonly UpstreamSubscription[];
   /** Whether silence means absence in the end (protocol §3.9). */
   protected abstract absentAfterTimeout(state: S, subscription: UpstreamSubscription): boolean;
   /** resource_timeout has passed, or (`extended`) a little more. */
@@ -364,7 +359,7 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
     this.add({ kind: 'apply', transaction: said });
     this.#acknowledge(state, response);
     this.#heard(state, said);
-    const again = this.askAgain(state);
+    const again = this.askAgain?.(state) ?? [];
     for (const subscription of again) state.resubscribe(subscription);
     if (again.length > 0) this.#sendChanges(state);
   }
@@ -407,7 +402,7 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
     if (this.#unsolicited.has(known) || this.#unsolicited.size >= maxUnsolicited) return;
     this.#unsolicited.add(known);
     this.add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type: known });
-    const refusal = this.refusal(type, response.nonce, { code: Code.INVALID_ARGUMENT, message });
+    const refusal = this.refusal?.(type, response.nonce, { code: Code.INVALID_ARGUMENT, message });
     if (refusal !== undefined) this.#send([refusal]);
   }
 
@@ -466,12 +461,7 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
     });
   }
 
-  #expire(
-    state: S,
-    timer: string,
-    subscriptions: readonly UpstreamSubscription[],
-    isExtended: boolean,
-  ): void {
+  #expire(state: S, timer: string, subscriptions: readonly UpstreamSubscription[], extended: boolean): void {
     const { resourceTimeoutMs } = this.options;
     // The rejected response may have been the answer, so nothing is concluded yet.
     if (state.lastNack !== undefined) {
@@ -480,18 +470,18 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
     }
     const resolved: Interest[] = [];
     const removals: Removal[] = [];
-    const extended: UpstreamSubscription[] = [];
+    const later: UpstreamSubscription[] = [];
     for (const subscription of subscriptions) {
       if (!state.subscriptions.has(subscription)) continue;
-      const outcome = this.onTimeout(state, subscription, isExtended);
-      if (outcome === 'extend') extended.push(subscription);
+      const outcome = this.onTimeout(state, subscription, extended);
+      if (outcome === 'extend') later.push(subscription);
       if (typeof outcome === 'string') continue;
       removals.push(...outcome);
       state.subscriptions.markResolved(subscription, resolved);
     }
     this.#conclude(state, resolved, removals);
-    if (extended.length === 0) return;
-    this.arm(timer, resourceTimeoutMs / extensionShare, () => this.#expire(state, timer, extended, true));
+    if (later.length === 0) return;
+    this.arm(timer, resourceTimeoutMs / extensionShare, () => this.#expire(state, timer, later, true));
   }
 
   #resolveAfterQuiet(state: S): void {
