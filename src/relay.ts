@@ -1,7 +1,6 @@
 import { type Restored, SideStores, type Store } from './cache/store.ts';
 import type { Journal } from './cache/type-table.ts';
-import { FetchCall } from './downstream/polls/fetch-call.ts';
-import { Polls, type RefusesPolls } from './downstream/polls/polls.ts';
+import { FetchCall, Polls, type RefusesPolls } from './downstream/polls/polls.ts';
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
 import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';

@@ -1,5 +1,5 @@
 import type { Config } from '../config/config.ts';
-import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { XdsStream } from '../downstream/xds-server.ts';
 import type { Clock } from '../model/clock.ts';
 import type { PendingName, SidedClient, SideOf } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';

@@ -4,7 +4,7 @@ import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
 import type { ClientContext } from '../downstream/services.ts';
 import { reselect, type TypeStream } from '../downstream/type-stream.ts';
-import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { XdsStream } from '../downstream/xds-server.ts';
 import type {
   ClientChange,
   CompareConfigurationResponse,

@@ -1,6 +1,6 @@
 import type { ClientContext } from '../downstream/services.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
-import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { XdsStream } from '../downstream/xds-server.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Clock, Timer } from '../model/clock.ts';

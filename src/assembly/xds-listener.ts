@@ -1,4 +1,4 @@
-import { fetchRoutes } from '../downstream/polls/fetch-call.ts';
+import { fetchRoutes } from '../downstream/polls/polls.ts';
 import { routes } from '../downstream/xds-server.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { type ClientStatusQuery, csds } from '../inspect/csds.ts';

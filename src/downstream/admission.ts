@@ -28,15 +28,23 @@ type Refuse = (refusal: Refusal) => void;
 
 const subscribedOf = ({ info, selection }: AdmittedType): Subscribed => ({ url: info.url, selection });
 
+/** A change counts once, or once for each new parameter set; and once more for each so many resources that it shows. */
+const shownPerChange = 500;
+const muchShown = 250;
+/** A change that opens so many sessions upstream is a large one. */
+const manySessions = 50;
+
 /**
- * The limits on what a client may subscribe to, asked before they are passed. False: this was too much, and the stream is
- * over.
+ * The limits on what a client may subscribe to, asked before they are passed, and how often it may change that. False: this
+ * was too much, and the stream is over.
  */
-export class Admission {
+export class Quota {
   readonly #stream: AdmittedStream;
   readonly #services: DownstreamServices;
   readonly #refuse: Refuse;
   #share: SessionShare | undefined;
+  #rate: Rate | undefined;
+  #paused: Timer | undefined;
 
   constructor(stream: AdmittedStream, services: DownstreamServices, refuse: Refuse) {
     this.#stream = stream;
@@ -87,8 +95,42 @@ export class Admission {
     return this.#share?.taken() ?? 0;
   }
 
+  /**
+   * Above the rate, the relay stops reading from this client. HTTP/2 flow control slows it down, and no request is dropped.
+   * A change of a subscription with many resources costs as much as many small changes; the first request of a type does
+   * not. Each new parameter set costs as much as a change, because a session may be opened for it. `changed`: subscriptions
+   * that the client had before.
+   */
+  spend(
+    changes: number,
+    changed: readonly { readonly subscription: { readonly size: number } | undefined }[],
+  ): void {
+    const { clock, events, limits } = this.#services;
+    const { transport } = this.#stream;
+    const newSessions = this.takenSessions();
+    const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.size ?? 0), 0);
+    this.#rate ??= new Rate(limits().changesPerSecond, clock.now());
+    const cost = Math.max(changes, newSessions) + Math.floor(shown / shownPerChange);
+    const wait = this.#rate.spend(clock.now(), cost);
+    if (this.#paused !== undefined) return;
+    if (wait > 0) events.rejected('rate');
+    else if (shown < muchShown && newSessions < manySessions) return;
+    // After a large one at least until others have had their turn: one read may have brought many.
+    transport.pause();
+    this.#paused = clock.after(Math.max(0, wait), () => {
+      this.#paused = undefined;
+      transport.resume();
+    });
+  }
+
+  /** It reads again later. */
+  get isPaused(): boolean {
+    return this.#paused !== undefined;
+  }
+
   close(): void {
     this.#share?.release();
+    this.#paused?.cancel();
   }
 
   #admits(client: ClientContext, excess: (limits: StreamLimits) => string | undefined): boolean {
@@ -173,61 +215,6 @@ export function excessOf(
 export function deniesAll({ access }: ClientContext, type: TypeUrl, selection: Selection): boolean {
   if (selection.size === 0 || selection.hasCollection) return false;
   return !selection.entries.values().some(({ selector }) => access.allows(type, selector));
-}
-
-/** A change counts once, or once for each new parameter set; and once more for each so many resources that it shows. */
-const shownPerChange = 500;
-const muchShown = 250;
-/** A change that opens so many sessions upstream is a large one. */
-const manySessions = 50;
-
-/**
- * How often a client may change its subscriptions. Above the rate, the relay stops reading from this client. HTTP/2
- * flow control slows it down, and no request is dropped. A change of a subscription with many resources costs as much as
- * many small changes; the first request of a type does not. Each new parameter set costs as much as a change, because a
- * session may be opened for it.
- */
-export class ChangeRate {
-  readonly #transport: ServerStream;
-  readonly #services: DownstreamServices;
-  #rate: Rate | undefined;
-  #paused: Timer | undefined;
-
-  constructor(transport: ServerStream, services: DownstreamServices) {
-    this.#transport = transport;
-    this.#services = services;
-  }
-
-  /** `changed`: subscriptions that the client had before. */
-  spend(
-    changes: number,
-    changed: readonly { readonly subscription: { readonly size: number } | undefined }[],
-    newSessions: number,
-  ): void {
-    const { clock, events, limits } = this.#services;
-    const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.size ?? 0), 0);
-    this.#rate ??= new Rate(limits().changesPerSecond, clock.now());
-    const cost = Math.max(changes, newSessions) + Math.floor(shown / shownPerChange);
-    const wait = this.#rate.spend(clock.now(), cost);
-    if (this.#paused !== undefined) return;
-    if (wait > 0) events.rejected('rate');
-    else if (shown < muchShown && newSessions < manySessions) return;
-    // After a large one at least until others have had their turn: one read may have brought many.
-    this.#transport.pause();
-    this.#paused = clock.after(Math.max(0, wait), () => {
-      this.#paused = undefined;
-      this.#transport.resume();
-    });
-  }
-
-  /** It reads again later. */
-  get isPaused(): boolean {
-    return this.#paused !== undefined;
-  }
-
-  close(): void {
-    this.#paused?.cancel();
-  }
 }
 
 /** Why a stream must end, or is not taken. */

@@ -34,7 +34,7 @@ import {
   subscribed,
   unsubscribed,
 } from '../wire/requests.ts';
-import { type Admission, excessOfNames } from './admission.ts';
+import { type Quota, excessOfNames } from './admission.ts';
 import type { ClientContext, DownstreamServices } from './services.ts';
 
 /**
@@ -62,7 +62,7 @@ export interface Handled {
 /** What a stream gives to each of its types. */
 export interface StreamContext extends Subscriber {
   readonly services: DownstreamServices;
-  readonly limits: Admission;
+  readonly quota: Quota;
 }
 
 /**
@@ -143,7 +143,7 @@ export class TypeStream {
     if (!step.ok || !step.value.changed || step.value.selection.equals(this.selection)) return undefined;
     const { selection } = step.value;
     yield;
-    if (!this.#context.limits.selection(this, selection, client)) return undefined;
+    if (!this.#context.quota.selection(this, selection, client)) return undefined;
     this.#admitted = selection;
     yield;
     return yield* this.#context.services.prepare(this.info.url, selection, client.access);
@@ -213,12 +213,12 @@ export class TypeStream {
   }
 
   #admitsLists(request: Request, client: ClientContext): boolean {
-    const { limits } = this.#context;
-    if (request.kind === 'sotw') return limits.names(request.selectors, sotwSelectors, client);
+    const { quota } = this.#context;
+    if (request.kind === 'sotw') return quota.names(request.selectors, sotwSelectors, client);
     return (
-      limits.names(request.subscribe, subscribed, client) &&
-      limits.names(request.unsubscribe, unsubscribed, client) &&
-      limits.versions(request.initialVersions, client)
+      quota.names(request.subscribe, subscribed, client) &&
+      quota.names(request.unsubscribe, unsubscribed, client) &&
+      quota.versions(request.initialVersions, client)
     );
   }
 
@@ -289,10 +289,10 @@ export class TypeStream {
 
   /** Subscribes to this from now on; undefined: the limits do not allow it, and the stream is over. */
   #select({ selection, resend, mustAnswer }: Step, client: ClientContext): Subscription | undefined {
-    const { limits, services } = this.#context;
+    const { quota, services } = this.#context;
     const isAdmitted = this.#admitted === selection;
     this.#admitted = undefined;
-    if (!isAdmitted && !limits.selection(this, selection, client)) return undefined;
+    if (!isAdmitted && !quota.selection(this, selection, client)) return undefined;
     const { access } = client;
     if (this.#subscription === undefined)
       this.#subscription = services.open(this.info.url, this.#encoding, selection, access, this.#context);

@@ -1,10 +1,46 @@
+import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
+import type { Clock, Timer } from '../model/clock.ts';
+import type { Defers, RequestKind } from '../model/subscription.ts';
+import { atOnce, type InTurns } from '../model/turns.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
-import type { GrpcStatus } from '../wire/grpc-status.ts';
-import type { Peer, ServerStream } from '../wire/server-stream.ts';
-import { noPlace, type Refusal } from './admission.ts';
-import { Conversations } from './send-order.ts';
-import type { DownstreamServices } from './services.ts';
-import { type Route, XdsStream } from './xds-stream.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { type ErrorDetail, nodeDigest, readDeltaRequest, readSotwRequest } from '../wire/requests.ts';
+import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
+import {
+  denied,
+  faulty,
+  heldBytes,
+  heldTooMuch,
+  malformed,
+  noFirstRequest,
+  noPlace,
+  Quota,
+  type Refusal,
+  refusedUpstream,
+  stalled,
+  tooLarge,
+  unavailable,
+} from './admission.ts';
+import {
+  Conversation,
+  Conversations,
+  longestWarmingMs,
+  type OrderedStream,
+  type OrderedType,
+  type Participant,
+  referringTypes,
+  SendOrder,
+} from './send-order.ts';
+import type { ClientContext, DownstreamServices, Overdue } from './services.ts';
+import {
+  bytesOf,
+  copyOf,
+  type Handled,
+  isLarge,
+  type Request,
+  type StreamContext,
+  TypeStream,
+} from './type-stream.ts';
 
 /** Every streaming xDS method (protocol §2), by path. */
 export const routes: ReadonlyMap<string, Route> = new Map(
@@ -37,7 +73,7 @@ export class XdsServer {
   readonly #services: DownstreamServices;
   readonly #streams = new Map<string, XdsStream>();
   readonly #options: XdsServerOptions;
-  readonly #conversations = new Conversations();
+  readonly conversations = new Conversations();
   #lastId = 0;
 
   constructor(services: DownstreamServices, options: XdsServerOptions) {
@@ -67,7 +103,7 @@ export class XdsServer {
       return refusal.status;
     }
     const id = `${streamPrefix}${++this.#lastId}`;
-    const stream = new XdsStream(id, route, transport, this.#services, this.#conversations, this.#closed);
+    const stream = new XdsStream(id, route, transport, this.#services, this);
     this.#streams.set(id, stream);
     opened(stream);
     transport.handle(stream);
@@ -94,10 +130,10 @@ export class XdsServer {
     for (const stream of this.#streams.values()) stream.reidentify();
   }
 
-  readonly #closed = (stream: XdsStream): void => {
+  closed(stream: XdsStream): void {
     this.#streams.delete(stream.id);
     this.#options.closed(stream);
-  };
+  }
 
   #checkOverdue(): void {
     this.#services.clock.after(overdueCheckMs, () => {
@@ -105,5 +141,471 @@ export class XdsServer {
       for (const stream of this.#streams.values()) stream.failIfOverdue(now);
       this.#checkOverdue();
     });
+  }
+}
+
+/** What a path serves. */
+export interface Route {
+  readonly protocol: 'sotw' | 'delta';
+  /** The per-type service's type; undefined on ADS. */
+  readonly type: TypeUrl | undefined;
+  /** `ads` or the type's short name, for metrics. */
+  readonly service: string;
+}
+
+/** A request whose node was read. */
+interface Arrived {
+  readonly request: Request;
+  /** How long it was. */
+  readonly bytes: number;
+  readonly client: ClientContext;
+  /** The node has changed, and with it what the client is. */
+  readonly moved: boolean;
+}
+
+/** One client's stream: its types, what of its node matters, and the one write that may be under way. */
+export class XdsStream implements StreamHandler, OrderedStream, Participant {
+  readonly id: string;
+  readonly route: Route;
+  readonly transport: ServerStream;
+  readonly #services: DownstreamServices;
+  readonly #server: XdsServer;
+  /** In the order in which types are sent on ADS (protocol §8). */
+  readonly #types: TypeStream[] = [];
+  readonly #openedAt: number;
+  #client: ClientContext | undefined;
+  /** Length and checksum of the node's bytes show whether it has changed; the bytes are not kept (§3.1). */
+  #nodeBytes = -1;
+  #nodeChecksum = 0;
+  #ended = false;
+  /** A large request has come and is not handled yet: no response to an older one is sent after it (§3.11). */
+  #isReading = false;
+  /** Since when a write waits for the client, by the clock; undefined: none does. */
+  #blockedSince: number | undefined;
+  /** Bytes that only this client gets and that it has not read. */
+  #unread = 0;
+  #conversation: Conversation;
+  readonly #order: SendOrder;
+  readonly #turns: RequestTurns;
+  readonly #quota: Quota;
+  /** What it gives to each of its types. */
+  readonly #context: StreamContext;
+
+  constructor(
+    id: string,
+    route: Route,
+    transport: ServerStream,
+    services: DownstreamServices,
+    server: XdsServer,
+  ) {
+    this.id = id;
+    this.route = route;
+    this.transport = transport;
+    this.#services = services;
+    this.#server = server;
+    this.#conversation = new Conversation(this.#types);
+    this.#openedAt = services.clock.now();
+    this.#order = new SendOrder(this, services.clock);
+    this.#turns = new RequestTurns(transport, services.clock, () => !this.#quota.isPaused);
+    this.#quota = new Quota(this, services, (refusal) => this.failFor(refusal));
+    const { account: payer } = transport.peer;
+    this.#context = { services, quota: this.#quota, wake: () => this.pump(), payer };
+  }
+
+  get client(): ClientContext | undefined {
+    return this.#client;
+  }
+
+  get types(): readonly TypeStream[] {
+    return this.#types;
+  }
+
+  get conversation(): Conversation {
+    return this.#conversation;
+  }
+
+  resumeWaiting(): void {
+    if (this.#order.isWaiting) this.pump();
+  }
+
+  get removalGraceMilliseconds(): number {
+    return this.#services.limits().removalGraceMilliseconds ?? 0;
+  }
+
+  readonly warmingMilliseconds = longestWarmingMs;
+
+  overdue({ info }: OrderedType, what: Overdue, names: readonly string[]): void {
+    this.#services.events.overdue(info.url, what, names, this);
+  }
+
+  get isRelay(): boolean {
+    return this.#client?.relay === true;
+  }
+
+  message(bytes: Charged): void {
+    if (this.#ended) return;
+    const read = this.route.protocol === 'sotw' ? readSotwRequest(bytes) : readDeltaRequest(bytes);
+    if (!read.ok) {
+      this.failFor(malformed(read.error));
+      return;
+    }
+    this.#turns.finish();
+    if (this.#ended) return;
+    const before = this.#client;
+    const client = this.#identify(read.value.node);
+    const type = client === undefined ? undefined : this.#typeOf(read.value.typeUrl);
+    if (client === undefined || type === undefined) return;
+    // A changed node may change the parameters of every subscription.
+    const moved = before !== undefined && before !== client;
+    if (isLarge(read.value, bytes.length, this.#services.largeRequestBytes) && !type.repeats(read.value)) {
+      const request = copyOf(read.value);
+      const arrived = { request, bytes: bytes.length, client, moved };
+      const excess = this.#turns.start(request, () => this.#handleInTurns(type, arrived));
+      if (excess !== undefined) this.failFor(heldBytes(excess));
+      return;
+    }
+    this.#handle(type, { request: read.value, bytes: bytes.length, client, moved });
+    this.pump();
+    this.#resumeOthers();
+  }
+
+  /** On ADS there are none. */
+  #resumeOthers(): void {
+    const { warmingUntil } = this.#conversation;
+    if (warmingUntil === 0 && !this.#types.some(({ info }) => referringTypes.has(info.short))) return;
+    this.#conversation.resumeOthers(this);
+  }
+
+  #leave(): void {
+    this.#conversation.remove(this);
+    this.#resumeOthers();
+    for (const type of this.#types.splice(0)) type.close();
+  }
+
+  *#handleInTurns(type: TypeStream, arrived: Arrived): InTurns<void> {
+    this.#isReading = true;
+    const handled = yield* type.readAhead(arrived.request, arrived.client);
+    try {
+      yield;
+      this.#isReading = false;
+      if (this.#ended) return;
+      this.#handle(type, arrived);
+    } finally {
+      handled?.();
+    }
+    yield;
+    this.pump();
+    this.#resumeOthers();
+  }
+
+  #handle(type: TypeStream, { request, bytes, client, moved }: Arrived): void {
+    const isLater = type.subscription !== undefined;
+    const handled = type.handle(request, client);
+    if (!handled.ok) {
+      this.failFor(malformed(handled.error));
+      return;
+    }
+    if (this.#ended) return;
+    this.#order.requested(type);
+    this.#count(type, handled.value.kind, client.nodeId, request.error);
+    this.#services.taps.heard(this, type.info.url, handled.value.kind, request, bytes);
+    const { events } = this.#services;
+    if (client.access.side === 'canary') events.canaryAnswered(this.id);
+    if (handled.value.changed || moved || !isLater) events.reselected(this.id);
+    this.#afterChange(handled.value, moved, moved ? this.#types : isLater ? [type] : []);
+  }
+
+  #count(type: TypeStream, kind: RequestKind, nodeId: string, error: ErrorDetail | undefined): void {
+    const { events } = this.#services;
+    events.request(type.info.url, kind, this);
+    if (error === undefined || kind !== 'nack') return;
+    const version = type.subscription?.responses.lastNack?.version ?? '';
+    events.nack(type.info.url, nodeId, version, error, this.transport.peer);
+  }
+
+  /** `types`: those that may have changed and that the client had before. */
+  #afterChange({ changed, reread }: Handled, moved: boolean, types: readonly TypeStream[]): void {
+    if (changed) this.failIfUnavailable();
+    if (changed || moved) {
+      this.failIfRefused();
+      this.failFor(heldTooMuch(this.transport.peer));
+    }
+    if (this.#ended || this.#client?.exempt === true || !(changed || moved || reread)) return;
+    this.#quota.spend(changed || moved ? 1 : 0, types);
+  }
+
+  /** The client half-closes: it subscribes to nothing any more. */
+  ended(): void {
+    this.end({ code: Code.OK, message: '' });
+  }
+
+  drained(): void {
+    this.#blockedSince = undefined;
+    this.#keep(0);
+    this.pump();
+  }
+
+  /** The transport has refused the call: that is counted like every refusal. */
+  faulted(status: GrpcStatus, why?: FaultReason): void {
+    this.failFor(faulty(status, why));
+  }
+
+  closed(): void {
+    this.#ended = true;
+    this.#keep(0);
+    this.#services.taps.ended(this);
+    this.#server.closed(this);
+    this.#turns.close();
+    this.#order.close();
+    this.#leave();
+    this.#quota.close();
+  }
+
+  end(status: GrpcStatus): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.transport.end(status);
+  }
+
+  /** Authorization or derivation rules have changed. */
+  reidentify(): void {
+    this.#turns.finish();
+    if (this.#client === undefined || this.#ended) return;
+    const client = this.#services.reapplyRules(this.#client, this.transport.peer);
+    // Parameters of locators that the old rules ignored were not kept.
+    const needsLocators =
+      client?.trust !== this.#client.trust && this.#types.some((type) => type.hasOwnParameters);
+    if (client === undefined || needsLocators) {
+      const message = 'the rules for parameters have changed: connect again';
+      this.failFor({ reason: 'rules', status: { code: Code.UNAVAILABLE, message } });
+      return;
+    }
+    this.#client = client;
+    this.#reselect(client);
+    this.#services.events.reselected(this.id);
+    this.#quota.takenSessions(); // the client did not ask for these
+    this.failIfRefused();
+    this.pump();
+  }
+
+  /** Ends a stream that has nothing to say and no upstream that could change this (protocol §8, Upstream outage). */
+  failIfUnavailable(): void {
+    this.failFor(this.#ended ? undefined : unavailable(this.#types, this.#services));
+  }
+
+  /** Ends a stream that subscribes to what its upstream refuses. */
+  failIfRefused(): void {
+    this.failFor(this.#ended ? undefined : refusedUpstream(this.#types, this.#services));
+  }
+
+  /** Ends a stream whose client has not asked for anything yet, or has not read, for too long. */
+  failIfOverdue(now: number): void {
+    const { stalledMilliseconds, firstRequestMilliseconds } = this.#services.limits();
+    const ready = now - this.#openedAt - this.transport.waitedMilliseconds;
+    if (this.#client === undefined && ready >= firstRequestMilliseconds) {
+      const refusal = noFirstRequest(firstRequestMilliseconds);
+      const logged = `a client (${this.transport.peer.address}) opened a stream: ${refusal.status.message}`;
+      this.failFor({ ...refusal, logged });
+      return;
+    }
+    if (this.#blockedSince === undefined || now - this.#blockedSince < stalledMilliseconds) return;
+    this.failFor(stalled(stalledMilliseconds));
+  }
+
+  /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
+  pump(): void {
+    while (this.#blockedSince === undefined && !this.#isReading && !this.#ended) {
+      if (this.#order.sendNext()) continue;
+      if (this.route.type !== undefined) this.#conversation.waits(this, this.#order.isWaiting);
+      return;
+    }
+  }
+
+  send(type: OrderedType, defers: Defers): boolean {
+    const response = type.subscription?.take(defers);
+    if (response === undefined) return false;
+    const { events, taps } = this.#services;
+    if (this.#isTooLarge(type, response.bytes.length)) return false;
+    const coalesced = type.subscription?.takeCoalesced() ?? 0;
+    if (coalesced > 0) events.coalesced(type.info.url, coalesced);
+    this.#order.taken(type, response);
+    if (!this.transport.write(response.bytes)) {
+      this.#blockedSince = this.#services.clock.now();
+      // What many get is charged to nobody.
+      if (type.subscription?.isShared(response) !== true) this.#keep(response.bytes.length);
+    }
+    events.response(type.info.url, this.route.protocol, response);
+    taps.sent(this, type.info.url, response);
+    return true;
+  }
+
+  /** So much of what only this client gets has not been read yet. */
+  #keep(bytes: number): void {
+    if (bytes === this.#unread) return;
+    this.transport.peer.account.keeps(bytes - this.#unread);
+    this.#unread = bytes;
+  }
+
+  #isTooLarge({ info }: OrderedType, bytes: number): boolean {
+    const { maxResponseBytes = bytes } = this.#services.limits();
+    if (bytes <= maxResponseBytes || this.#client?.exempt === true) return false;
+    const refusal = tooLarge(info.short, bytes, maxResponseBytes);
+    this.failFor({ ...refusal, logged: refusal.status.message });
+    return true;
+  }
+
+  /** What of the node matters, decoded again only when its bytes have changed. */
+  #identify(node: Buffer | undefined): ClientContext | undefined {
+    if (node === undefined) {
+      if (this.#client === undefined) {
+        this.failFor(malformed('the first request of a stream must carry node', 'no_node'));
+      }
+      return this.#client;
+    }
+    if (node.length === this.#nodeBytes) {
+      const checksum = nodeDigest(node);
+      if (checksum === this.#nodeChecksum) return this.#client;
+    }
+    const context = this.#services.context(node, this.transport.peer);
+    if (!context.ok) {
+      this.failFor({ reason: 'node', status: context.error });
+      return undefined;
+    }
+    this.#nodeBytes = node.length;
+    this.#nodeChecksum = nodeDigest(node);
+    const before = this.#client;
+    this.#client = context.value;
+    if (before !== undefined) this.#reselect(context.value);
+    return this.#ended ? undefined : this.#client;
+  }
+
+  /** The same subscriptions with other parameters. */
+  #reselect(client: ClientContext): void {
+    for (const type of this.#types) type.reselect(client);
+    this.#quota.reselected(client);
+  }
+
+  #typeOf(url: string): TypeStream | undefined {
+    const { type: fixed } = this.route;
+    if (fixed !== undefined && url !== '' && url !== fixed) {
+      this.failFor(malformed(`type_url ${JSON.stringify(url)} on a service that serves ${fixed}`, 'type'));
+      return undefined;
+    }
+    if (fixed === undefined && url === '') {
+      this.failFor(malformed('a request on ADS must carry type_url', 'type'));
+      return undefined;
+    }
+    const type = fixed ?? typeUrl(url);
+    const known = this.#types.find(({ info }) => info.url === type);
+    if (known !== undefined) return known;
+    const client = this.#client;
+    if (client === undefined) return undefined;
+    if (client.access.deniesEverything(fixed)) {
+      this.failFor(denied(`this client may not subscribe to ${fixed ?? 'anything'}`));
+      return undefined;
+    }
+    if (!this.#quota.oneMoreType(client)) return undefined;
+    const created = new TypeStream(type, this.route.protocol, client, this.#context);
+    const later = this.#types.findIndex((other) => other.info.order > created.info.order);
+    this.#types.splice(later < 0 ? this.#types.length : later, 0, created);
+    if (fixed !== undefined) {
+      const { account } = this.transport.peer;
+      this.#conversation = this.#server.conversations.join(this, account, client.nodeId);
+    }
+    return created;
+  }
+
+  failFor(refusal: Refusal | undefined): void {
+    if (refusal === undefined || this.#ended) return;
+    const { reason, status, logged } = refusal;
+    this.#services.events.rejected(reason, logged, { stream: this, peer: this.transport.peer, status });
+    this.end(status);
+  }
+}
+
+/**
+ * A large request is handled over several turns of the event loop, so that it does not hold up other clients. Nothing
+ * more is read from its own client meanwhile.
+ */
+class RequestTurns {
+  readonly #transport: ServerStream;
+  readonly #clock: Clock;
+  /** Others may let the transport pause for longer. */
+  readonly #mayResume: () => boolean;
+  #turns: InTurns<void> | undefined;
+  #timer: Timer | undefined;
+  #heldBytes = 0;
+  #isRunning = false;
+
+  constructor(transport: ServerStream, clock: Clock, mayResume: () => boolean) {
+    this.#transport = transport;
+    this.#clock = clock;
+    this.#mayResume = mayResume;
+  }
+
+  /** A text says why it is not: its peer's account has no room for a copy of the request. */
+  start(request: Request, turns: () => InTurns<void>): string | undefined {
+    const bytes = bytesOf(request);
+    const excess = this.#transport.peer.account.hold(bytes);
+    if (excess !== undefined) return excess;
+    this.#heldBytes = bytes;
+    this.#transport.pause();
+    this.#turns = turns();
+    this.#next();
+    return undefined;
+  }
+
+  /** Does the rest in this turn: what comes next must find the request handled. */
+  finish(): void {
+    const turns = this.#turns;
+    if (turns === undefined) return;
+    this.#turns = undefined;
+    this.close();
+    atOnce(turns);
+    this.#resume();
+  }
+
+  /** What is not done yet is given up. */
+  close(): void {
+    if (!this.#isRunning) this.#turns?.return();
+    this.#turns = undefined;
+    this.#timer?.cancel();
+    this.#transport.peer.account.hold(-this.#heldBytes);
+    this.#heldBytes = 0;
+  }
+
+  #next(): void {
+    const turns = this.#turns;
+    if (turns === undefined) return;
+    const { account } = this.#transport.peer;
+    const { done } = account.work(() => this.#run(turns));
+    if (this.#turns === undefined) {
+      // Closed meanwhile.
+      turns.return();
+      return;
+    }
+    if (done !== true) {
+      this.#timer = this.#clock.after(0, () => {
+        // Its peer may have had its turn, or all peers together.
+        if (account.mustWait) account.wait(() => this.#next());
+        else this.#next();
+      });
+      return;
+    }
+    this.close();
+    this.#resume();
+  }
+
+  #run(turns: InTurns<void>): IteratorResult<undefined, void> {
+    this.#isRunning = true;
+    try {
+      return turns.next();
+    } finally {
+      this.#isRunning = false;
+    }
+  }
+
+  #resume(): void {
+    if (this.#mayResume()) this.#transport.resume();
   }
 }

@@ -1,6 +1,6 @@
 import type { Plain } from '../admin/plain.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
-import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { XdsStream } from '../downstream/xds-server.ts';
 import type { MissingClient, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { MaskReason, PendingName } from '../model/rollout.ts';

@@ -171,16 +171,16 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   refersTo(reference: Reference): boolean {
-    if (this.#view.references.atHead.has(reference)) return true;
+    if (this.#view.referencesAtHead.has(reference)) return true;
     return this.#deferred !== undefined && referencesOfAll(this.#deferred).has(reference);
   }
 
   newReferences(): References {
     const [view, position] = [this.#view, this.#position];
-    if (position?.view === view) return view.references.since(position.revision);
-    if (position !== undefined) return view.references.atHead.difference(position.view.references.atHead);
+    if (position?.view === view) return view.referencesSince(position.revision);
+    if (position !== undefined) return view.referencesAtHead.difference(position.view.referencesAtHead);
     // What it led to on an earlier stream is not known. In SotW it may be sent again although it has not changed.
-    return this.resumed && (this.#isDelta || this.polls) ? view.references.atHead : new Set();
+    return this.resumed && (this.#isDelta || this.polls) ? view.referencesAtHead : new Set();
   }
 
   has(name: string): boolean {
@@ -606,7 +606,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** Ids of the removals that are deferred, of those since a revision and of what earlier responses deferred. */
   #deferredIds(from: number, defers: Defers): ReadonlySet<string> {
     if (defers === defersNothing || from < 0) return noIds;
-    const since = this.#view.references.removedSince(from);
+    const since = this.#view.removedSince(from);
     // Nearly always: this is on the way of each update to each client.
     if (since.length === 0 && this.#deferred === undefined) return noIds;
     const ids = new Set<string>();

@@ -67,7 +67,10 @@ export class View {
   version = '';
   /** Encoded responses that lead to `head`, by where they start and their encoding. */
   readonly shared = new SharedResponses();
-  readonly references = new ViewReferences(this);
+  /** Made once for all clients at the same position, when one of them asks. */
+  #referencesAtHead: References | undefined;
+  readonly #referencesSince = new Map<number, References>();
+  readonly #removedSince = new Map<number, readonly RetainedResource[]>();
   readonly #subscribers = new Set<ViewSubscriber>();
   /** Of them, those that say what clients have that poll. */
   #polling = 0;
@@ -225,7 +228,9 @@ export class View {
     this.headAt = commit.receivedAt;
     if (commit.version !== undefined) this.version = commit.version;
     this.shared.clear();
-    this.references.clear();
+    this.#referencesAtHead = undefined;
+    this.#referencesSince.clear();
+    this.#removedSince.clear();
     if (this.#changeLog.isLong(this.#own.size)) this.#prune();
     return true;
   }
@@ -298,6 +303,46 @@ export class View {
     yield* this.#changeLog.since(revision);
     if (this.base === undefined) return;
     for (const item of this.base.changedSince(revision)) if (!this.#hides(item)) yield item;
+  }
+
+  /** What the resources at the head refer to. */
+  get referencesAtHead(): References {
+    if (this.#referencesAtHead !== undefined) return this.#referencesAtHead;
+    const all = new Set<Reference>();
+    for (const { last } of this.items.values()) {
+      if (isVariant(last.value)) for (const one of referencesOf(last.value)) all.add(one);
+    }
+    this.#referencesAtHead = all;
+    return all;
+  }
+
+  /** What the changes since a revision refer to, unless what they replace did. */
+  referencesSince(revision: number): References {
+    const known = this.#referencesSince.get(revision);
+    if (known !== undefined) return known;
+    const added = new Set<Reference>();
+    for (const item of this.changedSince(revision)) {
+      const now = item.last.value;
+      if (!isVariant(now)) continue;
+      const lastSent = valueAt(item, revision);
+      const before = isVariant(lastSent) ? referencesOf(lastSent) : undefined;
+      for (const one of referencesOf(now)) if (before?.has(one) !== true) added.add(one);
+    }
+    this.#referencesSince.set(revision, added);
+    return added;
+  }
+
+  /** What a client at this revision has and the head does not show any more. */
+  removedSince(revision: number): readonly RetainedResource[] {
+    const known = this.#removedSince.get(revision);
+    if (known !== undefined) return known;
+    const removed: RetainedResource[] = [];
+    for (const item of this.changedSince(revision)) {
+      const lastSent = item.last.value === 'absent' ? valueAt(item, revision) : undefined;
+      if (isVariant(lastSent)) removed.push({ item, variant: lastSent });
+    }
+    this.#removedSince.set(revision, removed);
+    return removed;
   }
 
   /** Items that clients have and whose state is unknown again, because the rules or the upstream have changed. */
@@ -549,66 +594,4 @@ export function referencesOfAll(removals: ReadonlyMap<string, RetainedResource>)
   for (const { variant } of removals.values()) for (const one of referencesOf(variant)) all.add(one);
   deferred.set(removals, all);
   return all;
-}
-
-/**
- * What the resources of a view refer to, and what was removed from it: made once for all clients at the same position,
- * when one of them asks.
- */
-class ViewReferences {
-  readonly #view: View;
-  #atHead: References | undefined;
-  readonly #since = new Map<number, References>();
-  readonly #removedSince = new Map<number, readonly RetainedResource[]>();
-
-  constructor(view: View) {
-    this.#view = view;
-  }
-
-  /** What the resources at the head refer to. */
-  get atHead(): References {
-    if (this.#atHead !== undefined) return this.#atHead;
-    const all = new Set<Reference>();
-    for (const { last } of this.#view.items.values()) {
-      if (isVariant(last.value)) for (const one of referencesOf(last.value)) all.add(one);
-    }
-    this.#atHead = all;
-    return all;
-  }
-
-  /** What the changes since a revision refer to, unless what they replace did. */
-  since(revision: number): References {
-    const known = this.#since.get(revision);
-    if (known !== undefined) return known;
-    const added = new Set<Reference>();
-    for (const item of this.#view.changedSince(revision)) {
-      const now = item.last.value;
-      if (!isVariant(now)) continue;
-      const lastSent = valueAt(item, revision);
-      const before = isVariant(lastSent) ? referencesOf(lastSent) : undefined;
-      for (const one of referencesOf(now)) if (before?.has(one) !== true) added.add(one);
-    }
-    this.#since.set(revision, added);
-    return added;
-  }
-
-  /** What a client at this revision has and the head does not show any more. */
-  removedSince(revision: number): readonly RetainedResource[] {
-    const known = this.#removedSince.get(revision);
-    if (known !== undefined) return known;
-    const removed: RetainedResource[] = [];
-    for (const item of this.#view.changedSince(revision)) {
-      const lastSent = item.last.value === 'absent' ? valueAt(item, revision) : undefined;
-      if (isVariant(lastSent)) removed.push({ item, variant: lastSent });
-    }
-    this.#removedSince.set(revision, removed);
-    return removed;
-  }
-
-  /** The head has moved on. */
-  clear(): void {
-    this.#atHead = undefined;
-    this.#since.clear();
-    this.#removedSince.clear();
-  }
 }

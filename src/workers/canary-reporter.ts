@@ -1,5 +1,5 @@
 import type { RelayFleet } from '../assembly/rollout-fleet.ts';
-import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { XdsStream } from '../downstream/xds-server.ts';
 import { resourceName, typeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { SidedClient } from '../model/rollout.ts';

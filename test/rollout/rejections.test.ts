@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { Rejections } from '../../src/rollout/rejections.ts';
+import { Rejections } from '../../src/rollout/verdicts.ts';
 import type { CanaryStream, Standing } from '../../src/rollout/waiting.ts';
 import { cpuSeconds } from '../support/cpu.ts';
 
