@@ -65,7 +65,9 @@ export class Verdicts {
   ) {
     const { verdicts, discards } = restored;
     this.#saved = { verdicts, discards };
-    this.#restored = verdicts.map((one) => ({ ...one, names: keysOf(one.contents) }));
+    this.#restored = verdicts.map(({ cause, reason, contents }) => {
+      return { cause, reason, contents, names: keysOf(contents) };
+    });
     this.#discards = new Map(discards.map((one) => [nameKey(one.type, one.name), one]));
     this.#awaited = new Set(this.#discards.keys());
     this.#contentOf = contentOf;
