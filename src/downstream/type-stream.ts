@@ -34,7 +34,7 @@ import {
   subscribed,
   unsubscribed,
 } from '../wire/requests.ts';
-import { type Quota, excessOfNames } from './admission.ts';
+import { excessOfNames, type Quota } from './admission.ts';
 import type { ClientContext, DownstreamServices } from './services.ts';
 
 /**

@@ -10,7 +10,6 @@ import { counted } from '../model/text.ts';
 import { typeInfo } from '../model/types.ts';
 import { Canaries, type CanaryRules, type Member } from './canaries.ts';
 import { type Change, Changes } from './changes.ts';
-import { Ends, type HashOf, Rejections, type SavedVerdicts, Verdicts } from './verdicts.ts';
 import {
   foundBad,
   type Judgement,
@@ -22,6 +21,7 @@ import {
   type WaitingState,
 } from './judge.ts';
 import { type RemovalLimit, RemovalLimits, type WaitingRemovals } from './removal-limits.ts';
+import { Ends, type HashOf, Rejections, type SavedVerdicts, Verdicts } from './verdicts.ts';
 import {
   type CanaryStream,
   type Fleet,

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { Ends } from '../../src/rollout/verdicts.ts';
 import { type JudgeSettings, unjudged } from '../../src/rollout/judge.ts';
+import { Ends } from '../../src/rollout/verdicts.ts';
 import type { CanaryStream } from '../../src/rollout/waiting.ts';
 import { cpuSeconds } from '../support/cpu.ts';
 
