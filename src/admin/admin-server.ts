@@ -241,11 +241,9 @@ function refused(method: string, readOnly: boolean, caller: Caller): string | un
  * made to point here, so that the browser lets the page read answers; the Host header still says that name. And requests
  * that a page sends to another origin without reading the answers: browsers mark them.
  */
-interface ServedHosts {
+interface ServedHosts extends Pick<AdminAccess, 'hosts'> {
   /** As configured in admin.address. */
   readonly bound: string;
-  /** admin.hosts: names and addresses, `*` stands for any characters. */
-  readonly hosts: readonly string[];
 }
 
 /** They reveal little, and a probe through a NAT names an address that is not the relay's own. */
@@ -332,12 +330,8 @@ export function wholeBody(
   });
 }
 
-interface MetricsServerOptions extends HttpListenerOptions {
-  readonly inspector: Inspector;
-}
-
 /** What scrapers and probes ask, and nothing else: everybody who can reach this listener may read it. */
-export function startMetricsServer(options: MetricsServerOptions): Promise<Result<HttpListener>> {
+export function startMetricsServer(options: Omit<AdminOptions, 'access'>): Promise<Result<HttpListener>> {
   const routes = probeRoutes(options.inspector);
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     request.resume();

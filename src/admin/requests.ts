@@ -180,16 +180,10 @@ export interface Operation {
   readonly operator: string;
 }
 
-interface OperationRequest {
-  readonly upstream: string;
-  readonly type: string;
-  readonly reason: string;
-}
-
 /** Throws INVALID_ARGUMENT without a reason: the log must say why. */
 export function operationOf(
   verb: Operation['verb'],
-  { upstream, type, reason }: OperationRequest,
+  { upstream, type, reason }: Pick<Request<'freeze'>, 'upstream' | 'type' | 'reason'>,
   operator: string,
 ): Operation {
   if (reason.trim() === '') throw invalid('reason is missing: say why, for the log');

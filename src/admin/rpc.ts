@@ -21,7 +21,7 @@ const { method } = AdminService;
 export function adminRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {
   const { changes } = inspector;
   return (router) => {
-    clientRoutes({ clients: inspector, status: () => inspector.status(), failed })(router);
+    clientRoutes(inspector, () => inspector.status(), failed)(router);
     const unary = unaryOn(router, failed);
     const operate = async (verb: Operation['verb'], request: Parameters<typeof operationOf>[1], call: Call) =>
       inspector.operate(operationOf(verb, request, call.operator));
@@ -47,14 +47,12 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
   };
 }
 
-export interface ClientRoutes {
-  readonly clients: ClientMethods;
-  readonly status: () => Awaitable<Partial<Answer<'status'>>>;
-  readonly failed: Failed;
-}
-
 /** What a worker is asked too. */
-export function clientRoutes({ clients, status, failed }: ClientRoutes): (router: ConnectRouter) => void {
+export function clientRoutes(
+  clients: ClientMethods,
+  status: () => Awaitable<Partial<Answer<'status'>>>,
+  failed: Failed,
+): (router: ConnectRouter) => void {
   return (router) => {
     const unary = unaryOn(router, failed);
     unary(method.status, status);

@@ -10,7 +10,6 @@ import { parseConfig } from '../config/load.ts';
 import { warnings } from '../config/warnings.ts';
 import { CompareConfigurationRequestSchema } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { Recorder } from '../history/recorder.ts';
-import { ChangesInspection } from '../inspect/changes.ts';
 import { Inspection } from '../inspect/inspection.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import { ProblemLog } from '../inspect/problem-log.ts';
@@ -133,16 +132,9 @@ export class Distributary {
       relay: core.relay,
       staleness: core.staleness,
       clients: () => this.#serving?.clients ?? nobody,
-      changes: new ChangesInspection({
-        relay: core.relay,
-        log: dependencies.log,
-        history: recorder.history,
-        clients: () => this.#serving?.clients ?? nobody,
-        maxResponseBytes: () => this.#config.limits.maxResponseBytes,
-        isPersisted: (type) => this.#persistence?.keeps(type) === true,
-        gatedTypes: () => new Set(core.config.rollout?.types ?? gatedByDefault),
-        rollout: core.rollout.rollout,
-      }),
+      history: recorder.history,
+      isPersisted: (type) => this.#persistence?.keeps(type) === true,
+      gatedTypes: () => new Set(core.config.rollout?.types ?? gatedByDefault),
       version: dependencies.version,
       startedAt: Date.now(),
       notReadyReason: () => (this.#leaving ? 'draining' : this.#serving?.notReadyReason()),

@@ -1,3 +1,4 @@
+import type { DescMessage, MessageShape } from '@bufbuild/protobuf';
 import { RollbackResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
 import {
   DiscardResponseSchema,
@@ -7,7 +8,7 @@ import {
 } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { counted } from '../model/text.ts';
 import { type Command, count, required, text, type, type ValuesOf } from './command.ts';
-import { type AdminClient, type Answer, answer, relayCommand } from './relay-command.ts';
+import { type AdminClient, answer, relayCommand } from './relay-command.ts';
 
 const flags = {
   upstream: text('U', 'only what comes from this upstream'),
@@ -16,69 +17,73 @@ const flags = {
 } as const;
 
 /** One command: what it tells of itself, what it asks, and what it prints of the answer. */
-interface Operation {
-  readonly name: string;
-  readonly does: string;
-  readonly about: string;
-  readonly run: (rpc: AdminClient['rpc'], request: ValuesOf<typeof flags>) => Promise<Answer>;
-}
-
-const operation = ({ run, ...about }: Operation): Command =>
+const operation = <Desc extends DescMessage>(
+  about: Pick<Command, 'does'> & { readonly name: string; readonly about: string },
+  schema: Desc,
+  ask: (
+    rpc: AdminClient['rpc'],
+    request: ValuesOf<typeof flags>,
+  ) => Promise<MessageShape<Desc> & { readonly warning?: string | undefined }>,
+  text: (response: MessageShape<Desc>) => string,
+): Command =>
   relayCommand({
     ...about,
     flags,
     exit: '0, or 1 if the relay refuses, with the reason on stderr.',
     ask:
       (request) =>
-      ({ rpc }) =>
-        run(rpc, request),
+      async ({ rpc }) => {
+        const response = await ask(rpc, request);
+        return { ...answer(schema, response, () => text(response)), warning: response.warning };
+      },
   });
 
-export const freeze = operation({
-  name: 'freeze',
-  does: 'freezes changes: clients keep what they have, until unfreeze',
-  about: `Freezes changes: every client keeps what it has until unfreeze. Without --upstream and --type this applies
+export const freeze = operation(
+  {
+    name: 'freeze',
+    does: 'freezes changes: clients keep what they have, until unfreeze',
+    about: `Freezes changes: every client keeps what it has until unfreeze. Without --upstream and --type this applies
 to everything, endpoints too. New resources still come through.`,
-  run: async (rpc, request) => {
-    const response = await rpc.freeze(request);
-    return { ...answer(FreezeResponseSchema, response, () => 'frozen'), warning: response.warning };
   },
-});
+  FreezeResponseSchema,
+  (rpc, request) => rpc.freeze(request),
+  () => 'frozen',
+);
 
-export const unfreeze = operation({
-  name: 'unfreeze',
-  does: 'ends a freeze',
-  about: `Ends a freeze: give the --upstream and --type that were frozen, or neither to end all freezes. Changes made meanwhile go
+export const unfreeze = operation(
+  {
+    name: 'unfreeze',
+    does: 'ends a freeze',
+    about: `Ends a freeze: give the --upstream and --type that were frozen, or neither to end all freezes. Changes made meanwhile go
 through the rollout.`,
-  run: async (rpc, request) => {
-    const response = await rpc.unfreeze(request);
-    const text = `unfrozen; ${counted(response.pending, 'name')} pending`;
-    return { ...answer(UnfreezeResponseSchema, response, () => text), warning: response.warning };
   },
-});
+  UnfreezeResponseSchema,
+  (rpc, request) => rpc.unfreeze(request),
+  ({ pending }) => `unfrozen; ${counted(pending, 'name')} pending`,
+);
 
-export const release = operation({
-  name: 'release',
-  does: 'gives everybody the change that only canaries have',
-  about: `Gives everybody the change that only canaries have, whatever they answer, and makes the removals that were held
+export const release = operation(
+  {
+    name: 'release',
+    does: 'gives everybody the change that only canaries have',
+    about: `Gives everybody the change that only canaries have, whatever they answer, and makes the removals that were held
 back because they are too many at once (max_removal_percent).`,
-  run: async (rpc, request) => {
-    const response = await rpc.release(request);
-    const text = `released: ${counted(response.released, 'name')}`;
-    return { ...answer(ReleaseResponseSchema, response, () => text), warning: response.warning };
   },
-});
+  ReleaseResponseSchema,
+  (rpc, request) => rpc.release(request),
+  ({ released }) => `released: ${counted(released, 'name')}`,
+);
 
-export const discard = operation({
-  name: 'discard',
-  does: 'drops the change that only canaries have',
-  about: `Drops the change that only canaries have: they go back to what everybody has. The next change from upstream is judged anew.`,
-  run: async (rpc, request) => {
-    const response = await rpc.discard(request);
-    const text = `discarded: ${counted(response.discarded, 'name')}`;
-    return { ...answer(DiscardResponseSchema, response, () => text), warning: response.warning };
+export const discard = operation(
+  {
+    name: 'discard',
+    does: 'drops the change that only canaries have',
+    about: `Drops the change that only canaries have: they go back to what everybody has. The next change from upstream is judged anew.`,
   },
-});
+  DiscardResponseSchema,
+  (rpc, request) => rpc.discard(request),
+  ({ discarded }) => `discarded: ${counted(discarded, 'name')}`,
+);
 
 export const rollback = relayCommand({
   name: 'rollback',

@@ -171,11 +171,13 @@ async function differencesOfType(
   return sortedInSlices(found, (a, b) => (a.name < b.name ? -1 : 1), pace);
 }
 
-interface ChangesOptions {
+export interface ChangesOptions {
   readonly relay: Relay;
   readonly history: History;
   readonly log: Log;
+  /** Called each time: there are none before the relay listens. */
   readonly clients: () => ClientsView;
+  /** Of an answer of CSDS. */
   readonly maxResponseBytes: () => number;
   /** Those that go to canaries first. */
   readonly gatedTypes: () => ReadonlySet<TypeUrl>;

@@ -6,15 +6,14 @@ import type { Answer, Call } from '../admin/service.ts';
 import { HistoryRequestSchema, HistoryResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { type StaleUpstream, WaitRequestSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
-import type { Clock } from '../model/clock.ts';
+import { systemClock } from '../model/clock.ts';
 import { isCollection } from '../model/selection.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { rpcError } from '../wire/connect.ts';
 import { Code } from '../wire/grpc-status.ts';
-import type { ChangesInspection } from './changes.ts';
-import type { ClientsView } from './local-clients.ts';
+import type { ChangesInspection, ChangesOptions } from './changes.ts';
 import {
   type Acceptance,
   type AcceptanceQuery,
@@ -33,23 +32,22 @@ const longestPauseMs = 1000;
 /** Each of them looks at all clients again and again. */
 const mostWaits = 100;
 
-export interface DeliveryOptions {
-  readonly relay: Relay;
-  readonly clients: () => ClientsView;
-  readonly clock: Clock;
-  readonly changes: Pick<ChangesInspection, 'change' | 'history'>;
-  readonly staleness: Staleness;
-}
-
 /** What clients were sent and have accepted. */
 export class DeliveryInspection {
-  readonly #options: DeliveryOptions;
-  readonly #slices: TimeSlices;
+  readonly #options: Pick<ChangesOptions, 'relay' | 'clients'>;
+  readonly #changes: ChangesInspection;
+  readonly #staleness: Staleness;
+  readonly #slices = new TimeSlices(systemClock);
   #waits = 0;
 
-  constructor(options: DeliveryOptions) {
+  constructor(
+    options: Pick<ChangesOptions, 'relay' | 'clients'>,
+    changes: ChangesInspection,
+    staleness: Staleness,
+  ) {
     this.#options = options;
-    this.#slices = new TimeSlices(options.clock);
+    this.#changes = changes;
+    this.#staleness = staleness;
   }
 
   async wait(request: Request<'wait'>, call: Call): Promise<Answer<'wait'>> {
@@ -67,9 +65,8 @@ export class DeliveryInspection {
   }
 
   async #waitFor(query: WaitQuery, call: Call): Promise<Answer<'wait'>> {
-    const { clock } = this.#options;
     const { signal } = call;
-    const deadline = clock.now() + query.timeoutMs;
+    const deadline = systemClock.now() + query.timeoutMs;
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
       const what = this.#wanted(query);
       const relays = [heldBack(this.#options.relay, what), await this.#unknown(query)];
@@ -78,7 +75,7 @@ export class DeliveryInspection {
       const { clients, missing } = found;
       const accepted =
         missing === 0 && clients >= query.minClients && (query.allowStale || staleUpstreams.length === 0);
-      const left = deadline - clock.now();
+      const left = deadline - systemClock.now();
       if (accepted || left <= 0 || signal.aborted) return { accepted, ...found, staleUpstreams };
       await this.#pause(Math.min(pause, left), signal);
     }
@@ -87,7 +84,7 @@ export class DeliveryInspection {
   /** What the revision changed, if there is one. Looked up again each time: an operator may discard it meanwhile. */
   #wanted({ type, names, revision }: WaitQuery): HeldBackQuery {
     if (revision === undefined) return { type, names, released: new Set() };
-    const change = this.#options.changes.change(revision);
+    const change = this.#changes.change(revision);
     const changed = new Set<string>(change.names.map(({ name }) => name));
     const given = change.names.filter(({ verdict }) => verdict === 'RELEASED');
     const asked = names.size === 0 ? changed : changed.intersection(names);
@@ -122,7 +119,7 @@ export class DeliveryInspection {
     const unknown: string[] = [];
     for (const name of names) {
       if (isKnown(this.#options.relay, type, name)) continue;
-      const listed = this.#options.changes.history(
+      const listed = this.#changes.history(
         create(HistoryRequestSchema, { type: type ?? '', name, limit: 1 }),
       );
       if ((await collected(HistoryResponseSchema, listed)).changes.length === 0) unknown.push(name);
@@ -135,9 +132,9 @@ export class DeliveryInspection {
 
   /** Upstreams that what is asked for comes from, and that may be out of date. */
   #stale({ type, names }: AcceptanceQuery): Plain<StaleUpstream>[] {
-    const { relay, staleness } = this.#options;
+    const { relay } = this.#options;
     const stale = relay.upstreams.flatMap((upstream) => {
-      const since = staleness.since(upstream);
+      const since = this.#staleness.since(upstream);
       return since === undefined ? [] : [{ upstream, since }];
     });
     // Nearly always.
@@ -154,7 +151,7 @@ export class DeliveryInspection {
 
   #pause(milliseconds: number, signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
-      const timer = this.#options.clock.after(milliseconds, done);
+      const timer = systemClock.after(milliseconds, done);
       signal.addEventListener('abort', done);
       function done(): void {
         timer.cancel();

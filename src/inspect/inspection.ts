@@ -35,15 +35,14 @@ import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
 import { OTHER_TYPES, TypeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
-import type { Rollout } from '../rollout/rollout.ts';
 import type { HeldRemovals } from '../upstream/shrink-guard.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import type { ChangesInspection } from './changes.ts';
+import { ChangesInspection, type ChangesOptions } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
 import { DeliveryInspection } from './delivery.ts';
-import type { ClientsStatus, ClientsView } from './local-clients.ts';
+import type { ClientsStatus } from './local-clients.ts';
 import { matchesOf } from './matches.ts';
 import { whyHeldBack } from './missing-clients.ts';
 import { canonicalOf, explainMissing, whoHas } from './missing-resources.ts';
@@ -55,12 +54,8 @@ import { type Staleness, staleReason } from './staleness.ts';
 /** Milliseconds. A probe of Kubernetes waits for a second. */
 const longestProbeMs = 500;
 
-interface InspectionOptions {
-  readonly relay: Relay;
+interface InspectionOptions extends ChangesOptions {
   readonly staleness: Staleness;
-  /** Called each time: there are none before the relay listens. */
-  readonly clients: () => ClientsView;
-  readonly changes: ChangesInspection;
   readonly version: string;
   readonly startedAt: number;
   /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
@@ -74,14 +69,10 @@ interface InspectionOptions {
   /** Called with each list of problems that somebody has asked for. */
   readonly found: (problems: ReturnType<typeof problemsOf>) => void;
   readonly metricsText: () => Promise<string>;
-  /** Of an answer of CSDS. */
-  readonly maxResponseBytes: () => number;
   readonly heldRemovals: (upstream: string) => readonly HeldRemovals[];
-  /** Undefined: there is no such upstream. */
+  /** Removes what max_removal_percent holds back of an upstream: how many variants; undefined: there is no such upstream. */
   readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
-  readonly rollout: Rollout;
   readonly notKept: () => string | undefined;
-  readonly log: Log;
   readonly logLevels: LogLevels;
   readonly page: PageSource;
 }
@@ -99,10 +90,10 @@ export class Inspection implements Inspector {
 
   constructor(options: InspectionOptions) {
     this.#options = options;
-    this.changes = options.changes;
+    this.changes = new ChangesInspection(options);
     this.page = options.page;
     this.compareConfiguration = options.compareConfiguration;
-    this.#delivery = new DeliveryInspection({ ...options, clock: systemClock });
+    this.#delivery = new DeliveryInspection(options, this.changes, options.staleness);
   }
 
   ready(): ReadinessReport {
@@ -280,9 +271,7 @@ export class Inspection implements Inspector {
   }
 
   operate(operation: Operation): number {
-    const { relay, rollout, releaseRemovals, log } = this.#options;
-    const upstreams = () => relay.upstreams.map(({ name }) => name);
-    return valueOf(operate(operation, { rollout, releaseRemovals, upstreams, log }));
+    return valueOf(operate(operation, this.#options));
   }
 
   notKept(): string | undefined {
@@ -387,20 +376,13 @@ const done: Readonly<Record<Operation['verb'], string>> = {
   discard: 'an operator has discarded changes',
 };
 
-interface RolloutOperationsOptions {
-  readonly rollout: Rollout;
-  readonly upstreams: () => readonly string[];
-  /** Removes what max_removal_percent holds back of an upstream: how many variants; undefined: there is no such upstream. */
-  readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
-  readonly log: Log;
-}
-
 /** What operators do to changes: done at once, or refused whole, and written to the log with who and why. */
-function operate(operation: Operation, options: RolloutOperationsOptions): Result<number, GrpcStatus> {
-  const { upstreams, log } = options;
+function operate(operation: Operation, options: InspectionOptions): Result<number, GrpcStatus> {
+  const { relay, log } = options;
   const { verb, type, upstream, reason, operator } = operation;
-  if (upstream !== undefined && !upstreams().includes(upstream)) {
-    const message = unknownWord('upstream', upstream, upstreams());
+  const upstreams = relay.upstreams.map(({ name }) => name);
+  if (upstream !== undefined && !upstreams.includes(upstream)) {
+    const message = unknownWord('upstream', upstream, upstreams);
     return fail({ code: Code.NOT_FOUND, message });
   }
   const result = run(operation, options);
@@ -419,7 +401,7 @@ function operate(operation: Operation, options: RolloutOperationsOptions): Resul
   return result;
 }
 
-function run(operation: Operation, options: RolloutOperationsOptions): Result<number> {
+function run(operation: Operation, options: InspectionOptions): Result<number> {
   const { rollout } = options;
   const { verb, type, upstream, operator, reason } = operation;
   const filter = { type, upstream };
@@ -444,12 +426,12 @@ function run(operation: Operation, options: RolloutOperationsOptions): Result<nu
 /** What waits for canaries, and what is held back because it removes too much. The error: neither waits. */
 function release(
   { type, upstream }: Operation,
-  { rollout, upstreams, releaseRemovals }: RolloutOperationsOptions,
+  { rollout, relay, releaseRemovals }: InspectionOptions,
 ): Result<number> {
   const released = rollout.release({ type, upstream });
-  const removed = upstreams()
-    .filter((name) => upstream === undefined || name === upstream)
-    .reduce((sum, name) => sum + (releaseRemovals(name, type) ?? 0), 0);
+  const removed = relay.upstreams
+    .filter(({ name }) => upstream === undefined || name === upstream)
+    .reduce((sum, { name }) => sum + (releaseRemovals(name, type) ?? 0), 0);
   return removed === 0 ? released : ok(removed + (released.ok ? released.value : 0));
 }
 

@@ -24,7 +24,7 @@ export function listenForPrimary(path: string, core: Core, clients: LocalClients
       [countersPath, () => json(core.counters())],
     ]),
     routes: (router) => {
-      clientRoutes({ clients, status: () => clients.status(), failed })(router);
+      clientRoutes(clients, () => clients.status(), failed)(router);
       clientStatusRoutes((query) => clients.configs(query))(router);
     },
   });

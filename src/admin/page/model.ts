@@ -1,3 +1,5 @@
+import type { TypeStatus, UpstreamStatus, WorkerStatus } from '../../gen/distributary/admin/v1/admin_pb.ts';
+import type { ClientClass } from '../../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem } from '../../gen/distributary/admin/v1/problems_pb.ts';
 import type { Figure } from '../../observe/figures.ts';
 import type { Plain } from '../plain.ts';
@@ -26,7 +28,7 @@ export interface PageModel {
   readonly classes: readonly PageClass[];
   /** Those that are not listed. */
   readonly otherClasses: { readonly classes: number; readonly streams: number };
-  readonly types: readonly PageType[];
+  readonly types: readonly Plain<TypeStatus>[];
   readonly cacheBytes: number;
   /** The newest first. */
   readonly events: readonly PageEvent[];
@@ -43,39 +45,23 @@ export interface RelayFacts {
   /** Why it is not ready. */
   readonly reason: string;
   readonly readOnly: boolean;
-  readonly workers: readonly PageWorker[];
+  readonly workers: readonly Pick<WorkerStatus, 'number' | 'listening' | 'clients' | 'restarts'>[];
 }
 
-interface PageWorker {
-  readonly number: number;
-  readonly listening: boolean;
-  readonly clients: number;
-  readonly restarts: number;
-}
+type UpstreamFacts = 'name' | 'kind' | 'connected' | 'stale' | 'endpoint' | 'sessions' | 'lastError';
 
-interface PageUpstream {
-  readonly name: string;
-  readonly kind: string;
-  readonly connected: boolean;
-  readonly stale: boolean;
+interface PageUpstream extends Pick<UpstreamStatus, UpstreamFacts> {
   /** 0: current. */
   readonly staleSince: number;
-  readonly endpoint: string;
-  readonly sessions: number;
-  readonly lastError: string;
   /** It has a session for each parameter set. */
   readonly perParameters: boolean;
 }
 
-export interface PageClass {
-  readonly id: string;
+type ClassFacts = 'id' | 'restricted' | 'streams' | 'rejecting' | 'unacknowledged' | 'late';
+
+export interface PageClass extends Pick<ClientClass, ClassFacts> {
   /** `env=prod, version=v1`; `(no parameters)`. */
   readonly label: string;
-  readonly restricted: boolean;
-  readonly streams: number;
-  readonly rejecting: number;
-  readonly unacknowledged: number;
-  readonly late: number;
   /** Where what it subscribes to comes from. */
   readonly upstreams: readonly ClassUpstream[];
 }
@@ -85,14 +71,6 @@ interface ClassUpstream {
   readonly name: string;
   readonly rejecting: number;
   readonly late: number;
-}
-
-interface PageType {
-  readonly type: string;
-  readonly resources: number;
-  readonly variants: number;
-  readonly subscriptions: number;
-  readonly ambiguous: number;
 }
 
 export interface PageEvent {
