@@ -1,7 +1,7 @@
 import type { TypeStatus, UpstreamStatus, WorkerStatus } from '../../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClientClass } from '../../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem } from '../../gen/distributary/admin/v1/problems_pb.ts';
-import type { Figure } from '../../observe/figures.ts';
+import type { Figure } from '../../observe/figure.ts';
 import type { Plain } from '../plain.ts';
 
 export type { Figure };
