@@ -69,12 +69,19 @@ interface Found {
   readonly commands: string[];
 }
 
+/** What several files take from one: the status of the refusal that it makes. */
+const imported: ReadonlyMap<string, string> = new Map([
+  ['malformed', 'INVALID_ARGUMENT'],
+  ['invalid', 'INVALID_ARGUMENT'],
+  ['denied', 'PERMISSION_DENIED'],
+]);
+
 class Reader {
   readonly #found: Found;
   /** What `fail` and its like say here is for whoever wrote the configuration, or typed the command. */
   readonly #told: string[] | undefined;
   /** Functions of this file that make a refusal of a text, and with which status. */
-  readonly #refuses = new Map<string, string>();
+  readonly #refuses = new Map([['exhausted', 'RESOURCE_EXHAUSTED']]);
 
   constructor(file: string, found: Found) {
     this.#found = found;
@@ -86,9 +93,10 @@ class Reader {
     const statements = nodes(node['body'] ?? node['stmts']);
     const scopes = statements.length === 0 ? outer : [...outer, this.#constants(statements)];
     if (node.type === 'ImportDeclaration')
-      for (const { local } of nodes(node['specifiers']))
-        if (['malformed', 'invalid'].includes(nameOf(local)))
-          this.#refuses.set(nameOf(local), 'INVALID_ARGUMENT');
+      for (const { local } of nodes(node['specifiers'])) {
+        const status = imported.get(nameOf(local));
+        if (status !== undefined) this.#refuses.set(nameOf(local), status);
+      }
     if (node.type === 'CallExpression') this.#call(node, scopes);
     if (node.type === 'NewExpression') this.#made(node, scopes);
     if (node.type === 'ObjectExpression') this.#object(node, scopes);
@@ -128,7 +136,7 @@ class Reader {
       if (levels.has(level)) this.#say('log', level, given[index + 1], scopes);
     }
     const status = this.#refuses.get(name);
-    if (status !== undefined) this.#say('refusals', status, given[0], scopes);
+    if (status !== undefined) this.#say('refusals', status, given[name === 'exhausted' ? 1 : 0], scopes);
     if (name === 'problem') this.#problem(given, scopes);
     if (['fail', 'addIssue'].includes(name)) this.#tell(given[0], scopes);
   }
