@@ -116,12 +116,11 @@ export class Relay implements UpstreamSink {
       catalogs: this.#stores.catalogs,
       interests: {
         subscribe: (interest) => this.#subscribe(interest),
-        resubscribe: (interest) =>
-          this.#upstreamOf(interest.type, interest.selector)?.resubscribe?.(interest),
+        resubscribe: (interest) => this.#each(interest, (upstream) => upstream.resubscribe?.(interest)),
         unsubscribe: (interest, why) => this.#unsubscribe(interest, why),
-        markIdle: (interest) => this.#upstreamOf(interest.type, interest.selector)?.markIdle?.(interest),
+        markIdle: (interest) => this.#each(interest, (upstream) => upstream.markIdle?.(interest)),
         contentOf: (interest) => this.#stores.contentOf(interest),
-        markActive: (interest) => this.#upstreamOf(interest.type, interest.selector)?.markActive?.(interest),
+        markActive: (interest) => this.#each(interest, (upstream) => upstream.markActive?.(interest)),
       },
       clock,
       idleMilliseconds: options.idleMilliseconds,
@@ -137,11 +136,9 @@ export class Relay implements UpstreamSink {
       ...options.downstream,
       clock,
       taps: this.taps,
-      open: (type, encoding, selection, access, subscriber) =>
-        this.views.open(type, encoding, selection, access, subscriber),
-      prepare: (type, selection, access) => this.views.prepare(type, selection, access),
-      openState: (type, encoding, selection, access, subscriber) =>
-        this.views.openState(type, encoding, selection, access, subscriber),
+      open: (...of) => this.views.open(...of),
+      prepare: (...of) => this.views.prepare(...of),
+      openState: (...of) => this.views.openState(...of),
       isUnavailable:
         options.isUnavailable ??
         ((type, selector) => this.#upstreamOf(type, selector)?.state().down === true),
@@ -293,6 +290,14 @@ export class Relay implements UpstreamSink {
     return this.#upstreams.find((upstream) => upstream.claims(type, selector));
   }
 
+  /** The upstream that serves this; where each side has one, both have every interest. False: nobody serves it. */
+  #each({ type, selector }: Interest, act: (upstream: Upstream) => void): boolean {
+    const first = this.#upstreamOf(type, selector);
+    if (first === undefined) return false;
+    for (const upstream of this.#options.upstreamPerSide === true ? this.#upstreams : [first]) act(upstream);
+    return true;
+  }
+
   #apply(transaction: Transaction, side: Side): void {
     const { traces, clock } = this.#options;
     const judgedAt = traces === undefined ? 0 : clock.monotonic();
@@ -307,14 +312,13 @@ export class Relay implements UpstreamSink {
     this.#stores.addInterest(interest);
     this.#makeRoom();
     this.#options.events.subscribed?.(interest);
-    const upstream = this.#upstreamOf(interest.type, interest.selector);
-    if (upstream !== undefined) upstream.subscribe(interest);
-    else for (const side of this.#stores.separate) this.#apply(unclaimed(interest), side);
+    if (this.#each(interest, (upstream) => upstream.subscribe(interest))) return;
+    for (const side of this.#stores.separate) this.#apply(unclaimed(interest), side);
   }
 
   #unsubscribe(interest: Interest, why: EndReason): void {
     const before = this.store.variants(interest.type);
-    this.#upstreamOf(interest.type, interest.selector)?.unsubscribe(interest);
+    this.#each(interest, (upstream) => upstream.unsubscribe(interest));
     const commits = this.#stores.removeInterest(interest);
     const left = before - this.store.variants(interest.type);
     if (left > 0 && why !== 'uncached') this.#options.events.evicted(why, left);

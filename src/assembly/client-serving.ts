@@ -1,60 +1,11 @@
 import type { Config } from '../config/config.ts';
-import { type ClientsView, LocalClients } from '../inspect/local-clients.ts';
+import type { ClientsView } from '../inspect/local-clients.ts';
 import { ok, type Result } from '../model/result.ts';
 import type { Counters } from '../observe/counters.ts';
-import type { Core } from './core.ts';
-import { type ProcessRole, SINGLE_PROCESS } from './process-role.ts';
-import { reloadPreview } from './reload-effect.ts';
-import { RestListener } from './rest-listener.ts';
-import { XdsListener, type XdsListenerCallbacks } from './xds-listener.ts';
-
-/** Where clients connect. */
-export interface ClientServing {
-  readonly addresses: readonly ListenerAddress[];
-  readonly clients: ClientsView;
-  /** Why no client can be served; undefined while one can. */
-  notReadyReason(): string | undefined;
-  /** Everything that the relay has counted, in the Prometheus text format. */
-  metricsText(): Promise<string>;
-  /** Of each process, for the charts of the status page. */
-  counters(): Promise<readonly Counters[]>;
-  reload(config: Config): void;
-  /** Ends the streams of clients over the time given, and closes. */
-  drain(milliseconds: number): Promise<void>;
-}
-
-/** How the relay serves its clients. */
-export interface ServingMode {
-  /** The configuration by which this process serves streams itself. */
-  configOf(config: Config): Config;
-  role(): ProcessRole;
-  open(core: Core, config: Config, answers: XdsListenerCallbacks): Promise<Result<ClientServing>>;
-}
-
-/** In this process. */
-export const IN_PROCESS: ServingMode = {
-  configOf: (config) => config,
-  role: () => SINGLE_PROCESS,
-  async open(core, _config, answers) {
-    const opened = await ClientListeners.open(core, answers);
-    if (!opened.ok) return opened;
-    const listeners = opened.value;
-    return ok({
-      addresses: listeners.addresses,
-      clients: new LocalClients(
-        core.relay,
-        core.accounts,
-        reloadPreview(core),
-        () => core.config.rollout?.canary,
-      ),
-      notReadyReason: () => undefined,
-      metricsText: () => core.metricsText(),
-      counters: () => Promise.resolve([core.counters()]),
-      reload: () => {},
-      drain: (milliseconds: number) => listeners.drain(milliseconds),
-    });
-  },
-};
+import type { ClientAnswers } from './client-listener.ts';
+import type { Core, ProcessRole } from './core.ts';
+import { openRestListener } from './rest-listener.ts';
+import { openXdsListener } from './xds-listener.ts';
 
 /** Where clients connect: for each, its name on stdout and HOST:PORT, or unix:PATH. */
 export interface ListenerAddress {
@@ -63,34 +14,69 @@ export interface ListenerAddress {
 }
 
 /** The listeners for clients of one process. */
-export class ClientListeners {
-  readonly #xds: XdsListener;
-  readonly #rest: RestListener | undefined;
+export interface ClientListeners {
+  readonly addresses: readonly ListenerAddress[];
+  /** Ends what clients have open, over the time given; then all are closed. */
+  drain(milliseconds: number): Promise<void>;
+}
 
-  private constructor(xds: XdsListener, rest: RestListener | undefined) {
-    this.#xds = xds;
-    this.#rest = rest;
-  }
+/** Where clients connect, here or in workers. */
+export interface ClientServing extends ClientListeners {
+  readonly clients: ClientsView;
+  /** Why no client can be served; undefined while one can. */
+  notReadyReason(): string | undefined;
+  /** Everything that the relay has counted, in the Prometheus text format. */
+  metricsText(): Promise<string>;
+  /** Of each process, for the charts of the status page. */
+  counters(): Promise<readonly Counters[]>;
+  reload(config: Config): void;
+}
 
-  /** By the core's configuration. All of them, or the reason why one could not be opened. */
-  static async open(core: Core, answers: XdsListenerCallbacks): Promise<Result<ClientListeners>> {
-    const xds = await XdsListener.open(core, answers);
-    if (!xds.ok) return xds;
-    const { rest: config } = core.config;
-    if (config === undefined) return ok(new ClientListeners(xds.value, undefined));
-    const rest = await RestListener.open(core, config, answers);
-    if (rest.ok) return ok(new ClientListeners(xds.value, rest.value));
+/** How the relay serves its clients. */
+export interface ServingMode {
+  /** The configuration by which this process serves streams itself. */
+  configOf(config: Config): Config;
+  readonly role: ProcessRole;
+  /** `own`: the clients of this process. */
+  open(core: Core, config: Config, answers: ClientAnswers, own: ClientsView): Promise<Result<ClientServing>>;
+}
+
+/** In this process. */
+export const IN_PROCESS: ServingMode = {
+  configOf: (config) => config,
+  role: {},
+  async open(core, _config, answers, clients) {
+    const opened = await openClientListeners(core, answers);
+    if (!opened.ok) return opened;
+    return ok({
+      ...opened.value,
+      clients,
+      notReadyReason: () => undefined,
+      metricsText: () => core.metrics.text(),
+      counters: () => Promise.resolve([core.counters()]),
+      reload: () => {},
+    });
+  },
+};
+
+/** By the core's configuration. All of them, or the reason why one could not be opened. */
+export async function openClientListeners(
+  core: Core,
+  answers: ClientAnswers,
+): Promise<Result<ClientListeners>> {
+  const xds = await openXdsListener(core, answers);
+  if (!xds.ok) return xds;
+  const rest = core.config.rest && (await openRestListener(core, core.config.rest, answers));
+  if (rest?.ok === false) {
     await xds.value.drain(0);
     return rest;
   }
-
-  get addresses(): readonly ListenerAddress[] {
-    const xds: ListenerAddress = { name: 'xds', address: this.#xds.address };
-    return this.#rest === undefined ? [xds] : [xds, { name: 'rest', address: this.#rest.address }];
-  }
-
-  /** Ends what clients have open, over the time given; then all are closed. */
-  async drain(milliseconds: number): Promise<void> {
-    await Promise.all([this.#xds.drain(milliseconds), this.#rest?.drain(milliseconds)]);
-  }
+  const addresses: ListenerAddress[] = [{ name: 'xds', address: xds.value.address }];
+  if (rest !== undefined) addresses.push({ name: 'rest', address: rest.value.address });
+  return ok({
+    addresses,
+    async drain(milliseconds) {
+      await Promise.all([xds.value.drain(milliseconds), rest?.value.drain(milliseconds)]);
+    },
+  });
 }

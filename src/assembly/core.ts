@@ -2,6 +2,7 @@ import type { Journal } from '../cache/type-table.ts';
 import type { Config } from '../config/config.ts';
 import type { Refusal } from '../downstream/admission.ts';
 import type { StreamLimits } from '../downstream/services.ts';
+import type { XdsStream } from '../downstream/xds-server.ts';
 import type { Recorder } from '../history/recorder.ts';
 import { StatusScopes } from '../inspect/csds.ts';
 import { sampleOf } from '../inspect/gauge-sample.ts';
@@ -9,7 +10,10 @@ import { Staleness } from '../inspect/staleness.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
+import type { PendingName, SidedClient, SideOf } from '../model/rollout.ts';
+import type { Side } from '../model/side.ts';
 import { shorten } from '../model/text.ts';
+import type { Interest } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import { Conditions } from '../observe/conditions.ts';
 import { type Counters, processCounters } from '../observe/counters.ts';
@@ -18,17 +22,19 @@ import { LogLevels } from '../observe/log-levels.ts';
 import { Metrics } from '../observe/metrics.ts';
 import type { Series } from '../observe/series.ts';
 import { type Spans, UpdateTraces } from '../observe/update-traces.ts';
-import { Relay } from '../relay.ts';
+import { Relay, type RelayOptions } from '../relay.ts';
+import { Rollout, type RolloutEvents } from '../rollout/rollout.ts';
+import type { Fleet } from '../rollout/waiting.ts';
 import { type AccountBounds, Accounts } from '../wire/accounts.ts';
+import type { ConnectionBounds } from '../wire/client-connections.ts';
 import { DRAINING } from '../wire/drain.ts';
-import type { GrpcStatus } from '../wire/grpc-status.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import { longestUnverified } from '../wire/via.ts';
-import { Admission } from './admission.ts';
 import { ClientRules } from './clients.ts';
 import { LoopDetection, newRelayId } from './loop-detection.ts';
-import { type ProcessRole, SINGLE_PROCESS } from './process-role.ts';
-import { RelayRollout, type RolloutStorage } from './relay-rollout.ts';
+import type { RolloutFile } from './rollout-file.ts';
+import { RelayFleet } from './rollout-fleet.ts';
 import { SessionShares } from './session-shares.ts';
 import { SiblingServing } from './sibling-serving.ts';
 import { StreamLog, StreamMetrics } from './stream-metrics.ts';
@@ -46,11 +52,42 @@ export interface CoreDependencies {
   /** Is called for every change that has to be persisted. */
   readonly journal?: Journal | undefined;
   /** Undefined: what is frozen is not kept over restarts. */
-  readonly rolloutStorage?: RolloutStorage | undefined;
+  readonly rolloutFile?: RolloutFile | undefined;
   /** Undefined: changes are not recorded. */
   readonly recorder?: Recorder | undefined;
   /** Hears of changes, and what clients say to them, in place of a recorder. */
   readonly answers?: Pick<Recorder, 'committed' | 'answered'> | undefined;
+}
+
+/** What clients have open. */
+export interface Load {
+  readonly streams: number;
+  readonly connections: number;
+}
+
+/** A process that is not the only one of its relay: the primary of workers, or a worker. What is left out is as in that one. */
+export interface ProcessRole
+  extends Pick<RelayOptions, 'streamPrefix' | 'isUnavailable' | 'refusal' | 'isServed' | 'upstreamPerSide'> {
+  /** What clients have open in other processes of this relay. */
+  readonly loadElsewhere?: () => Load;
+  /** The number of streams or connections of this process has changed. */
+  readonly loadChanged?: () => void;
+  /** The relay's id in `x-distributary-via`; left out: a new one. */
+  readonly relayId?: string;
+  /** The primary reports ambiguous matches, so this process does not. */
+  readonly ambiguityReportedElsewhere?: boolean;
+  /** The first client subscribed to this. */
+  readonly subscribed?: (interest: Interest) => void;
+  /** Judge and clients are in different processes. */
+  readonly rollout?: {
+    readonly sideOf: SideOf;
+    /** The clients that the judge of this process observes; undefined: its own. */
+    readonly fleet: Fleet | undefined;
+    /** A client on the side of canaries has answered something. */
+    readonly canaryAnswered: () => void;
+    /** The stream of one has ended; it still has its types. */
+    readonly canaryEnded: (stream: XdsStream) => void;
+  };
 }
 
 /** How much of what peers name goes into one log line: items, and characters of each. */
@@ -72,7 +109,9 @@ export class Core {
   readonly admission: Admission;
   readonly loops: LoopDetection;
   readonly staleness: Staleness;
-  readonly rollout: RelayRollout;
+  readonly rollout: Rollout;
+  /** The clients of this process, as a rollout sees them. */
+  readonly fleet: RelayFleet;
   /** Answers the other replicas. */
   readonly siblings: SiblingServing;
   /** Types of which there is a resource, for whomever. */
@@ -99,11 +138,11 @@ export class Core {
       version,
       processMetrics,
       journal,
-      rolloutStorage,
+      rolloutFile,
       recorder,
       answers = recorder,
     }: CoreDependencies,
-    role: ProcessRole = SINGLE_PROCESS,
+    role: ProcessRole = {},
   ) {
     this.#config = config;
     this.recorder = recorder;
@@ -127,8 +166,11 @@ export class Core {
       clock: systemClock,
       log: streamLog,
       traces: this.traces,
-      canaryAnswered: (stream) => this.rollout.canaryAnswered(stream),
-      reselected: (stream) => this.rollout.fleet.touched(stream),
+      canaryAnswered: (stream) => {
+        this.fleet.touched(stream);
+        this.#canaryAnswered();
+      },
+      reselected: (stream) => this.fleet.touched(stream),
     });
     this.accounts = new Accounts({
       clock: systemClock,
@@ -136,14 +178,7 @@ export class Core {
       isExempt: (peer) => this.#rules.isRelay(peer),
       defer: (run) => setImmediate(run),
     });
-    this.admission = new Admission({
-      limits: () => this.#config.limits,
-      rules: () => this.#rules,
-      loadElsewhere: role.loadElsewhere,
-      changed: role.loadChanged,
-      metrics: this.metrics,
-      conditions: this.conditions,
-    });
+    this.admission = new Admission(this, role);
     this.relay = new Relay({
       clock: systemClock,
       controlPlane: config.node.id,
@@ -153,7 +188,7 @@ export class Core {
       journal,
       published: (commit) => {
         this.siblings.publish(commit);
-        this.rollout.fleet.committed(commit);
+        this.fleet.committed(commit);
         answers?.committed(commit);
         this.#served(commit.type);
       },
@@ -169,7 +204,7 @@ export class Core {
           this.admission.streamClosed(stream.transport.peer);
           this.loops.streamEnded(stream.transport);
           streamLog.ended(stream);
-          this.rollout.streamEnded(stream);
+          this.#rolloutStreamEnded(stream);
         },
       },
       refusesPolls: (peer, { url }) => this.#pollRefusal(peer, url),
@@ -200,22 +235,22 @@ export class Core {
         },
         evicted: (reason, count) => this.metrics.evictions(reason).inc(count),
         upstreamChanged: () => this.changed(),
-        subscribed: role.subscribed,
+        subscribed: (interest) => role.subscribed?.(interest),
       },
     });
-    this.rollout = new RelayRollout({
-      relay: this.relay,
+    this.fleet = new RelayFleet(this.relay, systemClock, () => this.#canaryAnswered());
+    this.rollout = new Rollout(config.rollout, {
+      gate: this.relay.gate,
+      fleet: role.rollout?.fleet ?? this.fleet,
       clock: systemClock,
-      config: () => this.#config,
-      log,
-      metrics: this.metrics,
-      storage: rolloutStorage,
-      role: role.rollout,
       revisions: () => ({
         revision: recorder?.history.releasedRevision ?? 0,
         pendingRevision: recorder?.history.lastRevision ?? 0,
       }),
-      canariesSaid: (names, said) => recorder?.canariesSaid(names, said),
+      saved: rolloutFile?.load(),
+      hashOf: rolloutFile?.hashOf,
+      removalLimits: () => removalLimits(this.#config),
+      events: this.#rolloutEvents(rolloutFile),
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
     // The listener's authorities are those of the start. Without them, any peer may be a relay.
@@ -256,6 +291,7 @@ export class Core {
   beginDrain(): void {
     this.#draining = true;
     this.rollout.stop();
+    this.fleet.stop();
     this.relay.polls.drain();
     this.changed();
   }
@@ -265,7 +301,7 @@ export class Core {
     this.#config = config;
     this.#limits = streamLimits(config);
     this.#accountBounds = accountBounds(config);
-    this.rollout.rollout.reload(config.rollout);
+    this.rollout.reload(config.rollout);
     this.#rules = this.#clientRules(config);
     this.siblings.reload(config);
     this.accounts.reload();
@@ -285,8 +321,12 @@ export class Core {
     return this.#statusScopes;
   }
 
+  get rules(): ClientRules {
+    return this.#rules;
+  }
+
   #clientRules(config: Config): ClientRules {
-    return new ClientRules(config, (client) => this.rollout.sideOf(client));
+    return new ClientRules(config, (client) => this.#sideOf(client));
   }
 
   #refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
@@ -329,12 +369,7 @@ export class Core {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Everything that this process has counted, in the Prometheus text format. */
-  metricsText(): Promise<string> {
-    return this.metrics.text();
-  }
-
-  /** The same as `metricsText`, as values. */
+  /** Everything that this process has counted. */
   series(): Promise<readonly Series[]> {
     return this.metrics.series();
   }
@@ -343,6 +378,60 @@ export class Core {
   counters(): Counters {
     const { connections } = this.admission;
     return { ...this.metrics.counted(), ...processCounters(), streams: this.relay.server.size, connections };
+  }
+
+  #sideOf(client: SidedClient): Side {
+    return this.#role.rollout?.sideOf(client) ?? this.rollout.sideOf(client);
+  }
+
+  #canaryAnswered(): void {
+    (this.#role.rollout ?? this.rollout).canaryAnswered();
+  }
+
+  /** It still has its types. */
+  #rolloutStreamEnded(stream: XdsStream): void {
+    if (stream.client?.access.side === 'canary') this.#canaryEnded(stream);
+    this.fleet.touched(stream.id);
+  }
+
+  #canaryEnded(stream: XdsStream): void {
+    if (this.#role.rollout !== undefined) {
+      this.#role.rollout.canaryEnded(stream);
+      return;
+    }
+    const waiting = this.rollout.waiting();
+    const canary = waiting.size === 0 ? undefined : this.fleet.canary(stream, waiting);
+    if (canary !== undefined) this.rollout.canaryEnded(canary);
+  }
+
+  #rolloutEvents(file: RolloutFile | undefined): RolloutEvents {
+    const { log, metrics, recorder, fleet } = this;
+    return {
+      canariesSaid: (names, said) => recorder?.canariesSaid(names, said),
+      counted: (result) => metrics.rollouts(result).inc(),
+      released(names, milliseconds) {
+        metrics.rolloutDuration().observe(milliseconds / 1000);
+        log.info('a change that canaries had first goes to everybody', {
+          ...told(names),
+          seconds: milliseconds / 1000,
+        });
+      },
+      stateChanged(state) {
+        metrics.rolloutState(state.kind);
+        if (state.kind === 'IDLE' || state.kind === 'FROZEN') fleet.over();
+      },
+      changeIs(state, names) {
+        if (state.kind === 'CANARY') log.info('a change goes to canaries first', told(names));
+        if (state.kind === 'HELD') {
+          const { cause, reason } = state;
+          log.warn('a change is held: only canaries have it', { ...told(names), cause, reason });
+        }
+      },
+      save(state) {
+        metrics.frozen(state.freezes.length > 0);
+        file?.save(state);
+      },
+    };
   }
 
   #ambiguous(
@@ -402,4 +491,144 @@ function accountBounds({ limits }: Config): AccountBounds {
     workPerSecond: limits.maxWorkPerPeerMs,
     changesPerSecond: limits.subscriptionChangesPerSecond,
   };
+}
+
+function removalLimits({ upstreams }: Config) {
+  return upstreams.flatMap(({ name, maxRemovalPercent, maxRemovalHoldMs }) =>
+    maxRemovalPercent === undefined ? [] : [{ upstream: name, maxRemovalPercent, maxRemovalHoldMs }],
+  );
+}
+
+/** What a line of the log says of a change. */
+function told(names: readonly PendingName[]) {
+  return {
+    upstreams: [...new Set(names.map(({ upstream }) => upstream))],
+    types: [...new Set(names.map(({ type }) => typeInfo(type).short))],
+    names: names.length,
+  };
+}
+
+/** Who may connect and open streams, and how many: by the rules and limits in force. */
+export class Admission {
+  readonly #core: Core;
+  readonly #role: ProcessRole;
+  #connections = 0;
+  #full = false;
+
+  constructor(core: Core, role: ProcessRole) {
+    this.#core = core;
+    this.#role = role;
+  }
+
+  /** Open connections, including those in their TLS handshake. */
+  get connections(): number {
+    return this.#connections;
+  }
+
+  /** The rules allow this peer nothing of the type (undefined: of any). */
+  denial(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
+    if (!this.#core.rules.accessOf(peer).deniesEverything(type)) return undefined;
+    const message = `this client may not subscribe to ${type ?? 'anything'}`;
+    return { reason: 'denied', status: { code: Code.PERMISSION_DENIED, message } };
+  }
+
+  /** Why a stream is not taken, with so many open; undefined if it is. `type`: undefined on ADS. */
+  refusal(peer: Peer, type: TypeUrl | undefined, streams: number): Refusal | undefined {
+    const { account } = peer;
+    const denial = this.denial(peer, type);
+    if (denial !== undefined) return denial;
+    const { maxStreams, maxStreamsPerPeer } = this.#core.config.limits;
+    const open = streams + this.#elsewhere.streams;
+    if (open >= maxStreams) {
+      const message = `${open} streams are open, the maximum of this relay (limits.max_streams)`;
+      return { reason: 'streams', status: { code: Code.RESOURCE_EXHAUSTED, message } };
+    }
+    if (maxStreamsPerPeer === 0 || account.exempt) return undefined;
+    if (account.count('streams') < maxStreamsPerPeer) return undefined;
+    const message = `${account.key} has ${maxStreamsPerPeer} streams open, the maximum for one peer (limits.max_streams_per_peer)`;
+    return {
+      reason: 'streams_per_peer',
+      status: { code: Code.RESOURCE_EXHAUSTED, message },
+      logged: message,
+    };
+  }
+
+  streamOpened(peer: Peer): void {
+    peer.account.enter('streams');
+    this.#role.loadChanged?.();
+  }
+
+  streamClosed(peer: Peer): void {
+    peer.account.leave('streams');
+    this.#role.loadChanged?.();
+  }
+
+  /** The bounds of one listener's connections. All listeners share the limits. */
+  forListener(): ConnectionBounds {
+    let own = 0;
+    return {
+      admits: (open) => this.#admits(this.#connections - own + open),
+      resized: (open) => {
+        this.#connections += open - own;
+        own = open;
+        this.#role.loadChanged?.();
+      },
+      joined: (peer) => this.#joined(peer),
+      left: (peer) => peer.account.leave('connections'),
+      endedExpired: () => this.#core.metrics.rejected('certificate_expired').inc(),
+      refusedCertificate: (why) => this.#core.metrics.rejected(`certificate_${why}`).inc(),
+      endedIdle: () => this.#core.metrics.rejected('idle').inc(),
+    };
+  }
+
+  get #elsewhere(): Load {
+    return this.#role.loadElsewhere?.() ?? { streams: 0, connections: 0 };
+  }
+
+  #admits(open: number): boolean {
+    const { maxConnections } = this.#core.config.limits;
+    const taken = open + this.#elsewhere.connections < maxConnections;
+    if (!taken) this.#core.metrics.rejected('connections').inc();
+    if (taken === this.#full) this.#logFull(!taken, maxConnections);
+    return taken;
+  }
+
+  #joined({ account, address }: Peer): string | undefined {
+    const { config, metrics, conditions } = this.#core;
+    const { maxConnectionsPerPeer } = config.limits;
+    const bounded = maxConnectionsPerPeer > 0 && !account.exempt;
+    if (bounded && account.count('connections') >= maxConnectionsPerPeer) {
+      const message = `${account.key} has ${maxConnectionsPerPeer} connections open, the maximum for one peer (limits.max_connections_per_peer)`;
+      metrics.rejected('connections_per_peer').inc();
+      conditions.set('rejected connections_per_peer', message, 'warn', message, { peer: address });
+      return message;
+    }
+    account.enter('connections');
+    return undefined;
+  }
+
+  #logFull(full: boolean, maxConnections: number): void {
+    this.#full = full;
+    const message = full
+      ? `${maxConnections} connections are open, the maximum of this relay (limits.max_connections): others are refused`
+      : 'connections are accepted again (limits.max_connections)';
+    this.#core.conditions.set('connections', String(full), full ? 'warn' : 'info', message);
+  }
+}
+
+/**
+ * Where this process sends its spans; `worker`: undefined if it is none. Undefined: nothing is traced, and OpenTelemetry's
+ * SDK is not even loaded.
+ */
+export async function openTraces(
+  { tracing, node }: Config,
+  log: Log,
+  version: string,
+  worker?: number,
+): Promise<Spans | undefined> {
+  const { otlpEndpoint: endpoint, ratio } = tracing;
+  if (endpoint === undefined) return undefined;
+  const { OtlpSpans } = await import('../observe/otlp-spans.ts');
+  const conditions = new Conditions(log);
+  return new OtlpSpans({ endpoint, ratio, version, nodeId: node.id, worker, clock: systemClock, conditions });
 }

@@ -3,7 +3,7 @@ import { create } from '@bufbuild/protobuf';
 import { startAdminServer, startMetricsServer } from '../admin/admin-server.ts';
 import type { HttpListener } from '../admin/http-listener.ts';
 import type { Request } from '../admin/requests.ts';
-import type { Answer, DiskFacts, RefusedConfiguration } from '../admin/service.ts';
+import type { Answer, DiskFacts, PageFacts, RefusedConfiguration, Usage } from '../admin/service.ts';
 import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
@@ -11,7 +11,7 @@ import { warnings } from '../config/warnings.ts';
 import { CompareConfigurationRequestSchema } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { Recorder } from '../history/recorder.ts';
 import { Inspection } from '../inspect/inspection.ts';
-import { LocalClients } from '../inspect/local-clients.ts';
+import { type ClientsView, LocalClients } from '../inspect/local-clients.ts';
 import { ProblemLog } from '../inspect/problem-log.ts';
 import { diskText } from '../inspect/problems.ts';
 import { discardedFacts } from '../inspect/rollout-status.ts';
@@ -23,10 +23,8 @@ import { Figures } from '../observe/figures.ts';
 import type { RelayFacts } from '../observe/metrics.ts';
 import { RecentLines } from '../observe/recent-lines.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
-import { Core, type CoreDependencies } from './core.ts';
+import { Core, type CoreDependencies, openTraces } from './core.ts';
 import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
-import { openTraces } from './open-traces.ts';
-import { RelayPage } from './page-source.ts';
 import {
   dumpInForce,
   effectSummary,
@@ -43,14 +41,11 @@ import { watchTls } from './watched-tls.ts';
 /** How long a reload waits until it is known what it changes, in milliseconds. */
 const longestComparisonMs = 2000;
 
-interface Dependencies extends CoreDependencies {
-  /** Those of the log. */
-  readonly lines: RecentLines;
-}
-
 /** The relay with its listeners: what `run` and `demo` start. */
 export class Distributary {
   readonly #core: Core;
+  /** The clients of this process: none where workers serve them. */
+  readonly #own: LocalClients;
   readonly #mode: ServingMode;
   readonly #inspection: Inspection;
   readonly #upstreams: UpstreamSet;
@@ -63,7 +58,8 @@ export class Distributary {
   #admin: HttpListener | undefined;
   #metrics: HttpListener | undefined;
   #leaving = false;
-  #configuredAt = Date.now();
+  readonly #startedAt = Date.now();
+  #configuredAt = this.#startedAt;
   /** The last new version of the configuration was taken. */
   #isConfigured = true;
   #refusedConfiguration: RefusedConfiguration | undefined;
@@ -72,12 +68,12 @@ export class Distributary {
   readonly #figures = new Figures(systemClock, async () => (await this.#serving?.counters()) ?? []);
   #closeAdminTls: (() => void) | undefined;
 
-  private constructor(config: Config, dependencies: Dependencies, mode: ServingMode) {
+  /** `lines`: those of the log. */
+  private constructor(config: Config, dependencies: CoreDependencies, mode: ServingMode, lines: RecentLines) {
     this.#started = config;
     this.#config = config;
     this.#mode = mode;
-    this.#persistence = makePersistence({
-      config: () => this.#config,
+    this.#persistence = makePersistence(() => this.#config, {
       clock: systemClock,
       log: dependencies.log,
       failed: (reason) => this.#diskFailed(reason),
@@ -87,11 +83,9 @@ export class Distributary {
     this.#rolloutFile =
       path === undefined
         ? undefined
-        : new RolloutFile(path, {
-            clock: systemClock,
-            log: dependencies.log,
-            failed: () => this.#core.metrics.persistenceErrors('io').inc(),
-          });
+        : new RolloutFile(path, systemClock, dependencies.log, () =>
+            this.#core.metrics.persistenceErrors('io').inc(),
+          );
     const recorder = new Recorder({
       clock: systemClock,
       limits: () => this.#config.history,
@@ -105,38 +99,30 @@ export class Distributary {
         ...dependencies,
         recorder,
         journal: this.#persistence?.journal,
-        rolloutStorage: this.#rolloutFile,
+        rolloutFile: this.#rolloutFile,
       },
-      mode.role(),
+      mode.role,
     );
-    const nobody = new LocalClients(
+    this.#core = core;
+    this.#own = new LocalClients(
       core.relay,
       core.accounts,
       reloadPreview(core),
       () => core.config.rollout?.canary,
     );
-    this.#core = core;
-    this.#upstreams = new UpstreamSet(core.relay, {
-      clock: systemClock,
-      log: dependencies.log,
-      metrics: core.metrics,
-      traces: core.traces,
-      version: dependencies.version,
-      via: () => core.loops.via(),
-      relayId: core.loops.relayId,
-    });
+    this.#upstreams = new UpstreamSet(core);
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
     core.metrics.relay(dependencies.version, () => this.#facts());
     const problemLog = new ProblemLog(dependencies.log);
     this.#inspection = new Inspection({
       relay: core.relay,
       staleness: core.staleness,
-      clients: () => this.#serving?.clients ?? nobody,
+      clients: () => this.#clients,
       history: recorder.history,
       isPersisted: (type) => this.#persistence?.keeps(type) === true,
       gatedTypes: () => new Set(core.config.rollout?.types ?? gatedByDefault),
       version: dependencies.version,
-      startedAt: Date.now(),
+      startedAt: this.#startedAt,
       notReadyReason: () => (this.#leaving ? 'draining' : this.#serving?.notReadyReason()),
       isRequired: (upstream) =>
         this.#config.upstreams.find(({ name }) => name === upstream)?.required !== false,
@@ -147,29 +133,23 @@ export class Distributary {
       found: (problems) => {
         if (!this.#leaving) problemLog.look(problems);
       },
-      compareConfiguration: (request) => this.#compare(request, nobody),
+      compareConfiguration: (request) => this.#compare(request),
       configDump: () => dumpInForce(this.#started, this.#config),
       heldRemovals: (upstream) => this.#heldRemovals(upstream),
       releaseRemovals: (upstream, type) => {
         const removed = this.#upstreams.releaseRemovals(upstream, type);
-        return removed === undefined
-          ? undefined
-          : removed + core.rollout.rollout.releaseRemovals(upstream, type);
+        return removed === undefined ? undefined : removed + core.rollout.releaseRemovals(upstream, type);
       },
-      rollout: core.rollout.rollout,
+      rollout: core.rollout,
       notKept: () => this.#notKept(),
       log: dependencies.log,
       logLevels: core.logLevels,
-      page: new RelayPage({
-        relay: core.relay,
-        config: () => this.#config,
-        configuredAt: () => this.#configuredAt,
-        refusedConfiguration: () => this.#refusedConfiguration,
-        disk: () => this.#disk(),
-        discarded: () => discardedFacts(core.rollout.rollout.report()),
-        figures: this.#figures,
-        lines: dependencies.lines,
-      }),
+      page: {
+        facts: () => this.#pageFacts(),
+        figures: () => this.#figures.points,
+        lines: () => lines.lines,
+        upstreamOf: (type, selector) => core.relay.servedBy(typeByName(type) ?? typeUrl(type), selector),
+      },
       maxResponseBytes: () => this.#config.limits.maxResponseBytes,
       metricsText: async () => (await this.#serving?.metricsText()) ?? '',
     });
@@ -184,8 +164,8 @@ export class Distributary {
     const { version } = dependencies;
     const lines = new RecentLines(() => systemClock.now());
     const log = lines.of(dependencies.log);
-    const spans = await openTraces(config, { log, version, worker: undefined });
-    const started = new Distributary(config, { ...dependencies, log, spans, lines }, mode);
+    const spans = await openTraces(config, log, version);
+    const started = new Distributary(config, { ...dependencies, log, spans }, mode, lines);
     await started.#begin();
     const listening = await started.#listen();
     if (!listening.ok) {
@@ -227,7 +207,7 @@ export class Distributary {
   reload(read: Config): Result<undefined> {
     const { log, metrics, rollout } = this.#core;
     const config = { ...read, rollout: rolloutInForce(this.#started, read) };
-    const objection = rollout.rollout.objectionTo(config.rollout);
+    const objection = rollout.objectionTo(config.rollout);
     if (objection !== undefined) return fail(objection);
     const fixed = needsRestart(this.#started, read);
     if (fixed.length > 0) {
@@ -264,11 +244,8 @@ export class Distributary {
     else log.info('what the new configuration changes was not computed in time');
   }
 
-  async #compare(
-    request: Request<'compareConfiguration'>,
-    nobody: LocalClients,
-  ): Promise<Answer<'compareConfiguration'>> {
-    const effect = await (this.#serving?.clients ?? nobody).compareConfiguration(request);
+  async #compare(request: Request<'compareConfiguration'>): Promise<Answer<'compareConfiguration'>> {
+    const effect = await this.#clients.compareConfiguration(request);
     const next = parseConfig(request.text, 'configuration', {});
     if (!next.ok) return effect;
     const fixed = needsRestart(this.#started, next.value);
@@ -278,7 +255,7 @@ export class Distributary {
 
   /** Of gated types the rollout holds them, of others the shrink guard. */
   #heldRemovals(upstream: string) {
-    return [...this.#upstreams.heldRemovals(upstream), ...this.#core.rollout.rollout.heldRemovals(upstream)];
+    return [...this.#upstreams.heldRemovals(upstream), ...this.#core.rollout.heldRemovals(upstream)];
   }
 
   /** Counts a new version that was refused; the one in force stays. */
@@ -287,6 +264,53 @@ export class Distributary {
     this.#core.metrics.reloads('rejected').inc();
     const { file } = this.#config.source;
     this.#refusedConfiguration = { file, problems, since: this.#refusedConfiguration?.since ?? Date.now() };
+  }
+
+  #pageFacts(): PageFacts {
+    const figures = this.#figures;
+    const { source, admin, limits, rollout, upstreams } = this.#config;
+    return {
+      configuration: source.digest,
+      configuredAt: this.#configuredAt,
+      startedAt: this.#startedAt,
+      readOnly: admin.readOnly,
+      usage: this.#usage(),
+      workPerPeerMs: limits.maxWorkPerPeerMs,
+      certificates: figures.counters.flatMap(({ certificates }) => certificates),
+      refusedConfiguration: this.#refusedConfiguration,
+      disk: this.#disk(),
+      discarded: discardedFacts(this.#core.rollout.report()),
+      recent: figures.recent(),
+      rolloutMaxWaitMs: rollout?.maxWaitMs,
+      removalHoldMs: new Map(
+        upstreams.flatMap((one) => (one.kind === 'ads' ? [[one.name, one.maxRemovalHoldMs] as const] : [])),
+      ),
+      perParameters: new Set(
+        upstreams
+          .filter((one) => one.kind === 'ads' && one.variants === 'PER_PARAMETERS')
+          .map(({ name }) => name),
+      ),
+      upstreamTls: new Map(
+        upstreams.flatMap((one) =>
+          one.kind === 'ads' && one.tls !== undefined ? [[one.name, one.tls] as const] : [],
+        ),
+      ),
+    };
+  }
+
+  #usage(): readonly Usage[] {
+    const { relay } = this.#core;
+    const { limits, cache } = this.#config;
+    const { counters } = this.#figures;
+    const streams = counters.reduce((sum, one) => sum + one.streams, 0);
+    const connections = counters.reduce((sum, one) => sum + one.connections, 0);
+    const sessions = Math.max(0, ...relay.upstreams.map((upstream) => upstream.state().sessions));
+    return [
+      { name: 'limits.max_streams', used: streams, limit: limits.maxStreams },
+      { name: 'limits.max_connections', used: connections, limit: limits.maxConnections },
+      { name: 'limits.max_upstream_sessions', used: sessions, limit: limits.maxUpstreamSessions },
+      { name: 'cache.max_bytes', used: relay.store.bytes, limit: cache.maxBytes },
+    ];
   }
 
   #diskFailed(reason: string): void {
@@ -323,6 +347,10 @@ export class Distributary {
     await this.#close(this.#config.drainTimeoutMs);
   }
 
+  get #clients(): ClientsView {
+    return this.#serving?.clients ?? this.#own;
+  }
+
   async #facts(): Promise<RelayFacts> {
     const held = this.#core.relay.upstreams.map(({ name }): [string, number] => [
       name,
@@ -331,7 +359,7 @@ export class Distributary {
     return {
       ready: this.#inspection.ready().ready,
       heldRemovals: new Map(held),
-      discarded: discardedFacts(this.#core.rollout.rollout.report())?.names ?? 0,
+      discarded: discardedFacts(this.#core.rollout.report())?.names ?? 0,
       limits: boundsOf(this.#config),
       missing: await this.#missing(),
       isConfigured: this.#isConfigured,
@@ -371,10 +399,15 @@ export class Distributary {
   }
 
   async #listen(): Promise<Result<undefined>> {
-    const serving = await this.#mode.open(this.#core, this.#config, {
-      serving: () => this.#inspection.ready().ready,
-      clientStatus: (query) => this.#inspection.clientStatusOf(query),
-    });
+    const serving = await this.#mode.open(
+      this.#core,
+      this.#config,
+      {
+        serving: () => this.#inspection.ready().ready,
+        clientStatus: (query) => this.#inspection.clientStatusOf(query),
+      },
+      this.#own,
+    );
     if (!serving.ok) return serving;
     this.#serving = serving.value;
     this.#figures.start();

@@ -16,14 +16,11 @@ const secrets = knownTypes.filter(({ short }) => short === 'sds').map(({ url }) 
 /** How long the end of the process waits for the last write, in milliseconds. */
 export const lastWriteTimeoutMs = 5000;
 
-export interface PersistenceDependencies
-  extends Pick<PersistenceOptions, 'clock' | 'log' | 'failed' | 'staleSince'> {
-  /** The configuration in force. */
-  readonly config: () => Config;
-}
-
-/** Undefined: the configuration wants none. */
-export function makePersistence({ config, ...around }: PersistenceDependencies): Persistence | undefined {
+/** `config`: the one in force. Undefined: it wants none. */
+export function makePersistence(
+  config: () => Config,
+  around: Pick<PersistenceOptions, 'clock' | 'log' | 'failed' | 'staleSince'>,
+): Persistence | undefined {
   const { persistence } = config().cache;
   if (persistence === undefined) return undefined;
   const { path, leaveOut } = persistence;

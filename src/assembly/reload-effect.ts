@@ -59,10 +59,7 @@ class Preview {
   readonly #sessions = new Map<string, Effect['sessions'][number]>();
   readonly #clients: Plain<ClientChange>[] = [];
   readonly #unread = new UnreadRules();
-  #streams = 0;
-  #changed = 0;
-  #losing = 0;
-  #reconnecting = 0;
+  readonly #counts = { streams: 0, changed: 0, losing: 0, reconnecting: 0 };
 
   constructor(relay: Relay, before: Config, after: Config) {
     this.#relay = relay;
@@ -73,7 +70,7 @@ class Preview {
   }
 
   async add(stream: XdsStream, client: ClientContext, pace: Pace): Promise<void> {
-    this.#streams++;
+    this.#counts.streams++;
     const next = this.#rules.reapplyRules(client, stream.transport.peer);
     for (const { key, from } of this.#rules.unread(client)) this.#unread.add({ key, from, streams: 1 });
     const parameters = client.derived(undefined);
@@ -93,9 +90,9 @@ class Preview {
       if (next !== undefined && (moved || !this.#sameClaims || client.access.key !== next.access.key))
         await this.#lossesOf(type, next, parametersNow, change, pace);
     }
-    this.#changed += Number(moved);
-    this.#losing += Number(change.lostTotal > 0);
-    this.#reconnecting += Number(change.reconnects);
+    this.#counts.changed += Number(moved);
+    this.#counts.losing += Number(change.lostTotal > 0);
+    this.#counts.reconnecting += Number(change.reconnects);
     const isWorthListing = moved || change.reconnects || change.lostTotal > 0;
     if (isWorthListing && this.#clients.length < mostListed.clients) this.#clients.push(change);
   }
@@ -105,10 +102,7 @@ class Preview {
       needsRestart: [],
       upstreams: [],
       sessions: [...this.#sessions.values()],
-      streams: this.#streams,
-      changed: this.#changed,
-      losing: this.#losing,
-      reconnecting: this.#reconnecting,
+      ...this.#counts,
       clients: this.#clients,
       unreadRules: this.#unread.list(),
     };
@@ -289,44 +283,28 @@ export function effectSummary(effect: Effect) {
   };
 }
 
-interface Fixed {
-  /** In the file. */
-  readonly path: readonly string[];
-  /** As it is named to the operator. */
-  readonly named: string;
-  readonly of: (config: Config) => unknown;
-}
-
 /** The keys of the configuration that only a restart can change. */
-const fixed: readonly Fixed[] = [
-  { path: ['node'], named: 'node', of: ({ node }) => node },
-  { path: ['xds', 'address'], named: 'xds.address', of: ({ xds }) => xds.address },
-  { path: ['xds', 'tls'], named: 'xds.tls', of: ({ xds }) => xds.tls },
-  { path: ['rest'], named: 'rest', of: ({ rest }) => rest },
-  { path: ['admin', 'address'], named: 'admin.address', of: ({ admin }) => admin.address },
-  { path: ['admin', 'tls'], named: 'admin.tls', of: ({ admin }) => admin.tls },
-  { path: ['metrics'], named: 'metrics', of: ({ metrics }) => metrics },
-  { path: ['tracing'], named: 'tracing', of: ({ tracing }) => tracing },
-  { path: ['watchdog'], named: 'watchdog', of: ({ watchdog }) => watchdog },
-  { path: ['workers'], named: 'workers', of: ({ workers }) => workers },
-  {
-    path: ['limits', 'max_request_bytes'],
-    named: 'limits.max_request_bytes',
-    of: ({ limits }) => limits.maxRequestBytes,
-  },
-  {
-    path: ['limits', 'max_poll_bytes'],
-    named: 'limits.max_poll_bytes',
-    of: ({ limits }) => limits.maxPollBytes,
-  },
-  { path: ['cache', 'idle_ttl'], named: 'cache.idle_ttl', of: ({ cache }) => cache.idleTtlMs },
-  { path: ['cache', 'persistence'], named: 'cache.persistence', of: ({ cache }) => cache.persistence },
+const fixed: readonly (readonly [key: string, of: (config: Config) => unknown])[] = [
+  ['node', ({ node }) => node],
+  ['xds.address', ({ xds }) => xds.address],
+  ['xds.tls', ({ xds }) => xds.tls],
+  ['rest', ({ rest }) => rest],
+  ['admin.address', ({ admin }) => admin.address],
+  ['admin.tls', ({ admin }) => admin.tls],
+  ['metrics', ({ metrics }) => metrics],
+  ['tracing', ({ tracing }) => tracing],
+  ['watchdog', ({ watchdog }) => watchdog],
+  ['workers', ({ workers }) => workers],
+  ['limits.max_request_bytes', ({ limits }) => limits.maxRequestBytes],
+  ['limits.max_poll_bytes', ({ limits }) => limits.maxPollBytes],
+  ['cache.idle_ttl', ({ cache }) => cache.idleTtlMs],
+  ['cache.persistence', ({ cache }) => cache.persistence],
 ];
 
 /** Those that differ from what the process was started with. */
 export function needsRestart(started: Config, now: Config): string[] {
   const text = (value: unknown): string | undefined => JSON.stringify(value);
-  const named = fixed.filter(({ of }) => text(of(started)) !== text(of(now))).map((one) => one.named);
+  const named = fixed.filter(([, of]) => text(of(started)) !== text(of(now))).map(([key]) => key);
   return rolloutInForce(started, now) === now.rollout ? named : [...named, 'rollout'];
 }
 
@@ -356,7 +334,7 @@ export function inForce(started: Config, now: Config): Config {
 
 /** What is in force, as /config_dump shows it: the newest version, with the rest as it was at the start. */
 export function dumpInForce(started: Config, now: Config): unknown {
-  const paths = fixed.map(({ path }) => path);
+  const paths = fixed.map(([key]) => key.split('.'));
   if (rolloutInForce(started, now) !== now.rollout) paths.push(['rollout']);
   return paths.reduce(
     (dump: unknown, path) => withValue(dump, path, valueAt(started.source.dump, path)),

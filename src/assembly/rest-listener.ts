@@ -16,63 +16,29 @@ import { formatHostPort } from '../wire/address.ts';
 import { statusJson } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { type HttpAnswer, jsonAnswer, problem, refusal } from '../wire/http-answer.ts';
-import { type HttpHandler, type HttpHead, type HttpServer, listenHttp } from '../wire/http-server.ts';
+import { type HttpHandler, type HttpHead, listenHttp } from '../wire/http-server.ts';
 import { isJsonValue } from '../wire/json-fault.ts';
 import { type JsonBounds, parseJson, usualDepth } from '../wire/json-reader.ts';
 import { verifiedIdentity } from '../wire/peer-identity.ts';
-import { connectionOptions } from './connection-options.ts';
+import { type ClientAnswers, type ClientListener, openListener } from './client-listener.ts';
 import type { Core } from './core.ts';
-import { watchTls } from './watched-tls.ts';
-import type { XdsListenerCallbacks } from './xds-listener.ts';
 
-type RestConfig = NonNullable<Core['config']['rest']>;
-
-/** The listener for clients that poll: REST-JSON, and CSDS beside it (protocol §7). */
-export class RestListener {
-  readonly #server: HttpServer;
-  readonly #close: () => void;
-
-  private constructor(server: HttpServer, close: () => void) {
-    this.#server = server;
-    this.#close = close;
-  }
-
-  /** The error says which address could not be listened on, and why. */
-  static async open(
-    core: Core,
-    { address, tls: files }: RestConfig,
-    answers: XdsListenerCallbacks,
-  ): Promise<Result<RestListener>> {
-    const opened: { server?: HttpServer } = {};
-    const tls = await watchTls(files, () => opened.server, core, 'rest');
-    if (!tls.ok) return tls;
-    const connections = connectionOptions(core, 'rest');
+/** The listener for clients that poll: REST-JSON, and CSDS beside it (protocol §7). Polls that wait are answered before its end. */
+export function openRestListener(
+  core: Core,
+  { address, tls }: NonNullable<Core['config']['rest']>,
+  answers: ClientAnswers,
+): Promise<Result<ClientListener>> {
+  return openListener(core, 'rest', tls, (connections) => {
     const route = restRoutes(core, answers, connections.report);
-    const listening = await listenHttp({
+    return listenHttp({
+      ...connections,
       address: formatHostPort(address.host, address.port),
-      tls: tls.value.material,
-      route: files?.ca === undefined ? route : askingForCertificates(route),
+      route: tls?.ca === undefined ? route : askingForCertificates(route),
       maxRequestBytes: core.config.limits.maxPollBytes,
       stalledTimeout: () => core.config.limits.stalledTimeoutMs,
-      ...connections,
     });
-    if (!listening.ok) {
-      tls.value.close();
-      return listening;
-    }
-    opened.server = listening.value;
-    return ok(new RestListener(opened.server, () => tls.value.close()));
-  }
-
-  get address(): string {
-    return this.#server.address;
-  }
-
-  /** Polls that wait are answered; then the connections end, over the time given. */
-  async drain(milliseconds: number): Promise<void> {
-    await this.#server.drain(milliseconds);
-    this.#close();
-  }
+  });
 }
 
 type Route = (head: HttpHead) => HttpHandler | HttpAnswer;
@@ -99,13 +65,12 @@ const unauthenticated = problem(
 /** Refuses what can be refused by the head of a request. */
 function restRoutes(
   core: Core,
-  answers: XdsListenerCallbacks,
+  answers: ClientAnswers,
   report: (message: string, error: unknown) => void,
 ): Route {
   const slices = new TimeSlices(systemClock);
-  const traces = core.spans && new PollTraces(core.spans, systemClock);
   const polls = new RestPolls({
-    traced: traces && ((head, info, answered) => traces.traced(head, info, answered)),
+    traced: core.spans && pollTraces(core.spans, systemClock),
     polls: core.relay.polls,
     clock: systemClock,
     slices,
@@ -114,7 +79,7 @@ function restRoutes(
       core.conditions.set(`rest ${typeUrl}`, 'unreadable', 'warn', unreadableMessage, { type: typeUrl }),
     threw: (error, path) => report(`the answer to ${path} could not be made`, error),
   });
-  const status = new RestClientStatus(core, answers.clientStatus, slices);
+  const clientStatus = clientStatusRoute(core, answers.clientStatus, slices);
   const paths = [...polls.paths, clientStatusPath];
   const served = paths.map((path) => `POST ${path}`).join(', ');
   return (head) => {
@@ -125,7 +90,7 @@ function restRoutes(
       core.metrics.rejected('malformed').inc();
       return refused;
     }
-    return polls.route(head) ?? status.route(head);
+    return polls.route(head) ?? clientStatus(head);
   };
 }
 
@@ -156,67 +121,52 @@ const maxRequestBytes = 256 << 10;
 const bounds: JsonBounds = { depth: usualDepth, values: 20_000 };
 
 /** CSDS over REST (protocol §9): a peer is told what it would be told on the xDS port (ADR 65). */
-class RestClientStatus {
-  readonly #core: Core;
-  readonly #answerTo: XdsListenerCallbacks['clientStatus'];
-  readonly #slices: TimeSlices;
-  #open = 0;
-
-  constructor(core: Core, answerTo: XdsListenerCallbacks['clientStatus'], slices: TimeSlices) {
-    this.#core = core;
-    this.#answerTo = answerTo;
-    this.#slices = slices;
-  }
-
-  route({ peer }: HttpHead): HttpHandler | HttpAnswer {
-    const scope = this.#core.statusScopes.of(peer);
+function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], slices: TimeSlices): Route {
+  let open = 0;
+  return ({ peer }) => {
+    const scope = core.statusScopes.of(peer);
     if (!scope.ok) {
-      this.#core.metrics.rejected('denied').inc();
+      core.metrics.rejected('denied').inc();
       return refusal(scope.error);
     }
     return (body, answered) => {
       const { account } = peer;
-      if (this.#open >= max || account.count(name) >= maxPerPeer) {
-        this.#core.metrics.rejected('calls').inc();
-        answered(refusal(busy));
-        return () => {};
-      }
-      this.#open++;
-      account.enter(name);
-      void this.#call(scope.value, body, account).then(answered);
+      if (open >= max || account.count(name) >= maxPerPeer) answered(refused('calls', refusal(busy)));
+      else void call(scope.value, body, account).then(answered);
       return () => {};
     };
-  }
+  };
 
-  async #call(scope: StatusScope, body: Charged, account: Account): Promise<HttpAnswer> {
+  async function call(scope: StatusScope, body: Charged, account: Account): Promise<HttpAnswer> {
+    open++;
+    account.enter(name);
     try {
-      return await this.#answer(scope, body, account);
+      return await answer(scope, body, account);
     } catch (error) {
-      this.#core.log.error('a handler failed', { path: clientStatusPath, error });
+      core.log.error('a handler failed', { path: clientStatusPath, error });
       return refusal({ code: Code.INTERNAL, message: 'this is a bug: see the log' });
     } finally {
-      this.#open--;
+      open--;
       account.leave(name);
     }
   }
 
-  async #answer(scope: StatusScope, body: Charged, payer: Account): Promise<HttpAnswer> {
-    if (body.length > maxRequestBytes) return this.#refused('request_bytes', tooLarge);
+  async function answer(scope: StatusScope, body: Charged, payer: Account): Promise<HttpAnswer> {
+    if (body.length > maxRequestBytes) return refused('request_bytes', tooLarge);
     const request = readRequest(body);
-    if (!request.ok) {
-      return this.#refused('malformed', refusal({ code: Code.INVALID_ARGUMENT, message: request.error }));
-    }
-    const maxBytes = Math.min(this.#core.config.limits.maxResponseBytes, maxConnectBytes);
-    const answered = await this.#answerTo({ scope, request: request.value, maxBytes, payer });
-    if (!answered.ok) return refusal(answered.error);
+    if (!request.ok)
+      return refused('malformed', refusal({ code: Code.INVALID_ARGUMENT, message: request.error }));
+    const maxBytes = Math.min(core.config.limits.maxResponseBytes, maxConnectBytes);
+    const status = await answerTo({ scope, request: request.value, maxBytes, payer });
+    if (!status.ok) return refusal(status.error);
     const bound = { useProtoFieldName: false, maxBytes };
-    const written = await this.#slices.run((pace) => statusJson(answered.value, bound, pace), payer);
+    const written = await slices.run((pace) => statusJson(status.value, bound, pace), payer);
     return written.ok ? jsonAnswer(Buffer.concat(written.value)) : refusal(written.error);
   }
 
-  #refused(reason: string, answer: HttpAnswer): HttpAnswer {
-    this.#core.metrics.rejected(reason).inc();
-    return answer;
+  function refused(reason: string, why: HttpAnswer): HttpAnswer {
+    core.metrics.rejected(reason).inc();
+    return why;
   }
 }
 
@@ -242,42 +192,29 @@ const busy: GrpcStatus = {
 /** Clients can ask for a trace with each poll: they must not crowd out the others. */
 const mostPerSecond = 50;
 
-/** The spans of REST polls whose client has sent a traceparent: they belong to the client's trace. */
-class PollTraces {
-  readonly #spans: Spans;
-  readonly #clock: Clock;
-  #second = 0;
-  #started = 0;
-
-  constructor(spans: Spans, clock: Clock) {
-    this.#spans = spans;
-    this.#clock = clock;
-  }
-
-  /** Returns a function to answer with, which ends the span. A poll that its client gives up has none. */
-  traced(
+/**
+ * The spans of REST polls whose client has sent a traceparent: they belong to the client's trace. Returns a function to
+ * answer with, which ends the span. A poll that its client gives up has none.
+ */
+function pollTraces(spans: Spans, clock: Clock) {
+  let [second, started] = [0, 0];
+  return (
     { headers, path }: HttpHead,
     info: TypeInfo,
     answered: (answer: HttpAnswer) => void,
-  ): (answer: HttpAnswer) => void {
+  ): ((answer: HttpAnswer) => void) => {
     const { traceparent } = headers;
-    if (typeof traceparent !== 'string' || !this.#hasRoom()) return answered;
+    if (typeof traceparent !== 'string') return answered;
+    const now = Math.floor(clock.monotonic() / 1000);
+    if (now !== second) [second, started] = [now, 0];
+    if (started >= mostPerSecond) return answered;
     const attributes = { 'http.request.method': 'POST', 'url.path': path, 'distributary.type': info.short };
-    const span = this.#spans.start('poll', this.#clock.monotonic(), attributes, traceparent);
+    const span = spans.start('poll', clock.monotonic(), attributes, traceparent);
     if (span === undefined) return answered;
-    this.#started++;
+    started++;
     return (answer) => {
       answered(answer);
-      span.end(this.#clock.monotonic(), { 'http.response.status_code': answer.status });
+      span.end(clock.monotonic(), { 'http.response.status_code': answer.status });
     };
-  }
-
-  #hasRoom(): boolean {
-    const second = Math.floor(this.#clock.monotonic() / 1000);
-    if (second !== this.#second) {
-      this.#second = second;
-      this.#started = 0;
-    }
-    return this.#started < mostPerSecond;
-  }
+  };
 }

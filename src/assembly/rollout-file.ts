@@ -10,15 +10,16 @@ import type { SavedRollout } from '../rollout/rollout.ts';
 import type { HashOf } from '../rollout/verdicts.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 
-const savedContent = z.object({ type: z.string(), name: z.string(), hashes: z.array(z.string()) });
-const contents = z.array(savedContent);
+const type = z.string().transform(typeUrl);
+const name = z.string().transform(resourceName);
+const savedContent = z.object({ type, name, hashes: z.array(z.string()) });
 
 const content = z.object({
   /** Hashes are keyed; those of earlier versions are not. */
   keyed: z.boolean().default(false),
   freezes: z.array(
     z.object({
-      type: z.string().optional(),
+      type: type.optional(),
       upstream: z.string().optional(),
       // Files of earlier versions have none.
       operator: z.string().default('unknown'),
@@ -26,19 +27,19 @@ const content = z.object({
       since: z.number(),
     }),
   ),
-  canaries: z.array(z.tuple([z.string(), z.string()])),
+  canaries: z.array(z.tuple([z.string(), z.string()])).transform((pairs) => new Map(pairs)),
   // Files of earlier versions have none.
   verdicts: z
     .array(
       z.object({
         cause: z.enum(['rejection', 'disconnects']),
         reason: z.string(),
-        contents,
+        contents: z.array(savedContent),
       }),
     )
     .default([]),
   discards: z.array(savedContent.extend({ reason: z.string().default('') })).default([]),
-  withheld: z.array(z.tuple([z.string(), z.string()])).default([]),
+  withheld: z.array(z.tuple([type, name]).transform(([type, name]) => ({ type, name }))).default([]),
 });
 
 const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] };
@@ -51,18 +52,12 @@ const keyBytes = 32;
 /** How long the next attempt waits after a failed one, in milliseconds: twice as long each time. */
 const retry = { first: 5000, longest: 60_000 };
 
-export interface RolloutFileOptions {
-  readonly clock: Pick<Clock, 'now' | 'after'>;
-  readonly log: Log;
-  /** Called for each attempt to write that failed. */
-  readonly failed: () => void;
-}
-
 /** What is frozen, who is a canary, and what was found bad or discarded, beside the persisted cache: a restart must not open what an operator closed. */
 export class RolloutFile {
   readonly #path: string;
-  readonly #options: RolloutFileOptions;
+  readonly #clock: Pick<Clock, 'now' | 'after'>;
   readonly #log: Log;
+  readonly #failed: () => void;
   /**
    * Of the hashes, in a file of its own: who reads rollout.json, in a copy or a report, cannot try guesses of what was
    * discarded, as the body of a secret.
@@ -75,11 +70,13 @@ export class RolloutFile {
   #retry: Timer | undefined;
   #pauseMs = retry.first;
 
-  constructor(directory: string, options: RolloutFileOptions) {
+  /** `failed`: called for each attempt to write that failed. */
+  constructor(directory: string, clock: Pick<Clock, 'now' | 'after'>, log: Log, failed: () => void) {
     this.#path = join(directory, 'rollout.json');
     this.#keyPath = join(directory, 'rollout.key');
-    this.#options = options;
-    this.#log = options.log;
+    this.#clock = clock;
+    this.#log = log;
+    this.#failed = failed;
   }
 
   readonly hashOf: HashOf = (variant) => this.#keyed(contentHash(variant));
@@ -91,32 +88,13 @@ export class RolloutFile {
 
   load(): SavedRollout {
     try {
-      const { freezes, canaries, verdicts, discards, withheld, keyed } = content.parse(
-        JSON.parse(readFileSync(this.#path, 'utf8')),
-      );
-      const contentsOf = <One extends z.infer<typeof savedContent>>(all: readonly One[]) =>
-        all.map((one) => ({
-          ...one,
-          type: typeUrl(one.type),
-          name: resourceName(one.name),
-          hashes: keyed ? one.hashes : one.hashes.map((hash) => this.#keyed(hash)),
-        }));
+      const { keyed, ...saved } = content.parse(JSON.parse(readFileSync(this.#path, 'utf8')));
+      const keyedNow = <One extends z.infer<typeof savedContent>>(all: readonly One[]) =>
+        keyed ? all : all.map((one) => ({ ...one, hashes: one.hashes.map((hash) => this.#keyed(hash)) }));
       return {
-        freezes: freezes.map(({ type, upstream, operator, reason, since }) => ({
-          type: type === undefined ? undefined : typeUrl(type),
-          upstream,
-          operator,
-          reason,
-          since,
-        })),
-        canaries: new Map(canaries),
-        withheld: withheld.map(([type, name]) => ({ type: typeUrl(type), name: resourceName(name) })),
-        verdicts: verdicts.map(({ cause, reason, contents: saved }) => ({
-          cause,
-          reason,
-          contents: contentsOf(saved),
-        })),
-        discards: contentsOf(discards),
+        ...saved,
+        verdicts: saved.verdicts.map((one) => ({ ...one, contents: keyedNow(one.contents) })),
+        discards: keyedNow(saved.discards),
       };
     } catch (error) {
       if (errorCode(error) === 'ENOENT') return nothing;
@@ -140,15 +118,14 @@ export class RolloutFile {
       return;
     }
     const reason = explainError(error);
-    this.#options.failed();
+    this.#failed();
     if (this.#failure?.reason !== reason)
       this.#log.error(
         'what is frozen or found bad is not kept across a restart: the file cannot be written',
         { file: this.#path, reason },
       );
-    const { clock } = this.#options;
-    this.#failure = { reason, since: this.#failure?.since ?? clock.now() };
-    this.#retry = clock.after(this.#pauseMs, () => this.save(state));
+    this.#failure = { reason, since: this.#failure?.since ?? this.#clock.now() };
+    this.#retry = this.#clock.after(this.#pauseMs, () => this.save(state));
     this.#pauseMs = Math.min(2 * this.#pauseMs, retry.longest);
   }
 

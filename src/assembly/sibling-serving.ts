@@ -16,7 +16,6 @@ import { Views } from '../views/views.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import { ALL_INTERESTS, INTERESTS_TYPE, nameOfInterest, SIBLING_HEADER } from '../wire/via.ts';
-import type { Admission } from './admission.ts';
 import { ClientRules } from './clients.ts';
 
 export interface SiblingServingOptions {
@@ -27,7 +26,7 @@ export interface SiblingServingOptions {
   readonly events: StreamEvents;
   readonly limits: () => StreamLimits;
   readonly refuses: XdsServerOptions['refuses'];
-  readonly admission: Pick<Admission, 'streamOpened' | 'streamClosed'>;
+  readonly admission: { streamOpened(peer: Peer): void; streamClosed(peer: Peer): void };
   readonly defer: (run: () => void) => void;
 }
 

@@ -52,31 +52,23 @@ interface StreamMetricsOptions {
 
 /** Counts what streams do. On the hot path: a lookup and additions. */
 export class StreamMetrics implements StreamEvents {
-  readonly #metrics: Metrics;
-  readonly #conditions: Conditions;
-  readonly #log: StreamLog;
-  readonly #traces: UpdateTraces | undefined;
+  readonly #around: StreamMetricsOptions;
   readonly canaryAnswered: (stream: string) => void;
   readonly reselected: (stream: string) => void;
   /** By the type's label, which an unknown type gets when it is served. */
   readonly #series = new Map<string, TypeSeries>();
-  readonly #clock: Clock;
   readonly #propagation: Distribution;
 
-  constructor({ metrics, conditions, clock, log, traces, canaryAnswered, reselected }: StreamMetricsOptions) {
-    this.#log = log;
-    this.#traces = traces;
-    this.#clock = clock;
-    this.#propagation = metrics.propagation();
-    this.canaryAnswered = canaryAnswered;
-    this.reselected = reselected;
-    this.#metrics = metrics;
-    this.#conditions = conditions;
+  constructor(around: StreamMetricsOptions) {
+    this.#around = around;
+    this.#propagation = around.metrics.propagation();
+    this.canaryAnswered = around.canaryAnswered;
+    this.reselected = around.reselected;
   }
 
   request(type: TypeUrl, kind: RequestKind, stream?: LoggedStream): void {
     this.#of(type).requests[kind].inc();
-    if (kind === 'subscribe' && stream !== undefined) this.#log.subscribed(stream, type);
+    if (kind === 'subscribe' && stream !== undefined) this.#around.log.subscribed(stream, type);
   }
 
   response(
@@ -87,12 +79,12 @@ export class StreamMetrics implements StreamEvents {
     const series = this.#of(type);
     const polled = transport === 'rest' || transport === 'fetch';
     // Most relays have no polls, and need no series for them.
-    const responses = polled ? this.#metrics.responses(type, transport) : series.responses[transport];
+    const responses = polled ? this.#around.metrics.responses(type, transport) : series.responses[transport];
     responses.inc();
     series.bytes.inc(bytes.length);
     if (receivedAt === undefined) return;
     this.#propagation.observe(this.#secondsSince(receivedAt));
-    this.#traces?.handedOver(receivedAt);
+    this.#around.traces?.handedOver(receivedAt);
   }
 
   /** A client has accepted an update that arrived then. */
@@ -105,10 +97,10 @@ export class StreamMetrics implements StreamEvents {
   }
 
   overdue(type: TypeUrl, what: Overdue, names: readonly string[], stream: LoggedStream): void {
-    this.#metrics.overdue(type, what).inc();
-    const short = this.#metrics.typeLabel(type);
+    this.#around.metrics.overdue(type, what).inc();
+    const short = this.#around.metrics.typeLabel(type);
     const some = names.slice(0, 5).map((name) => shorten(name, longestText));
-    this.#conditions.set(`overdue ${what} ${short}`, some.join(' '), 'warn', overdueText[what], {
+    this.#around.conditions.set(`overdue ${what} ${short}`, some.join(' '), 'warn', overdueText[what], {
       ...whoIs({ stream, peer: stream.transport.peer }),
       type: short,
       names: some,
@@ -123,10 +115,10 @@ export class StreamMetrics implements StreamEvents {
   }
 
   rejected(reason: string, message?: string, refused?: Refused): void {
-    this.#metrics.rejected(reason).inc();
-    if (refused !== undefined) this.#log.refused(reason, refused);
+    this.#around.metrics.rejected(reason).inc();
+    if (refused !== undefined) this.#around.log.refused(reason, refused);
     if (message === undefined) return;
-    this.#conditions.set(`rejected ${reason}`, message, 'warn', message, whoIs(refused));
+    this.#around.conditions.set(`rejected ${reason}`, message, 'warn', message, whoIs(refused));
   }
 
   /** Logs a NACK, which `request` has counted. A fleet that rejects the same thing is one line. */
@@ -134,8 +126,8 @@ export class StreamMetrics implements StreamEvents {
     const { code } = error;
     const message = keptError(error.message);
     const what = JSON.stringify([version, message]);
-    const short = this.#metrics.typeLabel(type);
-    this.#conditions.set(`nack ${short}`, what, 'warn', `a client rejected ${short}`, {
+    const short = this.#around.metrics.typeLabel(type);
+    this.#around.conditions.set(`nack ${short}`, what, 'warn', `a client rejected ${short}`, {
       node: shorten(node, longestText),
       peer: peer.address,
       version: shorten(version, longestText),
@@ -145,11 +137,11 @@ export class StreamMetrics implements StreamEvents {
   }
 
   #secondsSince(moment: number): number {
-    return (this.#clock.monotonic() - moment) / 1000;
+    return (this.#around.clock.monotonic() - moment) / 1000;
   }
 
   #of(type: TypeUrl): TypeSeries {
-    const metrics = this.#metrics;
+    const metrics = this.#around.metrics;
     const label = metrics.typeLabel(type);
     const known = this.#series.get(label);
     if (known !== undefined) return known;

@@ -1,14 +1,24 @@
-import type { Config, UpstreamConfig } from '../config/config.ts';
+import type { AdsUpstreamConfig, Config, UpstreamConfig } from '../config/config.ts';
 import type { TypeUrl } from '../model/brand.ts';
+import { systemClock } from '../model/clock.ts';
+import { systemRandom } from '../model/random.ts';
 import { typeInfo } from '../model/types.ts';
-import type { Upstream } from '../model/upstream.ts';
-import type { Relay } from '../relay.ts';
+import type { UpdateMetrics, Upstream, UpstreamSink } from '../model/upstream.ts';
+import type { Log } from '../observe/log.ts';
+import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
+import type { AdsUpstreamOptions } from '../upstream/ads/connection.ts';
+import { CLAIMS_EVERYTHING } from '../upstream/claims.ts';
+import { FilesystemUpstream } from '../upstream/filesystem/filesystem-upstream.ts';
 import { type HeldRemovals, ShrinkGuard } from '../upstream/shrink-guard.ts';
-import { makeUpstream, type UpstreamDependencies } from './upstreams.ts';
+import { Siblings } from '../upstream/siblings.ts';
+import { systemLookup } from '../wire/address.ts';
+import { Code, codeName } from '../wire/grpc-status.ts';
+import { SIBLING_HEADER } from '../wire/via.ts';
+import type { Core } from './core.ts';
 import { type UpstreamTls, watchUpstreamTls } from './watched-tls.ts';
 
 interface UpstreamEntry {
-  readonly upstream: ReturnType<typeof makeUpstream>;
+  readonly upstream: AdsUpstream | FilesystemUpstream;
   /** Undefined: without max_removal_percent. */
   readonly guard: ShrinkGuard | undefined;
   readonly tls: UpstreamTls;
@@ -21,15 +31,13 @@ const filesWatchMs = 10_000;
 
 /** The upstreams in force. */
 export class UpstreamSet {
-  readonly #relay: Relay;
-  readonly #dependencies: UpstreamDependencies;
+  readonly #core: Core;
   #entries: readonly UpstreamEntry[] = [];
   /** With `rollout`, too many removals of these types are held by it. */
   #gated: ReadonlySet<TypeUrl> = new Set();
 
-  constructor(relay: Relay, dependencies: UpstreamDependencies) {
-    this.#relay = relay;
-    this.#dependencies = dependencies;
+  constructor(core: Core) {
+    this.#core = core;
   }
 
   /** Those of a configuration, not started. */
@@ -55,7 +63,7 @@ export class UpstreamSet {
       entry.guard?.stop();
       entry.tls.close();
     }
-    if (!same) this.#relay.replace(entries.map(({ upstream }) => upstream));
+    if (!same) this.#core.relay.replace(entries.map(({ upstream }) => upstream));
   }
 
   /** What of an upstream's removals is held back. */
@@ -104,26 +112,19 @@ export class UpstreamSet {
   }
 
   #one(config: Config, upstream: UpstreamConfig): Omit<UpstreamEntry, 'fingerprint'> {
-    const { maxRemovalPercent } = upstream;
-    const { clock, metrics, log } = this.#dependencies;
-    const tls = watchUpstreamTls(upstream, { metrics, log });
-    const dependencies = { ...this.#dependencies, tls };
-    if (maxRemovalPercent === undefined) {
-      return {
-        upstream: makeUpstream(config, upstream, this.#relay, dependencies, this.#relay),
-        guard: undefined,
-        tls,
-      };
-    }
-    const { name, maxRemovalHoldMs } = upstream;
-    const guard = new ShrinkGuard(this.#relay, {
-      cache: this.#relay.store,
+    const { relay, metrics, log } = this.#core;
+    const tls = watchUpstreamTls(upstream, this.#core);
+    const { name, maxRemovalPercent, maxRemovalHoldMs } = upstream;
+    if (maxRemovalPercent === undefined)
+      return { upstream: makeUpstream(this.#core, config, upstream, relay, tls), guard: undefined, tls };
+    const guard = new ShrinkGuard(relay, {
+      cache: relay.store,
       guards: (type) => !this.#gated.has(type),
       maxRemovalPercent,
       maxRemovalHoldMs,
       watchMs: upstream.kind === 'ads' ? 2 * upstream.resourceTimeoutMs : filesWatchMs,
       current: () => made.state().staleSince === undefined,
-      clock,
+      clock: systemClock,
       held: (type, count) => metrics.heldRemovals(name, type, count),
       alarm: (type, count, cached) =>
         log.warn('removals are held back: they exceed max_removal_percent', {
@@ -140,7 +141,159 @@ export class UpstreamSet {
           removed: count,
         }),
     });
-    const made = makeUpstream(config, upstream, guard, dependencies, this.#relay);
+    const made = makeUpstream(this.#core, config, upstream, guard, tls);
     return { upstream: made, guard, tls };
   }
+}
+
+/** An upstream of a configuration, not started. */
+function makeUpstream(
+  core: Core,
+  config: Config,
+  upstream: UpstreamConfig,
+  sink: UpstreamSink,
+  tls: UpstreamTls,
+): AdsUpstream | FilesystemUpstream {
+  const { name, claims } = upstream;
+  const { log, metrics, loops, version } = core;
+  const { node, parameters, limits } = config;
+  const { maxConstraintDepth, maxResponseBytes, maxUpstreamSessions: maxSessions } = limits;
+  const clock = systemClock;
+  if (upstream.kind === 'filesystem') {
+    const { path } = upstream;
+    // It adds its name to lines of the log itself.
+    const around = { clock, log, metrics: updateMetrics(core, name) };
+    return new FilesystemUpstream({ name, path, claims, maxConstraintDepth, ...around }, sink);
+  }
+  // From 0: increase() does not see a series' first increment.
+  const reconnects = metrics.reconnects(name);
+  for (const code of [Code.OK, Code.UNAVAILABLE]) metrics.streamEnds(name, codeName(code));
+  return new AdsUpstream(
+    {
+      ...upstream,
+      tls: tls.ads,
+      maxResponseBytes,
+      rules: parameters,
+      node,
+      version,
+      via: () => loops.via(),
+      maxConstraintDepth,
+      maxSessions,
+      clock,
+      random: systemRandom,
+      log: log.child({ upstream: name }),
+      metrics: {
+        ...updateMetrics(core, name),
+        reconnect: () => reconnects.inc(),
+        streamEnd: (code) => metrics.streamEnds(name, codeName(code)).inc(),
+        refused: () => metrics.rejected('upstream_sessions').inc(),
+      },
+    },
+    sink,
+    upstream.siblings && siblingsOf(core, config, upstream, upstream.siblings, tls.siblings),
+  );
+}
+
+function updateMetrics({ metrics, traces }: Core, name: string): UpdateMetrics {
+  return {
+    accepted: (type) => {
+      metrics.updates(name, type, 'accepted').inc();
+      metrics.lastUpdate(name, type, systemClock.now());
+    },
+    rejected: (type, reason, arrivedAt) => {
+      metrics.refusedUpdate(name, type, reason);
+      traces?.refused(name, type, arrivedAt);
+    },
+  };
+}
+
+/** A replica that starts is asked soon. */
+const siblingBackoff = { initialMs: 250, maxMs: 5000 };
+
+/** How the siblings of an upstream are reached. What comes from them removes nothing, so no guard sees it. */
+function siblingsOf(
+  core: Core,
+  config: Config,
+  { name, connectTimeoutMs, keepalive, failbackAfterMs }: AdsUpstreamConfig,
+  { address }: NonNullable<AdsUpstreamConfig['siblings']>,
+  tls: UpstreamTls['siblings'],
+): Siblings {
+  const { relayId } = core.loops;
+  const log = core.log.child({ upstream: name });
+  const serverName = tls?.serverName ?? (address.kind === 'tcp' ? address.host : undefined);
+  const options = {
+    name,
+    tls: tls && { ...tls, serverName },
+    headers: [[SIBLING_HEADER, relayId]] as const,
+    connectTimeoutMs,
+    maxResponseBytes: config.limits.maxResponseBytes,
+    keepalive,
+    backoff: siblingBackoff,
+    failbackAfterMs,
+    // Relays below this one are not told of: who answers a sibling asks nobody.
+    via: () => relayId,
+    // They come and go: what happens to one of them is no event for operators.
+    log: atDebugLevel(log, 'sibling: '),
+    metrics: {},
+  };
+  return new Siblings(
+    {
+      name,
+      address,
+      lookup: systemLookup,
+      random: systemRandom,
+      clock: systemClock,
+      connect: (at, sink) => relayUpstream(core, config, { ...options, endpoints: [at] }, sink),
+      lookupFailed: (host, error) =>
+        log.debug('the siblings are not found', {
+          host,
+          error: error instanceof Error ? error.message : error,
+        }),
+    },
+    core.relay,
+  );
+}
+
+/** No timeout in practice: a relay that does not have something says nothing, for however long. Milliseconds. */
+export const neverMs = 2 ** 31 - 1;
+
+const ofRelays = {
+  claims: CLAIMS_EVERYTHING,
+  protocol: 'DELTA',
+  variants: 'NATIVE',
+  sessionPerParameters: true,
+  resourceTimeoutMs: neverMs,
+  rules: [],
+  clock: systemClock,
+  random: systemRandom,
+} as const;
+
+/** A relay of ours as an upstream: a sibling, or a worker's primary. It has all variants, and a stream for each parameter set. */
+export function relayUpstream(
+  { version }: Core,
+  { node, limits }: Config,
+  its: Omit<
+    AdsUpstreamOptions,
+    keyof typeof ofRelays | 'node' | 'version' | 'maxConstraintDepth' | 'maxSessions'
+  >,
+  sink: UpstreamSink,
+): AdsUpstream {
+  return new AdsUpstream(
+    {
+      ...its,
+      ...ofRelays,
+      node,
+      version,
+      maxConstraintDepth: limits.maxConstraintDepth,
+      maxSessions: limits.maxUpstreamSessions,
+    },
+    sink,
+  );
+}
+
+/** All lines at the level debug. */
+export function atDebugLevel(log: Log, prefix = ''): Log {
+  const debug: Log['debug'] = (message, fields) => log.debug(prefix + message, fields);
+  const child: Log['child'] = (fields) => atDebugLevel(log.child(fields), prefix);
+  return { debug, info: debug, warn: debug, error: debug, child };
 }

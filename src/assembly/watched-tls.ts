@@ -11,16 +11,11 @@ import type { Core } from './core.ts';
 
 type Observers = Pick<Core, 'log' | 'metrics'>;
 
-/** Takes a new certificate for the connections from now on. */
-interface TlsServer {
-  setTls(material: ListenerTls): Result<undefined>;
-}
-
 /** A listener's certificate, followed until it is closed. */
 export interface WatchedTls {
   /** Undefined: plaintext. */
   readonly material: ListenerTls | undefined;
-  close(): void;
+  readonly close: () => void;
 }
 
 const plaintext: WatchedTls = { material: undefined, close: () => {} };
@@ -28,7 +23,7 @@ const plaintext: WatchedTls = { material: undefined, close: () => {} };
 /** Reads a listener's certificate and hands each new version to the server, without a restart. */
 export async function watchTls(
   files: ServerTls | undefined,
-  server: () => TlsServer | undefined,
+  server: () => { setTls(material: ListenerTls): Result<undefined> } | undefined,
   observers: Observers,
   listener: string,
 ): Promise<Result<WatchedTls>> {

@@ -1,55 +1,29 @@
 import { fetchRoutes } from '../downstream/polls/polls.ts';
 import { routes } from '../downstream/xds-server.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import { type ClientStatusQuery, csds } from '../inspect/csds.ts';
+import { csds } from '../inspect/csds.ts';
 import { systemClock } from '../model/clock.ts';
-import { ok, type Result } from '../model/result.ts';
+import type { Result } from '../model/result.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import { formatHostPort } from '../wire/address.ts';
-import type { EncodedStatus } from '../wire/client-status.ts';
 import { ConnectPaths } from '../wire/connect.ts';
-import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { health } from '../wire/health.ts';
-import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
+import { listenGrpc } from '../wire/http2-server.ts';
 import { reflection, reflectionAliases } from '../wire/reflection.ts';
 import { lazyEnvoyRegistry } from '../wire/registry.ts';
-import { connectionOptions } from './connection-options.ts';
+import { type ClientAnswers, type ClientListener, openListener } from './client-listener.ts';
 import type { Core } from './core.ts';
-import { watchTls } from './watched-tls.ts';
 
 const services = [ADS_SERVICE, ...knownTypes.flatMap(({ service }) => service ?? [])];
 
-/** What the listener says of more than its own streams. */
-export interface XdsListenerCallbacks {
-  /** For the health service. */
-  readonly serving: () => boolean;
-  readonly clientStatus: (
-    query: ClientStatusQuery,
-  ) => Promise<Result<EncodedStatus, GrpcStatus>> | Result<EncodedStatus, GrpcStatus>;
-}
-
 /** The listener for clients: ADS, the per-type services, and beside them health, reflection and CSDS. */
-export class XdsListener {
-  readonly #server: GrpcServer;
-  readonly #close: () => void;
-
-  private constructor(server: GrpcServer, close: () => void) {
-    this.#server = server;
-    this.#close = close;
-  }
-
-  /** By the core's configuration. The error says which address could not be listened on, and why. */
-  static async open(core: Core, answers: XdsListenerCallbacks): Promise<Result<XdsListener>> {
-    const { address, tls: files } = core.config.xds;
-    const { maxRequestBytes } = core.config.limits;
-    const opened: { server?: GrpcServer } = {};
-    const tls = await watchTls(files, () => opened.server, core, 'xds');
-    if (!tls.ok) return tls;
-    const { material } = tls.value;
-    const listening = await listenGrpc({
+export function openXdsListener(core: Core, answers: ClientAnswers): Promise<Result<ClientListener>> {
+  const { address, tls } = core.config.xds;
+  return openListener(core, 'xds', tls, (connections) =>
+    listenGrpc({
+      ...connections,
       address: address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port),
-      tls: material,
       accept: (path) => {
         const fetched = fetchRoutes.get(path);
         if (fetched !== undefined) return (stream) => core.relay.fetch(stream, fetched);
@@ -69,31 +43,14 @@ export class XdsListener {
         };
       },
       auxiliary: auxiliaryPaths(core, answers),
-      maxRequestBytes,
+      maxRequestBytes: core.config.limits.maxRequestBytes,
       messageTimeout: () => core.config.limits.stalledTimeoutMs,
-      ...connectionOptions(core, 'xds'),
       connectionFailed: (peer, reason) => core.log.debug('a connection failed', { peer, reason }),
-    });
-    if (!listening.ok) {
-      tls.value.close();
-      return listening;
-    }
-    opened.server = listening.value;
-    return ok(new XdsListener(opened.server, () => tls.value.close()));
-  }
-
-  get address(): string {
-    return this.#server.address;
-  }
-
-  /** GOAWAY, and the end of all streams, spread over the time; then it is closed. */
-  async drain(milliseconds: number): Promise<void> {
-    await this.#server.drain(milliseconds);
-    this.#close();
-  }
+    }),
+  );
 }
 
-function auxiliaryPaths(core: Core, answers: XdsListenerCallbacks): ConnectPaths {
+function auxiliaryPaths(core: Core, answers: ClientAnswers): ConnectPaths {
   const { serving, clientStatus } = answers;
   const csdsService = ClientStatusDiscoveryService.typeName;
   return new ConnectPaths({

@@ -68,7 +68,7 @@ async function untilDrained(
   // Without a handler Node would open its debugger's port.
   process.on('SIGUSR1', () => log.warn('SIGUSR1 does nothing: send SIGHUP to reload the configuration'));
   const dependencies = { log, logLevels, version: version(), processMetrics: true };
-  const mode = config.workers > 0 ? serveByWorkers(config.workers, format) : undefined;
+  const mode = config.workers > 0 ? serveByWorkers(format) : undefined;
   const started = await Distributary.start(config, dependencies, mode);
   if (!started.ok) {
     log.error('cannot start', { error: started.error });

@@ -1,7 +1,7 @@
 import type { Commit } from '../model/catalog.ts';
 import { contentHash } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
-import type { AnswersMessage, ToPrimary } from './ipc-messages.ts';
+import type { Message, ToPrimary } from './ipc-messages.ts';
 
 /** Commits whose answers still count: the newest. */
 const maxCommits = 100;
@@ -13,7 +13,7 @@ export class AnswerReporter {
   readonly #clock: Clock;
   readonly #send: (message: ToPrimary) => void;
   /** By when the commit arrived. */
-  readonly #commits = new Map<number, AnswersMessage>();
+  readonly #commits = new Map<number, Message<'answers'>>();
   readonly #news = new Set<number>();
 
   constructor(clock: Clock, send: (message: ToPrimary) => void) {
@@ -26,7 +26,14 @@ export class AnswerReporter {
     const isForCanaries = sides !== undefined && sides.released.changed.size === 0;
     const change = contents === undefined || isForCanaries ? undefined : changeOf(contents);
     if (change === undefined) return;
-    this.#commits.set(receivedAt, { kind: 'answers', type, ...change, accepted: 0, rejected: 0 });
+    this.#commits.set(receivedAt, {
+      kind: 'answers',
+      type,
+      ...change,
+      accepted: 0,
+      rejected: 0,
+      tookMs: undefined,
+    });
     const [oldest] = this.#commits.keys();
     if (this.#commits.size > maxCommits && oldest !== undefined) this.#commits.delete(oldest);
   }

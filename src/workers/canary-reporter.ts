@@ -1,59 +1,56 @@
+import { serialize } from 'node:v8';
 import type { RelayFleet } from '../assembly/rollout-fleet.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
-import { resourceName, typeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
-import { isCanaryByRule } from '../rollout/canaries.ts';
-import { type CanaryStream, type Moved, outdated, type Waiting } from '../rollout/waiting.ts';
-import { reportOf } from './canary-report.ts';
-import type { CanariesMessage, ToPrimary, WaitingMessage } from './ipc-messages.ts';
+import { byPlace, isCanaryByRule, type Member } from '../rollout/canaries.ts';
+import { type CanaryStream, type Moved, outdated, type Survey, type Waiting } from '../rollout/waiting.ts';
+import type { Message, ToPrimary } from './ipc-messages.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
 const lookMs = 1000;
 /** Answers of many canaries arrive together. */
 const settling = { quiet: 10, longest: 100 };
-
-export interface CanaryReporterOptions {
-  readonly fleet: RelayFleet;
-  readonly clock: Clock;
-  readonly send: (message: ToPrimary) => void;
-}
+/** Nodes that are canaries, of one worker: what the primary keeps over a restart is bounded, too. */
+const maxCanaries = 1000;
 
 /** Tells the primary what this worker's canaries say to the changes that wait. */
 export class CanaryReporter {
-  readonly #options: CanaryReporterOptions;
+  readonly #fleet: RelayFleet;
+  readonly #clock: Clock;
+  readonly #send: (message: ToPrimary) => void;
   readonly #settling: Settling;
   #waiting: Waiting = new Map();
   /** Of the primary's question: it knows by it which change an answer is about. */
   #round = 0;
-  #told = '';
+  #told = Buffer.alloc(0);
   /** Since the last report. */
   #ends: readonly CanaryStream[] = [];
   /** Streams that have rejected something of what waits, by id. */
   readonly #rejected = new Set<string>();
   #timer: Timer | undefined;
 
-  constructor(options: CanaryReporterOptions) {
-    this.#options = options;
-    this.#settling = new Settling(options.clock, settling, () => this.#report());
+  constructor(fleet: RelayFleet, clock: Clock, send: (message: ToPrimary) => void) {
+    this.#fleet = fleet;
+    this.#clock = clock;
+    this.#send = send;
+    this.#settling = new Settling(clock, settling, () => this.#report());
   }
 
   /** The primary's question: answered at once, and again whenever the answer is another. */
-  ask({ round, waiting }: WaitingMessage): void {
+  ask({ round, waiting }: Message<'waiting'>): void {
     this.#round = round;
-    this.#waiting = new Map(
-      waiting.map(({ type, names }) => [typeUrl(type), new Set(names.map(resourceName))]),
-    );
-    this.#told = '';
-    this.#options.fleet.waitingChanged();
+    this.#waiting = waiting;
+    this.#told = Buffer.alloc(0);
+    this.#fleet.waitingChanged();
     // What ended rejected the change before, perhaps.
     this.#ends = this.#ends.map(outdated);
-    if (waiting.length === 0) {
+    if (waiting.size === 0) {
       this.#ends = [];
       this.#rejected.clear();
-      this.#options.fleet.over();
+      this.#fleet.over();
     }
     this.#report();
   }
@@ -64,45 +61,91 @@ export class CanaryReporter {
 
   ended(stream: XdsStream): void {
     if (this.#waiting.size === 0) return;
-    const canary = this.#options.fleet.canary(stream, this.#waiting);
+    const canary = this.#fleet.canary(stream, this.#waiting);
     if (canary === undefined) return;
     this.#ends = [...this.#ends, canary];
     this.#settling.touch();
   }
 
   #report(): void {
-    const { fleet, clock, send } = this.#options;
     this.#timer?.cancel();
     this.#timer = undefined;
     if (this.#waiting.size === 0) return;
-    this.#timer = clock.after(lookMs, () => this.#report());
-    const survey = fleet.survey(this.#waiting);
+    this.#timer = this.#clock.after(lookMs, () => this.#report());
+    const survey = this.#fleet.survey(this.#waiting);
     // It calls when all streams have been looked at.
     if (!survey.complete) return;
     for (const { stream, standing } of survey.canaries)
       if (standing.kind === 'rejected') this.#rejected.add(stream);
-    const report = reportOf(survey, { round: this.#round, ends: this.#ends, rejected: this.#rejected });
-    const text = JSON.stringify(report);
-    if (text !== this.#told || report.ended.length > 0) send(report);
-    this.#told = text;
+    const report = reportOf(survey, this.#round, this.#ends, this.#rejected);
+    const bytes = serialize(report);
+    if (!bytes.equals(this.#told) || report.ended.length > 0) this.#send(report);
+    this.#told = bytes;
     this.#ends = [];
   }
 }
 
+/**
+ * What a worker says of its clients, as far as the judge needs it: all canaries, and of the other nodes with equal
+ * subscriptions in one class the first by the hash. No other of them is ever elected.
+ */
+export function reportOf(
+  { members, canaries }: Survey,
+  round: number,
+  ended: readonly CanaryStream[],
+  rejected: ReadonlySet<string>,
+): Message<'canary_report'> {
+  const numbers = new Map<ReadonlySet<string>, number>();
+  const numberOf = (names: ReadonlySet<string>): number => {
+    const number = numbers.get(names) ?? numbers.size;
+    numbers.set(names, number);
+    return number;
+  };
+  const chosen: Member[] = [];
+  const candidates = new Map<string, Member>();
+  for (const member of members) {
+    if (member.side === 'canary') {
+      if (chosen.length < maxCanaries) chosen.push(member);
+      continue;
+    }
+    const subscribed = Array.from(member.subscribed, numberOf).toSorted((a, b) => a - b);
+    const key = JSON.stringify([member.classKey, member.mayBeCanary, subscribed]);
+    const known = candidates.get(key);
+    if (known === undefined || byPlace(member, known) < 0) candidates.set(key, member);
+  }
+  // Of those that reject nothing the equal ones are one object, so that the message has it once.
+  const equal = new Map<string, CanaryStream>();
+  const listed = canaries.map((one) => {
+    if (rejected.has(one.stream)) return one;
+    const { node, classKey, standing, names } = one;
+    const key = JSON.stringify([node, classKey, standing, names.map(numberOf)]);
+    const same = equal.get(key) ?? { ...one, stream: '' };
+    equal.set(key, same);
+    return same;
+  });
+  return {
+    kind: 'canary_report',
+    round,
+    members: [...chosen, ...candidates.values()],
+    canaries: listed,
+    ended,
+  };
+}
+
 /** Which nodes are canaries, as the primary said last. */
 export class CanaryNodes {
-  #rules: CanariesMessage['rules'];
+  #rules: Message<'canaries'>['rules'];
   #named: ReadonlySet<string>;
   /** The classes for which the rules make canaries; undefined: all. */
   #open: ReadonlySet<string> | undefined;
 
-  constructor({ rules, nodes, open }: CanariesMessage) {
+  constructor({ rules, nodes, open }: Message<'canaries'>) {
     this.#rules = rules;
     this.#open = open && new Set(open);
     this.#named = new Set(nodes);
   }
 
-  get rules(): CanariesMessage['rules'] {
+  get rules(): Message<'canaries'>['rules'] {
     return this.#rules;
   }
 
@@ -113,7 +156,7 @@ export class CanaryNodes {
   }
 
   /** Returns which clients may be on another side now; undefined: all may be. */
-  update({ rules, nodes, open }: CanariesMessage): ((client: Moved) => boolean) | undefined {
+  update({ rules, nodes, open }: Message<'canaries'>): ((client: Moved) => boolean) | undefined {
     const sameRules = JSON.stringify(rules) === JSON.stringify(this.#rules);
     const named = this.#named.symmetricDifference(new Set(nodes));
     const before = this.#open;

@@ -1,19 +1,14 @@
 import { chmodSync } from 'node:fs';
 import type { Core } from '../assembly/core.ts';
+import { atDebugLevel, neverMs, relayUpstream } from '../assembly/upstream-set.ts';
 import type { Config } from '../config/config.ts';
 import { routes } from '../downstream/xds-server.ts';
-import type { TypeUrl } from '../model/brand.ts';
-import { systemClock } from '../model/clock.ts';
-import { systemRandom } from '../model/random.ts';
 import type { Result } from '../model/result.ts';
-import type { Interest } from '../model/transaction.ts';
 import { ADS_SERVICE } from '../model/types.ts';
-import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../model/upstream.ts';
-import type { Log } from '../observe/log.ts';
-import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
-import { CLAIMS_EVERYTHING } from '../upstream/claims.ts';
+import type { UpstreamSink } from '../model/upstream.ts';
+import type { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
-import type { Start } from './ipc-messages.ts';
+import type { Message } from './ipc-messages.ts';
 import { socketMode } from './private-socket.ts';
 
 /**
@@ -48,7 +43,10 @@ export function feedConfig(config: Config): Config {
 }
 
 /** The configuration by which a worker serves clients. */
-export function workerConfig(config: Config, { port, restPort }: Pick<Start, 'port' | 'restPort'>): Config {
+export function workerConfig(
+  config: Config,
+  { port, restPort }: Pick<Message<'start'>, 'port' | 'restPort'>,
+): Config {
   const { rest } = config;
   const { address } = config.xds;
   return {
@@ -91,36 +89,27 @@ export async function openFeed(core: Core, socket: string): Promise<Result<GrpcS
   return listening;
 }
 
-/** No timeout in practice: the primary decides how long to wait for control planes. Milliseconds. */
-const longestTimeoutMs = 2 ** 31 - 1;
 const backoff = { initialMs: 20, maxMs: 1000 };
 
-/** A worker's one upstream: the primary, at the socket given. */
+/**
+ * A worker's upstream: the primary, at the socket given. The primary decides how long to wait for control planes, and what
+ * happens to the connection is no event for operators.
+ */
 export function feedUpstream(core: Core, socket: string, sink: UpstreamSink, name = 'primary'): AdsUpstream {
-  const { config, metrics, version, log, loops } = core;
-  return new AdsUpstream(
+  const { config, metrics, log, loops } = core;
+  return relayUpstream(
+    core,
+    config,
     {
       name,
-      claims: CLAIMS_EVERYTHING,
       endpoints: [{ kind: 'unix', path: socket }],
-      protocol: 'DELTA',
-      variants: 'NATIVE',
-      sessionPerParameters: true,
       tls: undefined,
       connectTimeoutMs: 10_000,
       maxResponseBytes: -1,
-      resourceTimeoutMs: longestTimeoutMs,
-      keepalive: { timeMs: longestTimeoutMs, timeoutMs: longestTimeoutMs },
+      keepalive: { timeMs: neverMs, timeoutMs: neverMs },
       backoff,
       failbackAfterMs: 0,
-      rules: [],
-      node: config.node,
-      version,
       via: () => loops.via(),
-      maxConstraintDepth: config.limits.maxConstraintDepth,
-      maxSessions: config.limits.maxUpstreamSessions,
-      clock: systemClock,
-      random: systemRandom,
       log: atDebugLevel(log.child({ upstream: name })),
       metrics: {
         accepted: (type) => metrics.updates(name, type, 'accepted').inc(),
@@ -130,93 +119,4 @@ export function feedUpstream(core: Core, socket: string, sink: UpstreamSink, nam
     },
     sink,
   );
-}
-
-/** The connection to the primary is logged at the level debug only. */
-function atDebugLevel(log: Log): Log {
-  return {
-    debug: (message, fields) => log.debug(message, fields),
-    info: (message, fields) => log.debug(message, fields),
-    warn: (message, fields) => log.warn(message, fields),
-    error: (message, fields) => log.error(message, fields),
-    child: (fields) => atDebugLevel(log.child(fields)),
-  };
-}
-
-/** The feeds of both sides as one upstream: each gets every interest (docs/adr/0130). */
-export class FeedsOfSides implements Upstream {
-  readonly name: string;
-  readonly #released: AdsUpstream;
-  readonly #canary: AdsUpstream;
-
-  constructor(released: AdsUpstream, canary: AdsUpstream) {
-    this.name = released.name;
-    this.#released = released;
-    this.#canary = canary;
-  }
-
-  claims(type: TypeUrl, selector: string): boolean {
-    return this.#released.claims(type, selector);
-  }
-
-  subscribe(interest: Interest): void {
-    this.#each((feed) => feed.subscribe(interest));
-  }
-
-  resubscribe(interest: Interest): void {
-    this.#each((feed) => feed.resubscribe(interest));
-  }
-
-  unsubscribe(interest: Interest): void {
-    this.#each((feed) => feed.unsubscribe(interest));
-  }
-
-  markIdle(interest: Interest): void {
-    this.#each((feed) => feed.markIdle(interest));
-  }
-
-  markActive(interest: Interest): void {
-    this.#each((feed) => feed.markActive(interest));
-  }
-
-  refusal(interest: Interest): string | undefined {
-    return this.#released.refusal(interest) ?? this.#canary.refusal(interest);
-  }
-
-  refusals(): Refusals | undefined {
-    return this.#released.refusals() ?? this.#canary.refusals();
-  }
-
-  /** The worse of the two. */
-  state(): UpstreamState {
-    const [released, canary] = [this.#released.state(), this.#canary.state()];
-    return {
-      ...(released.connected ? canary : released),
-      everConnected: released.everConnected && canary.everConnected,
-      down: released.down || canary.down,
-    };
-  }
-
-  suspects(): readonly Suspect[] {
-    return [...this.#released.suspects(), ...this.#canary.suspects()];
-  }
-
-  /** See AdsUpstream. */
-  reannounce(): boolean {
-    const released = this.#released.reannounce();
-    return this.#canary.reannounce() || released;
-  }
-
-  start(): void {
-    this.#each((feed) => feed.start());
-  }
-
-  async stop(): Promise<void> {
-    await Promise.all([this.#released.stop(), this.#canary.stop()]);
-  }
-
-  #each(act: (feed: AdsUpstream) => void): void {
-    act(this.#released);
-    act(this.#canary);
-  }
 }

@@ -1,184 +1,124 @@
-import { z } from 'zod';
-import { levels, logFormats } from '../observe/log-levels.ts';
+import type { ListenerAddress } from '../assembly/client-serving.ts';
+import type { Load } from '../assembly/core.ts';
+import type { Config } from '../config/config.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { LevelOverride, LogFormat, LogLevel } from '../observe/log-levels.ts';
+import type { CanaryRules, Member } from '../rollout/canaries.ts';
+import type { CanaryStream, Waiting } from '../rollout/waiting.ts';
 
 /**
- * The messages between the primary and its workers over node:cluster's IPC: facts without an answer. Resources go over
- * the feed, and requests with an answer over private sockets (private-listener.ts).
+ * The messages between the primary and its workers over node:cluster's IPC: facts without an answer. They are structured
+ * clones, so a set that is in a message twice is sent once. Resources go over the feed, and requests with an answer over
+ * private sockets (private-socket.ts).
  */
 
-/** Who is on the side of canaries. */
-const canaries = z.object({
-  kind: z.literal('canaries'),
-  /** `rollout.canary`. */
-  rules: z.object({
-    percent: z.number(),
-    match: z.array(z.object({ key: z.string(), value: z.string() })),
-  }),
-  /** Node ids: of the elected, and of the canaries of before a restart. */
-  nodes: z.array(z.string()),
-  /** The classes of which the rules make canaries; left out: all. */
-  open: z.array(z.string()).optional(),
-});
+/** Raise it with every change of a message: a package that is replaced while the relay runs starts workers of its own build. */
+const format = 2;
 
-const start = z.object({
-  kind: z.literal('start'),
-  /** The configuration's text: each process reads it with the same environment. */
-  text: z.string(),
-  /** The text with which the relay was started. Some keys are in force until its end, also in later workers. */
-  startedText: z.string(),
-  /** For messages. */
-  file: z.string(),
-  /** The xDS listener's port, where the configuration leaves it open. */
-  port: z.int().optional(),
-  /** The same of the REST listener. */
-  restPort: z.int().optional(),
-  /** The sockets' (private-socket.ts). */
-  directory: z.string(),
-  /** The number of the slot. */
-  slot: z.int(),
-  /** Who the relay is to other relays. */
-  relayId: z.string(),
-  level: z.enum(levels),
-  logFormat: z.enum(logFormats),
-  version: z.string(),
-  /** With a rollout: then the worker has two feeds. */
-  canaries: canaries.optional(),
-});
+export type ToWorker =
+  | {
+      readonly kind: 'start';
+      /** What is in force. */
+      readonly config: Config;
+      /** The xDS listener's port, where the configuration leaves it open. */
+      readonly port: number | undefined;
+      /** The same of the REST listener. */
+      readonly restPort: number | undefined;
+      /** The sockets' (private-socket.ts). */
+      readonly directory: string;
+      /** The number of the slot. */
+      readonly slot: number;
+      /** Who the relay is to other relays. */
+      readonly relayId: string;
+      readonly level: LogLevel;
+      readonly logFormat: LogFormat;
+      readonly version: string;
+      /** With a rollout: then the worker has two feeds. */
+      readonly canaries: Message<'canaries'> | undefined;
+    }
+  | { readonly kind: 'reload'; readonly config: Config }
+  /** The primary's state, as far as it decides when a client's stream fails, or gets less than others. */
+  | {
+      readonly kind: 'primary_state';
+      readonly ready: boolean;
+      /** Upstreams of which a whole round over their endpoints has failed. */
+      readonly down: readonly string[];
+      /** Types of which it has a resource, for whatever parameters. */
+      readonly served: readonly TypeUrl[];
+      /** Parameter sets for which an upstream has no session (limits.max_upstream_sessions), and the message to clients. */
+      readonly refused: readonly {
+        readonly upstream: string;
+        readonly message: string;
+        readonly parameters: readonly string[];
+      }[];
+    }
+  /** What operators have set (AdminService SetLogLevel): all that is in force. */
+  | { readonly kind: 'log_levels'; readonly overrides: readonly LevelOverride[] }
+  /**
+   * What clients have open in the other workers. `mostStreams`: workers took more than limits.max_streams at the same
+   * time, and this one keeps its oldest streams, so many.
+   */
+  | { readonly kind: 'load_elsewhere'; readonly load: Load; readonly mostStreams?: number }
+  /** Who is on the side of canaries. */
+  | {
+      readonly kind: 'canaries';
+      /** `rollout.canary`. */
+      readonly rules: CanaryRules;
+      /** Node ids, sorted: of the elected, and of the canaries of before a restart. */
+      readonly nodes: readonly string[];
+      /** The classes of which the rules make canaries, sorted; undefined: all. */
+      readonly open: readonly string[] | undefined;
+    }
+  /** Asks what canaries say to what waits. If that is nothing, nothing waits any more. `round`: never smaller than before. */
+  | { readonly kind: 'waiting'; readonly round: number; readonly waiting: Waiting }
+  | { readonly kind: 'drain'; readonly milliseconds: number };
 
-const reload = z.object({ kind: z.literal('reload'), text: z.string() });
+export type ToPrimary =
+  | { readonly kind: 'listening'; readonly addresses: readonly ListenerAddress[] }
+  /** It cannot start, and ends. All builds understand it. */
+  | { readonly kind: 'failed'; readonly reason: string }
+  /** What clients have open in this worker. */
+  | { readonly kind: 'load_here'; readonly load: Load }
+  /** Its event loop turns: once a tick of the watchdog. */
+  | { readonly kind: 'turned' }
+  /** The answer to `waiting`, and each time it is another one (canary-reporter.ts). */
+  | {
+      readonly kind: 'canary_report';
+      readonly round: number;
+      readonly members: readonly Member[];
+      /** The streams of canaries. Those that reject nothing have no id. */
+      readonly canaries: readonly CanaryStream[];
+      /** What has ended since the last report. Here, so that none is counted twice. */
+      readonly ended: readonly CanaryStream[];
+    }
+  /** What clients have said to a change since the last message (history/recorder.ts). */
+  | {
+      readonly kind: 'answers';
+      readonly type: TypeUrl;
+      readonly name: ResourceName;
+      readonly content: string;
+      readonly accepted: number;
+      readonly rejected: number;
+      readonly tookMs: number | undefined;
+    };
 
-/** The primary's state, as far as it decides when a client's stream fails, or gets less than others. */
-const primaryState = z.object({
-  kind: z.literal('primary_state'),
-  ready: z.boolean(),
-  /** Upstreams of which a whole round over their endpoints has failed. */
-  down: z.array(z.string()),
-  /** Types of which it has a resource, for whatever parameters. */
-  served: z.array(z.string()),
-  /** Parameter sets for which an upstream has no session (limits.max_upstream_sessions), and the message to clients. */
-  refused: z.array(z.object({ upstream: z.string(), message: z.string(), parameters: z.array(z.string()) })),
-});
+export type Message<Kind extends (ToWorker | ToPrimary)['kind']> = Extract<
+  ToWorker | ToPrimary,
+  { readonly kind: Kind }
+>;
 
-/** What clients have open. */
-const load = z.object({ streams: z.int(), connections: z.int() });
+/** Why a process of another build is not spoken with. */
+export const anotherBuild: Message<'failed'> = {
+  kind: 'failed',
+  reason: 'the program was replaced by another version while the relay runs: restart the relay',
+};
 
-/** In the other workers. */
-const loadElsewhere = z.object({
-  kind: z.literal('load_elsewhere'),
-  load,
-  /** Workers took more than limits.max_streams at the same time: this one keeps its oldest streams, so many. */
-  mostStreams: z.int().optional(),
-});
+/** A message as it is sent. */
+export const sealed = <Sent extends ToWorker | ToPrimary>(message: Sent) => ({ ...message, format });
 
-/** What operators have set (AdminService SetLogLevel): all that is in force. */
-const logLevels = z.object({
-  kind: z.literal('log_levels'),
-  overrides: z.array(
-    z.object({ node: z.union([z.string(), z.undefined()]), level: z.enum(levels), until: z.number() }),
-  ),
-});
+const isOurs = (message: unknown): boolean =>
+  typeof message === 'object' && message !== null && 'format' in message && message.format === format;
 
-/** Asks what canaries say to what waits. With an empty list nothing waits any more. */
-const waiting = z.object({
-  kind: z.literal('waiting'),
-  /** Never smaller than before. */
-  round: z.int(),
-  waiting: z.array(z.object({ type: z.string(), names: z.array(z.string()) })),
-});
-
-const drain = z.object({ kind: z.literal('drain'), milliseconds: z.number() });
-
-const listening = z.object({
-  kind: z.literal('listening'),
-  addresses: z.array(z.object({ name: z.enum(['xds', 'rest']), address: z.string() })),
-});
-
-/** It cannot start, and ends. */
-const failed = z.object({ kind: z.literal('failed'), reason: z.string() });
-
-/** In this worker. */
-const loadHere = z.object({ kind: z.literal('load_here'), load });
-
-/** Its event loop turns: once a tick of the watchdog. */
-const turned = z.object({ kind: z.literal('turned') });
-
-/** The stream of a canary, and what it says to what waits. */
-const canaryStream = z.object({
-  /** Its id; empty of those that reject nothing. */
-  stream: z.string(),
-  /** How many are equal. */
-  count: z.int(),
-  node: z.string(),
-  classKey: z.string(),
-  standing: z.discriminatedUnion('kind', [
-    z.object({ kind: z.literal('accepted') }),
-    z.object({ kind: z.literal('waiting') }),
-    z.object({
-      kind: z.literal('rejected'),
-      reason: z.string(),
-      names: z.array(z.string()),
-      isFinal: z.boolean(),
-    }),
-  ]),
-  /** What it subscribes to of it: numbers of sets. */
-  subscribed: z.array(z.int()),
-});
-
-/** The answer to `waiting`, and each time it is another one (canary-report.ts). */
-const canaryReport = z.object({
-  kind: z.literal('canary_report'),
-  round: z.int(),
-  /** Sets of what waits, by which members and streams say what they subscribe to. */
-  subscriptions: z.array(z.array(z.string())),
-  members: z.array(
-    z.object({
-      nodeId: z.string(),
-      place: z.number(),
-      classKey: z.string(),
-      side: z.enum(['released', 'canary']),
-      mayBeCanary: z.boolean(),
-      subscribed: z.array(z.int()),
-    }),
-  ),
-  /** The streams of canaries. Those that reject something, or did, one by one. */
-  canaries: z.array(canaryStream),
-  /** What has ended since the last report. Here, so that none is counted twice. */
-  ended: z.array(canaryStream),
-});
-
-/** What clients have said to a change since the last message (history/recorder.ts). */
-const answers = z.object({
-  kind: z.literal('answers'),
-  type: z.string(),
-  name: z.string(),
-  content: z.string(),
-  accepted: z.int(),
-  rejected: z.int(),
-  tookMs: z.number().optional(),
-});
-
-const toWorker = z.discriminatedUnion('kind', [
-  start,
-  reload,
-  primaryState,
-  logLevels,
-  loadElsewhere,
-  canaries,
-  waiting,
-  drain,
-]);
-const toPrimary = z.discriminatedUnion('kind', [listening, failed, loadHere, turned, canaryReport, answers]);
-
-export type Start = z.infer<typeof start>;
-export type PrimaryState = z.infer<typeof primaryState>;
-export type CanariesMessage = z.infer<typeof canaries>;
-export type WaitingMessage = z.infer<typeof waiting>;
-export type ReportedStream = z.infer<typeof canaryStream>;
-export type CanaryReport = z.infer<typeof canaryReport>;
-export type AnswersMessage = z.infer<typeof answers>;
-export type ToWorker = z.infer<typeof toWorker>;
-export type ToPrimary = z.infer<typeof toPrimary>;
-
-/** Throws if it is something else: both ends are of the same build. */
-export const readToWorker = (message: unknown): ToWorker => toWorker.parse(message);
-export const readToPrimary = (message: unknown): ToPrimary => toPrimary.parse(message);
+/** Within one build the types hold: both ends were compiled together. What else comes is of another build. */
+export const isToWorker = (message: unknown): message is ToWorker => isOurs(message);
+export const isToPrimary = (message: unknown): message is ToPrimary => isOurs(message);

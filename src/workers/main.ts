@@ -2,7 +2,7 @@
 import cluster from 'node:cluster';
 import { createLog } from '../observe/log.ts';
 import { LogLevels } from '../observe/log-levels.ts';
-import { readToWorker, type Start, type ToPrimary } from './ipc-messages.ts';
+import { anotherBuild, isToWorker, type Message, sealed, type ToPrimary } from './ipc-messages.ts';
 import { removePrivateDirectory } from './private-socket.ts';
 import { Worker } from './worker.ts';
 
@@ -12,14 +12,14 @@ let worker: Promise<Worker | undefined> = Promise.resolve(undefined);
 // SIGUSR1 would open Node's debugger.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const) process.on(signal, () => {});
 
-process.on('message', (received) => {
-  const message = readToWorker(received);
-  if (message.kind === 'start') worker = start(message);
+process.on('message', (message) => {
+  if (!isToWorker(message)) fail(anotherBuild);
+  else if (message.kind === 'start') worker = start(message);
   else if (message.kind === 'drain') void drain(message.milliseconds);
   else void worker.then((started) => started?.receive(message));
 });
 
-async function start(message: Start): Promise<Worker | undefined> {
+async function start(message: Message<'start'>): Promise<Worker | undefined> {
   const { directory, level, logFormat: format } = message;
   // The primary removes it, unless it was killed.
   process.once('exit', () => {
@@ -28,17 +28,14 @@ async function start(message: Start): Promise<Worker | undefined> {
   const id = cluster.worker?.id ?? 0;
   const logLevels = new LogLevels(level);
   const log = createLog({ levels: logLevels, format }).child({ worker: id });
-  const started = await Worker.start({
-    id,
-    start: message,
-    log,
-    logLevels,
-    environment: process.env,
-    send,
-  });
+  const started = await Worker.start(id, message, log, logLevels, send);
   if (started.ok) return started.value;
-  send({ kind: 'failed', reason: started.error }, () => process.exit(1));
+  fail({ kind: 'failed', reason: started.error });
   return undefined;
+}
+
+function fail(why: Message<'failed'>): void {
+  send(why, () => process.exit(1));
 }
 
 async function drain(milliseconds: number): Promise<void> {
@@ -49,6 +46,6 @@ async function drain(milliseconds: number): Promise<void> {
 
 /** Without a connected primary nothing is sent, and node:cluster ends this process. */
 function send(message: ToPrimary, sent: () => void = () => {}): void {
-  if (process.connected) process.send?.(message, undefined, undefined, () => sent());
+  if (process.connected) process.send?.(sealed(message), undefined, undefined, () => sent());
   else sent();
 }

@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { json } from 'node:stream/consumers';
 import {
-  Code,
   Code as ConnectCode,
   ConnectError,
   type ConnectRouter,
@@ -75,19 +74,15 @@ export function listenPrivately(path: string, service: PrivateService): Promise<
   });
 }
 
-function listener({
-  routes,
-  pages,
-  failed,
-}: PrivateService): (request: IncomingMessage, response: ServerResponse) => void {
+function listener({ routes, pages, failed }: PrivateService) {
   const router = createConnectRouter();
   routes(router);
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]));
 
-  return (request, response) => {
+  return (request: IncomingMessage, response: ServerResponse): void => {
     answer(request, response).catch((error: unknown) => {
       // The other end has stopped waiting.
-      if (!isDisconnect(error) && ConnectError.from(error).code !== Code.Aborted) failed(error);
+      if (!isDisconnect(error) && ConnectError.from(error).code !== ConnectCode.Aborted) failed(error);
       response.destroy();
     });
   };

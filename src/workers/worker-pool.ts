@@ -1,11 +1,13 @@
+import { isDeepStrictEqual } from 'node:util';
 import { create } from '@bufbuild/protobuf';
 import { Listed } from '../admin/answers.ts';
 import type { Plain } from '../admin/plain.ts';
 import { clientQuery, clientsQuery, optionalType, type Request, valueOf } from '../admin/requests.ts';
 import type { Answer, Call } from '../admin/service.ts';
-import type { Load } from '../assembly/admission.ts';
-import type { ListenerAddress } from '../assembly/client-serving.ts';
-import { mergeEffects } from '../assembly/reload-effect.ts';
+import type { ClientServing, ListenerAddress } from '../assembly/client-serving.ts';
+import type { Core } from '../assembly/core.ts';
+import { inForce, mergeEffects } from '../assembly/reload-effect.ts';
+import type { Config } from '../config/config.ts';
 import { type Client, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { ClientHolding } from '../gen/distributary/admin/v1/fleet_pb.ts';
@@ -16,99 +18,97 @@ import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../inspe
 import { systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { Conditions } from '../observe/conditions.ts';
 import type { Counters } from '../observe/counters.ts';
-import type { Log } from '../observe/log.ts';
-import type { LogLevels } from '../observe/log-levels.ts';
-import { type Series, sumSeries } from '../observe/series.ts';
+import { formatSum, type Series, sumSeries } from '../observe/series.ts';
+import { tickOf } from '../observe/watchdog.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import type {
-  AnswersMessage,
-  CanariesMessage,
-  CanaryReport,
-  PrimaryState,
-  Start,
-  ToWorker,
-  WaitingMessage,
-} from './ipc-messages.ts';
-import { countersOfEnded, workerSeries } from './merged-series.ts';
+import type { Message, ToWorker } from './ipc-messages.ts';
+import { countersOfEnded, primarySeries, workerSeries } from './merged-series.ts';
 import { workerSocket } from './private-socket.ts';
 import type { WorkerClient } from './worker-client.ts';
-import { forkWorker } from './worker-process.ts';
-import { type CanaryListener, WorkerSlot } from './worker-slot.ts';
-import type { ReportingWorkers } from './workers-fleet.ts';
-
-export interface WorkerPoolOptions {
-  readonly log: Log;
-  /** Of the watchdog, in milliseconds; undefined: nobody watches. */
-  readonly tickMs: number | undefined;
-  /** Workers have the same. */
-  readonly logLevels: LogLevels;
-  readonly conditions: Conditions;
-  /** The first message to each worker. */
-  readonly start: Omit<Start, 'slot' | 'canaries'>;
-  /** Of clients, over all workers. */
-  readonly maxStreams: number;
-  readonly canaries: CanaryListener & {
-    /** For a worker that starts; undefined: there is no rollout. */
-    canaries(): CanariesMessage | undefined;
-  };
-  /** The clients of a worker have answered a change. */
-  readonly answered: (message: AnswersMessage) => void;
-  /** Whether a client can be served may have changed. */
-  readonly changed: () => void;
-  readonly restarted: () => void;
-}
+import { forkWorker, WorkerSlot } from './worker-slot.ts';
+import type { WorkersFleet } from './workers-fleet.ts';
 
 /** Rows that a worker is asked for at once: they are decoded in about 2 ms. */
 const pageRows = 500;
 /** A limit, so that those that reject something come first, that leaves nobody out. */
 const wholeList = 0xff_ff_ff_ff;
 
-/** A part of a worker's list. */
-interface ListPart {
-  readonly slot: WorkerSlot;
-  readonly from: number;
-  readonly to: number;
-}
-
 /** How much longer than its drain timeout a worker may take before it is killed, in milliseconds. */
 const drainGraceMs = 2000;
 
-/** The workers of a primary. */
-export class WorkerPool implements ClientsView, ReportingWorkers {
+type Directions = Pick<Message<'start'>, 'port' | 'restPort' | 'directory' | 'logFormat'>;
+
+/** The workers of a primary: they serve its clients, and what it says of clients is theirs. */
+export class WorkerPool implements ClientServing, ClientsView {
   readonly inWorkers = true;
-  readonly #options: WorkerPoolOptions;
+  readonly #core: Core;
+  readonly #started: Config;
+  readonly #directions: Directions;
+  readonly #fleet: WorkersFleet;
+  /** For clients' health checks: whether the relay is ready. */
+  readonly #serving: () => boolean;
+  /** What workers connect to; closed with them. */
+  readonly #sockets: AsyncDisposableStack;
   readonly #slots: readonly WorkerSlot[];
-  #start: Omit<Start, 'slot' | 'canaries'>;
+  #config: Config;
   /** What the workers were asked last about what waits. */
-  #question: WaitingMessage | undefined;
-  #primaryState: PrimaryState = { kind: 'primary_state', ready: false, down: [], served: [], refused: [] };
+  #question: Message<'waiting'> | undefined;
+  #primaryState: Message<'primary_state'> = {
+    kind: 'primary_state',
+    ready: false,
+    down: [],
+    served: [],
+    refused: [],
+  };
   /** The counters of workers that have ended. */
   #endedSeries: Promise<readonly Series[]> = Promise.resolve([]);
   readonly #loads: WorkerLoads;
   #wasListening = false;
   /** Called for each change while the first workers start. */
   #onStartup: (() => void) | undefined;
+  #unsubscribe = (): unknown => undefined;
 
-  private constructor(count: number, options: WorkerPoolOptions) {
-    this.#options = options;
-    this.#start = options.start;
-    this.#slots = Array.from({ length: count }, (_, index) => this.#slot(index + 1));
-    this.#loads = new WorkerLoads(this.#slots, options.maxStreams);
-    options.logLevels.onChange(() => {
-      for (const slot of this.#slots) slot.send(this.#logLevels());
-    });
+  private constructor(
+    core: Core,
+    config: Config,
+    directions: Directions,
+    fleet: WorkersFleet,
+    serving: () => boolean,
+    sockets: AsyncDisposableStack,
+  ) {
+    this.#core = core;
+    this.#started = config;
+    this.#config = config;
+    this.#directions = directions;
+    this.#fleet = fleet;
+    this.#serving = serving;
+    this.#sockets = sockets;
+    this.#slots = Array.from({ length: config.workers }, (_, index) => this.#slot(index + 1));
+    this.#loads = new WorkerLoads(this.#slots, config.limits.maxStreams);
+    core.logLevels.onChange(() => this.#send(this.#logLevels()));
   }
 
   /** Resolves when all of them listen; the error is the first reason why one cannot. */
-  static async start(count: number, options: WorkerPoolOptions): Promise<Result<WorkerPool>> {
-    const pool = new WorkerPool(count, options);
+  static async start(
+    core: Core,
+    config: Config,
+    directions: Directions,
+    fleet: WorkersFleet,
+    serving: () => boolean,
+    sockets: AsyncDisposableStack,
+  ): Promise<Result<WorkerPool>> {
+    const pool = new WorkerPool(core, config, directions, fleet, serving, sockets);
     const failure = await pool.#listening();
-    if (failure === undefined) return ok(pool);
-    await pool.#end(0);
-    return fail(failure);
+    if (failure !== undefined) {
+      await pool.#end(0);
+      return fail(failure);
+    }
+    fleet.workersStarted(pool);
+    pool.#unsubscribe = core.onChange(() => pool.#tellState());
+    pool.#tellState();
+    return ok(pool);
   }
 
   /** The addresses on which the workers listen; none while no worker does. */
@@ -116,37 +116,38 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     return this.#slots.find(({ listening }) => listening)?.addresses ?? [];
   }
 
+  get clients(): this {
+    return this;
+  }
+
   /** Some worker listens: that is enough to serve clients. */
-  get listening(): boolean {
-    return this.#slots.some(({ listening }) => listening);
+  notReadyReason(): string | undefined {
+    return this.#slots.some(({ listening }) => listening) ? undefined : 'no worker listens';
   }
 
-  /** Sends the primary's state to the workers, if it has changed. */
-  setPrimaryState(state: PrimaryState): void {
-    if (JSON.stringify(state) === JSON.stringify(this.#primaryState)) return;
-    this.#primaryState = state;
-    for (const slot of this.#slots) slot.send(state);
-  }
-
-  tell(message: WaitingMessage | CanariesMessage): void {
+  tell(message: Message<'waiting' | 'canaries'>): void {
     if (message.kind === 'waiting') this.#question = message;
-    for (const slot of this.#slots) slot.send(message);
+    this.#send(message);
   }
 
-  reports(): readonly (CanaryReport | undefined)[] {
+  reports(): readonly (Message<'canary_report'> | undefined)[] {
     return this.#slots.filter(({ listening }) => listening).map(({ report }) => report);
   }
 
-  reload(text: string, maxStreams: number): void {
-    this.#loads.maxStreams = maxStreams;
-    this.#start = { ...this.#start, text };
-    for (const slot of this.#slots) slot.send({ kind: 'reload', text });
+  reload(config: Config): void {
+    this.#loads.maxStreams = config.limits.maxStreams;
+    this.#config = config;
+    this.#send({ kind: 'reload', config: inForce(this.#started, config) });
+    this.#fleet.moved();
   }
 
   /** Ends the clients' streams over the time given, and then the workers. */
   async drain(milliseconds: number): Promise<void> {
-    for (const slot of this.#slots) slot.send({ kind: 'drain', milliseconds });
+    this.#fleet.stop();
+    this.#send({ kind: 'drain', milliseconds });
     await this.#end(milliseconds + drainGraceMs);
+    this.#unsubscribe();
+    await this.#sockets.disposeAsync();
   }
 
   async status(): Promise<ClientsStatus> {
@@ -183,7 +184,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     const sum = (key: 'total' | 'matching' | 'rejecting'): number =>
       heads.reduce((all, head) => all + head[key], 0);
     const matching = sum('matching');
-    const parts: readonly ListPart[] =
+    const parts =
       limit === undefined
         ? heads.map(({ slot, matching: to }) => ({ slot, from: 0, to }))
         : [
@@ -204,7 +205,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
   /** `end`: where the list ends over all parts. */
   async *#rows(
     request: Request<'listClients'>,
-    parts: readonly ListPart[],
+    parts: readonly { readonly slot: WorkerSlot; readonly from: number; readonly to: number }[],
     end: number,
   ): AsyncIterable<readonly Client[]> {
     let before = 0;
@@ -252,9 +253,12 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     }));
   }
 
-  /** What the workers have counted since their start, those that answer. */
-  counters(): Promise<readonly Counters[]> {
-    return this.#ask((client) => client.counters());
+  /** What this process has counted, and the workers since their start, those that answer. */
+  async counters(): Promise<readonly Counters[]> {
+    // The streams of this process feed the workers.
+    const nothing = { responses: 0, acknowledged: [], rejections: 0, streams: 0, connections: 0 };
+    const own = { ...this.#core.counters(), ...nothing };
+    return [own, ...(await this.#ask((client) => client.counters()))];
   }
 
   async explain(request: Request<'explain'>): Promise<Answer<'explain'>> {
@@ -320,20 +324,21 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     return ok(pieces);
   }
 
-  /** The series of all workers, also of those that have ended. */
-  async series(): Promise<readonly (readonly Series[])[]> {
-    await Promise.all(
-      this.#slots.map(async (slot) => {
+  /** With the series of all workers, also of those that have ended. */
+  async metricsText(): Promise<string> {
+    const [own] = await Promise.all([
+      this.#core.series(),
+      ...this.#slots.map(async (slot) => {
         const { pid } = slot.status;
         const series = this.#heard(slot, await slot.client?.series());
         // A worker that does not answer is counted with its last values, because sums must not shrink. The counts of one
         // that has ended meanwhile are not its successor's.
         if (series !== undefined && slot.status.pid === pid) slot.series = series;
       }),
-    );
+    ]);
     // Before anything is awaited: the counts of a worker that ends meanwhile would be in neither of the two.
     const known = this.#slots.map(({ series, number }) => workerSeries(series, number));
-    return [await this.#endedSeries, ...known];
+    return formatSum([primarySeries(own), await this.#endedSeries, ...known]);
   }
 
   /** The worker that has this client's stream. */
@@ -361,7 +366,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     silent?: Set<number>,
   ): T | undefined {
     if (answered === undefined) return undefined;
-    const { conditions } = this.#options;
+    const { conditions } = this.#core;
     const condition = `worker ${number}`;
     if (answered.ok) {
       conditions.forget(condition);
@@ -377,43 +382,76 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
   }
 
   #slot(number: number): WorkerSlot {
-    const { log, restarted, start } = this.#options;
+    const { log, metrics } = this.#core;
     return new WorkerSlot({
       number,
-      socket: workerSocket(start.directory, number),
+      socket: workerSocket(this.#directions.directory, number),
       clock: systemClock,
-      tickMs: this.#options.tickMs,
+      tickMs: tickOf(this.#started.watchdog),
       log,
       random: systemRandom,
       fork: forkWorker,
       opening: () => this.#opening(number),
-      restarted,
-      canaries: this.#options.canaries,
-      answered: this.#options.answered,
+      restarted: () => metrics.workerRestarts().inc(),
+      heard: (message) => {
+        if (message.kind === 'answers') this.#core.recorder?.reported(message);
+        else this.#fleet.reported(message);
+      },
       changed: () => this.#changed(),
-      ended: (series) => {
+      ended: (series, report) => {
         const left = countersOfEnded(series);
         this.#endedSeries = this.#endedSeries.then((sum) => sumSeries([sum, left]));
+        this.#fleet.workerEnded(report);
       },
     });
   }
 
+  #send(message: ToWorker): void {
+    for (const slot of this.#slots) slot.send(message);
+  }
+
   #logLevels(): ToWorker {
-    return { kind: 'log_levels', overrides: [...this.#options.logLevels.overrides()] };
+    return { kind: 'log_levels', overrides: this.#core.logLevels.overrides() };
   }
 
   #opening(slot: number): readonly ToWorker[] {
-    const canaries = this.#options.canaries.canaries();
-    const start = { ...this.#start, slot, ...(canaries === undefined ? {} : { canaries }) };
+    const { loops, logLevels, version } = this.#core;
+    const start: ToWorker = {
+      kind: 'start',
+      ...this.#directions,
+      config: inForce(this.#started, this.#config),
+      slot,
+      relayId: loops.relayId,
+      level: logLevels.initial,
+      version,
+      canaries: this.#fleet.canaries(),
+    };
     const question = this.#question === undefined ? [] : [this.#question];
     return [start, this.#primaryState, this.#logLevels(), ...question];
   }
 
+  /** Sends the primary's state to the workers, if it has changed. */
+  #tellState(): void {
+    const { relay, servedTypes } = this.#core;
+    const down = relay.upstreams.filter((upstream) => upstream.state().down).map(({ name }) => name);
+    const refused = relay.upstreams.flatMap((upstream) => {
+      const refusals = upstream.refusals?.();
+      if (refusals === undefined) return [];
+      return { upstream: upstream.name, message: refusals.message, parameters: [...refusals.parameters] };
+    });
+    const state = { down, refused, ready: this.#serving(), served: [...servedTypes] };
+    const message: Message<'primary_state'> = { kind: 'primary_state', ...state };
+    if (isDeepStrictEqual(message, this.#primaryState)) return;
+    this.#primaryState = message;
+    this.#send(message);
+  }
+
   #changed(): void {
     this.#onStartup?.();
-    if (this.listening !== this.#wasListening) {
-      this.#wasListening = this.listening;
-      this.#options.changed();
+    const isListening = this.notReadyReason() === undefined;
+    if (isListening !== this.#wasListening) {
+      this.#wasListening = isListening;
+      this.#core.changed();
     }
     this.#loads.changed();
   }
@@ -460,11 +498,7 @@ async function next<T>(iterator: AsyncIterator<T>) {
 }
 
 /** A worker, as far as its clients count. */
-export interface LoadedWorker {
-  /** What its clients have open. */
-  readonly load: Load;
-  send(message: ToWorker): void;
-}
+type LoadedWorker = Pick<WorkerSlot, 'load' | 'send'>;
 
 /** What the clients of all workers have open. Each worker hears what the others have, and takes no more than is left. */
 export class WorkerLoads {

@@ -1,15 +1,43 @@
+import cluster from 'node:cluster';
+import { readFileSync } from 'node:fs';
+import { extname, join } from 'node:path';
 import type { Plain } from '../admin/plain.ts';
-import type { Load } from '../assembly/admission.ts';
 import type { ListenerAddress } from '../assembly/client-serving.ts';
+import type { Load } from '../assembly/core.ts';
 import type { WorkerStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Log } from '../observe/log.ts';
 import type { Series } from '../observe/series.ts';
 import { ticks } from '../observe/watchdog.ts';
+import { executable } from '../package/files.ts';
 import { Backoff } from '../upstream/ads/backoff.ts';
-import type { AnswersMessage, CanaryReport, ToPrimary, ToWorker } from './ipc-messages.ts';
+import {
+  anotherBuild,
+  isToPrimary,
+  type Message,
+  sealed,
+  type ToPrimary,
+  type ToWorker,
+} from './ipc-messages.ts';
 import { WorkerClient } from './worker-client.ts';
-import type { WorkerHandler, WorkerProcess } from './worker-process.ts';
+
+/** A worker's process, as the primary sees it. */
+export interface WorkerProcess {
+  /** Never used again in this run. */
+  readonly id: number;
+  readonly pid: number;
+  /** Does nothing if the process has ended. */
+  send(message: ToWorker): void;
+  kill(): void;
+  /** A signal or a debugger has stopped it, and it will go on. Told by the kernel (Linux); elsewhere false. */
+  isSuspended(): boolean;
+}
+
+export interface WorkerHandler {
+  message(message: ToPrimary): void;
+  /** The process has ended. `how`: for messages. */
+  ended(how: string): void;
+}
 
 export interface WorkerSlotOptions {
   /** From 1. */
@@ -26,19 +54,11 @@ export interface WorkerSlotOptions {
   readonly opening: () => readonly ToWorker[];
   /** It listens or has ended, or the number of its streams or connections has changed. */
   readonly changed: () => void;
-  /** A process has ended, with these counters. */
-  readonly ended: (series: readonly Series[]) => void;
+  /** A process has ended, with these counters and this last report. */
+  readonly ended: (series: readonly Series[], report: Message<'canary_report'> | undefined) => void;
   readonly restarted: () => void;
-  /** Its canaries say something else, or their streams end. */
-  readonly canaries: CanaryListener;
-  /** Its clients have answered a change. */
-  readonly answered: (message: AnswersMessage) => void;
-}
-
-export interface CanaryListener {
-  reported(report: CanaryReport): void;
-  /** The last report of a process that has ended. */
-  workerEnded(report: CanaryReport | undefined): void;
+  /** Its clients have answered a change, or its canaries say something else. */
+  readonly heard: (message: Message<'answers' | 'canary_report'>) => void;
 }
 
 const NO_LOAD: Load = { streams: 0, connections: 0 };
@@ -67,7 +87,7 @@ export class WorkerSlot {
   /** Its series when they were last read. */
   series: readonly Series[] = [];
   /** What its canaries said last to a change that waits. */
-  report: CanaryReport | undefined;
+  report: Message<'canary_report'> | undefined;
   readonly #options: WorkerSlotOptions;
   readonly #client: WorkerClient;
   readonly #backoff: Backoff;
@@ -185,12 +205,12 @@ export class WorkerSlot {
       case 'turned':
         this.#state.silent = 0;
         return;
-      case 'answers':
-        this.#options.answered(message);
-        return;
       case 'canary_report':
         this.report = message;
-        this.#options.canaries.reported(message);
+        this.#options.heard(message);
+        return;
+      case 'answers':
+        this.#options.heard(message);
         return;
       default:
         message satisfies never;
@@ -203,13 +223,13 @@ export class WorkerSlot {
     const { process, addresses, silent = 0 } = this.#state;
     const stood = `its event loop was blocked for ${(tickMs * ticks.replaced) / 1000} s`;
     const how = silent >= ticks.replaced ? stood : signal;
-    ended(this.series);
+    const { series, report } = this;
     this.series = [];
     this.load = NO_LOAD;
-    const { report } = this;
     this.report = undefined;
     if (this.#ending) {
       this.#state = { kind: 'over' };
+      ended(series, undefined);
       this.#onEnded?.();
       return;
     }
@@ -230,6 +250,43 @@ export class WorkerSlot {
     });
     this.#state = { kind: 'waiting', timer };
     changed();
-    this.#options.canaries.workerEnded(report);
+    ended(series, report);
+  }
+}
+
+/** Next to this file, be it src/ or dist/. The executable knows that it is a worker (src/executable.ts). */
+const program = executable
+  ? process.execPath
+  : join(import.meta.dirname, `main${extname(import.meta.filename)}`);
+
+/** Starts a process of this very program; all of them listen through the primary. */
+export function forkWorker(handler: WorkerHandler): WorkerProcess {
+  cluster.setupPrimary({ exec: program, args: [], serialization: 'advanced' });
+  const worker = cluster.fork();
+  worker.on('message', (message: unknown) => {
+    handler.message(isToPrimary(message) ? message : anotherBuild);
+    if (!isToPrimary(message)) worker.process.kill('SIGKILL');
+  });
+  worker.on('error', () => {}); // `exit` follows, or it has not heard us
+  worker.on('exit', (code: number | null, signal: string | null) => {
+    handler.ended(signal === null ? `exit code ${code ?? 'unknown'}` : `signal ${signal}`);
+  });
+  return {
+    id: worker.id,
+    pid: worker.process.pid ?? 0,
+    send(message) {
+      if (worker.isConnected()) worker.send(sealed(message), () => {});
+    },
+    kill: () => worker.process.kill('SIGKILL'),
+    isSuspended: () => isSuspended(worker.process.pid),
+  };
+}
+
+function isSuspended(pid: number | undefined): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid ?? 0}/stat`, 'latin1');
+    return /^ [tT]/.test(stat.slice(stat.lastIndexOf(')') + 1));
+  } catch {
+    return false;
   }
 }

@@ -1,35 +1,39 @@
-import type { Load } from '../assembly/admission.ts';
-import { ClientListeners } from '../assembly/client-serving.ts';
-import { Core } from '../assembly/core.ts';
-import { openTraces } from '../assembly/open-traces.ts';
-import { inForce, reloadPreview } from '../assembly/reload-effect.ts';
+import type { Server } from 'node:http';
+import type { Awaitable } from '../admin/plain.ts';
+import { type HttpAnswer, json } from '../admin/respond.ts';
+import { clientRoutes } from '../admin/rpc.ts';
+import { type ClientListeners, openClientListeners } from '../assembly/client-serving.ts';
+import { Core, type Load, openTraces } from '../assembly/core.ts';
+import { reloadPreview } from '../assembly/reload-effect.ts';
 import type { Config } from '../config/config.ts';
-import { parseConfig } from '../config/load.ts';
-import { problemLine } from '../config/source.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Clock, systemClock, type Timer } from '../model/clock.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { ok, type Result } from '../model/result.ts';
 import type { Interest } from '../model/transaction.ts';
 import type { Log } from '../observe/log.ts';
 import type { LogLevels } from '../observe/log-levels.ts';
 import type { Spans } from '../observe/update-traces.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
-import { type ClaimOptions, claims } from '../upstream/claims.ts';
+import { claims } from '../upstream/claims.ts';
 import { AnswerReporter } from './answer-reporter.ts';
 import { CanaryNodes, CanaryReporter } from './canary-reporter.ts';
-import { fetchClientStatus } from './client-status-rpc.ts';
-import { FeedsOfSides, feedUpstream, workerConfig } from './feed.ts';
-import type { PrimaryState, Start, ToPrimary, ToWorker } from './ipc-messages.ts';
+import { feedUpstream, workerConfig } from './feed.ts';
+import type { Message, ToPrimary, ToWorker } from './ipc-messages.ts';
 import {
   attempt,
   canaryFeedSocket,
   feedSocket,
+  listenPrivately,
   primarySocket,
   privateTransport,
   workerSocket,
 } from './private-socket.ts';
-import { listenForPrimary } from './worker-listener.ts';
+import { clientStatusRoutes, countersPath, fetchClientStatus, metricsPath } from './worker-client.ts';
+
+type Start = Message<'start'>;
+type PrimaryState = Message<'primary_state'>;
+type Send = (message: ToPrimary) => void;
 
 /** How long the primary may take to ask all workers, in milliseconds. */
 const primaryTimeoutMs = 10_000;
@@ -38,19 +42,11 @@ const primaryTimeoutMs = 10_000;
 const farFromLimit = 5000;
 const reportDelayMs = 50;
 
-export interface WorkerOptions {
-  /** Unlike the number, never used again. */
-  readonly id: number;
-  readonly start: Start;
-  readonly log: Log;
-  readonly logLevels: LogLevels;
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly send: (message: ToPrimary) => void;
-}
-
 /** A serving process: a relay with one upstream, the primary. */
 export class Worker {
-  readonly #options: WorkerOptions;
+  readonly #start: Start;
+  readonly #logLevels: LogLevels;
+  readonly #send: Send;
   readonly #core: Core;
   readonly #clients: LocalClients;
   readonly #outageGate: OutageGate;
@@ -62,28 +58,31 @@ export class Worker {
   #reporting = false;
   #listeners: ClientListeners | undefined;
 
-  private constructor(config: Config, options: WorkerOptions, spans: Spans | undefined) {
-    this.#options = options;
-    const { id, log, logLevels, start, send } = options;
+  private constructor(
+    id: number,
+    start: Start,
+    log: Log,
+    logLevels: LogLevels,
+    send: Send,
+    spans: Spans | undefined,
+  ) {
+    this.#start = start;
+    this.#logLevels = logLevels;
+    this.#send = send;
+    const { config, version, relayId } = start;
     this.#canaries = start.canaries && new CanaryNodes(start.canaries);
     this.#outageGate = new OutageGate(config.upstreams, systemClock, () => this.#core.relay.changed());
+    const answers = new AnswerReporter(systemClock, send);
     this.#core = new Core(
       workerConfig(config, start),
-      {
-        log,
-        logLevels,
-        spans,
-        version: start.version,
-        processMetrics: true,
-        answers: new AnswerReporter(systemClock, send),
-      },
+      { log, logLevels, spans, version, processMetrics: true, answers },
       {
         streamPrefix: `${id}-`,
         loadElsewhere: () => this.#loadElsewhere,
         loadChanged: () => this.#report(),
         isUnavailable: (type, selector) => this.#outageGate.isUnavailable(type, selector),
         refusal: (interest) => this.#outageGate.refusal(interest),
-        relayId: start.relayId,
+        relayId,
         ambiguityReportedElsewhere: true,
         subscribed: ({ type, selector }) => this.#outageGate.subscribed(type, selector),
         isServed: (type) => this.#primaryState.served.includes(type),
@@ -96,31 +95,26 @@ export class Worker {
         },
       },
     );
-    const { relay } = this.#core;
-    this.#reporter = new CanaryReporter({
-      fleet: this.#core.rollout.fleet,
-      clock: systemClock,
-      send,
-    });
-    this.#clients = new LocalClients(
-      relay,
-      this.#core.accounts,
-      reloadPreview(this.#core),
-      () => this.#canaries?.rules,
-    );
+    const { relay, accounts, fleet } = this.#core;
+    this.#reporter = new CanaryReporter(fleet, systemClock, send);
+    this.#clients = new LocalClients(relay, accounts, reloadPreview(this.#core), () => this.#canaries?.rules);
   }
 
-  /** Resolves with the worker when it listens, and has said so. */
-  static async start(options: WorkerOptions): Promise<Result<Worker>> {
-    const config = readConfig(options);
-    if (!config.ok) return config;
-    const { log, id, start, send } = options;
-    const spans = await openTraces(config.value, { log, version: start.version, worker: id });
-    const worker = new Worker(config.value, options, spans);
+  /** Resolves with the worker when it listens, and has said so. `id`: unlike the slot, never used again. */
+  static async start(
+    id: number,
+    start: Start,
+    log: Log,
+    logLevels: LogLevels,
+    send: Send,
+  ): Promise<Result<Worker>> {
+    const { config, version, logFormat: format } = start;
+    const spans = await openTraces(config, log, version, id);
+    const worker = new Worker(id, start, log, logLevels, send, spans);
     const listening = await worker.#open();
     if (!listening.ok) return listening;
-    startWatchdog(config.value.watchdog, {
-      format: start.logFormat,
+    startWatchdog(config.watchdog, {
+      format,
       fields: { worker: id },
       turned: () => send({ kind: 'turned' }),
       failed: (error) => log.error('the watchdog has exited', { error }),
@@ -131,7 +125,8 @@ export class Worker {
   receive(message: Exclude<ToWorker, Start>): void {
     switch (message.kind) {
       case 'reload':
-        this.#reload(message.text);
+        this.#outageGate.reload(message.config.upstreams);
+        this.#core.reload(workerConfig(message.config, this.#start));
         return;
       case 'primary_state':
         this.#primaryState = message;
@@ -147,12 +142,12 @@ export class Worker {
         if (message.mostStreams !== undefined) this.#core.relay.server.keepOldest(message.mostStreams);
         return;
       case 'log_levels':
-        this.#options.logLevels.take(message.overrides);
+        this.#logLevels.take(message.overrides);
         return;
       case 'canaries': {
         const moved = this.#canaries?.update(message);
         if (moved === undefined) this.#core.reapplyRules();
-        else this.#core.rollout.fleet.moved(moved);
+        else this.#core.fleet.moved(moved);
         return;
       }
       case 'waiting':
@@ -175,31 +170,19 @@ export class Worker {
   }
 
   async #open(): Promise<Result<undefined>> {
-    const { start, send } = this.#options;
+    const { directory, slot } = this.#start;
     const { relay, loops } = this.#core;
-    const released = feedUpstream(this.#core, feedSocket(start.directory), relay);
-    const feed =
-      this.#canaries === undefined
-        ? released
-        : new FeedsOfSides(
-            released,
-            feedUpstream(
-              this.#core,
-              canaryFeedSocket(start.directory),
-              relay.canarySink,
-              'primary, for canaries',
-            ),
-          );
-    loops.onNewRelaysBelow(() => feed.reannounce());
-    relay.start([feed]);
-    const answers = await listenForPrimary(
-      workerSocket(start.directory, start.slot),
-      this.#core,
-      this.#clients,
-    );
+    const feeds = [feedUpstream(this.#core, feedSocket(directory), relay)];
+    if (this.#canaries !== undefined)
+      feeds.push(
+        feedUpstream(this.#core, canaryFeedSocket(directory), relay.canarySink, 'primary, for canaries'),
+      );
+    loops.onNewRelaysBelow(() => feeds.filter((feed) => feed.reannounce()).length > 0);
+    relay.start(feeds);
+    const answers = await this.#listenForPrimary(workerSocket(directory, slot));
     if (!answers.ok) return answers;
-    const primary = privateTransport(primarySocket(start.directory), primaryTimeoutMs);
-    const listeners = await ClientListeners.open(this.#core, {
+    const primary = privateTransport(primarySocket(directory), primaryTimeoutMs);
+    const listeners = await openClientListeners(this.#core, {
       serving: () => this.#primaryState.ready && !this.#core.isDraining,
       clientStatus: (query) =>
         query.scope.kind === 'connection'
@@ -208,19 +191,31 @@ export class Worker {
     });
     if (!listeners.ok) return listeners;
     this.#listeners = listeners.value;
-    send({ kind: 'listening', addresses: [...listeners.value.addresses] });
+    this.#send({ kind: 'listening', addresses: listeners.value.addresses });
     return ok(undefined);
   }
 
-  #reload(text: string): void {
-    const config = readConfig({ ...this.#options, start: { ...this.#options.start, text } });
-    if (!config.ok) {
-      // The primary has read the same text.
-      this.#options.log.error('a worker cannot read the new configuration', { error: config.error });
-      return;
-    }
-    this.#outageGate.reload(config.value.upstreams);
-    this.#core.reload(workerConfig(config.value, this.#options.start));
+  /** What AdminService and CSDS say of clients, and metrics, of this process only. */
+  #listenForPrimary(path: string): Promise<Result<Server>> {
+    const clients = this.#clients;
+    const core = this.#core;
+    const failed = (error: unknown): void => core.log.error('a request of the primary failed', { error });
+    const metrics = async () => ({
+      status: 200,
+      type: 'application/json',
+      body: JSON.stringify(await core.series()),
+    });
+    return listenPrivately(path, {
+      failed,
+      pages: new Map<string, () => Awaitable<HttpAnswer>>([
+        [metricsPath, metrics],
+        [countersPath, () => json(core.counters())],
+      ]),
+      routes: (router) => {
+        clientRoutes(clients, () => clients.status(), failed)(router);
+        clientStatusRoutes((query) => clients.configs(query))(router);
+      },
+    });
   }
 
   /** Reports the load once for many changes: after 50 ms while the limits are far away, else at once. */
@@ -235,7 +230,7 @@ export class Worker {
     );
     systemClock.after(room > farFromLimit ? reportDelayMs : 0, () => {
       this.#reporting = false;
-      this.#options.send({ kind: 'load_here', load: this.#load });
+      this.#send({ kind: 'load_here', load: this.#load });
     });
   }
 
@@ -245,20 +240,10 @@ export class Worker {
   }
 }
 
-function readConfig({ start, environment }: Pick<WorkerOptions, 'start' | 'environment'>): Result<Config> {
-  const read = parseConfig(start.text, start.file, environment);
-  const started = parseConfig(start.startedText, start.file, environment);
-  if (read.ok) return ok(started.ok ? inForce(started.value, read.value) : read.value);
-  return fail(read.error.map((problem) => problemLine(start.file, problem)).join('; '));
-}
-
 /** Within this time the primary answers from its cache. Milliseconds. */
 const answerGraceMs = 1000;
 
-interface ClaimingUpstream {
-  readonly name: string;
-  readonly claims: ClaimOptions;
-}
+type ClaimingUpstream = Pick<Config['upstreams'][number], 'name' | 'claims'>;
 
 /**
  * Decides in a worker when a client's stream fails with UNAVAILABLE because an upstream is down (protocol §8,

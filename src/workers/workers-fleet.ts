@@ -1,6 +1,7 @@
 import { type Clock, systemClock, type Timer } from '../model/clock.ts';
 import type { Side } from '../model/side.ts';
-import type { CanaryRules } from '../rollout/canaries.ts';
+import type { Canaries } from '../rollout/canaries.ts';
+import type { Rollout } from '../rollout/rollout.ts';
 import {
   type CanaryStream,
   type Fleet,
@@ -9,8 +10,10 @@ import {
   unknownCanary,
   type Waiting,
 } from '../rollout/waiting.ts';
-import { endedOf, streamsOf, surveyOf } from './canary-report.ts';
-import type { CanariesMessage, CanaryReport, WaitingMessage } from './ipc-messages.ts';
+import type { Message } from './ipc-messages.ts';
+
+type CanaryReport = Message<'canary_report'>;
+type CanariesMessage = Message<'canaries'>;
 
 /** How often it is looked whether the workers have what a canary needs to move back, and for how long. Milliseconds. */
 const recheckMs = 50;
@@ -18,25 +21,20 @@ const longestMoveMs = 5000;
 
 /** The workers, as a rollout needs them. */
 export interface ReportingWorkers {
-  tell(message: WaitingMessage | CanariesMessage): void;
+  tell(message: Message<'waiting' | 'canaries'>): void;
   /** Of each worker that listens: what it said last; undefined: nothing yet. */
   reports(): readonly (CanaryReport | undefined)[];
 }
 
 /** The process of the judge, as its workers' clients concern it. */
 export interface JudgingProcess {
-  /** Undefined: there is no rollout. */
-  canaryRules(): CanaryRules | undefined;
-  /** Canaries though no rule says so. */
-  namedCanaries(): ReadonlySet<string>;
-  /** The classes for which the rules make canaries; undefined: all. */
-  openClasses(): ReadonlySet<string> | undefined;
+  readonly rollout: Pick<Rollout, 'canaryAnswered' | 'canaryEnded'> & {
+    readonly canaries: Pick<Canaries, 'rules' | 'named' | 'open'>;
+  };
   /** Whether all workers have acknowledged everything that there is for a side. */
   hasDelivered(side: Side): boolean;
   /** Something waits for a verdict. */
   waits(): boolean;
-  canaryAnswered(): void;
-  canaryEnded(stream: CanaryStream): void;
 }
 
 /**
@@ -81,13 +79,12 @@ export class WorkersFleet implements Fleet {
 
   /** For a worker that starts. Undefined: there is no rollout, so it has one feed. */
   canaries(): CanariesMessage | undefined {
-    const rules = this.#judging?.canaryRules();
+    const rules = this.#judging?.rollout.canaries.rules;
     if (rules === undefined) return undefined;
     const { percent, match } = rules;
-    const nodes = [...(this.#judging?.namedCanaries() ?? [])].toSorted();
-    const open = this.#judging?.openClasses();
-    const message = { kind: 'canaries' as const, rules: { percent, match: [...match] }, nodes };
-    return open === undefined ? message : { ...message, open: [...open].toSorted() };
+    const nodes = [...(this.#judging?.rollout.canaries.named ?? [])].toSorted();
+    const open = this.#judging?.rollout.canaries.open;
+    return { kind: 'canaries', rules: { percent, match }, nodes, open: open && [...open].toSorted() };
   }
 
   survey(waiting: Waiting): Survey {
@@ -107,7 +104,7 @@ export class WorkersFleet implements Fleet {
       return this.#surveyOf(counting);
     }
     // Who rejected something is still there, and may say something else now.
-    const before = reports.flatMap(streamsOf).filter(({ stream }) => stream !== '');
+    const before = reports.flatMap(({ canaries }) => canaries).filter(({ stream }) => stream !== '');
     return { complete: false, members: [], canaries: [unknownCanary, ...before.map(outdated)] };
   }
 
@@ -116,7 +113,7 @@ export class WorkersFleet implements Fleet {
     this.#countsFrom = undefined;
     if (this.#judging?.waits() !== false) return;
     this.#ends.splice(0);
-    this.#workers?.tell({ kind: 'waiting', round: ++this.#round, waiting: [] });
+    this.#workers?.tell({ kind: 'waiting', round: ++this.#round, waiting: new Map() });
   }
 
   /** Canaries that go back wait until their workers have what was released, or they would see the state before it. */
@@ -142,14 +139,14 @@ export class WorkersFleet implements Fleet {
   /** A worker has said something, or has acknowledged what it got for canaries. */
   reported(report?: CanaryReport): void {
     if (report !== undefined) this.#addEnds(report, false);
-    this.#judging?.canaryAnswered();
+    this.#judging?.rollout.canaryAnswered();
   }
 
   /** The process of a worker has ended, and with it the streams of its canaries. */
   workerEnded(report: CanaryReport | undefined): void {
     if (report === undefined) return;
     this.#addEnds(report, true);
-    this.#judging?.canaryAnswered();
+    this.#judging?.rollout.canaryAnswered();
   }
 
   /** The same as long as no worker says anything else. */
@@ -163,21 +160,20 @@ export class WorkersFleet implements Fleet {
   }
 
   #addEnds(report: CanaryReport, process: boolean): void {
-    const { round } = report;
+    const { round, canaries, ended } = report;
     if (this.#judging?.waits() !== true) return;
-    for (const stream of process ? streamsOf(report) : endedOf(report)) this.#ends.push({ round, stream });
+    for (const stream of process ? canaries : ended) this.#ends.push({ round, stream });
   }
 
   /** What was rejected before this round was another change. */
   #judgeEnds(from: number): void {
     for (const { round, stream } of this.#ends.splice(0))
-      this.#judging?.canaryEnded(round < from ? outdated(stream) : stream);
+      this.#judging?.rollout.canaryEnded(round < from ? outdated(stream) : stream);
   }
 
   #ask(workers: ReportingWorkers, waiting: Waiting): number {
     this.#asked = waiting;
-    const asked = [...waiting].map(([type, names]) => ({ type, names: [...names] }));
-    workers.tell({ kind: 'waiting', round: ++this.#round, waiting: asked });
+    workers.tell({ kind: 'waiting', round: ++this.#round, waiting });
     return this.#round;
   }
 
@@ -189,6 +185,14 @@ export class WorkersFleet implements Fleet {
     this.#moving?.timer.cancel();
     this.#moving = undefined;
   }
+}
+
+export function surveyOf(reports: readonly CanaryReport[]): Survey {
+  return {
+    complete: true,
+    members: reports.flatMap(({ members }) => members),
+    canaries: reports.flatMap(({ canaries }) => canaries),
+  };
 }
 
 const isSame = (a: CanariesMessage, b: CanariesMessage): boolean => JSON.stringify(a) === JSON.stringify(b);

@@ -23,17 +23,15 @@ describe('the file of what operators have closed', () => {
     const lines: string[] = [];
     const waits: { readonly milliseconds: number; readonly run: () => void }[] = [];
     let failures = 0;
-    const file = new RolloutFile(path, {
-      clock: {
-        now: () => 1000,
-        after: (milliseconds, run) => {
-          waits.push({ milliseconds, run });
-          return { cancel: () => {} };
-        },
+    const clock = {
+      now: () => 1000,
+      after: (milliseconds: number, run: () => void) => {
+        waits.push({ milliseconds, run });
+        return { cancel: () => {} };
       },
-      log: createLog({ format: 'text', write: (line) => lines.push(line) }),
-      failed: () => failures++,
-    });
+    };
+    const log = createLog({ format: 'text', write: (line) => lines.push(line) });
+    const file = new RolloutFile(path, clock, log, () => failures++);
     file.save(frozen);
     expect(file.failure?.since).to.equal(1000);
     for (let attempt = 0; attempt < 5; attempt++) waits.at(-1)?.run();

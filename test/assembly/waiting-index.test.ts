@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { WaitingIndex } from '../../src/assembly/waiting-index.ts';
+import { WaitingIndex } from '../../src/assembly/rollout-fleet.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../src/model/parameters.ts';
 import { Selection } from '../../src/model/selection.ts';

@@ -1,7 +1,8 @@
 import { expect } from 'chai';
 import { placeOf } from '../../src/model/node-path.ts';
 import { elect, type Member } from '../../src/rollout/canaries.ts';
-import { reportOf, surveyOf } from '../../src/workers/canary-report.ts';
+import { reportOf } from '../../src/workers/canary-reporter.ts';
+import { surveyOf } from '../../src/workers/workers-fleet.ts';
 import { Random } from '../support/random.ts';
 
 describe('the report of a worker', () => {
@@ -23,7 +24,7 @@ describe('the report of a worker', () => {
         }),
       );
       const reports = workers.map((members) =>
-        reportOf({ complete: true, members, canaries: [] }, { round: 1, ends: [], rejected: new Set() }),
+        reportOf({ complete: true, members, canaries: [] }, 1, [], new Set()),
       );
       for (const { members } of reports) expect(members.length).to.be.lessThan(30);
       const { members } = surveyOf(reports);

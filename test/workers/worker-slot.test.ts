@@ -2,8 +2,7 @@ import { expect } from 'chai';
 import { createLog } from '../../src/observe/log.ts';
 import type { Series } from '../../src/observe/series.ts';
 import type { ToWorker } from '../../src/workers/ipc-messages.ts';
-import type { WorkerHandler, WorkerProcess } from '../../src/workers/worker-process.ts';
-import { WorkerSlot } from '../../src/workers/worker-slot.ts';
+import { type WorkerHandler, type WorkerProcess, WorkerSlot } from '../../src/workers/worker-slot.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 class FakeProcess implements WorkerProcess {
@@ -61,8 +60,7 @@ function start() {
     changed: () => {},
     ended: (series) => left.push(series),
     restarted: () => {},
-    answered: () => {},
-    canaries: { reported: () => {}, workerEnded: () => {} },
+    heard: () => {},
   });
   const last = (): FakeProcess => {
     const process = processes.at(-1);

@@ -1,36 +1,30 @@
 import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import type { Side } from '../../src/model/side.ts';
-import type { Standing, Waiting } from '../../src/rollout/waiting.ts';
-import type { CanaryReport, ReportedStream, ToWorker } from '../../src/workers/ipc-messages.ts';
+import type { CanaryStream, Standing, Waiting } from '../../src/rollout/waiting.ts';
+import type { Message, ToWorker } from '../../src/workers/ipc-messages.ts';
 import { WorkersFleet } from '../../src/workers/workers-fleet.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 const waiting: Waiting = new Map([[type('cds'), new Set([resourceName('a')])]]);
+type CanaryReport = Message<'canary_report'>;
 const nobody: CanaryReport = {
   kind: 'canary_report',
   round: 0,
-  subscriptions: [],
   members: [],
   canaries: [],
   ended: [],
 };
-const bad: ReportedStream = {
+const bad: CanaryStream = {
   stream: '1-1',
-  count: 1,
   node: 'n1',
   classKey: 'one',
-  standing: { kind: 'rejected', reason: 'cds a: bad', names: ['cds a'], isFinal: true },
-  subscribed: [],
+  standing: { kind: 'rejected', reason: 'cds a: bad', names: new Set(['cds a']), isFinal: true },
+  names: [],
 };
-const accepted = (count: number): ReportedStream => ({
-  ...bad,
-  stream: '',
-  count,
-  standing: { kind: 'accepted' },
-});
-const waits: ReportedStream = { ...accepted(1), standing: { kind: 'waiting' } };
+const accepted: CanaryStream = { ...bad, stream: '', standing: { kind: 'accepted' } };
+const waits: CanaryStream = { ...accepted, standing: { kind: 'waiting' } };
 
 const isFinal = (standing: Standing): boolean | undefined =>
   standing.kind === 'rejected' ? standing.isFinal : undefined;
@@ -47,14 +41,21 @@ class Setting {
   waits = true;
 
   constructor() {
+    const named = (): ReadonlySet<string> => new Set(this.elected);
     this.fleet.serve({
-      canaryRules: () => ({ percent: 1, match: [] }),
-      openClasses: () => undefined,
-      namedCanaries: () => new Set(this.elected),
+      rollout: {
+        canaries: {
+          rules: { percent: 1, match: [] },
+          open: undefined,
+          get named() {
+            return named();
+          },
+        },
+        canaryAnswered: () => {},
+        canaryEnded: ({ standing }) => this.ended.push(standing),
+      },
       hasDelivered: (side) => !this.undelivered.has(side),
       waits: () => this.waits,
-      canaryAnswered: () => {},
-      canaryEnded: ({ standing }) => this.ended.push(standing),
     });
     this.fleet.workersStarted({
       tell: (message) => this.told.push(message),
@@ -80,9 +81,9 @@ describe('the clients of workers', () => {
   it('a verdict needs the reports of all workers that listen', () => {
     const setting = new Setting();
     expect(setting.standings()).to.deep.equal(['waiting']);
-    setting.reports[0] = { ...nobody, round: setting.round, canaries: [accepted(2)] };
+    setting.reports[0] = { ...nobody, round: setting.round, canaries: [accepted, accepted] };
     expect(setting.standings()).to.deep.equal(['waiting']);
-    setting.answer({ canaries: [accepted(2)] }, { canaries: [accepted(1)] });
+    setting.answer({ canaries: [accepted, accepted] }, { canaries: [accepted] });
     expect(setting.standings()).to.deep.equal(['accepted', 'accepted', 'accepted']);
     setting.reports.pop();
     expect(setting.standings(), 'one of them has ended').to.deep.equal(['accepted', 'accepted']);
@@ -92,11 +93,11 @@ describe('the clients of workers', () => {
     const setting = new Setting();
     setting.undelivered.add('canary');
     setting.standings();
-    setting.answer({ canaries: [accepted(1)] }, { canaries: [accepted(1)] });
+    setting.answer({ canaries: [accepted] }, { canaries: [accepted] });
     expect(setting.standings()).to.deep.equal(['waiting']);
     setting.undelivered.clear();
     expect(setting.standings(), 'asked again').to.deep.equal(['waiting']);
-    setting.answer({ canaries: [accepted(1)] }, { canaries: [accepted(1)] });
+    setting.answer({ canaries: [accepted] }, { canaries: [accepted] });
     expect(setting.standings()).to.deep.equal(['accepted', 'accepted']);
     setting.fleet.waitingChanged();
     expect(setting.standings(), 'of the change before').to.deep.equal(['waiting']);
@@ -109,13 +110,13 @@ describe('the clients of workers', () => {
     expect(setting.standings()).to.deep.equal(['rejected']);
     setting.fleet.waitingChanged();
     expect(setting.standings()).to.deep.equal(['waiting', 'rejected']);
-    setting.answer({ canaries: [accepted(1)] }, {});
+    setting.answer({ canaries: [accepted] }, {});
     expect(setting.standings()).to.deep.equal(['accepted']);
   });
 
   it('a canary is told at once, and goes back when its worker has what was released', () => {
     const setting = new Setting();
-    const nodes = (): readonly string[][] =>
+    const nodes = (): readonly (readonly string[])[] =>
       setting.told.flatMap((message) => (message.kind === 'canaries' ? [message.nodes] : []));
     setting.undelivered.add('released');
     setting.elected = ['n1'];
@@ -144,7 +145,7 @@ describe('the clients of workers', () => {
   it('the end of a worker is the end of its canaries, with what they rejected', () => {
     const setting = new Setting();
     setting.standings();
-    setting.answer({ canaries: [bad, accepted(1)] }, {});
+    setting.answer({ canaries: [bad, accepted] }, {});
     setting.standings();
     const [report] = setting.reports.splice(0, 1);
     setting.fleet.workerEnded(report);
@@ -175,6 +176,6 @@ describe('the clients of workers', () => {
     setting.standings();
     setting.waits = false;
     setting.fleet.waitingChanged();
-    expect(setting.told.at(-1)).to.deep.include({ kind: 'waiting', waiting: [] });
+    expect(setting.told.at(-1)).to.deep.include({ kind: 'waiting', waiting: new Map() });
   });
 });
