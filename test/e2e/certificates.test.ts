@@ -155,6 +155,9 @@ describe('certificates of the relay', function () {
     plane.kill();
     await plane.listen(0, presenting(server));
     await using relay = await RelayProcess.start({ upstreams: [central({}, {})] });
+    await using client = new XdsClient(relay.xds, 'delta');
+    client.subscribe('cds');
+    await client.gets('cds');
     pem.write('ca.crt', authority.certificate.slice(0, 300));
     expect(await everywhere(relay, 'certificate_refused', 1)).to.match(
       /^The new CA file for upstream central is refused: .*cut off.*; the previous file stays in use$/,

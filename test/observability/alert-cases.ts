@@ -248,7 +248,7 @@ export const alertCases: readonly AlertCase[] = [
       [relay('rollouts_total', 'result="timeout"')]: '2x100',
     },
   ),
-  gauge('DistributaryDiscarded', 'discarded_names', [1, 0], {}, { at: '2h' }),
+  gauge('DistributaryDiscarded', 'discarded_names', [1, 0], {}, { at: '90m' }),
   gauge('DistributaryFrozen', 'frozen', [1, 0], {}, { at: '25h', interval: '30m' }),
 ];
 
@@ -282,5 +282,6 @@ export const alertDescriptions: Readonly<Record<string, string>> = {
   DistributaryConnectionsNearLimit: 'r1:19090: 810 are open.',
   DistributaryChangeHeld: 'r1:19090 holds it.',
   DistributaryRolloutsTimeOut: 'r1:19090: 60 in the last hour.',
+  DistributaryDiscarded: 'r1:19090: 1 name(s); its `status` says by whom, and why.',
   DistributaryFrozen: 'r1:19090: its `status` says by whom, and why.',
 };

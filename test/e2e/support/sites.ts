@@ -78,6 +78,10 @@ export const badSites: readonly BadSite[] = [
   {
     title: 'half the clusters missing',
     reason: /^2 of 4 cds of central would be removed/,
-    site: (backends) => [web, routesTo('bad', 'shop'), ...clustersOf(backends, ['shop', 'yard'])],
+    // Endpoints are not gated (rollout.types): without them, newcomers would have a cluster that leads nowhere.
+    site: (backends) => [
+      ...[web, routesTo('bad', 'shop'), ...clustersOf(backends, ['shop', 'yard'])],
+      ...[endpoints('office', backends.two.port), endpoints('lager', backends.one.port)],
+    ],
   },
 ];
