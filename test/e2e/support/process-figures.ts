@@ -1,10 +1,14 @@
 import { readFileSync } from 'node:fs';
+import { slowness } from '../../support/cpu.ts';
 
-/** User and system time of a process, from the kernel, in seconds; its clock counts in hundredths. */
+/**
+ * User and system time of a process, from the kernel, in seconds of the machine on which the bounds were set; its clock
+ * counts in hundredths.
+ */
 export function cpuSeconds(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  return (Number(fields[11]) + Number(fields[12])) / 100;
+  return (Number(fields[11]) + Number(fields[12])) / 100 / slowness();
 }
 
 /** Bytes of memory that the kernel has given to a process. */

@@ -2,6 +2,7 @@ import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
+import { slowness } from '../../support/cpu.ts';
 import { rareCollections } from '../../support/heap.ts';
 import { ownPort } from '../../support/ports.ts';
 import { eventually } from './eventually.ts';
@@ -88,7 +89,7 @@ const memory = z.object({ rss: z.number(), used: z.number() });
 /** Bytes, after a garbage collection. `used`: heap and buffers; `rss`: what the system has given. */
 export type Memory = z.infer<typeof memory>;
 const blocked = z.object({ cpu: z.number(), wall: z.number() });
-/** The longest time without a turn of the event loop, in milliseconds; `cpu`: what its thread has used of it. */
+/** The longest time without a turn of the event loop, in milliseconds; `cpu`: what its thread has used of it (`slowness`). */
 export type Blocked = z.infer<typeof blocked>;
 const workerPids = z.object({ workers: z.array(z.object({ pid: z.number() })) });
 const logLine = z.looseObject({ level: z.string(), time: z.iso.datetime(), message: z.string() });
@@ -204,7 +205,7 @@ export class RelayProcess implements AsyncDisposable {
   async blocked(pids: readonly number[] = [this.pid]): Promise<Blocked> {
     const all = (await this.#answersOf('blocked ', pids)).map((answer) => blocked.parse(answer));
     return {
-      cpu: Math.max(...all.map(({ cpu }) => cpu)),
+      cpu: Math.max(...all.map(({ cpu }) => cpu)) / slowness(),
       wall: Math.max(...all.map(({ wall }) => wall)),
     };
   }
