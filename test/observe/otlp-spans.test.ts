@@ -96,11 +96,11 @@ describe('spans to an OTLP collector', function () {
       registerHooks({ resolve: (name, context, next) => (seen.push(name), next(name, context)) });
       await import(${JSON.stringify(join(root, 'src/commands/serve.ts'))});
       await import(${JSON.stringify(join(root, 'src/workers/worker.ts'))});
-      const ours = (name) => /open-traces\\.ts$|otlp|@opentelemetry\\/(?!api$)/.test(name);
+      const ours = (name) => /otlp|@opentelemetry\\/(?!api$)/.test(name);
       console.log([...new Set(seen.filter(ours))].join());
     `;
     const argv = ['--disable-warning=ExperimentalWarning', '--input-type=module', '--eval', program];
     const { stdout } = await promisify(execFile)(process.execPath, argv);
-    expect(stdout).to.equal('./open-traces.ts,../assembly/open-traces.ts\n');
+    expect(stdout).to.equal('\n');
   });
 });

@@ -6,7 +6,7 @@ interface Wrong extends Mutation {
   readonly rule: number;
 }
 
-const mutations: readonly Wrong[] = [
+export const mutations: readonly Wrong[] = [
   {
     name: 'a client gets a variant whatever its parameters',
     rule: 1,
@@ -47,8 +47,8 @@ const mutations: readonly Wrong[] = [
     name: 'a wildcard does not see what is new',
     rule: 4,
     file: 'src/views/view.ts',
-    right: '    this.#own.set(id, item);\n    this.#record(item, commit);',
-    wrong: '    this.#own.set(id, item);',
+    right: '    this.#own.set(item.id, item);\n    this.#record(item, commit);',
+    wrong: '    this.#own.set(item.id, item);',
   },
   {
     name: 'one subscriber of a changed view is not woken',
@@ -168,23 +168,26 @@ const mutations: readonly Wrong[] = [
   },
 ];
 
-const { values } = parseArgs({
-  options: { seeds: { type: 'string', default: '2000' }, only: { type: 'string', default: '' } },
-});
-
 /** The first seed that shows a mutation, and by which rule. */
-function firstToCatch(mutation: Mutation): { seed: number; rule: number } | undefined {
-  const args = ['--brief', '--until-failure', '--seeds', values.seeds];
+function firstToCatch(mutation: Mutation, seeds: string): { seed: number; rule: number } | undefined {
+  const args = ['--brief', '--until-failure', '--seeds', seeds];
   const run = runMutated(mutation, 'test/simulator/main.ts', args);
   const caught = /seed (\d+) breaks rule (\d)/.exec(run.stdout);
   if (caught === null && run.status !== 0) throw new Error(run.stderr);
   return caught === null ? undefined : { seed: Number(caught[1]), rule: Number(caught[2]) };
 }
 
-console.log('| mutation | in | breaks rule | caught by rule | after seeds |\n|-|-|-|-|-|');
-for (const mutation of mutations.filter(({ name }) => name.includes(values.only))) {
-  const caught = firstToCatch(mutation);
-  if (caught === undefined) process.exitCode = 1;
-  const found = caught === undefined ? 'not caught | –' : `${caught.rule} | ${caught.seed + 1}`;
-  console.log(`| ${mutation.name} | \`${mutation.file}\` | ${mutation.rule} | ${found} |`);
+function main(): void {
+  const { values } = parseArgs({
+    options: { seeds: { type: 'string', default: '2000' }, only: { type: 'string', default: '' } },
+  });
+  console.log('| mutation | in | breaks rule | caught by rule | after seeds |\n|-|-|-|-|-|');
+  for (const mutation of mutations.filter(({ name }) => name.includes(values.only))) {
+    const caught = firstToCatch(mutation, values.seeds);
+    if (caught === undefined) process.exitCode = 1;
+    const found = caught === undefined ? 'not caught | –' : `${caught.rule} | ${caught.seed + 1}`;
+    console.log(`| ${mutation.name} | \`${mutation.file}\` | ${mutation.rule} | ${found} |`);
+  }
 }
+
+if (import.meta.main) main();

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { type Mutation, runMutated } from '../support/mutation.ts';
 
-const mutations: readonly Mutation[] = [
+export const mutations: readonly Mutation[] = [
   {
     name: 'aliases are not looked at',
     file: 'src/security/authorization.ts',
@@ -47,18 +47,21 @@ const mutations: readonly Mutation[] = [
   {
     name: 'errors about denied names are told',
     file: 'src/views/view.ts',
-    right: 'if (!this.allows(resource.name)) return none;',
+    right: 'if (!this.#allows(item.name)) return none;',
     wrong: '',
   },
 ];
 
-const { values } = parseArgs({ options: { cases: { type: 'string', default: '5000' } } });
-
-console.log('| mutation | in | caught after cases |\n|-|-|-|');
-for (const mutation of mutations) {
-  const run = runMutated(mutation, 'test/tenants/main.ts', ['--brief', '--cases', values.cases]);
-  const caught = /^failed after (\d+)/m.exec(run.stdout);
-  if (caught === null && run.status !== 0) throw new Error(run.stderr);
-  if (caught === null) process.exitCode = 1;
-  console.log(`| ${mutation.name} | \`${mutation.file}\` | ${caught?.[1] ?? 'not caught'} |`);
+function main(): void {
+  const { values } = parseArgs({ options: { cases: { type: 'string', default: '5000' } } });
+  console.log('| mutation | in | caught after cases |\n|-|-|-|');
+  for (const mutation of mutations) {
+    const run = runMutated(mutation, 'test/tenants/main.ts', ['--brief', '--cases', values.cases]);
+    const caught = /^failed after (\d+)/m.exec(run.stdout);
+    if (caught === null && run.status !== 0) throw new Error(run.stderr);
+    if (caught === null) process.exitCode = 1;
+    console.log(`| ${mutation.name} | \`${mutation.file}\` | ${caught?.[1] ?? 'not caught'} |`);
+  }
 }
+
+if (import.meta.main) main();
