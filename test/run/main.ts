@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import '../support/compile-cache.ts';
+import { slowness } from '../support/cpu.ts';
 import { type Job, jobsOf } from './jobs.ts';
 import { compete } from './load.ts';
 import { prepare } from './prepare.ts';
@@ -9,7 +10,7 @@ import { MochaProcess, type Outcome } from './run-job.ts';
 
 const usage = `usage: npm test [-- [options] [PART_OF_A_PATH...]]
 
-  --jobs N     so many processes side by side (four for each core)
+  --jobs N     so many processes side by side (four for each core, fewer on a slow machine)
   --more       what takes longer, instead: npm run test:more
   --load       beside twice as many busy loops as there are cores
   --verbose    prints what passes, too
@@ -25,7 +26,8 @@ const options = {
   help: { type: 'boolean' },
 } as const;
 const { values, positionals } = parseArgs({ options, allowPositionals: true });
-const most = Number(values.jobs ?? 4 * availableParallelism());
+// What starts beside too many others is not there in time.
+const most = Number(values.jobs ?? Math.max(2, Math.round((4 * availableParallelism()) / slowness())));
 if (values.help === true || !(most >= 1)) {
   console.log(usage);
   process.exit(values.help === true ? 0 : 2);
@@ -39,6 +41,7 @@ if (files === 0) {
   process.exit(2);
 }
 const outcomes: Outcome[] = [];
+const badEnds: (number | string)[] = [];
 let done = 0;
 
 const clock = (): string => {
@@ -62,21 +65,29 @@ async function runOne(job: Job, mocha: MochaProcess): Promise<void> {
   if (outcome.failed > 0 || values.verbose === true) console.log(outcome.output);
 }
 
+/** A process that does not end as it should after its last job is a failure, and no reason to lose the others' results. */
+async function end(mocha: MochaProcess): Promise<void> {
+  const how = await mocha.end();
+  if (how !== 0) badEnds.push(how);
+}
+
 /** In so many processes, each of which takes the next job when one has ended. */
 async function runSideBySide(): Promise<void> {
   const queue = jobs.filter(({ lane }) => lane === 'side by side');
   await Promise.all(
     Array.from({ length: Math.min(most, queue.length) }, async () => {
-      await using mocha = new MochaProcess();
+      const mocha = new MochaProcess();
       for (let job = queue.shift(); job !== undefined; job = queue.shift()) await runOne(job, mocha);
+      await end(mocha);
     }),
   );
 }
 
 async function runAlone(): Promise<void> {
   for (const job of jobs.filter(({ lane }) => lane === 'alone')) {
-    await using mocha = new MochaProcess();
+    const mocha = new MochaProcess();
     await runOne(job, mocha);
+    await end(mocha);
   }
 }
 
@@ -100,4 +111,5 @@ console.log(
   `\n${sum(({ passed }) => passed)} passed, ${sum((outcome) => outcome.failed)} failed, ` +
     `${sum(({ skipped }) => skipped.length)} skipped, in ${clock()}`,
 );
-process.exitCode = failed.length > 0 ? 1 : 0;
+for (const how of badEnds) console.log(`FAILED a process of tests ended with ${how} after its last job`);
+process.exitCode = failed.length + badEnds.length > 0 ? 1 : 0;

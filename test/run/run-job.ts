@@ -29,7 +29,7 @@ const command = [
  * Runs jobs with mocha, one after another in one process: what they all import is loaded once. One that crashes it, or
  * leaves something open, fails and costs the process; the next job has a new one. Nothing of a process is left after it.
  */
-export class MochaProcess implements AsyncDisposable {
+export class MochaProcess {
   #child: Child | undefined;
 
   async run(job: Job): Promise<Outcome> {
@@ -56,9 +56,9 @@ export class MochaProcess implements AsyncDisposable {
     };
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    const how = await this.#child?.end();
-    if (how !== undefined && how !== 0) throw new Error(`a process of tests ended with ${how}`);
+  /** After the last job: the exit code, or the signal that ended it. */
+  async end(): Promise<number | string> {
+    return (await this.#child?.end()) ?? 0;
   }
 }
 

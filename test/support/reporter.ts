@@ -77,6 +77,7 @@ class Reporter extends Mocha.reporters.Base {
       cpuSeconds: cpuSeconds(),
     };
     process.send?.(report);
+    missing.clear(); // the next job says its own
   }
 
   #say(line: string): void {

@@ -2,11 +2,11 @@
 const megabyte = 1024 * 1024;
 const kept: Buffer[] = [];
 
-/** The event loop is blocked, as by a request that costs too much: two seconds of the processor, five times what is accepted on a machine that is half as fast. */
+/** The event loop is blocked, as by a request that costs too much: a second of the processor, more than the slowest machine is given. */
 process.on('SIGVTALRM', () => {
   const { user, system } = process.cpuUsage();
   let used = 0;
-  while (used < 2_000_000) {
+  while (used < 1_000_000) {
     const now = process.cpuUsage();
     used = now.user + now.system - user - system;
   }
