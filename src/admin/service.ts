@@ -188,7 +188,9 @@ export interface DiscardedFacts {
 export interface DiskFacts {
   readonly path: string;
   /** Undefined: the last write succeeded. */
-  readonly failing: { readonly reason: string; readonly since: number } | undefined;
+  readonly failing:
+    | { readonly what: 'cache' | 'rollout'; readonly reason: string; readonly since: number }
+    | undefined;
   readonly lagSeconds: number;
 }
 

@@ -617,8 +617,8 @@ export class Admission {
 }
 
 /**
- * Where this process sends its spans; `worker`: undefined if it is none. Undefined: nothing is traced, and OpenTelemetry's
- * SDK is not even loaded.
+ * Where this process sends its spans; `worker`: the number of a worker. Returns undefined where nothing is traced: then
+ * OpenTelemetry's SDK is not even loaded.
  */
 export async function openTraces(
   { tracing, node }: Config,

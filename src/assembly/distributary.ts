@@ -325,17 +325,19 @@ export class Distributary {
     const failure = this.#diskFailure;
     const isFailing = failure !== undefined && failure.at > lastWrite;
     const since = Date.now() - lagSeconds * 1000;
+    const rollout = this.#rolloutFile?.failure;
     const failing = isFailing
-      ? { reason: failure.reason, since: Math.min(since, failure.at) }
-      : this.#rolloutFile?.failure;
+      ? { what: 'cache' as const, reason: failure.reason, since: Math.min(since, failure.at) }
+      : rollout && { what: 'rollout' as const, ...rollout };
     return { path: persistence.path, failing, lagSeconds };
   }
 
   /** What operators close is in a file of its own, and what it was closed at is in the cache: a restart needs both. */
   #notKept(): string | undefined {
-    const failing = this.#disk()?.failing?.reason;
-    const why = failing && (diskText.get(failing) ?? failing);
-    return why && `this does not survive a restart: the cache cannot be written (${why})`;
+    const { what, reason = '' } = this.#disk()?.failing ?? {};
+    const why = diskText.get(reason) ?? reason;
+    const lacking = what === 'cache' ? 'the cache' : 'rollout.json';
+    return what && `this does not survive a restart: ${lacking} cannot be written (${why})`;
   }
 
   /** Not ready first, for drain_delay; then GOAWAY and the end of all streams, spread over drain_timeout. */

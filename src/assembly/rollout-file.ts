@@ -2,6 +2,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { Backoff } from '../model/backoff.ts';
 import { resourceName, typeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
 import type { Clock, Timer } from '../model/clock.ts';
@@ -49,8 +50,8 @@ const maxWithheld = 10_000;
 
 const keyBytes = 32;
 
-/** How long the next attempt waits after a failed one, in milliseconds: twice as long each time. */
-const retry = { first: 5000, longest: 60_000 };
+/** How long the next attempt waits after a failed one, in milliseconds. */
+const retryMs = { first: 5000, longest: 60_000 };
 
 /** What is frozen, who is a canary, and what was found bad or discarded, beside the persisted cache: a restart must not open what an operator closed. */
 export class RolloutFile {
@@ -68,7 +69,7 @@ export class RolloutFile {
   #failure: { readonly reason: string; readonly since: number } | undefined;
   /** Of the next attempt. */
   #retry: Timer | undefined;
-  #pauseMs = retry.first;
+  readonly #pauses = new Backoff(retryMs.first, retryMs.longest, () => 1);
 
   /** `failed`: called for each attempt to write that failed. */
   constructor(directory: string, clock: Pick<Clock, 'now' | 'after'>, log: Log, failed: () => void) {
@@ -114,7 +115,7 @@ export class RolloutFile {
     const error = this.#write(state);
     if (error === undefined) {
       this.#failure = undefined;
-      this.#pauseMs = retry.first;
+      this.#pauses.reset();
       return;
     }
     const reason = explainError(error);
@@ -125,8 +126,7 @@ export class RolloutFile {
         { file: this.#path, reason },
       );
     this.#failure = { reason, since: this.#failure?.since ?? this.#clock.now() };
-    this.#retry = this.#clock.after(this.#pauseMs, () => this.save(state));
-    this.#pauseMs = Math.min(2 * this.#pauseMs, retry.longest);
+    this.#retry = this.#clock.after(this.#pauses.next(), () => this.save(state));
   }
 
   /** Another file takes its place, so that a crash leaves the one or the other. The error: it could not. */

@@ -292,7 +292,7 @@ export function relayUpstream(
 }
 
 /** All lines at the level debug. */
-export function atDebugLevel(log: Log, prefix = ''): Log {
+function atDebugLevel(log: Log, prefix: string): Log {
   const debug: Log['debug'] = (message, fields) => log.debug(prefix + message, fields);
   const child: Log['child'] = (fields) => atDebugLevel(log.child(fields), prefix);
   return { debug, info: debug, warn: debug, error: debug, child };

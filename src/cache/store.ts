@@ -170,7 +170,7 @@ const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster
 export class Store extends CatalogReader {
   readonly #options: StoreOptions;
   readonly #journal: Journal;
-  /** Undefined: not all names of endpoints that clusters have can be known. */
+  /** The names of endpoints to which clusters led at this revision; `names` undefined: not all of them can be known. */
   #clusterServices:
     | { readonly revision: Revision; readonly names: ReadonlySet<string> | undefined }
     | undefined;
@@ -360,7 +360,7 @@ export class Store extends CatalogReader {
     for (const table of this.tables.values()) table.disown(upstream);
   }
 
-  /** The variants of a type that one holder has; others may have them too. `restored`: not confirmed since a restart. */
+  /** The variants of a type that one holder has; others may have them too. `restored`: its present upstream has not confirmed it. */
   *heldBy(type: TypeUrl, holder: string) {
     for (const [name, cached] of this.tables.get(type)?.resources ?? []) {
       for (const { constraints, variant, holders } of cached.variants.values()) {

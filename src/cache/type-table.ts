@@ -371,8 +371,6 @@ export class TypeTable {
     }
   }
 
-  // What is held, and what may be done to it.
-
   pendingName(name: ResourceName, { since, masked }: HeldName): PendingName {
     const live = this.resources.get(name);
     const removed = live === undefined || live.variants.size === 0;

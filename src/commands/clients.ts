@@ -50,13 +50,15 @@ async function everyClient(
   asked: { readonly node: string; readonly type: string; readonly state: string; readonly limit: number },
 ): Promise<ListClientsResponse> {
   const whole = await rpc.listClients(asked);
+  let { noAnswer } = whole;
   for (let offset = whole.nextOffset; offset > 0; ) {
     const limit = asked.limit === 0 ? 0 : asked.limit - whole.clients.length;
     const page = await rpc.listClients({ ...asked, limit, offset });
     whole.clients.push(...page.clients);
+    noAnswer ??= page.noAnswer;
     offset = page.nextOffset;
   }
-  return { ...whole, nextOffset: 0 };
+  return { ...whole, noAnswer, nextOffset: 0 };
 }
 
 /** `missing`: what classes of clients lack, and why. `now` is milliseconds since the epoch. */
@@ -66,7 +68,7 @@ function clientsText(
   view: View,
   now: number,
 ): string {
-  const silent = noAnswer === undefined ? '' : `\n${noAnswer}: its clients are not listed`;
+  const silent = noAnswer === undefined ? '' : `\nIncomplete: ${noAnswer}.`;
   if (listed.length === 0) {
     const none =
       total === 0 ? 'no client is connected' : `no client matches (${counted(total, 'client')} in all)`;

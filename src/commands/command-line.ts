@@ -1,6 +1,7 @@
 import { printable } from '../model/printable.ts';
 import { unknownWord } from '../model/suggest.ts';
 import { levels, logFormats } from '../observe/log-levels.ts';
+import { version } from '../package/files.ts';
 import { clients } from './clients.ts';
 import { type Command, defineCommand, file, oneOf, required, toggle } from './command.ts';
 import { completionOf } from './completion.ts';
@@ -16,7 +17,7 @@ import { status } from './status.ts';
 import { tap } from './tap.ts';
 import { columnsOf, processTerminal, wrapped } from './terminal.ts';
 import { validate } from './validate.ts';
-import { showVersion, version } from './version.ts';
+import { showVersion } from './version.ts';
 import { wait } from './wait.ts';
 
 // The commands that are relays. Their modules are loaded only when one starts: no other command waits for them.

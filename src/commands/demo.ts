@@ -19,11 +19,10 @@ import { printable } from '../model/printable.ts';
 import { fail, type Result } from '../model/result.ts';
 import { ADS_SERVICE, typeByName, typeInfo } from '../model/types.ts';
 import { createLog } from '../observe/log.ts';
-import { executable, unpackFiles } from '../package/files.ts';
+import { executable, unpackFiles, version } from '../package/files.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { adminClient } from './relay-command.ts';
 import { firstSignal, processTerminal, type Terminal } from './terminal.ts';
-import { version } from './version.ts';
 
 /** How these commands are called: in a checkout, or where the package is installed. */
 const self =

@@ -6,6 +6,7 @@ import {
 import { errorLine } from '../model/error-text.ts';
 import { printable } from '../model/printable.ts';
 import { WILDCARD } from '../model/transaction.ts';
+import { isGlob } from '../model/xdstp.ts';
 import { othersText } from '../observe/missing-text.ts';
 import { parameters, required, text, type } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
@@ -106,10 +107,10 @@ function heldText(
 
 /** Of a wildcard or a glob: what it selects, and which command lists that. Undefined: it is a name. */
 function several({ variants }: ExplainResponse, { type, name }: Resource): string | undefined {
-  if (variants.length > 0 || !name.includes('*')) return undefined;
   const isWildcard = name === WILDCARD;
-  const selected = isWildcard ? `every ${type} that exists for a client` : 'every name that begins so';
-  const only = isWildcard ? '' : ` --name '${printable(name)}'`;
+  if (variants.length > 0 || !(isWildcard || isGlob(name))) return undefined;
+  const selected = isWildcard ? `every ${type} that exists for a client` : 'what is one level below';
+  const only = isWildcard ? '' : ` --name '${printable(name.slice(0, name.indexOf('*') + 1))}'`;
   return `it selects ${selected}, and explain takes one name: "distributary resources --type ${type}${only}" lists them`;
 }
 

@@ -9,10 +9,10 @@ import type { Result } from '../model/result.ts';
 import { createLog, type Log, logRuntimeWarnings } from '../observe/log.ts';
 import { type LogFormat, type LogLevel, LogLevels } from '../observe/log-levels.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
+import { version } from '../package/files.ts';
 import { serveByWorkers } from '../workers/worker-serving.ts';
 import { faultyNode } from './node-version.ts';
 import { firstSignal, type Terminal } from './terminal.ts';
-import { version } from './version.ts';
 
 /** The relay from its start to its drain. 0 after that, 2 for a bad configuration, 1 for anything else. */
 export async function serve(

@@ -184,7 +184,7 @@ function changesText(changes: CompareConfigurationResponse, view: View): string 
   const { needsRestart, upstreams, streams, changed, losing, reconnecting, clients, noAnswer } = changes;
   const sentences = [
     `Streams: ${streams}; with other parameters: ${changed}; that lose resources: ${losing}; that may lose resources, unknown until they reconnect: ${reconnecting}.`,
-    ...(noAnswer === undefined ? [] : [`Without the clients of some workers: ${noAnswer}.`]),
+    ...(noAnswer === undefined ? [] : [`Incomplete: ${noAnswer}.`]),
     ...upstreams.map(
       ({ name, change }) => `Upstream ${printable(name)}: ${upstreamWords.get(change) ?? change}.`,
     ),

@@ -30,7 +30,7 @@ export interface ConfigSource {
   readonly text: string;
   /** Of its text, as `digest` in load.ts. */
   readonly digest: string;
-  /** The file's keys with every default filled in and secrets redacted (redact.ts). */
+  /** The file's keys with every default filled in and secrets redacted (load.ts). */
   readonly dump: unknown;
   /** By `pathText`. */
   readonly places: ReadonlyMap<string, SourceRange>;

@@ -43,7 +43,7 @@ export interface ClientContext {
   readonly isEnvoy: boolean;
   /** A relay: of what a first SotW response lacks it will say that it is not there. */
   readonly relay: boolean;
-  /** A relay to which full-state responses say which names are unknown (wire/unknown-names.ts). */
+  /** A relay to which full-state responses say which names are unknown (`UNKNOWN_STATUS`, wire/via.ts). */
   readonly unknownNames: boolean;
   /** A relay of variants: its plain names are locators without parameters (wire/via.ts). */
   readonly passesVariants: boolean;

@@ -114,9 +114,16 @@ export class TypeStream {
       .some(({ locatorParameters = NO_PARAMETERS }) => locatorParameters !== NO_PARAMETERS);
   }
 
-  /** Whether equal bytes show that a request names what the one before named, or nothing as that did. */
+  /**
+   * Whether a request changes nothing of what is subscribed, as its bytes show: in SotW they name what the request before
+   * named, or nothing as that did; in delta they name nothing.
+   */
   repeats(request: Request): boolean {
-    if (request.kind === 'delta' || this.#subscription === undefined) return false;
+    if (this.#subscription === undefined) return false;
+    if (request.kind === 'delta') {
+      const { subscribe, unsubscribe, initialVersions } = request;
+      return subscribe === undefined && unsubscribe === undefined && initialVersions === undefined;
+    }
     const { selectors } = request;
     if (selectors === undefined || this.#namedNothing) return this.#namedNothing && selectors === undefined;
     return sources.get(this.#subscription.selection)?.equals(selectors) === true;
@@ -154,7 +161,7 @@ export class TypeStream {
     const kind = this.#kindOf(request);
     // In delta the nonce does not gate what it subscribes to (§4.3); it answers only an outstanding response.
     if (kind === 'stale' && request.kind === 'sotw') return unchanged.stale;
-    // Most requests are ACKs that repeat the selection: equal bytes show that without reading the names.
+    // Most requests are ACKs.
     if (this.repeats(request) || !this.#admitsLists(request, client)) return unchanged[kind];
     if (request.kind === 'sotw') this.#namedNothing = request.selectors === undefined;
     const step = this.#takeAhead(request) ?? this.#step(request, client);
@@ -392,12 +399,14 @@ function* selectInTurns(
   const pace = new ReadingPace(selectedPerTurn);
   const list: SelectionEntry[] = [];
   const { names, locators } = read.value;
-  for (const one of [...names, ...locators]) {
-    if (pace.isTurnOver(0)) yield;
-    const selected =
-      typeof one === 'string' ? selectName(one, type, client) : selectLocator(one, type, client);
-    if (!selected.ok) return selected;
-    list.push(selected.value);
+  for (const some of [names, locators]) {
+    for (const one of some) {
+      if (pace.isTurnOver(0)) yield;
+      const selected =
+        typeof one === 'string' ? selectName(one, type, client) : selectLocator(one, type, client);
+      if (!selected.ok) return selected;
+      list.push(selected.value);
+    }
   }
   return ok(list);
 }

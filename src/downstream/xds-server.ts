@@ -24,13 +24,11 @@ import {
 import {
   Conversation,
   Conversations,
-  longestWarmingMs,
-  type OrderedStream,
   type OrderedType,
   type Participant,
   referringTypes,
-  SendOrder,
-} from './send-order.ts';
+} from './conversations.ts';
+import { longestWarmingMs, type OrderedStream, SendOrder } from './send-order.ts';
 import type { ClientContext, DownstreamServices, Overdue } from './services.ts';
 import {
   bytesOf,

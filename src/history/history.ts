@@ -12,19 +12,17 @@ const maxWithoutBodies = 100;
 const maxNames = 1000;
 
 /** What a history is kept by. */
-export interface RecorderOptions {
+export interface HistoryOptions {
   readonly clock: Clock;
   /** Undefined: no bodies are kept. Called each time. */
   readonly limits: () => { readonly maxBytes: number; readonly maxAgeMs: number } | undefined;
   /** This change is new, or another than before, or it is not kept any more: it has to be written. */
   readonly written: (change: Pick<Change, 'type' | 'revision'>) => void;
-  /** The clients of this process are those that changes are for. Called each time. */
-  readonly hearsClients: () => boolean;
 }
 
 /** The last changes, the oldest first: with the bodies before and after, as far as the limits allow. */
 export class History {
-  readonly #options: RecorderOptions;
+  readonly #options: HistoryOptions;
   /** Equal ones once, whatever the cache did with them meanwhile. */
   readonly #payloads = new Payloads();
   #besideBytes = 0;
@@ -35,7 +33,7 @@ export class History {
   #lastStripped = 0;
   #restoredRevision = 0;
 
-  constructor(options: RecorderOptions) {
+  constructor(options: HistoryOptions) {
     this.#options = options;
   }
 

@@ -10,7 +10,7 @@ import {
   sameContents,
 } from '../model/change.ts';
 import type { PendingName } from '../model/rollout.ts';
-import { History, type RecorderOptions } from './history.ts';
+import { History, type HistoryOptions } from './history.ts';
 
 /** Answers to what is asked for the first time share a change, until it has so many names: each copies them. */
 const maxJoined = 1000;
@@ -40,6 +40,12 @@ interface ReportedAnswers {
 interface CanariesSaid extends Answers {
   /** All of them have accepted it. */
   readonly areAll: boolean;
+}
+
+/** What changes are recorded by. */
+export interface RecorderOptions extends HistoryOptions {
+  /** The clients of this process are those that changes are for. Called each time. */
+  readonly hearsClients: () => boolean;
 }
 
 /** What came with a commit. */

@@ -3,24 +3,31 @@ import type { PageFacts } from '../admin/service.ts';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem, ProblemClass } from '../gen/distributary/admin/v1/problems_pb.ts';
-import { contentHash } from '../model/content-hash.ts';
 import { errorText } from '../model/error-text.ts';
-import { printable } from '../model/printable.ts';
 import { shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
+import { isGlob } from '../model/xdstp.ts';
 import { type CertificateState, certificateText } from '../observe/certificates.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
 import { othersText } from '../observe/missing-text.ts';
 import {
   countedLong as counted,
-  type Kind,
   noCanary,
   parametersLabel,
   problemKinds,
   releaseCommand,
   severities,
 } from '../observe/problems.ts';
-import { command, fileCommand, reach } from './problem-commands.ts';
+import {
+  command,
+  fileCommand,
+  globFlags,
+  problem,
+  reach,
+  scopeFlags,
+  timeAfter,
+  timestamp,
+} from './problem-parts.ts';
 
 /** What Status says beside its problems. */
 export type KnownStatus = Omit<Plain<StatusResponse>, 'problems' | 'moreProblems'>;
@@ -99,33 +106,6 @@ function worstFirst(a: Plain<Problem>, b: Plain<Problem>): number {
 
 /** The others may wait for a fix: nothing else is as urgent. */
 const urgency = ({ title }: Plain<Problem>): number => Number(title.endsWith(noCanary));
-
-type Known = Partial<Plain<Problem>> & Pick<Plain<Problem>, 'severity' | 'title'>;
-
-/** `key`: what makes it the same problem the next time. */
-function problem(kind: Kind, key: readonly string[], known: Known): Plain<Problem> {
-  const all = {
-    detail: '',
-    since: '',
-    until: '',
-    clients: 0,
-    classes: [],
-    upstream: '',
-    type: '',
-    name: '',
-    ...known,
-  };
-  return {
-    ...all,
-    id: contentHash(JSON.stringify([kind, ...key])),
-    kind,
-    runbook: problemKinds[kind].runbook,
-    title: printable(all.title),
-    short: printable(known.short ?? all.title),
-    detail: printable(all.detail),
-    commands: (known.commands ?? []).filter((one) => one !== ''),
-  };
-}
 
 function notReady({ status }: ProblemFacts): readonly Plain<Problem>[] {
   if (status.ready) return [];
@@ -356,7 +336,7 @@ function missing({ classes }: ProblemFacts): readonly Plain<Problem>[] {
       title: `${whoText(concerned)} ${get} no ${`${shorten(type, 80)} ${all}`.trimEnd()}${why}`,
       short: `${counted(clients, 'client')} ${get} no ${`${shorten(type, 40)} ${listed[0] ?? ''}`.trimEnd()}${names.length > 1 ? ' …' : ''}`,
       commands: [
-        first.name.endsWith(WILDCARD)
+        first.name === WILDCARD || isGlob(first.name)
           ? command('distributary resources', '--type', type, ...globFlags(first.name))
           : command('distributary explain', '--type', type, '--name', first.name, ...given),
       ],
@@ -365,8 +345,6 @@ function missing({ classes }: ProblemFacts): readonly Plain<Problem>[] {
     });
   });
 }
-
-const globFlags = (name: string): readonly string[] => (name === WILDCARD ? [] : ['--name', name]);
 
 const ofKind = ({ problems }: Plain<ListClassesResponse>, kind: string): readonly Plain<ClassProblem>[] =>
   problems.filter((one) => one.kind === kind);
@@ -533,14 +511,18 @@ function disk({ facts }: ProblemFacts): readonly Plain<Problem>[] {
   const { failing, lagSeconds, path } = facts.disk;
   const commands = [fileCommand('df -h', path), fileCommand('ls -ld', path)];
   if (failing !== undefined) {
-    const title = 'The cache cannot be written to disk';
-    const detail = `${diskText.get(failing.reason) ?? failing.reason}; clients are still served, but a restart would begin with old data`;
+    const [what, lost] =
+      failing.what === 'cache'
+        ? ['the cache', 'begin with old data']
+        : ['rollout.json', 'forget what is frozen, discarded or found bad'];
+    const short = `${what} cannot be written to disk`;
+    const detail = `${diskText.get(failing.reason) ?? failing.reason}; clients are still served, but a restart would ${lost}`;
     const since = timestamp(failing.since);
     return [
       problem('disk_fails', [], {
         severity: 'warning',
-        title,
-        short: 'the cache cannot be written to disk',
+        title: short.charAt(0).toUpperCase() + short.slice(1),
+        short,
         detail,
         since,
         commands,
@@ -675,12 +657,12 @@ function discarded({ facts }: ProblemFacts): readonly Plain<Problem>[] {
   return [
     problem('discarded', [], {
       severity: 'warning',
-      title: `Clients do not get what upstream says: it was discarded`,
+      title: 'A discarded change is still what the upstream sends',
       short: `${counted(names, 'name')} ${names === 1 ? 'was' : 'were'} discarded`,
       detail: [
-        reason === '' ? '' : shorten(reason, 300),
         what,
-        'it ends when upstream says something else there',
+        reason === '' ? '' : `reason: ${shorten(reason, 300)}`,
+        'over when the upstream sends something else',
       ]
         .filter((part) => part !== '')
         .join('; '),
@@ -692,11 +674,6 @@ function discarded({ facts }: ProblemFacts): readonly Plain<Problem>[] {
   ];
 }
 
-const scopeFlags = (type: string, upstream: string): readonly string[] => [
-  ...(upstream === '' ? [] : ['--upstream', upstream]),
-  ...(type === '' ? [] : ['--type', type]),
-];
-
 function warnings({ status }: ProblemFacts): readonly Plain<Problem>[] {
   return status.warnings.map((warning) =>
     problem('configuration_dangerous', [warning], {
@@ -706,11 +683,4 @@ function warnings({ status }: ProblemFacts): readonly Plain<Problem>[] {
       detail: shorten(warning, 400),
     }),
   );
-}
-
-const timestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();
-
-function timeAfter(since: string, milliseconds: number): string {
-  const at = Date.parse(since);
-  return Number.isNaN(at) ? '' : timestamp(at + milliseconds);
 }

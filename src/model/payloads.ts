@@ -37,6 +37,10 @@ export class Payloads {
   share(payload: Payload): Payload {
     const known = this.#entries.get(payload.hash);
     if (known === undefined) return this.#add(payload, true);
+    if (known.payload === payload) {
+      known.references++;
+      return payload;
+    }
     return this.adopt(payload.bytes, payload.hash);
   }
 

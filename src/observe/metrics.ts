@@ -2,6 +2,7 @@ import { collectDefaultMetrics, Registry } from 'prom-client';
 import { z } from 'zod';
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
 import { printable } from '../model/printable.ts';
+import type { RequestKind } from '../model/subscription.ts';
 import { isKnownType, longestTypeUrl, typeInfo } from '../model/types.ts';
 import { Certificates, type FollowedCertificate } from './certificates.ts';
 import type { Counters, OwnCounters } from './counters.ts';
@@ -219,8 +220,7 @@ export class Metrics {
   readonly #registry = new Registry();
   readonly #types: TypeLabels;
   readonly #families = new Map<string, Family<Tally>>();
-  readonly requests: Counts<[TypeUrl, 'subscribe' | 'ack' | 'nack' | 'stale']> =
-    this.#series('downstream_requests_total');
+  readonly requests: Counts<[TypeUrl, RequestKind]> = this.#series('downstream_requests_total');
   readonly responses: Counts<[TypeUrl, 'sotw' | 'delta' | 'rest' | 'fetch']> = this.#series(
     'downstream_responses_total',
   );

@@ -45,9 +45,11 @@ export class Family<T> {
   /** The same object for the same values. */
   of(...labels: readonly string[]): T {
     const key = JSON.stringify(labels);
-    const known = this.#series.get(key) ?? { labels, series: this.#make() };
-    this.#series.set(key, known);
-    return known.series;
+    const known = this.#series.get(key);
+    if (known !== undefined) return known.series;
+    const series = this.#make();
+    this.#series.set(key, { labels, series });
+    return series;
   }
 
   all(): readonly { readonly labels: readonly string[]; readonly series: T }[] {

@@ -20,3 +20,17 @@ export function unpackFiles(folder: string, directory: string): void {
     writeFileSync(file, packageFile(path));
   }
 }
+
+/** The product's version, as in package.json. */
+export function version(): string {
+  const parsed: unknown = JSON.parse(packageFile('package.json').toString());
+  if (
+    typeof parsed === 'object' &&
+    parsed !== null &&
+    'version' in parsed &&
+    typeof parsed.version === 'string'
+  ) {
+    return parsed.version;
+  }
+  return 'unknown';
+}

@@ -23,7 +23,7 @@ interface GuardedVariant {
 /** Times are milliseconds. */
 export interface ShrinkGuardOptions {
   readonly cache: {
-    /** The variants of a type that one holder has. `restored`: from before a restart, not confirmed since. */
+    /** The variants of a type that one holder has. `restored`: its present upstream has not confirmed it. */
     heldBy(type: TypeUrl, holder: string): Iterable<GuardedVariant>;
     /**
      * Whether its answer was restored from disk. When upstream confirms it, restored resources that upstream did not
@@ -243,7 +243,9 @@ export class ShrinkGuard implements UpstreamSink {
     for (const removal of missing) pending.variants.add(removal);
     const isHeldFor = (interest: Interest): boolean =>
       cache.isRestored(interest) &&
-      [...cache.heldBy(type, holder.key)].some((one) => pending.variants.has(one) && sees(interest, one));
+      Iterator.from(cache.heldBy(type, holder.key)).some(
+        (one) => pending.variants.has(one) && sees(interest, one),
+      );
     const { waiting = [], resolved = [] } = Object.groupBy(incoming.resolved, (interest) =>
       isHeldFor(interest) ? 'waiting' : 'resolved',
     );

@@ -45,15 +45,14 @@ import {
   type CompositionInput,
   changesSince,
   changeToResend,
-  composeSotw,
   type NamedRemoval,
   type RejectedChange,
   rejectedChanges,
   retryInput,
-  viewDigest,
 } from './response-content.ts';
 import { type SentItems, SentResponses } from './sent-responses.ts';
 import type { Composed, CursorStep, EncodedResponse, RetainedResource } from './shared-responses.ts';
+import { composeSotw, viewDigest } from './sotw-response.ts';
 import { referencesOfAll, type View, type ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 

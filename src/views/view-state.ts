@@ -4,8 +4,9 @@ import type { Encoding, Holding, ItemState, MissingEntry } from '../model/subscr
 import type { Payer } from '../model/time-slices.ts';
 import type { StateReader, WholeState } from '../model/whole-state.ts';
 import { holdings } from './item.ts';
-import { changesSince, composeSotw, viewDigest } from './response-content.ts';
+import { changesSince } from './response-content.ts';
 import type { CursorStep, EncodedResponse } from './shared-responses.ts';
+import { composeSotw, viewDigest } from './sotw-response.ts';
 import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 

@@ -116,7 +116,7 @@ export class HttpServer {
     this.halfSent.stop();
   }
 
-  /** An answer is for this handler's bug. */
+  /** A bug: a handler of ours threw. Its client gets 500. */
   threw(error: unknown, path: string): void {
     this.#listener.report(`the handler of ${path} failed`, error);
   }

@@ -1,6 +1,6 @@
 import { chmodSync } from 'node:fs';
 import type { Core } from '../assembly/core.ts';
-import { atDebugLevel, neverMs, relayUpstream } from '../assembly/upstream-set.ts';
+import { neverMs, relayUpstream } from '../assembly/upstream-set.ts';
 import type { Config } from '../config/config.ts';
 import { routes } from '../downstream/xds-server.ts';
 import type { Result } from '../model/result.ts';
@@ -93,10 +93,11 @@ const backoff = { initialMs: 20, maxMs: 1000 };
 
 /**
  * A worker's upstream: the primary, at the socket given. The primary decides how long to wait for control planes, and what
- * happens to the connection is no event for operators.
+ * happens to the connection is no event for operators; a response that is rejected is.
  */
 export function feedUpstream(core: Core, socket: string, sink: UpstreamSink, name = 'primary'): AdsUpstream {
   const { config, metrics, log, loops } = core;
+  const own = log.child({ upstream: name });
   return relayUpstream(
     core,
     config,
@@ -110,7 +111,7 @@ export function feedUpstream(core: Core, socket: string, sink: UpstreamSink, nam
       backoff,
       failbackAfterMs: 0,
       via: () => loops.via(),
-      log: atDebugLevel(log.child({ upstream: name })),
+      log: { ...own, info: (message, fields) => own.debug(message, fields) },
       metrics: {
         accepted: (type) => metrics.updates(name, type, 'accepted').inc(),
         rejected: (type, reason) => metrics.refusedUpdate(name, type, reason),

@@ -3,6 +3,7 @@ import type { Load } from '../assembly/core.ts';
 import type { Config } from '../config/config.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { LevelOverride, LogFormat, LogLevel } from '../observe/log-levels.ts';
+import { version } from '../package/files.ts';
 import type { CanaryRules, Member } from '../rollout/canaries.ts';
 import type { CanaryStream, Waiting } from '../rollout/waiting.ts';
 
@@ -12,8 +13,11 @@ import type { CanaryStream, Waiting } from '../rollout/waiting.ts';
  * private sockets (private-socket.ts).
  */
 
-/** Raise it with every change of a message: a package that is replaced while the relay runs starts workers of its own build. */
-const format = 2;
+/**
+ * Who speaks. A package that is replaced while the relay runs starts workers of its own build, and what is in a message, as
+ * the configuration, changes with the builds. Read at the start: later the file may be the other package's.
+ */
+const build = version();
 
 export type ToWorker =
   | {
@@ -114,10 +118,10 @@ export const anotherBuild: Message<'failed'> = {
 };
 
 /** A message as it is sent. */
-export const sealed = <Sent extends ToWorker | ToPrimary>(message: Sent) => ({ ...message, format });
+export const sealed = <Sent extends ToWorker | ToPrimary>(message: Sent) => ({ ...message, build });
 
 const isOurs = (message: unknown): boolean =>
-  typeof message === 'object' && message !== null && 'format' in message && message.format === format;
+  typeof message === 'object' && message !== null && 'build' in message && message.build === build;
 
 /** Within one build the types hold: both ends were compiled together. What else comes is of another build. */
 export const isToWorker = (message: unknown): message is ToWorker => isOurs(message);

@@ -28,8 +28,8 @@ export function primarySeries(list: readonly Series[]): readonly Series[] {
 }
 
 /**
- * A worker's series as the relay shows them: those of clients and of certificates, to be merged over all workers, and those of the process
- * with the worker's number as a label. Those of the worker's cache and upstream would repeat the primary's.
+ * A worker's series as the relay shows them: those of clients and of certificates, to be merged over all
+ * workers, and those of the process with the worker's number as a label. Those of the worker's cache and upstream would repeat the primary's.
  */
 export function workerSeries(list: readonly Series[], number: number): readonly Series[] {
   return list.flatMap((series) => {

@@ -57,7 +57,7 @@ export interface PrivateService {
   readonly failed: Failed;
 }
 
-/** An identity of a client's certificate may be in a header (client-status-rpc.ts). */
+/** An identity of a client's certificate may be in a header (worker-client.ts). */
 const maxHeaderSize = 1 << 20;
 
 /** Connect over HTTP/1.1 on a Unix socket: how the primary and its workers ask each other. */

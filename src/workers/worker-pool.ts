@@ -137,7 +137,7 @@ export class WorkerPool implements ClientServing, ClientsView {
   reload(config: Config): void {
     this.#loads.maxStreams = config.limits.maxStreams;
     this.#config = config;
-    this.#send({ kind: 'reload', config: inForce(this.#started, config) });
+    this.#send({ kind: 'reload', config: withoutText(inForce(this.#started, config)) });
     this.#fleet.moved();
   }
 
@@ -419,7 +419,7 @@ export class WorkerPool implements ClientServing, ClientsView {
     const start: ToWorker = {
       kind: 'start',
       ...this.#directions,
-      config: inForce(this.#started, this.#config),
+      config: withoutText(inForce(this.#started, this.#config)),
       slot,
       relayId: loops.relayId,
       level: logLevels.initial,
@@ -559,3 +559,11 @@ export class WorkerLoads {
     return this.#places.get(worker) ?? 0;
   }
 }
+
+/** A worker asks for no text of it, which has all secrets and is dear to describe. */
+const withoutText = (config: Config): Config => ({
+  ...config,
+  source: { ...nowhere, file: config.source.file, digest: config.source.digest },
+});
+
+const nowhere = { text: '', dump: undefined, places: new Map<never, never>() };

@@ -5,12 +5,12 @@ import type { Plain } from '../admin/plain.ts';
 import type { ListenerAddress } from '../assembly/client-serving.ts';
 import type { Load } from '../assembly/core.ts';
 import type { WorkerStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { Backoff } from '../model/backoff.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Log } from '../observe/log.ts';
 import type { Series } from '../observe/series.ts';
 import { ticks } from '../observe/watchdog.ts';
 import { executable } from '../package/files.ts';
-import { Backoff } from '../upstream/ads/backoff.ts';
 import {
   anotherBuild,
   isToPrimary,

@@ -229,7 +229,11 @@ describe('commands that ask a relay', () => {
     expect(all.err).to.include(
       'it selects every cds that exists for a client, and explain takes one name: "distributary resources --type cds" lists them',
     );
-    expect((await explained('shop/*')).err).to.include(`"distributary resources --type cds --name 'shop/*'"`);
+    expect((await explained('xdstp://a/envoy.config.cluster.v3.Cluster/eu/*?env=prod')).err).to.include(
+      `what is one level below, and explain takes one name: "distributary resources --type cds --name 'xdstp://a/envoy.config.cluster.v3.Cluster/eu/*'"`,
+    );
+    // `*` at the end of a plain name is a letter (docs/protocol.md).
+    expect((await explained('shop/*')).err).not.to.include('it selects');
   });
 
   it('explain --client tells what that client was sent', async () => {

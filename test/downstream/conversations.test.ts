@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { Conversation, Conversations, type Participant } from '../../src/downstream/send-order.ts';
+import { Conversation, Conversations, type Participant } from '../../src/downstream/conversations.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { boundlessAccounts } from '../../src/wire/accounts.ts';
 

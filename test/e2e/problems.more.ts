@@ -109,7 +109,7 @@ describe('what is wrong is said everywhere, and its runbook ends it: the rest', 
       runbook: 'discarded',
       kind: 'discarded',
       check: 1,
-      says: /^Clients do not get what upstream says: it was discarded: it is slow; 1 name \(lds\) of files/,
+      says: /^A discarded change is still what the upstream sends: 1 name \(lds\) of files; reason: it is slow; over when/,
       metric: ['discarded_names', '', (value) => value === 1],
       mends: () => world.listeners(['web', 'good', undefined]),
     });

@@ -128,7 +128,9 @@ const causes: Readonly<Record<keyof typeof problemKinds, Given>> = {
   upstream_stale: { status: { upstreams: [{ ...central, stale: true, staleSince: since }] } },
   upstream_streams_end: { status: { upstreams: [{ ...central, refusedStreams: 2 }] } },
   disk_fails: {
-    facts: { disk: { path: '/data/cache', failing: { reason: 'full', since: now }, lagSeconds: 1 } },
+    facts: {
+      disk: { path: '/data/cache', failing: { what: 'cache', reason: 'full', since: now }, lagSeconds: 1 },
+    },
   },
   disk_late: { facts: { disk: { path: '/data/cache', failing: undefined, lagSeconds: 301 } } },
   clients_silent: { classes: [late] },
@@ -365,7 +367,7 @@ describe('problems', () => {
     expect(found).to.deep.include({
       severity: 'warning',
       short: '1 name was discarded',
-      detail: 'a bad change; 1 name (cds) of central; it ends when upstream says something else there',
+      detail: '1 name (cds) of central; reason: a bad change; over when the upstream sends something else',
       since: new Date(since).toISOString(),
       commands: ['distributary diff --pending'],
       upstream: 'central',

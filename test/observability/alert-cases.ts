@@ -282,6 +282,6 @@ export const alertDescriptions: Readonly<Record<string, string>> = {
   DistributaryConnectionsNearLimit: 'r1:19090: 810 are open.',
   DistributaryChangeHeld: 'r1:19090 holds it.',
   DistributaryRolloutsTimeOut: 'r1:19090: 60 in the last hour.',
-  DistributaryDiscarded: 'r1:19090: 1 name(s); its `status` says by whom, and why.',
+  DistributaryDiscarded: 'r1:19090: 1 name(s); its `status` says which types, and why.',
   DistributaryFrozen: 'r1:19090: its `status` says by whom, and why.',
 };

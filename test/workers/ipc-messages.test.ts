@@ -12,7 +12,7 @@ describe('messages between the primary and its workers', () => {
   });
 
   it('of another build are refused, by a message that all builds understand', () => {
-    for (const message of [undefined, 'text', {}, { kind: 'turned' }, { kind: 'turned', format: 1 }]) {
+    for (const message of [undefined, 'text', {}, { kind: 'turned' }, { kind: 'turned', build: '0.0.1' }]) {
       expect(isToWorker(message)).to.equal(false);
       expect(isToPrimary(message)).to.equal(false);
     }

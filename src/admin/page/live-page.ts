@@ -6,8 +6,8 @@ import {
   HistoryResponseSchema,
 } from '../../gen/distributary/admin/v1/changes_pb.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
+import { Paced } from '../../model/paced.ts';
 import { printable } from '../../model/printable.ts';
-import { Paced } from '../../model/time-slices.ts';
 import { collected } from '../answers.ts';
 import type { Plain } from '../plain.ts';
 import { problem, respond } from '../respond.ts';

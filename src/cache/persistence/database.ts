@@ -19,7 +19,7 @@ interface Total {
 
 const none: Total = { entries: 0, sum: 0 };
 
-/** The database, used by the one thread that may wait for a disk. Every method may throw; see disk-error.ts. */
+/** The database, used by the one thread that may wait for a disk. Every method may throw; `diskError` says what. */
 export class Database {
   /** What was committed last beside the rows; undefined: nothing was. */
   readonly state: string | undefined;

@@ -23,13 +23,11 @@ import type { Peer } from '../../wire/server-stream.ts';
 import {
   type AcceptedNames,
   Conversation,
-  longestWarmingMs,
   mostParticipants,
-  type OrderedStream,
   type OrderedType,
   referringTypes,
-  SendOrder,
-} from '../send-order.ts';
+} from '../conversations.ts';
+import { longestWarmingMs, type OrderedStream, SendOrder } from '../send-order.ts';
 import type {
   ClientContext,
   ClientTransport,

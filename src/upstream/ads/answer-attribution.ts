@@ -227,7 +227,10 @@ export function sotwAnswers(
   return new Set(candidates.filter((one) => sotwAnswered(lastSeen, one)));
 }
 
-/** A wildcard without parameters is the only subscription on its stream: every response is its complete state, of some time. */
+/**
+ * Unless parameters are sent (NATIVE), a wildcard is the only subscription of its type on its stream: every response is its
+ * complete state, of some time.
+ */
 const sotwAnswered = (lastSeen: number, one: UpstreamSubscription): boolean =>
   one.anyResponseAnswers || (!one.isLocator && one.kind === 'wildcard') || one.requestNumber <= lastSeen;
 

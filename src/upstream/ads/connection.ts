@@ -1,3 +1,4 @@
+import { Backoff } from '../../model/backoff.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
 import type { UpdateMetrics, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { Conditions } from '../../observe/conditions.ts';
@@ -7,7 +8,6 @@ import { type Address, formatHostPort, systemLookup } from '../../wire/address.t
 import { Code } from '../../wire/grpc-status.ts';
 import type { ClaimOptions } from '../claims.ts';
 import { addressesTransport } from './addresses-transport.ts';
-import { Backoff } from './backoff.ts';
 import type { Channel, ChannelHandler, Transport } from './channel.ts';
 import { type GrpcChannelOptions, grpcTransport } from './grpc-channel.ts';
 import { nodesText, type RelayNode, type SessionRule } from './node.ts';

@@ -1,3 +1,4 @@
+import { Backoff } from '../../model/backoff.ts';
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
 import type { Parameters } from '../../model/parameters.ts';
@@ -7,7 +8,6 @@ import type { Suspect } from '../../model/upstream.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import { encodeRequest } from '../../wire/request-writer.ts';
 import { announcesMore } from '../../wire/via.ts';
-import { Backoff } from './backoff.ts';
 import type { ChannelStream } from './channel.ts';
 import type { AdsConnection, ConnectedStream } from './connection.ts';
 import { DeltaMachine } from './delta-machine.ts';
@@ -243,7 +243,7 @@ interface OpenStream {
  */
 class AdsStream implements ConnectedStream {
   refusal: string | undefined;
-  /** `takeSuspended` has some. */
+  /** Some interests were not subscribed again, because they are idle. */
   hasSuspended = false;
   readonly machine: StreamMachine;
   readonly #session: Session;
@@ -337,7 +337,7 @@ class AdsStream implements ConnectedStream {
     return state;
   }
 
-  /** Takes over a type from another stream, and its backoff, if nothing else is subscribed there. */
+  /** Takes over a type from another stream. If nothing else is subscribed here, takes over that stream's backoff, too. */
   adopt(state: TypeState, before: AdsStream): void {
     const endpoint = before.#lastEndpoint;
     this.#hasEndedBefore ||= before.#hasEndedBefore;

@@ -91,8 +91,10 @@ export class SotwMachine extends StreamMachine<SotwState> {
   }
 
   protected onUnsubscribed(state: SotwState, subscription: UpstreamSubscription): void {
-    state.previous = undefined;
-    state.rules = { ...state.rules }; // a response that is being read is read again
+    if (state.previous !== undefined) {
+      state.previous = undefined;
+      state.rules = { ...state.rules }; // a response that is being read is read again
+    }
     if (subscription.requestNumber === 0) return;
     state.attributionAmbiguous = true;
     if (state.isFull || subscription.kind !== 'name') return;
@@ -134,8 +136,7 @@ export class SotwMachine extends StreamMachine<SotwState> {
     const { identities, missing } = reading;
     const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
     const unknown = reading.resourceErrors.filter(isUnknownName);
-    if (unknown.length > 0 || state.unknownAbove.size > 0)
-      state.unknownAbove = new Set(unknown.map(({ name }) => name));
+    state.unknownAbove = new Set(unknown.map(({ name }) => name));
     const { version, resources } = response;
     const fullState = state.isFull;
     const resolved: Interest[] = [];

@@ -292,7 +292,7 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
     state.toSubscribe.clear();
     state.toUnsubscribe = [];
     state.requestCount++;
-    if (subscribed.some(({ everSent }) => !everSent)) this.add({ kind: 'asked', type });
+    if (subscribed.some(({ everSent }) => !everSent)) this.#add({ kind: 'asked', type });
     for (const subscription of subscribed) {
       subscription.everSent = true;
       subscription.requestNumber = state.requestCount;
@@ -310,14 +310,14 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
     const envelope = read.ok ? read.value : read.error;
     const state = this.#types.get(typeUrl(envelope.typeUrl));
     if (state === undefined || state.requestCount === 0) {
-      if (!read.ok) this.add({ kind: 'fail', reason: read.error.reason });
-      else if (envelope.typeUrl === '') this.add({ kind: 'fail', reason: 'a response without type_url' });
+      if (!read.ok) this.#add({ kind: 'fail', reason: read.error.reason });
+      else if (envelope.typeUrl === '') this.#add({ kind: 'fail', reason: 'a response without type_url' });
       else this.#refuseUnsolicited(read.value);
       return;
     }
     if (!read.ok) {
       // Without a nonce there is nothing to refuse, and the framing itself may be broken.
-      if (read.error.nonce === '') this.add({ kind: 'fail', reason: read.error.reason });
+      if (read.error.nonce === '') this.#add({ kind: 'fail', reason: read.error.reason });
       else this.#reject(state, read.error.nonce, read.error.reason);
       return;
     }
@@ -331,7 +331,7 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
   readOn(): void {
     const step = this.#reading?.turns.next();
     if (step?.done === true) this.#received(step.value);
-    else if (step !== undefined) this.add({ kind: 'read_on' });
+    else if (step !== undefined) this.#add({ kind: 'read_on' });
   }
 
   #readToEnd(): void {
@@ -356,7 +356,7 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
       return;
     }
     const said = reading.value();
-    this.add({ kind: 'apply', transaction: said });
+    this.#add({ kind: 'apply', transaction: said });
     this.#acknowledge(state, response);
     this.#heard(state, said);
     const again = this.askAgain?.(state) ?? [];
@@ -368,13 +368,13 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
     const { type, lastNack } = state;
     if (lastNack !== undefined) {
       this.#cancel(`nack ${type}`);
-      this.add({ kind: 'log', level: 'info', message: 'responses are accepted again', type });
+      this.#add({ kind: 'log', level: 'info', message: 'responses are accepted again', type });
     }
     state.lastNack = undefined;
     state.nacksInARow = 0;
     state.nonce = nonce;
     state.version = version;
-    this.add({ kind: 'answered', type, refused: undefined });
+    this.#add({ kind: 'answered', type, refused: undefined });
     this.#send([this.reply(state)]);
   }
 
@@ -382,12 +382,12 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
     const { type } = state;
     const message = reason.slice(0, reasonLimit);
     if (state.lastNack?.message !== message) {
-      this.add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type });
+      this.#add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type });
     }
     state.nonce = nonce;
     state.lastNack = { code: Code.INVALID_ARGUMENT, message };
     state.nacksInARow++;
-    this.add({ kind: 'answered', type, refused: message });
+    this.#add({ kind: 'answered', type, refused: message });
     if (state.nacksInARow === 1) {
       this.#send([this.reply(state)]);
       return;
@@ -398,10 +398,10 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
 
   #refuseUnsolicited(response: R): void {
     const { type, known, message } = unsolicitedType(response.typeUrl);
-    this.add({ kind: 'answered', type: known, refused: message });
+    this.#add({ kind: 'answered', type: known, refused: message });
     if (this.#unsolicited.has(known) || this.#unsolicited.size >= maxUnsolicited) return;
     this.#unsolicited.add(known);
-    this.add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type: known });
+    this.#add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type: known });
     const refusal = this.refusal?.(type, response.nonce, { code: Code.INVALID_ARGUMENT, message });
     if (refusal !== undefined) this.#send([refusal]);
   }
@@ -453,10 +453,10 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
       // new stream it is in the first request, and the first response answers it.
       if (state.nonce !== '' && waiting.some(({ requestNumber }) => requestNumber > 1)) {
         const reason = `no answer to the wildcard of ${state.type} within ${resourceTimeoutMs / 1000} s`;
-        this.add({ kind: 'renew', reason });
+        this.#add({ kind: 'renew', reason });
         return;
       }
-      this.add({ kind: 'overdue' });
+      this.#add({ kind: 'overdue' });
       this.#awaitWildcards(state, timer, waiting);
     });
   }
@@ -509,13 +509,13 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
     if (resolved.length > 0 || removals.length > 0) this.#applyPart(state, { resolved, removals });
   }
 
-  protected add(effect: ProtocolEffect): void {
+  #add(effect: ProtocolEffect): void {
     this.#effects.push(effect);
   }
 
   protected arm(timer: string, milliseconds: number, run: () => void): void {
     this.#timers.set(timer, run);
-    this.add({ kind: 'timer', timer, milliseconds });
+    this.#add({ kind: 'timer', timer, milliseconds });
   }
 
   /** Arms it, unless it runs already. */
@@ -524,7 +524,7 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
   }
 
   #cancel(timer: string): void {
-    if (this.#timers.delete(timer)) this.add({ kind: 'timer', timer, milliseconds: undefined });
+    if (this.#timers.delete(timer)) this.#add({ kind: 'timer', timer, milliseconds: undefined });
   }
 
   /**
@@ -536,7 +536,7 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
     if (this.#timers.has(timer) || !isDoubtful()) return;
     this.arm(timer, attributionWaitMs, () => {
       const reason = `responses of ${type} do not show which subscription they answer: a new stream will`;
-      if (isDoubtful()) this.add({ kind: 'renew', reason });
+      if (isDoubtful()) this.#add({ kind: 'renew', reason });
     });
   }
 
@@ -546,11 +546,11 @@ export abstract class StreamMachine<S extends TypeState = TypeState, R extends I
   }
 
   #send(requests: readonly OutgoingRequest[]): void {
-    for (const request of requests) this.add({ kind: 'send', request });
+    for (const request of requests) this.#add({ kind: 'send', request });
   }
 
   /** Applies a transaction that does not come from a response. */
   #applyPart({ holder, type, version }: S, part: Partial<Transaction>): void {
-    this.add({ kind: 'apply', transaction: transaction({ holder, type, version, ...part }) });
+    this.#add({ kind: 'apply', transaction: transaction({ holder, type, version, ...part }) });
   }
 }

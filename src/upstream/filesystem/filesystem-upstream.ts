@@ -132,8 +132,7 @@ export class FilesystemUpstream implements Upstream {
     this.#watches.close();
   }
 
-  // Whenever something below the path changes the files are looked at, one look at a time.
-
+  /** Whenever something below the path changes the files are looked at, one look at a time. */
   #touched(): void {
     if (this.#stopped) return;
     const now = this.#options.clock.now();

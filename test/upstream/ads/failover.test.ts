@@ -1,8 +1,8 @@
 import { fromBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
+import { Backoff } from '../../../src/model/backoff.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
-import { Backoff } from '../../../src/upstream/ads/backoff.ts';
 import { Failover } from '../../../src/upstream/ads/connection.ts';
 import { encodeNode } from '../../../src/upstream/ads/node.ts';
 

@@ -1,7 +1,39 @@
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
+import type { Plain } from '../admin/plain.ts';
 import type { UpstreamTls } from '../admin/service.ts';
+import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
+import { contentHash } from '../model/content-hash.ts';
 import { printable } from '../model/printable.ts';
+import { WILDCARD } from '../model/transaction.ts';
+import { type Kind, problemKinds } from '../observe/problems.ts';
+
+type Known = Partial<Plain<Problem>> & Pick<Plain<Problem>, 'severity' | 'title'>;
+
+/** `key`: what makes it the same problem the next time. */
+export function problem(kind: Kind, key: readonly string[], known: Known): Plain<Problem> {
+  const all = {
+    detail: '',
+    since: '',
+    until: '',
+    clients: 0,
+    classes: [],
+    upstream: '',
+    type: '',
+    name: '',
+    ...known,
+  };
+  return {
+    ...all,
+    id: contentHash(JSON.stringify([kind, ...key])),
+    kind,
+    runbook: problemKinds[kind].runbook,
+    title: printable(all.title),
+    short: printable(known.short ?? all.title),
+    detail: printable(all.detail),
+    commands: (known.commands ?? []).filter((one) => one !== ''),
+  };
+}
 
 /** What an operator may copy into a shell: names come from peers. Empty: it cannot be typed. */
 export function command(verb: string, ...words: readonly string[]): string {
@@ -39,4 +71,20 @@ function showCertificate(endpoint: string, host: string, { serverName, ca, ident
 function quoted(word: string): string {
   if (word === '…') return '"…"';
   return /^[\w./:@=+,%-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+/** `resources` takes a name and a star. */
+export const globFlags = (name: string): readonly string[] =>
+  name === WILDCARD ? [] : ['--name', name.slice(0, name.indexOf('*') + 1)];
+
+export const scopeFlags = (type: string, upstream: string): readonly string[] => [
+  ...(upstream === '' ? [] : ['--upstream', upstream]),
+  ...(type === '' ? [] : ['--type', type]),
+];
+
+export const timestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();
+
+export function timeAfter(since: string, milliseconds: number): string {
+  const at = Date.parse(since);
+  return Number.isNaN(at) ? '' : timestamp(at + milliseconds);
 }
