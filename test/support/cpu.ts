@@ -9,9 +9,13 @@ let measured: number | undefined;
  * not break a bound of CPU time. Measured once in each process.
  */
 export function slowness(): number {
-  measured ??= Math.min(slowest, Math.max(1, Math.min(...Array.from({ length: 7 }, workMs)) / referenceMs));
+  measured ??= slownessNow();
   return measured;
 }
+
+/** The same, measured anew: others on the machine come and go. */
+export const slownessNow = (): number =>
+  Math.min(slowest, Math.max(1, Math.min(...Array.from({ length: 7 }, workMs)) / referenceMs));
 
 /** Seconds of CPU that this process has used, as on that machine, for bounds that others on the machine cannot break. */
 export function cpuSeconds(): number {

@@ -124,11 +124,9 @@ export async function swapSnapshots(setting: Setting, options: SnapshotSwaps): P
         await stop(one.relay);
         one.relay = await start(one.above, index, one.more, one.relay);
       }
-      await eventually(async () => {
-        const clients = (await running.at(-1)?.relay.clients()) ?? [];
-        if (clients.length === 0) throw new Error('Envoy has not come back yet');
-      });
-      await sleep(500); // until it has asked for everything
+      const last = running.at(-1)?.relay;
+      if (last !== undefined && transport === 'rest') await isBack(last, version - 1);
+      else await sleep(500); // until it has asked for everything
     }
     if (away) for (const { relay } of running) await stop(relay);
     await set(version);
@@ -143,6 +141,22 @@ export async function swapSnapshots(setting: Setting, options: SnapshotSwaps): P
   const well = (answers.get('200 one') ?? 0) + (answers.get('200 two') ?? 0);
   for (const { relay } of running) overdue += (await relay.metric('downstream_order_timeouts_total')) || 0;
   return { answers, failed: requests.count - well, total: requests.count, overdue };
+}
+
+const types = ['lds', 'rds', 'cds', 'eds', 'sds'];
+
+/** Envoy asks for one type after the other, and polls in its own time. */
+async function isBack(relay: RelayProcess, version: number): Promise<void> {
+  await eventually(
+    async () => {
+      const all = (await relay.clients()).flatMap((client) => client.types);
+      const missing = types.filter(
+        (type) => !all.some((one) => one.type === type && one.version.startsWith(`${version}@`)),
+      );
+      if (missing.length > 0) throw new Error(`Envoy does not have these yet: ${missing.join(', ')}`);
+    },
+    { timeout: 60_000 },
+  );
 }
 
 async function arrives(requests: ConstantRequests, answer: string): Promise<void> {
