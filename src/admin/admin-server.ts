@@ -236,11 +236,6 @@ function refused(method: string, readOnly: boolean, caller: Caller): string | un
   return undefined;
 }
 
-/**
- * What a web page could make its reader's browser do to this listener (ADR 71). DNS rebinding: the page's own name is
- * made to point here, so that the browser lets the page read answers; the Host header still says that name. And requests
- * that a page sends to another origin without reading the answers: browsers mark them.
- */
 interface ServedHosts extends Pick<AdminAccess, 'hosts'> {
   /** As configured in admin.address. */
   readonly bound: string;
@@ -249,7 +244,11 @@ interface ServedHosts extends Pick<AdminAccess, 'hosts'> {
 /** They reveal little, and a probe through a NAT names an address that is not the relay's own. */
 const probes: ReadonlySet<string> = new Set(['/healthz', '/ready', '/metrics']);
 
-/** Why a request for such a host is refused; undefined: it is served. Browsers always send a host. */
+/**
+ * Why a request for such a host is refused; undefined: it is served. A web page could make its own name point here, so
+ * that the browser lets it read answers (DNS rebinding, ADR 71). The Host header still says that name: browsers always
+ * send one.
+ */
 function refusedHost(request: IncomingMessage, path: string, served: ServedHosts): string | undefined {
   const refused = namedHosts(request).find((named) => {
     const host = hostOf(named);
@@ -260,7 +259,10 @@ function refusedHost(request: IncomingMessage, path: string, served: ServedHosts
   return `the host ${quote(refused, 100)} is refused (DNS rebinding): expected localhost, a loopback address, ${served.bound} (admin.address), the address that was connected to, or a name in admin.hosts: ${hosts}`;
 }
 
-/** Why a request that may change something is refused: a page of another origin made it. Undefined: it is served. */
+/**
+ * Why a request that may change something is refused; undefined: it is served. A web page can make its reader's browser
+ * send it without reading the answer (ADR 71): browsers mark such requests.
+ */
 function refusedOrigin({ headers }: IncomingMessage): string | undefined {
   const site = headers['sec-fetch-site'];
   const crossSite = site !== undefined && site !== 'same-origin' && site !== 'none';

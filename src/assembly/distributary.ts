@@ -63,8 +63,6 @@ export class Distributary {
   /** The last new version of the configuration was taken. */
   #isConfigured = true;
   #refusedConfiguration: RefusedConfiguration | undefined;
-  /** The last one: it is over when something was written since. */
-  #diskFailure: { readonly reason: string; readonly at: number } | undefined;
   readonly #figures = new Figures(systemClock, async () => (await this.#serving?.counters()) ?? []);
   #closeAdminTls: (() => void) | undefined;
 
@@ -76,7 +74,7 @@ export class Distributary {
     this.#persistence = makePersistence(() => this.#config, {
       clock: systemClock,
       log: dependencies.log,
-      failed: (reason) => this.#diskFailed(reason),
+      failed: (reason) => this.#core.metrics.persistenceErrors(reason).inc(),
       staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
     });
     const path = config.cache.persistence?.path;
@@ -313,21 +311,13 @@ export class Distributary {
     ];
   }
 
-  #diskFailed(reason: string): void {
-    this.#core.metrics.persistenceErrors(reason).inc();
-    if (reason !== 'slow') this.#diskFailure = { reason, at: Date.now() };
-  }
-
   #disk(): DiskFacts | undefined {
     const { persistence } = this.#config.cache;
     if (this.#persistence === undefined || persistence === undefined) return undefined;
-    const { lagSeconds, lastWrite = 0 } = this.#persistence;
-    const failure = this.#diskFailure;
-    const isFailing = failure !== undefined && failure.at > lastWrite;
-    const since = Date.now() - lagSeconds * 1000;
+    const { failure, lagSeconds } = this.#persistence;
     const rollout = this.#rolloutFile?.failure;
-    const failing = isFailing
-      ? { what: 'cache' as const, reason: failure.reason, since: Math.min(since, failure.at) }
+    const failing = failure
+      ? { what: 'cache' as const, ...failure }
       : rollout && { what: 'rollout' as const, ...rollout };
     return { path: persistence.path, failing, lagSeconds };
   }

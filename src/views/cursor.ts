@@ -20,6 +20,7 @@ import {
 import type { Payer } from '../model/time-slices.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
+import { referencesOf } from '../wire/references.ts';
 import { composeDelta } from './delta-response.ts';
 import { holdings, type Item } from './item.ts';
 import {
@@ -53,7 +54,7 @@ import {
 import { type SentItems, SentResponses } from './sent-responses.ts';
 import type { Composed, CursorStep, EncodedResponse, RetainedResource } from './shared-responses.ts';
 import { composeSotw, viewDigest } from './sotw-response.ts';
-import { referencesOfAll, type View, type ViewSubscriber } from './view.ts';
+import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 
 const none: readonly never[] = [];
@@ -682,4 +683,16 @@ function showsAll(view: View, version: string): boolean {
     if (isVariant(last.value) && last.value.ttl !== undefined) return false;
   }
   return version.endsWith(`@${viewDigest(view)}`);
+}
+
+const deferredReferences = new WeakMap<ReadonlyMap<string, RetainedResource>, References>();
+
+/** What deferred removals refer to, read once: each removal of another type asks. */
+function referencesOfAll(removals: ReadonlyMap<string, RetainedResource>): References {
+  const known = deferredReferences.get(removals);
+  if (known !== undefined) return known;
+  const all = new Set<Reference>();
+  for (const { variant } of removals.values()) for (const one of referencesOf(variant)) all.add(one);
+  deferredReferences.set(removals, all);
+  return all;
 }

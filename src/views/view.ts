@@ -583,15 +583,3 @@ export interface ViewSubscriber extends Subscriber {
   /** The view has changed. */
   invalidated(): void;
 }
-
-const deferred = new WeakMap<ReadonlyMap<string, RetainedResource>, References>();
-
-/** What deferred removals refer to, read once: each removal of another type asks. */
-export function referencesOfAll(removals: ReadonlyMap<string, RetainedResource>): References {
-  const known = deferred.get(removals);
-  if (known !== undefined) return known;
-  const all = new Set<Reference>();
-  for (const { variant } of removals.values()) for (const one of referencesOf(variant)) all.add(one);
-  deferred.set(removals, all);
-  return all;
-}

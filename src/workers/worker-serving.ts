@@ -6,6 +6,7 @@ import type { Side } from '../model/side.ts';
 import type { LogFormat } from '../observe/log-levels.ts';
 import { formatHostPort } from '../wire/address.ts';
 import { explainError } from '../wire/node-error.ts';
+import { clientStatusRoutes } from './client-status-rpc.ts';
 import { feedConfig, openFeed } from './feed.ts';
 import {
   canaryFeedSocket,
@@ -15,7 +16,6 @@ import {
   primarySocket,
   removePrivateDirectory,
 } from './private-socket.ts';
-import { clientStatusRoutes } from './worker-client.ts';
 import { WorkerPool } from './worker-pool.ts';
 import { WorkersFleet } from './workers-fleet.ts';
 

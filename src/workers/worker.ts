@@ -18,6 +18,7 @@ import { startWatchdog } from '../observe/watchdog.ts';
 import { claims } from '../upstream/claims.ts';
 import { AnswerReporter } from './answer-reporter.ts';
 import { CanaryNodes, CanaryReporter } from './canary-reporter.ts';
+import { clientStatusRoutes, fetchClientStatus } from './client-status-rpc.ts';
 import { feedUpstream, workerConfig } from './feed.ts';
 import type { Message, ToPrimary, ToWorker } from './ipc-messages.ts';
 import {
@@ -29,7 +30,7 @@ import {
   privateTransport,
   workerSocket,
 } from './private-socket.ts';
-import { clientStatusRoutes, countersPath, fetchClientStatus, metricsPath } from './worker-client.ts';
+import { countersPath, metricsPath } from './worker-client.ts';
 
 type Start = Message<'start'>;
 type PrimaryState = Message<'primary_state'>;

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { parse } from 'yaml';
 import { z } from 'zod';
+import { run } from '../e2e/support/command.ts';
 import { eventually } from '../e2e/support/eventually.ts';
-import { run } from '../e2e/support/explain.ts';
 import { ResourceFiles } from '../e2e/support/files.ts';
 import { RelayProcess } from '../e2e/support/relay.ts';
 import { reaches } from '../e2e/support/rollout-state.ts';

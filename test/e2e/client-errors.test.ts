@@ -1,9 +1,9 @@
 import { expect } from 'chai';
 import { z } from 'zod';
+import { run } from './support/command.ts';
 import { Envoy } from './support/envoy.ts';
 import { envoyBinary } from './support/envoy-binary.ts';
 import { eventually } from './support/eventually.ts';
-import { run } from './support/explain.ts';
 import { ResourceFiles } from './support/files.ts';
 import { RelayProcess, relayCommand } from './support/relay.ts';
 import { customListener, routes } from './support/resources.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { z } from 'zod';
+import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
-import { run } from './support/explain.ts';
 import { ResourceFiles } from './support/files.ts';
 import { Process } from './support/process.ts';
 import { distributary, RelayProcess } from './support/relay.ts';

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { z } from 'zod';
 import { when } from '../support/in-memory-relay.ts';
+import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
-import { run } from './support/explain.ts';
 import { ResourceFiles } from './support/files.ts';
 import { RelayProcess } from './support/relay.ts';
 import { Connections } from './support/variant-client.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
-import { run } from './support/explain.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';

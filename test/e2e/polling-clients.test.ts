@@ -2,8 +2,8 @@ import { connect } from 'node:http2';
 import { text } from 'node:stream/consumers';
 import { expect } from 'chai';
 import { z } from 'zod';
+import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
-import { run } from './support/explain.ts';
 import { ResourceFiles } from './support/files.ts';
 import { RelayProcess } from './support/relay.ts';
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { explainedOf } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
-import { explainedOf } from './support/explain.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
 import { ClientPool } from './support/recording-client.ts';

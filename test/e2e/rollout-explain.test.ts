@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { explainedOf, run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
-import { explainedOf, run } from './support/explain.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { placeOf } from '../../src/model/node-path.ts';
+import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
-import { run } from './support/explain.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';

@@ -14,9 +14,9 @@ import { ClientStatusResponseSchema } from '../../src/gen/envoy/service/status/v
 import { HealthCheckResponse_ServingStatus, HealthCheckResponseSchema } from '../../src/gen/health_pb.ts';
 import { envoyRegistry } from '../../src/wire/registry.ts';
 import { rawClient } from '../support/grpc-calls.ts';
+import { run } from './support/command.ts';
 import { nodesOf, unary } from './support/csds.ts';
 import { always, eventually } from './support/eventually.ts';
-import { run } from './support/explain.ts';
 import { ResourceFiles } from './support/files.ts';
 import { root, temporaryDirectory } from './support/paths.ts';
 import { outcome } from './support/process.ts';

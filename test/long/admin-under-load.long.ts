@@ -1,8 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import { runProcess } from '../e2e/support/command.ts';
 import { eventually } from '../e2e/support/eventually.ts';
-import { runProcess } from '../e2e/support/explain.ts';
 import { FleetPlane, type FleetPrograms, fleetPrograms } from '../e2e/support/fleet.ts';
 import { Process } from '../e2e/support/process.ts';
 import { RelayProcess } from '../e2e/support/relay.ts';

@@ -12,8 +12,9 @@ import {
 import { ALL_CLIENTS, type ClientStatusQuery } from '../../src/inspect/csds.ts';
 import { fail, ok, type Result } from '../../src/model/result.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
+import { clientStatusRoutes } from '../../src/workers/client-status-rpc.ts';
 import { listenPrivately, type PrivateService } from '../../src/workers/private-socket.ts';
-import { clientStatusRoutes, WorkerClient } from '../../src/workers/worker-client.ts';
+import { WorkerClient } from '../../src/workers/worker-client.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 import { fakeInspector } from '../support/inspector.ts';
 

@@ -81,6 +81,8 @@ export class Persistence {
   #phase: Phase = { kind: 'detached' };
   #alive: Timer | undefined;
   #lastWrite: number | undefined;
+  /** The last one since the last write. */
+  #failure: { readonly reason: DiskError['kind']; readonly at: number } | undefined;
 
   constructor(options: PersistenceOptions) {
     this.#options = options;
@@ -109,6 +111,13 @@ export class Persistence {
   /** Milliseconds since the epoch; undefined: nothing was written yet. */
   get lastWrite(): number | undefined {
     return this.#lastWrite;
+  }
+
+  /** Why the disk does not have what the cache has, and since when, in milliseconds since the epoch. */
+  get failure(): { readonly reason: DiskError['kind']; readonly since: number } | undefined {
+    if (this.#failure === undefined) return undefined;
+    const { reason, at } = this.#failure;
+    return { reason, since: Math.min(at, this.#options.clock.now() - this.lagSeconds * 1000) };
   }
 
   /** What is on disk and still belongs to its upstreams; undefined: nothing. Errors are logged. */
@@ -260,7 +269,7 @@ export class Persistence {
   /** With the state that was committed last, if any was. Undefined: it was open. */
   async #openDisk(): Promise<Result<{ readonly state: string | undefined } | undefined, DiskError>> {
     if (this.#closed === undefined) return ok(undefined);
-    const { disk, leaveOut, path, log, failed } = this.#options;
+    const { disk, leaveOut, path, log } = this.#options;
     const opened = await disk.open(leaveOut, this.#closed.discard);
     if (!opened.ok) return opened;
     this.#closed = undefined;
@@ -269,14 +278,14 @@ export class Persistence {
       const { file, reason } = setAside;
       const message = 'the persisted cache is unusable and set aside; a new one is begun';
       log.error(message, { path, file, reason });
-      failed('corrupt');
+      this.#failed('corrupt');
     }
     return ok({ state });
   }
 
   #reportFailure(error: DiskError): void {
     this.#failures++;
-    this.#options.failed(error.kind);
+    this.#failed(error.kind);
     // A full disk may get room again; after any other error the file is opened anew.
     if (error.kind !== 'full')
       this.#closed = { discard: error.kind === 'corrupt' ? error.message : undefined };
@@ -284,7 +293,13 @@ export class Persistence {
     this.#say('disk', error.kind, 'error', message, { kind: error.kind, reason: error.message });
   }
 
+  #failed(reason: DiskError['kind']): void {
+    this.#failure = { reason, at: this.#options.clock.now() };
+    this.#options.failed(reason);
+  }
+
   #reportSuccess(): void {
+    this.#failure = undefined;
     if (this.#failures > 0) this.#say('disk', 'well', 'info', 'the cache is persisted again');
     this.#failures = 0;
   }
