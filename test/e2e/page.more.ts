@@ -345,6 +345,27 @@ describe('status page in Chromium', function () {
     expectClean(open);
   });
 
+  it('on a telephone, words of a table and commands of a runbook are not broken', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(`${world.url}?show=runbook&name=change-held`, phone);
+    const { page } = open;
+    await shows(page, 'What to do');
+    const tops = await page.evaluate(
+      `[...document.querySelectorAll('.typed .copyable')].map((one) => one.getBoundingClientRect().top)`,
+    );
+    expect(new Set(z.array(z.number()).min(2).parse(tops)), 'a line for each command').to.have.length(
+      z.array(z.number()).parse(tops).length,
+    );
+    await page.goto(world.url);
+    await page.getByRole('link', { name: 'test-1', exact: true }).first().click();
+    await shows(page, 'Client test-1', 'env == "test"');
+    const widths = await page.evaluate(
+      `[...document.querySelectorAll('td.mono')].map((one) => one.getBoundingClientRect().width)`,
+    );
+    expect(Math.min(...z.array(z.number()).min(1).parse(widths))).to.be.at.least(100);
+    expectClean(open);
+  });
+
   it("works over TLS, for a browser with a certificate of the operators' authority", async () => {
     const { browser } = there();
     const authority = issueCertificate({ name: 'operators', authority: true });
