@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
@@ -6,6 +6,7 @@ import type { Environment } from '../config/document.ts';
 import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { expectedText, unknownWord } from '../model/suggest.ts';
+import { makeDirectory } from '../package/files.ts';
 import { explainError } from '../wire/node-error.ts';
 import { defineCommand, type Flag, file, text, UsageError, type ValuesOf } from './command.ts';
 import { type Terminal, textTable, viewOf } from './terminal.ts';
@@ -171,7 +172,7 @@ const whole = (path: string): string => (path === '' ? '' : resolve(path));
 
 function write(path: string, contexts: Contexts, said: string): Result<string> {
   try {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    makeDirectory(resolve(dirname(path)));
     writeFileSync(path, `${JSON.stringify(contexts, null, 2)}\n`, { mode: 0o600 });
     return ok(said);
   } catch (error) {

@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { getAssetKeys, getRawAsset, isSea } from 'node:sea';
 
@@ -33,4 +33,15 @@ export function version(): string {
     return parsed.version;
   }
   return 'unknown';
+}
+
+/**
+ * Makes a directory and those above it, where they are not there yet; only its owner may read them. Not mkdir's own
+ * `recursive`: where nothing can be made (below /proc, an automounter's), it tries for ever.
+ */
+export function makeDirectory(directory: string): void {
+  if (statSync(directory, { throwIfNoEntry: false })?.isDirectory() === true) return;
+  const above = dirname(directory);
+  if (above !== directory) makeDirectory(above);
+  mkdirSync(directory, { mode: 0o700 });
 }

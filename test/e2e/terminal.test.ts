@@ -129,6 +129,16 @@ describe('commands at a terminal', function () {
     }
   });
 
+  it('where no context can be kept, says so and ends', async function () {
+    if (process.platform !== 'linux') this.skip();
+    const { code, err } = await runProcess(
+      { XDG_CONFIG_HOME: '/proc/nowhere' },
+      ...['context', 'add', 'here', '--admin', 'http://127.0.0.1:1'],
+    );
+    expect(code).to.equal(1);
+    expect(err).to.include('/proc/nowhere/distributary/contexts.json cannot be written');
+  });
+
   it('asks the relay of the context; the environment wins over it, and flags over both', async () => {
     const nowhere = 'http://127.0.0.1:1';
     const context = { XDG_CONFIG_HOME: home };

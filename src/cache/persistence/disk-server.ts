@@ -3,7 +3,6 @@ import {
   closeSync,
   copyFileSync,
   existsSync,
-  mkdirSync,
   mkdtempSync,
   openSync,
   renameSync,
@@ -11,9 +10,10 @@ import {
   statSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import type { TypeUrl } from '../../model/brand.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
+import { makeDirectory } from '../../package/files.ts';
 import { Database, DiskProblem, diskError } from './database.ts';
 import type { DiskError, RowBatch, SetAside } from './records.ts';
 
@@ -155,14 +155,6 @@ const databaseFile = (directory: string): string => join(directory, 'cache.sqlit
 export function prepareFile(directory: string): void {
   makeDirectory(resolve(directory));
   closeSync(openSync(databaseFile(directory), 'a', 0o600));
-}
-
-/** Not mkdir's own `recursive`: where nothing can be made (below /proc, an automounter's), it tries for ever. */
-function makeDirectory(directory: string): void {
-  if (statSync(directory, { throwIfNoEntry: false })?.isDirectory() === true) return;
-  const above = dirname(directory);
-  if (above !== directory) makeDirectory(above);
-  mkdirSync(directory, { mode: 0o700 });
 }
 
 /** Renames the database files, so that an operator can look into them. Undefined: the database is empty. */
