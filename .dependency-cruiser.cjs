@@ -2,7 +2,7 @@
  * Who may import whom below src/. The stages of the data path never import a sibling: src/relay.ts joins them, and the
  * commands start it.
  */
-const stages = ['upstream', 'cache', 'views', 'downstream', 'rollout', 'history', 'admin', 'config'];
+const stages = ['upstream', 'cache', 'views', 'downstream', 'rollout', 'load', 'history', 'admin', 'config'];
 const shared = ['package', 'gen', 'protobuf', 'model', 'wire', 'observe', 'security'];
 /** @type {Map<string, readonly string[]>} */
 const mayImport = new Map([

@@ -1,5 +1,6 @@
 import { useEffect } from 'preact/hooks';
 import { wrongOnes } from '../src/observe/problems.ts';
+import { ChangeThatWaits } from './change.tsx';
 import { Charts } from './charts.tsx';
 import { ClientPage } from './client-page.tsx';
 import { Clients } from './clients.tsx';
@@ -44,6 +45,7 @@ function content(state: LiveState, query: Query) {
   return (
     <>
       <Problems model={state.model} />
+      <ChangeThatWaits model={state.model} />
       <div class="overview">
         <FanOut model={state.model} query={query} />
         <Charts figures={state.figures} />

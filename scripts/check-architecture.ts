@@ -25,6 +25,7 @@ const samples = new Map<string, Readonly<Record<string, string>>>([
   ['layer-views', { 'src/views/a.ts': "export { b } from '../cache/b.ts';", 'src/cache/b.ts': '' }],
   ['layer-history', { 'src/history/a.ts': "import '../cache/b.ts';", 'src/cache/b.ts': '' }],
   ['layer-downstream', { 'src/downstream/a.ts': "import '../views/b.ts';", 'src/views/b.ts': '' }],
+  ['layer-load', { 'src/load/a.ts': "import '../downstream/b.ts';", 'src/downstream/b.ts': '' }],
   ['layer-rollout', { 'src/rollout/a.ts': "import '../downstream/b.ts';", 'src/downstream/b.ts': '' }],
   ['layer-admin', { 'src/admin/a.ts': "await import('../commands/b.ts');", 'src/commands/b.ts': '' }],
   ['layer-config', { 'src/config/a.ts': "import '../cache/b.ts';", 'src/cache/b.ts': '' }],

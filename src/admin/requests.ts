@@ -127,7 +127,7 @@ export type WaitQuery = ReturnType<typeof waitQuery>;
 
 /** No names: everything of the type. */
 export function waitQuery(request: Request<'wait'>) {
-  const { type, name, names: all, revision, timeoutSeconds, allowStale, minClients = 1 } = request;
+  const { type, name, names: all, revision, timeoutSeconds, allowStale, minClients = 1, wave } = request;
   if (!(timeoutSeconds >= 0 && timeoutSeconds <= longestWaitSeconds)) {
     throw invalid(`timeout_seconds: ${expectedText(`0 to ${longestWaitSeconds}`, timeoutSeconds)}`);
   }
@@ -138,6 +138,7 @@ export function waitQuery(request: Request<'wait'>) {
     timeoutMs: timeoutSeconds * 1000,
     allowStale,
     minClients,
+    wave: wave === 0 ? undefined : wave,
   };
 }
 
@@ -172,7 +173,7 @@ export function operatorOf({ socket }: IncomingMessage): string {
 
 /** What an operator does to changes: of a type and an upstream, or (undefined) of all. */
 export interface Operation {
-  readonly verb: 'freeze' | 'unfreeze' | 'release' | 'discard';
+  readonly verb: 'freeze' | 'unfreeze' | 'promote' | 'release' | 'discard';
   readonly type: TypeUrl | undefined;
   readonly upstream: string | undefined;
   readonly reason: string;

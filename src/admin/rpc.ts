@@ -32,17 +32,21 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
     unary(method.history, (request) => changes.history(request));
     unary(method.diff, (request) => changes.diff(request));
     unary(method.rollback, (request, call) => kept(changes.rollback(request, call)));
+    unary(method.check, (request) => inspector.check(request));
     unary(method.setLogLevel, (request, call) => inspector.setLogLevel(request, call));
     unary(method.releaseRemovals, (request) => inspector.releaseRemovals(request));
     unary(method.freeze, (request, call) => kept(operate('freeze', request, call).then(() => ({}))));
     unary(method.unfreeze, (request, call) =>
-      kept(operate('unfreeze', request, call).then((pending) => ({ pending }))),
+      kept(operate('unfreeze', request, call).then(({ names }) => ({ pending: names }))),
     );
     unary(method.release, (request, call) =>
-      kept(operate('release', request, call).then((released) => ({ released }))),
+      kept(operate('release', request, call).then(({ names }) => ({ released: names }))),
+    );
+    unary(method.promote, (request, call) =>
+      kept(operate('promote', request, call).then(({ names, ...rest }) => ({ promoted: names, ...rest }))),
     );
     unary(method.discard, (request, call) =>
-      kept(operate('discard', request, call).then((discarded) => ({ discarded }))),
+      kept(operate('discard', request, call).then(({ names }) => ({ discarded: names }))),
     );
   };
 }
@@ -61,6 +65,7 @@ export function clientRoutes(
     unary(method.listClients, (request) => clients.listClients(request));
     unary(method.getClient, (request) => clients.getClient(request));
     unary(method.listClasses, () => clients.listClasses());
+    unary(method.load, (request) => clients.load(request));
     unary(method.compareConfiguration, (request) => clients.compareConfiguration(request));
     unary(method.wait, (request, call) => clients.wait(request, call));
     router.rpc(method.tap, async function* (request, context) {

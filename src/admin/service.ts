@@ -50,7 +50,7 @@ type Handlers<M extends Method> = {
 
 /** Those that are about clients. With workers, the primary asks each of them the same. */
 export interface ClientMethods
-  extends Handlers<'explain' | 'getResource' | 'listClients' | 'getClient' | 'listClasses'>,
+  extends Handlers<'explain' | 'getResource' | 'listClients' | 'getClient' | 'listClasses' | 'load'>,
     Handlers<'compareConfiguration' | 'wait'> {
   /** Messages as they pass, until the caller's signal aborts. */
   tap(request: Request<'tap'>, call: Call): AsyncIterable<Plain<TapMessage>>;
@@ -65,14 +65,14 @@ export interface Changes extends Handlers<'history' | 'diff' | 'rollback'> {
 /** All that the admin listener knows of the relay. */
 export interface Inspector
   extends ClientMethods,
-    Handlers<'status' | 'listResources' | 'listMatches' | 'releaseRemovals' | 'setLogLevel'> {
+    Handlers<'status' | 'listResources' | 'listMatches' | 'releaseRemovals' | 'setLogLevel' | 'check'> {
   readonly changes: Changes;
   readonly page: PageSource;
   ready(): ReadinessReport;
   /** Those of `status`, for probes: as of a few seconds ago. Undefined: not known yet. */
   problems(): Awaitable<readonly Plain<Problem>[] | undefined>;
-  /** Freeze, Unfreeze, Release or Discard: how many names that was for. */
-  operate(operation: Operation): Awaitable<number>;
+  /** Freeze, Unfreeze, Promote, Release or Discard: how many names that was for, and the wave that they were in. */
+  operate(operation: Operation): Awaitable<Operated>;
   /** Why a restart would lose what operators do; undefined if it would not, or nothing is persisted at all. */
   notKept(): Awaitable<string | undefined>;
   /** The configuration in force as JSON, secrets redacted. */
@@ -81,6 +81,15 @@ export interface Inspector
   metricsText(): Awaitable<string>;
   /** CSDS (protocol §9), of all clients and of the relay itself. RESOURCE_EXHAUSTED: that would be too large. */
   clientStatus(request: ClientStatusRequest, maxBytes: number): Awaitable<Result<EncodedStatus, GrpcStatus>>;
+}
+
+/** What an operator has done. */
+export interface Operated {
+  readonly names: number;
+  /** Before it was done; 0: nothing waited. */
+  readonly wave: number;
+  /** How many there are. */
+  readonly waves: number;
 }
 
 /** Where a change stands (AdminService's RolloutStatus has all of it). */

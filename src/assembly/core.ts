@@ -1,16 +1,16 @@
 import type { Journal } from '../cache/type-table.ts';
 import type { Config } from '../config/config.ts';
-import type { Refusal } from '../downstream/admission.ts';
 import type { StreamLimits } from '../downstream/services.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
 import type { Recorder } from '../history/recorder.ts';
 import { StatusScopes } from '../inspect/csds.ts';
 import { sampleOf } from '../inspect/gauge-sample.ts';
 import { Staleness } from '../inspect/staleness.ts';
+import type { LoadServer } from '../load/load-server.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
-import type { PendingName, SidedClient, SideOf } from '../model/rollout.ts';
+import type { SidedClient, SideOf } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { shorten } from '../model/text.ts';
 import type { Interest } from '../model/transaction.ts';
@@ -23,18 +23,24 @@ import { Metrics } from '../observe/metrics.ts';
 import type { Series } from '../observe/series.ts';
 import { type Spans, UpdateTraces } from '../observe/update-traces.ts';
 import { Relay, type RelayOptions } from '../relay.ts';
-import { Rollout, type RolloutEvents } from '../rollout/rollout.ts';
+import { Checks } from '../rollout/checks.ts';
+import type { Notifications } from '../rollout/notifications.ts';
+import { Rollout } from '../rollout/rollout.ts';
+import { Traffic } from '../rollout/traffic.ts';
 import type { Fleet } from '../rollout/waiting.ts';
 import { type AccountBounds, Accounts } from '../wire/accounts.ts';
 import type { ConnectionBounds } from '../wire/client-connections.ts';
 import { DRAINING } from '../wire/drain.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import type { Peer } from '../wire/server-stream.ts';
+import type { Refusal } from '../wire/refusal.ts';
+import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import { longestUnverified } from '../wire/via.ts';
 import { ClientRules } from './clients.ts';
+import { type LoadRole, loadServer, loadStreams, type TrafficJudge } from './load-reports.ts';
 import { LoopDetection, newRelayId } from './loop-detection.ts';
 import type { RolloutFile } from './rollout-file.ts';
 import { RelayFleet } from './rollout-fleet.ts';
+import { notificationsOf, rolloutEvents, whatWaits } from './rollout-news.ts';
 import { SessionShares } from './session-shares.ts';
 import { SiblingServing } from './sibling-serving.ts';
 import { StreamLog, StreamMetrics } from './stream-metrics.ts';
@@ -70,6 +76,8 @@ export interface ProcessRole
   extends Pick<RelayOptions, 'streamPrefix' | 'isUnavailable' | 'refusal' | 'isServed' | 'upstreamPerSide'> {
   /** What clients have open in other processes of this relay. */
   readonly loadElsewhere?: () => Load;
+  /** Whose load reports it takes; left out: those of clients, for control planes. */
+  readonly loadReports?: LoadRole;
   /** The number of streams or connections of this process has changed. */
   readonly loadChanged?: () => void;
   /** The relay's id in `x-distributary-via`; left out: a new one. */
@@ -83,6 +91,8 @@ export interface ProcessRole
     readonly sideOf: SideOf;
     /** The clients that the judge of this process observes; undefined: its own. */
     readonly fleet: Fleet | undefined;
+    /** Left out: the judge is in this process. */
+    readonly traffic?: TrafficJudge;
     /** A client on the side of canaries has answered something. */
     readonly canaryAnswered: () => void;
     /** The stream of one has ended; it still has its types. */
@@ -110,14 +120,18 @@ export class Core {
   readonly loops: LoopDetection;
   readonly staleness: Staleness;
   readonly rollout: Rollout;
+  readonly checks: Checks;
+  readonly notifications: Notifications;
   /** The clients of this process, as a rollout sees them. */
   readonly fleet: RelayFleet;
   /** Answers the other replicas. */
   readonly siblings: SiblingServing;
+  readonly loadReports: LoadServer;
   /** Types of which there is a resource, for whomever. */
   readonly servedTypes = new Set<TypeUrl>();
   /** Undefined: changes are not recorded. */
   readonly recorder: Recorder | undefined;
+  readonly #traffic: Traffic;
   readonly #streamMetrics: StreamMetrics;
   readonly #role: ProcessRole;
   readonly #listeners = new Set<() => void>();
@@ -195,7 +209,7 @@ export class Core {
       recorded: answers !== undefined,
       traces: this.traces,
       admission: {
-        refuses: (peer, { type }) => this.#refusal(peer, type),
+        refuses: (peer, { type }) => this.refusal(peer, type),
         opened: (stream) => {
           this.admission.streamOpened(stream.transport.peer);
           streamLog.opened(stream);
@@ -239,7 +253,16 @@ export class Core {
       },
     });
     this.fleet = new RelayFleet(this.relay, systemClock, () => this.#canaryAnswered());
+    this.checks = new Checks(config.rollout?.checks ?? [], {
+      clock: systemClock,
+      subject: () => whatWaits(this.rollout.report()),
+      changed: () => this.rollout.checked(),
+    });
+    this.#traffic = new Traffic(config.rollout, systemClock);
+    this.notifications = notificationsOf(config, this);
     this.rollout = new Rollout(config.rollout, {
+      checks: this.checks,
+      traffic: this.#traffic,
       gate: this.relay.gate,
       fleet: role.rollout?.fleet ?? this.fleet,
       clock: systemClock,
@@ -250,7 +273,7 @@ export class Core {
       saved: rolloutFile?.load(),
       hashOf: rolloutFile?.hashOf,
       removalLimits: () => removalLimits(this.#config),
-      events: this.#rolloutEvents(rolloutFile),
+      events: rolloutEvents(this, rolloutFile),
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
     // The listener's authorities are those of the start. Without them, any peer may be a relay.
@@ -270,12 +293,20 @@ export class Core {
       relayId: this.loops.relayId,
       events: this.#streamMetrics,
       limits: () => this.#limits,
-      refuses: (peer, { type }) => this.#refusal(peer, type),
+      refuses: (peer, { type }) => this.refusal(peer, type),
       admission: this.admission,
     });
+    const loadRole = role.loadReports ?? 'alone';
+    this.loadReports = loadServer(this, loadRole);
     this.staleness = new Staleness(() => this.relay.upstreams);
     this.metrics.sampleFrom(() =>
-      sampleOf(this.relay, this.staleness, this.admission.connections, this.accounts),
+      sampleOf(
+        this.relay,
+        this.staleness,
+        this.admission.connections,
+        this.accounts,
+        loadStreams(this.loadReports, loadRole),
+      ),
     );
   }
 
@@ -287,10 +318,21 @@ export class Core {
     return this.#draining;
   }
 
+  /** Who judges by the traffic of this process's clients. */
+  get traffic(): TrafficJudge {
+    return this.#role.rollout?.traffic ?? this.#traffic;
+  }
+
+  /** Before the ids of this process's streams. */
+  get streamPrefix(): string {
+    return this.#role.streamPrefix ?? '';
+  }
+
   /** From now on no stream is taken. */
   beginDrain(): void {
     this.#draining = true;
     this.rollout.stop();
+    this.notifications.stop();
     this.fleet.stop();
     this.relay.polls.drain();
     this.changed();
@@ -301,12 +343,16 @@ export class Core {
     this.#config = config;
     this.#limits = streamLimits(config);
     this.#accountBounds = accountBounds(config);
+    this.checks.reload(config.rollout?.checks ?? []);
+    this.#traffic.reload(config.rollout);
+    this.notifications.reload(config.rollout?.notify ?? []);
     this.rollout.reload(config.rollout);
     this.#rules = this.#clientRules(config);
     this.siblings.reload(config);
     this.accounts.reload();
     this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.#sessionShares.reload(config);
+    this.loadReports.reload();
     this.reapplyRules();
   }
 
@@ -329,10 +375,27 @@ export class Core {
     return new ClientRules(config, (client) => this.#sideOf(client));
   }
 
-  #refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
-    return this.#draining
-      ? draining
-      : this.admission.refusal(peer, type, this.relay.server.size + this.siblings.size);
+  /** Why no stream of this peer is taken now; undefined: it is. `type`: undefined on ADS, and for load reports. */
+  refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
+    if (this.#draining) return draining;
+    return this.admission.refusal(peer, type, this.streams + this.siblings.size);
+  }
+
+  /** A client's stream of load reports, with the admission of any stream. Why it is not taken, if so. */
+  acceptReports(stream: ServerStream): GrpcStatus | undefined {
+    const refusal = this.refusal(stream.peer, undefined);
+    if (refusal === undefined) this.loadReports.accept(stream);
+    else this.rejected(refusal, stream.peer);
+    return refusal?.status;
+  }
+
+  /** For load reports. */
+  readonly rejected = ({ reason, logged }: Refusal, peer: Peer): void =>
+    this.#streamMetrics.rejected(reason, logged, { peer });
+
+  /** Of clients. */
+  get streams(): number {
+    return this.relay.server.size + this.loadReports.size;
   }
 
   #pollRefusal(peer: Peer, type: TypeUrl): Refusal | undefined {
@@ -377,7 +440,7 @@ export class Core {
   /** For the charts of the status page. */
   counters(): Counters {
     const { connections } = this.admission;
-    return { ...this.metrics.counted(), ...processCounters(), streams: this.relay.server.size, connections };
+    return { ...this.metrics.counted(), ...processCounters(), streams: this.streams, connections };
   }
 
   #sideOf(client: SidedClient): Side {
@@ -402,36 +465,6 @@ export class Core {
     const waiting = this.rollout.waiting();
     const canary = waiting.size === 0 ? undefined : this.fleet.canary(stream, waiting);
     if (canary !== undefined) this.rollout.canaryEnded(canary);
-  }
-
-  #rolloutEvents(file: RolloutFile | undefined): RolloutEvents {
-    const { log, metrics, recorder, fleet } = this;
-    return {
-      canariesSaid: (names, said) => recorder?.canariesSaid(names, said),
-      counted: (result) => metrics.rollouts(result).inc(),
-      released(names, milliseconds) {
-        metrics.rolloutDuration().observe(milliseconds / 1000);
-        log.info('a change that canaries had first goes to everybody', {
-          ...told(names),
-          seconds: milliseconds / 1000,
-        });
-      },
-      stateChanged(state) {
-        metrics.rolloutState(state.kind);
-        if (state.kind === 'IDLE' || state.kind === 'FROZEN') fleet.over();
-      },
-      changeIs(state, names) {
-        if (state.kind === 'CANARY') log.info('a change goes to canaries first', told(names));
-        if (state.kind === 'HELD') {
-          const { cause, reason } = state;
-          log.warn('a change is held: only canaries have it', { ...told(names), cause, reason });
-        }
-      },
-      save(state) {
-        metrics.frozen(state.freezes.length > 0);
-        file?.save(state);
-      },
-    };
   }
 
   #ambiguous(
@@ -497,15 +530,6 @@ function removalLimits({ upstreams }: Config) {
   return upstreams.flatMap(({ name, maxRemovalPercent, maxRemovalHoldMs }) =>
     maxRemovalPercent === undefined ? [] : [{ upstream: name, maxRemovalPercent, maxRemovalHoldMs }],
   );
-}
-
-/** What a line of the log says of a change. */
-function told(names: readonly PendingName[]) {
-  return {
-    upstreams: [...new Set(names.map(({ upstream }) => upstream))],
-    types: [...new Set(names.map(({ type }) => typeInfo(type).short))],
-    names: names.length,
-  };
 }
 
 /** Who may connect and open streams, and how many: by the rules and limits in force. */

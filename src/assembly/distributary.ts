@@ -106,7 +106,8 @@ export class Distributary {
       core.relay,
       core.accounts,
       reloadPreview(core),
-      () => core.config.rollout?.canary,
+      () => core.config.rollout?.waves ?? [],
+      core.loadReports.view,
     );
     this.#upstreams = new UpstreamSet(core);
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
@@ -139,6 +140,7 @@ export class Distributary {
         return removed === undefined ? undefined : removed + core.rollout.releaseRemovals(upstream, type);
       },
       rollout: core.rollout,
+      askCheck: (name) => core.checks.askNow(name),
       notKept: () => this.#notKept(),
       log: dependencies.log,
       logLevels: core.logLevels,
@@ -352,6 +354,7 @@ export class Distributary {
       ready: this.#inspection.ready().ready,
       heldRemovals: new Map(held),
       discarded: discardedFacts(this.#core.rollout.report())?.names ?? 0,
+      checks: this.#core.checks.states(),
       limits: boundsOf(this.#config),
       missing: await this.#missing(),
       isConfigured: this.#isConfigured,
@@ -380,6 +383,7 @@ export class Distributary {
   async #close(milliseconds: number): Promise<void> {
     this.#figures.stop();
     await this.#serving?.drain(milliseconds);
+    await this.#core.loadReports.drain();
     this.#core.loops.stop();
     this.#core.siblings.stop();
     await this.#core.relay.stop();

@@ -7,12 +7,16 @@ import { resourceName, typeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Log } from '../observe/log.ts';
-import type { SavedRollout } from '../rollout/rollout.ts';
+import type { SavedRollout } from '../rollout/seams.ts';
 import type { HashOf } from '../rollout/verdicts.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 
 const type = z.string().transform(typeUrl);
 const name = z.string().transform(resourceName);
+/** Files of earlier versions say `rejection`. */
+const rejected = z.enum(['rejected', 'rejection']).transform(() => 'rejected' as const);
+const verdictCause = z.union([rejected, z.enum(['disconnects', 'check', 'traffic'])]);
+const holdCause = z.union([verdictCause, z.enum(['removals', 'content', 'timeout'])]);
 const savedContent = z.object({ type, name, hashes: z.array(z.string()) });
 
 const content = z.object({
@@ -33,13 +37,15 @@ const content = z.object({
   verdicts: z
     .array(
       z.object({
-        cause: z.enum(['rejection', 'disconnects']),
+        cause: verdictCause,
         reason: z.string(),
         contents: z.array(savedContent),
       }),
     )
     .default([]),
-  discards: z.array(savedContent.extend({ reason: z.string().default('') })).default([]),
+  discards: z
+    .array(savedContent.extend({ reason: z.string().default(''), cause: holdCause.optional() }))
+    .default([]),
   withheld: z.array(z.tuple([type, name]).transform(([type, name]) => ({ type, name }))).default([]),
 });
 

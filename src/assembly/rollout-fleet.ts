@@ -15,11 +15,10 @@ import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import { parentGlob } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
-import type { Member } from '../rollout/canaries.ts';
+import type { Member, Moved } from '../rollout/canaries.ts';
 import {
   type CanaryStream,
   type Fleet,
-  type Moved,
   nameKey,
   outdated,
   type Standing,
@@ -27,6 +26,11 @@ import {
   type Waiting,
 } from '../rollout/waiting.ts';
 import { verifiedIdentity } from '../wire/peer-identity.ts';
+import type { Peer } from '../wire/server-stream.ts';
+
+/** A client's node, with the identity that its certificate vouches for. */
+export const nodeKeyOf = ({ nodeId }: Pick<ClientContext, 'nodeId'>, peer: Peer): string =>
+  JSON.stringify([nodeId, verifiedIdentity(peer)]);
 
 const accepted: Standing = { kind: 'accepted' };
 const waits: Standing = { kind: 'waiting' };
@@ -38,7 +42,6 @@ const fewSets = 8;
 /** A stream that subscribes to something that waits. */
 interface Subscriber {
   readonly client: ClientContext;
-  /** Its node, with the identity that its certificate vouches for. */
   readonly node: string;
   readonly types: readonly { readonly type: TypeStream; readonly parts: Parts }[];
   /** All parts, or the union of many. */
@@ -139,6 +142,10 @@ export class RelayFleet implements Fleet {
     if (!this.#move(performance.now() + sliceMs)) this.#workLater();
   }
 
+  get isMoving(): boolean {
+    return this.#moving.size > 0;
+  }
+
   stop(): void {
     this.#timer?.cancel();
   }
@@ -212,7 +219,7 @@ export class RelayFleet implements Fleet {
       return parts.length === 0 ? [] : [{ type, parts }];
     });
     if (types.length === 0) return undefined;
-    const node = JSON.stringify([client.nodeId, verifiedIdentity(stream.transport.peer)]);
+    const node = nodeKeyOf(client, stream.transport.peer);
     return { client, node, types, names: undefined, standing: undefined };
   }
 

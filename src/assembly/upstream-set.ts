@@ -100,7 +100,7 @@ export class UpstreamSet {
       // The claims of earlier upstreams decide which names are left for it.
       const before = upstreams.slice(0, index).map(({ claims }) => claims);
       const fingerprint = JSON.stringify([
-        upstream,
+        { ...upstream, loadReports: undefined },
         before,
         limits.maxConstraintDepth,
         limits.maxUpstreamSessions,

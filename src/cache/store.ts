@@ -33,7 +33,8 @@ import {
   NO_FILTER,
   type PickFilter,
 } from './cached-resource.ts';
-import { HeldNames, type HeldTransaction } from './held-names.ts';
+import { HeldNames } from './held-names.ts';
+import type { HeldTransaction } from './held-transaction.ts';
 import type { InterestState } from './interests.ts';
 import { type Column, type Journal, type StoreOptions, type TypeTable, TypeTables } from './type-table.ts';
 import { CommitChanges, restamp, Update, VariantRemover } from './update.ts';
@@ -225,7 +226,7 @@ export class Store extends CatalogReader {
     const next = this.tables.nextRevision();
     const { type } = transaction;
     const table = this.tables.of(type);
-    const held = this.held.open(table);
+    const held = this.held.open(table, transaction);
     const before = held && table.versions.get(transaction.holder.key);
     this.#setVersion(table, transaction);
     const changes = this.#changesOf(type, held);

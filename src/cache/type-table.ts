@@ -39,14 +39,14 @@ export type Column = 'said' | Side;
 /** A name whose released state is not what upstream says. A column without variants is absent. */
 export interface HeldName {
   readonly since: number;
-  /** Undefined: canaries see what upstream says. */
+  /** Undefined: canaries see a change that waits, which is what upstream says unless `canary` says otherwise. */
   readonly masked: MaskReason | undefined;
   /** Discarded: what was refused. */
   readonly refused?: VariantsOf | undefined;
   /** Something was taken out of its columns: what upstream has instead does not show. */
   readonly closed: boolean;
   readonly released: CachedResource;
-  /** Undefined: as upstream says, since it is not masked. */
+  /** Undefined: as upstream says. Not masked: the change that is judged, and what upstream has said since is queued. */
   readonly canary?: CachedResource | undefined;
 }
 
@@ -371,8 +371,8 @@ export class TypeTable {
     }
   }
 
-  pendingName(name: ResourceName, { since, masked }: HeldName): PendingName {
-    const live = this.resources.get(name);
+  pendingName(name: ResourceName, { since, masked, canary }: HeldName): PendingName {
+    const live = masked === undefined && canary !== undefined ? canary : this.resources.get(name);
     const removed = live === undefined || live.variants.size === 0;
     return { type: this.type, name, upstream: this.#upstreamOf(name), since, removed, masked };
   }

@@ -2,6 +2,7 @@ import { printable } from '../model/printable.ts';
 import { unknownWord } from '../model/suggest.ts';
 import { levels, logFormats } from '../observe/log-levels.ts';
 import { version } from '../package/files.ts';
+import { check } from './check.ts';
 import { clients } from './clients.ts';
 import { type Command, defineCommand, file, oneOf, required, toggle } from './command.ts';
 import { completionOf } from './completion.ts';
@@ -10,8 +11,9 @@ import { diff } from './diff.ts';
 import { explain } from './explain.ts';
 import { get } from './get.ts';
 import { history } from './history.ts';
+import { load } from './load.ts';
 import { log } from './log.ts';
-import { discard, freeze, release, rollback, unfreeze } from './operations.ts';
+import { discard, freeze, promote, release, rollback, unfreeze } from './operations.ts';
 import { resources } from './resources.ts';
 import { status } from './status.ts';
 import { tap } from './tap.ts';
@@ -52,8 +54,8 @@ that one has accepted it. Nothing else is needed. Runs until Ctrl-C.`,
   run: async ({ once }, { terminal }) => (await import('./demo.ts')).runDemo(once, terminal),
 });
 
-const seeing = [status, clients, resources, get, explain, history, diff, wait, tap];
-const changing = [rollback, freeze, unfreeze, release, discard, log];
+const seeing = [status, clients, resources, get, explain, history, diff, wait, check, load, tap];
+const changing = [rollback, freeze, unfreeze, promote, release, discard, log];
 
 export const commands: readonly Command[] = [
   ...[run, validate],

@@ -3,6 +3,7 @@ import { RollbackResponseSchema } from '../gen/distributary/admin/v1/changes_pb.
 import {
   DiscardResponseSchema,
   FreezeResponseSchema,
+  PromoteResponseSchema,
   ReleaseResponseSchema,
   UnfreezeResponseSchema,
 } from '../gen/distributary/admin/v1/rollout_pb.ts';
@@ -60,6 +61,19 @@ through the rollout.`,
   UnfreezeResponseSchema,
   (rpc, request) => rpc.unfreeze(request),
   ({ pending }) => `unfrozen; ${counted(pending, 'name')} pending`,
+);
+
+export const promote = operation(
+  {
+    name: 'promote',
+    does: 'ends the wave of a change now',
+    about: `Ends the wave that a change is in now (rollout.waves): it goes to the next wave, or to everybody after the last one. With
+mode: MANUAL each wave waits for this. What is held is not promoted: release or discard it.`,
+  },
+  PromoteResponseSchema,
+  (rpc, request) => rpc.promote(request),
+  ({ promoted, wave, waves }) =>
+    `promoted: ${counted(promoted, 'name')}; wave ${wave} of ${waves} is over${wave >= waves ? ', everybody gets it' : ''}`,
 );
 
 export const release = operation(

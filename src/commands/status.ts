@@ -105,10 +105,19 @@ function clientsText({ clients, pollingClients }: StatusResponse): string {
 /** Where a change stands; nothing while there is none. */
 function rolloutText({ rollout }: StatusResponse, now: number): string {
   if (rollout === undefined) return '';
-  const { state, reason, pending } = rollout;
+  const { state, reason, pending, wave, waves } = rollout;
   if (state === 'IDLE' && pending === 0) return '';
   const why = reason === '' || state === 'IDLE' ? '' : `: ${errorLine(reason)}`;
-  return [`rollout: ${state} for ${since(rollout.since, now)}${why}`, ...pendingLines(rollout)].join('\n');
+  const where = wave === 0 || waves < 2 ? '' : `, wave ${wave} of ${waves}${endText(rollout, now)}`;
+  return [`rollout: ${state} for ${since(rollout.since, now)}${where}${why}`, ...pendingLines(rollout)].join(
+    '\n',
+  );
+}
+
+function endText({ waveEnds }: RolloutStatus, now: number): string {
+  return waveEnds === undefined
+    ? ''
+    : `, over in ${formatSeconds(Math.max(0, Date.parse(waveEnds) - now) / 1000)}`;
 }
 
 /** What is pending while the state is IDLE was discarded. */
@@ -121,6 +130,8 @@ function pendingLines({
   pending,
   masked,
   reason,
+  checks,
+  traffic,
 }: RolloutStatus): readonly string[] {
   if (pending === 0) return [];
   const shown = names.slice(0, 5).map(printable).join(', ') + (names.length > 5 ? ', …' : '');
@@ -129,7 +140,14 @@ function pendingLines({
   const hidden = masked > 0 && masked < pending ? `; ${masked} of them with nobody` : '';
   const { total = 0, accepted = 0, rejected = 0, ended = 0 } = canaries ?? {};
   const said = `${accepted} accepted, ${rejected} rejected, ${ended} disconnected`;
-  return [`pending: ${what}${hidden}`, `canaries: ${counted(total, 'stream')}; ${said}`];
+  const checked = checks.map((one) => printable(`check ${one.name}: ${one.state}: ${one.reason}`));
+  const traffics = traffic === undefined ? [] : [printable(`traffic: ${traffic.state}: ${traffic.reason}`)];
+  return [
+    `pending: ${what}${hidden}`,
+    `canaries: ${counted(total, 'stream')}; ${said}`,
+    ...checked,
+    ...traffics,
+  ];
 }
 
 function upstreamsText({ upstreams }: StatusResponse, now: number, view: View): string {

@@ -22,6 +22,7 @@ import {
 import { systemClock } from '../model/clock.ts';
 import { printable, printableJson } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
+import { askCheck } from '../rollout/checks.ts';
 import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.ts';
 import { formatProblem } from '../upstream/filesystem/resource-file.ts';
 import { defineCommand, file, required, text, toggle } from './command.ts';
@@ -43,7 +44,7 @@ FILE:LINE:COLUMN: warning: path: message. A hint says what a control plane will 
     config: required(file('FILE', 'the configuration, YAML or JSON')),
     against: text(
       'URL',
-      'also what it would change in the relay with this admin listener: sessions opened and closed, clients that get other parameters, resources that they would lose, clients of which that is unknown until they reconnect',
+      'also what it would change in the relay with this admin listener: sessions opened and closed, clients that get other parameters, resources that they would lose, clients of which that is unknown until they reconnect. Each of rollout.checks is asked once',
     ),
     ...certificateFlags,
     json: toggle(
@@ -63,12 +64,15 @@ FILE:LINE:COLUMN: warning: path: message. A hint says what a control plane will 
       const text = withoutReferences(config.source.text, terminal.environment);
       const changes = await rpc.compareConfiguration({ text });
       const unread = unreadFields(config, changes.unreadRules);
+      const said = await askChecks(config);
       if (json) {
         const warnings = [...report.warnings, ...unread.map((one) => shown(foundIn(file, one)))];
-        terminal.out(`${reportText({ ...report, warnings }, changes)}\n`);
+        terminal.out(`${reportText({ ...report, warnings }, changes, said)}\n`);
       } else {
         for (const one of unread) terminal.err(`${printable(warningLine(file, one))}\n`);
         terminal.out(`\n${changesText(changes, viewOf(terminal, false))}\n`);
+        for (const { name, state, reason } of said)
+          terminal.out(printable(`check ${name}: ${state}: ${reason}`).concat('\n'));
       }
       return 0;
     });
@@ -130,10 +134,26 @@ interface Report {
   readonly hints: readonly FoundAt[];
 }
 
-function reportText(report: Report, changes?: CompareConfigurationResponse): string {
+/** Each once, all at the same time. A webhook is told that this is a trial. */
+function askChecks({ rollout }: Config) {
+  return Promise.all(
+    (rollout?.checks ?? []).map(async (settings) => {
+      const subject = (): object => ({ state: 'VALIDATE' });
+      const { state, value, reason } = await askCheck(settings, { clock: systemClock, subject });
+      return { name: settings.name, state, value, reason };
+    }),
+  );
+}
+
+function reportText(
+  report: Report,
+  changes?: CompareConfigurationResponse,
+  checks: Awaited<ReturnType<typeof askChecks>> = [],
+): string {
   const compared =
     changes === undefined ? {} : { changes: messageJson(CompareConfigurationResponseSchema, changes) };
-  return printableJson(JSON.stringify({ ...report, ...compared }, null, 2));
+  const asked = checks.length === 0 ? {} : { checks };
+  return printableJson(JSON.stringify({ ...report, ...compared, ...asked }, null, 2));
 }
 
 /** A problem for people, and for --json. */

@@ -21,6 +21,7 @@ poll do not count: they do not report what they accept.`,
     name: text('N', 'only this resource'),
     revision: count('REV', 'only what this revision changed (see history)', 0),
     'allow-stale': toggle('accept what upstream sent last, even if it may be out of date'),
+    wave: count('N', 'only until the change is in this wave of its rollout, or everybody has it', 0),
     'min-clients': count('N', 'at least N streams must subscribe; default 1', 1),
     timeout: duration('TIME', 'how long, as in 500ms or 60s, at most 1h; default 60s'),
   },
@@ -37,7 +38,10 @@ poll do not count: they do not report what they accept.`,
       const asked = { ...what, allowStale, minClients, timeoutSeconds };
       const response = await rpc.wait(asked, { timeoutMs: timeoutMs + graceMs });
       const { accepted, clients } = response;
-      const done = `accepted by all: ${subscribeText(clients)}`;
+      const done =
+        what.wave === 0
+          ? `accepted by all: ${subscribeText(clients)}`
+          : `wave ${what.wave} is reached, or everybody has the change`;
       const missing = (view: View): string =>
         missingText(response, { timeoutMs, allowStale, minClients }, view);
       const problem = accepted ? undefined : missing;

@@ -24,10 +24,27 @@ export function checkNamedFiles(file: unknown): readonly UnplacedProblem[] {
       ...checkToken([...path, 'ads', 'token_file'], named(read(upstream, 'ads'), 'token_file')),
     );
   }
+  for (const [path, peer] of webPeers(file))
+    complaints.push(...checkToken([...path, 'token_file'], named(peer, 'token_file')));
+  for (const [path, peer] of notified(file))
+    complaints.push(...checkToken([...path, 'hmac_file'], named(peer, 'hmac_file')));
   return complaints;
 }
 
-/** Of listeners, upstreams and siblings. */
+/** Whom a rollout asks and tells. */
+const webPeers = (file: unknown): readonly (readonly [Path, unknown])[] => [
+  ...[...readList(read(file, 'rollout'), 'checks').entries()].flatMap(([index, check]) =>
+    ['prometheus', 'webhook'].map((kind) => [['rollout', 'checks', index, kind], read(check, kind)] as const),
+  ),
+  ...notified(file),
+];
+
+const notified = (file: unknown): readonly (readonly [Path, unknown])[] =>
+  [...readList(read(file, 'rollout'), 'notify').entries()].map(
+    ([index, peer]) => [['rollout', 'notify', index], peer] as const,
+  );
+
+/** Of listeners, upstreams, siblings and whom a rollout asks. */
 const tlsSections = (file: unknown): readonly (readonly [Path, unknown])[] => [
   ...['xds', 'rest', 'admin'].map((name) => [[name, 'tls'], read(read(file, name), 'tls')] as const),
   ...[...readList(file, 'upstreams').entries()].flatMap(([index, upstream]) =>
@@ -35,6 +52,7 @@ const tlsSections = (file: unknown): readonly (readonly [Path, unknown])[] => [
       (key) => [['upstreams', index, key, 'tls'], read(read(upstream, key), 'tls')] as const,
     ),
   ),
+  ...webPeers(file).map(([path, peer]) => [[...path, 'tls'], read(peer, 'tls')] as const),
 ];
 
 /**

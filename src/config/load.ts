@@ -153,7 +153,7 @@ const secretKey = /pass(word|wd|phrase)|secret|token|credential|api[-_]?key|priv
  * - What came from the environment is shown as the file has it (`${NAME}`), never by its value.
  * - User and password in a URL are redacted wherever they stand, and so is anything that looks like PEM.
  * - Below node.metadata, which is free-form, values of keys that sound like secrets are redacted.
- * - Values of headers for control planes are redacted.
+ * - Values of headers for control planes are redacted, and of `rollout.notify` what follows the host: Slack has a secret there.
  * - The other keys hold no secrets: private_key and the like are paths of files, and are kept.
  *
  * `templates` are the strings that came from the environment, by `pathText`.
@@ -163,14 +163,10 @@ function describeConfig(file: unknown, templates: ReadonlyMap<string, string>): 
 }
 
 function describe(value: unknown, path: Path, templates: ReadonlyMap<string, string>): unknown {
-  const key = path.at(-1);
-  const freeForm = path[0] === 'node' && path[1] === 'metadata' && path.length > 2;
-  if (freeForm && typeof key === 'string' && secretKey.test(key)) return redacted;
-  if (path[0] === 'upstreams' && path[2] === 'ads' && path[3] === 'headers' && path.length === 5)
-    return redacted;
+  if (isSecret(path)) return redacted;
   const template = templates.get(pathText(path));
   if (template !== undefined) return withoutSecrets(template);
-  if (typeof value === 'string') return withoutSecrets(value);
+  if (typeof value === 'string') return isSecretUrl(path) ? hostOf(value) : withoutSecrets(value);
   if (Array.isArray(value))
     return value.map((item: unknown, index) => describe(item, [...path, index], templates));
   if (typeof value !== 'object' || value === null) return value;
@@ -178,6 +174,18 @@ function describe(value: unknown, path: Path, templates: ReadonlyMap<string, str
     Object.entries(value).map(([name, item]) => [name, describe(item, [...path, name], templates)]),
   );
 }
+
+function isSecret(path: Path): boolean {
+  const [section, , part, field] = path;
+  const key = path.at(-1);
+  if (section === 'node' && path[1] === 'metadata' && path.length > 2)
+    return typeof key === 'string' && secretKey.test(key);
+  return section === 'upstreams' && part === 'ads' && field === 'headers' && path.length === 5;
+}
+
+const isSecretUrl = (path: Path): boolean => path[1] === 'notify' && path.at(-1) === 'url';
+
+const hostOf = (url: string): string => `${URL.parse(url)?.origin ?? ''}/${redacted}`;
 
 function withoutSecrets(text: string): string {
   if (text.includes('-----BEGIN ')) return redacted;

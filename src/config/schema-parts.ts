@@ -108,7 +108,7 @@ export const evenIfWrong = {
 const durations = [
   'removal_grace', 'max_connection_age', 'drain_delay', 'drain_timeout', 'time', 'timeout', 'bake', 'max_wait',
   'max_age', 'initial', 'max', 'connect_timeout', 'resource_timeout', 'failback_after', 'max_removal_hold',
-  'idle_ttl', 'stalled_timeout', 'first_request_timeout', 'max_work_per_peer',
+  'idle_ttl', 'stalled_timeout', 'first_request_timeout', 'max_work_per_peer', 'interval',
 ] as const;
 
 type Camel<Key extends string> = Key extends `${infer Start}_${infer Rest}`
@@ -143,6 +143,28 @@ export const readList = (value: unknown, key: string): readonly unknown[] => {
   const field = read(value, key);
   return Array.isArray(field) ? field : [];
 };
+
+/** Of the relay where it is the client. */
+// biome-ignore format: a table, one key a line
+export const ownCertificate = {
+  certificate: name().optional().describe("PEM file of the relay's own certificate chain, for mutual TLS"),
+  private_key: name().optional().describe('PEM file of its key'),
+};
+
+export function certificateWithKey(given: unknown, context: z.core.$RefinementCtx): void {
+  if ((read(given, 'certificate') === undefined) === (read(given, 'private_key') === undefined)) return;
+  const missing = read(given, 'certificate') === undefined ? 'certificate' : 'private_key';
+  context.addIssue(`certificate and private_key belong together: ${missing} is missing`);
+}
+
+/** Undefined: it has none. */
+export const identityOf = ({
+  certificate,
+  private_key: privateKey,
+}: {
+  readonly certificate?: string | undefined;
+  readonly private_key?: string | undefined;
+}) => (certificate === undefined || privateKey === undefined ? undefined : { certificate, privateKey });
 
 type TcpAddress = Extract<Address, { readonly kind: 'tcp' }>;
 

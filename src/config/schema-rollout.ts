@@ -1,6 +1,8 @@
 import { z } from 'zod';
+import type { Wave } from '../model/rollout.ts';
 import { anyOf } from '../model/suggest.ts';
 import { gatedByDefault, knownTypes } from '../model/types.ts';
+import { checks, notify } from './schema-checks.ts';
 import {
   count,
   evenIfWrong,
@@ -19,36 +21,114 @@ const defaultPercent = 5;
 
 const defaultTypes = knownTypes.filter(({ url }) => gatedByDefault.has(url)).map(({ short }) => short);
 
+const percent = () => z.number().min(0.01).max(100).optional();
+// biome-ignore format: a table, one key a line
+const match = () => z.array(z.strictObject({ key: name().describe('A key of "parameters"'), value: z.string().describe('The value that makes a client a canary') })).prefault([]);
+
 // biome-ignore format: a table, one key a line
 const canary = z
   .strictObject({
-    percent: z.number().min(0.01).max(100).optional().describe(`Percentage of the clients, chosen by a hash of the node id; default: ${defaultPercent} without "match", none with it`),
-    match: z.array(z.strictObject({ key: name().describe('A key of "parameters"'), value: z.string().describe('The value that makes a client a canary') })).prefault([]).describe('Clients for which the rules derive one of these parameters'),
+    percent: percent().describe(`Percentage of the clients, chosen by a hash of the node id; default: ${defaultPercent} without "match", none with it`),
+    match: match().describe('Clients for which the rules derive one of these parameters'),
+  });
+
+// biome-ignore format: a table, one key a line
+const wave = z
+  .strictObject({
+    percent: percent().describe('Percentage of the clients, chosen by a hash of the node id, and at least one client of each class that subscribes to what changed; more than in the waves before'),
+    match: match().describe('Clients for which the rules derive one of these parameters. Without "percent" these clients and no others'),
+    bake: positiveDuration().optional().describe('How long the clients of this wave must stay connected after they have accepted a change; default: rollout.bake'),
   })
-  .transform(({ percent, match }) => ({
-    percent: percent ?? (match.length === 0 ? defaultPercent : 0),
-    match,
-  }));
+  .superRefine((entry, context) => {
+    if (read(entry, 'percent') !== undefined || readList(entry, 'match').length > 0) return;
+    context.addIssue({ code: 'custom', path: [], message: 'an empty wave: expected percent, match, or both' });
+  }, evenIfWrong);
+
+// biome-ignore format: a table, one key a line
+const traffic = z
+  .strictObject({
+    max_error_increase: z.number().min(0).max(100).default(5).describe('A change is bad if it makes more requests fail, by more percentage points than this'),
+    max_request_drop: z.number().min(0).max(100).default(50).describe('A change is bad if a client has fewer requests, by more percent than this'),
+    min_requests: count().default(100).describe('Fewer requests say nothing'),
+    interval: positiveDuration().refine((interval) => interval >= 100, 'is shorter than 100ms: clients would do nothing else').prefault('10s').describe('How often clients are asked to report. A client counts from its second report after it has accepted a change'),
+  })
+  .transform(inCode);
 
 // biome-ignore format: a table, one key a line
 export const rollout = z
   .strictObject({
-    canary: canary.prefault({}).describe('Who gets a change first: clients of either kind, and at least one client of each class that subscribes to what changed'),
+    canary: canary.optional().describe(`Who gets a change first: clients of either kind, and at least one client of each class that subscribes to what changed. It is a single wave. Left out, and no waves: ${defaultPercent} percent`),
+    waves: z.array(wave).min(1).optional().describe('Who gets a change after whom, instead of "canary": each wave adds clients to those before, and the next begins when they have accepted the change and its bake is over. After the last one everybody gets it'),
     canary_principals: z.array(principal()).prefault([]).describe('Clients that may be canaries, by their certificates, as in xds.authorization; this needs xds.tls.ca. Empty: every client'),
     bake: positiveDuration().prefault('30s').describe('How long the canaries must stay connected after they have accepted a change; another change restarts it'),
     max_wait: positiveDuration().prefault('10m').describe('How long to wait for a verdict; then on_timeout applies. Another change does not restart it'),
     on_timeout: z.enum(['HOLD', 'PROCEED']).default('HOLD').describe('HOLD: the others keep what they have. PROCEED: everybody gets the change, unless a canary rejects it'),
+    on_failure: z.enum(['HOLD', 'DISCARD']).default('HOLD').describe('What becomes of a change that was found bad. HOLD: those who have it keep it, and nobody else gets it. DISCARD: they go back at once'),
     max_disconnects: z.number().min(0).max(100).default(20).describe("Percentage of the canaries' streams that may end within the bake"),
+    max_emptied_percent: z.number().min(0).max(100).default(20).describe('Percentage of the ClusterLoadAssignments that may lose all their endpoints in one update; with more it is held, though eds is not among "types". 100: any'),
     types: z.array(resourceType()).min(1).prefault(defaultTypes).describe('These types go to canaries first; others go straight to everybody'),
-    mode: z.enum(['AUTOMATIC', 'MANUAL']).default('AUTOMATIC').describe('MANUAL: a change waits for `release`, whatever the canaries say'),
+    notify: notify.describe('Servers that are told by a POST with JSON what becomes of a change. It is sent again for half a minute until the answer is 2xx'),
+    checks: checks.describe('Servers that say whether all is well. They are asked while a change waits'),
+    traffic: traffic.optional().describe("Clients report their requests (LRS), and those that have a change are compared with those of the same class that have not. Left out: off"),
+    mode: z.enum(['AUTOMATIC', 'MANUAL']).default('AUTOMATIC').describe('MANUAL: a change waits for `release`, and in each of several waves for `promote`, whatever the canaries say'),
   })
   .superRefine((entry, context) => {
-    const [bake, maxWait] = [read(entry, 'bake'), read(entry, 'max_wait')]; // milliseconds if they are durations
-    if (typeof bake !== 'number' || typeof maxWait !== 'number' || bake <= maxWait) return;
-    const message = `a bake of ${bake / 1000}s is longer than max_wait (${maxWait / 1000}s): every change would time out`;
-    context.addIssue({ code: 'custom', path: ['bake'], message });
+    checkBakes(entry, context);
+    checkWaves(entry, context);
   }, evenIfWrong)
-  .transform(inCode);
+  .transform(inCode)
+  .transform(({ canary: single = { match: [] }, waves, ...rest }) => ({
+    ...rest,
+    waves: waves?.map(waveOf) ?? [singleWave(single)],
+  }));
+
+const waveOf = ({ percent, match, bake }: z.output<typeof wave>, index: number): Wave => ({
+  path: `rollout.waves[${index}]`,
+  percent: percent ?? 0,
+  match,
+  elects: percent !== undefined,
+  bakeMs: bake,
+});
+
+/** `rollout.canary` elects one client of each class in any case. */
+const singleWave = ({ percent, match }: z.output<typeof canary>): Wave => ({
+  path: 'rollout.canary',
+  percent: percent ?? (match.length === 0 ? defaultPercent : 0),
+  match,
+  elects: true,
+  bakeMs: undefined,
+});
+
+function checkBakes(entry: unknown, context: z.core.$RefinementCtx): void {
+  const maxWait = read(entry, 'max_wait');
+  const waves = [...readList(entry, 'waves').entries()].map(
+    ([index, one]) => [one, ['waves', index]] as const,
+  );
+  for (const [owner, path] of [[entry, []] as const, ...waves]) {
+    const bake = read(owner, 'bake'); // milliseconds if they are durations
+    if (typeof bake !== 'number' || typeof maxWait !== 'number' || bake <= maxWait) continue;
+    const message = `a bake of ${bake / 1000}s is longer than max_wait (${maxWait / 1000}s): every change would time out`;
+    context.addIssue({ code: 'custom', path: [...path, 'bake'], message });
+  }
+}
+
+function checkWaves(entry: unknown, context: z.core.$RefinementCtx): void {
+  if (read(entry, 'waves') === undefined) return;
+  if (read(entry, 'canary') !== undefined) {
+    const message = 'rollout.canary is a single wave: expected either canary or waves';
+    context.addIssue({ code: 'custom', path: ['canary'], message });
+  }
+  let before = 0;
+  for (const [index, one] of readList(entry, 'waves').entries()) {
+    const percent = read(one, 'percent');
+    if (typeof percent !== 'number') continue;
+    if (percent <= before) {
+      const message = `a wave adds clients to those before: expected more than ${before}`;
+      context.addIssue({ code: 'custom', path: ['waves', index, 'percent'], message });
+    }
+    before = Math.max(before, percent);
+  }
+}
 
 // biome-ignore format: a table, one key a line
 const bodies = z
@@ -77,17 +157,24 @@ export function checkRollout(file: unknown, context: z.core.$RefinementCtx): voi
   }
   const keys = readList(file, 'parameters').map((rule) => readText(rule, 'key'));
   const known = [...new Set(keys)].filter((key) => key !== undefined);
-  readList(read(section, 'canary'), 'match').forEach((entry, index) => {
-    const key = readText(entry, 'key');
-    if (key === undefined || key === '') return;
-    if (known.includes(key)) {
-      checkValue(file, key, readText(entry, 'value'), index, context);
-      return;
-    }
-    const accepted = known.length === 0 ? '"parameters" has no rules' : `expected ${anyOf(known)}`;
-    const message = `${JSON.stringify(key)} is not the key of any rule in "parameters", so no client would match: ${accepted}`;
-    context.addIssue({ code: 'custom', path: ['rollout', 'canary', 'match', index, 'key'], message });
+  // What is read may still be as the file has it, if something else in it is wrong.
+  const waves = readList(section, 'waves').map((one, index) => {
+    return [one, read(one, 'path') === 'rollout.canary' ? ['canary'] : ['waves', index]] as const;
   });
+  for (const [wave, path] of [[read(section, 'canary'), ['canary']] as const, ...waves]) {
+    readList(wave, 'match').forEach((entry, index) => {
+      const key = readText(entry, 'key');
+      if (key === undefined || key === '') return;
+      const at = ['rollout', ...path, 'match', index];
+      if (known.includes(key)) {
+        checkValue(file, key, readText(entry, 'value'), at, context);
+        return;
+      }
+      const accepted = known.length === 0 ? '"parameters" has no rules' : `expected ${anyOf(known)}`;
+      const message = `${JSON.stringify(key)} is not the key of any rule in "parameters", so no client would match: ${accepted}`;
+      context.addIssue({ code: 'custom', path: [...at, 'key'], message });
+    });
+  }
 }
 
 /** Where all rules of a key list their values, nothing derives another one but a default. */
@@ -95,7 +182,7 @@ function checkValue(
   file: unknown,
   key: string,
   value: string | undefined,
-  index: number,
+  at: readonly (string | number)[],
   context: z.core.$RefinementCtx,
 ): void {
   const rules = readList(file, 'parameters').filter((rule) => readText(rule, 'key') === key);
@@ -108,5 +195,5 @@ function checkValue(
   if (derived.some(({ otherwise }) => otherwise === value)) return;
   const accepted = new Set(derived.flatMap(({ values, otherwise }) => [...values, otherwise ?? []].flat()));
   const message = `${JSON.stringify(value)} is not one of the values of the rules for ${JSON.stringify(key)}, so no client would match: expected ${anyOf([...accepted].map(String))}`;
-  context.addIssue({ code: 'custom', path: ['rollout', 'canary', 'match', index, 'value'], message });
+  context.addIssue({ code: 'custom', path: [...at, 'value'], message });
 }

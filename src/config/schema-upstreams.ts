@@ -3,10 +3,13 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { VIA_HEADER } from '../wire/via.ts';
 import {
   authority,
+  certificateWithKey,
   endpoint,
   evenIfWrong,
+  identityOf,
   inCode,
   name,
+  ownCertificate,
   positiveDuration,
   principal,
   read,
@@ -19,22 +22,15 @@ import {
 const clientTls = z
   .strictObject({
     ca: name().optional().describe("PEM file of the authorities that the control plane's certificate is verified against; default: those that come with Node"),
-    certificate: name().optional().describe("PEM file of the relay's own certificate chain, for mutual TLS"),
-    private_key: name().optional().describe('PEM file of its key'),
+    ...ownCertificate,
     server_name: name().optional().describe("Name to ask for (SNI) and to verify; default: the endpoint's host"),
     server_identities: z.array(principal()).optional().describe('SANs: a URI as in spiffe://example.com/control-plane, or dns:NAME; * is a wildcard. The certificate must have one of them, and its name is not checked. Default: the name is checked'),
   })
-  .superRefine((tls, context) => {
-    if ((read(tls, 'certificate') === undefined) === (read(tls, 'private_key') === undefined)) return;
-    const missing = read(tls, 'certificate') === undefined ? 'certificate' : 'private_key';
-    context.addIssue(`certificate and private_key belong together: ${missing} is missing`);
-  }, evenIfWrong)
+  .superRefine(certificateWithKey, evenIfWrong)
   .transform((given) => {
     if (Object.keys(given).length === 0) return undefined;
-    const { ca, certificate, private_key: privateKey, server_name: serverName } = given;
-    const identity =
-      certificate !== undefined && privateKey !== undefined ? { certificate, privateKey } : undefined;
-    return { ca, identity, serverName, serverIdentities: given.server_identities ?? [] };
+    const { ca, server_name: serverName } = given;
+    return { ca, identity: identityOf(given), serverName, serverIdentities: given.server_identities ?? [] };
   });
 
 // biome-ignore format: a table, one key a line
@@ -116,6 +112,7 @@ const upstream = z
     ads: ads.optional().describe('A control plane'),
     filesystem: filesystem.optional().describe('Files'),
     siblings: siblings.optional().describe('Other replicas of this relay. While every endpoint of ads is unreachable, they are asked for what is not cached here. Their answers are served as stale, until the control plane answers'),
+    load_reports: z.enum(['AGGREGATE', 'OFF']).default('AGGREGATE').describe('Load reports (LRS) of clients. AGGREGATE: each session of a control plane gets the sums of what its clients report, as it asks for them. OFF: none'),
     max_removal_percent: z.number().min(0).max(100).optional().describe("Removals after a reconnect of more than this share of a type's resources are held back; default: off"),
     max_removal_hold: positiveDuration().prefault('10m').describe('What max_removal_percent holds back is removed after this time, unless it is released or sent again'),
   })

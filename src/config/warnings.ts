@@ -14,9 +14,12 @@ export function dangers(config: Config): readonly ConfigProblem[] {
   return located([...openListeners(config), ...trustedNodes(config), ...plainTokens(config)], config);
 }
 
-/** Limits that contradict one another. Only `validate` warns of them: a relay with them works. */
+/** What contradicts itself. Only `validate` warns of it: a relay with it works. */
 export function contradictions(config: Config): readonly ConfigProblem[] {
-  return located(unreachableBounds(config), config);
+  return located(
+    [...unreachableBounds(config), ...checksThatLeaveIt(config), ...bakesTooShortForTraffic(config)],
+    config,
+  );
 }
 
 /** What cannot be intended, though a relay can run with it: `validate` refuses it. */
@@ -129,6 +132,30 @@ const bounded = [
   ['max_held_bytes_per_peer', 'maxHeldBytesPerPeer', 'max_request_bytes', 'maxRequestBytes'],
   ['max_held_bytes_per_peer', 'maxHeldBytesPerPeer', 'max_poll_bytes', 'maxPollBytes'],
 ] as const;
+
+function checksThatLeaveIt({ rollout }: Config): readonly UnplacedProblem[] {
+  if (rollout === undefined || rollout.onFailure === 'DISCARD') return [];
+  const stays = (key: 'checks' | 'traffic', what: string): UnplacedProblem => ({
+    path: ['rollout', key],
+    message: `a change that ${what} finds bad stays with the clients that have it until somebody comes: set rollout.on_failure: DISCARD`,
+  });
+  return [
+    ...(rollout.checks.length === 0 ? [] : [stays('checks', 'a check')]),
+    ...(rollout.traffic === undefined ? [] : [stays('traffic', 'their traffic')]),
+  ];
+}
+
+/** The first report of a client does not count, and it is a whole interval until that comes. */
+const reportsNeeded = 3;
+
+function bakesTooShortForTraffic({ rollout }: Config): readonly UnplacedProblem[] {
+  if (rollout?.traffic === undefined) return [];
+  const { intervalMs } = rollout.traffic;
+  const shortest = Math.min(...rollout.waves.map(({ bakeMs }) => bakeMs ?? rollout.bakeMs));
+  if (shortest >= intervalMs * reportsNeeded) return [];
+  const message = `clients report every ${intervalMs / 1000} s, and count from the second report: in a bake of ${shortest / 1000} s their traffic may say nothing. Bake for ${(intervalMs * reportsNeeded) / 1000}s at least, or ask more often`;
+  return [{ path: ['rollout', 'traffic', 'interval'], message }];
+}
 
 function unreachableBounds({ limits }: Config): readonly UnplacedProblem[] {
   return bounded.flatMap(([bound, boundKey, key, limitKey]) =>

@@ -3,9 +3,10 @@ import type { Timer } from '../model/clock.ts';
 import { Rate } from '../model/rate.ts';
 import type { Selection } from '../model/selection.ts';
 import type { TypeInfo } from '../model/types.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { Code } from '../wire/grpc-status.ts';
+import { exhausted, type Refusal } from '../wire/refusal.ts';
 import { countSelectors, countVersions, type SelectorFields } from '../wire/requests.ts';
-import type { FaultReason, Peer, ServerStream } from '../wire/server-stream.ts';
+import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import type {
   ClientContext,
   DownstreamServices,
@@ -217,22 +218,6 @@ export function deniesAll({ access }: ClientContext, type: TypeUrl, selection: S
   return !selection.entries.values().some(({ selector }) => access.allows(type, selector));
 }
 
-/** Why a stream must end, or is not taken. */
-export interface Refusal {
-  /** For metrics: one of a few words. */
-  readonly reason: string;
-  readonly status: GrpcStatus;
-  /** For the log, where an operator has to do something. */
-  readonly logged?: string;
-}
-
-/** It has too much. */
-export const exhausted = (reason: string, message: string, logged?: string): Refusal => ({
-  reason,
-  status: { code: Code.RESOURCE_EXHAUSTED, message },
-  ...(logged !== undefined && { logged }),
-});
-
 /** One type of a client, as far as it decides whether the client can be served. */
 interface AskedType {
   readonly info: TypeInfo;
@@ -241,35 +226,13 @@ interface AskedType {
   readonly subscription: { readonly responded: boolean; readonly allUnknown: boolean } | undefined;
 }
 
-export const malformed = (message: string, reason = 'malformed'): Refusal => ({
-  reason,
-  status: { code: Code.INVALID_ARGUMENT, message },
-});
-
 export const denied = (message: string): Refusal => ({
   reason: 'denied',
   status: { code: Code.PERMISSION_DENIED, message },
 });
 
-/** The transport has refused the call. */
-export const faulty = (status: GrpcStatus, why?: FaultReason): Refusal => ({
-  reason: why ?? (status.code === Code.RESOURCE_EXHAUSTED ? 'request_bytes' : 'malformed'),
-  status,
-});
-
-export const noFirstRequest = (milliseconds: number): Refusal => ({
-  reason: 'first_request',
-  status: {
-    code: Code.DEADLINE_EXCEEDED,
-    message: `no request came within ${milliseconds} ms (limits.first_request_timeout)`,
-  },
-});
-
 /** Another worker took the last place at the same time. */
 export const noPlace = exhausted('streams', 'the maximum number of streams is open (limits.max_streams)');
-
-export const stalled = (milliseconds: number): Refusal =>
-  exhausted('stalled', `the client has not read for ${milliseconds} ms (limits.stalled_timeout)`);
 
 export const heldBytes = (message: string): Refusal => exhausted('held_bytes', message);
 

@@ -4,20 +4,24 @@ import type { Defers, RequestKind } from '../model/subscription.ts';
 import { atOnce, type InTurns } from '../model/turns.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { type ErrorDetail, nodeDigest, readDeltaRequest, readSotwRequest } from '../wire/requests.ts';
+import {
+  faulty,
+  malformed,
+  noFirstRequest,
+  noNode,
+  type Refusal,
+  rulesChanged,
+  stalled,
+} from '../wire/refusal.ts';
+import { type ErrorDetail, LastNode, readDeltaRequest, readSotwRequest } from '../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
 import {
   denied,
-  faulty,
   heldBytes,
   heldTooMuch,
-  malformed,
-  noFirstRequest,
   noPlace,
   Quota,
-  type Refusal,
   refusedUpstream,
-  stalled,
   tooLarge,
   unavailable,
 } from './admission.ts';
@@ -172,9 +176,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
   readonly #types: TypeStream[] = [];
   readonly #openedAt: number;
   #client: ClientContext | undefined;
-  /** Length and checksum of the node's bytes show whether it has changed; the bytes are not kept (§3.1). */
-  #nodeBytes = -1;
-  #nodeChecksum = 0;
+  readonly #node = new LastNode();
   #ended = false;
   /** A large request has come and is not handled yet: no response to an older one is sent after it (§3.11). */
   #isReading = false;
@@ -374,8 +376,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     const needsLocators =
       client?.trust !== this.#client.trust && this.#types.some((type) => type.hasOwnParameters);
     if (client === undefined || needsLocators) {
-      const message = 'the rules for parameters have changed: connect again';
-      this.failFor({ reason: 'rules', status: { code: Code.UNAVAILABLE, message } });
+      this.failFor(rulesChanged);
       return;
     }
     this.#client = client;
@@ -455,22 +456,16 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
   /** What of the node matters, decoded again only when its bytes have changed. */
   #identify(node: Buffer | undefined): ClientContext | undefined {
     if (node === undefined) {
-      if (this.#client === undefined) {
-        this.failFor(malformed('the first request of a stream must carry node', 'no_node'));
-      }
+      if (this.#client === undefined) this.failFor(noNode);
       return this.#client;
     }
-    if (node.length === this.#nodeBytes) {
-      const checksum = nodeDigest(node);
-      if (checksum === this.#nodeChecksum) return this.#client;
-    }
+    if (this.#node.isRepeatedBy(node)) return this.#client;
     const context = this.#services.context(node, this.transport.peer);
     if (!context.ok) {
       this.failFor({ reason: 'node', status: context.error });
       return undefined;
     }
-    this.#nodeBytes = node.length;
-    this.#nodeChecksum = nodeDigest(node);
+    this.#node.remember(node);
     const before = this.#client;
     this.#client = context.value;
     if (before !== undefined) this.#reselect(context.value);

@@ -11,6 +11,7 @@ import { isCollection } from '../model/selection.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
+import { nameKey } from '../rollout/waiting.ts';
 import { rpcError } from '../wire/connect.ts';
 import { Code } from '../wire/grpc-status.ts';
 import type { ChangesInspection, ChangesOptions } from './changes.ts';
@@ -22,6 +23,7 @@ import {
   heldBack,
   mergeAcceptances,
   NOBODY_MISSING,
+  whyHeld,
 } from './missing-clients.ts';
 import { canonicalOf } from './missing-resources.ts';
 import { type Staleness, staleReason } from './staleness.ts';
@@ -34,14 +36,14 @@ const mostWaits = 100;
 
 /** What clients were sent and have accepted. */
 export class DeliveryInspection {
-  readonly #options: Pick<ChangesOptions, 'relay' | 'clients'>;
+  readonly #options: Pick<ChangesOptions, 'relay' | 'clients' | 'rollout'>;
   readonly #changes: ChangesInspection;
   readonly #staleness: Staleness;
   readonly #slices = new TimeSlices(systemClock);
   #waits = 0;
 
   constructor(
-    options: Pick<ChangesOptions, 'relay' | 'clients'>,
+    options: Pick<ChangesOptions, 'relay' | 'clients' | 'rollout'>,
     changes: ChangesInspection,
     staleness: Staleness,
   ) {
@@ -69,16 +71,24 @@ export class DeliveryInspection {
     const deadline = systemClock.now() + query.timeoutMs;
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
       const what = this.#wanted(query);
-      const relays = [heldBack(this.#options.relay, what), await this.#unknown(query)];
-      const found = mergeAcceptances([...relays, await this.#acceptance(what, call)]);
-      const staleUpstreams = this.#stale(what);
-      const { clients, missing } = found;
-      const accepted =
-        missing === 0 && clients >= query.minClients && (query.allowStale || staleUpstreams.length === 0);
+      const answer =
+        query.wave === undefined
+          ? await this.#accepted(query, what, call)
+          : this.#waveReached(what, query.wave);
       const left = deadline - systemClock.now();
-      if (accepted || left <= 0 || signal.aborted) return { accepted, ...found, staleUpstreams };
+      if (answer.accepted || left <= 0 || signal.aborted) return answer;
       await this.#pause(Math.min(pause, left), signal);
     }
+  }
+
+  async #accepted(query: WaitQuery, what: HeldBackQuery, call: Call): Promise<Answer<'wait'>> {
+    const relays = [heldBack(this.#options.relay, what), await this.#unknown(query)];
+    const found = mergeAcceptances([...relays, await this.#acceptance(what, call)]);
+    const staleUpstreams = this.#stale(what);
+    const { clients, missing } = found;
+    const accepted =
+      missing === 0 && clients >= query.minClients && (query.allowStale || staleUpstreams.length === 0);
+    return { accepted, ...found, staleUpstreams };
   }
 
   /** What the revision changed, if there is one. Looked up again each time: an operator may discard it meanwhile. */
@@ -96,6 +106,22 @@ export class DeliveryInspection {
     }
     const released = new Set<string>(given.map(({ name }) => name));
     return { type: change.type, names: asked, released };
+  }
+
+  /** What waits and is not in this wave yet, or is held. */
+  #waveReached(what: HeldBackQuery, wave: number): Answer<'wait'> {
+    const { changes, waves } = this.#options.rollout.report();
+    const changeOf = new Map(
+      changes.flatMap((change) => change.names.map(({ type, name }) => [nameKey(type, name), change])),
+    );
+    const found = heldBack(this.#options.relay, what, (pending) => {
+      const change = changeOf.get(nameKey(pending.type, pending.name));
+      if (change === undefined) return whyHeld(pending);
+      const { state, wave: at } = change;
+      if (at >= wave && state.kind !== 'HELD') return '';
+      return `it is in wave ${at} of ${waves}${state.reason === '' ? '' : `: ${state.reason}`}`;
+    });
+    return { accepted: found.missing === 0, ...mergeAcceptances([found]), staleUpstreams: [] };
   }
 
   async #acceptance(query: AcceptanceQuery, call: Call): Promise<Acceptance> {

@@ -10,6 +10,7 @@ export function sampleOf(
   staleness: Staleness,
   connections: number,
   accounts: Accounts,
+  loadStreams: Sample['loadStreams'],
 ): Sample {
   const counts = new Map<string, { transport: 'sotw' | 'delta'; service: string; count: number }>();
   for (const { route } of relay.server.streams()) {
@@ -35,6 +36,7 @@ export function sampleOf(
       return { upstream: upstream.name, connected, sessions, staleSeconds, fromSiblings };
     }),
     cacheBytes: relay.store.bytes,
+    loadStreams,
   };
 }
 

@@ -12,7 +12,7 @@ import {
   resourcesQuery,
   valueOf,
 } from '../admin/requests.ts';
-import type { Answer, Call, Inspector, PageSource, ReadinessReport } from '../admin/service.ts';
+import type { Answer, Call, Inspector, Operated, PageSource, ReadinessReport } from '../admin/service.ts';
 import { sameVariantContent } from '../cache/cached-resource.ts';
 import type { TypeStatus, VariantExplanation } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
@@ -36,6 +36,7 @@ import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
 import { OTHER_TYPES, TypeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
+import type { Checks } from '../rollout/checks.ts';
 import type { HeldRemovals } from '../upstream/shrink-guard.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
@@ -73,6 +74,7 @@ interface InspectionOptions extends ChangesOptions {
   readonly heldRemovals: (upstream: string) => readonly HeldRemovals[];
   /** Removes what max_removal_percent holds back of an upstream: how many variants; undefined: there is no such upstream. */
   readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
+  readonly askCheck: Checks['askNow'];
   readonly notKept: () => string | undefined;
   readonly logLevels: LogLevels;
   readonly page: PageSource;
@@ -221,6 +223,10 @@ export class Inspection implements Inspector {
     return this.#options.clients().getClient(request);
   }
 
+  load(request: Request<'load'>): Awaitable<Answer<'load'>> {
+    return this.#options.clients().load(request);
+  }
+
   async listClasses(): Promise<Answer<'listClasses'>> {
     const answer = await this.#options.clients().listClasses();
     return this.#slices.run((pace) => explainMissing(this.#options.relay, answer, pace));
@@ -271,12 +277,21 @@ export class Inspection implements Inspector {
     throw rpcError({ code: Code.NOT_FOUND, message: unknownWord('upstream', upstream, names) });
   }
 
-  operate(operation: Operation): number {
-    return valueOf(operate(operation, this.#options));
+  operate(operation: Operation): Operated {
+    const { wave, waves } = this.#options.rollout.report();
+    return { names: valueOf(operate(operation, this.#options)), wave, waves };
   }
 
   notKept(): string | undefined {
     return this.#options.notKept();
+  }
+
+  /** NOT_FOUND: there is no such check. */
+  async check({ name }: Request<'check'>): Promise<Answer<'check'>> {
+    const asked = await this.#options.askCheck(name);
+    if (!asked.ok) throw rpcError({ code: Code.NOT_FOUND, message: asked.error });
+    const { state, value, reason } = asked.value;
+    return { check: { name, state, value, reason } };
   }
 
   setLogLevel(request: Request<'setLogLevel'>, { operator }: Call): Answer<'setLogLevel'> {
@@ -373,6 +388,7 @@ function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeS
 const done: Readonly<Record<Operation['verb'], string>> = {
   freeze: 'an operator has frozen changes',
   unfreeze: 'an operator has ended a freeze',
+  promote: 'an operator has ended a wave',
   release: 'an operator has released changes',
   discard: 'an operator has discarded changes',
 };
@@ -415,6 +431,8 @@ function run(operation: Operation, options: InspectionOptions): Result<number> {
       const ended = rollout.unfreeze(filter);
       return ended.ok ? ok(rollout.report().pending.length) : ended;
     }
+    case 'promote':
+      return rollout.promote(filter);
     case 'release':
       return release(operation, options);
     case 'discard':

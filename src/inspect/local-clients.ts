@@ -21,11 +21,13 @@ import {
   TypeStatusSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { LoadView } from '../load/load-view.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
+import type { Wave } from '../model/rollout.ts';
 import { covers } from '../model/selection.ts';
 import type { Holding, Rejection } from '../model/subscription.ts';
 import { Pace, TimeSlices } from '../model/time-slices.ts';
@@ -33,7 +35,7 @@ import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { TypeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
-import { type CanaryRules, unmetMatches } from '../rollout/canaries.ts';
+import { unmetMatches } from '../rollout/canaries.ts';
 import type { Accounts } from '../wire/accounts.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import { rpcError } from '../wire/connect.ts';
@@ -42,6 +44,7 @@ import { clientDetail, clientList, missingOf, typeState } from './client-list.ts
 import { type ClientStatusQuery, clientConfigs } from './csds.ts';
 import { FleetSurvey } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
+import { loadOf } from './load.ts';
 import { acceptanceOf } from './missing-clients.ts';
 import { rejectedVersions, sentVariants, versionsOf } from './resources.ts';
 
@@ -54,7 +57,8 @@ export class LocalClients implements ClientsView {
   readonly #relay: Relay;
   readonly #accounts: Accounts;
   readonly #preview: ReloadPreview;
-  readonly #canaryRules: () => CanaryRules | undefined;
+  readonly #waves: () => readonly Wave[];
+  readonly #loads: LoadView;
   readonly #slices = new TimeSlices(systemClock);
   readonly #survey: FleetSurvey;
 
@@ -62,13 +66,15 @@ export class LocalClients implements ClientsView {
     relay: Relay,
     accounts: Accounts,
     preview: ReloadPreview,
-    canaryRules: () => CanaryRules | undefined,
+    waves: () => readonly Wave[],
+    loads: LoadView,
   ) {
+    this.#loads = loads;
     this.#relay = relay;
     this.#accounts = accounts;
     this.#survey = new FleetSurvey(relay, this.#slices, systemClock);
     this.#preview = preview;
-    this.#canaryRules = canaryRules;
+    this.#waves = waves;
   }
 
   status(): ClientsStatus {
@@ -99,6 +105,10 @@ export class LocalClients implements ClientsView {
 
   listClasses(): Promise<Answer<'listClasses'>> {
     return this.#survey.classes();
+  }
+
+  load(request: Request<'load'>): Answer<'load'> {
+    return loadOf(this.#loads, request);
   }
 
   getClient(request: Request<'getClient'>): Promise<Answer<'getClient'>> {
@@ -148,10 +158,10 @@ export class LocalClients implements ClientsView {
   }
 
   #warnings(): readonly string[] {
-    const rules = this.#canaryRules();
-    if (rules === undefined || rules.match.length === 0) return [];
+    const waves = this.#waves().filter(({ match }) => match.length > 0);
+    if (waves.length === 0) return [];
     const clients = new Set(Iterator.from(this.#relay.server.streams()).map(derivedOf));
-    return clients.size === 0 ? [] : unmetMatches(rules, clients);
+    return clients.size === 0 ? [] : waves.flatMap((wave) => unmetMatches(wave, clients));
   }
 
   #rejections(): Pick<ClientsStatus, 'nacks' | 'rejectingClients'> {

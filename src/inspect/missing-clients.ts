@@ -180,6 +180,7 @@ const reasons: Readonly<Record<MaskReason, string>> = {
   discarded: 'what upstream has now was discarded',
   frozen: 'changes are frozen, and upstream has a newer version',
   rolledBack: 'it was rolled back and frozen',
+  queued: 'a change before it is still judged, and upstream has a newer version',
 };
 
 export interface HeldBackQuery extends AcceptanceQuery {
@@ -187,15 +188,20 @@ export interface HeldBackQuery extends AcceptanceQuery {
   readonly released: ReadonlySet<string>;
 }
 
-/** What the relay itself holds back: no client can accept that. */
-export function heldBack(relay: Relay, query: HeldBackQuery): Acceptance {
+/** What the relay itself holds back: no client can accept that. `whyNot`: empty if it does not. */
+export function heldBack(
+  relay: Relay,
+  query: HeldBackQuery,
+  whyNot: (pending: PendingName) => string = whyHeld,
+): Acceptance {
   const listed: Plain<MissingClient>[] = [];
   for (const pending of relay.gate.pending) {
     if (query.type !== undefined && query.type !== pending.type) continue;
     if (query.names.size > 0 && !query.names.has(pending.name)) continue;
     const { type, name } = pending;
     if (query.released.has(name)) continue;
-    const why = whyOf(pending);
+    const why = whyNot(pending);
+    if (why === '') continue;
     listed.push({ client: '', node: '', type: typeInfo(type).short, name, state: 'HELD', why });
   }
   return { clients: 0, missing: listed.length, missingClients: listed };
@@ -204,9 +210,10 @@ export function heldBack(relay: Relay, query: HeldBackQuery): Acceptance {
 /** Why not everybody sees what upstream says under a name. */
 export function whyHeldBack(relay: Relay, type: TypeUrl, name: ResourceName): string {
   for (const pending of relay.gate.pending)
-    if (pending.type === type && pending.name === name) return whyOf(pending);
+    if (pending.type === type && pending.name === name) return whyHeld(pending);
   return '';
 }
 
-const whyOf = ({ masked }: PendingName): string =>
+/** Why not all have what upstream says. */
+export const whyHeld = ({ masked }: PendingName): string =>
   masked === undefined ? 'only canaries have it yet' : reasons[masked];

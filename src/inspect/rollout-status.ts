@@ -5,7 +5,7 @@ import type { Change } from '../model/change.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import type { RolloutState } from '../rollout/judge.ts';
-import type { RolloutReport } from '../rollout/rollout.ts';
+import type { RolloutReport } from '../rollout/seams.ts';
 
 /** Names that are listed; there may be as many as resources. */
 const maxNames = 100;
@@ -14,6 +14,7 @@ const maxNames = 100;
 export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
   const { state, pending, shown, canaries, noCanary, whyDiscarded, freezes, revision, pendingRevision } =
     report;
+  const { wave, waves, bakedAt, cause } = report;
   const { reason, since } = summary(state, freezes);
   return {
     state: state.kind,
@@ -25,6 +26,12 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
     masked: pending.filter(({ masked }) => masked !== undefined).length,
     canaries,
     noCanary,
+    wave,
+    waves,
+    ...(cause === undefined ? {} : { cause }),
+    ...(bakedAt === undefined ? {} : { waveEnds: timestamp(bakedAt) }),
+    checks: report.checks.map(({ name, state, value, reason }) => ({ name, state, value, reason })),
+    ...(report.traffic === undefined ? {} : { traffic: trafficStatus(report.traffic) }),
     reason: state.kind === 'IDLE' ? whyDiscarded : reason,
     revision,
     pendingRevision,
@@ -36,6 +43,17 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
       since: timestamp(freeze.since),
     })),
   };
+}
+
+/** More than a uint32 holds. */
+const most = 2 ** 32 - 1;
+
+function trafficStatus({ state, reason, canaries, others }: NonNullable<RolloutReport['traffic']>) {
+  const counts = ({ requests, errors }: typeof canaries) => ({
+    requests: Math.min(most, Math.round(requests)),
+    errors: Math.min(most, Math.round(errors)),
+  });
+  return { state, reason, canaries: counts(canaries), others: counts(others) };
 }
 
 /** For the list of problems and the gauge. Undefined: nothing of what upstream says was discarded. */
@@ -63,6 +81,7 @@ export function waitingState(
   if (own.size === 0) return undefined;
   const states = changes.filter((one) => one.names.some(isOwn)).map(({ state }) => state.kind);
   if (states.length > 0) return states.includes('HELD') ? 'HELD' : 'CANARY';
+  if (pending.some((one) => isOwn(one) && one.masked === 'queued')) return 'CANARY';
   // Nobody judges what is frozen.
   const frozen = pending.some((one) => isOwn(one) && (one.masked !== undefined || freezes.length > 0));
   return frozen ? 'FROZEN' : undefined;

@@ -21,8 +21,27 @@ export interface SidedClient {
 /** All streams and polls of a node id are on one side. */
 export type SideOf = (client: SidedClient) => Side;
 
-/** Why canaries do not see what upstream says under a name. */
-export type MaskReason = 'discarded' | 'frozen' | 'rolledBack';
+/** As configured (`rollout.waves`, or `rollout.canary`, which is a single one). It adds clients to those of the waves before. */
+export interface Wave {
+  /** Where the configuration has it. */
+  readonly path: string;
+  /** 0: nobody by the hash. */
+  readonly percent: number;
+  readonly match: readonly { readonly key: string; readonly value: string }[];
+  /** It has at least one client of each class. */
+  readonly elects: boolean;
+  /** Undefined: that of the rollout. */
+  readonly bakeMs: number | undefined;
+}
+
+/** What servers are told of a change (`rollout.notify`). */
+export const notifiedEvents = ['HELD', 'DISCARDED', 'RELEASED'] as const;
+
+/** What a check says. UNKNOWN passes nothing and fails nothing. */
+export const checkStates = ['GOOD', 'BAD', 'UNKNOWN'] as const;
+
+/** Why canaries do not see what upstream says under a name. `queued`: a change before it is still judged. */
+export type MaskReason = 'discarded' | 'frozen' | 'rolledBack' | 'queued';
 
 /** A name whose released state is not what upstream says. */
 export interface PendingName extends TypedName {
@@ -72,6 +91,15 @@ export interface Gate {
   readonly size: number;
   /** From now on changes of these types wait. What is pending of other types is released, but for what is masked or frozen. */
   gatedTypes(types: ReadonlySet<TypeUrl>): void;
+  /**
+   * What empties more percent of a holder's assignments of endpoints at once waits too, though their type is not gated.
+   * 100: nothing does.
+   */
+  guardEndpoints(maxEmptiedPercent: number): void;
+  /** What upstream says anew under these names canaries do not see until `unqueue`. */
+  queueing(isQueued: (name: TypedName) => boolean): void;
+  /** Canaries see what was queued. */
+  unqueue(): void;
   /** Everybody sees what canaries see. What is masked or frozen stays. `names`: only these. */
   release(filter?: Scope, names?: ReadonlySet<ResourceName>): void;
   /**
@@ -93,6 +121,8 @@ export interface Gate {
    * `unfreeze`, also when upstream says something new. `reason`: of its commit.
    */
   replace(type: TypeUrl, contents: Contents, filter?: Scope, reason?: string): void;
+  /** How many released names of a type each holder has, by its key. */
+  releasedByHolder(type: TypeUrl): ReadonlyMap<string, number>;
   /** Of the names that canaries see. */
   removals(filter?: Scope): RemovalCount;
   /** What a side has under a name. */

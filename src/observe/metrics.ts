@@ -1,7 +1,9 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import { z } from 'zod';
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
+import { type LoadOutcome, loadOutcomes } from '../model/load.ts';
 import { printable } from '../model/printable.ts';
+import { checkStates } from '../model/rollout.ts';
 import type { RequestKind } from '../model/subscription.ts';
 import { isKnownType, longestTypeUrl, typeInfo } from '../model/types.ts';
 import { Certificates, type FollowedCertificate } from './certificates.ts';
@@ -27,7 +29,14 @@ export const delayBuckets = [
 const rolloutBuckets = [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14_400, 86_400];
 
 const rolloutStates = ['IDLE', 'CANARY', 'HELD', 'FROZEN'] as const;
-const rolloutResults = ['released', 'held', 'discarded', 'timeout'] as const;
+const rolloutResults = [
+  'released',
+  'held',
+  'discarded',
+  'timeout',
+  'failed_check',
+  'failed_traffic',
+] as const;
 
 /** What a process has now. It is gathered when metrics are requested, so it costs nothing otherwise. */
 export interface Sample {
@@ -62,6 +71,8 @@ export interface Sample {
     readonly fromSiblings: boolean;
   }[];
   readonly cacheBytes: number;
+  /** Streams of load reports, of clients and to control planes. */
+  readonly loadStreams: { readonly received: number; readonly sent: number };
 }
 
 /** What is true of the relay as a whole, whatever its number of processes. */
@@ -71,6 +82,8 @@ export interface RelayFacts {
   readonly heldRemovals: ReadonlyMap<string, number>;
   /** Names of which an operator has discarded what upstream says. */
   readonly discarded: number;
+  /** What each check of the rollout says. */
+  readonly checks: readonly { readonly name: string; readonly state: (typeof checkStates)[number] }[];
   /** The bounds of the configuration in force by their keys: counts, bytes and seconds. */
   readonly limits: ReadonlyMap<string, number>;
   /** What clients ask for and do not get, by the type's label: subscriptions, and of them those that others could have. */
@@ -86,6 +99,7 @@ export const NO_FACTS: RelayFacts = {
   ready: true,
   heldRemovals: new Map(),
   discarded: 0,
+  checks: [],
   limits: new Map(),
   missing: new Map(),
   configuredAt: 0,
@@ -118,8 +132,13 @@ const counted = {
   config_reloads_total: { labels: ['result'], help: 'Attempts to load a changed configuration' },
   worker_restarts_total: { labels: [], help: 'Serving processes started in place of one that exited' },
   persistence_errors_total: { labels: ['reason'], help: 'Errors of the disk that keeps the cache' },
+  load_reports_total: { labels: ['direction', 'upstream'], help: 'Load reports of clients (received), and sums that were sent to control planes (sent)' },
+  load_requests_total: { labels: ['outcome'], help: 'Requests that clients have reported, by what became of them' },
+  load_report_clusters_dropped_total: { labels: [], help: 'Clusters of load reports that were left out, because of limits.max_load_report_clusters or what their peer holds' },
+  rollout_wave: { labels: [], help: 'In which wave a change is that goes to some clients first, from 1; 0: none waits' },
   rollout_state: { labels: ['state'], help: 'State of the rollout: 1 for the current state, 0 for the others' },
   frozen: { labels: [], help: 'Whether an operator has frozen something' },
+  rollout_notifications_total: { labels: ['result'], help: 'Notifications of what becomes of changes (rollout.notify): sent, or given up after half a minute (failed)' },
   rollouts_total: { labels: ['result'], help: 'Changes that went to canaries first, by result' },
 } as const satisfies Record<string, Description>;
 
@@ -158,6 +177,7 @@ const sampled: ReadMetrics<Sample> = {
   upstream_from_siblings: { labels: ['upstream'], help: "1 while siblings' answers are served in place of this upstream's own, else 0", read: perUpstream(({ fromSiblings }) => Number(fromSiblings)) },
   cache_resources: { labels: ['type'], help: 'Cached resources, whatever their variants', read: perType(({ resources }) => resources) },
   cache_variants: { labels: ['type'], help: 'Cached variants of resources', read: perType(({ variants }) => variants) },
+  load_report_streams: { labels: ['direction'], help: 'Open streams of load reports: of clients (received), and to control planes that take them (sent)', read: ({ loadStreams }) => [[loadStreams.received, 'received'], [loadStreams.sent, 'sent']] },
   cache_bytes: { labels: [], help: 'Bytes of cached resources', read: ({ cacheBytes }) => [[cacheBytes]] },
 };
 
@@ -180,6 +200,7 @@ const ofRelay: ReadMetrics<RelayFacts & { readonly version: string }> = {
   ready: { labels: [], help: '1 while /ready answers 200, else 0', read: ({ ready }) => [[Number(ready)]] },
   held_removals: { labels: ['upstream'], help: 'Removals of an upstream that are held back because they are too many at once (max_removal_percent)', read: ({ heldRemovals }) => [...heldRemovals].map(([upstream, count]) => [count, upstream]) },
   discarded_names: { labels: [], help: 'Names of which nobody gets what their upstream says, because an operator has discarded it', read: ({ discarded }) => [[discarded]] },
+  rollout_check_state: { labels: ['name', 'state'], help: 'What a check of the rollout says: 1 for its current state, 0 for the others', read: ({ checks }) => checks.flatMap(({ name, state }) => checkStates.map((one): Reading => [Number(one === state), name, one])) },
   limit: { labels: ['name'], help: 'Limits of the configuration in force, by key: counts, bytes and seconds', read: ({ limits }) => [...limits].map(([name, value]) => [value, name]) },
   config_last_reload_timestamp_seconds: { labels: [], help: 'When the configuration in force was read, in seconds since the epoch', read: ({ configuredAt }) => [[configuredAt / 1000]] },
   config_last_reload_successful: { labels: [], help: '1 while the configuration in force is the last one that was read, 0 after a new version was refused', read: ({ isConfigured }) => [[Number(isConfigured)]] },
@@ -248,8 +269,15 @@ export class Metrics {
   readonly workerRestarts: Counts<[]> = this.#series('worker_restarts_total');
   /** The reason comes from a fixed list. */
   readonly persistenceErrors: Counts<[reason: string]> = this.#series('persistence_errors_total');
+  readonly loadReports: Counts<['received' | 'sent', upstream: string]> = this.#series('load_reports_total');
+  readonly loadRequests: Counts<[LoadOutcome]> = this.#series('load_requests_total');
+  readonly loadClustersDropped: Counts<[]> = this.#series('load_report_clusters_dropped_total');
+  readonly rolloutWave: Counts<[]> = this.#series('rollout_wave');
   readonly #rolloutState: Counts<[state: string]> = this.#series('rollout_state');
   readonly #frozen: Counts<[]> = this.#series('frozen');
+  readonly rolloutNotifications: Counts<[result: 'sent' | 'failed']> = this.#series(
+    'rollout_notifications_total',
+  );
   readonly rollouts: Counts<[(typeof rolloutResults)[number]]> = this.#series('rollouts_total');
   readonly #distributions = new Map<string, Family<Distribution>>();
   /** In seconds, as are the other histograms. */
@@ -283,9 +311,12 @@ export class Metrics {
     for (const reason of rejections.keys()) this.rejected(reason);
     for (const reason of ['size', 'idle', 'ttl']) this.evictions(reason);
     for (const result of rolloutResults) this.rollouts(result);
+    for (const outcome of loadOutcomes) this.loadRequests(outcome);
+    this.loadClustersDropped();
     this.workerRestarts();
     this.rolloutDuration();
     this.rolloutState('IDLE');
+    this.rolloutWave();
   }
 
   /** A name for a type where the number of names must be bounded: labels, conditions, tables. */

@@ -8,7 +8,10 @@ export type Field =
       readonly body: readonly Field[];
       readonly length: number;
     }
-  | { readonly kind: 'varint'; readonly tag: number; readonly body: number };
+  | { readonly kind: 'varint'; readonly tag: number; readonly body: number }
+  | { readonly kind: 'double'; readonly tag: number; readonly body: number }
+  /** A field, or several, as they are encoded. */
+  | { readonly kind: 'encoded'; readonly body: Uint8Array };
 
 /** The tag of such a field. */
 export const lengthDelimited = (number: number): number => (number << 3) | 2;
@@ -27,6 +30,14 @@ export function message(number: number, body: readonly Field[]): Field {
 
 export function varint(number: number, body: number): Field {
   return { kind: 'varint', tag: number << 3, body };
+}
+
+export function double(number: number, body: number): Field {
+  return { kind: 'double', tag: (number << 3) | 1, body };
+}
+
+export function encoded(body: Uint8Array): Field {
+  return { kind: 'encoded', body };
 }
 
 export function text(fields: Field[], number: number, body: string): void {
@@ -49,6 +60,10 @@ export function sizeOf(fields: readonly Field[]): number {
   for (const field of fields) {
     if (field.kind === 'varint') {
       size += 1 + varintSize(field.body);
+    } else if (field.kind === 'double') {
+      size += 9;
+    } else if (field.kind === 'encoded') {
+      size += field.body.length;
     } else {
       const length = field.kind === 'bytes' ? field.body.length : field.length;
       size += 1 + varintSize(length) + length;
@@ -61,7 +76,16 @@ export function sizeOf(fields: readonly Field[]): number {
 export function write(target: Buffer, at: number, fields: readonly Field[]): number {
   let position = at;
   for (const field of fields) {
+    if (field.kind === 'encoded') {
+      target.set(field.body, position);
+      position += field.body.length;
+      continue;
+    }
     target[position++] = field.tag;
+    if (field.kind === 'double') {
+      position = target.writeDoubleLE(field.body, position);
+      continue;
+    }
     if (field.kind === 'varint') {
       position = writeVarint(target, position, field.body);
       continue;

@@ -79,6 +79,21 @@ export class MessageReader {
     return this.#bytes.toString('utf8', this.start, this.end);
   }
 
+  /** The whole field as it is encoded, a character for each byte. */
+  encoded(): string {
+    return this.#bytes.toString('latin1', this.fieldStart, this.end);
+  }
+
+  /** Whether the whole field, as it is encoded, is in `other` from `position` on. */
+  isIn(other: Uint8Array, position: number): boolean {
+    const bytes = this.#bytes;
+    const { fieldStart, end } = this;
+    if (position + end - fieldStart > other.length) return false;
+    for (let at = fieldStart; at < end; at++)
+      if (bytes[at] !== other[position + at - fieldStart]) return false;
+    return true;
+  }
+
   /** A view of the content, valid as long as the message's buffer. */
   view(): Buffer {
     return this.#bytes.subarray(this.start, this.end);
@@ -95,6 +110,16 @@ export class MessageReader {
 
   uint32(): number {
     return lowBits(this.#bytes, this.start);
+  }
+
+  /** Beyond 2^53 it is rounded. */
+  uint64(): number {
+    let value = 0;
+    let scale = 1;
+    for (let at = this.start; at < this.end; at++, scale *= 128) {
+      value += ((this.#bytes[at] ?? 0) & longestOneByte) * scale;
+    }
+    return value;
   }
 
   /** Beyond 2^53 the nearest double. */

@@ -1,18 +1,20 @@
 import type { Parameters } from '../model/parameters.ts';
-import type { SidedClient } from '../model/rollout.ts';
+import type { SidedClient, Wave } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 
 /** After a restart clients come back within this time: Envoy waits up to 30 s before it tries again. */
 const comeBackMs = 60_000;
-/** Nodes that a restart remembers. */
-const maxRemembered = 1000;
+/** Nodes that are known to be canaries of what waits, and those of them that a restart remembers. */
+const most = { known: 10_000, remembered: 1000 };
 
 /** Which nodes get changes first: those that the rules name, and those that are elected for one rollout. */
 export class Canaries {
-  /** The rules that make canaries. Undefined: nobody gets anything first. */
-  rules: CanaryRules | undefined;
-  /** Canaries until the rollout is over, though no rule says so. */
-  readonly #elected = new Set<string>();
+  /** Who gets a change first, then, and so on. None: nobody gets anything first. */
+  waves: readonly Wave[];
+  /** The wave that the change of a class has come to, where that is not the first. */
+  #reached: ReadonlyMap<string, number> = new Map();
+  /** Canaries until the rollout is over, though no rule says so, each with its class. */
+  readonly #elected = new Map<string, string>();
   /** All canaries of what waits, each with its class. */
   readonly #members = new Map<string, string>();
   /** Those from before a restart that have not come back yet. */
@@ -25,27 +27,38 @@ export class Canaries {
   open: ReadonlySet<string> | undefined;
 
   /** `remembered`: from before a restart; undefined: nothing was kept over restarts. */
-  constructor(
-    rules: CanaryRules | undefined,
-    remembered: ReadonlyMap<string, string> | undefined,
-    now: number,
-  ) {
-    this.rules = rules;
+  constructor(waves: readonly Wave[], remembered: ReadonlyMap<string, string> | undefined, now: number) {
+    this.waves = waves;
     this.#expected = new Map(remembered);
     this.#comeBackUntil = remembered === undefined ? now : now + comeBackMs;
   }
 
   sideOf(client: Omit<SidedClient, 'address'>): Side {
     const { nodeId, classKey } = client;
-    if (this.rules === undefined) return 'released';
+    if (this.waves.length === 0) return 'released';
     if (this.#elected.has(nodeId) || this.#expected.has(nodeId)) return 'canary';
     if (this.open?.has(classKey) === false) return this.#members.has(nodeId) ? 'canary' : 'released';
-    return isCanaryByRule(this.rules, client) ? 'canary' : 'released';
+    return isInWaves(this.waves, this.#reached.get(classKey), client) ? 'canary' : 'released';
+  }
+
+  /** Of each class whose change is not in its first wave. */
+  get reached(): ReadonlyMap<string, number> {
+    return this.#reached;
+  }
+
+  /** Returns which clients may be on another side now; undefined: none is. */
+  reach(reached: ReadonlyMap<string, number>): ((client: Moved) => boolean) | undefined {
+    const before = this.#reached;
+    const moved = classesMoved(before, reached);
+    if (moved === undefined) return undefined;
+    for (const classKey of this.#reached.keys()) if (!reached.has(classKey)) this.#forget(classKey);
+    this.#reached = reached;
+    return moved;
   }
 
   /** Canaries that the rules do not make in the open classes: elected ones, those of before a restart, and all where no rule makes any. */
   get named(): ReadonlySet<string> {
-    const named = this.#elected.union(new Set(this.#expected.keys()));
+    const named = new Set([...this.#elected.keys(), ...this.#expected.keys()]);
     return this.open === undefined ? named : named.union(new Set(this.#members.keys()));
   }
 
@@ -56,7 +69,7 @@ export class Canaries {
 
   /** Each node with its class, for a restart. */
   get remembered(): ReadonlyMap<string, string> {
-    return new Map([...this.#expected, ...this.#members]);
+    return new Map([...this.#expected, ...this.#members].slice(0, most.remembered));
   }
 
   /** Canaries of before a restart may still come: who has to be one depends on the time. */
@@ -67,9 +80,20 @@ export class Canaries {
   /** The nodes that have to become canaries, because what waits has no other in their class. */
   elect(members: readonly Member[]): ReadonlySet<string> {
     const expected = new Set(this.#expected.values());
-    const nodes = new Set(elect(members, (classKey) => expected.has(classKey)));
-    for (const nodeId of nodes) this.#elected.add(nodeId);
+    const electing = members.filter(({ classKey }) => this.#elects(classKey));
+    const nodes = new Set(elect(electing, (classKey) => expected.has(classKey)));
+    for (const { nodeId, classKey } of members) if (nodes.has(nodeId)) this.#elected.set(nodeId, classKey);
     return nodes;
+  }
+
+  /** The change of this class has ended: what comes next meets its first wave, and not who was in a later one. */
+  #forget(classKey: string): void {
+    for (const known of [this.#elected, this.#members])
+      for (const [nodeId, own] of known) if (own === classKey) known.delete(nodeId);
+  }
+
+  #elects(classKey: string): boolean {
+    return this.waves.slice(0, this.#reached.get(classKey) ?? 1).some(({ elects }) => elects);
   }
 
   /** Who is a canary of what waits stays one over a restart. True: this has changed. */
@@ -77,11 +101,11 @@ export class Canaries {
     if (!this.mayComeBack(now)) this.#expected.clear();
     const before = this.#members.size;
     for (const { nodeId, classKey, side } of members) {
-      if (side !== 'canary' || this.#members.size >= maxRemembered) continue;
+      if (side !== 'canary' || this.#members.size >= most.known) continue;
       this.#members.set(nodeId, classKey);
-      if (this.#expected.delete(nodeId)) this.#elected.add(nodeId);
+      if (this.#expected.delete(nodeId)) this.#elected.set(nodeId, classKey);
     }
-    return this.#members.size > before;
+    return before < most.remembered && this.#members.size > before;
   }
 
   /** How many of these classes wait for their canary of before a restart, while others of them are there. */
@@ -97,38 +121,51 @@ export class Canaries {
     // Those of before a restart: what upstream says may still be on its way.
     if (!this.mayComeBack(now)) this.#expected.clear();
     if (this.#members.size === 0 && this.#elected.size === 0) return undefined;
-    const nodes = new Set(this.#elected);
+    const nodes = new Set(this.#elected.keys());
     this.#elected.clear();
     this.#members.clear();
     return nodes;
   }
 }
 
-/** As configured (`rollout.canary`). */
-export interface CanaryRules {
-  /** 0: nobody by the hash. */
-  readonly percent: number;
-  readonly match: readonly { readonly key: string; readonly value: string }[];
-}
-
 /** The entries of `match` that meet none of these clients, each told for the operator. */
-export function unmetMatches({ match }: CanaryRules, clients: ReadonlySet<Parameters>): readonly string[] {
+export function unmetMatches({ path, match }: Wave, clients: ReadonlySet<Parameters>): readonly string[] {
   return [...match.entries()]
     .filter(([, { key, value }]) => clients.values().every(({ entries }) => entries.get(key) !== value))
     .map(
       ([index, { key, value }]) =>
-        `rollout.canary.match[${index}]: no connected client has ${key}=${JSON.stringify(value)}, so it makes nobody a canary`,
+        `${path}.match[${index}]: no connected client has ${key}=${JSON.stringify(value)}, so it makes nobody a canary`,
     );
 }
 
+/** Whether the rules of the waves up to the one that was reached make a client a canary. Undefined: the first. */
+export const isInWaves = (
+  waves: readonly Wave[],
+  reached: number | undefined,
+  client: Pick<SidedClient, 'place' | 'parameters'>,
+): boolean => waves.slice(0, reached ?? 1).some((wave) => isInWave(wave, client));
+
 /** Whether the rules alone make a client a canary. */
-export function isCanaryByRule(
-  { percent, match }: CanaryRules,
+export function isInWave(
+  { percent, match }: Pick<Wave, 'percent' | 'match'>,
   { place, parameters }: Pick<SidedClient, 'place' | 'parameters'>,
 ): boolean {
   if (match.some(({ key, value }) => parameters.entries.get(key) === value)) return true;
   return place * 100 < percent;
 }
+
+/** The clients of the classes that have reached another wave. Undefined: none has. */
+export function classesMoved(
+  before: ReadonlyMap<string, number>,
+  after: ReadonlyMap<string, number>,
+): ((client: Moved) => boolean) | undefined {
+  const classes = new Set([...before.keys(), ...after.keys()]);
+  for (const classKey of classes) if (before.get(classKey) === after.get(classKey)) classes.delete(classKey);
+  return classes.size === 0 ? undefined : ({ classKey }) => classes.has(classKey);
+}
+
+/** Who a client is. */
+export type Moved = Pick<Member, 'nodeId' | 'classKey'>;
 
 /** A node that subscribes to something of what waits. */
 export interface Member {

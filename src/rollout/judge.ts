@@ -1,6 +1,6 @@
 /** Why these names were found bad. */
 export interface Verdict {
-  readonly cause: 'rejection' | 'disconnects';
+  readonly cause: 'rejected' | 'disconnects' | 'check' | 'traffic';
   readonly reason: string;
   /** By `nameKey`. Any of these may be at fault. */
   readonly names: ReadonlySet<string>;
@@ -9,6 +9,8 @@ export interface Verdict {
 /** As configured (`rollout`). Times are milliseconds. */
 export interface JudgeSettings {
   readonly bakeMs: number;
+  /** One after the other; `bakeMs` is of those that have none of their own. */
+  readonly waves: readonly { readonly bakeMs: number | undefined }[];
   readonly maxWaitMs: number;
   readonly onTimeout: 'HOLD' | 'PROCEED';
   /** Percent of the canary streams that may end within the bake. */
@@ -19,6 +21,7 @@ export interface JudgeSettings {
 /** Without `rollout` nothing waits for a verdict. */
 export const unjudged: JudgeSettings = {
   bakeMs: 0,
+  waves: [{ bakeMs: undefined }],
   maxWaitMs: 0,
   onTimeout: 'PROCEED',
   maxDisconnects: 100,
@@ -36,13 +39,19 @@ export interface Observation {
   readonly found: Pick<Verdict, 'cause' | 'reason'> | undefined;
   /** Canaries have left that may come back at once: nothing is decided until then. */
   readonly mayReturn: boolean;
-  /** Why the change removes too much; undefined: it does not. */
-  readonly removals: string | undefined;
+  /** What the change itself shows, whatever canaries say; undefined: nothing. */
+  readonly objection: { readonly cause: 'removals' | 'content'; readonly reason: string } | undefined;
   /** After a restart the clients may not be back yet: that nobody subscribes to a change says nothing. */
   readonly clientsMayComeBack: boolean;
+  /** Who has the change now, by node; undefined: it is not known, or there is one wave and nobody asks. */
+  readonly nodes: ReadonlySet<string> | undefined;
+  /** Since when every check is good; undefined: one is not. Milliseconds since the epoch. */
+  readonly goodSince: number | undefined;
+  /** Why not; empty if it is. */
+  readonly waitsFor: string;
 }
 
-type HoldCause = 'rejection' | 'disconnects' | 'removals' | 'timeout';
+export type HoldCause = Verdict['cause'] | 'removals' | 'content' | 'timeout';
 
 /** Of a change that waits. `since`: when the state began, in milliseconds since the epoch. */
 export type WaitingState =
@@ -56,19 +65,19 @@ export type RolloutState =
   | { readonly kind: 'FROZEN'; readonly since: number };
 
 export interface Judgement {
-  /** Why what waits may go to everybody now; undefined: it may not. */
-  readonly release: 'accepted' | 'timeout' | undefined;
+  /** Why the wave is over: what waits may go to the next one, or to everybody; undefined: it may not. */
+  readonly passes: 'accepted' | 'timeout' | undefined;
   /** The verdict may be another one then, though nothing happens; undefined: it will not. */
   readonly nextAt: number | undefined;
 }
 
-const wait = (nextAt: number | undefined): Judgement => ({ release: undefined, nextAt });
+const wait = (nextAt: number | undefined): Judgement => ({ passes: undefined, nextAt });
 
 /**
- * Decides when one change that canaries have goes to everybody. Pure: no I/O, no clock; the caller observes the canaries
- * and passes the time.
+ * Decides when one change that canaries have goes to the next wave, and to everybody. Pure: no I/O, no clock; the caller
+ * observes the canaries and passes the time.
  *
- *     a change waits ──▶ CANARY ── all canaries accepted it, and the bake is over ──▶ released
+ *     a change waits ──▶ CANARY ── all canaries accepted it, and the bake is over ──▶ the next wave, or released
  *                         │  ▲
  *      a canary rejects,  ▼  │  upstream sends something that the canaries accept
  *      many leave, …     HELD
@@ -80,6 +89,15 @@ export class Judge {
   /** `max_wait` counts from here. */
   #waitsSince: number;
   #acceptedAt: number | undefined;
+  #bakedAt: number | undefined;
+  /** From 1. */
+  #wave = 1;
+  /** Since when the clients of the wave may have what waits now. */
+  #shownSince: number;
+  /** Who had the change when this wave began, by node. */
+  #before: ReadonlySet<string> = new Set();
+  /** The classes that have come further than the first wave, with the wave: they keep what they have. */
+  readonly #reached = new Map<string, number>();
   /** The state that was told last. */
   #told: Pick<WaitingState, 'kind' | 'since'> | undefined;
 
@@ -88,6 +106,7 @@ export class Judge {
     this.#state = { kind: 'CANARY', since: now, reason: '' };
     this.#startedAt = now;
     this.#waitsSince = now;
+    this.#shownSince = now;
   }
 
   /** Of a change that was these before: they are one now, or it is a part of one. None: it begins to wait. */
@@ -104,6 +123,12 @@ export class Judge {
     created.#waitsSince = created.#state.kind === 'HELD' ? Math.max(...waits) : Math.min(...waits);
     created.#acceptedAt = Number.isFinite(acceptedAt) ? acceptedAt : undefined;
     created.#told = worst.#told;
+    // Together they are where the one is that fewer have seen.
+    const first = before.toSorted((a, b) => a.#wave - b.#wave)[0] ?? oldest;
+    created.#wave = first.#wave;
+    created.#shownSince = Math.max(...before.map((one) => one.#shownSince));
+    created.#before = first.#before;
+    for (const one of before) for (const [classKey, wave] of one.#reached) created.#reach(classKey, wave);
     return created;
   }
 
@@ -121,6 +146,50 @@ export class Judge {
     return this.#acceptedAt;
   }
 
+  /** From 1. */
+  get wave(): number {
+    return this.#wave;
+  }
+
+  /** Since when the clients of the wave may have what waits now. Milliseconds since the epoch. */
+  get shownSince(): number {
+    return this.#shownSince;
+  }
+
+  get isLastWave(): boolean {
+    return this.#wave >= this.#settings.waves.length;
+  }
+
+  /** `classes`: those of which somebody is there now. Each class that has come further than the first wave, with the wave. */
+  reach(classes: ReadonlySet<string>): ReadonlyMap<string, number> {
+    if (this.#wave > 1) for (const classKey of classes) this.#reach(classKey, this.#wave);
+    return this.#reached;
+  }
+
+  #reach(classKey: string, wave: number): void {
+    this.#reached.set(classKey, Math.max(wave, this.#reached.get(classKey) ?? 0));
+  }
+
+  /** The next wave begins. `nodes`: who has the change. */
+  advance(nodes: ReadonlySet<string>, now: number): void {
+    this.#wave++;
+    this.#before = this.#before.union(nodes);
+    this.#acceptedAt = undefined;
+    this.#waitsSince = now;
+    this.#shownSince = now;
+    this.#state = { kind: 'CANARY', since: now, reason: '' };
+  }
+
+  /** When the wave is over, if nothing else happens; undefined: that is not known. */
+  get bakedAt(): number | undefined {
+    return this.#bakedAt;
+  }
+
+  get #bakeMs(): number {
+    const { waves, bakeMs } = this.#settings;
+    return waves[this.#wave - 1]?.bakeMs ?? bakeMs;
+  }
+
   /** The state, if it is another than this gave last. */
   news(): WaitingState | undefined {
     const { kind, since } = this.#state;
@@ -136,43 +205,60 @@ export class Judge {
   /** Upstream has sent something that now waits: the bake starts again, `max_wait` does not. */
   joined(now: number): void {
     this.#acceptedAt = undefined;
+    this.#shownSince = now;
     // What was held was judged. This is judged anew.
     if (this.#state.kind === 'HELD') this.#waitsSince = now;
   }
 
   judge(now: number, seen: Observation): Judgement {
     const objection = objectionOf(seen);
+    this.#bakedAt = undefined;
     if (objection !== undefined) {
       this.#acceptedAt = undefined;
       this.#enter({ kind: 'HELD', since: now, ...objection });
       return wait(undefined);
     }
+    if (this.#meetsNobody(seen)) return { passes: 'accepted', nextAt: undefined };
     if (hasAccepted(seen) && (seen.total > 0 || !seen.clientsMayComeBack)) this.#acceptedAt ??= now;
+    if (this.#acceptedAt !== undefined && seen.goodSince !== undefined)
+      this.#bakedAt = Math.max(this.#acceptedAt, seen.goodSince) + this.#bakeMs;
     return this.#settings.mode === 'MANUAL' ? this.#manual(now, seen) : this.#automatic(now, seen);
+  }
+
+  /** The wave adds nobody, so it says nothing. What no wave meets bakes once, in the last one. */
+  #meetsNobody({ nodes, mayReturn, clientsMayComeBack }: Observation): boolean {
+    if (nodes === undefined || mayReturn || clientsMayComeBack || this.#state.kind === 'HELD') return false;
+    if (this.isLastWave && (this.#before.size === 0 || this.#settings.mode === 'MANUAL')) return false;
+    return nodes.isSubsetOf(this.#before);
   }
 
   #manual(now: number, { total }: Observation): Judgement {
     const accepted =
       this.#acceptedAt === undefined || total === 0 ? '' : 'the canaries have accepted it, and ';
-    this.#enter({ kind: 'CANARY', since: now, reason: `${accepted}mode: MANUAL waits for release` });
+    this.#enter({
+      kind: 'CANARY',
+      since: now,
+      reason: `${accepted}mode: MANUAL waits for ${this.#settings.waves.length > 1 ? 'promote' : 'release'}`,
+    });
     return wait(undefined);
   }
 
   #automatic(now: number, seen: Observation): Judgement {
     const { total, accepted } = seen;
-    const { bakeMs, maxWaitMs, onTimeout } = this.#settings;
-    const bakedAt = this.#acceptedAt === undefined ? undefined : this.#acceptedAt + bakeMs;
+    const { maxWaitMs, onTimeout } = this.#settings;
+    const bakedAt = this.#bakedAt;
     // A client that has come since may still have to answer.
     if (bakedAt !== undefined && bakedAt <= now && hasAccepted(seen))
-      return { release: 'accepted', nextAt: undefined };
+      return { passes: 'accepted', nextAt: undefined };
     const deadline = this.#waitsSince + maxWaitMs;
     if (now >= deadline && !seen.mayReturn) {
-      if (onTimeout === 'PROCEED') return { release: 'timeout', nextAt: undefined };
-      const reason = `no verdict within max_wait: ${accepted} of ${total} canary streams have accepted it`;
+      if (onTimeout === 'PROCEED') return { passes: 'timeout', nextAt: undefined };
+      const said = `${accepted} of ${total} canary streams have accepted it`;
+      const reason = `no verdict within max_wait: ${[said, seen.waitsFor].filter((one) => one !== '').join('; ')}`;
       this.#enter({ kind: 'HELD', since: now, cause: 'timeout', reason });
       return wait(bakedAt);
     }
-    this.#enter({ kind: 'CANARY', since: now, reason: '' });
+    this.#enter({ kind: 'CANARY', since: now, reason: seen.waitsFor });
     return wait(bakedAt === undefined || bakedAt <= now ? deadline : Math.min(bakedAt, deadline));
   }
 
@@ -188,13 +274,11 @@ export function foundBad({
   rejection,
   found,
 }: Observation): { cause: HoldCause; reason: string } | undefined {
-  return rejection === undefined ? found : { cause: 'rejection', reason: rejection };
+  return rejection === undefined ? found : { cause: 'rejected', reason: rejection };
 }
 
 function objectionOf(seen: Observation): { readonly cause: HoldCause; readonly reason: string } | undefined {
-  const bad = foundBad(seen);
-  if (bad !== undefined) return bad;
-  return seen.removals === undefined ? undefined : { cause: 'removals', reason: seen.removals };
+  return foundBad(seen) ?? seen.objection;
 }
 
 const hasAccepted = ({ accepted, total, mayReturn }: Observation): boolean =>

@@ -1,34 +1,33 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
-import type { Clock, Timer } from '../model/clock.ts';
-import { type Decision, type Freeze, type Scope, scopeText, type TypedName } from '../model/holds.ts';
+import type { Timer } from '../model/clock.ts';
+import { type Decision, type Scope, scopeText, type TypedName } from '../model/holds.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { Gate, PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
+import type { PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
-import { counted } from '../model/text.ts';
-import { typeInfo } from '../model/types.ts';
-import { Canaries, type CanaryRules, type Member } from './canaries.ts';
+import { Canaries, type Member, type Moved } from './canaries.ts';
 import { type Change, Changes } from './changes.ts';
+import type { Checks } from './checks.ts';
+import { type Emptied, emptiedTooMany } from './emptied-endpoints.ts';
 import {
   foundBad,
   type Judgement,
-  type JudgeSettings,
   type Observation,
   type RolloutState,
   unjudged,
   type Verdict,
-  type WaitingState,
 } from './judge.ts';
-import { type RemovalLimit, RemovalLimits, type WaitingRemovals } from './removal-limits.ts';
-import { Ends, type HashOf, Rejections, type SavedVerdicts, Verdicts } from './verdicts.ts';
+import { operations, reloadObjection } from './reload-objection.ts';
+import { RemovalLimits, type WaitingRemovals } from './removal-limits.ts';
+import type { RolloutOptions, RolloutReport, RolloutSettings } from './seams.ts';
+import type { TrafficVerdict } from './traffic-verdict.ts';
+import { Ends, Rejections, Verdicts } from './verdicts.ts';
 import {
+  byFilter,
   type CanaryStream,
-  type Fleet,
-  filtersOf,
   isEqual,
   keysOf,
-  type Moved,
   matching,
   nameKey,
   type Standing,
@@ -41,6 +40,8 @@ import {
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
 const lookMs = 1000;
+/** While clients go back to their side. */
+const moveMs = 50;
 /** Answers of many canaries arrive together. */
 const settling = { quiet: 10, longest: 100 };
 
@@ -64,6 +65,11 @@ export class Rollout {
   #survey = nobody;
   /** Its canaries by class. */
   #canariesByClass: ReadonlyMap<string, readonly CanaryStream[]> = new Map();
+  /** What checks and traffic have found bad, until upstream says something else under one of its names. */
+  #measured: readonly Verdict[] = [];
+  #emptied: Emptied | undefined;
+  /** What traffic says of each change. */
+  #traffic: ReadonlyMap<Change, TrafficVerdict> = new Map();
   /** What was found bad before a restart. */
   #foundBefore: readonly Verdict[] = [];
   /** Of the last survey that was complete. */
@@ -73,10 +79,14 @@ export class Rollout {
   /** Names that wait with another content since the last look, by `nameKey`. */
   readonly #joined = new Set<string>();
   #state: RolloutState;
+  /** Of that state; 0: nothing waits. */
+  #wave = 0;
   /** What waits for a verdict, with the size of the gate then; undefined: to be read again. */
   #names: { readonly size: number; readonly all: WaitingNames } | undefined;
   /** Something waits for a verdict. */
   #waits = false;
+  /** A change has gone past its first wave, and what upstream has said since may be queued. */
+  #queues = false;
   #timer: Timer | undefined;
 
   constructor(settings: RolloutSettings | undefined, options: RolloutOptions) {
@@ -84,16 +94,17 @@ export class Rollout {
     this.#options = options;
     this.#settings = settings;
     this.#state = { kind: 'IDLE', since: clock.now() };
-    this.canaries = new Canaries(settings?.canary, saved?.canaries, clock.now());
+    this.canaries = new Canaries(settings?.waves ?? [], saved?.canaries, clock.now());
     const contentOf = (type: TypeUrl, name: ResourceName) => gate.contentOf(type, name, 'canary');
     this.#verdicts = new Verdicts(saved ?? { verdicts: [], discards: [] }, contentOf, hashOf);
     this.#removals = new RemovalLimits(gate, options.removalLimits);
     this.#settling = new Settling(clock, settling, () => this.#look());
-    gate.gatedTypes(new Set(settings?.types));
+    this.#gate(settings);
+    gate.queueing((name) => this.#queues && this.#isQueued(name));
     gate.holds.restore(saved?.freezes ?? [], saved?.withheld ?? []);
     this.#forget = gate.onChanged((change) => this.#changed(change));
     this.#look();
-    options.events.stateChanged(this.#state);
+    options.events.stateChanged(this.#state, 0);
   }
 
   sideOf(client: SidedClient): Side {
@@ -119,16 +130,29 @@ export class Rollout {
   reload(settings: RolloutSettings | undefined): void {
     this.#settings = settings;
     for (const { judge } of this.#changes.rows) judge.configure(settings ?? unjudged);
-    this.canaries.rules = settings?.canary;
-    this.#options.gate.gatedTypes(new Set(settings?.types));
+    this.canaries.waves = settings?.waves ?? [];
+    this.#gate(settings);
     this.#settling.touch();
+  }
+
+  /** What waits. */
+  #gate(settings: RolloutSettings | undefined): void {
+    const { gate } = this.#options;
+    gate.gatedTypes(new Set(settings?.types));
+    gate.guardEndpoints(settings?.maxEmptiedPercent ?? 100);
   }
 
   stop(): void {
     this.#waits = false;
+    this.#options.checks?.waiting(false);
     this.#timer?.cancel();
     this.#settling.cancel();
     this.#forget();
+  }
+
+  /** A check says something else. */
+  checked(): void {
+    if (this.#waits) this.#settling.touch();
   }
 
   /** A canary has answered something. */
@@ -164,6 +188,7 @@ export class Rollout {
     const shown = this.#first();
     const canaries = shown === undefined ? [] : this.#canariesOf(shown);
     const pending = [...this.#options.gate.pending];
+    const discarded = pending.filter(({ masked }) => masked === 'discarded');
     return {
       enabled: this.#settings !== undefined,
       state: this.#state,
@@ -172,7 +197,12 @@ export class Rollout {
         (one) =>
           one.masked !== undefined || shown === undefined || shown.keys.has(nameKey(one.type, one.name)),
       ),
-      changes: this.#changes.rows.map(({ judge: { state }, names }) => ({ state, names })),
+      wave: shown?.judge.wave ?? 0,
+      waves: this.#settings?.waves.length ?? 0,
+      bakedAt: shown?.judge.bakedAt,
+      checks: this.#options.checks?.states() ?? [],
+      traffic: shown && this.#traffic.get(shown),
+      changes: this.#changes.rows.map(({ judge: { state, wave }, names }) => ({ state, names, wave })),
       canaries: {
         total: canaries.length,
         accepted: countOf(canaries, 'accepted'),
@@ -180,7 +210,8 @@ export class Rollout {
         ended: shown === undefined ? 0 : this.#ends.count(shown.keys),
       },
       noCanary: shown !== undefined && canaries.length === 0 && this.#lacksCanary(shown),
-      whyDiscarded: this.#verdicts.whyDiscarded(pending.filter(({ masked }) => masked === 'discarded')),
+      whyDiscarded: this.#verdicts.whyDiscarded(discarded),
+      cause: this.#state.kind === 'HELD' ? this.#state.cause : this.#verdicts.causeOf(discarded),
       freezes: this.#options.gate.holds.freezes,
       ...this.#options.revisions(),
     };
@@ -199,11 +230,27 @@ export class Rollout {
     return ok(names.length);
   }
 
+  /** Ends the wave of what waits. How many names; the error: nothing waits, or it is held. */
+  promote(filter: Scope): Result<number> {
+    const found = matching(this.#options.gate.pending, filter);
+    if (!found.ok) return found;
+    this.#look();
+    const keys = keysOf(found.value);
+    const rows = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
+    const held = rows.map(({ judge }) => judge.state).find(({ kind }) => kind === 'HELD');
+    if (held !== undefined) return fail(`it is held (${held.reason}): ${operations} decides`);
+    if (rows.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
+    this.#pass(rows, this.#options.clock.now());
+    this.#look();
+    return ok(rows.reduce((sum, row) => sum + row.names.length, 0));
+  }
+
   /** Canaries go back to what is released. How many names; the error: nothing waits. */
   discard(filter: Scope, reason: string): Result<number> {
     const names = matching(this.#options.gate.pending, filter);
     if (!names.ok) return names;
     this.#options.events.counted('discarded');
+    this.#options.events.discarded(names.value, undefined, reason);
     this.#verdicts.discard(names.value, reason);
     this.#options.gate.discard(filter, reason);
     this.#look();
@@ -226,6 +273,13 @@ export class Rollout {
     this.#waits = true;
     this.#frozen();
     return ok(undefined);
+  }
+
+  /** A change goes to those who have what they judge, and to the first wave: later waves get nothing that nobody has judged. */
+  #isQueued({ type, name }: TypedName): boolean {
+    const key = nameKey(type, name);
+    const own = this.#changes.rows.find(({ keys }) => keys.has(key))?.judge;
+    return own === undefined || (own.wave > 1 && own.state.kind !== 'HELD');
   }
 
   #isFrozen({ type, upstream }: PendingName): boolean {
@@ -254,6 +308,7 @@ export class Rollout {
     const names = new Set([...joined, ...left].map((name) => nameKey(type, name)));
     this.#rejections.changed(names);
     this.#ends.changed(names);
+    this.#measured = this.#measured.filter((one) => one.names.isDisjointFrom(names));
     for (const name of joined) this.#joined.add(nameKey(type, name));
     if (joined.length > 0) this.#waits = true;
     this.#settling.touch();
@@ -275,7 +330,7 @@ export class Rollout {
 
   /** What was found bad since the start. */
   #found(): readonly Verdict[] {
-    return [...this.#rejections.verdicts, ...this.#ends.verdicts];
+    return [...this.#rejections.verdicts, ...this.#ends.verdicts, ...this.#measured];
   }
 
   /** Looks at the canaries and passes on what they say. */
@@ -283,40 +338,110 @@ export class Rollout {
     this.#timer?.cancel();
     this.#timer = undefined;
     const now = this.#options.clock.now();
-    const waiting = this.#judged();
+    let waiting = this.#judged();
+    if (this.#passUngated(waiting)) waiting = this.#judged();
     this.#waits = waiting.names.length > 0;
     this.#observe(now, waiting);
+    this.#hearTraffic();
     const { rows } = this.#changes;
     this.#removals.begin();
     let nextAt = Math.min(now + lookMs, this.#ends.nextAt(this.#settings ?? unjudged));
-    const released = rows.filter((row) => {
+    const passed = rows.filter((row) => {
       const judgement = this.#judge(row, now);
       nextAt = Math.min(nextAt, judgement.nextAt ?? nextAt);
-      if (judgement.release === 'timeout' && this.#settings !== undefined)
+      if (judgement.passes === 'timeout' && this.#settings !== undefined)
         this.#options.events.counted('timeout');
-      return judgement.release !== undefined;
+      return judgement.passes !== undefined;
     });
     this.#saveIfNew();
-    for (const row of released) this.#release(row.names, row.judge.startedAt);
-    if (released.length > 0 && this.#judged().names.length < waiting.names.length) {
+    this.#discardHeld();
+    if (this.#pass(passed, now) || this.#judged().names.length < waiting.names.length) {
       this.#look();
       return;
     }
     this.#tellState(now);
+    // They are told of the state.
+    this.#options.checks?.waiting(this.#waits && this.#settings !== undefined);
     if (!this.#waits) {
       if (this.#seenByCanaries().length === 0) this.#restrict(undefined);
       this.#overAt(now);
-      return;
     }
+    if (this.#queues && !this.#unqueue()) nextAt = now + moveMs;
+    else if (!this.#waits) return;
     this.#timer = this.#options.clock.after(Math.max(0, nextAt - now), () => this.#look());
+  }
+
+  /** With `on_failure: DISCARD`: who has what was found bad goes back. */
+  #discardHeld(): void {
+    if (this.#settings?.onFailure !== 'DISCARD') return;
+    const { events, gate } = this.#options;
+    for (const { judge, names } of this.#changes.rows) {
+      const { state } = judge;
+      if (state.kind !== 'HELD' || state.cause === 'timeout') continue;
+      const { cause, reason } = state;
+      // What waits with endpoints is not to blame for them.
+      const bad =
+        cause === 'content'
+          ? names.filter(({ type, name }) => this.#emptied?.names.has(nameKey(type, name)) === true)
+          : names;
+      this.#verdicts.discard(bad, reason, cause);
+      events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
+      events.discarded(bad, cause, reason);
+      for (const [filter, own] of byFilter(bad)) gate.discard(filter, reason, own);
+    }
+  }
+
+  /** The wave of these changes is over. True: one has gone to the next wave. */
+  #pass(rows: readonly Change[], now: number): boolean {
+    let goesOn = false;
+    for (const row of rows) {
+      const { judge, names } = row;
+      if (judge.isLastWave) {
+        this.#release(names, judge.startedAt);
+        continue;
+      }
+      judge.advance(this.#nodesOf(row), now);
+      goesOn = true;
+    }
+    this.#queues ||= goesOn;
+    return goesOn;
+  }
+
+  /** Tells the canaries how far the change of each class has come. True: some clients may be on another side. */
+  #reach(): boolean {
+    if (!this.#queues) return false;
+    const reached = new Map<string, number>();
+    for (const { judge, classes } of this.#changes.rows)
+      for (const [classKey, wave] of judge.reach(classes))
+        reached.set(classKey, Math.max(wave, reached.get(classKey) ?? 0));
+    const moved = this.canaries.reach(reached);
+    if (moved === undefined) return false;
+    this.#staffed = undefined;
+    this.#options.fleet.moved(moved);
+    return true;
+  }
+
+  /** Once no change is past its first wave, and who was in a later one is back. False: not yet. */
+  #unqueue(): boolean {
+    const { fleet, gate } = this.#options;
+    if (this.canaries.reached.size > 0) return true;
+    if (this.#settings !== undefined) {
+      // What waits has its own survey.
+      const { complete } = this.#waits ? this.#survey : fleet.survey(nothingOf(this.#settings));
+      if (!complete || fleet.isMoving) return false;
+    }
+    this.#queues = false;
+    if (!this.#waits) fleet.waitingChanged();
+    gate.unqueue();
+    return true;
   }
 
   #judge(row: Change, now: number): Judgement {
     const { judge, names } = row;
     const { startedAt } = judge;
     const since = Math.min(startedAt, now);
-    const removals = this.#settings === undefined ? undefined : this.#removals.objection(names, since, now);
-    const judgement = judge.judge(now, this.#observation(row, removals, now));
+    const objection = this.#objectionTo(row, since, now);
+    const judgement = judge.judge(now, this.#observation(row, objection, now));
     const canaries = this.#canariesOf(row);
     if (canaries.length > 0) {
       this.#options.events.canariesSaid(names, {
@@ -326,6 +451,28 @@ export class Rollout {
       });
     }
     return judgement;
+  }
+
+  /** Endpoints that are not too many any more go to everybody, whatever they waited with. True: some do. */
+  #passUngated(waiting: WaitingNames): boolean {
+    if (this.#settings === undefined) return false;
+    const { types, maxEmptiedPercent } = this.#settings;
+    const { gate } = this.#options;
+    this.#emptied = emptiedTooMany(gate, waiting, maxEmptiedPercent);
+    const free = waiting.names.filter(
+      ({ type, name }) => !types.includes(type) && this.#emptied?.names.has(nameKey(type, name)) !== true,
+    );
+    for (const [filter, own] of byFilter(free)) gate.release(filter, own);
+    return free.length > 0;
+  }
+
+  /** What a change itself shows. `since`: it waits since then. */
+  #objectionTo({ names, keys }: Change, since: number, now: number): Observation['objection'] {
+    if (this.#settings === undefined) return undefined;
+    const removals = this.#removals.objection(names, since, now);
+    if (removals !== undefined) return { cause: 'removals', reason: removals };
+    if (this.#emptied === undefined || keys.isDisjointFrom(this.#emptied.names)) return undefined;
+    return { cause: 'content', reason: this.#emptied.reason };
   }
 
   /** Who the canaries are, what they say, and which changes there are. */
@@ -339,9 +486,11 @@ export class Rollout {
         this.#ends.over();
       }
       this.#arrange(waiting, now);
+      this.#reach();
       return;
     }
     this.#take(waiting, now);
+    if (this.#reach()) this.#take(waiting, now);
     const bad = this.#changes.rows.filter((row) => this.#isBad(row, now));
     if (!this.#survey.complete) return;
     const open = this.#changes.rows
@@ -381,13 +530,21 @@ export class Rollout {
     const bonds = verdicts.map(({ names }) => names);
     const settings = this.#settings ?? unjudged;
     this.#changes.arrange(waiting, this.#members, bonds, this.#joined, settings, now);
+    for (const { keys, classes } of this.#joined.size === 0 ? [] : this.#changes.rows)
+      if (!keys.isDisjointFrom(this.#joined)) this.#options.traffic?.restart(classes);
     this.#joined.clear();
+    this.#hearChecks();
   }
 
   /** Of a survey that is not complete: what is unknown, and who rejected something before. */
   #canariesOf({ classes }: Change): readonly CanaryStream[] {
     const known = [...classes].flatMap((classKey) => this.#canariesByClass.get(classKey) ?? []);
     return this.#survey.complete ? known : [unknownCanary, ...known];
+  }
+
+  /** Who has a change, by node. */
+  #nodesOf(row: Change): ReadonlySet<string> {
+    return new Set(this.#canariesOf(row).flatMap(({ node }) => (node === '' ? [] : node)));
   }
 
   /** Of a change without a connected canary: that is what it waits for. */
@@ -400,11 +557,15 @@ export class Rollout {
     return foundBad(this.#observation(row, undefined, now)) !== undefined;
   }
 
-  #observation(row: Change, removals: string | undefined, now: number): Observation {
+  #observation(row: Change, objection: Observation['objection'], now: number): Observation {
     const { keys, classes } = row;
     const canaries = this.#canariesOf(row);
-    const rejected = canaries.map(({ standing }) => standing).find((one) => one.kind === 'rejected');
-    const found = [...this.#ends.verdicts, ...this.#foundBefore].find(
+    const rejections = canaries.map(({ standing }) => standing).filter((one) => one.kind === 'rejected');
+    // It may be the change before that a canary rejects: nothing is taken back because of that.
+    const takesBack = this.#settings?.onFailure === 'DISCARD';
+    const rejected = rejections.find(({ isFinal }) => isFinal || !takesBack);
+    const checks = this.#checksOf(row);
+    const found = [...this.#ends.verdicts, ...this.#measured, ...this.#foundBefore].find(
       ({ names }) => !names.isDisjointFrom(keys),
     );
     return {
@@ -413,9 +574,46 @@ export class Rollout {
       rejection: rejected?.reason ?? this.#rejections.reason(keys),
       found,
       mayReturn: this.#ends.mayReturn(keys),
-      removals,
+      objection,
       clientsMayComeBack: this.canaries.mayComeBack(now),
+      nodes: this.#survey.complete && this.canaries.waves.length > 1 ? this.#nodesOf(row) : undefined,
+      goodSince: checks === undefined ? 0 : checks.goodSince,
+      waitsFor: checks?.unknown.map((name) => `check ${name} says nothing yet`).join('; ') ?? '',
     };
+  }
+
+  /** Undefined: there are none. */
+  #checksOf({ judge }: Change): ReturnType<Checks['verdict']> | undefined {
+    return this.#settings === undefined ? undefined : this.#options.checks?.verdict(judge.shownSince);
+  }
+
+  #hearChecks(): void {
+    for (const row of this.#changes.rows) {
+      const { bad } = this.#checksOf(row) ?? {};
+      if (bad !== undefined) this.#measure(row, 'check', `check ${bad.name}: ${bad.reason}`);
+    }
+  }
+
+  #hearTraffic(): void {
+    const { traffic } = this.#options;
+    if (traffic === undefined) return;
+    const { rows } = this.#changes;
+    traffic.keep(new Set(rows.flatMap(({ classes }) => [...classes])));
+    // Who has the change is not known for a moment.
+    if (rows.length > 0 && !this.#survey.complete) return;
+    const verdicts = new Map<Change, TrafficVerdict>();
+    for (const row of rows) {
+      const verdict = traffic.verdict(row.classes, this.#canariesOf(row));
+      if (verdict === undefined) continue;
+      verdicts.set(row, verdict);
+      if (verdict.state === 'BAD') this.#measure(row, 'traffic', `traffic: ${verdict.reason}`);
+    }
+    this.#traffic = verdicts;
+  }
+
+  #measure({ keys }: Change, cause: 'check' | 'traffic', reason: string): void {
+    if (this.#measured.some(({ names }) => keys.isSubsetOf(names))) return;
+    this.#measured = [...this.#measured, { cause, reason, names: keys }];
   }
 
   /**
@@ -437,11 +635,7 @@ export class Rollout {
   #release(names: readonly PendingName[], started: number): void {
     const { events, clock, gate } = this.#options;
     const [removed] = gate.holds.removed();
-    const byType = Map.groupBy(names, ({ type }) => type);
-    for (const filter of filtersOf(names)) {
-      const own = byType.get(filter.type) ?? [];
-      gate.release(filter, new Set(own.map(({ name }) => name)));
-    }
+    for (const [filter, own] of byFilter(names)) gate.release(filter, own);
     if (removed !== undefined) this.#save();
     if (this.#settings === undefined) return;
     events.counted('released');
@@ -466,19 +660,22 @@ export class Rollout {
 
   #tellState(now: number): void {
     const { events } = this.#options;
+    const wave = this.#first()?.judge.wave ?? 0;
     for (const { judge, names } of this.#changes.rows) {
       const state = judge.news();
       if (state === undefined) continue;
       if (state.kind === 'HELD') events.counted(state.cause === 'timeout' ? 'timeout' : 'held');
-      events.changeIs(state, names);
+      events.changeIs(state, names, judge.wave);
     }
     const before = this.#state;
     const calm = this.#options.gate.holds.freezes.length > 0 ? 'FROZEN' : 'IDLE';
     const since = before.kind === calm ? before.since : now;
     this.#state = this.#first()?.judge.state ?? { kind: calm, since };
-    if (this.#state.kind === before.kind && this.#state.since === before.since) return;
+    const isSame = this.#state.kind === before.kind && this.#state.since === before.since;
+    if (isSame && wave === this.#wave) return;
+    this.#wave = wave;
     if (this.#state.kind === calm) this.#removals.over();
-    events.stateChanged(this.#state);
+    events.stateChanged(this.#state, wave);
   }
 
   #saveIfNew(): void {
@@ -496,129 +693,8 @@ export class Rollout {
   }
 }
 
+/** No names: who is asked about them has taken its side before the answer. */
+const nothingOf = ({ types }: RolloutSettings): Waiting => new Map(types.map((type) => [type, new Set()]));
+
 const countOf = (canaries: readonly CanaryStream[], kind: Standing['kind']): number =>
   canaries.filter(({ standing }) => standing.kind === kind).length;
-
-/** As configured (`rollout`). */
-interface RolloutSettings extends JudgeSettings {
-  readonly canary: CanaryRules;
-  /** Who may be a canary; empty: anybody. */
-  readonly canaryPrincipals: readonly string[];
-  readonly types: readonly TypeUrl[];
-}
-
-/** What a restart must not forget. */
-export interface SavedRollout extends SavedVerdicts {
-  readonly freezes: readonly Freeze[];
-  /** The nodes that were canaries of what waited, each with its class. */
-  readonly canaries: ReadonlyMap<string, string>;
-  /** Names that a rollback has removed, and that stay away until they are released. */
-  readonly withheld: readonly TypedName[];
-}
-
-type RolloutResult = 'released' | 'held' | 'discarded' | 'timeout';
-
-/** For metrics, logs and the disk. */
-export interface RolloutEvents {
-  counted(result: RolloutResult): void;
-  /** How many canaries have accepted these, or rejected something of them; `areAll`: they have accepted all of it. */
-  canariesSaid(
-    names: readonly PendingName[],
-    said: { readonly accepted: number; readonly rejected: number; readonly areAll: boolean },
-  ): void;
-  /** Everybody gets these changes now. `milliseconds`: how long they have waited. */
-  released(names: readonly PendingName[], milliseconds: number): void;
-  /** Of all changes. */
-  stateChanged(state: RolloutState): void;
-  /** Of one change that waits. */
-  changeIs(state: WaitingState, names: readonly PendingName[]): void;
-  save(state: SavedRollout): void;
-}
-
-export interface RolloutOptions {
-  readonly gate: Gate;
-  readonly fleet: Fleet;
-  readonly clock: Clock;
-  readonly events: RolloutEvents;
-  /** `max_removal_percent` of each upstream that has one. */
-  readonly removalLimits: () => readonly RemovalLimit[];
-  /** Of the last change that everybody has, and of the last change. */
-  readonly revisions: () => Pick<RolloutReport, 'revision' | 'pendingRevision'>;
-  /** What a restart compares contents by; left out: nothing is kept over restarts. */
-  readonly hashOf?: HashOf | undefined;
-  /** From before a restart; undefined: nothing is kept over restarts. */
-  readonly saved: SavedRollout | undefined;
-}
-
-/** One change that waits. */
-interface ReportedChange {
-  readonly state: WaitingState;
-  readonly names: readonly PendingName[];
-}
-
-export interface RolloutReport {
-  /** `rollout` is configured. */
-  readonly enabled: boolean;
-  readonly state: RolloutState;
-  /** Names that wait for a verdict, and those that nobody sees. Of several changes `state` and `canaries` are those of the first that is held, or of the first. */
-  readonly pending: readonly PendingName[];
-  /** Of those, the names of that change, and those that nobody sees. */
-  readonly shown: readonly PendingName[];
-  readonly changes: readonly ReportedChange[];
-  readonly canaries: {
-    readonly total: number;
-    readonly accepted: number;
-    readonly rejected: number;
-    readonly ended: number;
-  };
-  /** What waits was not rejected, and none of its canaries is connected. */
-  readonly noCanary: boolean;
-  /** Why operators have discarded what of it was discarded. */
-  readonly whyDiscarded: string;
-  readonly freezes: readonly Freeze[];
-  /** Of the last change that everybody has, and of the last change. */
-  readonly revision: number;
-  readonly pendingRevision: number;
-}
-
-type Gating = Pick<RolloutSettings, 'canary' | 'types'> & Partial<RolloutSettings>;
-
-const operations = '"distributary release" (everybody gets it) or "distributary discard" (canaries go back)';
-
-/**
- * Why a reload must not take effect while a change waits: it would show the change to clients that are protected from
- * it. Undefined: it would not. More canaries may see what nobody has found bad. `reason`: why it is held; undefined: its
- * canaries have not decided yet.
- */
-export function reloadObjection(
-  reason: string | undefined,
-  names: readonly Pick<PendingName, 'type'>[],
-  before: Gating,
-  after: Gating | undefined,
-): string | undefined {
-  const refused = (path: string, why: string): string => {
-    const types = [...new Set(names.map(({ type }) => typeInfo(type).short))].join(', ');
-    const what = `${types}: ${counted(names.length, 'name')}`;
-    return reason === undefined
-      ? `${path}: ${why} while a change waits for canaries (${what}): wait until everybody has it, or run ${operations}, then send SIGHUP`
-      : `${path}: ${why} while a change is held (${what}; ${reason}): run ${operations} first, then send SIGHUP`;
-  };
-  if (after === undefined) return refused('rollout', 'it cannot be taken out');
-  const ungated = names.find(({ type }) => before.types.includes(type) && !after.types.includes(type));
-  if (ungated !== undefined)
-    return refused('rollout.types', `${typeInfo(ungated.type).short} cannot be taken out`);
-  if (reason === undefined) return undefined;
-  if (after.canary.percent > before.canary.percent) {
-    const change = `${before.canary.percent} to ${after.canary.percent}`;
-    return refused('rollout.canary.percent', `it cannot grow (${change})`);
-  }
-  const { canaryPrincipals: named = [] } = before;
-  const { canaryPrincipals: principals = [] } = after;
-  if (named.length > 0 && (principals.length === 0 || principals.some((one) => !named.includes(one))))
-    return refused('rollout.canary_principals', 'it cannot name more clients');
-  const added = after.canary.match.find(
-    (one) => !before.canary.match.some(({ key, value }) => key === one.key && value === one.value),
-  );
-  if (added === undefined) return undefined;
-  return refused('rollout.canary.match', `${added.key}: ${added.value} cannot be added`);
-}

@@ -4,7 +4,7 @@ import type { TypedName } from '../model/holds.ts';
 import type { Variant } from '../model/resource.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
-import type { JudgeSettings, Verdict } from './judge.ts';
+import type { HoldCause, JudgeSettings, Verdict } from './judge.ts';
 import { type CanaryStream, isEqual, keysOf, nameKey, type Standing } from './waiting.ts';
 
 /** What of a variant is kept: equal for equal content. The disk shows it, so nobody may guess a secret by it. */
@@ -16,9 +16,11 @@ interface SavedContent extends TypedName {
   readonly hashes: readonly string[];
 }
 
-/** What an operator has discarded, and why. */
+/** What was discarded, and why. */
 interface SavedDiscard extends SavedContent {
   readonly reason: string;
+  /** Undefined: an operator has discarded it. */
+  readonly cause?: HoldCause | undefined;
 }
 
 /** A verdict, and the content that it is about. */
@@ -99,12 +101,12 @@ export class Verdicts {
   }
 
   /** Must be called before canaries go back to what is released. */
-  discard(names: readonly TypedName[], reason: string): void {
+  discard(names: readonly TypedName[], reason: string, cause?: HoldCause): void {
     const kept = shorten(reason, most.reason);
     for (const one of names) {
       const key = nameKey(one.type, one.name);
       this.#discards.delete(key);
-      this.#discards.set(key, { ...this.#contentNow(one), reason: kept });
+      this.#discards.set(key, { ...this.#contentNow(one), reason: kept, cause });
       this.#awaited.delete(key);
     }
     this.#unsaved.discards = true;
@@ -116,6 +118,14 @@ export class Verdicts {
       ({ type, name }) => this.#discards.get(nameKey(type, name))?.reason,
     );
     return [...new Set(reasons)].filter((reason) => reason !== undefined && reason !== '').join('; ');
+  }
+
+  /** Why the first of these was found bad; undefined: operators have discarded them. */
+  causeOf(names: Iterable<TypedName>): HoldCause | undefined {
+    const causes = Iterator.from(names).map(
+      ({ type, name }) => this.#discards.get(nameKey(type, name))?.cause,
+    );
+    return causes.find((cause) => cause !== undefined);
   }
 
   /** Which of the names that wait now were discarded before a restart, with the same content. */
@@ -237,7 +247,7 @@ export class Rejections {
     const verdicts: Verdict[] = [];
     const known = new NameSets();
     for (const { reason, names } of this.#all()) {
-      if (known.addUnlessWithin(names)) verdicts.push({ cause: 'rejection', reason, names });
+      if (known.addUnlessWithin(names)) verdicts.push({ cause: 'rejected', reason, names });
     }
     this.#verdicts = verdicts;
     return verdicts;

@@ -3,7 +3,7 @@ import { includes, type Scope, scopeText, type TypedName } from '../model/holds.
 import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
-import type { Member } from './canaries.ts';
+import type { Member, Moved } from './canaries.ts';
 
 /** The names that wait and that canaries see, by type. */
 export type Waiting = ReadonlyMap<TypeUrl, ReadonlySet<ResourceName>>;
@@ -33,9 +33,6 @@ export interface CanaryStream {
   /** What it subscribes to of it, by `nameKey`: streams with equal subscriptions share the sets. */
   readonly names: readonly ReadonlySet<string>[];
 }
-
-/** Who a client is. */
-export type Moved = Pick<Member, 'nodeId' | 'classKey'>;
 
 export interface Survey {
   /** False: some of the clients have not been asked yet. */
@@ -70,6 +67,8 @@ export interface Fleet {
   waitingChanged(): void;
   /** Other nodes are canaries now: these clients may be on another side. */
   moved(isMoved: (client: Moved) => boolean): void;
+  /** Some clients have yet to take their side. */
+  readonly isMoving: boolean;
 }
 
 /** Of those that canaries see, the ones that an operator means. The error: there are none, and why. */
@@ -87,6 +86,7 @@ function whyNothing(masked: readonly PendingName[]): string {
   const reasons = new Set(masked.map((one) => one.masked));
   if (reasons.has('frozen') || reasons.has('rolledBack'))
     return 'what upstream says is frozen: unfreeze it first';
+  if (reasons.has('queued')) return 'what upstream says waits until the change before it has ended';
   if (reasons.has('discarded')) return 'what upstream says was discarded, until it says something else';
   return 'it was released or discarded before, or upstream has taken it back';
 }
@@ -115,10 +115,19 @@ export const keysOf = (names: readonly TypedName[]): ReadonlySet<string> =>
   new Set(names.map(({ type, name }) => nameKey(type, name)));
 
 /** Filters that match these names and, of what is pending, nothing of another type or upstream. In the order of ADS. */
-export function filtersOf(names: readonly PendingName[]): readonly Pick<PendingName, 'type' | 'upstream'>[] {
+function filtersOf(names: readonly PendingName[]): readonly Pick<PendingName, 'type' | 'upstream'>[] {
   const filters = new Map<string, Pick<PendingName, 'type' | 'upstream'>>();
   for (const { type, upstream } of names) filters.set(JSON.stringify([type, upstream]), { type, upstream });
   return [...filters.values()].toSorted((a, b) => typeInfo(a.type).order - typeInfo(b.type).order);
+}
+
+/** What matches these names, and nothing else. */
+export function byFilter(names: readonly PendingName[]) {
+  const byType = Map.groupBy(names, ({ type }) => type);
+  return filtersOf(names).map((filter) => {
+    const own = byType.get(filter.type) ?? [];
+    return [filter, new Set(own.map(({ name }) => name))] as const;
+  });
 }
 
 export const isEqual = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean =>

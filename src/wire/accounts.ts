@@ -221,6 +221,9 @@ export class Account implements Payer {
   #arriving = 0;
   /** What goes on to read from connections of which nothing is read now. */
   readonly #unread = new Set<() => void>();
+  /** How many have begun in the last turn, and for how many milliseconds of work each. */
+  #reads = 0;
+  #readMs = 1;
   #exempt: boolean | undefined;
   #held = 0;
   #turn = -1;
@@ -383,8 +386,8 @@ export class Account implements Payer {
   }
 
   /**
-   * Reads on in one of the next turns. What that brings is not known before it is there, so each turn has only so many,
-   * one for each millisecond of work.
+   * Reads on in one of the next turns. What that brings is not known before it is there, so it is taken to be as much as
+   * the last time, and a millisecond of work at least.
    */
   readLater(read: () => void): Waiting {
     this.#unread.add(read);
@@ -405,7 +408,12 @@ export class Account implements Payer {
       this.#waiting.delete(run);
       run();
     }
-    for (const read of [...this.#unread].slice(0, this.#mayWork)) {
+    const worked = this.#turn === this.#accounts.turn - 1 ? this.#workInTurn : 0;
+    if (this.#reads > 0) this.#readMs = worked / this.#reads;
+    const reads = Math.max(1, Math.floor(this.#mayWork / Math.max(1, this.#readMs)));
+    const begun = [...this.#unread].slice(0, reads);
+    this.#reads = begun.length;
+    for (const read of begun) {
       this.#unread.delete(read);
       read();
     }

@@ -347,6 +347,21 @@ export function nodeDigest(node: Buffer): number {
   return from < node.length ? crc32(node.subarray(from), sum) : sum;
 }
 
+/** The node that a client has sent last: by length and checksum, as its bytes are not kept (protocol §3.1). */
+export class LastNode {
+  #length = -1;
+  #digest = 0;
+
+  isRepeatedBy(node: Buffer): boolean {
+    return node.length === this.#length && nodeDigest(node) === this.#digest;
+  }
+
+  remember(node: Buffer): void {
+    this.#length = node.length;
+    this.#digest = nodeDigest(node);
+  }
+}
+
 const knownUrls = knownTypes.map(({ url }) => ({ url, encoded: Buffer.from(url) }));
 
 /**

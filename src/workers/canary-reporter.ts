@@ -5,8 +5,8 @@ import type { Clock, Timer } from '../model/clock.ts';
 import type { SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
-import { byPlace, isCanaryByRule, type Member } from '../rollout/canaries.ts';
-import { type CanaryStream, type Moved, outdated, type Survey, type Waiting } from '../rollout/waiting.ts';
+import { byPlace, classesMoved, isInWaves, type Member, type Moved } from '../rollout/canaries.ts';
+import { type CanaryStream, outdated, type Survey, type Waiting } from '../rollout/waiting.ts';
 import type { Message, ToPrimary } from './ipc-messages.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
@@ -14,7 +14,7 @@ const lookMs = 1000;
 /** Answers of many canaries arrive together. */
 const settling = { quiet: 10, longest: 100 };
 /** Nodes that are canaries, of one worker: what the primary keeps over a restart is bounded, too. */
-const maxCanaries = 1000;
+const maxCanaries = 10_000;
 
 /** Tells the primary what this worker's canaries say to the changes that wait. */
 export class CanaryReporter {
@@ -134,38 +134,45 @@ export function reportOf(
 
 /** Which nodes are canaries, as the primary said last. */
 export class CanaryNodes {
-  #rules: Message<'canaries'>['rules'];
+  #waves: Message<'canaries'>['waves'];
+  #reached: ReadonlyMap<string, number>;
   #named: ReadonlySet<string>;
   /** The classes for which the rules make canaries; undefined: all. */
   #open: ReadonlySet<string> | undefined;
 
-  constructor({ rules, nodes, open }: Message<'canaries'>) {
-    this.#rules = rules;
+  constructor({ waves, reached, nodes, open }: Message<'canaries'>) {
+    this.#waves = waves;
+    this.#reached = new Map(reached);
     this.#open = open && new Set(open);
     this.#named = new Set(nodes);
   }
 
-  get rules(): Message<'canaries'>['rules'] {
-    return this.#rules;
+  get waves(): Message<'canaries'>['waves'] {
+    return this.#waves;
   }
 
   sideOf(client: SidedClient): Side {
     if (this.#named.has(client.nodeId)) return 'canary';
-    const isOpen = this.#open?.has(client.classKey) !== false;
-    return isOpen && isCanaryByRule(this.#rules, client) ? 'canary' : 'released';
+    if (this.#open?.has(client.classKey) === false) return 'released';
+    return isInWaves(this.#waves, this.#reached.get(client.classKey), client) ? 'canary' : 'released';
   }
 
   /** Returns which clients may be on another side now; undefined: all may be. */
-  update({ rules, nodes, open }: Message<'canaries'>): ((client: Moved) => boolean) | undefined {
-    const sameRules = JSON.stringify(rules) === JSON.stringify(this.#rules);
+  update({ waves, reached, nodes, open }: Message<'canaries'>): ((client: Moved) => boolean) | undefined {
+    const sameWaves = JSON.stringify(waves) === JSON.stringify(this.#waves);
     const named = this.#named.symmetricDifference(new Set(nodes));
+    const classes = new Map(reached);
+    const reaches = classesMoved(this.#reached, classes);
     const before = this.#open;
     const now = open && new Set(open);
-    this.#rules = rules;
+    this.#waves = waves;
+    this.#reached = classes;
     this.#named = new Set(nodes);
     this.#open = now;
-    if (!sameRules) return undefined;
-    return ({ nodeId, classKey }) =>
-      named.has(nodeId) || (before?.has(classKey) === false && now?.has(classKey) !== false);
+    if (!sameWaves) return undefined;
+    return (client) =>
+      named.has(client.nodeId) ||
+      reaches?.(client) === true ||
+      (before?.has(client.classKey) === false && now?.has(client.classKey) !== false);
   }
 }

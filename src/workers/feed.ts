@@ -1,8 +1,10 @@
 import { chmodSync } from 'node:fs';
 import type { Core } from '../assembly/core.ts';
+import { loadNode } from '../assembly/load-reports.ts';
 import { neverMs, relayUpstream } from '../assembly/upstream-set.ts';
 import type { Config } from '../config/config.ts';
 import { routes } from '../downstream/xds-server.ts';
+import { LOAD_PATH } from '../model/load.ts';
 import type { Result } from '../model/result.ts';
 import { ADS_SERVICE } from '../model/types.ts';
 import type { UpstreamSink } from '../model/upstream.ts';
@@ -72,6 +74,7 @@ export async function openFeed(core: Core, socket: string): Promise<Result<GrpcS
   const listening = await listenGrpc({
     address: `unix:${socket}`,
     accept: (asked) => {
+      if (asked === LOAD_PATH) return (stream) => core.loadReports.accept(stream);
       const route = asked === path ? routes.get(path) : undefined;
       if (route === undefined) return undefined;
       return (stream) => {
@@ -111,6 +114,7 @@ export function feedUpstream(core: Core, socket: string, sink: UpstreamSink, nam
       backoff,
       failbackAfterMs: 0,
       via: () => loops.via(),
+      loadNode: (target) => loadNode(core.config, target),
       log: { ...own, info: (message, fields) => own.debug(message, fields) },
       metrics: {
         accepted: (type) => metrics.updates(name, type, 'accepted').inc(),

@@ -2,9 +2,11 @@ import type { ListenerAddress } from '../assembly/client-serving.ts';
 import type { Load } from '../assembly/core.ts';
 import type { Config } from '../config/config.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { ReportedTraffic } from '../model/load.ts';
+import type { Wave } from '../model/rollout.ts';
 import type { LevelOverride, LogFormat, LogLevel } from '../observe/log-levels.ts';
 import { version } from '../package/files.ts';
-import type { CanaryRules, Member } from '../rollout/canaries.ts';
+import type { Member } from '../rollout/canaries.ts';
 import type { CanaryStream, Waiting } from '../rollout/waiting.ts';
 
 /**
@@ -66,8 +68,10 @@ export type ToWorker =
   /** Who is on the side of canaries. */
   | {
       readonly kind: 'canaries';
-      /** `rollout.canary`. */
-      readonly rules: CanaryRules;
+      /** As configured. */
+      readonly waves: readonly Wave[];
+      /** The classes whose change is not in its first wave, sorted. */
+      readonly reached: readonly (readonly [classKey: string, wave: number])[];
       /** Node ids, sorted: of the elected, and of the canaries of before a restart. */
       readonly nodes: readonly string[];
       /** The classes of which the rules make canaries, sorted; undefined: all. */
@@ -94,6 +98,12 @@ export type ToPrimary =
       readonly canaries: readonly CanaryStream[];
       /** What has ended since the last report. Here, so that none is counted twice. */
       readonly ended: readonly CanaryStream[];
+    }
+  /** What clients have reported of their traffic since the last message, and streams of reports that have ended. */
+  | {
+      readonly kind: 'traffic';
+      readonly reports: readonly ReportedTraffic[];
+      readonly left: readonly string[];
     }
   /** What clients have said to a change since the last message (history/recorder.ts). */
   | {

@@ -12,6 +12,7 @@ const ofClients = new Set([
 ]);
 /** Of xds and rest in a worker, of admin and upstreams in the primary. */
 const isOfCertificates = ({ name }: Series): boolean => name.startsWith('distributary_certificate_');
+const isOfLoad = ({ name }: Series): boolean => name.startsWith('distributary_load_');
 const feedHistogram = 'distributary_worker_feed_seconds';
 
 /**
@@ -21,8 +22,8 @@ const feedHistogram = 'distributary_worker_feed_seconds';
 export function primarySeries(list: readonly Series[]): readonly Series[] {
   return list.flatMap((series) => {
     if (series.name === 'distributary_propagation_seconds') return asFeedHistogram(series);
-    // Upstream sessions that were refused are the clients', too.
-    if (series.name === 'distributary_downstream_rejected_total') return series;
+    // Upstream sessions that were refused are the clients', too. Of load reports each process counts its own part.
+    if (series.name === 'distributary_downstream_rejected_total' || isOfLoad(series)) return series;
     return isOfClients(series) ? [] : series;
   });
 }
@@ -45,8 +46,9 @@ export function countersOfEnded(list: readonly Series[]): readonly Series[] {
   );
 }
 
-function isOfClients({ name }: Series): boolean {
-  return name.startsWith('distributary_downstream_') || ofClients.has(name);
+function isOfClients(series: Series): boolean {
+  const { name } = series;
+  return name.startsWith('distributary_downstream_') || ofClients.has(name) || isOfLoad(series);
 }
 
 function withWorkerLabel(series: Series, number: number): Series {

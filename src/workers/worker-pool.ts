@@ -13,6 +13,7 @@ import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v
 import type { ClientHolding } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { answerTooLarge, type ClientStatusQuery } from '../inspect/csds.ts';
 import { mergeClasses } from '../inspect/fleet-survey.ts';
+import { mergeLoads } from '../inspect/load.ts';
 import { type ClientsStatus, type ClientsView, mergeStatus, noSuchClient } from '../inspect/local-clients.ts';
 import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../inspect/missing-clients.ts';
 import { systemClock } from '../model/clock.ts';
@@ -229,6 +230,12 @@ export class WorkerPool implements ClientServing, ClientsView {
     return { ...mergeClasses(answers), ...noAnswer(silent) };
   }
 
+  async load(request: Request<'load'>): Promise<Answer<'load'>> {
+    const silent = new Set<number>();
+    const answers = await this.#ask((client) => client.ask((admin) => admin.load(request)), silent);
+    return { ...mergeLoads(answers), ...noAnswer(silent) };
+  }
+
   /** Page by page too. */
   async getClient(request: Request<'getClient'>): Promise<Answer<'getClient'>> {
     const { id, limit, offset } = clientQuery(request);
@@ -394,8 +401,12 @@ export class WorkerPool implements ClientServing, ClientsView {
       opening: () => this.#opening(number),
       restarted: () => metrics.workerRestarts().inc(),
       heard: (message) => {
-        if (message.kind === 'answers') this.#core.recorder?.reported(message);
-        else this.#fleet.reported(message);
+        const { recorder, traffic } = this.#core;
+        if (message.kind === 'answers') recorder?.reported(message);
+        if (message.kind === 'canary_report') this.#fleet.reported(message);
+        if (message.kind !== 'traffic') return;
+        for (const report of message.reports) traffic.add(report);
+        for (const stream of message.left) traffic.left(stream);
       },
       changed: () => this.#changed(),
       ended: (series, report) => {

@@ -26,6 +26,7 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
   return {
     configOf: feedConfig,
     role: {
+      loadReports: 'primary',
       // A worker's stream serves many clients. The worker decides which of their streams fail.
       isUnavailable: () => false,
       refusal: () => undefined,

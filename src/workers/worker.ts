@@ -30,6 +30,7 @@ import {
   privateTransport,
   workerSocket,
 } from './private-socket.ts';
+import { TrafficReporter } from './traffic-reporter.ts';
 import { countersPath, metricsPath } from './worker-client.ts';
 
 type Start = Message<'start'>;
@@ -54,6 +55,7 @@ export class Worker {
   /** With a rollout. */
   readonly #canaries: CanaryNodes | undefined;
   readonly #reporter: CanaryReporter;
+  readonly #traffic: TrafficReporter;
   #primaryState: Pick<PrimaryState, 'ready' | 'served'> = { ready: false, served: [] };
   #loadElsewhere: Load = { streams: 0, connections: 0 };
   #reporting = false;
@@ -74,6 +76,7 @@ export class Worker {
     this.#canaries = start.canaries && new CanaryNodes(start.canaries);
     this.#outageGate = new OutageGate(config.upstreams, systemClock, () => this.#core.relay.changed());
     const answers = new AnswerReporter(systemClock, send);
+    this.#traffic = new TrafficReporter(config, systemClock, send);
     this.#core = new Core(
       workerConfig(config, start),
       { log, logLevels, spans, version, processMetrics: true, answers },
@@ -81,6 +84,7 @@ export class Worker {
         streamPrefix: `${id}-`,
         loadElsewhere: () => this.#loadElsewhere,
         loadChanged: () => this.#report(),
+        loadReports: 'worker',
         isUnavailable: (type, selector) => this.#outageGate.isUnavailable(type, selector),
         refusal: (interest) => this.#outageGate.refusal(interest),
         relayId,
@@ -90,6 +94,7 @@ export class Worker {
         upstreamPerSide: this.#canaries !== undefined,
         rollout: {
           fleet: undefined,
+          traffic: this.#traffic,
           sideOf: (client) => this.#canaries?.sideOf(client) ?? 'released',
           canaryAnswered: () => this.#reporter.answered(),
           canaryEnded: (stream) => this.#reporter.ended(stream),
@@ -97,8 +102,17 @@ export class Worker {
       },
     );
     const { relay, accounts, fleet } = this.#core;
-    this.#reporter = new CanaryReporter(fleet, systemClock, send);
-    this.#clients = new LocalClients(relay, accounts, reloadPreview(this.#core), () => this.#canaries?.rules);
+    this.#reporter = new CanaryReporter(fleet, systemClock, (report) => {
+      this.#traffic.tell();
+      send(report);
+    });
+    this.#clients = new LocalClients(
+      relay,
+      accounts,
+      reloadPreview(this.#core),
+      () => this.#canaries?.waves ?? [],
+      this.#core.loadReports.view,
+    );
   }
 
   /** Resolves with the worker when it listens, and has said so. `id`: unlike the slot, never used again. */
@@ -127,6 +141,7 @@ export class Worker {
     switch (message.kind) {
       case 'reload':
         this.#outageGate.reload(message.config.upstreams);
+        this.#traffic.reload(message.config);
         this.#core.reload(workerConfig(message.config, this.#start));
         return;
       case 'primary_state':
@@ -165,6 +180,7 @@ export class Worker {
   async drain(milliseconds: number): Promise<void> {
     this.#core.beginDrain();
     await this.#listeners?.drain(milliseconds);
+    await this.#core.loadReports.drain();
     this.#core.siblings.stop();
     await this.#core.relay.stop();
     await this.#core.traces?.stop();
@@ -236,8 +252,8 @@ export class Worker {
   }
 
   get #load(): Load {
-    const { relay, admission } = this.#core;
-    return { streams: relay.server.size, connections: admission.connections };
+    const { streams, admission } = this.#core;
+    return { streams, connections: admission.connections };
   }
 }
 

@@ -29,7 +29,7 @@ export interface ReportingWorkers {
 /** The process of the judge, as its workers' clients concern it. */
 export interface JudgingProcess {
   readonly rollout: Pick<Rollout, 'canaryAnswered' | 'canaryEnded'> & {
-    readonly canaries: Pick<Canaries, 'rules' | 'named' | 'open'>;
+    readonly canaries: Pick<Canaries, 'waves' | 'reached' | 'named' | 'open'>;
   };
   /** Whether all workers have acknowledged everything that there is for a side. */
   hasDelivered(side: Side): boolean;
@@ -79,12 +79,17 @@ export class WorkersFleet implements Fleet {
 
   /** For a worker that starts. Undefined: there is no rollout, so it has one feed. */
   canaries(): CanariesMessage | undefined {
-    const rules = this.#judging?.rollout.canaries.rules;
-    if (rules === undefined) return undefined;
-    const { percent, match } = rules;
-    const nodes = [...(this.#judging?.rollout.canaries.named ?? [])].toSorted();
-    const open = this.#judging?.rollout.canaries.open;
-    return { kind: 'canaries', rules: { percent, match }, nodes, open: open && [...open].toSorted() };
+    const canaries = this.#judging?.rollout.canaries;
+    if (canaries === undefined || canaries.waves.length === 0) return undefined;
+    const { waves, named, open } = canaries;
+    const reached = [...canaries.reached].toSorted(([a], [b]) => (a < b ? -1 : 1));
+    return {
+      kind: 'canaries',
+      waves,
+      reached,
+      nodes: [...named].toSorted(),
+      open: open && [...open].toSorted(),
+    };
   }
 
   survey(waiting: Waiting): Survey {
@@ -134,6 +139,10 @@ export class WorkersFleet implements Fleet {
     }
     this.#moving?.timer.cancel();
     this.#moving = { since, timer: this.#clock.after(recheckMs, () => this.moved()) };
+  }
+
+  get isMoving(): boolean {
+    return this.#moving !== undefined;
   }
 
   /** A worker has said something, or has acknowledged what it got for canaries. */
@@ -198,8 +207,10 @@ export function surveyOf(reports: readonly CanaryReport[]): Survey {
 const isSame = (a: CanariesMessage, b: CanariesMessage): boolean => JSON.stringify(a) === JSON.stringify(b);
 
 /** Nobody goes back to what is released. */
-function onlyAdds(before: CanariesMessage, { rules, nodes, open }: CanariesMessage): boolean {
+function onlyAdds(before: CanariesMessage, { waves, reached, nodes, open }: CanariesMessage): boolean {
   if (JSON.stringify(open) !== JSON.stringify(before.open)) return false;
-  if (JSON.stringify(rules) !== JSON.stringify(before.rules)) return false;
+  if (JSON.stringify(waves) !== JSON.stringify(before.waves)) return false;
+  const now = new Map(reached);
+  if (before.reached.some(([classKey, wave]) => (now.get(classKey) ?? 1) < wave)) return false;
   return new Set(nodes).isSupersetOf(new Set(before.nodes));
 }

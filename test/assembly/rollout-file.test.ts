@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { RolloutFile } from '../../src/assembly/rollout-file.ts';
 import { createLog } from '../../src/observe/log.ts';
-import type { SavedRollout } from '../../src/rollout/rollout.ts';
+import type { SavedRollout } from '../../src/rollout/seams.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 
 const frozen: SavedRollout = {
@@ -49,5 +49,16 @@ describe('the file of what operators have closed', () => {
     expect(waits, 'nothing is tried again').to.have.length(6);
     expect(existsSync(join(path, 'rollout.json'))).to.equal(true);
     expect(file.load().freezes).to.have.length(1);
+  });
+
+  it('of an earlier version says `rejection` for what was rejected', () => {
+    using directory = temporaryDirectory();
+    const verdict = { cause: 'rejection', reason: 'no', contents: [] };
+    const text = JSON.stringify({ freezes: [], canaries: [], verdicts: [verdict] });
+    writeFileSync(join(directory.path, 'rollout.json'), text);
+    const clock = { now: () => 0, after: () => ({ cancel: () => {} }) };
+    const log = createLog({ format: 'text', write: () => {} });
+    const { verdicts } = new RolloutFile(directory.path, clock, log, () => {}).load();
+    expect(verdicts.map(({ cause }) => cause)).to.deep.equal(['rejected']);
   });
 });

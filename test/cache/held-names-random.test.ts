@@ -59,7 +59,7 @@ const step = fc.oneof(
   {
     weight: 2,
     arbitrary: fc.record({
-      kind: fc.constantFrom('release', 'discard', 'freeze', 'unfreeze', 'rollback'),
+      kind: fc.constantFrom('release', 'discard', 'freeze', 'unfreeze', 'rollback', 'queue', 'unqueue'),
     }),
   },
 );
@@ -75,6 +75,8 @@ class Setting {
   );
   readonly wanted = new Set<Interest>();
   frozen = false;
+  /** What upstream says anew waits for the change that is judged. */
+  queueing = false;
   readonly #expiring: Variant[] = [];
   readonly #taken = new Map<string, ResourceName>();
 
@@ -86,6 +88,7 @@ class Setting {
       publish: () => {},
     });
     this.store.held.gatedTypes(new Set([cds]));
+    this.store.held.queueing(() => this.queueing);
   }
 
   want(interest: Interest): void {
@@ -134,6 +137,8 @@ class Setting {
       to: constraints[(at + index) % (constraints.length + 1)],
     }));
     this.store.restamp({ type: cds, moves, unresolved: [] });
+    // What is released of another variant may be for these parameters now.
+    this.#taken.clear();
   }
 
   rollback(): void {
@@ -226,7 +231,8 @@ function run(steps: readonly Step[]): void {
       case 'apply':
         setting.apply(one);
         expectKept(released, setting.shown('released'), 'released');
-        if (setting.frozen) expectKept(canary, setting.shown('canary'), 'frozen');
+        if (setting.frozen || setting.queueing)
+          expectKept(canary, setting.shown('canary'), 'frozen or queued');
         break;
       case 'want': {
         const interest = all[one.at % all.length];
@@ -266,6 +272,14 @@ function run(steps: readonly Step[]): void {
         setting.frozen = false;
         expectKept(released, setting.shown('released'), 'unfreeze');
         break;
+      case 'queue':
+        setting.queueing = true;
+        break;
+      case 'unqueue':
+        setting.queueing = false;
+        store.held.unqueue();
+        expectKept(released, setting.shown('released'), 'unqueue');
+        break;
       case 'rollback':
         setting.rollback();
         setting.noteTaken(released);
@@ -290,12 +304,13 @@ function run(steps: readonly Step[]): void {
 }
 
 /** Canaries see what upstream says, where it is not masked; and everybody does, where nothing is held. */
-function expectLikeStore({ store, wanted }: Setting): void {
+function expectLikeStore({ store, wanted, queueing }: Setting): void {
   const held = new Map([...store.held.pending].map((one) => [one.name, one.masked]));
   for (const { selector, parameters: one } of wanted) {
     if (!names.includes(selector)) continue;
     for (const side of ['canary', 'released'] as const) {
-      if (held.has(selector) && (side === 'released' || held.get(selector) !== undefined)) continue;
+      if (held.has(selector) && (side === 'released' || queueing || held.get(selector) !== undefined))
+        continue;
       const seen = store.sides[side].resolve(cds, selector, one);
       expect(seen, `${side} ${selector} ${one.key}`).to.equal(store.resolve(cds, selector, one));
     }

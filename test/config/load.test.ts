@@ -46,6 +46,7 @@ describe('configuration: what is accepted', () => {
           name: 'central',
           claims: { authorities: ['example.com'], types: [], names: [] },
           maxRemovalPercent: undefined,
+          loadReports: 'AGGREGATE',
           maxRemovalHoldMs: 600_000,
           required: true,
           siblings: undefined,
@@ -75,6 +76,7 @@ describe('configuration: what is accepted', () => {
           name: 'files',
           claims: { authorities: [], types: [], names: [] },
           maxRemovalPercent: undefined,
+          loadReports: 'AGGREGATE',
           maxRemovalHoldMs: 600_000,
           required: true,
           siblings: undefined,
@@ -115,6 +117,7 @@ describe('configuration: what is accepted', () => {
         maxHeldBytes: 1_073_741_824,
         maxHeldBytesPerPeer: 268_435_456,
         maxWorkPerPeerMs: 500,
+        maxLoadReportClusters: 10_000,
         relayPeers: [],
       },
       rollout: undefined,
@@ -135,13 +138,23 @@ describe('configuration: what is accepted', () => {
       'lds srds rds vhds cds sds ecds'.split(' '),
     );
     expect(rest).to.deep.equal({
-      canary: { percent: 5, match: [] },
+      waves: [{ path: 'rollout.canary', percent: 5, match: [], elects: true, bakeMs: undefined }],
       canaryPrincipals: [],
       bakeMs: 30_000,
       maxWaitMs: 600_000,
       onTimeout: 'HOLD',
+      onFailure: 'HOLD',
+      checks: [],
+      notify: [],
       maxDisconnects: 20,
+      maxEmptiedPercent: 20,
       mode: 'AUTOMATIC',
+    });
+    expect(configOf(`${minimal}rollout: { traffic: {} }\n`).rollout?.traffic).to.deep.equal({
+      maxErrorIncrease: 5,
+      maxRequestDrop: 50,
+      minRequests: 100,
+      intervalMs: 10_000,
     });
     expect(history).to.deep.equal({ maxBytes: 67_108_864, maxAgeMs: 86_400_000 });
     expect(configOf(`${minimal}history: false\n`).history).to.equal(undefined);
@@ -153,7 +166,9 @@ describe('configuration: what is accepted', () => {
     const { rollout } = configOf(
       `${minimal}${rules}rollout: { canary: { match: ${JSON.stringify(match)} } }\n`,
     );
-    expect(rollout?.canary).to.deep.equal({ percent: 0, match });
+    expect(rollout?.waves).to.deep.equal([
+      { path: 'rollout.canary', percent: 0, match, elects: true, bakeMs: undefined },
+    ]);
   });
 
   it("defaults are the values of the contract's sample", () => {

@@ -493,6 +493,32 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         problems: ['4:31: rollout.canary.percent: must be at most 100'],
       },
       {
+        rule: 'canary beside waves',
+        text: `${minimal}rollout: { canary: {}, waves: [{ percent: 5 }] }\n`,
+        problems: ['4:12: rollout.canary: rollout.canary is a single wave: expected either canary or waves'],
+      },
+      {
+        rule: 'an empty wave, one that does not grow, and a bake longer than max_wait',
+        text: `${minimal}rollout: { waves: [{}, { percent: 5 }, { percent: 5, bake: 11m }] }\n`,
+        problems: [
+          '4:20: rollout.waves[0]: an empty wave: expected percent, match, or both',
+          '4:51: rollout.waves[2].percent: a wave adds clients to those before: expected more than 5',
+          '4:60: rollout.waves[2].bake: a bake of 660s is longer than max_wait (600s): every change would time out',
+        ],
+      },
+      {
+        rule: 'no waves',
+        text: `${minimal}rollout: { waves: [] }\n`,
+        problems: ['4:12: rollout.waves: must have at least one entry'],
+      },
+      {
+        rule: 'a match of a wave on a key that no rule derives',
+        text: `${minimal}parameters: [{ key: env, from: node.metadata.env }]\nrollout: { waves: [{ percent: 5 }, { match: [{ key: evn, value: a }] }] }\n`,
+        problems: [
+          '5:53: rollout.waves[1].match[0].key: "evn" is not the key of any rule in "parameters", so no client would match: expected env',
+        ],
+      },
+      {
         rule: 'a match on a key that no rule derives',
         text: `${minimal}parameters: [{ key: env, from: node.metadata.env }]\nrollout: { canary: { match: [{ key: evn, value: a }] } }\n`,
         problems: [

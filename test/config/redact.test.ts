@@ -5,6 +5,11 @@ const dumpOf = (text: string, environment = {}): string =>
   JSON.stringify(configOf(text, environment).source.dump);
 
 describe('configuration: what /config_dump shows', () => {
+  it('of a server that is told of changes only the host is shown', () => {
+    const shown = dumpOf(`${minimal}rollout: { notify: [{ url: "https://hooks.example:444/T/hush" }] }\n`);
+    expect(shown).to.include('"https://hooks.example:444/[redacted]"').and.not.include('hush');
+  });
+
   it("the file's keys, with every default", () => {
     expect(configOf(minimal).source.dump).to.deep.include({
       drain_delay: '0s',
@@ -18,6 +23,7 @@ describe('configuration: what /config_dump shows', () => {
           types: [],
           names: [],
           filesystem: { path: '.' },
+          load_reports: 'AGGREGATE',
           max_removal_hold: '10m',
           required: true,
         },

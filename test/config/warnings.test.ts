@@ -92,6 +92,36 @@ describe('configuration: what validate says of it, and a relay does not refuse',
     });
   }
 
+  for (const [failure, warned] of [
+    ['HOLD', true],
+    ['DISCARD', false],
+  ] as const) {
+    it(`checks with on_failure: ${failure}: ${warned ? 'a bad change stays with the canaries' : 'nothing'}`, () => {
+      const check = '{ name: smoke, webhook: { url: "http://ci/" } }';
+      const text = `${other}\nrollout: { on_failure: ${failure}, checks: [${check}] }\n`;
+      const config = parseConfig(text, 'f', {});
+      if (!config.ok) throw new Error(JSON.stringify(config.error));
+      const paths = contradictions(config.value).map(({ path }) => path);
+      expect(paths).to.deep.equal(warned ? ['rollout.checks'] : []);
+    });
+  }
+
+  for (const [rollout, warned] of [
+    ['{ traffic: {}, bake: 30s }', ['rollout.traffic']],
+    ['{ traffic: {}, bake: 30s, on_failure: DISCARD }', []],
+    ['{ traffic: {}, bake: 29s, on_failure: DISCARD }', ['rollout.traffic.interval']],
+    [
+      '{ traffic: { interval: 5s }, waves: [{ percent: 1, bake: 14s }, { percent: 5 }], on_failure: DISCARD }',
+      ['rollout.traffic.interval'],
+    ],
+  ] as const) {
+    it(`traffic that can say nothing, or leaves a bad change: ${rollout}`, () => {
+      const config = parseConfig(`${other}\nrollout: ${rollout}\n`, 'f', {});
+      if (!config.ok) throw new Error(JSON.stringify(config.error));
+      expect(contradictions(config.value).map(({ path }) => path)).to.deep.equal(warned);
+    });
+  }
+
   for (const [rule, upstreams, hinted] of [
     ['key: cluster, from: node.cluster', other, true],
     ['key: id, from: node.id', other, true],

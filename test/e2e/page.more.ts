@@ -179,7 +179,10 @@ describe('status page in Chromium', function () {
     await page.getByRole('button', { name: 'Pause' }).click();
     await shows(page, 'Resume');
     await ended(1);
+    // What is given up before it has begun is no entry.
+    const resumed = page.waitForResponse(/\/events$/);
     await page.getByRole('button', { name: 'Resume' }).click();
+    await resumed;
     await page.evaluate(`
       Object.defineProperty(document, 'visibilityState', { value: 'hidden' });
       document.dispatchEvent(new Event('visibilitychange'));
@@ -260,6 +263,9 @@ describe('status page in Chromium', function () {
     }
     held.change(2);
     await shows(page, 'A change is held', 'distributary release --reason', rejection);
+    const waves = await page.getByRole('list', { name: 'Waves' }).getByRole('listitem').allInnerTexts();
+    expect(waves).to.deep.equal(['wave 1', 'everybody']);
+    await shows(page, 'it: 0 accepted, ');
     await open.picture('page-held');
     await held.relay.rpc('distributary.admin.v1.AdminService/Discard', { reason: 'test' });
     // The lines of the log still have it.

@@ -30,7 +30,7 @@ for (const workers of [0, 2]) {
       const { path } = stack.use(temporaryDirectory());
       config = {
         upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
-        rollout: { canary: { percent }, bake: '10s' },
+        rollout: { canary: { percent }, bake: '120s' },
         cache: { persistence: { path } },
         workers,
       };

@@ -61,7 +61,7 @@ function table(): string {
 }
 
 describe('alerts', function () {
-  this.timeout(60_000);
+  this.timeout(300_000);
 
   it('fire when they must, not before, and not otherwise', async function () {
     const binaries = await need(this, prometheusBinaries());

@@ -47,6 +47,7 @@ describe('metrics', () => {
         },
       ],
       upstreams: [{ upstream: 'central', connected: true, sessions: 2, staleSeconds: 0, fromSiblings: true }],
+      loadStreams: { received: 0, sent: 0 },
       cacheBytes: 1234,
     }));
     metrics.certificates.follow({ listener: 'xds' }, 'xds.crt', 'certificate').expiresAt = 1_600_000_000_000;
@@ -61,6 +62,7 @@ describe('metrics', () => {
     metrics.relay('1.2.3', () => ({
       ready: true,
       discarded: 0,
+      checks: [],
       heldRemovals: new Map([['central', 7]]),
       limits: new Map([['max_streams', 20_000]]),
       missing: new Map(),
@@ -141,6 +143,7 @@ describe('metrics', () => {
       streams: [],
       types: [],
       upstreams: [],
+      loadStreams: { received: 0, sent: 0 },
       cacheBytes: 0,
     };
     metrics.sampleFrom(() => ({
@@ -199,6 +202,7 @@ describe('metrics', () => {
       streams: [],
       types,
       upstreams: [],
+      loadStreams: { received: 0, sent: 0 },
       cacheBytes: 0,
     }));
     const lines = samples(await metrics.text(), 'distributary_cache_resources');

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import type { Side } from '../../src/model/side.ts';
-import { elect, isCanaryByRule, type Member } from '../../src/rollout/canaries.ts';
+import { Canaries, elect, isInWave, type Member } from '../../src/rollout/canaries.ts';
 
 const all = new Set(['cds a', 'cds b']);
 const onlyA = new Set(['cds a']);
@@ -69,7 +69,7 @@ describe('canaries', () => {
     const ids = Array.from({ length: 2000 }, (_, index) => `node-${index}`);
     const none = internParameters([]);
     const canariesAt = (percent: number): readonly string[] =>
-      ids.filter((id) => isCanaryByRule({ percent, match: [] }, { place: placeOf(id), parameters: none }));
+      ids.filter((id) => isInWave({ percent, match: [] }, { place: placeOf(id), parameters: none }));
     expect(canariesAt(100)).to.have.length(2000);
     expect(canariesAt(0)).to.have.length(0);
     expect(canariesAt(10).length).to.be.within(140, 260);
@@ -85,7 +85,7 @@ describe('canaries', () => {
       ],
     };
     const is = (entries: readonly (readonly [string, string])[]): boolean =>
-      isCanaryByRule(rules, { place: placeOf('n'), parameters: internParameters(entries) });
+      isInWave(rules, { place: placeOf('n'), parameters: internParameters(entries) });
     expect(is([['env', 'canary']])).to.equal(true);
     expect(
       is([
@@ -95,5 +95,27 @@ describe('canaries', () => {
     ).to.equal(true);
     expect(is([['env', 'prod']])).to.equal(false);
     expect(is([])).to.equal(false);
+  });
+
+  it('a change that has ended leaves nobody of its later waves behind', () => {
+    const wave = { path: 'rollout.waves[0]', match: [], bakeMs: undefined };
+    const waves = [
+      { ...wave, percent: 0, elects: false },
+      { ...wave, percent: 0.01, elects: true },
+    ];
+    const canaries = new Canaries(waves, undefined, 0);
+    const [n1] = ['n1', 'n2'].map((id) => member(id, 'prod', 'released', all));
+    if (n1 === undefined) throw new Error('no member');
+    const sideOf = () => canaries.sideOf({ ...n1, parameters: internParameters([]) });
+    expect([...canaries.elect([n1])]).to.deep.equal([]);
+    expect(canaries.reach(new Map([['prod', 2]]))?.(n1)).to.equal(true);
+    expect([...canaries.elect([n1])]).to.deep.equal(['n1']);
+    canaries.remember([{ ...n1, side: 'canary' }], 0);
+    expect(sideOf()).to.equal('canary');
+    // Another change may still wait, and may be found bad.
+    canaries.reach(new Map());
+    canaries.open = new Set();
+    expect(sideOf()).to.equal('released');
+    expect([...canaries.named]).to.deep.equal([]);
   });
 });

@@ -3,11 +3,14 @@ import { Judge, type JudgeSettings, type Observation } from '../../src/rollout/j
 
 const settings: JudgeSettings = {
   bakeMs: 30,
+  waves: [{ bakeMs: undefined }],
   maxWaitMs: 600,
   onTimeout: 'HOLD',
   maxDisconnects: 20,
   mode: 'AUTOMATIC',
 };
+
+const tooMany = { cause: 'removals', reason: 'cds: 5 of 6' } as const;
 
 /** Two canaries that have accepted one change. */
 const accepted: Observation = {
@@ -16,8 +19,11 @@ const accepted: Observation = {
   rejection: undefined,
   found: undefined,
   mayReturn: false,
-  removals: undefined,
+  objection: undefined,
   clientsMayComeBack: false,
+  nodes: new Set(),
+  goodSince: 0,
+  waitsFor: '',
 };
 const waiting: Observation = { ...accepted, accepted: 1 };
 const rejects: Observation = { ...accepted, accepted: 1, rejection: 'lds web: no such filter' };
@@ -101,22 +107,22 @@ const rows: readonly Row[] = [
   {
     rule: 'on_timeout: PROCEED does not release what a canary rejects',
     settings: { onTimeout: 'PROCEED' },
-    steps: [joined(0), sees(0, rejects, 'HELD rejection'), sees(601, rejects, 'HELD rejection')],
+    steps: [joined(0), sees(0, rejects, 'HELD rejected'), sees(601, rejects, 'HELD rejected')],
   },
   {
     rule: 'a rejection holds',
     steps: [
       joined(0),
       sees(0, waiting, 'CANARY'),
-      sees(1, rejects, 'HELD rejection'),
-      sees(31, rejects, 'HELD rejection'),
+      sees(1, rejects, 'HELD rejected'),
+      sees(31, rejects, 'HELD rejected'),
     ],
   },
   {
     rule: 'HELD goes on when upstream sends something that the canaries accept',
     steps: [
       joined(0),
-      sees(1, rejects, 'HELD rejection'),
+      sees(1, rejects, 'HELD rejected'),
       joined(100),
       sees(100, waiting, 'CANARY'),
       sees(101, accepted, 'CANARY'),
@@ -127,17 +133,17 @@ const rows: readonly Row[] = [
     rule: 'HELD does not go on for a change that leaves the rejection',
     steps: [
       joined(0),
-      sees(1, rejects, 'HELD rejection'),
+      sees(1, rejects, 'HELD rejected'),
       joined(100),
-      sees(100, rejects, 'HELD rejection'),
-      sees(140, rejects, 'HELD rejection'),
+      sees(100, rejects, 'HELD rejected'),
+      sees(140, rejects, 'HELD rejected'),
     ],
   },
   {
     rule: 'what was held for long gets the whole max_wait again',
     steps: [
       joined(0),
-      sees(1, rejects, 'HELD rejection'),
+      sees(1, rejects, 'HELD rejected'),
       joined(9000),
       sees(9000, waiting, 'CANARY'),
       sees(9599, waiting, 'CANARY'),
@@ -148,7 +154,7 @@ const rows: readonly Row[] = [
     rule: 'a client that accepts at the second try: the rejection is over, and the bake starts',
     steps: [
       joined(0),
-      sees(1, rejects, 'HELD rejection'),
+      sees(1, rejects, 'HELD rejected'),
       sees(2, accepted, 'CANARY'),
       sees(31, accepted, 'CANARY'),
       sees(32, accepted, 'accepted'),
@@ -181,8 +187,8 @@ const rows: readonly Row[] = [
     rule: 'too many removals hold, until they are fewer',
     steps: [
       joined(0),
-      sees(0, { ...accepted, removals: 'cds: 5 of 6' }, 'HELD removals'),
-      sees(40, { ...accepted, removals: 'cds: 5 of 6' }, 'HELD removals'),
+      sees(0, { ...accepted, objection: tooMany }, 'HELD removals'),
+      sees(40, { ...accepted, objection: tooMany }, 'HELD removals'),
       joined(50),
       sees(50, accepted, 'CANARY'),
       sees(80, accepted, 'accepted'),
@@ -201,7 +207,7 @@ const rows: readonly Row[] = [
   {
     rule: 'mode: MANUAL holds what a canary rejects',
     settings: { mode: 'MANUAL' },
-    steps: [joined(0), sees(0, rejects, 'HELD rejection')],
+    steps: [joined(0), sees(0, rejects, 'HELD rejected')],
   },
 ];
 
@@ -258,9 +264,91 @@ describe('judge', () => {
   });
 });
 
+describe('judge: waves', () => {
+  const three = { ...settings, waves: [{ bakeMs: undefined }, { bakeMs: 100 }, { bakeMs: undefined }] };
+  const by = (...nodes: string[]): Observation => ({
+    ...accepted,
+    total: nodes.length,
+    accepted: nodes.length,
+    nodes: new Set(nodes),
+  });
+  const none = by();
+
+  it('each has its own bake, and `max_wait` counts for each', () => {
+    const judge = new Judge(three, 0);
+    expect(outcome(judge, 0, by('a'))).to.equal('CANARY');
+    expect(outcome(judge, 30, by('a'))).to.equal('accepted');
+    judge.advance(new Set(['a']), 30);
+    expect(outcome(judge, 31, by('a', 'b'))).to.equal('CANARY');
+    expect(outcome(judge, 130, by('a', 'b'))).to.equal('CANARY');
+    expect(outcome(judge, 131, by('a', 'b'))).to.equal('accepted');
+    judge.advance(new Set(['a', 'b']), 131);
+    const slow: Observation = { ...by('a', 'b', 'c'), accepted: 2 };
+    expect(outcome(judge, 730, slow)).to.equal('CANARY');
+    expect(outcome(judge, 731, slow)).to.equal('HELD timeout');
+    expect([judge.wave, judge.isLastWave]).to.deep.equal([3, true]);
+  });
+
+  it('one that adds nobody passes at once', () => {
+    const judge = new Judge(three, 0);
+    expect(outcome(judge, 0, none)).to.equal('accepted');
+    judge.advance(new Set(), 0);
+    expect(outcome(judge, 0, by('a'))).to.equal('CANARY');
+    judge.advance(new Set(['a']), 100);
+    expect(outcome(judge, 100, by('a'))).to.equal('accepted');
+  });
+
+  it('what no wave meets bakes once', () => {
+    const judge = new Judge(three, 0);
+    for (const at of [0, 0]) {
+      expect(outcome(judge, at, none)).to.equal('accepted');
+      judge.advance(new Set(), at);
+    }
+    expect(outcome(judge, 0, none)).to.equal('CANARY');
+    expect(outcome(judge, 29, none)).to.equal('CANARY');
+    expect(outcome(judge, 30, none)).to.equal('accepted');
+  });
+
+  it('one that adds nobody does not pass while clients may come back', () => {
+    const judge = new Judge(three, 0);
+    expect(outcome(judge, 0, { ...none, clientsMayComeBack: true })).to.equal('CANARY');
+    expect(outcome(judge, 1, { ...none, mayReturn: true })).to.equal('CANARY');
+  });
+
+  it('MANUAL: the last one waits, whoever it adds', () => {
+    const judge = new Judge({ ...three, waves: three.waves.slice(0, 2), mode: 'MANUAL' }, 0);
+    expect(outcome(judge, 50, by('a'))).to.equal('CANARY');
+    judge.advance(new Set(['a']), 50);
+    expect(outcome(judge, 500, by('a'))).to.equal('CANARY');
+  });
+
+  it('two changes that become one are where the one is that fewer have seen', () => {
+    const [first, second] = [new Judge(three, 0), new Judge(three, 5)];
+    second.advance(new Set(['a']), 10);
+    second.reach(new Set(['tests']));
+    const both = Judge.of([first, second], three, 20);
+    expect(both.wave).to.equal(1);
+    // Who has it keeps it.
+    expect([...both.reach(new Set(['shops', 'tests']))]).to.deep.equal([['tests', 2]]);
+  });
+
+  it('checks: the bake counts while they are good, and an unknown one does not pass', () => {
+    const judge = new Judge(settings, 0);
+    const unknown = { ...accepted, goodSince: undefined, waitsFor: 'check errors: no answer' };
+    expect(outcome(judge, 0, unknown)).to.equal('CANARY');
+    expect(judge.state.reason).to.equal('check errors: no answer');
+    expect(outcome(judge, 100, { ...accepted, goodSince: 90 })).to.equal('CANARY');
+    expect(outcome(judge, 119, { ...accepted, goodSince: 90 })).to.equal('CANARY');
+    expect(outcome(judge, 120, { ...accepted, goodSince: 90 })).to.equal('accepted');
+    const timedOut = new Judge(settings, 0);
+    expect(outcome(timedOut, 600, unknown)).to.equal('HELD timeout');
+    expect(timedOut.state.reason).to.include('check errors: no answer');
+  });
+});
+
 function outcome(judge: Judge, at: number, observation: Observation): string {
-  const { release } = judge.judge(at, observation);
-  if (release !== undefined) return release;
+  const { passes } = judge.judge(at, observation);
+  if (passes !== undefined) return passes;
   const { state } = judge;
   return state.kind === 'HELD' ? `HELD ${state.cause}` : state.kind;
 }

@@ -1,10 +1,11 @@
 import { expect } from 'chai';
-import { reloadObjection } from '../../src/rollout/rollout.ts';
+import { reloadObjection } from '../../src/rollout/reload-objection.ts';
 import { type } from '../support/in-memory-relay.ts';
 
 const [cds, lds, eds] = [type('cds'), type('lds'), type('eds')];
 const shop = { key: 'env', value: 'shop' };
-const before = { canary: { percent: 5, match: [shop] }, types: [cds, lds] };
+const wave = { path: 'rollout.canary', elects: true, bakeMs: undefined };
+const before = { waves: [{ ...wave, percent: 5, match: [shop] }], types: [cds, lds] };
 const held = { reason: 'cds a: no', names: [{ type: cds }] };
 
 interface Row {
@@ -31,17 +32,17 @@ const rows: readonly Row[] = [
   { rule: 'one more type is gated', after: { ...before, types: [cds, lds, eds] }, refused: undefined },
   {
     rule: 'more percent',
-    after: { ...before, canary: { percent: 6, match: [shop] } },
+    after: { ...before, waves: [{ ...wave, percent: 6, match: [shop] }] },
     refused: /^rollout.canary.percent: it cannot grow \(5 to 6\)/,
   },
   {
     rule: 'less percent, and nobody by match',
-    after: { ...before, canary: { percent: 0, match: [] } },
+    after: { ...before, waves: [{ ...wave, percent: 0, match: [] }] },
     refused: undefined,
   },
   {
     rule: 'one more match',
-    after: { ...before, canary: { percent: 5, match: [shop, { key: 'env', value: 'test' }] } },
+    after: { ...before, waves: [{ ...wave, percent: 5, match: [shop, { key: 'env', value: 'test' }] }] },
     refused: /^rollout.canary.match: env: test cannot be added/,
   },
 ];
@@ -65,7 +66,10 @@ describe('a reload while canaries have not decided yet', () => {
   });
 
   it('may add canaries, and take other types away', () => {
-    const more = { ...before, canary: { percent: 50, match: [shop, { key: 'env', value: 'test' }] } };
+    const more = {
+      ...before,
+      waves: [{ ...wave, percent: 50, match: [shop, { key: 'env', value: 'test' }] }],
+    };
     expect(reloadObjection(undefined, held.names, before, more)).to.equal(undefined);
     expect(reloadObjection(undefined, held.names, before, { ...before, types: [cds] })).to.equal(undefined);
   });

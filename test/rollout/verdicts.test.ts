@@ -4,7 +4,8 @@ import { resourceName } from '../../src/model/brand.ts';
 import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';
-import { Rollout, type SavedRollout } from '../../src/rollout/rollout.ts';
+import { Rollout } from '../../src/rollout/rollout.ts';
+import type { SavedRollout } from '../../src/rollout/seams.ts';
 import { type CanaryStream, type Fleet, nameKey } from '../../src/rollout/waiting.ts';
 import { namedHolder, put, type, when } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -46,6 +47,7 @@ class Setting {
         canaries: this.canaries,
       }),
       waitingChanged: () => {},
+      isMoving: false,
       moved: (isMoved) => {
         this.elected.push(...['n1', 'n2'].filter((nodeId) => isMoved({ nodeId, classKey: 'one' })));
       },
@@ -54,10 +56,12 @@ class Setting {
       {
         bakeMs: 30_000,
         maxWaitMs: 600_000,
+        maxEmptiedPercent: 100,
         onTimeout: 'HOLD',
+        onFailure: 'HOLD',
         maxDisconnects: 20,
         mode: 'AUTOMATIC',
-        canary: { percent: 0, match: [] },
+        waves: [{ path: 'rollout.canary', percent: 0, match: [], elects: true, bakeMs: undefined }],
         canaryPrincipals: [],
         types: [cds],
       },
@@ -74,6 +78,7 @@ class Setting {
           released: () => {},
           stateChanged: () => {},
           changeIs: () => {},
+          discarded: () => {},
           save: (state) => {
             this.saved = state;
           },

@@ -141,16 +141,16 @@ export const mutations: readonly Wrong[] = [
   {
     name: 'a freeze is only for types that are gated',
     rule: 7,
-    file: 'src/cache/held-names.ts',
+    file: 'src/cache/held-transaction.ts',
     right: 'return this.#isGated || this.#isFrozen(cached);',
     wrong: 'return this.#isGated;',
   },
   {
     name: 'canaries see what changes in a freeze',
     rule: 7,
-    file: 'src/cache/held-names.ts',
-    right: "const masked = this.#isFrozen(live) ? ('frozen' as const) : undefined;",
-    wrong: 'const masked = undefined;',
+    file: 'src/cache/held-transaction.ts',
+    right: "const masked = this.#isFrozen(live) ? 'frozen' : this.#queues(name) ? 'queued' : undefined;",
+    wrong: "const masked = this.#queues(name) ? 'queued' : undefined;",
   },
   {
     name: 'a release is not told to the others',
@@ -163,8 +163,8 @@ export const mutations: readonly Wrong[] = [
     name: 'a discard gives everybody what canaries rejected',
     rule: 7,
     file: 'src/cache/held-names.ts',
-    right: 'else if (held.masked === undefined) table.refuse(name, held);',
-    wrong: 'else if (held.masked === undefined) table.stopHolding(name);',
+    right: '} else if (held.masked === undefined) table.refuse(name, held);',
+    wrong: '} else if (held.masked === undefined) table.stopHolding(name);',
   },
 ];
 

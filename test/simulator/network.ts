@@ -342,6 +342,7 @@ class SimulatedLink implements Channel {
         call.send(bytes);
       },
       end: () => call.cancel(),
+      finish: async () => call.cancel(),
     };
   }
 

@@ -75,7 +75,7 @@ describe('the simulator', () => {
   const tally = new Tally();
 
   it('the seven rules hold in 200 random schedules', function () {
-    this.timeout(60_000);
+    this.timeout(300_000);
     let responses = 0;
     for (let seed = 0; seed < 200; seed++) {
       const size = sizeOf(seed);

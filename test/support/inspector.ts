@@ -174,6 +174,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
     wait: nobody,
     tap: nobody,
     listClasses: () => ({ classes: [], total: 0, streams: 0, problems: [], missing: {} }),
+    load: () => ({ loads: [], total: 0, seconds: 0 }),
     listMatches: () => ({ parameterSets: [], names: [], total: 0, totalParameterSets: 0 }),
     getClient: nobody,
     page: NO_PAGE,
@@ -251,13 +252,14 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
       calls.clients.push(clientsQuery(request));
       return { clients: [sampleClient], total: 4, matching: 4, nextOffset: 0 };
     },
+    check: ({ name }) => ({ check: { name, state: 'GOOD', value: 0.5, reason: '0.5 is within max 1' } }),
     setLogLevel(request) {
       const { level = '', node = '', milliseconds } = logLevelChange(request);
       return { level: 'info', overrides: [{ node, level, until: new Date(milliseconds).toISOString() }] };
     },
     operate(operation) {
       calls.operations.push(operation);
-      return 1;
+      return { names: 1, wave: 1, waves: 3 };
     },
     releaseRemovals({ upstream, type }) {
       calls.released.push([upstream, optionalType(type)]);

@@ -89,6 +89,7 @@ describe('metrics of a primary and its workers', () => {
       streams: [{ transport: 'delta', service: 'ads', count: 5 }],
       types: [],
       upstreams: [],
+      loadStreams: { received: 0, sent: 0 },
       cacheBytes: 1,
     }));
     const left = countersOfEnded(await metrics.series());

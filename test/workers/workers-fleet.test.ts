@@ -45,7 +45,8 @@ class Setting {
     this.fleet.serve({
       rollout: {
         canaries: {
-          rules: { percent: 1, match: [] },
+          waves: [{ path: 'rollout.canary', percent: 1, match: [], elects: true, bakeMs: undefined }],
+          reached: new Map(),
           open: undefined,
           get named() {
             return named();

@@ -23,6 +23,8 @@ export interface PageModel {
   readonly problems: readonly PageProblem[];
   /** How many more there are. */
   readonly moreProblems: number;
+  /** Undefined: none waits. */
+  readonly change: PageChange | undefined;
   readonly upstreams: readonly PageUpstream[];
   /** Those with the most streams. */
   readonly classes: readonly PageClass[];
@@ -46,6 +48,24 @@ export interface RelayFacts {
   readonly reason: string;
   readonly readOnly: boolean;
   readonly workers: readonly Pick<WorkerStatus, 'number' | 'listening' | 'clients' | 'restarts'>[];
+}
+
+/** A change that waits, the first that is held if several do. */
+interface PageChange {
+  readonly state: string;
+  readonly since: number;
+  /** What changes: types, and names as far as they are few. */
+  readonly what: string;
+  /** From 1. */
+  readonly wave: number;
+  readonly waves: number;
+  /** 0: that is not known. */
+  readonly ends: number;
+  readonly streams: number;
+  readonly accepted: number;
+  readonly rejected: number;
+  /** What checks and traffic say. */
+  readonly verdicts: readonly { readonly of: string; readonly state: string; readonly reason: string }[];
 }
 
 type UpstreamFacts = 'name' | 'kind' | 'connected' | 'stale' | 'endpoint' | 'sessions' | 'lastError';

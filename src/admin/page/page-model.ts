@@ -6,6 +6,7 @@ import type {
   ListClassesResponse,
 } from '../../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem } from '../../gen/distributary/admin/v1/problems_pb.ts';
+import type { RolloutStatus } from '../../gen/distributary/admin/v1/rollout_pb.ts';
 import { errorText } from '../../model/error-text.ts';
 import { shorten } from '../../model/text.ts';
 import { WILDCARD } from '../../model/transaction.ts';
@@ -33,6 +34,7 @@ const most = {
   types: 40,
   events: 50,
   names: 3,
+  checks: 20,
 };
 
 /** Pure: the model has nothing that changes with time alone. */
@@ -62,6 +64,7 @@ export function pageModel(inputs: ModelInputs): PageModel {
     clients: status.clients + status.pollingClients,
     problems: problems.slice(0, most.problems).map(pageProblem),
     moreProblems: moreProblems + Math.max(0, problems.length - most.problems),
+    change: status.rollout && pageChange(status.rollout),
     upstreams: status.upstreams.slice(0, most.upstreams).map((upstream) => ({
       name: upstream.name,
       kind: upstream.kind,
@@ -105,6 +108,35 @@ function pageProblem(problem: Plain<Problem>): PageProblem {
       class: of,
       label: shorten(parametersLabel(parameters), 200),
       clients,
+    })),
+  };
+}
+
+function pageChange(rollout: Plain<RolloutStatus>): PageModel['change'] {
+  const { state, since, wave, waves, waveEnds = '', types, names, checks, traffic, canaries } = rollout;
+  if (wave === 0) return undefined;
+  const few = names.slice(0, most.names).map((name) => shorten(name, 100));
+  const more = names.length > few.length ? ', …' : '';
+  const verdicts = [
+    ...checks
+      .slice(0, most.checks)
+      .map(({ name, state: said, reason }) => ({ of: `check ${name}`, state: said, reason })),
+    ...(traffic === undefined ? [] : [{ of: 'traffic', state: traffic.state, reason: traffic.reason }]),
+  ];
+  return {
+    state,
+    since: millisecondsOf(since),
+    what: `${types.join(', ')}: ${few.join(', ')}${more}`,
+    wave,
+    waves,
+    ends: millisecondsOf(waveEnds),
+    streams: canaries?.total ?? 0,
+    accepted: canaries?.accepted ?? 0,
+    rejected: canaries?.rejected ?? 0,
+    verdicts: verdicts.map((one) => ({
+      of: shorten(one.of, 120),
+      state: one.state,
+      reason: errorText(one.reason, 300),
     })),
   };
 }

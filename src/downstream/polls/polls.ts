@@ -14,6 +14,7 @@ import type { WholeState } from '../../model/whole-state.ts';
 import type { Account } from '../../wire/accounts.ts';
 import { DRAINING } from '../../wire/drain.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
+import { exhausted, faulty, malformed, noFirstRequest, type Refusal, stalled } from '../../wire/refusal.ts';
 import { readSotwRequest, sotwSelectors } from '../../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../../wire/server-stream.ts';
 import {
@@ -21,14 +22,8 @@ import {
   deniesAll,
   excessOf,
   excessOfNames,
-  exhausted,
-  faulty,
   heldTooMuch,
-  malformed,
-  noFirstRequest,
-  type Refusal,
   refusedUpstream,
-  stalled,
   tooLarge,
   unavailable,
 } from '../admission.ts';

@@ -1,6 +1,7 @@
 import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
 import { type Constraints, stampConstraints } from '../../model/constraints.ts';
+import type { LoadStream, LoadStreamHandler, LoadTarget, LoadUpstream } from '../../model/load.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { shorten } from '../../model/text.ts';
 import {
@@ -17,6 +18,7 @@ import { encodeStatus } from '../../wire/responses.ts';
 import { claims } from '../claims.ts';
 import type { Siblings } from '../siblings.ts';
 import { AdsConnection, type AdsUpstreamOptions } from './connection.ts';
+import { UpstreamLoadStream } from './load-stream.ts';
 import { encodeNode, type SessionRule } from './node.ts';
 import { Session } from './session.ts';
 import { restrict, type Stamp, stampFor, unstamped } from './stamp.ts';
@@ -33,7 +35,7 @@ const admittedPerTurn = 2000;
  * keys of the rules (PER_PARAMETERS), or one for all where the control plane matches variants itself (NATIVE) or nothing
  * depends on parameters (no rules).
  */
-export class AdsUpstream implements Upstream {
+export class AdsUpstream implements Upstream, LoadUpstream {
   readonly name: string;
   readonly #options: AdsUpstreamOptions;
   readonly #sink: UpstreamSink;
@@ -44,6 +46,7 @@ export class AdsUpstream implements Upstream {
   #rules: readonly SessionRule[];
   #keys: readonly string[];
   readonly #sessions = new Map<ParametersKey, Session>();
+  readonly #loadStreams = new Set<UpstreamLoadStream>();
   /** Interests past max_upstream_sessions. They get sessions when others end. */
   readonly #refused: RefusedInterests;
   /** Sessions to which nobody subscribes, the longest idle first: they end when another one is needed. */
@@ -72,7 +75,10 @@ export class AdsUpstream implements Upstream {
   }
 
   start(): void {
-    this.#connection.start(this.#sessions, () => this.#changed());
+    this.#connection.start(
+      () => [...this.#sessions.values(), ...this.#loadStreams],
+      () => this.#changed(),
+    );
   }
 
   stop(): Promise<void> {
@@ -153,6 +159,16 @@ export class AdsUpstream implements Upstream {
   refusals(): Refusals | undefined {
     if (this.#refused.empty) return undefined;
     return { message: this.#refused.message, parameters: this.#refused.parameters(maxReportedRefusals) };
+  }
+
+  openLoadStream(target: LoadTarget, handler: LoadStreamHandler): LoadStream {
+    const node = (): Uint8Array => this.#options.loadNode?.(target) ?? this.#node(target.parameters);
+    const stream = new UpstreamLoadStream(this.#connection, node, handler, () =>
+      this.#loadStreams.delete(stream),
+    );
+    this.#loadStreams.add(stream);
+    stream.up();
+    return stream;
   }
 
   /** The types on isolated streams: each type once, the oldest first. */

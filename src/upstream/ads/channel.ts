@@ -23,8 +23,12 @@ export interface ChannelStreamHandler {
 }
 
 export interface ChannelStream {
-  write(bytes: Uint8Array): void;
+  /** `written`: the transport has sent all of it, and the stream was open then. */
+  write(bytes: Uint8Array, written?: () => void): void;
+  /** At once: what was not sent yet may be lost. */
   end(): void;
+  /** Nothing more is written, and nothing more is heard. Resolves when the other end has read everything, or a second later. */
+  finish(): Promise<void>;
 }
 
 /**

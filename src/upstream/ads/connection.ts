@@ -1,5 +1,6 @@
 import { Backoff } from '../../model/backoff.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
+import type { LoadTarget } from '../../model/load.ts';
 import type { UpdateMetrics, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import { formatSeconds } from '../../observe/format.ts';
@@ -36,6 +37,8 @@ export interface AdsUpstreamOptions extends GrpcChannelOptions {
   readonly rules: readonly SessionRule[];
   /** Who the relay is to the control plane. */
   readonly node: RelayNode;
+  /** Encoded: what a stream of load reports shows in place of the session's node; undefined: that. */
+  readonly loadNode?: ((target: LoadTarget) => Uint8Array) | undefined;
   /** The product's, for the node's user_agent_version. */
   readonly version: string;
   /** `x-distributary-via`, asked for each new stream: this relay's id and those that it passes on. */
@@ -65,8 +68,8 @@ export interface ConnectedStream {
   refusal: string | undefined;
 }
 
-/** A session that shares the connection. */
-interface ConnectionUser {
+/** A session, or a stream of load reports, that shares the connection. */
+export interface ConnectionUser {
   /** Encoded: what it shows to the control plane. */
   readonly node: Uint8Array;
   /** It has asked something which has no answer yet. */
@@ -107,7 +110,7 @@ export class AdsConnection {
   readonly #via: AnnouncedVia;
   readonly #transport: Transport;
   readonly #failover: Failover;
-  #users: ReadonlyMap<unknown, ConnectionUser> = new Map();
+  #users: () => Iterable<ConnectionUser> = () => [];
   /** Is called when the connection's state has changed. */
   #changed = (): void => {};
   #state: State = { kind: 'stopped' };
@@ -165,7 +168,7 @@ export class AdsConnection {
   }
 
   /** `users`: as they are at any time. */
-  start(users: ReadonlyMap<unknown, ConnectionUser>, changed: () => void): void {
+  start(users: () => Iterable<ConnectionUser>, changed: () => void): void {
     this.#users = users;
     this.#changed = changed;
     this.#staleSince ??= this.options.clock.now();
@@ -280,8 +283,8 @@ export class AdsConnection {
 
   /** The nodes of sessions that wait for an answer. */
   #nodesWithoutAnswer(): readonly Uint8Array[] {
-    const waiting = this.#users.values().filter(({ awaitsResponse }) => awaitsResponse);
-    return [...waiting.map(({ node }) => node)];
+    const waiting = [...this.#users()].filter(({ awaitsResponse }) => awaitsResponse);
+    return waiting.map(({ node }) => node);
   }
 
   /** Closes the connection and counts it as a failure: the endpoint is connected but does not answer. */
@@ -310,7 +313,7 @@ export class AdsConnection {
     this.#endedUnanswered.clear();
     this.#everConnected = true;
     if (this.#failover.countsAsRecovery) this.#recovered(endpoint);
-    for (const user of [...this.#users.values()]) user.up();
+    for (const user of [...this.#users()]) user.up();
     // Nobody waits for anything, so nothing is out of date for anybody. Idle interests are asked when a client comes.
     if (this.#isUntried) this.#staleSince = undefined;
     this.#changed();
@@ -353,7 +356,7 @@ export class AdsConnection {
     endSilence(state);
     this.#staleSince ??= this.options.clock.now();
     this.#awaySince ??= this.options.clock.now();
-    for (const user of [...this.#users.values()]) user.down(lost);
+    for (const user of [...this.#users()]) user.down(lost);
   }
 
   /** While a less preferred endpoint serves, the endpoints before it are tried from time to time. */

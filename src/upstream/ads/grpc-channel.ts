@@ -64,6 +64,7 @@ const longestTimeoutMs = 2 ** 31 - 1;
 class GrpcChannel implements Channel {
   readonly #handler: ChannelHandler;
   readonly #headers: StreamHeaders;
+  readonly #clock: Clock;
   #client: Client | undefined;
   readonly #timeout: Timer;
   #phase: 'connecting' | 'connected' | 'ending' | 'over' = 'connecting';
@@ -73,6 +74,7 @@ class GrpcChannel implements Channel {
   constructor(endpoint: Endpoint, options: GrpcChannelOptions, handler: ChannelHandler) {
     this.#handler = handler;
     this.#headers = options;
+    this.#clock = options.clock;
     const { connectTimeoutMs } = options;
     this.#timeout = options.clock.after(connectTimeoutMs, () =>
       this.#lose(`no connection within ${connectTimeoutMs / 1000} s`),
@@ -86,7 +88,7 @@ class GrpcChannel implements Channel {
     const metadata = streamMetadata(this.#headers, via);
     if (!metadata.ok) return unopened(`token_file ${metadata.error}`, handler);
     const call = client.makeBidiStreamRequest<Buffer, Buffer>(path, same, same, metadata.value);
-    return stream(call, {
+    return stream(call, this.#clock, {
       message: (bytes) => handler.message(bytes),
       proceed: () => handler.proceed(),
       closed: (reason, code) => {
@@ -163,12 +165,19 @@ class GrpcChannel implements Channel {
   }
 }
 
+/** How long the other end may take to end a stream that this one has half-closed. */
+const longestFinishMs = 1000;
+
 const same = (bytes: Buffer): Buffer => bytes;
 
 /** How long responses may be handled without a break, in milliseconds: clients wait meanwhile. */
 const slice = 10;
 
-function stream(call: ClientDuplexStream<Buffer, Buffer>, handler: ChannelStreamHandler): ChannelStream {
+function stream(
+  call: ClientDuplexStream<Buffer, Buffer>,
+  clock: Clock,
+  handler: ChannelStreamHandler,
+): ChannelStream {
   let over = false;
   /** A part of the last response is still to be read. */
   let reading = false;
@@ -207,15 +216,33 @@ function stream(call: ClientDuplexStream<Buffer, Buffer>, handler: ChannelStream
   });
   call.on('end', () => close('the control plane ended the stream', Code.OK));
   return {
-    write(bytes) {
+    write(bytes, written) {
       if (over) return;
-      const taken = call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+      // The end of the stream may have arrived before.
+      const sent = written && ((): unknown => setImmediate(() => !over && written()));
+      const taken = call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), sent);
       if (!taken) call.pause();
     },
     end() {
       if (over) return;
       over = true;
       call.cancel();
+    },
+    finish() {
+      if (over) return Promise.resolve();
+      over = true;
+      call.end();
+      call.resume();
+      return new Promise((resolve) => {
+        const done = (): void => {
+          timer.cancel();
+          call.cancel();
+          resolve();
+        };
+        const timer = clock.after(longestFinishMs, done);
+        call.once('end', done);
+        call.once('error', done);
+      });
     },
   };
 }
@@ -230,6 +257,10 @@ function unopened(reason: string, handler: ChannelStreamHandler): ChannelStream 
     write: () => {},
     end: () => {
       over = true;
+    },
+    finish: () => {
+      over = true;
+      return Promise.resolve();
     },
   };
 }

@@ -17,10 +17,11 @@ export class ConstantRequests implements AsyncDisposable {
   readonly #pause: number;
   #stopped = false;
 
-  constructor(url: string, connections = 4, perSecond?: number) {
+  /** `keepAlive`: Envoy goes on with the listener of before on a connection that is open. */
+  constructor(url: string, connections = 4, perSecond?: number, keepAlive = true) {
     this.#pause = perSecond === undefined ? 0 : (connections * 1000) / perSecond;
     this.#url = url;
-    this.#agent = new Agent({ keepAlive: true, maxSockets: connections });
+    this.#agent = new Agent({ keepAlive, maxSockets: connections });
     this.#running = Promise.all(Array.from({ length: connections }, () => this.#run()));
   }
 

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { placeOf } from '../../../src/model/node-path.ts';
 import { ConstantRequests } from './constant-requests.ts';
@@ -19,37 +20,53 @@ export const canariesOf = (count: number): ReadonlySet<string> =>
 
 const linesOf = (dump: string): string => dump.replaceAll(/,$/gm, '').split('\n').toSorted().join('\n');
 
+export interface FleetOptions {
+  /** More of each bootstrap. */
+  readonly bootstrap?: object;
+  /** Requests to each in a second. */
+  readonly rate?: number;
+  /** Left out: on one connection for each. */
+  readonly keepAlive?: boolean;
+}
+
 /** Ten Envoys of one class under constant requests, SotW and delta. */
 export class EnvoyFleet implements AsyncDisposable {
   readonly envoys: ReadonlyMap<string, Envoy>;
   readonly #requests: ReadonlyMap<string, ConstantRequests>;
+  readonly #rate: number;
   readonly #stack: AsyncDisposableStack;
 
   private constructor(
     envoys: ReadonlyMap<string, Envoy>,
     requests: ReadonlyMap<string, ConstantRequests>,
+    rate: number,
     stack: AsyncDisposableStack,
   ) {
+    this.#rate = rate;
     this.envoys = envoys;
     this.#requests = requests;
     this.#stack = stack;
   }
 
   /** The control plane behind the xDS server has a good site (see sites.ts). */
-  static async start({ envoyBinary }: Setting, xds: string): Promise<EnvoyFleet> {
+  static async start(
+    { envoyBinary }: Setting,
+    xds: string,
+    { bootstrap = {}, rate = perSecond, keepAlive = true }: FleetOptions = {},
+  ): Promise<EnvoyFleet> {
     await using stack = new AsyncDisposableStack();
     const envoys = new Map<string, Envoy>();
     for (const [index, id] of ids.entries()) {
       const transport = index % 3 === 0 ? 'ads-sotw' : 'ads-delta';
-      envoys.set(id, stack.use(await Envoy.start(envoyBinary, { xds, transport, id })));
+      envoys.set(id, stack.use(await Envoy.start(envoyBinary, { xds, transport, id, bootstrap })));
     }
     const requests = new Map<string, ConstantRequests>();
     for (const [id, envoy] of envoys) {
       await envoy.answers('web', '/office', 'two', patience.timeout);
       const url = new URL('/office', await envoy.url('web'));
-      requests.set(id, stack.use(new ConstantRequests(url.href, 1, perSecond)));
+      requests.set(id, stack.use(new ConstantRequests(url.href, 1, rate, keepAlive)));
     }
-    return new EnvoyFleet(envoys, requests, stack.move());
+    return new EnvoyFleet(envoys, requests, rate, stack.move());
   }
 
   /** The configuration of each with the times of its updates, by lines: Envoy writes maps in any order. */
@@ -76,6 +93,17 @@ export class EnvoyFleet implements AsyncDisposable {
           .filter(([answer]) => answer !== good)
           .map(([answer, count]) => `${id}: ${count} × ${answer}`),
       );
+  }
+
+  /** Waits until these answer as before again, for a second. */
+  async serves(ids: ReadonlySet<string>): Promise<void> {
+    const answered = (id: string): number => this.#requests.get(id)?.answers.get(good) ?? 0;
+    for (const id of ids)
+      await eventually(async () => {
+        const before = answered(id);
+        await sleep(1000);
+        expect(answered(id) - before, id).to.be.above(this.#rate / 2);
+      }, patience);
   }
 
   get requests(): number {

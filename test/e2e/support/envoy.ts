@@ -5,7 +5,14 @@ import { eventually } from './eventually.ts';
 import { type Answer, get } from './http.ts';
 import { type TemporaryDirectory, temporaryDirectory } from './paths.ts';
 import { Process } from './process.ts';
-import { configSource, type Source, socketAddress, XDS_CLUSTER } from './resources.ts';
+import {
+  configSource,
+  httpOptions,
+  type Source,
+  socketAddress,
+  staticCluster,
+  XDS_CLUSTER,
+} from './resources.ts';
 
 /** How Envoy asks: everything on one ADS stream, or LDS and CDS on services of their own. */
 export type Transport = 'ads-sotw' | 'ads-delta' | 'grpc' | 'delta-grpc' | 'rest';
@@ -176,19 +183,6 @@ function xdsCluster({ xds, transport, window, http2 = transport !== 'rest' }: En
     window === undefined
       ? {}
       : { initial_stream_window_size: window, initial_connection_window_size: window };
-  return {
-    name: XDS_CLUSTER,
-    type: 'STATIC',
-    connect_timeout: '1s',
-    load_assignment: {
-      cluster_name: XDS_CLUSTER,
-      endpoints: [{ lb_endpoints: [{ endpoint: { address: socketAddress(port) } }] }],
-    },
-    typed_extension_protocol_options: {
-      'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': {
-        '@type': 'type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions',
-        explicit_http_config: http2 ? { http2_protocol_options: windows } : { http_protocol_options: {} },
-      },
-    },
-  };
+  const http = httpOptions(http2 ? { http2_protocol_options: windows } : { http_protocol_options: {} });
+  return staticCluster(XDS_CLUSTER, port, http);
 }

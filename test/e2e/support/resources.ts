@@ -60,6 +60,28 @@ export const socketAddress = (port: number) => ({
   socket_address: { address: '127.0.0.1', port_value: port },
 });
 
+/** A cluster of a bootstrap with one endpoint on the loopback. */
+export const staticCluster = (name: string, port: number, more: object = {}): object => ({
+  name,
+  type: 'STATIC',
+  connect_timeout: '1s',
+  load_assignment: {
+    cluster_name: name,
+    endpoints: [{ lb_endpoints: [{ endpoint: { address: socketAddress(port) } }] }],
+  },
+  ...more,
+});
+
+/** How a cluster of a bootstrap is spoken to. */
+export const httpOptions = (explicit_http_config: object): object => ({
+  typed_extension_protocol_options: {
+    'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': {
+      '@type': 'type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions',
+      explicit_http_config,
+    },
+  },
+});
+
 /** A listener on any free port: ask Envoy which. */
 export function listener(name: string, routes: string, source: Source = 'ads', patience?: string): Resource {
   return listenerOf(name, connectionManager(routes, configSource(source, patience)));

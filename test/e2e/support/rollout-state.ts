@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { eventually } from './eventually.ts';
 import type { RelayProcess } from './relay.ts';
 
+const counts = z.object({ requests: z.number(), errors: z.number() });
 const rollout = z.object({
   state: z.string(),
   since: z.string(),
@@ -10,6 +11,9 @@ const rollout = z.object({
   names: z.array(z.string()),
   canaries: z.object({ total: z.number(), accepted: z.number(), rejected: z.number(), ended: z.number() }),
   reason: z.string(),
+  cause: z.string().optional(),
+  wave: z.number(),
+  traffic: z.object({ state: z.string(), reason: z.string(), canaries: counts, others: counts }).optional(),
   revision: z.number(),
   pending_revision: z.number(),
   freezes: z.array(
@@ -38,7 +42,7 @@ export function reaches(relay: RelayProcess, state: string): Promise<RolloutStat
 /** An operator's RPC. The answer: its HTTP status, and the body as an object. */
 export async function operate(
   relay: RelayProcess,
-  method: 'Freeze' | 'Unfreeze' | 'Release' | 'Discard' | 'Rollback',
+  method: 'Freeze' | 'Unfreeze' | 'Promote' | 'Release' | 'Discard' | 'Rollback',
   request: object = {},
 ): Promise<{ readonly status: number; readonly body: Readonly<Record<string, unknown>> }> {
   const { status, body } = await relay.rpc(`${admin}/${method}`, { reason: 'a test', ...request });

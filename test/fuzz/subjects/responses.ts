@@ -47,7 +47,8 @@ class ScriptedPlane {
     return {
       open: (_path, _via, stream) => {
         this.streams.add(stream);
-        return { write: () => undefined, end: () => this.streams.delete(stream) };
+        const end = () => this.streams.delete(stream);
+        return { write: () => undefined, end, finish: async () => void end() };
       },
       close: () => this.streams.clear(),
     };

@@ -30,7 +30,7 @@ class World {
         this.reachable.has(host) ? handler.connected() : handler.lost(`${host} refused`),
       );
       const channel: Channel = {
-        open: () => ({ write: () => {}, end: () => {} }),
+        open: () => ({ write: () => {}, end: () => {}, finish: async () => {} }),
         close: () => {
           this.closed++;
         },

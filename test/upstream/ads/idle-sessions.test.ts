@@ -43,7 +43,7 @@ function setting(maxSessions: number) {
       random: () => 0.5,
       log: quiet,
       metrics: { accepted() {}, rejected() {}, reconnect() {}, streamEnd() {}, refused() {} },
-      transport: () => ({ open: () => ({ write() {}, end() {} }), close() {} }),
+      transport: () => ({ open: () => ({ write() {}, end() {}, async finish() {} }), close() {} }),
     },
     relay.relay,
   );

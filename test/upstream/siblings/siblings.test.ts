@@ -70,7 +70,7 @@ class World {
           this.#plane = handler;
           const open = (_path: string, _via: string, stream: ChannelStreamHandler) => {
             this.#stream = stream;
-            return { write: nothing, end: nothing };
+            return { write: nothing, end: nothing, finish: async () => {} };
           };
           return { open, close: nothing };
         },

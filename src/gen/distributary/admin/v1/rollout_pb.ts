@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/rollout.proto.
  */
 export const file_distributary_admin_v1_rollout: GenFile = /*@__PURE__*/
-  fileDesc("CiNkaXN0cmlidXRhcnkvYWRtaW4vdjEvcm9sbG91dC5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIroCCg1Sb2xsb3V0U3RhdHVzEg0KBXN0YXRlGAEgASgJEg0KBXNpbmNlGAIgASgJEhAKCHVwc3RyZWFtGAMgASgJEg0KBXR5cGVzGAQgAygJEg0KBW5hbWVzGAUgAygJEg8KB3BlbmRpbmcYBiABKA0SNQoIY2FuYXJpZXMYByABKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2FuYXJ5Q291bnRzEg4KBnJlYXNvbhgIIAEoCRIQCghyZXZpc2lvbhgJIAEoDRIYChBwZW5kaW5nX3JldmlzaW9uGAogASgNEjQKB2ZyZWV6ZXMYCyADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuRnJlZXplU3RhdHVzEg4KBm1hc2tlZBgMIAEoDRIRCglub19jYW5hcnkYDSABKAgiUAoMQ2FuYXJ5Q291bnRzEg0KBXRvdGFsGAEgASgNEhAKCGFjY2VwdGVkGAIgASgNEhAKCHJlamVjdGVkGAMgASgNEg0KBWVuZGVkGAQgASgNIl8KDEZyZWV6ZVN0YXR1cxIMCgR0eXBlGAEgASgJEhAKCHVwc3RyZWFtGAIgASgJEg4KBnJlYXNvbhgDIAEoCRINCgVzaW5jZRgEIAEoCRIQCghvcGVyYXRvchgFIAEoCSI/Cg1GcmVlemVSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIjIKDkZyZWV6ZVJlc3BvbnNlEhQKB3dhcm5pbmcYASABKAlIAIgBAUIKCghfd2FybmluZyJBCg9VbmZyZWV6ZVJlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiRQoQVW5mcmVlemVSZXNwb25zZRIPCgdwZW5kaW5nGAEgASgNEhQKB3dhcm5pbmcYAiABKAlIAIgBAUIKCghfd2FybmluZyJACg5SZWxlYXNlUmVxdWVzdBIQCgh1cHN0cmVhbRgBIAEoCRIMCgR0eXBlGAIgASgJEg4KBnJlYXNvbhgDIAEoCSJFCg9SZWxlYXNlUmVzcG9uc2USEAoIcmVsZWFzZWQYASABKA0SFAoHd2FybmluZxgCIAEoCUgAiAEBQgoKCF93YXJuaW5nIkAKDkRpc2NhcmRSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIkYKD0Rpc2NhcmRSZXNwb25zZRIRCglkaXNjYXJkZWQYASABKA0SFAoHd2FybmluZxgCIAEoCUgAiAEBQgoKCF93YXJuaW5nYgZwcm90bzM");
+  fileDesc("CiNkaXN0cmlidXRhcnkvYWRtaW4vdjEvcm9sbG91dC5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIoYECg1Sb2xsb3V0U3RhdHVzEg0KBXN0YXRlGAEgASgJEg0KBXNpbmNlGAIgASgJEhAKCHVwc3RyZWFtGAMgASgJEg0KBXR5cGVzGAQgAygJEg0KBW5hbWVzGAUgAygJEg8KB3BlbmRpbmcYBiABKA0SNQoIY2FuYXJpZXMYByABKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2FuYXJ5Q291bnRzEg4KBnJlYXNvbhgIIAEoCRIQCghyZXZpc2lvbhgJIAEoDRIYChBwZW5kaW5nX3JldmlzaW9uGAogASgNEjQKB2ZyZWV6ZXMYCyADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuRnJlZXplU3RhdHVzEg4KBm1hc2tlZBgMIAEoDRIRCglub19jYW5hcnkYDSABKAgSDAoEd2F2ZRgOIAEoDRINCgV3YXZlcxgPIAEoDRISCgVjYXVzZRgQIAEoCUgAiAEBEhYKCXdhdmVfZW5kcxgRIAEoCUgBiAEBEjIKBmNoZWNrcxgSIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DaGVja1N0YXR1cxI1Cgd0cmFmZmljGBMgASgLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRyYWZmaWNTdGF0dXNCCAoGX2NhdXNlQgwKCl93YXZlX2VuZHMinAEKDVRyYWZmaWNTdGF0dXMSDQoFc3RhdGUYASABKAkSDgoGcmVhc29uGAIgASgJEjYKCGNhbmFyaWVzGAMgASgLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRyYWZmaWNDb3VudHMSNAoGb3RoZXJzGAQgASgLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRyYWZmaWNDb3VudHMiMQoNVHJhZmZpY0NvdW50cxIQCghyZXF1ZXN0cxgBIAEoDRIOCgZlcnJvcnMYAiABKA0iWAoLQ2hlY2tTdGF0dXMSDAoEbmFtZRgBIAEoCRINCgVzdGF0ZRgCIAEoCRISCgV2YWx1ZRgDIAEoAUgAiAEBEg4KBnJlYXNvbhgEIAEoCUIICgZfdmFsdWUiHAoMQ2hlY2tSZXF1ZXN0EgwKBG5hbWUYASABKAkiQgoNQ2hlY2tSZXNwb25zZRIxCgVjaGVjaxgBIAEoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DaGVja1N0YXR1cyJQCgxDYW5hcnlDb3VudHMSDQoFdG90YWwYASABKA0SEAoIYWNjZXB0ZWQYAiABKA0SEAoIcmVqZWN0ZWQYAyABKA0SDQoFZW5kZWQYBCABKA0iXwoMRnJlZXplU3RhdHVzEgwKBHR5cGUYASABKAkSEAoIdXBzdHJlYW0YAiABKAkSDgoGcmVhc29uGAMgASgJEg0KBXNpbmNlGAQgASgJEhAKCG9wZXJhdG9yGAUgASgJIj8KDUZyZWV6ZVJlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiMgoORnJlZXplUmVzcG9uc2USFAoHd2FybmluZxgBIAEoCUgAiAEBQgoKCF93YXJuaW5nIkEKD1VuZnJlZXplUmVxdWVzdBIQCgh1cHN0cmVhbRgBIAEoCRIMCgR0eXBlGAIgASgJEg4KBnJlYXNvbhgDIAEoCSJFChBVbmZyZWV6ZVJlc3BvbnNlEg8KB3BlbmRpbmcYASABKA0SFAoHd2FybmluZxgCIAEoCUgAiAEBQgoKCF93YXJuaW5nIkAKDlJlbGVhc2VSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIkUKD1JlbGVhc2VSZXNwb25zZRIQCghyZWxlYXNlZBgBIAEoDRIUCgd3YXJuaW5nGAIgASgJSACIAQFCCgoIX3dhcm5pbmciQAoORGlzY2FyZFJlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiRgoPRGlzY2FyZFJlc3BvbnNlEhEKCWRpc2NhcmRlZBgBIAEoDRIUCgd3YXJuaW5nGAIgASgJSACIAQFCCgoIX3dhcm5pbmciQAoOUHJvbW90ZVJlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiYgoPUHJvbW90ZVJlc3BvbnNlEhAKCHByb21vdGVkGAEgASgNEgwKBHdhdmUYAiABKA0SDQoFd2F2ZXMYAyABKA0SFAoHd2FybmluZxgEIAEoCUgAiAEBQgoKCF93YXJuaW5nYgZwcm90bzM");
 
 /**
  * A change that goes to canaries first (`rollout`), and what is frozen.
@@ -93,7 +93,8 @@ export type RolloutStatus = Message<"distributary.admin.v1.RolloutStatus"> & {
   freezes: FreezeStatus[];
 
   /**
-   * Of the pending names: those that canaries do not see either, because they are frozen, discarded or rolled back.
+   * Of the pending names: those that canaries do not see either, because they are frozen, discarded, rolled back or
+   * wait for the change before them to end.
    *
    * @generated from field: uint32 masked = 12;
    */
@@ -106,6 +107,49 @@ export type RolloutStatus = Message<"distributary.admin.v1.RolloutStatus"> & {
    * @generated from field: bool no_canary = 13;
    */
   noCanary: boolean;
+
+  /**
+   * In which wave the change is, from 1; 0: nothing waits.
+   *
+   * @generated from field: uint32 wave = 14;
+   */
+  wave: number;
+
+  /**
+   * How many there are (`rollout.waves`; `rollout.canary` is one).
+   *
+   * @generated from field: uint32 waves = 15;
+   */
+  waves: number;
+
+  /**
+   * Why it is held, or was discarded by itself: rejected, disconnects, removals, content,
+   * timeout, check or traffic.
+   *
+   * @generated from field: optional string cause = 16;
+   */
+  cause?: string | undefined;
+
+  /**
+   * RFC 3339: when its wave is over if nothing else happens. Absent: that is not known.
+   *
+   * @generated from field: optional string wave_ends = 17;
+   */
+  waveEnds?: string | undefined;
+
+  /**
+   * Those of the configuration (`rollout.checks`), as they stand.
+   *
+   * @generated from field: repeated distributary.admin.v1.CheckStatus checks = 18;
+   */
+  checks: CheckStatus[];
+
+  /**
+   * What the traffic of clients says of the change. Absent: nothing waits, or `rollout.traffic` is not configured.
+   *
+   * @generated from field: distributary.admin.v1.TrafficStatus traffic = 19;
+   */
+  traffic?: TrafficStatus | undefined;
 };
 
 /**
@@ -114,6 +158,144 @@ export type RolloutStatus = Message<"distributary.admin.v1.RolloutStatus"> & {
  */
 export const RolloutStatusSchema: GenMessage<RolloutStatus> = /*@__PURE__*/
   messageDesc(file_distributary_admin_v1_rollout, 0);
+
+/**
+ * Clients that have a change are compared with those of the same class that have not.
+ *
+ * @generated from message distributary.admin.v1.TrafficStatus
+ */
+export type TrafficStatus = Message<"distributary.admin.v1.TrafficStatus"> & {
+  /**
+   * GOOD, BAD or UNKNOWN (too few requests: it passes after the bake).
+   *
+   * @generated from field: string state = 1;
+   */
+  state: string;
+
+  /**
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+
+  /**
+   * @generated from field: distributary.admin.v1.TrafficCounts canaries = 3;
+   */
+  canaries?: TrafficCounts | undefined;
+
+  /**
+   * Where nobody of a class is left: the canaries before the change.
+   *
+   * @generated from field: distributary.admin.v1.TrafficCounts others = 4;
+   */
+  others?: TrafficCounts | undefined;
+};
+
+/**
+ * Describes the message distributary.admin.v1.TrafficStatus.
+ * Use `create(TrafficStatusSchema)` to create a new message.
+ */
+export const TrafficStatusSchema: GenMessage<TrafficStatus> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_rollout, 1);
+
+/**
+ * What clients have reported since they are compared.
+ *
+ * @generated from message distributary.admin.v1.TrafficCounts
+ */
+export type TrafficCounts = Message<"distributary.admin.v1.TrafficCounts"> & {
+  /**
+   * Successes and errors.
+   *
+   * @generated from field: uint32 requests = 1;
+   */
+  requests: number;
+
+  /**
+   * @generated from field: uint32 errors = 2;
+   */
+  errors: number;
+};
+
+/**
+ * Describes the message distributary.admin.v1.TrafficCounts.
+ * Use `create(TrafficCountsSchema)` to create a new message.
+ */
+export const TrafficCountsSchema: GenMessage<TrafficCounts> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_rollout, 2);
+
+/**
+ * What a check says.
+ *
+ * @generated from message distributary.admin.v1.CheckStatus
+ */
+export type CheckStatus = Message<"distributary.admin.v1.CheckStatus"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * GOOD, BAD or UNKNOWN (it passes nothing and fails nothing).
+   *
+   * @generated from field: string state = 2;
+   */
+  state: string;
+
+  /**
+   * Of a query. Absent: there is none.
+   *
+   * @generated from field: optional double value = 3;
+   */
+  value?: number | undefined;
+
+  /**
+   * @generated from field: string reason = 4;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message distributary.admin.v1.CheckStatus.
+ * Use `create(CheckStatusSchema)` to create a new message.
+ */
+export const CheckStatusSchema: GenMessage<CheckStatus> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_rollout, 3);
+
+/**
+ * @generated from message distributary.admin.v1.CheckRequest
+ */
+export type CheckRequest = Message<"distributary.admin.v1.CheckRequest"> & {
+  /**
+   * One of `rollout.checks`.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message distributary.admin.v1.CheckRequest.
+ * Use `create(CheckRequestSchema)` to create a new message.
+ */
+export const CheckRequestSchema: GenMessage<CheckRequest> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_rollout, 4);
+
+/**
+ * @generated from message distributary.admin.v1.CheckResponse
+ */
+export type CheckResponse = Message<"distributary.admin.v1.CheckResponse"> & {
+  /**
+   * @generated from field: distributary.admin.v1.CheckStatus check = 1;
+   */
+  check?: CheckStatus | undefined;
+};
+
+/**
+ * Describes the message distributary.admin.v1.CheckResponse.
+ * Use `create(CheckResponseSchema)` to create a new message.
+ */
+export const CheckResponseSchema: GenMessage<CheckResponse> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_rollout, 5);
 
 /**
  * Streams of canaries that subscribe to what is pending.
@@ -149,7 +331,7 @@ export type CanaryCounts = Message<"distributary.admin.v1.CanaryCounts"> & {
  * Use `create(CanaryCountsSchema)` to create a new message.
  */
 export const CanaryCountsSchema: GenMessage<CanaryCounts> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 1);
+  messageDesc(file_distributary_admin_v1_rollout, 6);
 
 /**
  * @generated from message distributary.admin.v1.FreezeStatus
@@ -194,7 +376,7 @@ export type FreezeStatus = Message<"distributary.admin.v1.FreezeStatus"> & {
  * Use `create(FreezeStatusSchema)` to create a new message.
  */
 export const FreezeStatusSchema: GenMessage<FreezeStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 2);
+  messageDesc(file_distributary_admin_v1_rollout, 7);
 
 /**
  * @generated from message distributary.admin.v1.FreezeRequest
@@ -227,7 +409,7 @@ export type FreezeRequest = Message<"distributary.admin.v1.FreezeRequest"> & {
  * Use `create(FreezeRequestSchema)` to create a new message.
  */
 export const FreezeRequestSchema: GenMessage<FreezeRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 3);
+  messageDesc(file_distributary_admin_v1_rollout, 8);
 
 /**
  * @generated from message distributary.admin.v1.FreezeResponse
@@ -246,7 +428,7 @@ export type FreezeResponse = Message<"distributary.admin.v1.FreezeResponse"> & {
  * Use `create(FreezeResponseSchema)` to create a new message.
  */
 export const FreezeResponseSchema: GenMessage<FreezeResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 4);
+  messageDesc(file_distributary_admin_v1_rollout, 9);
 
 /**
  * @generated from message distributary.admin.v1.UnfreezeRequest
@@ -275,7 +457,7 @@ export type UnfreezeRequest = Message<"distributary.admin.v1.UnfreezeRequest"> &
  * Use `create(UnfreezeRequestSchema)` to create a new message.
  */
 export const UnfreezeRequestSchema: GenMessage<UnfreezeRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 5);
+  messageDesc(file_distributary_admin_v1_rollout, 10);
 
 /**
  * @generated from message distributary.admin.v1.UnfreezeResponse
@@ -301,7 +483,7 @@ export type UnfreezeResponse = Message<"distributary.admin.v1.UnfreezeResponse">
  * Use `create(UnfreezeResponseSchema)` to create a new message.
  */
 export const UnfreezeResponseSchema: GenMessage<UnfreezeResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 6);
+  messageDesc(file_distributary_admin_v1_rollout, 11);
 
 /**
  * @generated from message distributary.admin.v1.ReleaseRequest
@@ -328,7 +510,7 @@ export type ReleaseRequest = Message<"distributary.admin.v1.ReleaseRequest"> & {
  * Use `create(ReleaseRequestSchema)` to create a new message.
  */
 export const ReleaseRequestSchema: GenMessage<ReleaseRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 7);
+  messageDesc(file_distributary_admin_v1_rollout, 12);
 
 /**
  * @generated from message distributary.admin.v1.ReleaseResponse
@@ -354,7 +536,7 @@ export type ReleaseResponse = Message<"distributary.admin.v1.ReleaseResponse"> &
  * Use `create(ReleaseResponseSchema)` to create a new message.
  */
 export const ReleaseResponseSchema: GenMessage<ReleaseResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 8);
+  messageDesc(file_distributary_admin_v1_rollout, 13);
 
 /**
  * @generated from message distributary.admin.v1.DiscardRequest
@@ -381,7 +563,7 @@ export type DiscardRequest = Message<"distributary.admin.v1.DiscardRequest"> & {
  * Use `create(DiscardRequestSchema)` to create a new message.
  */
 export const DiscardRequestSchema: GenMessage<DiscardRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 9);
+  messageDesc(file_distributary_admin_v1_rollout, 14);
 
 /**
  * @generated from message distributary.admin.v1.DiscardResponse
@@ -407,5 +589,70 @@ export type DiscardResponse = Message<"distributary.admin.v1.DiscardResponse"> &
  * Use `create(DiscardResponseSchema)` to create a new message.
  */
 export const DiscardResponseSchema: GenMessage<DiscardResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 10);
+  messageDesc(file_distributary_admin_v1_rollout, 15);
+
+/**
+ * @generated from message distributary.admin.v1.PromoteRequest
+ */
+export type PromoteRequest = Message<"distributary.admin.v1.PromoteRequest"> & {
+  /**
+   * @generated from field: string upstream = 1;
+   */
+  upstream: string;
+
+  /**
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message distributary.admin.v1.PromoteRequest.
+ * Use `create(PromoteRequestSchema)` to create a new message.
+ */
+export const PromoteRequestSchema: GenMessage<PromoteRequest> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_rollout, 16);
+
+/**
+ * @generated from message distributary.admin.v1.PromoteResponse
+ */
+export type PromoteResponse = Message<"distributary.admin.v1.PromoteResponse"> & {
+  /**
+   * How many names go to the next wave, or to everybody after the last one.
+   *
+   * @generated from field: uint32 promoted = 1;
+   */
+  promoted: number;
+
+  /**
+   * The wave that was ended.
+   *
+   * @generated from field: uint32 wave = 2;
+   */
+  wave: number;
+
+  /**
+   * @generated from field: uint32 waves = 3;
+   */
+  waves: number;
+
+  /**
+   * Why a restart would lose this. Absent if it would not.
+   *
+   * @generated from field: optional string warning = 4;
+   */
+  warning?: string | undefined;
+};
+
+/**
+ * Describes the message distributary.admin.v1.PromoteResponse.
+ * Use `create(PromoteResponseSchema)` to create a new message.
+ */
+export const PromoteResponseSchema: GenMessage<PromoteResponse> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_rollout, 17);
 

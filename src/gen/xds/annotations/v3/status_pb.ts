@@ -4,7 +4,7 @@
 
 import type { GenExtension, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { extDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
-import type { FileOptions } from "@bufbuild/protobuf/wkt";
+import type { FieldOptions, FileOptions } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file xds/annotations/v3/status.proto.
  */
 export const file_xds_annotations_v3_status: GenFile = /*@__PURE__*/
-  fileDesc("Ch94ZHMvYW5ub3RhdGlvbnMvdjMvc3RhdHVzLnByb3RvEhJ4ZHMuYW5ub3RhdGlvbnMudjMiMAoURmlsZVN0YXR1c0Fubm90YXRpb24SGAoQd29ya19pbl9wcm9ncmVzcxgBIAEoCDpqCgtmaWxlX3N0YXR1cxIcLmdvb2dsZS5wcm90b2J1Zi5GaWxlT3B0aW9ucxjqyJRsIAEoCzIoLnhkcy5hbm5vdGF0aW9ucy52My5GaWxlU3RhdHVzQW5ub3RhdGlvblIKZmlsZVN0YXR1c0IrWilnaXRodWIuY29tL2NuY2YveGRzL2dvL3hkcy9hbm5vdGF0aW9ucy92M2IGcHJvdG8z", [file_google_protobuf_descriptor]);
+  fileDesc("Ch94ZHMvYW5ub3RhdGlvbnMvdjMvc3RhdHVzLnByb3RvEhJ4ZHMuYW5ub3RhdGlvbnMudjMiMAoURmlsZVN0YXR1c0Fubm90YXRpb24SGAoQd29ya19pbl9wcm9ncmVzcxgBIAEoCCIxChVGaWVsZFN0YXR1c0Fubm90YXRpb24SGAoQd29ya19pbl9wcm9ncmVzcxgBIAEoCDpqCgtmaWxlX3N0YXR1cxIcLmdvb2dsZS5wcm90b2J1Zi5GaWxlT3B0aW9ucxjqyJRsIAEoCzIoLnhkcy5hbm5vdGF0aW9ucy52My5GaWxlU3RhdHVzQW5ub3RhdGlvblIKZmlsZVN0YXR1czpuCgxmaWVsZF9zdGF0dXMSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGOrIlGwgASgLMikueGRzLmFubm90YXRpb25zLnYzLkZpZWxkU3RhdHVzQW5ub3RhdGlvblILZmllbGRTdGF0dXNCK1opZ2l0aHViLmNvbS9jbmNmL3hkcy9nby94ZHMvYW5ub3RhdGlvbnMvdjNiBnByb3RvMw", [file_google_protobuf_descriptor]);
 
 /**
  * @generated from message xds.annotations.v3.FileStatusAnnotation
@@ -32,8 +32,31 @@ export const FileStatusAnnotationSchema: GenMessage<FileStatusAnnotation> = /*@_
   messageDesc(file_xds_annotations_v3_status, 0);
 
 /**
+ * @generated from message xds.annotations.v3.FieldStatusAnnotation
+ */
+export type FieldStatusAnnotation = Message<"xds.annotations.v3.FieldStatusAnnotation"> & {
+  /**
+   * @generated from field: bool work_in_progress = 1;
+   */
+  workInProgress: boolean;
+};
+
+/**
+ * Describes the message xds.annotations.v3.FieldStatusAnnotation.
+ * Use `create(FieldStatusAnnotationSchema)` to create a new message.
+ */
+export const FieldStatusAnnotationSchema: GenMessage<FieldStatusAnnotation> = /*@__PURE__*/
+  messageDesc(file_xds_annotations_v3_status, 1);
+
+/**
  * @generated from extension: xds.annotations.v3.FileStatusAnnotation file_status = 226829418;
  */
 export const file_status: GenExtension<FileOptions, FileStatusAnnotation> = /*@__PURE__*/
   extDesc(file_xds_annotations_v3_status, 0);
+
+/**
+ * @generated from extension: xds.annotations.v3.FieldStatusAnnotation field_status = 226829418;
+ */
+export const field_status: GenExtension<FieldOptions, FieldStatusAnnotation> = /*@__PURE__*/
+  extDesc(file_xds_annotations_v3_status, 1);
 

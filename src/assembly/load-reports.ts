@@ -1,0 +1,255 @@
+import { create, fromBinary, type JsonObject, toBinary } from '@bufbuild/protobuf';
+import { z } from 'zod';
+import type { AdsUpstreamConfig, Config } from '../config/config.ts';
+import type { ClientContext } from '../downstream/services.ts';
+import { NodeSchema } from '../gen/envoy/config/core/v3/base_pb.ts';
+import { classOf } from '../inspect/client-list.ts';
+import { LoadServer, type ReportingClient } from '../load/load-server.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { systemClock } from '../model/clock.ts';
+import { type LoadTarget, type LoadUpstream, loadOutcomes, type ReportedTraffic } from '../model/load.ts';
+import { internParameters, NO_PARAMETERS } from '../model/parameters.ts';
+import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import type { Selection } from '../model/selection.ts';
+import type { Conditions } from '../observe/conditions.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import { parametersLabel } from '../observe/problems.ts';
+import type { Relay } from '../relay.ts';
+import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
+import { restrict } from '../upstream/ads/stamp.ts';
+import { claims } from '../upstream/claims.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import type { Refusal } from '../wire/refusal.ts';
+import type { Peer } from '../wire/server-stream.ts';
+import type { ClientRules } from './clients.ts';
+import { nodeKeyOf } from './rollout-fleet.ts';
+
+/**
+ * Load reports of this process's clients. A worker has the sums of its own clients and reports them to the primary as a
+ * client of it, for each session; the primary has one stream to the control plane for all workers.
+ */
+export type LoadRole = 'alone' | 'worker' | 'primary';
+
+/** Who judges changes by the traffic of this process's clients (`rollout.traffic`). */
+export interface TrafficJudge {
+  /** How often clients are asked to report, in milliseconds; undefined: they are not. */
+  readonly intervalMs: number | undefined;
+  add(report: ReportedTraffic): void;
+  /** This stream has ended. */
+  left(stream: string): void;
+}
+
+/** What load reports need of a process. */
+interface LoadParts {
+  /** In force. */
+  readonly config: Config;
+  readonly rules: ClientRules;
+  readonly relay: Relay;
+  readonly metrics: Metrics;
+  readonly conditions: Conditions;
+  readonly traffic: TrafficJudge;
+  /** Before the ids of streams, so that no other process has the same. */
+  readonly streamPrefix: string;
+  /** A client's stream is refused, or ends. */
+  readonly rejected: (refusal: Refusal, peer: Peer) => void;
+  readonly admission: { streamOpened(peer: Peer): void; streamClosed(peer: Peer): void };
+}
+
+/** Open streams of load reports, as metrics count them: those between workers and their primary are no client's. */
+export const loadStreams = ({ size, sessions }: LoadServer, role: LoadRole) => ({
+  received: role === 'primary' ? 0 : size,
+  sent: role === 'worker' ? 0 : sessions,
+});
+
+export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
+  const { metrics, conditions, admission } = core;
+  const subscribed = new SubscribedUpstreams(core);
+  let streams = 0;
+  const identify = (node: Buffer, peer: Peer): Result<ReportingClient, GrpcStatus> => {
+    const read = core.rules.context(node, peer);
+    const id = `${core.streamPrefix}${++streams}`;
+    return read.ok ? ok(reportingClient(core, subscribed, read.value, peer, id)) : read;
+  };
+  // From 0: increase() does not see a series' first increment.
+  for (const { name } of reporting(core.config.upstreams)) {
+    if (role !== 'primary') metrics.loadReports('received', name);
+    if (role !== 'worker') metrics.loadReports('sent', name);
+  }
+  return new LoadServer({
+    clock: systemClock,
+    identify: role === 'primary' ? workerOf : identify,
+    limits: () => {
+      const { maxLoadReportClusters, maxUpstreamSessions, firstRequestTimeoutMs, stalledTimeoutMs } =
+        core.config.limits;
+      return {
+        maxClusters: maxLoadReportClusters,
+        maxSessions: maxUpstreamSessions * core.config.upstreams.length,
+        firstRequestMilliseconds: firstRequestTimeoutMs,
+        stalledMilliseconds: stalledTimeoutMs,
+      };
+    },
+    // Workers ask their clients.
+    ownIntervalMs: () => (role === 'primary' ? undefined : core.traffic.intervalMs),
+    upstream: (name) => loadUpstream(core, role, name),
+    events: {
+      opened: (peer) => admission.streamOpened(peer),
+      closed: (peer) => admission.streamClosed(peer),
+      rejected: core.rejected,
+      report: (direction, upstream) => {
+        // Between a worker and the primary nothing is reported to anybody.
+        if (role === (direction === 'received' ? 'primary' : 'worker')) return;
+        metrics.loadReports(direction, upstream).inc();
+      },
+      left: (count) => metrics.loadClustersDropped().inc(count),
+      malformed: (upstream, reason) =>
+        conditions.set(`load ${upstream}`, reason, 'warn', 'what a control plane asks for is ignored', {
+          upstream,
+          reason,
+        }),
+    },
+  });
+}
+
+/** Somebody may take load reports. Otherwise the service is UNIMPLEMENTED, and clients know it. */
+export const takesLoadReports = ({ config, traffic }: Pick<LoadParts, 'config' | 'traffic'>): boolean =>
+  reporting(config.upstreams).length > 0 || traffic.intervalMs !== undefined;
+
+/** The node of a worker's stream, by which the primary knows whose sums these are. */
+export function loadNode({ node }: Config, { upstream, parameters }: LoadTarget): Uint8Array {
+  const metadata: JsonObject = {
+    [targetKey]: { upstream, parameters: Object.fromEntries(parameters.entries) },
+  };
+  return toBinary(NodeSchema, create(NodeSchema, { id: node.id, cluster: node.cluster, metadata }));
+}
+
+const targetKey = 'distributary.load';
+const targetNode = z.object({
+  [targetKey]: z.object({ upstream: z.string(), parameters: z.record(z.string(), z.string()) }),
+});
+
+function workerOf(node: Buffer): Result<ReportingClient, GrpcStatus> {
+  try {
+    const { upstream, parameters } = targetNode.parse(fromBinary(NodeSchema, node).metadata)[targetKey];
+    const target = { upstream, parameters: internParameters(Object.entries(parameters)) };
+    const worker: ReportingClient = {
+      of: undefined,
+      targets: () => [target],
+      reported: () => {},
+      left: () => {},
+      byNewRules: () => worker,
+    };
+    return ok(worker);
+  } catch (cause) {
+    return fail({ code: Code.INVALID_ARGUMENT, message: errorMessage(cause) });
+  }
+}
+
+function loadUpstream({ relay }: LoadParts, role: LoadRole, name: string): LoadUpstream | undefined {
+  // What is released is always fed; canaries have a feed only with a rollout.
+  const found = role === 'worker' ? relay.upstreams[0] : relay.upstreams.find((one) => one.name === name);
+  return found instanceof AdsUpstream ? found : undefined;
+}
+
+function reporting(upstreams: Config['upstreams']): readonly AdsUpstreamConfig[] {
+  return upstreams.filter((one) => one.kind === 'ads').filter((one) => one.loadReports === 'AGGREGATE');
+}
+
+function reportingClient(
+  core: LoadParts,
+  subscribed: SubscribedUpstreams,
+  client: ClientContext,
+  peer: Peer,
+  stream: string,
+): ReportingClient {
+  const { metrics, traffic } = core;
+  const node = nodeKeyOf(client, peer);
+  const { classKey } = client;
+  const of = classOf(client);
+  const classLabel = parametersLabel(Object.fromEntries(of.parameters.entries));
+  return {
+    of,
+    reported(totals, milliseconds) {
+      for (const outcome of loadOutcomes) metrics.loadRequests(outcome).inc(totals[outcome]);
+      const { success, error: errors } = totals;
+      // Of what a first report is about nobody knows since when.
+      if (traffic.intervalMs !== undefined && milliseconds > 0)
+        traffic.add({ stream, node, classKey, classLabel, requests: success + errors, errors, milliseconds });
+    },
+    left: () => traffic.left(stream),
+    targets() {
+      const { upstreams, parameters } = core.config;
+      const own = subscribed.of(client.nodeId);
+      const candidates = reporting(upstreams);
+      const chosen = own.size === 0 ? candidates.slice(0, 1) : candidates.filter(({ name }) => own.has(name));
+      const keys = parameters.map(({ key }) => key);
+      const given = client.derived(undefined);
+      return chosen.map(({ name, variants }) => ({
+        upstream: name,
+        parameters: variants === 'NATIVE' ? NO_PARAMETERS : restrict(keys, given),
+      }));
+    },
+    byNewRules() {
+      const again = core.rules.reapplyRules(client, peer);
+      return again && reportingClient(core, subscribed, again, peer, stream);
+    },
+  };
+}
+
+/** What is known of streams is looked up again after this, and sooner for a node that is not known. Milliseconds. */
+const rememberedMs = 1000;
+const unknownMs = 50;
+
+/** Of which upstreams clients have subscriptions, by node. */
+class SubscribedUpstreams {
+  readonly #core: LoadParts;
+  #byNode = new Map<string, ReadonlySet<string>>();
+  #lookedAt = Number.NEGATIVE_INFINITY;
+  /** A selection never changes, and many clients have the same. */
+  #bySelection = new WeakMap<Selection, Map<TypeUrl, ReadonlySet<string>>>();
+  #upstreams: Config['upstreams'] = [];
+
+  constructor(core: LoadParts) {
+    this.#core = core;
+  }
+
+  /** Their names. */
+  of(nodeId: string): ReadonlySet<string> {
+    const { upstreams } = this.#core.config;
+    // Nobody can subscribe to another one.
+    if (upstreams.length < 2) return new Set(upstreams.map(({ name }) => name));
+    if (upstreams !== this.#upstreams) this.#bySelection = new WeakMap();
+    this.#upstreams = upstreams;
+    const now = systemClock.monotonic();
+    const known = this.#byNode.get(nodeId);
+    if (now < this.#lookedAt + (known === undefined ? unknownMs : rememberedMs)) return known ?? new Set();
+    this.#lookedAt = now;
+    this.#byNode = this.#look();
+    return this.#byNode.get(nodeId) ?? new Set();
+  }
+
+  #look(): Map<string, ReadonlySet<string>> {
+    const byNode = new Map<string, Set<string>>();
+    for (const { client, types } of this.#core.relay.server.streams()) {
+      if (client === undefined) continue;
+      const names = byNode.get(client.nodeId) ?? new Set();
+      byNode.set(client.nodeId, names);
+      for (const { info, selection } of types)
+        for (const name of this.#ofSelection(info.url, selection)) names.add(name);
+    }
+    return byNode;
+  }
+
+  #ofSelection(type: TypeUrl, selection: Selection): ReadonlySet<string> {
+    const byType = this.#bySelection.get(selection) ?? new Map<TypeUrl, ReadonlySet<string>>();
+    this.#bySelection.set(selection, byType);
+    const known = byType.get(type);
+    if (known !== undefined) return known;
+    const names = new Set<string>();
+    for (const { selector } of selection.entries.values()) {
+      const found = this.#upstreams.find((upstream) => claims(upstream.claims, type, selector));
+      if (found !== undefined) names.add(found.name);
+    }
+    byType.set(type, names);
+    return names;
+  }
+}

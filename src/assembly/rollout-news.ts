@@ -1,0 +1,111 @@
+import type { Config } from '../config/config.ts';
+import type { Recorder } from '../history/recorder.ts';
+import { systemClock } from '../model/clock.ts';
+import type { PendingName } from '../model/rollout.ts';
+import { typeInfo } from '../model/types.ts';
+import type { Conditions } from '../observe/conditions.ts';
+import type { Log } from '../observe/log.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import { Notifications } from '../rollout/notifications.ts';
+import type { RolloutEvents, RolloutReport } from '../rollout/seams.ts';
+import type { RolloutFile } from './rollout-file.ts';
+import type { RelayFleet } from './rollout-fleet.ts';
+
+/** A webhook is told of so many names. */
+const mostNamesTold = 100;
+
+interface RolloutListeners {
+  readonly log: Log;
+  readonly metrics: Metrics;
+  readonly recorder: Recorder | undefined;
+  readonly fleet: RelayFleet;
+  readonly notifications: Notifications;
+}
+
+/** Tells servers what becomes of changes, by the configuration (`rollout.notify`). */
+export function notificationsOf(
+  { rollout, node }: Config,
+  { metrics, conditions }: { readonly metrics: Metrics; readonly conditions: Conditions },
+): Notifications {
+  // From 0: increase() does not see a series' first increment.
+  for (const result of ['sent', 'failed'] as const) metrics.rolloutNotifications(result);
+  return new Notifications(rollout?.notify ?? [], {
+    clock: systemClock,
+    relay: node.id,
+    told(host, result) {
+      metrics.rolloutNotifications(result.ok ? 'sent' : 'failed').inc();
+      const [level, message] = result.ok
+        ? (['info', 'notifications of changes are taken'] as const)
+        : (['warn', 'a notification of a change was given up (rollout.notify)'] as const);
+      const reason = result.ok ? '' : result.error;
+      conditions.set(`notify ${host}`, reason, level, message, { host, reason });
+    },
+  });
+}
+
+/** What a rollout tells metrics, the log, the history and the disk. */
+export function rolloutEvents(
+  { log, metrics, recorder, fleet, notifications }: RolloutListeners,
+  file: RolloutFile | undefined,
+): RolloutEvents {
+  return {
+    canariesSaid: (names, said) => recorder?.canariesSaid(names, said),
+    counted: (result) => metrics.rollouts(result).inc(),
+    released(names, milliseconds) {
+      metrics.rolloutDuration().observe(milliseconds / 1000);
+      log.info('a change that canaries had first goes to everybody', {
+        ...told(names),
+        seconds: milliseconds / 1000,
+      });
+      notifications.tell({ event: 'RELEASED', ...listed(names) });
+    },
+    stateChanged(state, wave) {
+      metrics.rolloutState(state.kind);
+      metrics.rolloutWave().value = wave;
+      if (state.kind === 'IDLE' || state.kind === 'FROZEN') fleet.over();
+    },
+    changeIs(state, names, wave) {
+      if (state.kind === 'CANARY' && wave === 1) log.info('a change goes to canaries first', told(names));
+      if (state.kind === 'CANARY' && wave > 1)
+        log.info('a change goes to the next wave', { ...told(names), wave });
+      if (state.kind === 'HELD') {
+        const { cause, reason } = state;
+        log.warn('a change is held: only canaries have it', { ...told(names), cause, reason });
+        notifications.tell({ event: 'HELD', cause, reason, ...listed(names) });
+      }
+    },
+    discarded(names, cause, reason) {
+      if (cause !== undefined)
+        log.warn('a change was found bad, and who had it goes back', { ...told(names), cause, reason });
+      notifications.tell({ event: 'DISCARDED', cause, reason, ...listed(names) });
+    },
+    save(state) {
+      metrics.frozen(state.freezes.length > 0);
+      file?.save(state);
+    },
+  };
+}
+
+/** What a webhook is told. */
+export function whatWaits({ state, wave, waves, shown, canaries }: RolloutReport) {
+  const waiting = shown.filter(({ masked }) => masked === undefined);
+  const { upstreams, types, names: pending } = told(waiting);
+  const { names } = listed(waiting);
+  const since = new Date(state.since).toISOString();
+  return { state: state.kind, since, wave, waves, canaries, upstreams, types, names, pending };
+}
+
+/** What servers are told of the names of a change. */
+function listed(all: readonly PendingName[]) {
+  const { upstreams, types, names: count } = told(all);
+  return { upstreams, types, names: all.slice(0, mostNamesTold).map(({ name }) => name), count };
+}
+
+/** What a line of the log says of a change. */
+function told(names: readonly PendingName[]) {
+  return {
+    upstreams: [...new Set(names.map(({ upstream }) => upstream))],
+    types: [...new Set(names.map(({ type }) => typeInfo(type).short))],
+    names: names.length,
+  };
+}

@@ -1,0 +1,381 @@
+import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
+import type { Commit } from '../model/catalog.ts';
+import type { Constraints } from '../model/constraints.ts';
+import { assignmentType } from '../model/endpoints.ts';
+import { type Holds, type TypedName } from '../model/holds.ts';
+import type { Parameters } from '../model/parameters.ts';
+import type { PendingChange } from '../model/rollout.ts';
+import type { Side } from '../model/side.ts';
+import { type Interest, WILDCARD } from '../model/transaction.ts';
+import {
+  CachedResource,
+  type CacheEntry,
+  isHeldByWildcard,
+  sameVariantContent,
+  sameVariants,
+  type VariantsOf,
+  variantsOf,
+} from './cached-resource.ts';
+import type { Interests } from './interests.ts';
+import type { HeldName, TypeTable } from './type-table.ts';
+
+/** What one transaction does to the held names of its type. */
+export class HeldTransaction {
+  readonly table: TypeTable;
+  readonly #isGated: boolean;
+  readonly #isQueued: (name: TypedName) => boolean;
+  readonly #holds: Holds;
+  readonly #now: number;
+  readonly #isEndpoints: boolean;
+  /** Every name that changes. */
+  readonly #names = new Set<ResourceName>();
+  /** Of names that were held before: what upstream had. */
+  readonly #before = new Map<ResourceName, VariantsOf>();
+  /** Names of which a side sees something else, though they are held. */
+  readonly #altered = new Set<ResourceName>();
+  /** Names that a rollback has removed, and upstream says anew. */
+  readonly #keptAway = new Set<ResourceName>();
+  /** Names that canaries see as upstream has them from now on: for them all of it may be new. */
+  readonly #unmasked = new Set<ResourceName>();
+  /** Names that do not wait any more, and of which a side has to hear all: what is new, and errors that waited. */
+  readonly #whole: Readonly<Record<Side, Set<ResourceName>>> = { released: new Set(), canary: new Set() };
+
+  constructor(
+    table: TypeTable,
+    isGated: boolean,
+    isQueued: (name: TypedName) => boolean,
+    holds: Holds,
+    now: number,
+  ) {
+    this.table = table;
+    this.#isGated = isGated;
+    this.#isEndpoints = table.type === assignmentType;
+    this.#isQueued = (name) => isGated && isQueued(name);
+    this.#holds = holds;
+    this.#now = now;
+  }
+
+  /** Must be called before the variants of a name change for the first time. */
+  readonly changing = (name: ResourceName): void => {
+    if (this.#names.has(name)) return;
+    this.#names.add(name);
+    const live = this.table.resources.get(name);
+    const held = this.table.held.get(name);
+    if (held !== undefined) {
+      this.#changingHeld(name, held, live);
+      return;
+    }
+    // Nobody has anything of it: there is nothing to protect, unless a rollback has removed it.
+    if (live === undefined || live.variants.size === 0) {
+      if (this.#holds.isRemoved(this.table.type, name)) this.#keepAway(name);
+      return;
+    }
+    if (!this.#waits(live)) return;
+    const masked = this.#isFrozen(live) ? 'frozen' : this.#queues(name) ? 'queued' : undefined;
+    this.table.holdAsItIs(name, live, this.#now, masked);
+  };
+
+  #changingHeld(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
+    this.#before.set(name, variantsOf(live));
+    if (held.masked !== undefined) return;
+    const isFrozen = live !== undefined && this.#isFrozen(live);
+    if (!isFrozen && !this.#queues(name)) return;
+    const canary = held.canary ?? live?.copy() ?? new CachedResource();
+    this.table.change(name, held, { masked: isFrozen ? 'frozen' : undefined, canary });
+  }
+
+  /** A name whose change does not wait, as the end of a TTL. */
+  passing(name: ResourceName, altered: boolean): void {
+    this.#names.add(name);
+    if (altered) this.#altered.add(name);
+  }
+
+  /**
+   * After the transaction: what must not wait goes into the columns of the sides, and names that are equal to what
+   * upstream has are held no more. `released`: the version of the holder's last response before this one.
+   */
+  settle(holder: string | undefined, released: string | undefined): void {
+    for (const name of this.#names) this.#settle(name);
+    const { held, releasedVersions } = this.table;
+    if (held.size === 0 || holder === undefined || released === undefined) return;
+    if (!releasedVersions.has(holder)) releasedVersions.set(holder, released);
+  }
+
+  /** For interests that upstream has answered now: what waits may be all that there is for their parameters. */
+  admit(resolved: readonly Interest[]): void {
+    const names = this.table.held;
+    for (const { selector } of resolved) {
+      const seen = selector === WILDCARD ? names : [[selector, names.get(selector)] as const];
+      for (const [name, held] of seen) {
+        const live = this.table.resources.get(name);
+        if (held === undefined || held.closed || live === undefined) continue;
+        for (const [side, column] of columnsOf(held)) {
+          this.#letNewIn(side, column, live);
+          joinWildcards(column, live, this.#interests);
+        }
+      }
+    }
+  }
+
+  /** What each side sees of a commit. */
+  split(commit: Commit): Commit {
+    const names = this.table.held;
+    if (names.size === 0 && this.#whole.released.size === 0) return commit;
+    if (commit.version !== undefined) this.table.heldVersion = commit.version;
+    const isHidden = (name: ResourceName): boolean => names.has(name) && !this.#altered.has(name);
+    const released = without(commit.changed, isHidden);
+    const canary = without(commit.changed, (name) => isHidden(name) && names.get(name)?.canary !== undefined);
+    // While something waits it has not got the whole response: the version of the last one stays.
+    const version = names.size === 0 ? commit.version : undefined;
+    return {
+      ...commit,
+      sides: {
+        released: { ...commit, changed: this.#withAll(released, this.#whole.released), version },
+        canary: {
+          ...commit,
+          changed: this.#withAll(canary, this.#unmasked.union(this.#whole.canary)),
+        },
+      },
+    };
+  }
+
+  /** What has changed in what is pending; undefined: nothing. */
+  pendingChange(receivedAt: number): PendingChange | undefined {
+    const { type, held: names } = this.table;
+    const joined: ResourceName[] = [];
+    const left: ResourceName[] = [];
+    for (const name of this.#names) {
+      const before = this.#before.get(name);
+      const held = names.get(name);
+      if (held === undefined || held.masked !== undefined) {
+        if (before !== undefined) left.push(name);
+      } else if (held.canary !== undefined) {
+        // What is judged stays as it is.
+      } else if (before === undefined || !sameVariants(before, this.#waiting(name, before))) {
+        this.table.change(name, held, { since: this.#now });
+        joined.push(name);
+      }
+    }
+    return joined.length + left.length > 0 ? { receivedAt, type, joined, left } : undefined;
+  }
+
+  /**
+   * What upstream has of a name, but for what has come since and does not wait: a client with other parameters changes
+   * nothing for those who have judged the others.
+   */
+  #waiting(name: ResourceName, before: VariantsOf): VariantsOf {
+    const released = this.table.held.get(name)?.released.variants;
+    return variantsOf(this.table.resources.get(name), ({ constraints: { key }, variant }) => {
+      const everybodys = before.has(key) ? undefined : released?.get(key);
+      return everybodys !== undefined && sameVariantContent(everybodys.variant, variant);
+    });
+  }
+
+  #settle(name: ResourceName): void {
+    const live = this.table.resources.get(name);
+    if (live !== undefined && this.#keptAway.has(name) && !this.#staysAway(name, live)) return;
+    const held = this.table.held.get(name);
+    if (held === undefined) return;
+    if (this.#endsQueue(name, held)) return;
+    this.#follow(name, held, live);
+    // Upstream has gone back to the change that is judged.
+    if (held.masked === undefined && held.canary !== undefined)
+      if (sameVariants(variantsOf(held.canary), variantsOf(live)))
+        this.table.change(name, held, { canary: undefined });
+    const refused = held.refused ?? new Map();
+    if (held.masked === 'discarded' && !sameVariants(refused, this.#waiting(name, refused))) {
+      if (this.#isFrozen(live ?? held.released)) this.table.change(name, held, { masked: 'frozen' });
+      else if (this.#queues(name)) this.table.change(name, held, { masked: 'queued' });
+      else {
+        this.table.unmask(name, held);
+        this.#unmasked.add(name);
+      }
+    }
+    this.#stopHoldingIfEqual(name);
+  }
+
+  /** Endpoints that were too much for everybody while a change was judged: this is not, and goes to both sides. */
+  #endsQueue(name: ResourceName, { masked }: HeldName): boolean {
+    if (masked !== 'queued' || !this.#isEndpoints || this.#isGated) return false;
+    this.table.stopHolding(name);
+    this.#whole.released.add(name);
+    this.#whole.canary.add(name);
+    return true;
+  }
+
+  /** What must not wait goes into the columns of the sides. */
+  #follow(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
+    for (const [side, column] of columnsOf(held)) {
+      const followed = followTtls(column, live);
+      const grown = !held.closed && live !== undefined && this.#letNewIn(side, column, live);
+      const joined = !held.closed && joinWildcards(column, live, this.#interests);
+      if (followed || grown || joined) this.#altered.add(name);
+    }
+  }
+
+  /** A change before it is still judged. */
+  #queues(name: ResourceName): boolean {
+    return this.#isQueued({ type: this.table.type, name });
+  }
+
+  /** Whether changes of a name wait, by what it was. */
+  #waits(cached: CachedResource): boolean {
+    return this.#isGated || this.#isFrozen(cached);
+  }
+
+  #isFrozen(cached: CachedResource): boolean {
+    return isFrozen(this.#holds, this.table.type, cached);
+  }
+
+  #keepAway(name: ResourceName): void {
+    this.#keptAway.add(name);
+    const released = new CachedResource();
+    this.table.hold(name, { since: this.#now, masked: undefined, closed: true, released });
+  }
+
+  /** Only now it is known from which upstream it is. False: nothing is gated or frozen any more. */
+  #staysAway(name: ResourceName, live: CachedResource): boolean {
+    const held = this.table.held.get(name);
+    if (held === undefined) return false;
+    if (!this.#waits(live)) {
+      this.table.stopHolding(name);
+      return false;
+    }
+    if (this.#isFrozen(live))
+      this.table.change(name, held, { masked: 'rolledBack', canary: new CachedResource() });
+    return true;
+  }
+
+  #stopHoldingIfEqual(name: ResourceName): void {
+    const masked = this.table.held.get(name)?.masked;
+    const hasErrors = this.table.resources.get(name)?.resourceErrors !== undefined;
+    if (!this.table.stopHoldingIfEqual(name) || !hasErrors) return;
+    this.#whole.released.add(name);
+    if (masked !== undefined) this.#whole.canary.add(name);
+  }
+
+  /** All that may look different of these names, whatever this transaction says of them. */
+  #withAll(changed: Commit['changed'], names: ReadonlySet<ResourceName>): Commit['changed'] {
+    if (names.size === 0) return changed;
+    const merged = new Map(changed);
+    for (const [name, constraints] of this.table.changesOf(names))
+      merged.set(name, [...(merged.get(name) ?? []), ...constraints]);
+    return merged;
+  }
+
+  get #interests(): Interests {
+    return this.table.interests;
+  }
+
+  /** A variant for parameter sets that have nothing of the name yet does not wait. */
+  #letNewIn(side: Side, column: CachedResource, live: CachedResource): boolean {
+    const isNew = (entry: CacheEntry): boolean => {
+      if (column.variants.get(entry.constraints.key) !== undefined) return false;
+      const all = interestedIn(this.#interests, entry);
+      const having = all.filter((parameters) => matchesAny(column, parameters));
+      if (all.length > 0 && having.length === all.length) return false;
+      return !this.#isTakenOver(side, entry) && keepsOwn(column, having, entry);
+    };
+    const { table } = this;
+    const added = live.variants.all().filter(isNew);
+    if (added.length > 0 && column.empty) column.order = live.order;
+    for (const { variant, holders, confirmedIn } of added) {
+      table.payloads.retain(variant.payload);
+      table.add(column, variant, holders, confirmedIn, side);
+    }
+    return added.length > 0;
+  }
+
+  /** Whether who asks by one of its aliases has something, of another resource maybe. */
+  #isTakenOver(side: Side, { variant, constraints }: CacheEntry): boolean {
+    const { table } = this;
+    return variant.aliases.map(resourceName).some((alias) => {
+      const targets = [...table.aliased(alias, side)].map((name) => table.resource(name, side));
+      const states = [...(this.#interests.named(alias)?.matching(constraints) ?? [])];
+      return states.some(({ interest }) => targets.some((one) => matchesAny(one, interest.parameters)));
+    });
+  }
+}
+
+/** What the sides have apart from what upstream says. */
+function columnsOf({ released, canary }: HeldName): readonly (readonly [Side, CachedResource])[] {
+  const own = [['released', released] as const];
+  return canary === undefined ? own : [...own, ['canary', canary] as const];
+}
+
+/** Those who have something of a name keep that, although a new variant matches too. False: it would replace it. */
+function keepsOwn(cached: CachedResource, having: readonly Parameters[], { holders }: CacheEntry): boolean {
+  if (having.length === 0) return true;
+  if (holders.some(({ exactParameters }) => exactParameters !== undefined)) return false;
+  const own = having.map((parameters) => [parameters, cached.variants.match(parameters)] as const);
+  if (own.some(([, matches]) => matches.length > 1)) return false;
+  for (const [parameters, [entry]] of own) if (entry !== undefined) cached.bind(parameters, entry);
+  return true;
+}
+
+const matchesAny = (cached: CachedResource | undefined, parameters: Parameters): boolean =>
+  cached !== undefined && cached.variants.match(parameters).length > 0;
+
+/** The parameters of each interest that sees a variant by its name. */
+function interestedIn(interests: Interests, { variant }: CacheEntry): Parameters[] {
+  const { name, constraints } = variant;
+  return [...interests.seeing(name, constraints)].map(({ interest }) => interest.parameters);
+}
+
+/** Wildcards that have nothing of a name yet get its released content at once. The others keep what they show. */
+function joinWildcards(
+  column: CachedResource,
+  live: CachedResource | undefined,
+  interests: Interests,
+): boolean {
+  let joined = false;
+  for (const entry of column.variants.all()) {
+    const now = live?.variants.get(entry.constraints.key);
+    if (now === undefined || isHeldByWildcard(entry) || !isHeldByWildcard(now)) continue;
+    const wildcards = [...(interests.named(WILDCARD)?.matching(entry.constraints) ?? [])];
+    const all = wildcards.map(({ interest }) => interest.parameters);
+    const having = all.filter((parameters) => column.variants.match(parameters).some(isHeldByWildcard));
+    if (all.length > 0 && having.length === all.length) continue;
+    for (const parameters of having) bindShown(column, parameters);
+    entry.holders = [...entry.holders, ...now.holders.filter(({ role }) => role === 'wildcard')];
+    joined = true;
+  }
+  return joined;
+}
+
+/** What a wildcard shows becomes its choice. A choice that was made before stays: it is that of names too. */
+function bindShown(column: CachedResource, parameters: Parameters): void {
+  if (column.bindings?.has(parameters) === true) return;
+  const shown = column.pick(parameters, () => {}, { access: undefined, fromWildcard: true });
+  if (shown !== undefined) column.bind(parameters, shown);
+}
+
+function without(
+  changed: Commit['changed'],
+  isHidden: (name: ResourceName) => boolean,
+): ReadonlyMap<ResourceName, readonly Constraints[]> {
+  return new Map([...changed].filter(([name]) => !isHidden(name)));
+}
+
+/** A name is of one upstream. */
+export function isFrozen(holds: Holds, type: TypeUrl, cached: CachedResource): boolean {
+  if (holds.freezes.length === 0 || cached.empty) return false;
+  const [entry] = cached.variants.all();
+  return holds.isFrozen(type, entry?.variant.upstream);
+}
+
+/**
+ * A heartbeat, or an end of the TTL, is for the columns of the sides too. A TTL of other content than a column has says
+ * nothing about a column without one.
+ */
+function followTtls(column: CachedResource, live: CachedResource | undefined): boolean {
+  let changed = false;
+  for (const entry of column.variants.all()) {
+    const now = live?.variants.get(entry.constraints.key)?.variant;
+    if (now === undefined || now.ttl === entry.variant.ttl) continue;
+    if (entry.variant.ttl === undefined && !sameVariantContent(entry.variant, now)) continue;
+    entry.variant = { ...entry.variant, ttl: now.ttl };
+    changed = true;
+  }
+  return changed;
+}

@@ -1,0 +1,65 @@
+import {
+  type ClusterLoad,
+  type LoadResponse,
+  LoadResponseSchema,
+} from '../gen/distributary/admin/v1/load_pb.ts';
+import { printable } from '../model/printable.ts';
+import { counted } from '../model/text.ts';
+import { text } from './command.ts';
+import { answer, relayCommand } from './relay-command.ts';
+import { painted, textTable, type View } from './terminal.ts';
+
+export const load = relayCommand({
+  name: 'load',
+  does: 'shows requests, errors and drops that clients report, by cluster and class',
+  about: `Shows what clients have reported of their requests (LRS) in the last half a minute to minute. A client reports if its
+control plane asks for it, or with rollout.traffic. -o json has the counts, and over how many seconds they are.`,
+  flags: {
+    cluster: text('C', 'only this cluster; * matches any characters'),
+    class: text(
+      'K',
+      'only this class of clients: KEY=VALUE of one of its parameters, or the id that -o json shows',
+    ),
+  },
+  watch: true,
+  exit: '0, even if there is none; 1 if the relay does not answer.',
+  ask:
+    (asked) =>
+    async ({ rpc }) => {
+      const response = await rpc.load(asked);
+      const isFiltered = asked.cluster !== '' || asked.class !== '';
+      return answer(LoadResponseSchema, response, (view) => loadText(response, isFiltered, view));
+    },
+});
+
+function loadText(
+  { loads, total, seconds, noAnswer }: LoadResponse,
+  isFiltered: boolean,
+  view: View,
+): string {
+  const silent = noAnswer === undefined ? '' : `\nIncomplete: ${noAnswer}.`;
+  if (loads.length === 0)
+    return `no client has reported any request${isFiltered ? ' that matches --cluster and --class' : ''}${silent}`;
+  const perSecond = (count: number): string => (count / Math.max(1, seconds)).toFixed(1);
+  const table = textTable(
+    ['CLUSTER', 'CLASS', 'REQUESTS/S', 'ERRORS', 'DROPPED/S'],
+    loads.map((one) => [
+      one.cluster,
+      classText(one),
+      perSecond(one.requests),
+      one.errors === 0 ? '0 %' : painted('red', `${errorPercent(one)} %`),
+      perSecond(one.dropped),
+    ]),
+    view,
+  );
+  const rest = total - loads.length;
+  const shown = `${counted(loads.length, 'row')} of the last ${Math.round(seconds)} s`;
+  return `${table}\n\n${shown}${rest > 0 ? `, ${rest} not shown` : ''}${silent}`;
+}
+
+const errorPercent = ({ errors, requests }: ClusterLoad): string => ((errors / requests) * 100).toFixed(1);
+
+function classText({ parameters }: ClusterLoad): string {
+  const pairs = Object.entries(parameters).map(([key, value]) => printable(`${key}=${value}`));
+  return pairs.length === 0 ? '(no parameters)' : pairs.toSorted().join(',');
+}

@@ -1,0 +1,67 @@
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import { LoadStatsResponseSchema } from '../gen/envoy/service/load_stats/v3/lrs_pb.ts';
+import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { frameOf } from '../wire/grpc-frames.ts';
+
+/** What a control plane asks of clients: a LoadStatsResponse. */
+export interface Instruction {
+  /** Framed, as it came: unknown fields reach the clients too. */
+  readonly frame: Buffer;
+  /** Undefined: all that a client has. */
+  readonly clusters: ReadonlySet<string> | undefined;
+  readonly endpoints: boolean;
+  readonly intervalMs: number;
+}
+
+/** What is shorter, or missing, is no interval that anybody can have meant. */
+const shortestMs = 100;
+const usualMs = 10_000;
+
+/** The error says what is malformed. */
+export function readInstruction(response: Uint8Array): Result<Instruction> {
+  try {
+    const { clusters, sendAllClusters, reportEndpointGranularity, loadReportingInterval } = fromBinary(
+      LoadStatsResponseSchema,
+      response,
+    );
+    const { seconds = 0n, nanos = 0 } = loadReportingInterval ?? {};
+    const interval = Number(seconds) * 1000 + nanos / 1e6;
+    return ok({
+      frame: frameOf(response),
+      clusters: sendAllClusters ? undefined : new Set(clusters),
+      endpoints: reportEndpointGranularity,
+      intervalMs: interval > 0 ? Math.max(interval, shortestMs) : usualMs,
+    });
+  } catch (cause) {
+    return fail(`malformed LoadStatsResponse: ${errorMessage(cause)}`);
+  }
+}
+
+/** What the relay asks for itself. */
+export const allClusters = (intervalMs: number): Instruction =>
+  instructionOf({ clusters: undefined, endpoints: false, intervalMs });
+
+/** What a client is told that reports to several control planes: all that any of them asks for, as often as any does. */
+export function joined(all: readonly Instruction[]): Instruction | undefined {
+  const [first, ...others] = all;
+  if (first === undefined || others.length === 0) return first;
+  const everything = all.some(({ clusters }) => clusters === undefined);
+  return instructionOf({
+    clusters: everything ? undefined : new Set(all.flatMap((one) => [...(one.clusters ?? [])])),
+    endpoints: all.some((one) => one.endpoints),
+    intervalMs: Math.min(...all.map((one) => one.intervalMs)),
+  });
+}
+
+function instructionOf({ clusters, endpoints, intervalMs }: Omit<Instruction, 'frame'>): Instruction {
+  const response = create(LoadStatsResponseSchema, {
+    clusters: [...(clusters ?? [])].toSorted(),
+    sendAllClusters: clusters === undefined,
+    reportEndpointGranularity: endpoints,
+    loadReportingInterval: {
+      seconds: BigInt(Math.floor(intervalMs / 1000)),
+      nanos: Math.round((intervalMs % 1000) * 1e6),
+    },
+  });
+  return { frame: frameOf(toBinary(LoadStatsResponseSchema, response)), clusters, endpoints, intervalMs };
+}

@@ -1,0 +1,376 @@
+import type { Charged } from '../model/brand.ts';
+import type { Clock } from '../model/clock.ts';
+import type { LoadTarget, LoadTotals, LoadUpstream } from '../model/load.ts';
+import { errorMessage, type Result } from '../model/result.ts';
+import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import {
+  exhausted,
+  faulty,
+  malformed,
+  noFirstRequest,
+  noNode,
+  type Refusal,
+  rulesChanged,
+  stalled,
+} from '../wire/refusal.ts';
+import { LastNode } from '../wire/requests.ts';
+import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
+import { allClusters, type Instruction, joined } from './instruction.ts';
+import { LoadView, type ReportingClass } from './load-view.ts';
+import { SessionLoad, type Subscriber } from './session-load.ts';
+import { Reporter, type Wanted } from './sums.ts';
+import { type ReadTotals, readTotals } from './totals.ts';
+
+/** Who reports. */
+export interface ReportingClient {
+  /** Undefined: it is a worker, which shows itself what its clients report. */
+  readonly of: ReportingClass | undefined;
+  /** The sessions that get its reports. They change with what the client subscribes to. */
+  targets(): readonly LoadTarget[];
+  /** A report has come, so many milliseconds after the last one. */
+  reported(totals: LoadTotals, milliseconds: number): void;
+  /** It reports no more. */
+  left(): void;
+  /** The same client by new rules; undefined: they need what was not kept of its node. */
+  byNewRules(): ReportingClient | undefined;
+}
+
+interface LoadEvents {
+  opened(peer: Peer): void;
+  closed(peer: Peer): void;
+  rejected(refusal: Refusal, peer: Peer): void;
+  /** A report of a client came for this upstream, or one of the sums was handed over. */
+  report(direction: 'received' | 'sent', upstream: string): void;
+  /** So many clusters of a report were left out (limits.max_load_report_clusters, or what its peer holds). */
+  left(count: number): void;
+  /** What a control plane asked for is malformed. */
+  malformed(upstream: string, reason: string): void;
+}
+
+interface LoadLimits {
+  /** limits.max_load_report_clusters, of one client. */
+  readonly maxClusters: number;
+  /** Of all upstreams together; one peer may make half of them. */
+  readonly maxSessions: number;
+  readonly firstRequestMilliseconds: number;
+  readonly stalledMilliseconds: number;
+}
+
+interface LoadServerOptions {
+  readonly clock: Clock;
+  /** By its node. The error ends its stream. */
+  readonly identify: (node: Buffer, peer: Peer) => Result<ReportingClient, GrpcStatus>;
+  readonly limits: () => LoadLimits;
+  /** How often the relay itself wants reports of all clusters, in milliseconds; undefined: it wants none. */
+  readonly ownIntervalMs: () => number | undefined;
+  /** Undefined: there is none of this name. */
+  readonly upstream: (name: string) => LoadUpstream | undefined;
+  readonly events: LoadEvents;
+}
+
+const checkMs = 1000;
+/** How often it is looked up to which control planes clients report, in checks: they may subscribe to others. */
+const checksForTargets = 5;
+/** A place of an account. */
+const madeSessions = 'load sessions';
+
+/** Load reports (LRS, protocol §5c): clients' streams, and a session for each control plane session that takes them. */
+export class LoadServer {
+  readonly options: LoadServerOptions;
+  /** For operators. */
+  readonly view: LoadView;
+  #instruction: Instruction | undefined;
+  readonly #streams = new Set<ClientReports>();
+  /** By upstream and parameters. */
+  readonly #sessions = new Map<string, SessionLoad>();
+
+  constructor(options: LoadServerOptions) {
+    this.options = options;
+    this.view = new LoadView(options.clock);
+    this.#check(1);
+  }
+
+  /** What the relay itself asks for; undefined: nothing. The same value as long as it is the same. */
+  get instruction(): Instruction | undefined {
+    const intervalMs = this.options.ownIntervalMs();
+    if (this.#instruction?.intervalMs !== intervalMs)
+      this.#instruction = intervalMs === undefined ? undefined : allClusters(intervalMs);
+    return this.#instruction;
+  }
+
+  /** Streams of clients. */
+  get size(): number {
+    return this.#streams.size;
+  }
+
+  /** Streams to control planes that have asked for reports. */
+  get sessions(): number {
+    return this.#sessions.values().reduce((sum, { isAsked }) => sum + Number(isAsked), 0);
+  }
+
+  accept(stream: ServerStream): void {
+    const reports = new ClientReports(stream, this);
+    this.#streams.add(reports);
+    this.options.events.opened(stream.peer);
+    stream.handle(reports);
+  }
+
+  /** Rules or upstreams have changed. */
+  reload(): void {
+    for (const session of [...this.#sessions.values()]) session.reload();
+    for (const stream of [...this.#streams]) stream.reidentify();
+  }
+
+  /** Sends what is left to be sent. */
+  async drain(): Promise<void> {
+    await Promise.all([...this.#sessions.values()].map((session) => session.finish()));
+  }
+
+  closed(stream: ClientReports): void {
+    if (this.#streams.delete(stream)) this.options.events.closed(stream.peer);
+  }
+
+  /** The session of a target, which exists from now on; undefined: there is no such upstream, or no place. */
+  session(target: LoadTarget, peer: Peer): SessionLoad | undefined {
+    const { account } = peer;
+    const { clock, upstream, events } = this.options;
+    const key = JSON.stringify([target.upstream, target.parameters.key]);
+    const known = this.#sessions.get(key);
+    if (known !== undefined) return known;
+    const { maxSessions } = this.options.limits();
+    const isFull = this.#sessions.size >= maxSessions;
+    if (isFull || (!account.exempt && account.count(madeSessions) >= Math.ceil(maxSessions / 2))) {
+      const message = `${maxSessions} sessions for load reports, or half of them by ${account.key}: no more are opened (limits.max_upstream_sessions)`;
+      events.rejected(exhausted('upstream_sessions', message), peer);
+      return undefined;
+    }
+    const session = new SessionLoad({
+      target,
+      clock,
+      upstream,
+      sent: () => events.report('sent', target.upstream),
+      malformed: (reason) => events.malformed(target.upstream, reason),
+      over: () => {
+        if (this.#sessions.delete(key)) account.leave(madeSessions);
+      },
+    });
+    if (session.isOver) return undefined;
+    account.enter(madeSessions);
+    this.#sessions.set(key, session);
+    return session;
+  }
+
+  #check(turn: number): void {
+    this.options.clock.after(checkMs, () => {
+      for (const stream of [...this.#streams]) {
+        stream.failIfOverdue();
+        if (turn % checksForTargets === 0) stream.choose();
+      }
+      this.#check(turn + 1);
+    });
+  }
+}
+
+/** A session that a client reports to, and what it has in its sums. */
+interface Membership {
+  readonly session: SessionLoad;
+  readonly reporter: Reporter;
+}
+
+const nodeTag = bytesTag(1);
+
+/** One client's stream of reports. */
+class ClientReports implements StreamHandler, Subscriber {
+  readonly #stream: ServerStream;
+  readonly #server: LoadServer;
+  readonly #openedAt: number;
+  #client: ReportingClient | undefined;
+  readonly #node = new LastNode();
+  #memberships: readonly Membership[] = [];
+  /** Of the sessions, and of the relay. */
+  #heard: readonly Instruction[] = [];
+  #told: Instruction | undefined;
+  /** Since when it does not read, by the clock; undefined: it does. */
+  #blockedSince: number | undefined;
+  /** When its last message came, by `Clock.monotonic()`. */
+  #reportedAt = 0;
+  #isOver = false;
+
+  constructor(stream: ServerStream, server: LoadServer) {
+    this.#stream = stream;
+    this.#server = server;
+    this.#openedAt = server.options.clock.now();
+  }
+
+  get peer(): Peer {
+    return this.#stream.peer;
+  }
+
+  message(bytes: Charged): void {
+    if (this.#isOver) return;
+    const isFirst = this.#client === undefined;
+    if (!this.#identify(bytes)) return;
+    this.#add(bytes, isFirst);
+  }
+
+  ended(): void {
+    this.#end({ code: Code.OK, message: '' });
+  }
+
+  drained(): void {
+    this.#blockedSince = undefined;
+    this.instructed();
+  }
+
+  faulted(status: GrpcStatus, why?: FaultReason): void {
+    this.#server.options.events.rejected(faulty(status, why), this.peer);
+  }
+
+  closed(): void {
+    this.#isOver = true;
+    this.#leaveAll();
+    this.#server.closed(this);
+  }
+
+  /** Tells the client what is asked of it now. Nothing was asked so far: nothing is said. An empty list would mean all. */
+  instructed(): void {
+    if (this.#isOver || this.#blockedSince !== undefined) return;
+    const all = [...this.#memberships.map(({ session }) => session), this.#server].flatMap(
+      ({ instruction }) => instruction ?? [],
+    );
+    // Looked at every few seconds, for each stream: nothing is encoded while they are the same.
+    if (all.length === this.#heard.length && all.every((one, at) => one === this.#heard[at])) return;
+    this.#heard = all;
+    const asked = joined(all);
+    if (asked === undefined || this.#told?.frame.equals(asked.frame) === true) return;
+    this.#told = asked;
+    if (!this.#stream.write(asked.frame)) this.#blockedSince = this.#server.options.clock.now();
+  }
+
+  reidentify(): void {
+    if (this.#isOver || this.#client === undefined) return;
+    const again = this.#client.byNewRules();
+    if (again === undefined) {
+      this.#fail(rulesChanged);
+      return;
+    }
+    this.#client = again;
+    this.choose();
+  }
+
+  failIfOverdue(): void {
+    const { clock, limits } = this.#server.options;
+    const { firstRequestMilliseconds: first, stalledMilliseconds } = limits();
+    const now = clock.now();
+    if (this.#client === undefined && now - this.#openedAt - this.#stream.waitedMilliseconds >= first)
+      this.#fail(noFirstRequest(first));
+    else if (this.#blockedSince !== undefined && now - this.#blockedSince >= stalledMilliseconds)
+      this.#fail(stalled(stalledMilliseconds));
+  }
+
+  /** By the node, which Envoy sends with each report. False: the stream is over. */
+  #identify(bytes: Charged): boolean {
+    let node: Buffer | undefined;
+    try {
+      for (const reader = new MessageReader(bytes); reader.next(); )
+        if (reader.tag === nodeTag) node = reader.view();
+    } catch (cause) {
+      this.#malformed(cause);
+      return false;
+    }
+    if (node === undefined) {
+      if (this.#client === undefined) this.#fail(noNode);
+      return this.#client !== undefined;
+    }
+    if (this.#node.isRepeatedBy(node)) return true;
+    const read = this.#server.options.identify(node, this.peer);
+    if (!read.ok) {
+      this.#fail({ reason: 'node', status: read.error });
+      return false;
+    }
+    this.#client?.left();
+    this.#client = read.value;
+    this.#node.remember(node);
+    this.choose();
+    return true;
+  }
+
+  /** To whom it reports. A session that it reports to already knows what it has said. */
+  choose(): void {
+    if (this.#isOver || this.#client === undefined) return;
+    const { account } = this.peer;
+    const { maxClusters } = this.#server.options.limits();
+    const most = account.exempt ? Number.POSITIVE_INFINITY : maxClusters;
+    const targets = this.#client.targets();
+    const sessions = new Set(targets.flatMap((target) => this.#server.session(target, this.peer) ?? []));
+    const before = new Map(this.#memberships.map((membership) => [membership.session, membership]));
+    this.#memberships = [...sessions].map(
+      (session) => before.get(session) ?? { session, reporter: new Reporter(account, most) },
+    );
+    for (const session of sessions) session.join(this);
+    for (const [session, membership] of before) if (!sessions.has(session)) this.#leave(membership);
+    this.instructed();
+  }
+
+  /** The first one says who the client is; where it comes again, it may have something to report. */
+  #add(bytes: Charged, isFirst: boolean): void {
+    const { events, clock, ownIntervalMs } = this.#server.options;
+    const isShared = this.#memberships.length > 1 || ownIntervalMs() !== undefined;
+    let said: ReadTotals;
+    let left = 0;
+    try {
+      said = readTotals(bytes);
+      for (const { session, reporter } of this.#memberships) {
+        const wanted = isShared ? wantedBy(session) : undefined;
+        left = Math.max(left, session.sums.add(bytes, reporter, wanted));
+      }
+    } catch (cause) {
+      this.#malformed(cause);
+      return;
+    }
+    const now = clock.monotonic();
+    const { totals, clusters } = said;
+    const of = this.#client?.of;
+    if (of !== undefined) this.#server.view.add(of, this.peer.account, clusters);
+    if (!isFirst || totals.clusters > 0) {
+      for (const { session } of this.#memberships) events.report('received', session.target.upstream);
+      this.#client?.reported(totals, isFirst ? 0 : now - this.#reportedAt);
+    }
+    this.#reportedAt = now;
+    if (left > 0) events.left(left);
+  }
+
+  #malformed(cause: unknown): void {
+    this.#fail(malformed(`malformed LoadStatsRequest: ${errorMessage(cause)}`));
+  }
+
+  #fail(refusal: Refusal): void {
+    if (this.#isOver) return;
+    this.#server.options.events.rejected(refusal, this.peer);
+    this.#end(refusal.status);
+  }
+
+  #end(status: GrpcStatus): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#leaveAll();
+    this.#stream.end(status);
+  }
+
+  #leaveAll(): void {
+    this.#client?.left();
+    this.#client = undefined;
+    for (const membership of this.#memberships) this.#leave(membership);
+    this.#memberships = [];
+  }
+
+  #leave({ session, reporter }: Membership): void {
+    session.sums.leave(reporter);
+    session.leave(this);
+  }
+}
+
+/** What it has asked for, of a client that others ask for more. */
+const wantedBy = ({ instruction }: SessionLoad): Wanted =>
+  instruction ?? { clusters: new Set(), endpoints: false };

@@ -1,0 +1,329 @@
+import { isDeepStrictEqual } from 'node:util';
+import { z } from 'zod';
+import type { Clock, Timer } from '../model/clock.ts';
+import { printable } from '../model/printable.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import type { checkStates } from '../model/rollout.ts';
+import { unknownWord } from '../model/suggest.ts';
+import { shorten } from '../model/text.ts';
+import { askWeb, type WebAnswer, type WebPeer } from './web-request.ts';
+
+/** As configured (`rollout.checks[]`). Times are milliseconds. */
+export interface CheckSettings {
+  readonly name: string;
+  readonly intervalMs: number;
+  readonly timeoutMs: number;
+  /** BAD so many times in a row, it is bad. */
+  readonly failures: number;
+  /** Undefined: a webhook. */
+  readonly prometheus?: PrometheusCheck | undefined;
+  readonly webhook?: WebPeer | undefined;
+}
+
+interface PrometheusCheck extends WebPeer {
+  readonly query: string;
+  /** One of them is there. Both are accepted values. */
+  readonly min?: number | undefined;
+  readonly max?: number | undefined;
+}
+
+/** What a check says at one time. */
+export interface CheckAnswer {
+  readonly state: (typeof checkStates)[number];
+  /** Of Prometheus; undefined: there is none. */
+  readonly value: number | undefined;
+  /** For people. */
+  readonly reason: string;
+}
+
+/** When it was asked: milliseconds since the epoch. */
+interface GivenAnswer extends CheckAnswer {
+  readonly askedAt: number;
+}
+
+/** Where a check stands. Times are milliseconds since the epoch. */
+export interface CheckState extends CheckAnswer {
+  readonly name: string;
+  /** When the state began. */
+  readonly since: number;
+  /** How many times in a row it was BAD. */
+  readonly bad: number;
+  /** The last answers, the oldest first, at most 60: for a chart. */
+  readonly recent: readonly GivenAnswer[];
+  /** Of `value`. */
+  readonly min: number | undefined;
+  readonly max: number | undefined;
+}
+
+/** What all checks say of a wave. */
+export interface CheckVerdict {
+  /** A check that was BAD too often in a row since then; undefined: none was. */
+  readonly bad: { readonly name: string; readonly reason: string } | undefined;
+  /** Since when all of them are GOOD, not before the wave; undefined: one of them is not. Without checks: the wave's. */
+  readonly goodSince: number | undefined;
+  /** Names of those that say nothing, or were not asked since then. */
+  readonly unknown: readonly string[];
+}
+
+export interface ChecksOptions {
+  readonly clock: Clock;
+  /** JSON of what waits, for webhooks. */
+  readonly subject: () => unknown;
+  /** A check has answered. */
+  readonly changed: () => void;
+}
+
+/** Answers that are kept; `failures` has at most as many. */
+const mostKept = 60;
+/** Characters of what others say. */
+const longestReason = 300;
+
+const unasked: CheckAnswer = { state: 'UNKNOWN', value: undefined, reason: 'not asked yet' };
+
+/**
+ * Asks servers and webhooks whether all is well, every `interval` while a change waits. What was answered for an earlier
+ * change says nothing about this one: each time something begins to wait, they begin anew.
+ */
+export class Checks {
+  readonly #options: ChecksOptions;
+  #checks: readonly Check[];
+  #waits = false;
+
+  constructor(settings: readonly CheckSettings[], options: ChecksOptions) {
+    this.#options = options;
+    this.#checks = settings.map((one) => new Check(one, options));
+  }
+
+  /** Something waits, or nothing does any more. */
+  waiting(waits: boolean): void {
+    if (waits === this.#waits) return;
+    this.#waits = waits;
+    for (const check of this.#checks) {
+      if (waits) check.start();
+      else check.stop();
+    }
+  }
+
+  /** A check that is the same goes on. */
+  reload(settings: readonly CheckSettings[]): void {
+    const kept = settings.map((one) => this.#checks.find((check) => isDeepStrictEqual(check.settings, one)));
+    for (const check of this.#checks) if (!kept.includes(check)) check.stop();
+    this.#checks = settings.map((one, index) => kept[index] ?? new Check(one, this.#options));
+    if (!this.#waits) return;
+    for (const check of this.#checks) if (!kept.includes(check)) check.start();
+  }
+
+  states(): readonly CheckState[] {
+    return this.#checks.map((check) => check.state());
+  }
+
+  /** What was asked since the wave began, in milliseconds since the epoch. */
+  verdict(since: number): CheckVerdict {
+    const all = this.#checks.map((check) => check.verdict(since));
+    const bad = all.find(({ isBad }) => isBad);
+    return {
+      bad: bad && { name: bad.name, reason: bad.reason },
+      goodSince: all.every(({ goodSince }) => goodSince !== undefined)
+        ? Math.max(since, ...all.flatMap(({ goodSince }) => goodSince ?? []))
+        : undefined,
+      unknown: all.filter(({ isUnknown }) => isUnknown).map(({ name }) => name),
+    };
+  }
+
+  /** Asks one now. What it says is not counted. The error: there is no such check. */
+  async askNow(name: string): Promise<Result<CheckAnswer>> {
+    const check = this.#checks.find(({ settings }) => settings.name === name);
+    if (check !== undefined) return ok(await check.askNow());
+    const names = this.#checks.map(({ settings }) => settings.name);
+    return fail(names.length === 0 ? 'rollout.checks has no checks' : unknownWord('check', name, names));
+  }
+}
+
+/** One of them. */
+class Check {
+  readonly settings: CheckSettings;
+  readonly #options: ChecksOptions;
+  /** The last answers, the oldest first. */
+  readonly #answers: GivenAnswer[] = [];
+  /** When the state of the last of them began. */
+  #since: number;
+  #bad = 0;
+  /** Answers to an earlier one do not count. */
+  #round = 0;
+  #timer: Timer | undefined;
+  /** What an operator asks, one at a time. */
+  #asked: Promise<CheckAnswer> | undefined;
+
+  constructor(settings: CheckSettings, options: ChecksOptions) {
+    this.settings = settings;
+    this.#options = options;
+    this.#since = options.clock.now();
+  }
+
+  start(): void {
+    this.#round++;
+    this.#answers.length = 0;
+    this.#since = this.#options.clock.now();
+    this.#bad = 0;
+    void this.#ask(this.#round);
+  }
+
+  stop(): void {
+    this.#round++;
+    this.#timer?.cancel();
+  }
+
+  state(): CheckState {
+    const { name, prometheus } = this.settings;
+    const { state, value, reason } = this.#answers.at(-1) ?? unasked;
+    return {
+      ...{ name, state, value, reason, since: this.#since, bad: this.#bad },
+      ...{ recent: [...this.#answers], min: prometheus?.min, max: prometheus?.max },
+    };
+  }
+
+  verdict(since: number) {
+    const last = this.#answers.at(-1);
+    const isAsked = last !== undefined && last.askedAt >= since;
+    const { state, reason } = last ?? unasked;
+    const { name, failures } = this.settings;
+    const row = this.#answers.slice(-failures);
+    const isBad = row.length === failures && row.every((one) => one.state === 'BAD' && one.askedAt >= since);
+    return {
+      name,
+      isBad,
+      reason: failures === 1 ? reason : `${reason} (${this.#bad} times in a row)`,
+      isUnknown: !isAsked || state === 'UNKNOWN',
+      goodSince: isAsked && state === 'GOOD' ? Math.max(since, this.#since) : undefined,
+    };
+  }
+
+  askNow(): Promise<CheckAnswer> {
+    this.#asked ??= askCheck(this.settings, this.#options).finally(() => {
+      this.#asked = undefined;
+    });
+    return this.#asked;
+  }
+
+  /** Never two at once: the next one waits for a slow answer. */
+  async #ask(round: number): Promise<void> {
+    const { clock, changed } = this.#options;
+    const { intervalMs } = this.settings;
+    const askedAt = clock.now();
+    const answer = await askCheck(this.settings, this.#options);
+    if (round !== this.#round) return;
+    if (answer.state !== (this.#answers.at(-1) ?? unasked).state) this.#since = askedAt;
+    this.#bad = answer.state === 'BAD' ? this.#bad + 1 : 0;
+    this.#answers.push({ ...answer, askedAt });
+    if (this.#answers.length > mostKept) this.#answers.shift();
+    this.#timer = clock.after(Math.max(0, askedAt + intervalMs - clock.now()), () => void this.#ask(round));
+    changed();
+  }
+}
+
+/** Asks once. It always answers, within `timeout`. */
+export async function askCheck(
+  { timeoutMs, prometheus, webhook }: CheckSettings,
+  { clock, subject }: Pick<ChecksOptions, 'clock' | 'subject'>,
+): Promise<CheckAnswer> {
+  const times = { clock, timeoutMs };
+  if (prometheus !== undefined) {
+    const url = queryUrl(prometheus);
+    const answer = await askWeb(prometheus, { url, method: 'GET', readsBody: true }, times);
+    return answer.ok ? readPrometheus(answer.value, prometheus) : unknown(answer.error);
+  }
+  if (webhook === undefined) return unasked;
+  const body = JSON.stringify(subject());
+  const url = new URL(webhook.url);
+  const answer = await askWeb(webhook, { url, method: 'POST', body, readsBody: false }, times);
+  return answer.ok ? readWebhook(answer.value) : unknown(answer.error);
+}
+
+/** The path of the URL stays before that of the API, as Prometheus has it behind a proxy. */
+function queryUrl({ url, query }: PrometheusCheck): URL {
+  const asked = new URL(url);
+  asked.pathname = `${asked.pathname.replace(/\/+$/, '')}/api/v1/query`;
+  asked.searchParams.set('query', query);
+  return asked;
+}
+
+const unknown = (reason: string): CheckAnswer => ({
+  state: 'UNKNOWN',
+  value: undefined,
+  reason: shorten(printable(reason), longestReason),
+});
+
+function readWebhook({ status }: WebAnswer): CheckAnswer {
+  if (status >= 200 && status < 300)
+    return { state: 'GOOD', value: undefined, reason: `it answered ${status}` };
+  if (status >= 400 && status < 600)
+    return { state: 'BAD', value: undefined, reason: `it answered ${status}` };
+  return unknown(otherStatus(status));
+}
+
+const otherStatus = (status: number): string =>
+  status >= 300 && status < 400
+    ? `it answered ${status}: redirects are not followed`
+    : `it answered ${status}`;
+
+/** Seconds since the epoch, and a number as text. */
+const sample = z.tuple([z.number(), z.string()]);
+const succeeded = z.object({
+  status: z.literal('success'),
+  data: z.discriminatedUnion('resultType', [
+    z.object({ resultType: z.literal('scalar'), result: sample }),
+    z.object({ resultType: z.literal('vector'), result: z.array(z.unknown()) }),
+    z.object({ resultType: z.enum(['matrix', 'string']), result: z.unknown() }),
+  ]),
+});
+const failed = z.object({ error: z.string() });
+const withValue = z.object({ value: sample });
+
+const form = 'it is neither a scalar nor a vector of one sample';
+
+/** Prometheus' HTTP API, instant queries. */
+function readPrometheus({ status, body }: WebAnswer, bounds: PrometheusCheck): CheckAnswer {
+  const json = parseJson(body);
+  if (status !== 200) {
+    const said = failed.safeParse(json);
+    return unknown(said.success ? `${otherStatus(status)}: ${said.data.error}` : otherStatus(status));
+  }
+  const read = succeeded.safeParse(json);
+  if (!read.success) return unknown('its answer is not that of the Prometheus API (/api/v1/query)');
+  const { data } = read.data;
+  if (data.resultType === 'scalar') return compared(data.result[1], bounds);
+  if (data.resultType !== 'vector') return unknown(`the result is a ${data.resultType}: ${form}`);
+  if (data.result.length !== 1) {
+    const count = data.result.length === 0 ? 'no sample' : `${data.result.length} samples`;
+    return unknown(`the result has ${count}: expected one`);
+  }
+  const one = withValue.safeParse(data.result[0]);
+  return one.success ? compared(one.data.value[1], bounds) : unknown(`the sample has no value: ${form}`);
+}
+
+function compared(text: string, { min, max }: PrometheusCheck): CheckAnswer {
+  const value = numberOf(text);
+  if (value === undefined || Number.isNaN(value))
+    return unknown(`the value is ${JSON.stringify(shorten(text, 32))}: expected a number`);
+  if (min !== undefined && value < min)
+    return { state: 'BAD', value, reason: `${value} is less than min (${min})` };
+  if (max !== undefined && value > max)
+    return { state: 'BAD', value, reason: `${value} is more than max (${max})` };
+  const within = [min === undefined ? [] : `min ${min}`, max === undefined ? [] : `max ${max}`].flat();
+  return { state: 'GOOD', value, reason: `${value} is within ${within.join(', ')}` };
+}
+
+/** As Prometheus writes a number; undefined: it is none. */
+function numberOf(text: string): number | undefined {
+  if (/^\+?Inf$/.test(text)) return Number.POSITIVE_INFINITY;
+  if (text === '-Inf') return Number.NEGATIVE_INFINITY;
+  return /^[-+]?[\d.]+(e[-+]?\d+)?$/i.test(text) ? Number(text) : undefined;
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,165 @@
+import { createHmac } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import type { Clock } from '../model/clock.ts';
+import { printable } from '../model/printable.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import type { notifiedEvents } from '../model/rollout.ts';
+import { shorten } from '../model/text.ts';
+import { readToken } from '../wire/token-file.ts';
+import type { HoldCause } from './judge.ts';
+import { askWeb, type WebPeer } from './web-request.ts';
+
+/** As configured (`rollout.notify[]`). */
+export interface NotifySettings extends WebPeer {
+  /** A file whose text is the key of the signature; read for each request. Undefined: nothing is signed. */
+  readonly hmacFile?: string | undefined;
+  readonly events: readonly RolloutNews['event'][];
+}
+
+/** What has become of a change. */
+export interface RolloutNews {
+  readonly event: (typeof notifiedEvents)[number];
+  /** Of HELD, and of DISCARDED by `on_failure`. */
+  readonly cause?: HoldCause | undefined;
+  readonly reason?: string | undefined;
+  readonly upstreams: readonly string[];
+  /** Short names. */
+  readonly types: readonly string[];
+  /** At most 100. */
+  readonly names: readonly string[];
+  /** How many there are. */
+  readonly count: number;
+}
+
+export interface NotificationsOptions {
+  readonly clock: Clock;
+  /** `node.id` of the relay. */
+  readonly relay: string;
+  /** One was taken, or was given up: why. */
+  readonly told: (host: string, result: Result<undefined>) => void;
+}
+
+/** For each request, in milliseconds. */
+const timeoutMs = 10_000;
+/** The first wait before another attempt, in milliseconds; then twice as long each time. */
+const firstRetryMs = 1000;
+const attempts = 6;
+/** What waits for one server. What is older is given up. */
+const mostWaiting = 100;
+/** Characters of a reason. */
+const longestReason = 1000;
+
+/** Tells servers what becomes of changes: each one in its order, again until it is taken or given up. */
+export class Notifications {
+  readonly #options: NotificationsOptions;
+  #receivers: readonly Receiver[] = [];
+
+  constructor(settings: readonly NotifySettings[], options: NotificationsOptions) {
+    this.#options = options;
+    this.reload(settings);
+  }
+
+  /** A server that is the same keeps what waits for it. */
+  reload(settings: readonly NotifySettings[]): void {
+    const before = this.#receivers;
+    this.#receivers = settings.map(
+      (one) =>
+        before.find((receiver) => isDeepStrictEqual(receiver.settings, one)) ??
+        new Receiver(one, this.#options),
+    );
+    for (const receiver of before) if (!this.#receivers.includes(receiver)) receiver.stop();
+  }
+
+  tell(news: RolloutNews): void {
+    if (this.#receivers.length === 0) return;
+    const { clock, relay } = this.#options;
+    const reason = news.reason === undefined ? undefined : shorten(printable(news.reason), longestReason);
+    const time = new Date(clock.now()).toISOString();
+    const body = JSON.stringify({ text: textOf({ ...news, reason }, relay), ...news, reason, relay, time });
+    for (const receiver of this.#receivers) receiver.tell(news.event, body);
+  }
+
+  stop(): void {
+    this.reload([]);
+  }
+}
+
+/** One server. */
+class Receiver {
+  readonly settings: NotifySettings;
+  readonly #options: NotificationsOptions;
+  readonly #waiting: string[] = [];
+  #isSending = false;
+  #isOver = false;
+
+  constructor(settings: NotifySettings, options: NotificationsOptions) {
+    this.settings = settings;
+    this.#options = options;
+  }
+
+  tell(event: RolloutNews['event'], body: string): void {
+    if (!this.settings.events.includes(event)) return;
+    if (this.#waiting.length >= mostWaiting) {
+      this.#waiting.shift();
+      this.#told(fail(`${mostWaiting} others wait`));
+    }
+    this.#waiting.push(body);
+    if (!this.#isSending) void this.#sendAll();
+  }
+
+  stop(): void {
+    this.#isOver = true;
+    this.#waiting.length = 0;
+  }
+
+  async #sendAll(): Promise<void> {
+    this.#isSending = true;
+    for (let body = this.#waiting.shift(); body !== undefined; body = this.#waiting.shift())
+      this.#told(await this.#send(body));
+    this.#isSending = false;
+  }
+
+  async #send(body: string): Promise<Result<undefined>> {
+    let waitMs = firstRetryMs;
+    for (let attempt = 1; ; attempt++) {
+      const sent = await this.#ask(body);
+      if (sent.ok || attempt === attempts || this.#isOver) return sent;
+      const { clock } = this.#options;
+      await new Promise<void>((resolve) => void clock.after(waitMs, resolve));
+      waitMs *= 2;
+    }
+  }
+
+  async #ask(body: string): Promise<Result<undefined>> {
+    const { url, hmacFile } = this.settings;
+    const { clock } = this.#options;
+    const key = hmacFile === undefined ? undefined : readToken(hmacFile);
+    if (key?.ok === false) return fail(`hmac_file ${key.error}`);
+    const headers = key === undefined ? {} : signed(body, key.value, Math.floor(clock.now() / 1000));
+    const request = { url: new URL(url), method: 'POST', headers, body, readsBody: false } as const;
+    const answer = await askWeb(this.settings, request, { clock, timeoutMs });
+    if (!answer.ok) return answer;
+    const { status } = answer.value;
+    return status >= 200 && status < 300 ? ok(undefined) : fail(`it answered ${status}`);
+  }
+
+  #told(result: Result<undefined>): void {
+    if (!this.#isOver) this.#options.told(new URL(this.settings.url).host, result);
+  }
+}
+
+/** `timestamp`: seconds since the epoch, so that nobody can send an old one again. */
+const signed = (body: string, key: string, timestamp: number) => ({
+  'x-distributary-timestamp': String(timestamp),
+  'x-distributary-signature': `sha256=${createHmac('sha256', key).update(`${timestamp}.${body}`).digest('hex')}`,
+});
+
+const verbs = { HELD: 'is held', DISCARDED: 'was discarded', RELEASED: 'goes to everybody' } as const;
+
+/** One line for people. */
+function textOf({ event, reason, upstreams, types, names, count }: RolloutNews, relay: string): string {
+  const [first = ''] = names;
+  const what = count === 1 ? printable(first) : `${count} names, ${printable(first)} among them`;
+  const why = reason === undefined || reason === '' ? '' : `: ${reason}`;
+  return `${relay}: a change of ${upstreams.join(', ')} (${types.join(', ')}: ${what}) ${verbs[event]}${why}`;
+}

@@ -1,0 +1,50 @@
+import type { PendingName } from '../model/rollout.ts';
+import { counted } from '../model/text.ts';
+import { typeInfo } from '../model/types.ts';
+import type { RolloutSettings } from './seams.ts';
+
+type Gating = Pick<RolloutSettings, 'waves' | 'types'> & Partial<RolloutSettings>;
+
+/** What an operator may do about a change that is held. */
+export const operations =
+  '"distributary release" (everybody gets it) or "distributary discard" (canaries go back)';
+
+/**
+ * Why a reload must not take effect while a change waits: it would show the change to clients that are protected from
+ * it. Undefined: it would not. More canaries may see what nobody has found bad. `reason`: why it is held; undefined: its
+ * canaries have not decided yet.
+ */
+export function reloadObjection(
+  reason: string | undefined,
+  names: readonly Pick<PendingName, 'type'>[],
+  before: Gating,
+  after: Gating | undefined,
+): string | undefined {
+  const refused = (path: string, why: string): string => {
+    const types = [...new Set(names.map(({ type }) => typeInfo(type).short))].join(', ');
+    const what = `${types}: ${counted(names.length, 'name')}`;
+    return reason === undefined
+      ? `${path}: ${why} while a change waits for canaries (${what}): wait until everybody has it, or run ${operations}, then send SIGHUP`
+      : `${path}: ${why} while a change is held (${what}; ${reason}): run ${operations} first, then send SIGHUP`;
+  };
+  if (after === undefined) return refused('rollout', 'it cannot be taken out');
+  const ungated = names.find(({ type }) => before.types.includes(type) && !after.types.includes(type));
+  if (ungated !== undefined)
+    return refused('rollout.types', `${typeInfo(ungated.type).short} cannot be taken out`);
+  if (reason === undefined) return undefined;
+  const { canaryPrincipals: named = [] } = before;
+  const { canaryPrincipals: principals = [] } = after;
+  if (named.length > 0 && (principals.length === 0 || principals.some((one) => !named.includes(one))))
+    return refused('rollout.canary_principals', 'it cannot name more clients');
+  for (const [index, { path, percent, match }] of after.waves.entries()) {
+    // Of what is added behind the waves nothing is reached before somebody decides.
+    if (index >= before.waves.length) break;
+    const known = before.waves.slice(0, index + 1);
+    const most = Math.max(...known.map((wave) => wave.percent));
+    if (percent > most) return refused(`${path}.percent`, `it cannot grow (${most} to ${percent})`);
+    const all = known.flatMap((wave) => Array.from(wave.match));
+    const added = match.find((one) => !all.some(({ key, value }) => key === one.key && value === one.value));
+    if (added !== undefined) return refused(`${path}.match`, `${added.key}: ${added.value} cannot be added`);
+  }
+  return undefined;
+}

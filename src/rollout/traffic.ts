@@ -1,0 +1,223 @@
+import type { Clock } from '../model/clock.ts';
+import type { ReportedTraffic } from '../model/load.ts';
+import {
+  addTo,
+  type ComparedClient,
+  compareTraffic,
+  noRequests,
+  sumOf,
+  type Tally,
+  type TrafficBounds,
+  type TrafficVerdict,
+} from './traffic-verdict.ts';
+import type { CanaryStream } from './waiting.ts';
+
+/** As configured (`rollout.traffic`). */
+export interface TrafficSettings extends TrafficBounds {
+  /** How often clients are asked to report. Milliseconds. */
+  readonly intervalMs: number;
+}
+
+/** Undefined: changes go to everybody at once. */
+type JudgingSettings = { readonly traffic?: TrafficSettings | undefined } | undefined;
+
+/** What is usual for a client is that of the last minutes: after so many seconds a report counts half. */
+const halfLifeSeconds = 300;
+/** The process of a client that says nothing for so many intervals may be gone, and with it its last word. */
+const mostIntervals = 10;
+
+/** A stream of reports. */
+class Reporting implements ComparedClient {
+  readonly node: string;
+  readonly usual = noRequests();
+  counted = noRequests();
+  /** On which side of a change it is, and since when its reports count for that; `between`: for none. */
+  #side: 'with' | 'without' | 'between' | undefined;
+  #reports = 0;
+  /** The next report is in part about a change that was judged. */
+  #isMixed = false;
+  reportedAt = 0;
+
+  constructor(node: string) {
+    this.node = node;
+  }
+
+  add({ requests, errors, milliseconds }: ReportedTraffic): void {
+    const seconds = milliseconds / 1000;
+    const said: Tally = { requests, errors, seconds, reports: 1, squares: requests ** 2 };
+    // What it does with a change that is judged is not what is usual.
+    const isUsual = (this.#side === undefined || this.#side === 'without') && !this.#isMixed;
+    this.#isMixed = false;
+    if (isUsual) addTo(this.usual, said, 0.5 ** (seconds / halfLifeSeconds));
+    if (this.#side === undefined || this.#side === 'between') return;
+    // The first one is in part about the time before.
+    if (this.#reports++ > 0) addTo(this.counted, said, 1);
+  }
+
+  /** Undefined: it is not compared with anybody. */
+  take(side: 'with' | 'without' | 'between' | undefined): void {
+    if (side === this.#side) return;
+    this.#isMixed = this.#side === 'with' || this.#side === 'between';
+    this.#side = side;
+    this.#reports = 0;
+    this.counted = noRequests();
+  }
+
+  /** What it has reported so far was about something else, and so is what it reports until it has accepted this. */
+  restart(): void {
+    const before = this.#side;
+    this.take('between');
+    if (before !== 'with') this.take(before);
+  }
+}
+
+const nothing: TrafficVerdict = {
+  state: 'UNKNOWN',
+  reason: 'no client that has it reports its load (LRS)',
+  canaries: noRequests(),
+  others: noRequests(),
+};
+
+/**
+ * What clients report of their traffic, and what it says of a change: those that have it are compared with those of
+ * their class that have not (LRS, protocol §5c).
+ */
+export class Traffic {
+  #settings: TrafficSettings | undefined;
+  readonly #clock: Clock;
+  /** By id. */
+  readonly #streams = new Map<string, { readonly classKey: string; readonly reporting: Reporting }>();
+  readonly #classes = new Map<string, Set<Reporting>>();
+  /** Of classes, for people. */
+  readonly #labels = new Map<string, string>();
+  /** Classes whose clients are compared. */
+  readonly #compared = new Set<string>();
+  #sweptAt: number;
+
+  constructor(rollout: JudgingSettings, clock: Clock) {
+    this.#settings = rollout?.traffic;
+    this.#clock = clock;
+    this.#sweptAt = clock.monotonic();
+  }
+
+  /** How often clients are asked, in milliseconds; undefined: they are not. */
+  get intervalMs(): number | undefined {
+    return this.#settings?.intervalMs;
+  }
+
+  reload(rollout: JudgingSettings): void {
+    this.#settings = rollout?.traffic;
+    if (this.#settings !== undefined) return;
+    this.#streams.clear();
+    this.#classes.clear();
+    this.#labels.clear();
+    this.#compared.clear();
+  }
+
+  add(report: ReportedTraffic): void {
+    if (this.#settings === undefined) return;
+    const { stream, node, classKey } = report;
+    const now = this.#clock.monotonic();
+    let known = this.#streams.get(stream);
+    // By other rules it may be of another class.
+    if (known !== undefined && (known.classKey !== classKey || known.reporting.node !== node)) {
+      this.left(stream);
+      known = undefined;
+    }
+    if (known === undefined) {
+      known = { classKey, reporting: new Reporting(node) };
+      this.#streams.set(stream, known);
+      const peers = this.#classes.get(classKey) ?? new Set();
+      this.#classes.set(classKey, peers.add(known.reporting));
+      this.#labels.set(classKey, report.classLabel);
+    }
+    known.reporting.reportedAt = now;
+    known.reporting.add(report);
+    this.#sweep(now, this.#settings.intervalMs * mostIntervals);
+  }
+
+  /** It reports no more. */
+  left(stream: string): void {
+    const known = this.#streams.get(stream);
+    if (known === undefined) return;
+    this.#streams.delete(stream);
+    const peers = this.#classes.get(known.classKey);
+    peers?.delete(known.reporting);
+    if (peers?.size !== 0) return;
+    this.#classes.delete(known.classKey);
+    this.#labels.delete(known.classKey);
+  }
+
+  /** What clients of these classes have is another now. */
+  restart(classes: ReadonlySet<string>): void {
+    for (const classKey of classes) for (const one of this.#classes.get(classKey) ?? []) one.restart();
+  }
+
+  /** Only clients of these classes are compared from now on. */
+  keep(classes: ReadonlySet<string>): void {
+    for (const classKey of this.#compared) {
+      if (classes.has(classKey)) continue;
+      this.#compared.delete(classKey);
+      for (const one of this.#classes.get(classKey) ?? []) one.take(undefined);
+    }
+  }
+
+  /** Of one change. `classes`: those that subscribe to it; `canaries`: all streams that are to have it. */
+  verdict(classes: ReadonlySet<string>, canaries: readonly CanaryStream[]): TrafficVerdict | undefined {
+    const bounds = this.#settings;
+    if (bounds === undefined) return undefined;
+    this.#sweep(this.#clock.monotonic(), bounds.intervalMs * mostIntervals);
+    const byClass = Map.groupBy(canaries, ({ classKey }) => classKey);
+    const verdicts = [...classes].map((classKey) => {
+      const peers = this.#classes.get(classKey);
+      if (peers === undefined) return nothing;
+      this.#compared.add(classKey);
+      const [own, others] = assignSides(peers, byClass.get(classKey) ?? []);
+      if (own.length === 0) return nothing;
+      const compared = compareTraffic(own, others, bounds, classes.size);
+      const { state, canaries: having, others: rest } = compared;
+      const of = classes.size === 1 ? '' : ` (${this.#labels.get(classKey) ?? ''})`;
+      return { state, reason: `${compared.reason}${of}`, canaries: having, others: rest };
+    });
+    return together(verdicts);
+  }
+
+  #sweep(now: number, longest: number): void {
+    if (now < this.#sweptAt + longest) return;
+    this.#sweptAt = now;
+    for (const [id, { reporting }] of this.#streams) if (reporting.reportedAt < now - longest) this.left(id);
+  }
+}
+
+/** Who has accepted a change, and who has not got it. A client of which a stream has yet to answer is neither. */
+function assignSides(
+  peers: Iterable<Reporting>,
+  canaries: readonly CanaryStream[],
+): [Reporting[], Reporting[]] {
+  const accepted = new Map<string, boolean>();
+  for (const { node, standing } of canaries)
+    accepted.set(node, standing.kind === 'accepted' && accepted.get(node) !== false);
+  const sides: [Reporting[], Reporting[]] = [[], []];
+  for (const one of peers) {
+    const has = accepted.get(one.node);
+    if (has === false) one.take('between');
+    else one.take(has === true ? 'with' : 'without');
+    if (has !== false) sides[has === true ? 0 : 1].push(one);
+  }
+  return sides;
+}
+
+/** A change is as bad as it is for the class that it is worst for. */
+function together(verdicts: readonly TrafficVerdict[]): TrafficVerdict {
+  const worst =
+    verdicts.find(({ state }) => state === 'BAD') ??
+    verdicts.find((one) => one.state === 'UNKNOWN' && one !== nothing) ??
+    verdicts.find(({ state }) => state === 'UNKNOWN') ??
+    verdicts[0];
+  if (worst === undefined) return nothing;
+  return {
+    ...worst,
+    canaries: sumOf(verdicts.map(({ canaries }) => canaries)),
+    others: sumOf(verdicts.map(({ others }) => others)),
+  };
+}

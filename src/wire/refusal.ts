@@ -1,0 +1,48 @@
+import { Code, type GrpcStatus } from './grpc-status.ts';
+import type { FaultReason } from './server-stream.ts';
+
+/** Why a stream must end, or is not taken. */
+export interface Refusal {
+  /** For metrics: one of a few words. */
+  readonly reason: string;
+  readonly status: GrpcStatus;
+  /** For the log, where an operator has to do something. */
+  readonly logged?: string;
+}
+
+/** It has too much. */
+export const exhausted = (reason: string, message: string, logged?: string): Refusal => ({
+  reason,
+  status: { code: Code.RESOURCE_EXHAUSTED, message },
+  ...(logged !== undefined && { logged }),
+});
+
+export const malformed = (message: string, reason = 'malformed'): Refusal => ({
+  reason,
+  status: { code: Code.INVALID_ARGUMENT, message },
+});
+
+/** The transport has refused the call. */
+export const faulty = (status: GrpcStatus, why?: FaultReason): Refusal => ({
+  reason: why ?? (status.code === Code.RESOURCE_EXHAUSTED ? 'request_bytes' : 'malformed'),
+  status,
+});
+
+export const noFirstRequest = (milliseconds: number): Refusal => ({
+  reason: 'first_request',
+  status: {
+    code: Code.DEADLINE_EXCEEDED,
+    message: `no request came within ${milliseconds} ms (limits.first_request_timeout)`,
+  },
+});
+
+export const stalled = (milliseconds: number): Refusal =>
+  exhausted('stalled', `the client has not read for ${milliseconds} ms (limits.stalled_timeout)`);
+
+/** New rules need what was not kept of the client's node. */
+export const rulesChanged: Refusal = {
+  reason: 'rules',
+  status: { code: Code.UNAVAILABLE, message: 'the rules for parameters have changed: connect again' },
+};
+
+export const noNode: Refusal = malformed('the first request of a stream must carry node', 'no_node');

@@ -1,0 +1,109 @@
+import { expect } from 'chai';
+import { brokenSites, workingSite } from './support/broken-sites.ts';
+import { ControlPlane } from './support/controlplane.ts';
+import { canariesOf, EnvoyFleet } from './support/envoy-fleet.ts';
+import { eventually } from './support/eventually.ts';
+import { temporaryDirectory } from './support/paths.ts';
+import { RelayProcess } from './support/relay.ts';
+import { type Resource, XDS_CLUSTER } from './support/resources.ts';
+import { reaches, rolloutOf } from './support/rollout-state.ts';
+import { prepare, type Setting } from './support/setting.ts';
+
+/** Before these of the changes. */
+const failoverAt = 10;
+const restartAt = 20;
+const patience = { timeout: 60_000 };
+/** Envoy waits up to half a minute before it tries again, and again. */
+const longPatience = { timeout: 150_000 };
+
+const reporting = {
+  cluster_manager: {
+    load_stats_config: {
+      api_type: 'GRPC',
+      transport_api_version: 'V3',
+      grpc_services: [{ envoy_grpc: { cluster_name: XDS_CLUSTER } }],
+    },
+  },
+};
+
+describe('changes that Envoy accepts and that break it, ten Envoys under constant requests', function () {
+  this.timeout(900_000);
+  let setting: Setting;
+
+  before(async function () {
+    setting = await prepare(this);
+  });
+
+  after(async () => {
+    await setting?.[Symbol.asyncDispose]();
+  });
+
+  it(`${brokenSites.length} of them: each is found by its traffic and goes back, the first wave serves again, and no request fails elsewhere, over a failover and a restart`, async () => {
+    await using stack = new AsyncDisposableStack();
+    using files = temporaryDirectory();
+    const planes = [await startPlane(), await startPlane()];
+    for (const plane of planes) stack.use(plane);
+    const set = async (site: readonly Resource[]): Promise<void> => {
+      for (const plane of planes) await plane.set(site);
+    };
+    await set(workingSite(setting, 'first'));
+    const endpoints = planes.map(({ address }) => address);
+    const config = {
+      upstreams: [{ name: 'central', ads: { endpoints, protocol: 'DELTA' } }],
+      rollout: {
+        canary: { percent: 0.01 },
+        bake: '20s',
+        on_failure: 'DISCARD',
+        traffic: { interval: '1s', min_requests: 20 },
+      },
+      cache: { persistence: { path: files.path } },
+      workers: 2,
+    };
+    let relay = stack.use(await RelayProcess.start(config));
+    const { xds } = relay;
+    const fleet = stack.use(
+      await EnvoyFleet.start(setting, xds, { bootstrap: reporting, rate: 30, keepAlive: false }),
+    );
+    await reaches(relay, 'IDLE');
+    const canaries = canariesOf(1);
+    const [canary] = [...fleet.envoys].filter(([id]) => canaries.has(id)).map(([, envoy]) => envoy);
+    let found = 0;
+    for (const [index, { title, site }] of brokenSites.entries()) {
+      if (index === failoverAt) await planes.shift()?.[Symbol.asyncDispose]();
+      if (index === restartAt) {
+        await relay[Symbol.asyncDispose]();
+        relay = stack.use(await RelayProcess.start({ ...config, xds: { address: xds } }));
+        found = 0;
+        // Who comes first would be the canary otherwise.
+        await eventually(async () => {
+          const streams = ['sotw', 'delta'].map((one) =>
+            relay.metric('downstream_streams', `transport="${one}"`),
+          );
+          const [sotw = 0, delta = 0] = await Promise.all(streams);
+          expect(sotw + delta).to.equal(fleet.envoys.size);
+          expect(await relay.metric('load_report_streams', 'direction="received"')).to.equal(
+            fleet.envoys.size,
+          );
+        }, longPatience);
+      }
+      await set(site(setting));
+      await eventually(async () => {
+        const now = await relay.metric('rollouts_total', 'result="failed_traffic"');
+        expect(now, `${title}: ${JSON.stringify(await rolloutOf(relay))}`).to.equal(found + 1);
+      }, patience);
+      found++;
+      await canary?.answers('web', '/office', 'two');
+      expect(fleet.failures(canaries), title).to.deep.equal([]);
+      if (index % 8 !== 7) continue;
+      // Its clients come back by and by, and a change that comes meanwhile would be judged by that.
+      await fleet.serves(canaries);
+      await set(workingSite(setting, `good-${index}`));
+      await fleet.allHave(`good-${index}`).catch(async (cause: unknown) => {
+        throw new Error(`${title}, then a good change: ${JSON.stringify(await rolloutOf(relay))}`, { cause });
+      });
+    }
+  });
+
+  const startPlane = (): Promise<ControlPlane> =>
+    ControlPlane.start(setting.controlPlaneBinary, { cache: 'snapshot' });
+});

@@ -1,0 +1,178 @@
+import { create } from '@bufbuild/protobuf';
+import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
+import { expect } from 'chai';
+import type { TypeUrl } from '../../src/model/brand.ts';
+import { any } from '../support/in-memory-relay.ts';
+import { eventually } from './support/eventually.ts';
+import { ModelPlane } from './support/model-plane.ts';
+import { ClientPool, type RecordingClient } from './support/recording-client.ts';
+import { RelayProcess } from './support/relay.ts';
+import { operate, reaches, rolloutOf } from './support/rollout-state.ts';
+
+const clusters = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'];
+
+/** A ClusterLoadAssignment; `none`: without endpoints. */
+const assignment = (url: TypeUrl, name: string, content: string): Any => {
+  const plain = any(url, name, content);
+  const endpoints = content === 'none' ? [] : [0x12, 2, 0x12, 0];
+  return create(AnySchema, { typeUrl: url, value: Buffer.concat([plain.value, Buffer.from(endpoints)]) });
+};
+
+/** Endpoints of ten clusters, but for these. */
+const assignments = (empty: readonly string[], content = '80'): Record<string, string> =>
+  Object.fromEntries(clusters.map((name) => [name, empty.includes(name) ? 'none' : content]));
+
+for (const workers of [0, 2]) {
+  describe(`changes that take the endpoints of many clusters, workers: ${workers}`, function () {
+    this.timeout(120_000);
+
+    let plane: ModelPlane;
+
+    before(async () => {
+      plane = await ModelPlane.start(assignment);
+    });
+
+    after(() => plane?.[Symbol.asyncDispose]());
+
+    async function start(rollout: object = {}): Promise<RelayProcess> {
+      plane.set('eds', assignments([]));
+      return RelayProcess.start({
+        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+        rollout: { canary: { percent: 0.01 }, bake: '30s', ...rollout },
+        workers,
+      });
+    }
+
+    async function fleet(pool: ClientPool): Promise<readonly RecordingClient[]> {
+      const clients = ['n1', 'n2', 'n3'].map((id) => pool.open('delta', id));
+      for (const client of clients) client.subscribe('eds', clusters);
+      for (const client of clients) await eventually(() => expect(used(client)).to.deep.equal(clusters));
+      return clients;
+    }
+
+    /** Clusters of which a client has endpoints. */
+    const used = (client: RecordingClient): readonly string[] =>
+      Object.entries(client.has('eds'))
+        .filter(([, content]) => content !== 'none')
+        .map(([name]) => name)
+        .toSorted();
+
+    const counts = (clients: readonly RecordingClient[]): readonly number[] =>
+      clients.map((client) => used(client).length).toSorted((a, b) => a - b);
+
+    it('two of ten go to everybody at once, as every change of endpoints does', async () => {
+      await using relay = await start();
+      using pool = new ClientPool(relay.xds, workers + 1);
+      const clients = await fleet(pool);
+      plane.set('eds', assignments(['a', 'b']));
+      await eventually(() => expect(counts(clients)).to.deep.equal([8, 8, 8]));
+      expect((await rolloutOf(relay)).state).to.equal('IDLE');
+    });
+
+    it('three of ten are held with the cause content, until upstream has endpoints again', async () => {
+      await using relay = await start();
+      using pool = new ClientPool(relay.xds, workers + 1);
+      const clients = await fleet(pool);
+      plane.set('eds', assignments(['a', 'b', 'c']));
+      const held = await reaches(relay, 'HELD');
+      expect(held.cause).to.equal('content');
+      expect(held.reason).to.equal('3 of 10 eds would have no endpoints any more: max_emptied_percent is 20');
+      expect(counts(clients).slice(1)).to.deep.equal([10, 10]);
+      // Other clusters are not held.
+      plane.set('eds', assignments(['a', 'b', 'c', 'd']));
+      await eventually(() => expect(counts(clients).at(-1)).to.equal(9));
+      plane.set('eds', assignments(['a'], '81'));
+      await reaches(relay, 'IDLE');
+      await eventually(() => expect(counts(clients)).to.deep.equal([9, 9, 9]));
+    });
+
+    it('release gives it to everybody', async () => {
+      await using relay = await start();
+      using pool = new ClientPool(relay.xds, workers + 1);
+      const clients = await fleet(pool);
+      plane.set('eds', assignments(clusters));
+      await reaches(relay, 'HELD');
+      expect((await operate(relay, 'Release')).status).to.equal(200);
+      await eventually(() => expect(counts(clients)).to.deep.equal([0, 0, 0]));
+      await reaches(relay, 'IDLE');
+    });
+
+    it('on_failure: DISCARD: nobody keeps it; what comes next goes to everybody at once', async () => {
+      await using relay = await start({ on_failure: 'DISCARD' });
+      using pool = new ClientPool(relay.xds, workers + 1);
+      const clients = await fleet(pool);
+      plane.set('eds', assignments(clusters));
+      await eventually(async () => {
+        const { state, cause } = await rolloutOf(relay);
+        expect([state, cause]).to.deep.equal(['IDLE', 'content']);
+      });
+      await eventually(() => expect(counts(clients)).to.deep.equal([10, 10, 10]));
+      plane.set('eds', assignments([], '82'));
+      for (const client of clients) await client.gets('eds', assignments([], '82'));
+      await reaches(relay, 'IDLE');
+    });
+
+    it('counts over all classes of clients, with a session and a few assignments each', async () => {
+      plane.set('eds', assignments([]));
+      const ads = { endpoints: [plane.address] };
+      await using relay = await RelayProcess.start({
+        parameters: [{ key: 'env', from: 'node.id' }],
+        upstreams: [{ name: 'central', ads }],
+        rollout: { canary: { percent: 0.01 }, bake: '30s' },
+        workers,
+      });
+      using pool = new ClientPool(relay.xds, workers + 1);
+      const clients = clusters.map((name, at) => ({ name, client: pool.open('delta', `n${at}`) }));
+      for (const { name, client } of clients) {
+        client.subscribe('eds', [name, 'a']);
+        await client.gets('eds', { [name]: '80', a: '80' });
+      }
+      plane.set('eds', assignments(clusters));
+      const held = await reaches(relay, 'HELD');
+      expect(held.cause).to.equal('content');
+      plane.set('eds', assignments([], '81'));
+      for (const { name, client } of clients) await client.gets('eds', { [name]: '81', a: '81' });
+      await reaches(relay, 'IDLE');
+    });
+
+    for (const waves of [1, 2]) {
+      it(`endpoints do not wait for a change of clusters that is judged, in wave ${waves}`, async () => {
+        plane.set('cds', { x: '1' });
+        await using relay = await start({
+          canary: undefined,
+          waves: [
+            { percent: 0.01, bake: waves === 1 ? '600s' : '300ms' },
+            { percent: 50, bake: '600s' },
+          ],
+          bake: '600s',
+          max_wait: '1h',
+        });
+        using pool = new ClientPool(relay.xds, workers + 1);
+        const clients = await fleet(pool);
+        for (const client of clients) client.subscribe('cds');
+        for (const client of clients) await client.gets('cds', { x: '1' });
+        plane.set('cds', { x: '2' });
+        await eventually(async () => {
+          const { state, wave } = await rolloutOf(relay);
+          expect([state, wave]).to.deep.equal(['CANARY', waves]);
+        });
+        plane.set('eds', assignments(clusters));
+        await eventually(() => expect(counts(clients).at(-1)).to.equal(10));
+        plane.set('eds', assignments([], '81'));
+        for (const client of clients) await client.gets('eds', assignments([], '81'));
+        plane.set('eds', assignments(['a'], '82'));
+        for (const client of clients) await client.gets('eds', assignments(['a'], '82'));
+        expect((await rolloutOf(relay)).wave).to.equal(waves);
+        plane.set('cds', {});
+      });
+    }
+
+    it('max_emptied_percent: 100: endpoints never wait', async () => {
+      await using relay = await start({ max_emptied_percent: 100 });
+      using pool = new ClientPool(relay.xds, workers + 1);
+      const clients = await fleet(pool);
+      plane.set('eds', assignments(clusters));
+      await eventually(() => expect(counts(clients)).to.deep.equal([0, 0, 0]));
+    });
+  });
+}

@@ -1,0 +1,192 @@
+import { expect } from 'chai';
+import { z } from 'zod';
+import { run } from './support/command.ts';
+import { always, eventually } from './support/eventually.ts';
+import { ModelPlane } from './support/model-plane.ts';
+import { type RelayConfig, RelayProcess } from './support/relay.ts';
+import { operate, reaches, rolloutOf } from './support/rollout-state.ts';
+import { Connections, type VariantClient } from './support/variant-client.ts';
+
+const backoff = { initial: '20ms', max: '100ms' };
+const admin = 'distributary.admin.v1.AdminService';
+const inEnvironment = (value: string) => [{ key: 'env', value }];
+
+/** The clients of the environment `canary`, then those of `test`, then everybody. */
+const waves = [{ match: inEnvironment('canary') }, { match: inEnvironment('test') }, { percent: 100 }];
+const environments = ['canary', 'test', 'prod'];
+
+const configOf = (plane: ModelPlane, rollout: object, more: object): RelayConfig => ({
+  upstreams: [{ name: 'central', ads: { endpoints: [plane.address], backoff } }],
+  parameters: [{ key: 'env', from: 'node.metadata.env' }],
+  rollout: { waves, bake: '500ms', ...rollout },
+  ...more,
+});
+
+/** A client of each environment. All begin with the content 1. */
+class World implements AsyncDisposable {
+  readonly plane: ModelPlane;
+  readonly relay: RelayProcess;
+  readonly clients: readonly VariantClient[];
+  readonly #connections: Connections;
+
+  private constructor(plane: ModelPlane, relay: RelayProcess, workers: number, rejects: readonly string[]) {
+    this.plane = plane;
+    this.relay = relay;
+    this.#connections = new Connections(relay.xds, workers + 1);
+    this.clients = environments.map((env) => {
+      const accepts = (said: readonly string[]): boolean =>
+        !said.some((one) => rejects.includes(`${env} ${one}`));
+      const node = { id: env, metadata: { env } };
+      const client = this.#connections.open({ protocol: 'delta', node, accepts });
+      client.want('cds', { names: ['a', 'b'] });
+      return client;
+    });
+  }
+
+  static async start(
+    rollout: object = {},
+    { workers = 0, rejects = [] }: { readonly workers?: number; readonly rejects?: readonly string[] } = {},
+  ): Promise<World> {
+    const plane = await ModelPlane.start();
+    plane.set('cds', { a: '1', b: '1' });
+    const relay = await RelayProcess.start(configOf(plane, rollout, { workers }));
+    const world = new World(plane, relay, workers, rejects);
+    await world.have('canary test prod', '1');
+    return world;
+  }
+
+  /** Which have a content of `a`. */
+  having(content: string, name = 'a'): string {
+    const all = environments.filter((_, at) => this.clients[at]?.has('cds').includes(`${name}: ${content}`));
+    return all.join(' ');
+  }
+
+  have(who: string, content: string, name = 'a'): Promise<void> {
+    return eventually(() => {
+      expect(this.having(content, name)).to.equal(who);
+    });
+  }
+
+  async wave(): Promise<string> {
+    const { body } = await this.relay.rpc(`${admin}/Status`, {});
+    const rollout = z.object({ wave: z.number(), waves: z.number(), state: z.string() });
+    const { wave, waves: all, state } = z.object({ rollout }).parse(JSON.parse(body)).rollout;
+    return `${state} ${wave}/${all}`;
+  }
+
+  reaches(wave: string): Promise<void> {
+    return eventually(async () => {
+      expect(await this.wave()).to.equal(wave);
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#connections[Symbol.dispose]();
+    await this.relay.stop();
+    await this.plane[Symbol.asyncDispose]();
+  }
+}
+
+for (const workers of [0, 2]) {
+  describe(`waves with workers: ${workers}`, function () {
+    this.timeout(120_000);
+
+    it('each adds its clients, and after the last everybody has it', async () => {
+      await using world = await World.start({}, { workers });
+      expect(await world.wave()).to.equal('IDLE 0/3');
+      world.plane.set('cds', { a: '2', b: '1' });
+      for (const who of ['canary', 'canary test', 'canary test prod']) await world.have(who, '2');
+      await world.reaches('CANARY 3/3');
+      await world.reaches('IDLE 0/3');
+    });
+
+    it('what comes in a later wave waits until the change has ended, and starts at the first', async () => {
+      await using world = await World.start({ mode: 'MANUAL' }, { workers });
+      world.plane.set('cds', { a: '2', b: '1' });
+      await world.have('canary', '2');
+      // In the first wave a change joins.
+      world.plane.set('cds', { a: '3', b: '1' });
+      await world.have('canary', '3');
+      expect((await operate(world.relay, 'Promote')).body).to.deep.equal({ promoted: 1, wave: 1, waves: 3 });
+      await world.have('canary test', '3');
+      world.plane.set('cds', { a: '4', b: '2' });
+      await always(() => {
+        expect(world.having('4')).to.equal('');
+      }, 500);
+      expect(world.having('2', 'b')).to.equal('');
+      expect(await world.wave()).to.equal('CANARY 2/3');
+      await operate(world.relay, 'Promote');
+      await world.have('canary test prod', '3');
+      await operate(world.relay, 'Promote');
+      await world.have('canary', '4');
+      await world.have('canary', '2', 'b');
+      await always(() => {
+        expect(world.having('4')).to.equal('canary');
+      }, 500);
+      expect(world.having('3')).to.equal('test prod');
+      await world.reaches('CANARY 1/3');
+    });
+
+    it('what a later wave rejects is held for those who have it, and what mends it goes to them alone', async () => {
+      const rejects = ['test +a 2'];
+      await using world = await World.start({}, { workers, rejects });
+      world.plane.set('cds', { a: '2', b: '1' });
+      const held = await reaches(world.relay, 'HELD');
+      expect(held.reason).to.include('cds a');
+      expect(await world.wave()).to.equal('HELD 2/3');
+      expect(world.having('2')).to.not.include('prod');
+      world.plane.set('cds', { a: '5', b: '1' });
+      await world.have('canary test', '5');
+      expect(world.having('5')).to.equal('canary test');
+      await world.have('canary test prod', '5');
+      await world.reaches('IDLE 0/3');
+    });
+
+    it('on_failure: DISCARD takes it back from all waves, and it stays away', async () => {
+      const rejects = ['test +a 2'];
+      await using world = await World.start({ on_failure: 'DISCARD' }, { workers, rejects });
+      world.plane.set('cds', { a: '2', b: '1' });
+      await world.have('canary', '2');
+      await world.have('canary test prod', '1');
+      await world.reaches('IDLE 0/3');
+      expect((await rolloutOf(world.relay)).cause).to.equal('rejected');
+      const counted = await world.relay.metric('rollouts_total', 'result="discarded"');
+      expect(counted).to.equal(1);
+      world.plane.set('cds', { a: '3', b: '1' });
+      for (const who of ['canary', 'canary test', 'canary test prod']) await world.have(who, '3');
+    });
+
+    it('a wave that meets nobody passes at once', async () => {
+      const few = [{ match: inEnvironment('nowhere') }, { match: inEnvironment('test') }, { percent: 100 }];
+      await using world = await World.start({ waves: few, bake: '1500ms' }, { workers });
+      const began = Date.now();
+      world.plane.set('cds', { a: '2', b: '1' });
+      await world.have('test', '2');
+      expect(Date.now() - began).to.be.below(1400);
+      await world.have('canary test prod', '2');
+    });
+  });
+}
+
+describe('waves for an operator', function () {
+  this.timeout(60_000);
+
+  it('`wait --wave`, `promote`, and refusals', async () => {
+    await using world = await World.start({ mode: 'MANUAL' });
+    const at = ['--admin', `http://${world.relay.admin}`];
+    const promote = (): ReturnType<typeof run> => run('promote', '--reason', 'looks good', ...at);
+    expect((await promote()).err).to.include('nothing waits');
+    world.plane.set('cds', { a: '2', b: '1' });
+    expect((await run('wait', '--wave', '1', '--timeout', '5s', ...at)).code).to.equal(0);
+    const early = await run('wait', '--wave', '2', '--timeout', '300ms', ...at);
+    expect(early.code).to.equal(1);
+    expect(early.err).to.include('wave 1 of 3');
+    expect((await promote()).out).to.include('promoted: 1 name; wave 1 of 3 is over');
+    expect((await run('wait', '--wave', '2', '--timeout', '5s', ...at)).code).to.equal(0);
+    expect((await run('status', ...at)).out).to.include('wave 2 of 3');
+    await promote();
+    expect((await promote()).out).to.include('everybody gets it');
+    expect((await run('wait', '--wave', '3', '--timeout', '5s', ...at)).code).to.equal(0);
+    expect((await rolloutOf(world.relay)).state).to.equal('IDLE');
+  });
+});

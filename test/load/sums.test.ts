@@ -1,0 +1,384 @@
+import { create, fromBinary, type Message, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import fc from 'fast-check';
+import { LocalitySchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
+import type { UpstreamLocalityStatsSchema } from '../../src/gen/envoy/config/endpoint/v3/load_report_pb.ts';
+import {
+  type LoadStatsRequest,
+  LoadStatsRequestSchema,
+} from '../../src/gen/envoy/service/load_stats/v3/lrs_pb.ts';
+import { LoadSums, type Payer, Reporter } from '../../src/load/sums.ts';
+import { readTotals } from '../../src/load/totals.ts';
+
+type Clusters = NonNullable<MessageInitShape<typeof LoadStatsRequestSchema>['clusterStats']>;
+
+const report = (clusterStats: Clusters, id = 'a'): Buffer =>
+  Buffer.from(
+    toBinary(LoadStatsRequestSchema, create(LoadStatsRequestSchema, { node: { id }, clusterStats })),
+  );
+
+const free: Payer = { hold: () => undefined, count: () => 0, enter() {}, leave() {}, exempt: false };
+const reporter = (maxClusters = 100): Reporter => new Reporter(free, maxClusters);
+
+function taken(sums: LoadSums, now = 0): LoadStatsRequest {
+  const said = sums.take(now);
+  said.confirm();
+  // Repeated fields of one message after the other are one list.
+  return fromBinary(LoadStatsRequestSchema, Buffer.concat(said.messages));
+}
+
+/** Of one cluster `shop` and one locality. */
+const shop = (stats: Exclude<MessageInitShape<typeof UpstreamLocalityStatsSchema>, Message>): Clusters => [
+  {
+    clusterName: 'shop',
+    upstreamLocalityStats: [{ locality: create(LocalitySchema, { zone: 'a' }), ...stats }],
+  },
+];
+
+describe('sums of load reports', () => {
+  it('add up every counter, also those below a locality, and drops by category', () => {
+    const sums = new LoadSums(0);
+    const clusters: Clusters = [
+      {
+        clusterName: 'shop',
+        clusterServiceName: 'shop-eds',
+        totalDroppedRequests: 3n,
+        droppedRequests: [{ category: 'overload', droppedCount: 2n }],
+        loadReportInterval: { seconds: 9n },
+        upstreamLocalityStats: [
+          {
+            locality: { region: 'r', zone: 'a' },
+            priority: 1,
+            totalSuccessfulRequests: 10n,
+            totalErrorRequests: 1n,
+            totalIssuedRequests: 11n,
+            totalNewConnections: 4n,
+            totalFailConnections: 5n,
+            cpuUtilization: { numRequestsFinishedWithMetric: 2n, totalMetricValue: 0.25 },
+            loadMetricStats: [
+              { metricName: 'named', numRequestsFinishedWithMetric: 1n, totalMetricValue: 1.5 },
+            ],
+            upstreamEndpointStats: [
+              {
+                address: {
+                  address: {
+                    case: 'socketAddress',
+                    value: { address: '10.0.0.1', portSpecifier: { case: 'portValue', value: 80 } },
+                  },
+                },
+                metadata: { version: 'v1' },
+                totalIssuedRequests: 11n,
+              },
+            ],
+          },
+        ],
+      },
+    ];
+    sums.add(report(clusters), reporter(), undefined);
+    sums.add(report(clusters), reporter(), undefined);
+    const [cluster] = taken(sums, 1500).clusterStats;
+    const [locality] = cluster?.upstreamLocalityStats ?? [];
+    expect(cluster).to.deep.include({
+      clusterName: 'shop',
+      clusterServiceName: 'shop-eds',
+      totalDroppedRequests: 6n,
+    });
+    expect(cluster?.droppedRequests).to.have.lengthOf(1);
+    expect(cluster?.droppedRequests[0]).to.include({ category: 'overload', droppedCount: 4n });
+    expect(cluster?.loadReportInterval).to.include({ seconds: 1n, nanos: 500_000_000 });
+    expect(locality).to.include({
+      priority: 1,
+      totalSuccessfulRequests: 20n,
+      totalErrorRequests: 2n,
+      totalIssuedRequests: 22n,
+      totalNewConnections: 8n,
+      totalFailConnections: 10n,
+    });
+    expect(locality?.locality).to.include({ region: 'r', zone: 'a' });
+    expect(locality?.cpuUtilization).to.include({ numRequestsFinishedWithMetric: 4n, totalMetricValue: 0.5 });
+    expect(locality?.loadMetricStats[0]).to.include({ metricName: 'named', totalMetricValue: 3 });
+    expect(locality?.upstreamEndpointStats).to.have.lengthOf(1);
+    expect(locality?.upstreamEndpointStats[0]).to.deep.include({
+      totalIssuedRequests: 22n,
+      metadata: { version: 'v1' },
+    });
+  });
+
+  it('what became of requests, over all clusters and localities', () => {
+    const load = { totalSuccessfulRequests: 3n, totalErrorRequests: 2n, totalIssuedRequests: 9n };
+    const clusters: Clusters = [
+      { clusterName: 'shop', totalDroppedRequests: 1n, upstreamLocalityStats: [load, load] },
+      { clusterName: 'shop', clusterServiceName: 's', totalDroppedRequests: 2n },
+      { clusterName: 'shop', totalDroppedRequests: 4n, upstreamLocalityStats: [load] },
+    ];
+    const { totals, clusters: read } = readTotals(report(clusters));
+    expect(totals).to.deep.equal({ clusters: 3, success: 9, error: 6, dropped: 7 });
+    expect(read.map(({ name, success, dropped }) => [name, success, dropped])).to.deep.equal([
+      ['shop', 6, 1],
+      ['shop', 0, 2],
+      ['shop', 3, 4],
+    ]);
+  });
+
+  it('fields in another order are the same key', () => {
+    const sums = new LoadSums(0);
+    for (const hex of ['12063201730a0163', '12060a0163320173'])
+      sums.add(Buffer.from(hex, 'hex'), reporter(), undefined);
+    expect(taken(sums).clusterStats).to.have.lengthOf(1);
+  });
+
+  it('localities, priorities and service names are apart', () => {
+    const sums = new LoadSums(0);
+    const one = reporter();
+    sums.add(report(shop({ totalIssuedRequests: 1n })), one, undefined);
+    sums.add(report(shop({ priority: 1, totalIssuedRequests: 2n })), one, undefined);
+    sums.add(report([{ clusterName: 'shop', clusterServiceName: 's' }]), one, undefined);
+    const { clusterStats } = taken(sums);
+    expect(
+      clusterStats.map((each) => [each.clusterServiceName, each.upstreamLocalityStats.length]),
+    ).to.deep.equal([
+      ['', 2],
+      ['s', 0],
+    ]);
+  });
+
+  it('what is in progress is the sum of the last reports of living clients, and 0 once', () => {
+    const sums = new LoadSums(0);
+    const [a, b] = [reporter(), reporter()];
+    const inProgress = (): readonly bigint[] =>
+      taken(sums).clusterStats.flatMap(({ upstreamLocalityStats }) =>
+        upstreamLocalityStats.map((each) => each.totalRequestsInProgress),
+      );
+    sums.add(report(shop({ totalRequestsInProgress: 5n })), a, undefined);
+    sums.add(report(shop({ totalRequestsInProgress: 7n })), b, undefined);
+    expect(inProgress()).to.deep.equal([12n]);
+    sums.add(report(shop({ totalRequestsInProgress: 1n })), a, undefined);
+    expect(inProgress()).to.deep.equal([8n]);
+    sums.leave(b);
+    expect(inProgress()).to.deep.equal([1n]);
+    sums.add(report([]), a, undefined);
+    expect(inProgress()).to.deep.equal([0n]);
+    expect(inProgress()).to.deep.equal([]);
+    expect(sums.isEmpty).to.equal(true);
+  });
+
+  it('what was not taken is in the next sums, with what came meanwhile, and the whole interval', () => {
+    const sums = new LoadSums(0);
+    const one = reporter();
+    sums.add(report(shop({ totalIssuedRequests: 1n })), one, undefined);
+    const lost = sums.take(1000);
+    sums.add(report(shop({ totalIssuedRequests: 2n })), one, undefined);
+    lost.giveBack();
+    const [cluster] = taken(sums, 2000).clusterStats;
+    expect(cluster?.upstreamLocalityStats[0]?.totalIssuedRequests).to.equal(3n);
+    expect(cluster?.loadReportInterval?.seconds).to.equal(2n);
+    expect(taken(sums, 3000).clusterStats).to.deep.equal([]);
+  });
+
+  it('of a report that is malformed at its end nothing counts', () => {
+    const sums = new LoadSums(0);
+    const whole = report(shop({ totalIssuedRequests: 1n, totalRequestsInProgress: 4n }));
+    const broken = Buffer.concat([whole, Buffer.from([0x12, 0x7f])]);
+    expect(() => sums.add(broken, reporter(), undefined)).to.throw(RangeError);
+    expect(taken(sums).clusterStats).to.deep.equal([]);
+  });
+
+  it('a name that no decoder takes is refused', () => {
+    const sums = new LoadSums(0);
+    const broken = Buffer.from([0x12, 3, 0x0a, 1, 0xff]);
+    expect(() => sums.add(broken, reporter(), undefined)).to.throw(TypeError);
+    expect(taken(sums).clusterStats).to.deep.equal([]);
+  });
+
+  it('numbers that would spoil a sum do not', () => {
+    const sums = new LoadSums(0);
+    const metric = (totalMetricValue: number): Clusters =>
+      shop({
+        totalSuccessfulRequests: 2n ** 64n - 1n,
+        loadMetricStats: [{ metricName: 'm', totalMetricValue }],
+      });
+    for (const value of [Number.NaN, Number.POSITIVE_INFINITY, 2])
+      sums.add(report(metric(value)), reporter(), undefined);
+    const [locality] = taken(sums).clusterStats[0]?.upstreamLocalityStats ?? [];
+    expect(locality?.loadMetricStats[0]?.totalMetricValue).to.equal(2);
+    expect(locality?.totalSuccessfulRequests).to.equal(2n ** 63n);
+  });
+
+  it('a client has so many clusters, and the others are counted', () => {
+    const sums = new LoadSums(0);
+    const clusters = Array.from({ length: 5 }, (_, at) => ({ clusterName: `c${at}` }));
+    expect(sums.add(report(clusters), reporter(3), undefined)).to.equal(2);
+    expect(taken(sums).clusterStats).to.have.lengthOf(3);
+  });
+
+  it('what a client makes is paid by its account, and paid back', () => {
+    let held = 0;
+    const payer: Payer = {
+      ...free,
+      hold(bytes) {
+        if (held + bytes > 5000) return 'too much';
+        held += bytes;
+        return undefined;
+      },
+    };
+    const sums = new LoadSums(0);
+    const clusters = Array.from({ length: 100 }, (_, at) => ({ clusterName: `c${at}` }));
+    expect(sums.add(report(clusters), new Reporter(payer, 1000), undefined)).to.be.above(80);
+    expect(held).to.be.above(2000);
+    taken(sums);
+    taken(sums);
+    expect(held).to.equal(0);
+    sums.add(report(clusters), new Reporter(payer, 1000), undefined);
+    sums.clear();
+    expect(held).to.equal(0);
+  });
+
+  it('an account makes 50,000 rows at most, in however many clusters', () => {
+    const places = { rows: 0 };
+    const payer: Payer = {
+      ...free,
+      count: () => places.rows,
+      enter: () => void places.rows++,
+      leave: () => void places.rows--,
+    };
+    const sums = new LoadSums(0);
+    const upstreamLocalityStats = Array.from({ length: 60_000 }, (_, priority) => ({
+      priority,
+      totalIssuedRequests: 1n,
+    }));
+    sums.add(report([{ clusterName: 'shop', upstreamLocalityStats }]), new Reporter(payer, 1000), undefined);
+    expect(places.rows).to.equal(50_000);
+    taken(sums);
+    taken(sums);
+    expect(places.rows).to.equal(0);
+  });
+
+  it('what is more than a gRPC server takes is several messages', () => {
+    const sums = new LoadSums(0);
+    const clusters = Array.from({ length: 20_000 }, (_, at) => ({
+      clusterName: `${at}-${'x'.repeat(250)}`,
+      totalDroppedRequests: 1n,
+    }));
+    for (let from = 0; from < clusters.length; from += 5000)
+      sums.add(report(clusters.slice(from, from + 5000)), reporter(20_000), undefined);
+    const said = sums.take(1000);
+    const { messages } = said;
+    expect(messages).to.have.lengthOf(3);
+    for (const one of messages) expect(one.length).to.be.below(2_200_000);
+    const read = messages.flatMap((one) => fromBinary(LoadStatsRequestSchema, one).clusterStats);
+    expect(read.reduce((sum, one) => sum + Number(one.totalDroppedRequests), 0)).to.equal(20_000);
+    said.confirm();
+    expect(sums.isEmpty).to.equal(true);
+  });
+
+  it('of a client that says the same gauge often, one value is kept', () => {
+    const sums = new LoadSums(0);
+    const one = reporter();
+    const often = Array.from({ length: 1000 }, () => ({ totalRequestsInProgress: 2n }));
+    sums.add(report([{ clusterName: 'shop', upstreamLocalityStats: often }]), one, undefined);
+    expect(one.gauges.size).to.equal(1);
+    expect(taken(sums).clusterStats[0]?.upstreamLocalityStats[0]?.totalRequestsInProgress).to.equal(2000n);
+  });
+
+  it('what is wanted of a client that is asked for more', () => {
+    const sums = new LoadSums(0);
+    const stats = { upstreamEndpointStats: [{ totalIssuedRequests: 1n }], totalIssuedRequests: 1n };
+    const clusters: Clusters = [
+      { clusterName: 'a', upstreamLocalityStats: [stats] },
+      { clusterName: 'b', upstreamLocalityStats: [stats] },
+    ];
+    sums.add(report(clusters), reporter(), { clusters: new Set(['b']), endpoints: false });
+    const { clusterStats } = taken(sums);
+    expect(clusterStats.map(({ clusterName }) => clusterName)).to.deep.equal(['b']);
+    expect(clusterStats[0]?.upstreamLocalityStats[0]?.upstreamEndpointStats).to.deep.equal([]);
+  });
+
+  it('property: whatever the bytes, the sums can be read', () => {
+    const tags = [0x0a, 0x12, 0x18, 0x1a, 0x22, 0x2a, 0x30, 0x32, 0x3a, 0x11, 0x19, 0x40, 0x62];
+    const piece = fc.oneof(
+      fc.constantFrom(...tags).map((tag) => [tag]),
+      fc.array(fc.nat(12), { maxLength: 3 }),
+    );
+    const field = fc
+      .array(piece, { maxLength: 12 })
+      .map((pieces) => Buffer.from(pieces.flat()))
+      .map((inner) => Buffer.concat([Buffer.from([0x12, inner.length]), inner]));
+    fc.assert(
+      fc.property(fc.array(fc.oneof(field, fc.uint8Array({ maxLength: 20 })), { maxLength: 6 }), (parts) => {
+        const sums = new LoadSums(0);
+        try {
+          sums.add(Buffer.concat(parts), reporter(), undefined);
+        } catch (thrown) {
+          expect(thrown instanceof RangeError || thrown instanceof TypeError, String(thrown)).to.equal(true);
+        }
+        taken(sums);
+      }),
+      { numRuns: 5000 },
+    );
+  });
+
+  it('property: whatever is lost and reported in whatever order, each request is counted once', () => {
+    const step = fc.oneof(
+      fc.record({
+        kind: fc.constant('report' as const),
+        client: fc.nat(2),
+        cluster: fc.nat(2),
+        requests: fc.nat(5),
+        active: fc.nat(3),
+      }),
+      fc.record({ kind: fc.constant('leave' as const), client: fc.nat(2) }),
+      fc.record({ kind: fc.constant('take' as const) }),
+      fc.record({ kind: fc.constant('lose' as const) }),
+    );
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
+        const sums = new LoadSums(0);
+        const clients = [reporter(), reporter(), reporter()];
+        const active = new Map<number, readonly [cluster: number, count: number]>();
+        const said = new Map<string, number>();
+        const heard = new Map<string, number>();
+        const hear = (): void => {
+          const request = taken(sums);
+          for (const { clusterName, upstreamLocalityStats } of request.clusterStats)
+            for (const { totalIssuedRequests } of upstreamLocalityStats)
+              heard.set(clusterName, (heard.get(clusterName) ?? 0) + Number(totalIssuedRequests));
+          for (const cluster of [0, 1, 2]) {
+            const expected = [...active.values()].reduce(
+              (sum, [of, count]) => sum + (of === cluster ? count : 0),
+              0,
+            );
+            const shown = request.clusterStats
+              .filter(({ clusterName }) => clusterName === `c${cluster}`)
+              .flatMap((each) =>
+                each.upstreamLocalityStats.map((one) => Number(one.totalRequestsInProgress)),
+              );
+            expect(shown[0] ?? 0).to.equal(expected);
+          }
+        };
+        for (const each of steps) {
+          if (each.kind === 'take') hear();
+          else if (each.kind === 'lose') sums.take(0).giveBack();
+          else {
+            const client = clients[each.client] ?? reporter();
+            active.delete(each.client);
+            if (each.kind === 'leave') {
+              sums.leave(client);
+              continue;
+            }
+            const name = `c${each.cluster}`;
+            const stats = {
+              totalIssuedRequests: BigInt(each.requests),
+              totalRequestsInProgress: BigInt(each.active),
+            };
+            sums.add(report([{ clusterName: name, upstreamLocalityStats: [stats] }]), client, undefined);
+            active.set(each.client, [each.cluster, each.active]);
+            said.set(name, (said.get(name) ?? 0) + each.requests);
+          }
+        }
+        hear();
+        for (const [name, count] of said) expect(heard.get(name) ?? 0).to.equal(count);
+      }),
+      { numRuns: 500 },
+    );
+  });
+});

@@ -1,0 +1,182 @@
+import { expect } from 'chai';
+import { addTo, type ComparedClient, compareTraffic, type Tally } from '../../src/rollout/traffic-verdict.ts';
+import { Random } from '../support/random.ts';
+
+const bounds = { maxErrorIncrease: 5, maxRequestDrop: 50, minRequests: 100 };
+
+const tally = (requests: number, errors = 0, seconds = 10): Tally => ({
+  requests,
+  errors,
+  seconds,
+  reports: Math.ceil(seconds / 10),
+  squares: seconds === 0 ? 0 : (requests ** 2 * 10) / seconds,
+});
+const none = tally(0, 0, 0);
+const client = (counted: Tally, usual = none): ComparedClient => ({ counted, usual });
+
+describe('a change judged by traffic', () => {
+  for (const [what, canaries, rest, state] of [
+    ['as many errors as the others', [tally(1000, 10)], [tally(1000, 10)], 'GOOD'],
+    ['5 points more: the bound', [tally(1000, 60)], [tally(1000, 10)], 'GOOD'],
+    ['6 points more', [tally(1000, 70)], [tally(1000, 10)], 'BAD'],
+    ['fewer errors', [tally(1000, 10)], [tally(1000, 500)], 'GOOD'],
+    ['10 points more of 100 requests may be chance', [tally(100, 10)], [tally(100, 0)], 'GOOD'],
+    ['10 points more of 200 requests', [tally(200, 20)], [tally(200, 0)], 'BAD'],
+    ['99 requests', [tally(99, 99)], [tally(190, 0)], 'UNKNOWN'],
+    ['99 requests at the others', [tally(1000, 900)], [tally(99, 0)], 'UNKNOWN'],
+    ['half as many requests: the bound', [tally(500)], [tally(1000)], 'GOOD'],
+    ['fewer than half', [tally(400)], [tally(1000)], 'BAD'],
+    ['none at all', [tally(0)], [tally(100)], 'BAD'],
+    ['more requests', [tally(9000)], [tally(1000)], 'GOOD'],
+    ['half of the time is half of the requests', [tally(500, 0, 5)], [tally(1000)], 'GOOD'],
+    ['one of two has none: half', [tally(1000), tally(0)], [tally(1000)], 'GOOD'],
+    ['nobody has reported twice', [none], [tally(1000)], 'UNKNOWN'],
+  ] as const) {
+    it(`${what}: ${state}`, () => {
+      const found = compareTraffic(
+        canaries.map((one) => client(one)),
+        rest.map((one) => client(one)),
+        bounds,
+        1,
+      );
+      expect(found.state, found.reason).to.equal(state);
+    });
+  }
+
+  it('where nobody of the class is left: as before the change', () => {
+    const before = tally(5000, 50, 50);
+    const judged = (counted: Tally) => compareTraffic([client(counted, before)], [], bounds, 1);
+    expect(judged(tally(1000, 10)).state).to.equal('GOOD');
+    expect(judged(tally(1000, 100)).state).to.equal('BAD');
+    expect(judged(tally(100)).state).to.equal('BAD');
+    expect(compareTraffic([client(tally(1000, 900))], [], bounds, 1).state).to.equal('UNKNOWN');
+    expect(judged(tally(1000, 100)).reason).to.equal(
+      '10.0 % of 1000 requests failed for clients that have it, 1.0 % of 5000 before: max_error_increase is 5 points',
+    );
+    expect(judged(tally(100)).reason).to.equal(
+      '10.0 requests a second for each client that has it, 100.0 before: max_request_drop is 50 percent',
+    );
+  });
+
+  it('a client of which more failed, or which had less to do, before already: compared with that too', () => {
+    const others = [client(tally(10_000, 100), tally(50_000, 500, 50))];
+    const state = (counted: Tally, usual: Tally) =>
+      compareTraffic([client(counted, usual)], others, bounds, 1).state;
+    expect(state(tally(1000, 200), tally(5000, 950, 50))).to.equal('GOOD');
+    expect(state(tally(1000, 200), tally(5000, 50, 50))).to.equal('BAD');
+    expect(state(tally(1000, 10), tally(5000, 50, 50))).to.equal('GOOD');
+    expect(state(tally(1000, 10), tally(50_000, 500, 50))).to.equal('BAD');
+    expect(state(tally(0), tally(0, 0, 100))).to.equal('UNKNOWN');
+    // It has just come: nobody knows what is usual for it.
+    expect(state(tally(0), tally(0, 0, 10))).to.equal('BAD');
+  });
+
+  it('clients that differ much among each other may differ from canaries as much', () => {
+    const errors = [0, 900, 20, 400, 10, 700].map((count) => client(tally(1000, count)));
+    expect(compareTraffic([client(tally(1000, 800))], errors, bounds, 1).state).to.equal('GOOD');
+    const requests = [10, 5000, 200, 9000, 40, 3000].map((count) => client(tally(count)));
+    expect(compareTraffic([client(tally(0))], requests, bounds, 1).state).to.equal('UNKNOWN');
+  });
+
+  describe('with simulated fleets, asked after each report of a bake', () => {
+    it('of 10,000 good changes fewer than 10 are found bad', () => {
+      let alarms = 0;
+      for (let change = 0; change < 10_000; change++) if (new Fleet(change).isFoundBad(0, 1)) alarms++;
+      expect(alarms).to.be.below(10);
+    });
+
+    it('a change after which 7 points more fail is found in 990 of 1,000', () => {
+      expect(found(0.07, 1)).to.be.at.least(990);
+    });
+
+    it('a change after which 5 points more fail is found in 990 of 1,000, with max_error_increase: 2.5', () => {
+      expect(found(0.05, 1, { ...bounds, maxErrorIncrease: 2.5 })).to.be.at.least(990);
+    });
+
+    it('a change after which no request comes is found in 990 of 1,000', () => {
+      expect(found(0, 0)).to.be.at.least(990);
+    });
+
+    function found(moreErrors: number, requests: number, by = bounds): number {
+      let count = 0;
+      for (let change = 0; change < 1000; change++)
+        if (new Fleet(change, 1000).isFoundBad(moreErrors, requests, by)) count++;
+      return count;
+    }
+  });
+});
+
+const intervalSeconds = 10;
+/** Those of a bake of half a minute that count, and some more: waves may take longer. */
+const reports = 5;
+
+/** Clients of one class, each with traffic of its own: rates over two orders of magnitude, bursts, errors of each. */
+class Fleet {
+  readonly #random: Random;
+  readonly #clients: {
+    readonly rate: number;
+    readonly errors: number;
+    readonly usual: Tally;
+    readonly counted: Tally;
+  }[];
+  readonly #canaries: number;
+
+  /** `requests`: what its canaries have in three reports; left out: anything. */
+  constructor(seed: number, requests?: number) {
+    this.#random = new Random(seed);
+    const random = (): number => this.#random.next();
+    const size = 1 + Math.floor(40 * random() ** 2);
+    this.#canaries = Math.max(1, Math.round(size * 0.05));
+    const mean =
+      requests === undefined ? 10 ** (random() * 3) : requests / (3 * intervalSeconds) / this.#canaries;
+    const differ = requests === undefined ? random() * 1.5 : 0;
+    const errors = [0, 0.001, 0.01, 0.03][Math.floor(random() * 4)] ?? 0;
+    this.#clients = Array.from({ length: size }, () => ({
+      rate: mean * Math.exp(differ * this.#normal()),
+      errors: errors * (requests === undefined ? random() * 2 : 1),
+      usual: tally(0, 0, 0),
+      counted: tally(0, 0, 0),
+    }));
+    for (let report = 0; report < 20; report++)
+      for (const one of this.#clients) this.#report(one, one.usual, 0, 1);
+  }
+
+  isFoundBad(moreErrors: number, requests: number, by = bounds): boolean {
+    const canaries = this.#clients.slice(0, this.#canaries);
+    const rest = this.#clients.slice(this.#canaries);
+    for (let report = 0; report < reports; report++) {
+      for (const one of canaries) this.#report(one, one.counted, moreErrors, requests);
+      for (const one of rest) this.#report(one, one.counted, 0, 1);
+      if (compareTraffic(canaries, rest, by, 1).state === 'BAD') return true;
+    }
+    return false;
+  }
+
+  /** Requests come in bursts: from half to one and a half of the rate in each interval. */
+  #report(
+    client: { readonly rate: number; readonly errors: number },
+    to: Tally,
+    moreErrors: number,
+    share: number,
+  ): void {
+    const requests = this.#poisson(client.rate * intervalSeconds * share * (0.5 + this.#random.next()));
+    const errors = Math.min(requests, this.#poisson(requests * (client.errors + moreErrors)));
+    addTo(to, { requests, errors, seconds: intervalSeconds, reports: 1, squares: requests ** 2 }, 1);
+  }
+
+  #normal(): number {
+    return Math.sqrt(-2 * Math.log(1 - this.#random.next())) * Math.cos(2 * Math.PI * this.#random.next());
+  }
+
+  #poisson(mean: number): number {
+    if (mean > 30) return Math.max(0, Math.round(mean + Math.sqrt(mean) * this.#normal()));
+    let count = 0;
+    for (
+      let left = Math.exp(-mean), product = this.#random.next();
+      product > left;
+      product *= this.#random.next()
+    )
+      count++;
+    return count;
+  }
+}
