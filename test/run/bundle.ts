@@ -9,7 +9,7 @@ import { root } from './report.ts';
 const out = join(root, '.cache/relay');
 const script = join(out, 'relay.cjs');
 /** Starts a worker process by the file beside its own. */
-const startsWorkers = join(root, 'src/workers/worker-process.ts');
+const startsWorkers = join(root, 'src/workers/worker-slot.ts');
 
 /**
  * Imports the compiled relay. Node's own compile cache has only what is compiled before a module runs, here a quarter:
@@ -51,6 +51,8 @@ const inPlace: Plugin = {
  * tenths of the CPU that their two hundred files take. The path of its command.
  */
 export async function bundleRelay(): Promise<string> {
+  if (!readFileSync(startsWorkers, 'utf8').includes('import.meta.filename'))
+    throw new Error(`${startsWorkers} does not say any more where a worker's program is`);
   rmSync(out, { recursive: true, force: true });
   await build({
     absWorkingDir: root,
