@@ -11,6 +11,7 @@ import { RecipeCertificates, recipePath, startRecipe, startRecipeEnvoy } from '.
 import type { RelayProcess } from '../e2e/support/relay.ts';
 import { type EnvoySetting, prepareEnvoy } from '../e2e/support/setting.ts';
 import { need } from '../e2e/support/skip.ts';
+import { ownPort } from '../support/ports.ts';
 
 const recipe = 'go-control-plane';
 
@@ -78,14 +79,16 @@ class RecipeStage implements AsyncDisposable {
     writeFileSync(this.#backends, JSON.stringify(Object.fromEntries(all)));
   }
 
-  async controlPlane(listen: string = '127.0.0.1:0'): Promise<{ plane: Process; address: string }> {
+  /** `listen`: where it was before. */
+  async controlPlane(listen?: string): Promise<{ plane: Process; address: string }> {
     const tls = this.#certificates.path('control-plane');
-    const args = ['-listen', listen, '-backends', this.#backends, '-listener-port', '0', '-tls', tls];
+    const address = listen ?? `127.0.0.1:${await ownPort()}`;
+    const args = ['-listen', address, '-backends', this.#backends, '-listener-port', '0', '-tls', tls];
     const plane = new Process({ command: this.#program, args });
     this.#stack.defer(async () => {
       await plane.stop('SIGKILL');
     });
-    const [, address = ''] = await plane.line(/^listening (\S+)/);
+    await plane.line(/^listening /);
     return { plane, address };
   }
 
