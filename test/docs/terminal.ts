@@ -1,8 +1,8 @@
 import { eventually } from '../e2e/support/eventually.ts';
 import { Process } from '../e2e/support/process.ts';
 
-/** How long a command may take, and how long what it prints may differ from the page. */
-const patience = 30_000;
+/** How long a command may take, and how long what it prints may differ from the page: a relay waits up to 30 s to connect. */
+const patience = 90_000;
 
 /** A reader at a terminal: one bash for all blocks, so that variables, aliases and jobs last. */
 export class ReaderTerminal implements AsyncDisposable {
