@@ -34,7 +34,22 @@ const asked = z.object({
   error: z.string(),
   initialVersions: z.record(z.string(), z.string()).default({}),
 });
-const stats = z.object({ opened: z.number(), open: z.number(), requests: z.array(asked) });
+/** Of one cluster, of all load reports that it got; what is in progress is of the last. */
+const load = z.object({
+  issued: z.number(),
+  succeeded: z.number(),
+  failed: z.number(),
+  inProgress: z.number(),
+  dropped: z.number(),
+  categories: z.record(z.string(), z.number()),
+  metrics: z.record(z.string(), z.object({ requests: z.number(), sum: z.number() })),
+});
+const stats = z.object({
+  opened: z.number(),
+  open: z.number(),
+  requests: z.array(asked),
+  loads: z.record(z.string(), load),
+});
 
 /** One request that the control plane got. */
 type Asked = z.infer<typeof asked>;
@@ -52,6 +67,8 @@ export interface ControlPlaneOptions {
   readonly locators?: boolean;
   /** False: only the services of single types. */
   readonly ads?: boolean;
+  /** It takes load reports of all clusters, so often (a duration of Go's). */
+  readonly load?: string;
   /** To start again where another one was. */
   readonly address?: string;
 }
@@ -71,9 +88,9 @@ export class ControlPlane implements AsyncDisposable {
   }
 
   static async start(binary: string, options: ControlPlaneOptions): Promise<ControlPlane> {
-    const { cache, key = 'one', ordered = false, locators = false, ads = true } = options;
+    const { cache, key = 'one', ordered = false, locators = false, ads = true, load = '0' } = options;
     const { address = `127.0.0.1:${await ownPort()}` } = options;
-    const flags = [`-ordered=${ordered}`, `-locators=${locators}`, `-ads=${ads}`];
+    const flags = [`-ordered=${ordered}`, `-locators=${locators}`, `-ads=${ads}`, `-load=${load}`];
     const args = ['-cache', cache, '-key', key, ...flags, '-listen', address];
     const child = new Process({ command: binary, args });
     const xds = await child.line(/^listening xds (\S+)/);

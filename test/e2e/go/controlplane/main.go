@@ -14,11 +14,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/service/listener/v3"
+	loadstatsv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
 	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/v3"
@@ -33,14 +35,15 @@ func main() {
 	locators := flag.Bool("locators", false, "read resource_locators as plain names")
 	ordered := flag.Bool("ordered", false, "the SnapshotCache's own flag ads: types in order, and no answer to less than the snapshot has")
 	ads := flag.Bool("ads", true, "serve ADS beside the services of single types")
+	load := flag.Duration("load", 0, "take load reports of all clusters, so often; 0: the service is not there")
 	flag.Parse()
-	if err := run(*listen, *control, *kind, *key, *ordered, *locators, *ads); err != nil {
+	if err := run(*listen, *control, *kind, *key, *ordered, *locators, *ads, *load); err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
 		os.Exit(1)
 	}
 }
 
-func run(listen, control, kind, key string, ordered, locators, ads bool) error {
+func run(listen, control, kind, key string, ordered, locators, ads bool, load time.Duration) error {
 	store, err := newStore(kind, key, ordered)
 	if err != nil {
 		return err
@@ -56,6 +59,11 @@ func run(listen, control, kind, key string, ordered, locators, ads bool) error {
 	clusterv3.RegisterClusterDiscoveryServiceServer(g, s)
 	endpointv3.RegisterEndpointDiscoveryServiceServer(g, s)
 	secretv3.RegisterSecretDiscoveryServiceServer(g, s)
+
+	if load > 0 {
+		seen.loads.interval = load
+		loadstatsv3.RegisterLoadReportingServiceServer(g, seen.loads)
+	}
 
 	xds, err := net.Listen("tcp", listen)
 	if err != nil {

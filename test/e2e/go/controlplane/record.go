@@ -21,11 +21,14 @@ const mostRequests = 200_000
 type record struct {
 	server.CallbackFuncs `json:"-"`
 	locators             bool
+	loads                *loads
 
 	mu       sync.Mutex
 	Opened   int       `json:"opened"` // streams, since the start
 	Open     int       `json:"open"`   // streams, now
 	Requests []request `json:"requests"`
+
+	Loads map[string]*load `json:"loads"`
 }
 
 type request struct {
@@ -49,12 +52,15 @@ type locator struct {
 }
 
 func newRecord(locators bool) *record {
-	return &record{locators: locators, Requests: []request{}}
+	sums := &loads{clusters: map[string]*load{}}
+	return &record{locators: locators, loads: sums, Loads: sums.clusters, Requests: []request{}}
 }
 
 func (r *record) get(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.loads.mu.Lock()
+	defer r.loads.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(r)
 }
