@@ -4,7 +4,7 @@ import { Rate } from '../model/rate.ts';
 import type { Selection } from '../model/selection.ts';
 import type { TypeInfo } from '../model/types.ts';
 import { Code } from '../wire/grpc-status.ts';
-import { exhausted, type Refusal } from '../wire/refusal.ts';
+import { exhausted, heldBytes, type Refusal } from '../wire/refusal.ts';
 import { countSelectors, countVersions, type SelectorFields } from '../wire/requests.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import type {
@@ -233,8 +233,6 @@ export const denied = (message: string): Refusal => ({
 
 /** Another worker took the last place at the same time. */
 export const noPlace = exhausted('streams', 'the maximum number of streams is open (limits.max_streams)');
-
-export const heldBytes = (message: string): Refusal => exhausted('held_bytes', message);
 
 /** A response cannot be split: in SotW a part of it would delete the rest at the client. */
 export const tooLarge = (short: string, bytes: number, most: number): Refusal =>

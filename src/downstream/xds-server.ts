@@ -1,11 +1,11 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
-import type { Clock, Timer } from '../model/clock.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
-import { atOnce, type InTurns } from '../model/turns.ts';
+import type { InTurns } from '../model/turns.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import {
   faulty,
+  heldBytes,
   malformed,
   noFirstRequest,
   noNode,
@@ -13,18 +13,10 @@ import {
   rulesChanged,
   stalled,
 } from '../wire/refusal.ts';
+import { RequestTurns } from '../wire/request-turns.ts';
 import { type ErrorDetail, LastNode, readDeltaRequest, readSotwRequest } from '../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
-import {
-  denied,
-  heldBytes,
-  heldTooMuch,
-  noPlace,
-  Quota,
-  refusedUpstream,
-  tooLarge,
-  unavailable,
-} from './admission.ts';
+import { denied, heldTooMuch, noPlace, Quota, refusedUpstream, tooLarge, unavailable } from './admission.ts';
 import {
   Conversation,
   Conversations,
@@ -260,7 +252,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     if (isLarge(read.value, bytes.length, this.#services.largeRequestBytes) && !type.repeats(read.value)) {
       const request = copyOf(read.value);
       const arrived = { request, bytes: bytes.length, client, moved };
-      const excess = this.#turns.start(request, () => this.#handleInTurns(type, arrived));
+      const excess = this.#turns.start(bytesOf(request), () => this.#handleInTurns(type, arrived));
       if (excess !== undefined) this.failFor(heldBytes(excess));
       return;
     }
@@ -513,92 +505,5 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     const { reason, status, logged } = refusal;
     this.#services.events.rejected(reason, logged, { stream: this, peer: this.transport.peer, status });
     this.end(status);
-  }
-}
-
-/**
- * A large request is handled over several turns of the event loop, so that it does not hold up other clients. Nothing
- * more is read from its own client meanwhile.
- */
-class RequestTurns {
-  readonly #transport: ServerStream;
-  readonly #clock: Clock;
-  /** Others may let the transport pause for longer. */
-  readonly #mayResume: () => boolean;
-  #turns: InTurns<void> | undefined;
-  #timer: Timer | undefined;
-  #heldBytes = 0;
-  #isRunning = false;
-
-  constructor(transport: ServerStream, clock: Clock, mayResume: () => boolean) {
-    this.#transport = transport;
-    this.#clock = clock;
-    this.#mayResume = mayResume;
-  }
-
-  /** A text says why it is not: its peer's account has no room for a copy of the request. */
-  start(request: Request, turns: () => InTurns<void>): string | undefined {
-    const bytes = bytesOf(request);
-    const excess = this.#transport.peer.account.hold(bytes);
-    if (excess !== undefined) return excess;
-    this.#heldBytes = bytes;
-    this.#transport.pause();
-    this.#turns = turns();
-    this.#next();
-    return undefined;
-  }
-
-  /** Does the rest in this turn: what comes next must find the request handled. */
-  finish(): void {
-    const turns = this.#turns;
-    if (turns === undefined) return;
-    this.#turns = undefined;
-    this.close();
-    atOnce(turns);
-    this.#resume();
-  }
-
-  /** What is not done yet is given up. */
-  close(): void {
-    if (!this.#isRunning) this.#turns?.return();
-    this.#turns = undefined;
-    this.#timer?.cancel();
-    this.#transport.peer.account.hold(-this.#heldBytes);
-    this.#heldBytes = 0;
-  }
-
-  #next(): void {
-    const turns = this.#turns;
-    if (turns === undefined) return;
-    const { account } = this.#transport.peer;
-    const { done } = account.work(() => this.#run(turns));
-    if (this.#turns === undefined) {
-      // Closed meanwhile.
-      turns.return();
-      return;
-    }
-    if (done !== true) {
-      this.#timer = this.#clock.after(0, () => {
-        // Its peer may have had its turn, or all peers together.
-        if (account.mustWait) account.wait(() => this.#next());
-        else this.#next();
-      });
-      return;
-    }
-    this.close();
-    this.#resume();
-  }
-
-  #run(turns: InTurns<void>): IteratorResult<undefined, void> {
-    this.#isRunning = true;
-    try {
-      return turns.next();
-    } finally {
-      this.#isRunning = false;
-    }
-  }
-
-  #resume(): void {
-    if (this.#mayResume()) this.#transport.resume();
   }
 }

@@ -2,11 +2,13 @@ import type { Charged } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import type { LoadTarget, LoadTotals, LoadUpstream } from '../model/load.ts';
 import { errorMessage, type Result } from '../model/result.ts';
+import { atOnce, type InTurns, ReadingPace } from '../model/turns.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import {
   exhausted,
   faulty,
+  heldBytes,
   malformed,
   noFirstRequest,
   noNode,
@@ -14,13 +16,13 @@ import {
   rulesChanged,
   stalled,
 } from '../wire/refusal.ts';
+import { RequestTurns } from '../wire/request-turns.ts';
 import { LastNode } from '../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
 import { allClusters, type Instruction, joined } from './instruction.ts';
 import { LoadView, type ReportingClass } from './load-view.ts';
 import { SessionLoad, type Subscriber } from './session-load.ts';
-import { Reporter, type Wanted } from './sums.ts';
-import { type ReadTotals, readTotals } from './totals.ts';
+import { Reading, Reporter, type Wanted } from './sums.ts';
 
 /** Who reports. */
 export interface ReportingClient {
@@ -118,12 +120,14 @@ export class LoadServer {
 
   /** Rules or upstreams have changed. */
   reload(): void {
+    for (const stream of [...this.#streams]) stream.finishReading();
     for (const session of [...this.#sessions.values()]) session.reload();
     for (const stream of [...this.#streams]) stream.reidentify();
   }
 
   /** Sends what is left to be sent. */
   async drain(): Promise<void> {
+    for (const stream of [...this.#streams]) stream.finishReading();
     await Promise.all([...this.#sessions.values()].map((session) => session.finish()));
   }
 
@@ -165,7 +169,7 @@ export class LoadServer {
     this.options.clock.after(checkMs, () => {
       for (const stream of [...this.#streams]) {
         stream.failIfOverdue();
-        if (turn % checksForTargets === 0) stream.choose();
+        if (turn % checksForTargets === 0) stream.chooseAgain();
       }
       this.#check(turn + 1);
     });
@@ -179,6 +183,10 @@ interface Membership {
 }
 
 const nodeTag = bytesTag(1);
+/** Longer reports, not counting their nodes, are read in turns. Bytes. */
+const largeReport = 32 * 1024;
+/** So many fields are skipped in one turn: a few milliseconds. */
+const skippedPerTurn = 100_000;
 
 /** One client's stream of reports. */
 class ClientReports implements StreamHandler, Subscriber {
@@ -195,11 +203,16 @@ class ClientReports implements StreamHandler, Subscriber {
   #blockedSince: number | undefined;
   /** When its last message came, by `Clock.monotonic()`. */
   #reportedAt = 0;
+  readonly #turns: RequestTurns;
+  /** A report is not read to its end yet: nothing that it counts for may go away. */
+  #isReading = false;
   #isOver = false;
+  #isClosed = false;
 
   constructor(stream: ServerStream, server: LoadServer) {
     this.#stream = stream;
     this.#server = server;
+    this.#turns = new RequestTurns(stream, server.options.clock, () => !this.#isOver);
     this.#openedAt = server.options.clock.now();
   }
 
@@ -209,9 +222,13 @@ class ClientReports implements StreamHandler, Subscriber {
 
   message(bytes: Charged): void {
     if (this.#isOver) return;
-    const isFirst = this.#client === undefined;
-    if (!this.#identify(bytes)) return;
-    this.#add(bytes, isFirst);
+    if (bytes.length - lengthOfFirstNode(bytes) < largeReport) {
+      atOnce(this.#report(bytes));
+      return;
+    }
+    const copy = Buffer.from(bytes);
+    const excess = this.#turns.start(copy.length, () => this.#report(copy));
+    if (excess !== undefined) this.#fail(heldBytes(excess));
   }
 
   ended(): void {
@@ -229,8 +246,13 @@ class ClientReports implements StreamHandler, Subscriber {
 
   closed(): void {
     this.#isOver = true;
-    this.#leaveAll();
-    this.#server.closed(this);
+    this.#isClosed = true;
+    this.#goIfOver();
+  }
+
+  /** What was read to its last byte counts, also if its client has gone since. */
+  finishReading(): void {
+    this.#turns.finish();
   }
 
   /** Tells the client what is asked of it now. Nothing was asked so far: nothing is said. An empty list would mean all. */
@@ -269,16 +291,20 @@ class ClientReports implements StreamHandler, Subscriber {
       this.#fail(stalled(stalledMilliseconds));
   }
 
-  /** By the node, which Envoy sends with each report. False: the stream is over. */
-  #identify(bytes: Charged): boolean {
-    let node: Buffer | undefined;
+  *#report(bytes: Buffer): InTurns<void> {
+    this.#isReading = true;
     try {
-      for (const reader = new MessageReader(bytes); reader.next(); )
-        if (reader.tag === nodeTag) node = reader.view();
+      const isFirst = this.#client === undefined;
+      if (this.#identify(yield* nodeOf(bytes))) yield* this.#add(bytes, isFirst);
     } catch (cause) {
-      this.#malformed(cause);
-      return false;
+      this.#fail(malformed(`malformed LoadStatsRequest: ${errorMessage(cause)}`));
     }
+    this.#isReading = false;
+    this.#goIfOver();
+  }
+
+  /** By the node, which Envoy sends with each report. False: the stream is over. */
+  #identify(node: Buffer | undefined): boolean {
     if (node === undefined) {
       if (this.#client === undefined) this.#fail(noNode);
       return this.#client !== undefined;
@@ -294,6 +320,10 @@ class ClientReports implements StreamHandler, Subscriber {
     this.#node.remember(node);
     this.choose();
     return true;
+  }
+
+  chooseAgain(): void {
+    if (!this.#isReading) this.choose();
   }
 
   /** To whom it reports. A session that it reports to already knows what it has said. */
@@ -314,22 +344,22 @@ class ClientReports implements StreamHandler, Subscriber {
   }
 
   /** The first one says who the client is; where it comes again, it may have something to report. */
-  #add(bytes: Charged, isFirst: boolean): void {
+  *#add(bytes: Buffer, isFirst: boolean): InTurns<void> {
     const { events, clock, ownIntervalMs } = this.#server.options;
     const isShared = this.#memberships.length > 1 || ownIntervalMs() !== undefined;
-    let said: ReadTotals;
-    let left = 0;
+    const readings = this.#memberships.map(({ session, reporter }) =>
+      session.sums.reading(reporter, isShared ? wantedBy(session) : undefined),
+    );
+    const [said = new Reading()] = readings;
     try {
-      said = readTotals(bytes);
-      for (const { session, reporter } of this.#memberships) {
-        const wanted = isShared ? wantedBy(session) : undefined;
-        left = Math.max(left, session.sums.add(bytes, reporter, wanted));
-      }
+      for (const reading of new Set([said, ...readings])) yield* reading.read(bytes);
     } catch (cause) {
-      this.#malformed(cause);
-      return;
+      for (const reading of readings) reading.discard();
+      throw cause;
     }
     const now = clock.monotonic();
+    let left = 0;
+    for (const reading of readings) left = Math.max(left, yield* reading.apply());
     const { totals, clusters } = said;
     const of = this.#client?.of;
     if (of !== undefined) this.#server.view.add(of, this.peer.account, clusters);
@@ -341,10 +371,6 @@ class ClientReports implements StreamHandler, Subscriber {
     if (left > 0) events.left(left);
   }
 
-  #malformed(cause: unknown): void {
-    this.#fail(malformed(`malformed LoadStatsRequest: ${errorMessage(cause)}`));
-  }
-
   #fail(refusal: Refusal): void {
     if (this.#isOver) return;
     this.#server.options.events.rejected(refusal, this.peer);
@@ -354,8 +380,14 @@ class ClientReports implements StreamHandler, Subscriber {
   #end(status: GrpcStatus): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#leaveAll();
+    this.#goIfOver();
     this.#stream.end(status);
+  }
+
+  #goIfOver(): void {
+    if (!this.#isOver || this.#isReading) return;
+    this.#leaveAll();
+    if (this.#isClosed) this.#server.closed(this);
   }
 
   #leaveAll(): void {
@@ -369,6 +401,26 @@ class ClientReports implements StreamHandler, Subscriber {
     session.sums.leave(reporter);
     session.leave(this);
   }
+}
+
+/** Encoders put it first. 0: it is not there, or malformed, and who reads the report says so. */
+function lengthOfFirstNode(report: Buffer): number {
+  const reader = new MessageReader(report);
+  try {
+    return reader.next() && reader.tag === nodeTag ? reader.end : 0;
+  } catch {
+    return 0;
+  }
+}
+
+function* nodeOf(report: Buffer): InTurns<Buffer | undefined> {
+  const pace = new ReadingPace(skippedPerTurn);
+  let node: Buffer | undefined;
+  for (const reader = new MessageReader(report); reader.next(); ) {
+    if (reader.tag === nodeTag) node = reader.view();
+    if (pace.isTurnOver(0)) yield;
+  }
+  return node;
 }
 
 /** What it has asked for, of a client that others ask for more. */

@@ -1,3 +1,4 @@
+import type { InTurns } from '../model/turns.ts';
 import {
   bytes,
   double,
@@ -11,7 +12,7 @@ import {
 import { checkMessage, MessageReader } from '../protobuf/message-reader.ts';
 import type { Account } from '../wire/accounts.ts';
 import { CLUSTER_STATS, ENDPOINT_STATS, type FieldPlan, type Plan, REPORT } from './plan.ts';
-import { clusterName } from './totals.ts';
+import { type Counts, clusterName, mostClusters, type ReadTotals } from './totals.ts';
 
 /** Who pays for what its reports make new. */
 export type Payer = Pick<Account, 'hold' | 'count' | 'enter' | 'leave' | 'exempt'>;
@@ -25,8 +26,8 @@ export interface Wanted {
 
 /** A row costs about so much beside its key. */
 const rowBytes = 400;
-/** The gauges of a row in a client's last report. */
-const gaugeBytes = 150;
+/** A gauge of a row in a client's last report. */
+const gaugeBytes = 50;
 /** So many rows one account may make: all of them are looked at for each report of the sums, in one turn. */
 const mostRows = 50_000;
 /** A place of an account. */
@@ -60,8 +61,10 @@ class Row {
   isReported = false;
   /** Somebody had, before the last report of the sums: it will be reported again as a rule. */
   wasReported = false;
-  /** Clients in whose last report a gauge of it is not 0. */
+  /** Gauges of it that are not 0 in clients' last reports. */
   holders = 0;
+  /** Reports that have it and are not read to their ends yet. */
+  readers = 0;
   /** A gauge was not 0 in the last report of the sums: it will be once. */
   wasShown = false;
   /** It is not in the sums any more, though another row may know it as the next one. */
@@ -73,6 +76,7 @@ class Row {
   readonly lasts: (Row | undefined)[];
   readonly #keyBytes: Buffer;
   #keyField: Field | undefined;
+  #clusterName: string | undefined;
 
   constructor(plan: Plan, key: string, reporter: Reporter | undefined) {
     this.plan = plan;
@@ -109,6 +113,12 @@ class Row {
     return this.#keyField;
   }
 
+  /** Read once, where it is a cluster. */
+  get clusterName(): string {
+    this.#clusterName ??= clusterName(new MessageReader(this.#keyBytes));
+    return this.#clusterName;
+  }
+
   get bytes(): number {
     return rowBytes + 2 * this.key.length;
   }
@@ -133,7 +143,7 @@ export class Reporter {
   /** Rows of clusters that its reports have made. */
   clusters = 0;
   /** The gauges of its last report that are not 0. */
-  gauges: Gauges = new Map();
+  gauges = new Values();
 
   constructor(payer: Payer, maxClusters: number) {
     this.payer = payer;
@@ -141,8 +151,30 @@ export class Reporter {
   }
 }
 
-/** Of each row a value for each slot. */
-type Gauges = Map<Row, number[]>;
+/** Numbers of rows, each for a slot of its row. */
+class Values {
+  readonly #rows: Row[] = [];
+  readonly #slots: number[] = [];
+  readonly #values: number[] = [];
+
+  push(row: Row, slot: number, value: number): void {
+    this.#rows.push(row);
+    this.#slots.push(slot);
+    this.#values.push(value);
+  }
+
+  get length(): number {
+    return this.#rows.length;
+  }
+
+  each(from: number, to: number, visit: (row: Row, slot: number, value: number) => void): void {
+    const end = Math.min(to, this.#rows.length);
+    for (let at = from; at < end; at++) {
+      const row = this.#rows[at];
+      if (row !== undefined) visit(row, this.#slots[at] ?? 0, this.#values[at] ?? 0);
+    }
+  }
+}
 
 /** Sums that were encoded. One of the two must be called. */
 export interface TakenSums {
@@ -174,20 +206,14 @@ export class LoadSums {
     this.#since = now;
   }
 
-  /**
-   * A LoadStatsRequest. Throws a RangeError or a TypeError where it is malformed, or what every decoder upstream would
-   * refuse: nothing of it counts then. Returns how many clusters were left out, or parts of them, as it has too many, or
-   * as its peer holds too much.
-   */
-  add(report: Buffer, reporter: Reporter, wanted: Wanted | undefined): number {
-    const reading = new Reading(reporter, wanted);
-    reading.read(this.#root, new MessageReader(report));
-    return reading.apply();
+  /** Who reads a report into them. */
+  reading(reporter: Reporter, wanted: Wanted | undefined): Reading {
+    return new Reading(this.#root, reporter, wanted);
   }
 
   /** Its gauges count no longer. What it has counted was counted. */
   leave(reporter: Reporter): void {
-    replaceGauges(reporter, new Map());
+    replaceGauges(reporter, new Values());
   }
 
   /** Nobody takes them any more. */
@@ -239,79 +265,135 @@ function inMessages(fields: readonly Field[]): readonly Buffer[] {
   });
 }
 
-/** A report while it is read: nothing is applied before it is read to its end. */
-class Reading {
+/** Others get their turn after so many bytes of a report, which may be 3,000 new rows. */
+const turnBytes = 16 * 1024;
+/** So many numbers are added up in one turn. */
+const valuesPerTurn = 20_000;
+/** Nobody takes what is read without sums. */
+const nobody = { hold: () => undefined, count: () => 0, enter() {}, leave() {}, exempt: true };
+
+/**
+ * A LoadStatsRequest while it is read. Nothing of it counts before `apply`; what is not applied must be discarded. The
+ * sums may be taken in between, and other reports read.
+ */
+export class Reading implements ReadTotals {
+  readonly totals = { clusters: 0, success: 0, error: 0, dropped: 0 };
+  readonly clusters: (Counts & { readonly name: string })[] = [];
+  readonly #root: Row | undefined;
   readonly #reporter: Reporter;
   readonly #wanted: Wanted | undefined;
-  readonly #clusters = new Set<Row>();
-  /** Something of the one that is read was left out. */
+  readonly #begun = new Set<Row>();
+  /** Something of the cluster that is read was left out. */
   #isPart = false;
   #left = 0;
   readonly #reported: Row[] = [];
-  /** A row, a slot and what is added, in turn. */
-  readonly #rows: Row[] = [];
-  readonly #slots: number[] = [];
-  readonly #values: number[] = [];
+  /** So many of these are kept. */
+  #kept = 0;
+  readonly #counted = new Values();
+  readonly #gauges = new Values();
   readonly #latest: [Row, Latest][] = [];
-  readonly #gauges: Gauges = new Map();
+  /** The cluster that is read. */
+  #cluster: Counts = { success: 0, error: 0, dropped: 0 };
+  #turnEnds = turnBytes;
 
-  constructor(reporter: Reporter, wanted: Wanted | undefined) {
+  /** Without a root it is read for its totals. */
+  constructor(root?: Row, reporter: Reporter = new Reporter(nobody, 0), wanted?: Wanted) {
+    this.#root = root;
     this.#reporter = reporter;
     this.#wanted = wanted;
   }
 
-  read(row: Row, reader: MessageReader): void {
-    const { byTag } = row.plan;
-    row.begin();
-    while (reader.next()) {
-      const field = byTag[reader.tag];
-      if (field === undefined) continue;
-      switch (field.kind) {
-        case 'counter':
-          this.#count(row, field, field.double ? reader.double() : reader.uint64());
-          break;
-        case 'gauge':
-          this.#gauge(row, field, reader.uint64());
-          break;
-        case 'rows':
-          this.#readRow(row, field, reader);
-          break;
-        case 'latest':
-          this.#keep(row, field, reader);
-          break;
-        default:
-      }
-    }
+  /** Throws a RangeError or a TypeError where it is malformed, or what every decoder upstream would refuse. */
+  read(report: Buffer): InTurns<void> {
+    return this.#readInTurns(this.#root, REPORT, new MessageReader(report));
   }
 
-  /** All of it at once. */
-  apply(): number {
-    for (const row of this.#reported) row.isReported = true;
-    for (const [at, row] of this.#rows.entries()) {
-      const slot = this.#slots[at] ?? 0;
-      row.counters[slot] = Math.min(largest, (row.counters[slot] ?? 0) + (this.#values[at] ?? 0));
+  /** Returns how many clusters were left out, or parts of them, as it has too many, or as its peer holds too much. */
+  *apply(): InTurns<number> {
+    for (let from = 0; from < this.#counted.length; from += valuesPerTurn) {
+      if (from > 0) yield* this.#othersTurn();
+      this.#counted.each(from, from + valuesPerTurn, (row, slot, value) => {
+        row.counters[slot] = Math.min(largest, (row.counters[slot] ?? 0) + value);
+      });
     }
+    for (const row of this.#reported) row.isReported = true;
     for (const [row, latest] of this.#latest) {
       if (latest.payer.hold(latest.bytes.length) !== undefined) continue;
       row.latest?.payer.hold(-row.latest.bytes.length);
       row.latest = latest;
     }
     replaceGauges(this.#reporter, this.#gauges);
+    this.discard();
     return this.#left;
   }
 
-  #count(row: Row, { slot }: FieldPlan & { kind: 'counter' }, value: number): void {
-    if (value === 0 || !Number.isFinite(value)) return;
-    this.#rows.push(row);
-    this.#slots.push(slot);
-    this.#values.push(value);
+  discard(): void {
+    for (const row of this.#reported.slice(0, this.#kept)) row.readers--;
+    this.#kept = 0;
   }
 
-  #gauge(row: Row, { slot }: FieldPlan & { kind: 'gauge' }, value: number): void {
-    if (value === 0) return;
-    const values = this.#gauges.get(row) ?? zeros(row.plan.gauges);
-    this.#gauges.set(row, values);
-    values[slot] = (values[slot] ?? 0) + value;
+  /** Large rows field by field, small ones at once. A row that is met again goes on. */
+  *#readInTurns(row: Row | undefined, plan: Plan, reader: MessageReader): InTurns<void> {
+    row?.begin();
+    while (reader.next()) {
+      const field = plan.byTag[reader.tag];
+      if (field?.kind === 'rows' && reader.end - reader.start > turnBytes) {
+        const below = this.#enter(row, field, reader);
+        yield* this.#readInTurns(below, field.plan, reader.message());
+      } else if (field !== undefined) this.#readField(row, field, reader);
+      if (reader.end < this.#turnEnds) continue;
+      this.#turnEnds = reader.end + turnBytes;
+      yield* this.#othersTurn();
+    }
+  }
+
+  /** They may take the sums: rows of this report stay. */
+  *#othersTurn(): InTurns<void> {
+    for (const row of this.#reported.slice(this.#kept)) row.readers++;
+    this.#kept = this.#reported.length;
+    yield;
+  }
+
+  #readMessage(row: Row | undefined, { byTag }: Plan, reader: MessageReader): void {
+    row?.begin();
+    while (reader.next()) {
+      const field = byTag[reader.tag];
+      if (field !== undefined) this.#readField(row, field, reader);
+    }
+  }
+
+  #readField(row: Row | undefined, field: FieldPlan, reader: MessageReader): void {
+    switch (field.kind) {
+      case 'counter':
+        this.#count(row, field, field.double ? reader.double() : reader.uint64());
+        break;
+      case 'gauge':
+        this.#gauge(row, field.slot, reader.uint64());
+        break;
+      case 'rows': {
+        const below = this.#enter(row, field, reader);
+        if (below !== undefined || field.plan.hasOutcomes)
+          this.#readMessage(below, field.plan, reader.message());
+        break;
+      }
+      case 'latest':
+        if (row !== undefined) this.#keep(row, field, reader);
+        break;
+      default:
+    }
+  }
+
+  #count(row: Row | undefined, { slot, outcome }: FieldPlan & { kind: 'counter' }, value: number): void {
+    if (value === 0 || !Number.isFinite(value)) return;
+    if (outcome !== undefined) {
+      this.totals[outcome] += value;
+      this.#cluster[outcome] += value;
+    }
+    if (row !== undefined) this.#counted.push(row, slot, value);
+  }
+
+  #gauge(row: Row | undefined, slot: number, value: number): void {
+    if (row !== undefined && value !== 0) this.#gauges.push(row, slot, value);
   }
 
   /** What is the same is not copied. */
@@ -322,26 +404,39 @@ class Reading {
     this.#latest.push([row, { bytes: Buffer.from(view), payer: this.#reporter.payer }]);
   }
 
-  #readRow(parent: Row, { slot, plan }: FieldPlan & { kind: 'rows' }, at: MessageReader): void {
-    if (plan.name === ENDPOINT_STATS && this.#wanted?.endpoints === false) return;
-    const isCluster = plan.name === CLUSTER_STATS;
+  /** The row of a message; undefined: it does not count, but for the totals. */
+  #enter(parent: Row | undefined, field: FieldPlan & { kind: 'rows' }, at: MessageReader): Row | undefined {
+    const isCluster = field.plan.name === CLUSTER_STATS;
     if (isCluster) this.#isPart = false;
+    const row = parent && this.#wantedRow(parent, field, at);
+    if (row !== undefined) this.#reported.push(row);
+    if (isCluster) this.#beginCluster(row?.clusterName ?? clusterName(at.message()));
+    return row;
+  }
+
+  #beginCluster(name: string): void {
+    const cluster = { name, success: 0, error: 0, dropped: 0 };
+    this.#cluster = cluster;
+    this.totals.clusters++;
+    if (this.clusters.length < mostClusters) this.clusters.push(cluster);
+  }
+
+  #wantedRow(parent: Row, { slot, plan }: FieldPlan & { kind: 'rows' }, at: MessageReader): Row | undefined {
+    if (plan.name === ENDPOINT_STATS && this.#wanted?.endpoints === false) return undefined;
+    const isCluster = plan.name === CLUSTER_STATS;
     // Before it takes the place of one that is wanted.
-    if (isCluster && this.#wanted?.clusters?.has(clusterName(at.message())) === false) return;
+    if (isCluster && this.#wanted?.clusters?.has(clusterName(at.message())) === false) return undefined;
     const row = this.#row(parent, slot, plan, at);
-    if (row === undefined || (isCluster && !this.#begin(row))) {
-      if (!this.#isPart) this.#left++;
-      this.#isPart = true;
-      return;
-    }
-    this.#reported.push(row);
-    this.read(row, at.message());
+    if (row !== undefined && (!isCluster || this.#begin(row))) return row;
+    if (!this.#isPart) this.#left++;
+    this.#isPart = true;
+    return undefined;
   }
 
   /** The next cluster. False: the report has too many. */
   #begin(row: Row): boolean {
-    if (!this.#clusters.has(row) && this.#clusters.size >= this.#reporter.maxClusters) return false;
-    this.#clusters.add(row);
+    if (!this.#begun.has(row) && this.#begun.size >= this.#reporter.maxClusters) return false;
+    this.#begun.add(row);
     return true;
   }
 
@@ -428,21 +523,21 @@ function checkKey({ byTag }: Plan, reader: MessageReader): void {
 }
 
 /** What its peer may not hold is not counted. */
-function replaceGauges(reporter: Reporter, gauges: Gauges): void {
+function replaceGauges(reporter: Reporter, gauges: Values): void {
   const { payer, gauges: before } = reporter;
-  const isHeld = payer.hold(gauges.size * gaugeBytes) === undefined;
-  const now: Gauges = isHeld ? gauges : new Map();
-  for (const [row, values] of now) {
+  const isHeld = payer.hold(gauges.length * gaugeBytes) === undefined;
+  reporter.gauges = isHeld ? gauges : new Values();
+  reporter.gauges.each(0, gauges.length, (row, slot, value) => {
     row.holders++;
-    for (const [slot, value] of values.entries()) row.gauges[slot] = (row.gauges[slot] ?? 0) + value;
-  }
-  for (const [row, values] of before) {
+    row.gauges[slot] = (row.gauges[slot] ?? 0) + value;
+  });
+  before.each(0, before.length, (row, slot, value) => {
     row.holders--;
-    for (const [slot, value] of values.entries())
-      row.gauges[slot] = row.holders === 0 ? 0 : Math.max(0, (row.gauges[slot] ?? 0) - value);
-  }
-  payer.hold(-before.size * gaugeBytes);
-  reporter.gauges = now;
+    row.gauges[slot] = Math.max(0, (row.gauges[slot] ?? 0) - value);
+    // What was rounded is not left.
+    if (row.holders === 0) row.gauges.fill(0);
+  });
+  payer.hold(-before.length * gaugeBytes);
 }
 
 /** A row of the sums that were taken, with the counters it had; `isShown`: a gauge of it is not 0. */
@@ -512,7 +607,7 @@ function hasNews(row: Row): boolean {
 
 /** True: nothing is left of it to say, and nobody has reported it of late. */
 function prune(row: Row): boolean {
-  let isEmpty = !row.wasReported && !saysSomething(row);
+  let isEmpty = row.readers === 0 && !row.wasReported && !saysSomething(row);
   row.wasReported &&= row.isReported;
   for (const rows of row.rows) {
     for (const below of rows.values()) {

@@ -17,6 +17,8 @@ export const exhausted = (reason: string, message: string, logged?: string): Ref
   ...(logged !== undefined && { logged }),
 });
 
+export const heldBytes = (message: string): Refusal => exhausted('held_bytes', message);
+
 export const malformed = (message: string, reason = 'malformed'): Refusal => ({
   reason,
   status: { code: Code.INVALID_ARGUMENT, message },

@@ -7,8 +7,9 @@ import {
   type LoadStatsRequest,
   LoadStatsRequestSchema,
 } from '../../src/gen/envoy/service/load_stats/v3/lrs_pb.ts';
-import { LoadSums, type Payer, Reporter } from '../../src/load/sums.ts';
-import { readTotals } from '../../src/load/totals.ts';
+import { LoadSums, type Payer, Reading, Reporter, type Wanted } from '../../src/load/sums.ts';
+import type { ReadTotals } from '../../src/load/totals.ts';
+import { atOnce } from '../../src/model/turns.ts';
 
 type Clusters = NonNullable<MessageInitShape<typeof LoadStatsRequestSchema>['clusterStats']>;
 
@@ -19,6 +20,18 @@ const report = (clusterStats: Clusters, id = 'a'): Buffer =>
 
 const free: Payer = { hold: () => undefined, count: () => 0, enter() {}, leave() {}, exempt: false };
 const reporter = (maxClusters = 100): Reporter => new Reporter(free, maxClusters);
+
+function add(sums: LoadSums, bytes: Buffer, reporter: Reporter, wanted: Wanted | undefined): number {
+  const reading = sums.reading(reporter, wanted);
+  atOnce(reading.read(bytes));
+  return atOnce(reading.apply());
+}
+
+function readTotals(bytes: Buffer): ReadTotals {
+  const reading = new Reading();
+  atOnce(reading.read(bytes));
+  return reading;
+}
 
 function taken(sums: LoadSums, now = 0): LoadStatsRequest {
   const said = sums.take(now);
@@ -74,8 +87,8 @@ describe('sums of load reports', () => {
         ],
       },
     ];
-    sums.add(report(clusters), reporter(), undefined);
-    sums.add(report(clusters), reporter(), undefined);
+    add(sums, report(clusters), reporter(), undefined);
+    add(sums, report(clusters), reporter(), undefined);
     const [cluster] = taken(sums, 1500).clusterStats;
     const [locality] = cluster?.upstreamLocalityStats ?? [];
     expect(cluster).to.deep.include({
@@ -123,16 +136,16 @@ describe('sums of load reports', () => {
   it('fields in another order are the same key', () => {
     const sums = new LoadSums(0);
     for (const hex of ['12063201730a0163', '12060a0163320173'])
-      sums.add(Buffer.from(hex, 'hex'), reporter(), undefined);
+      add(sums, Buffer.from(hex, 'hex'), reporter(), undefined);
     expect(taken(sums).clusterStats).to.have.lengthOf(1);
   });
 
   it('localities, priorities and service names are apart', () => {
     const sums = new LoadSums(0);
     const one = reporter();
-    sums.add(report(shop({ totalIssuedRequests: 1n })), one, undefined);
-    sums.add(report(shop({ priority: 1, totalIssuedRequests: 2n })), one, undefined);
-    sums.add(report([{ clusterName: 'shop', clusterServiceName: 's' }]), one, undefined);
+    add(sums, report(shop({ totalIssuedRequests: 1n })), one, undefined);
+    add(sums, report(shop({ priority: 1, totalIssuedRequests: 2n })), one, undefined);
+    add(sums, report([{ clusterName: 'shop', clusterServiceName: 's' }]), one, undefined);
     const { clusterStats } = taken(sums);
     expect(
       clusterStats.map((each) => [each.clusterServiceName, each.upstreamLocalityStats.length]),
@@ -149,14 +162,14 @@ describe('sums of load reports', () => {
       taken(sums).clusterStats.flatMap(({ upstreamLocalityStats }) =>
         upstreamLocalityStats.map((each) => each.totalRequestsInProgress),
       );
-    sums.add(report(shop({ totalRequestsInProgress: 5n })), a, undefined);
-    sums.add(report(shop({ totalRequestsInProgress: 7n })), b, undefined);
+    add(sums, report(shop({ totalRequestsInProgress: 5n })), a, undefined);
+    add(sums, report(shop({ totalRequestsInProgress: 7n })), b, undefined);
     expect(inProgress()).to.deep.equal([12n]);
-    sums.add(report(shop({ totalRequestsInProgress: 1n })), a, undefined);
+    add(sums, report(shop({ totalRequestsInProgress: 1n })), a, undefined);
     expect(inProgress()).to.deep.equal([8n]);
     sums.leave(b);
     expect(inProgress()).to.deep.equal([1n]);
-    sums.add(report([]), a, undefined);
+    add(sums, report([]), a, undefined);
     expect(inProgress()).to.deep.equal([0n]);
     expect(inProgress()).to.deep.equal([]);
     expect(sums.isEmpty).to.equal(true);
@@ -165,9 +178,9 @@ describe('sums of load reports', () => {
   it('what was not taken is in the next sums, with what came meanwhile, and the whole interval', () => {
     const sums = new LoadSums(0);
     const one = reporter();
-    sums.add(report(shop({ totalIssuedRequests: 1n })), one, undefined);
+    add(sums, report(shop({ totalIssuedRequests: 1n })), one, undefined);
     const lost = sums.take(1000);
-    sums.add(report(shop({ totalIssuedRequests: 2n })), one, undefined);
+    add(sums, report(shop({ totalIssuedRequests: 2n })), one, undefined);
     lost.giveBack();
     const [cluster] = taken(sums, 2000).clusterStats;
     expect(cluster?.upstreamLocalityStats[0]?.totalIssuedRequests).to.equal(3n);
@@ -179,14 +192,14 @@ describe('sums of load reports', () => {
     const sums = new LoadSums(0);
     const whole = report(shop({ totalIssuedRequests: 1n, totalRequestsInProgress: 4n }));
     const broken = Buffer.concat([whole, Buffer.from([0x12, 0x7f])]);
-    expect(() => sums.add(broken, reporter(), undefined)).to.throw(RangeError);
+    expect(() => add(sums, broken, reporter(), undefined)).to.throw(RangeError);
     expect(taken(sums).clusterStats).to.deep.equal([]);
   });
 
   it('a name that no decoder takes is refused', () => {
     const sums = new LoadSums(0);
     const broken = Buffer.from([0x12, 3, 0x0a, 1, 0xff]);
-    expect(() => sums.add(broken, reporter(), undefined)).to.throw(TypeError);
+    expect(() => add(sums, broken, reporter(), undefined)).to.throw(TypeError);
     expect(taken(sums).clusterStats).to.deep.equal([]);
   });
 
@@ -198,7 +211,7 @@ describe('sums of load reports', () => {
         loadMetricStats: [{ metricName: 'm', totalMetricValue }],
       });
     for (const value of [Number.NaN, Number.POSITIVE_INFINITY, 2])
-      sums.add(report(metric(value)), reporter(), undefined);
+      add(sums, report(metric(value)), reporter(), undefined);
     const [locality] = taken(sums).clusterStats[0]?.upstreamLocalityStats ?? [];
     expect(locality?.loadMetricStats[0]?.totalMetricValue).to.equal(2);
     expect(locality?.totalSuccessfulRequests).to.equal(2n ** 63n);
@@ -207,7 +220,7 @@ describe('sums of load reports', () => {
   it('a client has so many clusters, and the others are counted', () => {
     const sums = new LoadSums(0);
     const clusters = Array.from({ length: 5 }, (_, at) => ({ clusterName: `c${at}` }));
-    expect(sums.add(report(clusters), reporter(3), undefined)).to.equal(2);
+    expect(add(sums, report(clusters), reporter(3), undefined)).to.equal(2);
     expect(taken(sums).clusterStats).to.have.lengthOf(3);
   });
 
@@ -223,12 +236,12 @@ describe('sums of load reports', () => {
     };
     const sums = new LoadSums(0);
     const clusters = Array.from({ length: 100 }, (_, at) => ({ clusterName: `c${at}` }));
-    expect(sums.add(report(clusters), new Reporter(payer, 1000), undefined)).to.be.above(80);
+    expect(add(sums, report(clusters), new Reporter(payer, 1000), undefined)).to.be.above(80);
     expect(held).to.be.above(2000);
     taken(sums);
     taken(sums);
     expect(held).to.equal(0);
-    sums.add(report(clusters), new Reporter(payer, 1000), undefined);
+    add(sums, report(clusters), new Reporter(payer, 1000), undefined);
     sums.clear();
     expect(held).to.equal(0);
   });
@@ -246,7 +259,7 @@ describe('sums of load reports', () => {
       priority,
       totalIssuedRequests: 1n,
     }));
-    sums.add(report([{ clusterName: 'shop', upstreamLocalityStats }]), new Reporter(payer, 1000), undefined);
+    add(sums, report([{ clusterName: 'shop', upstreamLocalityStats }]), new Reporter(payer, 1000), undefined);
     expect(places.rows).to.equal(50_000);
     taken(sums);
     taken(sums);
@@ -260,7 +273,7 @@ describe('sums of load reports', () => {
       totalDroppedRequests: 1n,
     }));
     for (let from = 0; from < clusters.length; from += 5000)
-      sums.add(report(clusters.slice(from, from + 5000)), reporter(20_000), undefined);
+      add(sums, report(clusters.slice(from, from + 5000)), reporter(20_000), undefined);
     const said = sums.take(1000);
     const { messages } = said;
     expect(messages).to.have.lengthOf(3);
@@ -271,13 +284,62 @@ describe('sums of load reports', () => {
     expect(sums.isEmpty).to.equal(true);
   });
 
-  it('of a client that says the same gauge often, one value is kept', () => {
+  it('what a client says of gauges is added up, and paid for', () => {
     const sums = new LoadSums(0);
-    const one = reporter();
-    const often = Array.from({ length: 1000 }, () => ({ totalRequestsInProgress: 2n }));
-    sums.add(report([{ clusterName: 'shop', upstreamLocalityStats: often }]), one, undefined);
-    expect(one.gauges.size).to.equal(1);
-    expect(taken(sums).clusterStats[0]?.upstreamLocalityStats[0]?.totalRequestsInProgress).to.equal(2000n);
+    let held = 0;
+    const hold = (bytes: number): string | undefined => {
+      if (held + bytes > 100_000) return 'too much';
+      held += bytes;
+      return undefined;
+    };
+    const one = new Reporter({ ...free, hold }, 100);
+    const say = (times: number): bigint | undefined => {
+      const often = Array.from({ length: times }, () => ({ totalRequestsInProgress: 2n }));
+      add(sums, report([{ clusterName: 'shop', upstreamLocalityStats: often }]), one, undefined);
+      return taken(sums).clusterStats[0]?.upstreamLocalityStats[0]?.totalRequestsInProgress;
+    };
+    expect(say(1000)).to.equal(2000n);
+    expect(say(10)).to.equal(20n);
+    expect(say(10_000)).to.equal(0n);
+  });
+
+  it('between two turns of a report the sums may be taken, and the report counts all the same, once', () => {
+    const sums = new LoadSums(0);
+    const load = { totalIssuedRequests: 1n, totalRequestsInProgress: 1n };
+    const localities = Array.from({ length: 5000 }, (_, at) => ({
+      locality: { zone: `zone-${at}` },
+      ...load,
+    }));
+    const bytes = report([{ clusterName: 'large', upstreamLocalityStats: localities }, ...shop(load)]);
+    const one = new Reporter(free, 100);
+    const reading = sums.reading(one, undefined);
+    let turns = 0;
+    for (const read = reading.read(bytes); read.next().done !== true; turns++) {
+      add(sums, report(shop(load)), one, undefined);
+      taken(sums);
+      taken(sums);
+    }
+    expect(turns).to.be.above(3);
+    atOnce(reading.apply());
+    const [large, other] = taken(sums).clusterStats;
+    expect(large?.upstreamLocalityStats).to.have.lengthOf(5000);
+    for (const at of large?.upstreamLocalityStats ?? []) expect(at).to.include(load);
+    expect(other?.upstreamLocalityStats[0]).to.include(load);
+    add(sums, report([]), one, undefined);
+    for (let left = 0; left < 3; left++) taken(sums);
+    expect(sums.isEmpty).to.equal(true);
+  });
+
+  it('what is given up in the middle leaves nothing', () => {
+    const sums = new LoadSums(0);
+    const clusters = Array.from({ length: 5000 }, (_, at) => ({ clusterName: `cluster-${at}` }));
+    const reading = sums.reading(reporter(10_000), undefined);
+    const read = reading.read(report(clusters));
+    read.next();
+    read.next();
+    reading.discard();
+    expect(taken(sums).clusterStats).to.deep.equal([]);
+    expect(taken(sums).clusterStats).to.deep.equal([]);
   });
 
   it('what is wanted of a client that is asked for more', () => {
@@ -287,7 +349,7 @@ describe('sums of load reports', () => {
       { clusterName: 'a', upstreamLocalityStats: [stats] },
       { clusterName: 'b', upstreamLocalityStats: [stats] },
     ];
-    sums.add(report(clusters), reporter(), { clusters: new Set(['b']), endpoints: false });
+    add(sums, report(clusters), reporter(), { clusters: new Set(['b']), endpoints: false });
     const { clusterStats } = taken(sums);
     expect(clusterStats.map(({ clusterName }) => clusterName)).to.deep.equal(['b']);
     expect(clusterStats[0]?.upstreamLocalityStats[0]?.upstreamEndpointStats).to.deep.equal([]);
@@ -307,7 +369,7 @@ describe('sums of load reports', () => {
       fc.property(fc.array(fc.oneof(field, fc.uint8Array({ maxLength: 20 })), { maxLength: 6 }), (parts) => {
         const sums = new LoadSums(0);
         try {
-          sums.add(Buffer.concat(parts), reporter(), undefined);
+          add(sums, Buffer.concat(parts), reporter(), undefined);
         } catch (thrown) {
           expect(thrown instanceof RangeError || thrown instanceof TypeError, String(thrown)).to.equal(true);
         }
@@ -370,7 +432,7 @@ describe('sums of load reports', () => {
               totalIssuedRequests: BigInt(each.requests),
               totalRequestsInProgress: BigInt(each.active),
             };
-            sums.add(report([{ clusterName: name, upstreamLocalityStats: [stats] }]), client, undefined);
+            add(sums, report([{ clusterName: name, upstreamLocalityStats: [stats] }]), client, undefined);
             active.set(each.client, [each.cluster, each.active]);
             said.set(name, (said.get(name) ?? 0) + each.requests);
           }

@@ -22,10 +22,9 @@ import type { HttpHandler, HttpHead } from '../../wire/http-server.ts';
 import { bytesAtOnce, JsonInTurns, JsonText, writtenWithin } from '../../wire/json-in-turns.ts';
 import { requestFromJson } from '../../wire/json-request.ts';
 import { anyToJson } from '../../wire/readable-any.ts';
-import { exhausted, malformed, type Refusal } from '../../wire/refusal.ts';
+import { exhausted, heldBytes, malformed, type Refusal } from '../../wire/refusal.ts';
 import { lazyEnvoyRegistry } from '../../wire/registry.ts';
 import type { Peer } from '../../wire/server-stream.ts';
-import { heldBytes } from '../admission.ts';
 import { keptBytes, lingerMs } from './polling-clients.ts';
 import { type Patience, type PollOutcome, type Polls, type ReadPoll, tooFast } from './polls.ts';
 

@@ -1,0 +1,169 @@
+import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import {
+  LoadStatsRequestSchema,
+  LoadStatsResponseSchema,
+} from '../../src/gen/envoy/service/load_stats/v3/lrs_pb.ts';
+import { LoadServer, type ReportingClient } from '../../src/load/load-server.ts';
+import { charged } from '../../src/model/brand.ts';
+import { LOAD_PATH, type LoadStreamHandler } from '../../src/model/load.ts';
+import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { ok } from '../../src/model/result.ts';
+import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
+import type { ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
+import { testPeer } from '../support/peers.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+/** A control plane that takes all that it is told. */
+class Plane {
+  issued = 0;
+  handler: LoadStreamHandler | undefined;
+
+  openLoadStream(_: unknown, handler: LoadStreamHandler) {
+    this.handler = handler;
+    return {
+      report: (bytes: Uint8Array, taken: () => void): void => {
+        for (const { upstreamLocalityStats } of fromBinary(LoadStatsRequestSchema, bytes).clusterStats)
+          for (const { totalIssuedRequests } of upstreamLocalityStats)
+            this.issued += Number(totalIssuedRequests);
+        taken();
+      },
+      finish: async () => {},
+    };
+  }
+
+  ask(): void {
+    const asked = create(LoadStatsResponseSchema, {
+      sendAllClusters: true,
+      loadReportingInterval: { seconds: 1n },
+    });
+    this.handler?.asked(Buffer.from(toBinary(LoadStatsResponseSchema, asked)));
+  }
+}
+
+class Stream implements ServerStream {
+  readonly path = LOAD_PATH;
+  readonly peer = testPeer();
+  readonly waitedMilliseconds = 0;
+  handler: StreamHandler | undefined;
+  paused = 0;
+  status: GrpcStatus | undefined;
+
+  header(): undefined {}
+  handle(handler: StreamHandler): void {
+    this.handler = handler;
+  }
+  write(): boolean {
+    return true;
+  }
+  pause(): void {
+    this.paused++;
+  }
+  resume(): void {
+    this.paused--;
+  }
+  end(status: GrpcStatus): void {
+    this.status = status;
+  }
+
+  send(request: MessageInitShape<typeof LoadStatsRequestSchema>, more = ''): void {
+    const bytes = toBinary(LoadStatsRequestSchema, create(LoadStatsRequestSchema, request));
+    this.handler?.message(charged(Buffer.concat([bytes, Buffer.from(more, 'hex')])));
+  }
+}
+
+const localities = Array.from({ length: 5000 }, (_, at) => ({
+  locality: { zone: `zone-${at}` },
+  totalIssuedRequests: 1n,
+}));
+const large = { clusterStats: [{ clusterName: 'shop', upstreamLocalityStats: localities }] };
+
+function setUp() {
+  const clock = new VirtualClock();
+  const plane = new Plane();
+  let closed = 0;
+  const client: ReportingClient = {
+    of: undefined,
+    targets: () => [{ upstream: 'central', parameters: NO_PARAMETERS }],
+    reported() {},
+    left() {},
+    byNewRules: () => client,
+  };
+  const server = new LoadServer({
+    clock,
+    identify: () => ok(client),
+    limits: () => ({
+      maxClusters: 100,
+      maxSessions: 10,
+      firstRequestMilliseconds: 10_000,
+      stalledMilliseconds: 10_000,
+    }),
+    ownIntervalMs: () => undefined,
+    upstream: () => plane,
+    events: {
+      opened() {},
+      closed: () => {
+        closed++;
+      },
+      rejected() {},
+      report() {},
+      left() {},
+      malformed() {},
+    },
+  });
+  const stream = new Stream();
+  server.accept(stream);
+  stream.send({ node: { id: 'a' } });
+  plane.ask();
+  return { clock, plane, server, stream, closed: () => closed };
+}
+
+describe('a large load report, read in turns', () => {
+  it('counts when it is read, and nothing else of its client is read before', () => {
+    const { clock, plane, stream } = setUp();
+    stream.send(large);
+    expect(stream.paused).to.equal(1);
+    clock.advance(1000);
+    expect(stream.paused).to.equal(0);
+    clock.advance(1000);
+    expect(plane.issued).to.equal(5000);
+  });
+
+  it('counts also if its client goes before it is read', () => {
+    const { clock, plane, server, stream, closed } = setUp();
+    stream.send(large);
+    stream.handler?.closed();
+    expect([server.size, closed()]).to.deep.equal([1, 0]);
+    clock.advance(3000);
+    expect([server.size, closed(), plane.issued]).to.deep.equal([0, 1, 5000]);
+    clock.advance(3000);
+    expect(stream.peer.account.held).to.equal(0);
+  });
+
+  it('counts also if rules change before it is read', () => {
+    const { clock, plane, server, stream } = setUp();
+    stream.send(large);
+    server.reload();
+    expect(stream.paused).to.equal(0);
+    clock.advance(1000);
+    expect(plane.issued).to.equal(5000);
+  });
+
+  it('counts at a drain', async () => {
+    const { plane, server, stream } = setUp();
+    stream.send(large);
+    await server.drain();
+    expect(plane.issued).to.equal(5000);
+  });
+
+  it('of one that is malformed at its end nothing counts, and its stream ends', () => {
+    const { clock, plane, stream } = setUp();
+    stream.send(large, '12ff');
+    clock.advance(3000);
+    expect(stream.status?.code).to.equal(Code.INVALID_ARGUMENT);
+    stream.handler?.closed();
+    clock.advance(3000);
+    expect(plane.issued).to.equal(0);
+    expect(stream.peer.account.held).to.equal(0);
+  });
+});
