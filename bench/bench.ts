@@ -6,7 +6,8 @@ import { join } from 'node:path';
 /**
  * The fan-out benchmark (README.md here), against this checkout. Arguments go to the Go program; besides there are
  *
- *   --quick   a minute: a few workloads, one round
+ *   --quick   a minute: a few workloads, one round; with `-workloads`, these in small doses
+ *   -list     the workloads, and the subjects
  *   --gate    for CI: fails if an update costs more CPU than in the Go relay; three tries, the best counts, as the
  *             machine may be busy with something else
  */
