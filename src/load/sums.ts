@@ -247,20 +247,20 @@ export class LoadSums {
 const largestMessage = 2 * 1024 * 1024;
 
 function inMessages(fields: readonly Field[]): readonly Buffer[] {
-  const messages: Field[][] = [[]];
-  let size = 0;
+  let last: { readonly fields: Field[]; size: number } = { fields: [], size: 0 };
+  const messages = [last];
   for (const field of fields) {
-    const own = sizeOf([field]);
-    if (size > 0 && size + own > largestMessage) {
-      messages.push([]);
-      size = 0;
+    const size = sizeOf([field]);
+    if (last.size > 0 && last.size + size > largestMessage) {
+      last = { fields: [], size: 0 };
+      messages.push(last);
     }
-    size += own;
-    messages.at(-1)?.push(field);
+    last.fields.push(field);
+    last.size += size;
   }
   return messages.map((part) => {
-    const target = Buffer.allocUnsafe(sizeOf(part));
-    write(target, 0, part);
+    const target = Buffer.allocUnsafe(part.size);
+    write(target, 0, part.fields);
     return target;
   });
 }
