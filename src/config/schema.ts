@@ -34,6 +34,7 @@ const readable = [
   ...writable,
   'node.user_agent_name',
   'node.user_agent_version',
+  'node.client_features',
   'peer.uri_san',
   'peer.dns_san',
 ];
@@ -98,7 +99,7 @@ const node = z.strictObject({
 const parameter = z
   .strictObject({
     key: name().describe('The dynamic parameter'),
-    from: parsed(checkFrom).describe('node.id, node.cluster, node.metadata.A.B, node.metadata["a.b/c"], node.locality.region|zone|sub_zone, node.user_agent_name, node.user_agent_version, peer.uri_san or peer.dns_san'),
+    from: parsed(checkFrom).describe('node.id, node.cluster, node.metadata.A.B, node.metadata["a.b/c"], node.locality.region|zone|sub_zone, node.user_agent_name, node.user_agent_version, node.client_features (the first feature that "pattern" matches), peer.uri_san or peer.dns_san'),
     authorities: z.array(authority()).prefault([]).describe('Only for xdstp names of these authorities; empty: for every name'),
     pattern: re2().optional().describe('RE2 syntax; the first group is the value'),
     default: z.string().optional().describe('Value if there is none; left out: the key is absent'),
@@ -106,6 +107,11 @@ const parameter = z
     to: parsed(checkTo).optional().describe('Where a PER_PARAMETERS session shows it to the control plane: node.id, node.cluster, node.locality.… or node.metadata.…, also node.metadata["app.kubernetes.io/name"]; PATH=TEMPLATE shows a text with parameters, as in node.id=x.$${ns}~$${ns}.local ($${ is a literal ${); default node.metadata.<key>'),
     trusted: z.boolean().default(false).describe('The derived value wins over one that the client sends. The same for all rules of a key'),
   })
+  .superRefine((rule, context) => {
+    if (readText(rule, 'from') !== 'node.client_features' || read(rule, 'pattern') !== undefined) return;
+    const message = `node.client_features is a list: "pattern" says which feature is meant, as in '^(envoy\\.lb\\..*)$'`;
+    context.addIssue({ code: 'custom', path: ['from'], message });
+  }, evenIfWrong)
   .superRefine((rule, context) => {
     const fallback = readText(rule, 'default');
     const values = readList(rule, 'values');

@@ -203,7 +203,7 @@ function appliesTo(rule: ParameterRule, authority: string | undefined): boolean 
   return rule.authorities.length === 0 || (authority !== undefined && rule.authorities.includes(authority));
 }
 
-/** What a rule's `from` reads of a client: several values of a certificate, else one or none. */
+/** What a rule's `from` reads of a client: several values of a certificate or of its features, else one or none. */
 type ParameterSource = (node: ClientNode, peer: Peer) => readonly string[];
 
 const sources: ReadonlyMap<string, ParameterSource> = new Map<string, ParameterSource>([
@@ -214,6 +214,7 @@ const sources: ReadonlyMap<string, ParameterSource> = new Map<string, ParameterS
   ['node.locality.sub_zone', (node) => given(node.locality.subZone)],
   ['node.user_agent_name', (node) => given(node.userAgentName)],
   ['node.user_agent_version', (node) => given(node.userAgentVersion)],
+  ['node.client_features', (node) => shortFeatures(node.clientFeatures)],
   ['peer.uri_san', (_node, peer) => peer.uriSans],
   ['peer.dns_san', (_node, peer) => peer.dnsSans],
 ]);
@@ -227,6 +228,16 @@ function parameterSource(from: string): ParameterSource {
 
 /** The proto cannot tell an empty string from none. */
 const given = (text: string): readonly string[] => (text === '' ? [] : [text]);
+
+/** As many as have the length of one value together: a pattern must not cost more for them than for another source. */
+function shortFeatures(features: readonly string[]): readonly string[] {
+  let length = 0;
+  const end = features.findIndex((feature) => {
+    length += feature.length;
+    return length > longestValue;
+  });
+  return end === -1 ? features : features.slice(0, end);
+}
 
 function metadataText(metadata: Metadata, keys: readonly string[]): readonly string[] {
   let value: string | Metadata | undefined = metadata;

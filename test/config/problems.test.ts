@@ -367,6 +367,13 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         }),
       ),
       {
+        rule: 'a client has several features: which one?',
+        text: `${minimal}parameters:\n  - key: a\n    from: node.client_features\n`,
+        problems: [
+          '6:11: parameters[0].from: node.client_features is a list: "pattern" says which feature is meant',
+        ],
+      },
+      {
         rule: 'what a control plane cannot be shown is no "to"',
         text: `${minimal}parameters:\n  - key: a\n    from: peer.uri_san\n    to: peer.uri_san\n`,
         problems: ['7:9: parameters[0].to: expected node.metadata.KEY'],

@@ -105,6 +105,30 @@ describe('parameter rules', () => {
     expect(derive(rules, full, peer)).to.deep.equal({ k: 'prod' });
   });
 
+  describe('from node.client_features', () => {
+    const one = node({ clientFeatures: ['envoy.lrs.v1', 'acme.plan.gold', 'acme.plan.silver', 'fast'] });
+    const from = 'node.client_features';
+    const cases: readonly (readonly [string, Partial<ParameterRule>, string | undefined])[] = [
+      ['the first group of the first feature that matches', { pattern: '^acme\\.plan\\.(.*)$' }, 'gold'],
+      ['the whole match without a group', { pattern: '^fast$' }, 'fast'],
+      ['absent if none matches', { pattern: '^slow$' }, undefined],
+      ['the default if none matches', { pattern: '^slow$', default: 'no' }, 'no'],
+      ['the first with an allowed value', { pattern: '^acme\\.plan\\.(.*)$', values: ['silver'] }, 'silver'],
+    ];
+    for (const [title, changes, expected] of cases) {
+      it(title, () => {
+        expect(derive([rule({ from, ...changes })], one)['k']).to.equal(expected);
+      });
+    }
+
+    it('reads 4,096 characters of features in all', () => {
+      const clientFeatures = ['a'.repeat(2048), 'b'.repeat(2048), 'c'];
+      const read = (pattern: string) => derive([rule({ from, pattern })], node({ clientFeatures }))['k'];
+      expect(read('^b+$')).to.have.length(2048);
+      expect(read('^c$')).to.be.undefined;
+    });
+  });
+
   it('are not held up by a pattern that makes others backtrack, nor by a huge value', () => {
     const rules = [rule({ from: 'node.user_agent_name', pattern: '^(a+)+$' })];
     const before = cpuSeconds();
