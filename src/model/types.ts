@@ -70,22 +70,31 @@ export function isKnownType(url: string): boolean {
   return byUrl.has(url);
 }
 
-/** What is known of a type; of an unknown one, the defaults: partial state, legacy wildcard (§3.6), last in order. */
+const collection = 'Collection';
+/** The type of what is in a list collection, as LbEndpoint in LbEndpointCollection; undefined: none that is known (§6.4). */
+const elementOf = (url: TypeUrl): TypeInfo | undefined =>
+  url.endsWith(collection) ? byUrl.get(url.slice(0, -collection.length)) : undefined;
+
+/**
+ * What is known of a type; of an unknown one, the defaults: partial state, legacy wildcard (§3.6), last in order. A list
+ * collection goes where its elements would go, and has no wildcard.
+ */
 export function typeInfo(url: TypeUrl): TypeInfo {
-  return (
-    byUrl.get(url) ?? {
-      url,
-      short: url,
-      service: undefined,
-      streamMethod: undefined,
-      deltaMethod: undefined,
-      fetchMethod: undefined,
-      rest: undefined,
-      fullState: false,
-      legacyWildcard: true,
-      order: knownTypes.length,
-    }
-  );
+  const known = byUrl.get(url);
+  if (known !== undefined) return known;
+  const element = elementOf(url);
+  return {
+    url,
+    short: url,
+    service: undefined,
+    streamMethod: undefined,
+    deltaMethod: undefined,
+    fetchMethod: undefined,
+    rest: undefined,
+    fullState: false,
+    legacyWildcard: element === undefined,
+    order: element?.order ?? knownTypes.length,
+  };
 }
 
 /** `cds`, or a type URL as it is; undefined if it is neither. */

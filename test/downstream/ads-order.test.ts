@@ -70,6 +70,24 @@ describe('order on ADS (§8)', () => {
     expect(told).to.deep.equal(['cds a:2', 'eds x:2', 'lds l:2', 'rds r:2']);
   });
 
+  it('§6.4 a list collection of endpoints goes after EDS and before LDS', () => {
+    const it = lab({ eds: { x: '1' }, lds: { l: '1' } });
+    const url = typeUrl('type.googleapis.com/envoy.config.endpoint.v3.LbEndpointCollection');
+    const list = 'xdstp://a/envoy.config.endpoint.v3.LbEndpointCollection/x';
+    it.client.send(url, { resourceNames: [list] });
+    const says = (content: string): void => {
+      it.lab.says({ type: url, holder: namedHolder, puts: [put(url, list, content)] });
+    };
+    says('1');
+    it.client.received();
+    const told = missing(it.client, () => {
+      it.lab.full('lds', { l: '2' });
+      says('2');
+      names(it.lab, 'eds', { x: '2' });
+    });
+    expect(told).to.deep.equal(['eds x:2', `${url} ${list}:2`, 'lds l:2']);
+  });
+
   it('§8 CDS lost a cluster while RDS is pending: the union, RDS, then CDS exactly', () => {
     const it = lab({ cds: { a: '1', b: '1' }, rds: { r: '1' } });
     const told = missing(it.client, () => {

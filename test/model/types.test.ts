@@ -70,6 +70,19 @@ describe('types', () => {
     expect(info.order).to.be.above(Math.max(...knownTypes.map((known) => known.order)));
   });
 
+  it('§6.4 a list collection goes in the order of its elements, and has no wildcard', () => {
+    const [endpoints, lists, listeners] = [
+      'config.endpoint.v3.ClusterLoadAssignment',
+      'config.endpoint.v3.LbEndpointCollection',
+      'config.listener.v3.Listener',
+    ].map((message) => typeInfo(typeUrl(`type.googleapis.com/envoy.${message}`)).order);
+    expect(lists).to.be.above(endpoints ?? Number.NaN).and.below(listeners ?? Number.NaN);
+    const url = typeUrl('type.googleapis.com/envoy.config.endpoint.v3.LbEndpointCollection');
+    expect(typeInfo(url)).to.include({ short: url, legacyWildcard: false, fullState: false });
+    const of = typeInfo(typeUrl('type.googleapis.com/example.CustomCollection'));
+    expect(of).to.include({ legacyWildcard: true, order: knownTypes.length });
+  });
+
   it('a name that is neither short nor a type URL is none', () => {
     expect(typeByName('xyz')).to.equal(undefined);
     expect(typeByName('__proto__')).to.equal(undefined);

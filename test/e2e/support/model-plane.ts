@@ -157,7 +157,11 @@ export class ModelPlane implements AsyncDisposable {
     const all = this.#types.get(url) ?? new Map<string, string>();
     const nonce = String(++this.#nonce);
     const body = (name: string, content: string) => this.#body(typeUrl(url), name, content);
-    const wanted = [...all].filter(([name]) => told.wildcard || told.names.has(name));
+    const globs = [...told.names].filter((name) => name.endsWith('/*'));
+    const isMember = (name: string, glob: string): boolean => name.startsWith(glob.slice(0, -1));
+    const isWanted = (name: string): boolean =>
+      told.wildcard || told.names.has(name) || globs.some((glob) => isMember(name, glob));
+    const wanted = [...all].filter(([name]) => isWanted(name));
     if (stream.first?.$typeName.endsWith('.DiscoveryRequest') === true) {
       told.nonce = nonce;
       const resources = wanted.map(([name, content]) => body(name, content));
@@ -169,7 +173,9 @@ export class ModelPlane implements AsyncDisposable {
     }
     const changed = wanted.filter(([name, content]) => told.has.get(name) !== content);
     const gone = [...told.has].flatMap(([name, has]) => (has !== undefined && !all.has(name) ? [name] : []));
-    const lacking = [...told.names].filter((name) => !all.has(name) && !told.has.has(name));
+    const isThere = (name: string): boolean =>
+      globs.includes(name) ? wanted.some(([one]) => isMember(one, name)) : all.has(name);
+    const lacking = [...told.names].filter((name) => !isThere(name) && !told.has.has(name));
     for (const [name, content] of changed) told.has.set(name, content);
     for (const name of [...gone, ...lacking]) told.has.set(name, undefined);
     if (!always && changed.length + gone.length + lacking.length === 0) return;
