@@ -76,7 +76,9 @@ describe('types', () => {
       'config.endpoint.v3.LbEndpointCollection',
       'config.listener.v3.Listener',
     ].map((message) => typeInfo(typeUrl(`type.googleapis.com/envoy.${message}`)).order);
-    expect(lists).to.be.above(endpoints ?? Number.NaN).and.below(listeners ?? Number.NaN);
+    expect(lists)
+      .to.be.above(endpoints ?? Number.NaN)
+      .and.below(listeners ?? Number.NaN);
     const url = typeUrl('type.googleapis.com/envoy.config.endpoint.v3.LbEndpointCollection');
     expect(typeInfo(url)).to.include({ short: url, legacyWildcard: false, fullState: false });
     const of = typeInfo(typeUrl('type.googleapis.com/example.CustomCollection'));
