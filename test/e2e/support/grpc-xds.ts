@@ -5,9 +5,11 @@ import { type TemporaryDirectory, temporaryDirectory } from './paths.ts';
 import { Process, type Spawn } from './process.ts';
 
 export interface GrpcXdsOptions {
-  /** HOST:PORT of its xDS server. */
+  /** HOST:PORT or `unix:PATH` of its xDS server. */
   readonly xds: string;
   readonly id?: string;
+  /** Its whole bootstrap, instead of one made of these. */
+  readonly bootstrap?: object;
 }
 
 /** The client on grpc-js. */
@@ -15,6 +17,11 @@ export const grpcJsClient: Spawn = {
   command: process.execPath,
   args: ['--disable-warning=ExperimentalWarning', join(import.meta.dirname, 'grpc-xds-client.ts')],
 };
+
+const bootstrapOf = (xds: string, id: string): object => ({
+  xds_servers: [{ server_uri: xds, channel_creds: [{ type: 'insecure' }], server_features: ['xds_v3'] }],
+  node: { id, cluster: 'test', locality: {} },
+});
 
 /**
  * A gRPC client in a process of its own, whose xDS server is the relay (or a control plane). There is one program for
@@ -25,13 +32,12 @@ export class GrpcXdsClient implements AsyncDisposable {
   readonly #files: TemporaryDirectory;
   #calls = 0;
 
-  constructor({ xds, id = 'grpc-client' }: GrpcXdsOptions, program: Spawn = grpcJsClient) {
+  constructor(
+    { xds, id = 'grpc-client', bootstrap = bootstrapOf(xds, id) }: GrpcXdsOptions,
+    program: Spawn = grpcJsClient,
+  ) {
     this.#files = temporaryDirectory();
     const path = join(this.#files.path, 'bootstrap.json');
-    const bootstrap = {
-      xds_servers: [{ server_uri: xds, channel_creds: [{ type: 'insecure' }], server_features: ['xds_v3'] }],
-      node: { id, cluster: 'test', locality: {} },
-    };
     writeFileSync(path, JSON.stringify(bootstrap));
     this.#process = new Process({ ...program, env: { ...program.env, GRPC_XDS_BOOTSTRAP: path } });
   }
