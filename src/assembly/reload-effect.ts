@@ -287,6 +287,7 @@ export function effectSummary(effect: Effect) {
 const fixed: readonly (readonly [key: string, of: (config: Config) => unknown])[] = [
   ['node', ({ node }) => node],
   ['xds.address', ({ xds }) => xds.address],
+  ['xds.unix_mode', ({ xds }) => xds.unixMode],
   ['xds.tls', ({ xds }) => xds.tls],
   ['rest', ({ rest }) => rest],
   ['admin.address', ({ admin }) => admin.address],

@@ -28,12 +28,13 @@ const services = [
 
 /** The listener for clients: ADS, the per-type services, and beside them health, reflection and CSDS. */
 export function openXdsListener(core: Core, answers: ClientAnswers): Promise<Result<ClientListener>> {
-  const { address, tls } = core.config.xds;
+  const { address, unixMode, tls } = core.config.xds;
   const reports = (stream: ServerStream) => core.acceptReports(stream);
   return openListener(core, 'xds', tls, (connections) =>
     listenGrpc({
       ...connections,
       address: address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port),
+      unixMode,
       accept: (path) => {
         const fetched = fetchRoutes.get(path);
         if (fetched !== undefined) return (stream) => core.relay.fetch(stream, fetched);

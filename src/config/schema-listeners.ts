@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { fail, ok } from '../model/result.ts';
 import { formatHostPort } from '../wire/address.ts';
 import {
   checkHost,
@@ -70,10 +71,21 @@ const clientStatus = z.strictObject({
   principals: z.array(principal()).prefault([]).describe('SANs of client certificates. Clients with one of them see all clients, and what the relay itself has, whatever the rules say. Others see their own streams'),
 });
 
+const modePattern = '^0[0-7]{3}$';
+const fileMode = () =>
+  parsed(
+    (text) =>
+      new RegExp(modePattern).test(text)
+        ? ok(Number.parseInt(text, 8))
+        : fail(`${JSON.stringify(text)} is not a mode: use four octal digits, as in "0666"`),
+    { pattern: modePattern },
+  );
+
 // biome-ignore format: a table, one key a line
 export const xds = z
   .strictObject({
     address: listenAnywhere().prefault('0.0.0.0:18000').describe('HOST:PORT (port 0: any free port) or unix:PATH'),
+    unix_mode: fileMode().optional().describe('Mode of the socket at unix:PATH, as in "0666" for clients of every user; left out: what the umask leaves, so mostly only the user of the relay can connect'),
     tls: tls(),
     authorization: authorization.prefault({}).describe('Who may read what. What is denied is left out'),
     client_status: clientStatus.prefault({}).describe('CSDS, the client status service: who sees what'),
@@ -83,6 +95,11 @@ export const xds = z
     removal_grace: duration().prefault('15s').describe('How long a client keeps a removed resource that its other resources still refer to, such as a cluster of its routes; 0s: not at all'),
     max_connection_age: positiveDuration().optional().describe('Connections older than this are closed, with jitter, to rebalance clients; default: never'),
   })
+  .superRefine((listener, context) => {
+    if (read(listener, 'unix_mode') === undefined || read(read(listener, 'address'), 'kind') !== 'tcp') return;
+    const message = 'only an address unix:PATH has a mode';
+    context.addIssue({ code: 'custom', path: ['unix_mode'], message });
+  }, evenIfWrong)
   .transform(inCode);
 
 // biome-ignore format: a table, one key a line

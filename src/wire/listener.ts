@@ -1,4 +1,4 @@
-import { existsSync, lstatSync } from 'node:fs';
+import { chmodSync, existsSync, lstatSync } from 'node:fs';
 import { lstat, unlink } from 'node:fs/promises';
 import { createConnection, createServer, type ListenOptions, type Server, Socket } from 'node:net';
 import { dirname } from 'node:path';
@@ -22,6 +22,8 @@ export interface ListenerTls extends TlsMaterial {
 export interface ListenerOptions extends Partial<Omit<ClientConnectionsOptions, 'unixPath' | 'ca'>> {
   /** `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`; port 0 is any free port. */
   readonly address: string;
+  /** Of the socket at `unix:PATH`; undefined: what the umask leaves. */
+  readonly unixMode?: number | undefined;
   readonly tls?: ListenerTls | undefined;
   /** What went wrong outside of any request, or a bug within one. Repeats are not held back here. */
   readonly report?: (message: string, error: unknown, peer?: string) => void;
@@ -35,7 +37,7 @@ export async function listen(
   options: ListenerOptions,
   protocols: readonly string[],
 ): Promise<Result<Listener>> {
-  const { address, tls } = options;
+  const { address, unixMode, tls } = options;
   const parsed = parseAddress(address);
   if (!parsed.ok) return parsed;
   const checked = tls === undefined ? undefined : checkListenerTls(tls);
@@ -54,6 +56,7 @@ export async function listen(
     server.once('error', refused);
     server.listen({ ...target, backlog }, () => {
       server.off('error', refused);
+      if (unixPath !== undefined && unixMode !== undefined) chmodSync(unixPath, unixMode);
       resolve(ok(new Listener(server, unixPath, protocols, options)));
     });
   });

@@ -1,4 +1,3 @@
-import { chmodSync } from 'node:fs';
 import type { Core } from '../assembly/core.ts';
 import { loadNode } from '../assembly/load-reports.ts';
 import { neverMs, relayUpstream } from '../assembly/upstream-set.ts';
@@ -70,9 +69,10 @@ export function workerConfig(
 }
 
 /** The primary's end of the socket. */
-export async function openFeed(core: Core, socket: string): Promise<Result<GrpcServer>> {
-  const listening = await listenGrpc({
+export function openFeed(core: Core, socket: string): Promise<Result<GrpcServer>> {
+  return listenGrpc({
     address: `unix:${socket}`,
+    unixMode: socketMode,
     accept: (asked) => {
       if (asked === LOAD_PATH) return (stream) => core.loadReports.accept(stream);
       const route = asked === path ? routes.get(path) : undefined;
@@ -88,8 +88,6 @@ export async function openFeed(core: Core, socket: string): Promise<Result<GrpcS
     report: (message, error) =>
       core.conditions.set('feed', `${message}: ${String(error)}`, 'warn', message, { error }),
   });
-  if (listening.ok) chmodSync(socket, socketMode);
-  return listening;
 }
 
 const backoff = { initialMs: 20, maxMs: 1000 };

@@ -23,6 +23,7 @@ describe('configuration: what is accepted', () => {
       },
       xds: {
         address: { kind: 'tcp', host: '0.0.0.0', port: 18000 },
+        unixMode: undefined,
         tls: undefined,
         authorization: [],
         sotwVersions: 'VERBATIM',

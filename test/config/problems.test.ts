@@ -367,6 +367,16 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         }),
       ),
       {
+        rule: 'a mode that is none',
+        text: `${minimal}xds: { address: "unix:/run/x", unix_mode: "777" }\n`,
+        problems: ['4:43: xds.unix_mode: "777" is not a mode: use four octal digits, as in "0666"'],
+      },
+      {
+        rule: 'a mode of a TCP address',
+        text: `${minimal}xds: { unix_mode: "0666" }\n`,
+        problems: ['4:19: xds.unix_mode: only an address unix:PATH has a mode'],
+      },
+      {
         rule: 'a client has several features: which one?',
         text: `${minimal}parameters:\n  - key: a\n    from: node.client_features\n`,
         problems: [
