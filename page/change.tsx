@@ -1,4 +1,5 @@
-import type { PageModel } from '../src/admin/page/model.ts';
+import type { PageChart, PageModel, PageVerdict } from '../src/admin/page/model.ts';
+import { Graph, rounded } from './charts.tsx';
 import { Since, Until } from './time.tsx';
 
 type Change = NonNullable<PageModel['change']>;
@@ -30,15 +31,61 @@ export function ChangeThatWaits({ model: { change } }: { readonly model: PageMod
       </p>
       {verdicts.length > 0 && (
         <ul class="verdicts">
-          {verdicts.map(({ of, state: said, reason }) => (
-            <li key={of}>
-              <span class={colours[said]}>{said}</span> <strong>{of}</strong>{' '}
-              <span class="dim">{reason}</span>
-            </li>
+          {verdicts.map((verdict) => (
+            <Verdict key={verdict.of} verdict={verdict} />
           ))}
         </ul>
       )}
     </section>
+  );
+}
+
+function Verdict({ verdict: { of, state, reason, chart } }: { readonly verdict: PageVerdict }) {
+  return (
+    <li>
+      <span class={colours[state]}>{state}</span> <strong>{of}</strong> <span class="dim">{reason}</span>
+      {chart !== undefined && <Course chart={chart} />}
+    </li>
+  );
+}
+
+/** What a verdict was so far. Who does not see the picture has the same in words. */
+function Course({ chart: { at, lines, marks, unit, text } }: { readonly chart: PageChart }) {
+  if (lines.length === 0) return <Marks marks={marks} text={text} />;
+  return (
+    <figure>
+      <figcaption>
+        {lines.map(({ name, kind }) => (
+          <span key={name} class={`key ${kind}`}>
+            {name}
+          </span>
+        ))}
+      </figcaption>
+      <p class="hidden">{text}</p>
+      <Graph at={at} lines={lines} text={(value) => `${rounded(value)}${unit}`} />
+    </figure>
+  );
+}
+
+const signs: Readonly<Record<string, readonly [sign: string, colour: string]>> = {
+  G: ['✓', 'ok'],
+  B: ['✗', 'bad'],
+  U: ['?', 'warn'],
+};
+
+/** Of a check without values. */
+function Marks({ marks, text }: { readonly marks: string; readonly text: string }) {
+  return (
+    <p class="marks" role="img" aria-label={text} title={text}>
+      {marks.split('').map((mark, index) => {
+        const [sign, colour] = signs[mark] ?? [mark, 'dim'];
+        return (
+          <span key={index} class={colour}>
+            {sign}
+          </span>
+        );
+      })}
+    </p>
   );
 }
 

@@ -1,7 +1,7 @@
 import { useEffect, useRef } from 'preact/hooks';
 import Plot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import type { Figure } from '../src/admin/page/model.ts';
+import type { Figure, PageLine } from '../src/admin/page/model.ts';
 import { formatBytes } from '../src/observe/format.ts';
 
 interface Chart {
@@ -14,7 +14,7 @@ interface Chart {
 
 const seconds = (value: number): string =>
   value === 0 ? '0' : value < 1 ? `${digits(value * 1000)} ms` : `${digits(value)} s`;
-const rounded = (value: number): string => (value === 0 ? '0' : digits(value));
+export const rounded = (value: number): string => (value === 0 ? '0' : digits(value));
 /** Two digits at least, and no fraction of what is large. */
 function digits(value: number): string {
   return value >= 10 ? Math.round(value).toLocaleString('en') : String(Number(value.toPrecision(2)));
@@ -43,17 +43,50 @@ export function Charts({ figures }: { readonly figures: readonly Figure[] }) {
 }
 
 function Figure({ chart, figures }: { readonly chart: Chart; readonly figures: readonly Figure[] }) {
+  const values = figures.map((figure) => chart.value(figure));
+  const last = values.findLast((value) => value !== null) ?? undefined;
+  return (
+    <figure>
+      <figcaption>
+        {chart.title} <strong>{last === undefined ? '–' : chart.text(last)}</strong>
+      </figcaption>
+      <Graph
+        at={figures.map(({ at }) => at)}
+        lines={[{ kind: 'value', values }]}
+        text={chart.text}
+        steps={chart.steps}
+        mostSeconds={shownSeconds}
+      />
+    </figure>
+  );
+}
+
+type GraphLine = Pick<PageLine, 'kind' | 'values'>;
+
+interface GraphProps {
+  /** Milliseconds since the epoch. */
+  readonly at: readonly number[];
+  readonly lines: readonly GraphLine[];
+  readonly text: (value: number) => string;
+  /** Steps of the axis; else round decimal numbers. */
+  readonly steps?: number[] | undefined;
+  /** What is older is not shown. */
+  readonly mostSeconds?: number;
+}
+
+/** A picture alone: the words are the caller's. */
+export function Graph(props: GraphProps) {
+  const { at, lines } = props;
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<Plot>(undefined);
-  const values = figures.map((figure) => chart.value(figure));
-  const last = values.findLast((value) => value !== null);
+  const now = useRef(props);
+  now.current = props;
   useEffect(() => {
     const element = box.current;
     if (element === null) return undefined;
     const make = (): void => {
       plot.current?.destroy();
-      plot.current = new Plot(options(chart, element), [[], []], element);
-      plot.current.setData(data(figures, values));
+      plot.current = new Plot(options(now.current, element), dataOf(now.current), element);
     };
     make();
     const resized = new ResizeObserver(() => plot.current?.setSize(sizeOf(element)));
@@ -67,21 +100,17 @@ function Figure({ chart, figures }: { readonly chart: Chart; readonly figures: r
       plot.current?.destroy();
       plot.current = undefined;
     };
-  }, []);
-  useEffect(() => plot.current?.setData(data(figures, values)), [figures]);
-  return (
-    <figure>
-      <figcaption>
-        {chart.title} <strong>{last === undefined || last === null ? '–' : chart.text(last)}</strong>
-      </figcaption>
-      <div class="plot" ref={box} aria-hidden="true" />
-    </figure>
-  );
+  }, [lines.map(({ kind }) => kind).join(' ')]);
+  useEffect(() => plot.current?.setData(dataOf(props)), [at, lines]);
+  return <div class="plot" ref={box} aria-hidden="true" />;
 }
 
-function data(figures: readonly Figure[], values: readonly (number | null)[]): Plot.AlignedData {
-  return [figures.map(({ at }) => at / 1000), [...values]];
-}
+const dataOf = ({ at, lines }: GraphProps): Plot.AlignedData => [
+  at.map((time) => time / 1000),
+  ...lines.map(({ values: [first = null, ...rest] }) =>
+    rest.length === 0 ? at.map(() => first) : [first, ...rest],
+  ),
+];
 
 const height = 88;
 const shownSeconds = 300;
@@ -91,19 +120,30 @@ function sizeOf({ clientWidth }: HTMLElement): { width: number; height: number }
   return { width: Math.max(120, clientWidth), height };
 }
 
-function options({ text, steps }: Chart, element: HTMLElement): Plot.Options {
+function options(
+  { lines, text, steps, mostSeconds = Infinity }: GraphProps,
+  element: HTMLElement,
+): Plot.Options {
   const colors = getComputedStyle(element);
   const color = (name: string): string => colors.getPropertyValue(name).trim();
   const axis = { stroke: color('--dim'), font: '11px system-ui, sans-serif', ticks: { show: false } };
   const grid = { stroke: color('--line'), width: 1 };
+  const isBounded = lines.some(({ kind }) => kind === 'bound');
+  // A line needs two.
+  const points: Plot.Series.Points = { show: ({ data: [times] }) => times.length < 3, size: 5 };
+  const styles: Readonly<Record<GraphLine['kind'], Plot.Series>> = {
+    value: { stroke: color('--accent'), width: 1.5, fill: color('--accent-soft'), points },
+    other: { stroke: color('--dim'), width: 1.5, points },
+    bound: { stroke: color('--bad'), width: 1, dash: [5, 4], points: { show: false } },
+  };
   return {
     ...sizeOf(element),
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, y: false, points: { size: 5 } },
     padding: [6, 16, 0, 0],
     scales: {
-      x: { range: (plot) => shownTime(plot) },
-      y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.15 : 1] },
+      x: { range: (plot) => shownTime(plot, mostSeconds) },
+      y: { range: (_plot, least, most) => (isBounded ? shownValues(least, most) : fromZero(most)) },
     },
     axes: [
       { ...axis, grid: { show: false }, size: 20, values: (_plot, times) => clocks(times), space: 60 },
@@ -116,25 +156,27 @@ function options({ text, steps }: Chart, element: HTMLElement): Plot.Options {
         ...(steps && { incrs: steps }),
       },
     ],
-    series: [
-      {},
-      {
-        stroke: color('--accent'),
-        width: 1.5,
-        fill: color('--accent-soft'),
-        // A line needs two.
-        points: { show: ({ data: [times] }) => times.length < 3, size: 5 },
-        spanGaps: false,
-      },
-    ],
+    series: [{}, ...lines.map(({ kind }) => ({ ...styles[kind], spanGaps: false }))],
   };
 }
 
+const fromZero = (most: number): Plot.Range.MinMax => [0, most > 0 ? most * 1.15 : 1];
+
+/** From 0, but for values that are all far from it: else nobody would see how near a bound is. */
+function shownValues(least: number, most: number): Plot.Range.MinMax {
+  const room = (most - least) * 0.15;
+  if (least < 0 || least > most / 2) {
+    const around = room === 0 ? Math.abs(most) * 0.05 : room;
+    return [least - around, most + around];
+  }
+  return fromZero(most);
+}
+
 /** Up to the last point, or to now; a relay that has just started has less than five minutes. */
-function shownTime({ data: [times] }: Plot): Plot.Range.MinMax {
+function shownTime({ data: [times] }: Plot, mostSeconds: number): Plot.Range.MinMax {
   const last = times.at(-1) ?? Date.now() / 1000;
   const first = times[0] ?? last;
-  return [last - Math.min(shownSeconds, Math.max(leastSeconds, last - first)), last];
+  return [last - Math.min(mostSeconds, Math.max(leastSeconds, last - first)), last];
 }
 
 /** With seconds where marks are closer than a minute: else all would be the same. */

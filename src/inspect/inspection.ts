@@ -291,7 +291,7 @@ export class Inspection implements Inspector {
     const asked = await this.#options.askCheck(name);
     if (!asked.ok) throw rpcError({ code: Code.NOT_FOUND, message: asked.error });
     const { state, value, reason } = asked.value;
-    return { check: { name, state, value, reason } };
+    return { check: { name, state, value, reason, recent: [] } };
   }
 
   setLogLevel(request: Request<'setLogLevel'>, { operator }: Call): Answer<'setLogLevel'> {

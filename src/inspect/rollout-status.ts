@@ -6,6 +6,7 @@ import type { PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import type { RolloutState } from '../rollout/judge.ts';
 import type { RolloutReport } from '../rollout/seams.ts';
+import type { TrafficVerdict } from '../rollout/traffic-verdict.ts';
 
 /** Names that are listed; there may be as many as resources. */
 const maxNames = 100;
@@ -30,7 +31,10 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
     waves,
     ...(cause === undefined ? {} : { cause }),
     ...(bakedAt === undefined ? {} : { waveEnds: timestamp(bakedAt) }),
-    checks: report.checks.map(({ name, state, value, reason }) => ({ name, state, value, reason })),
+    checks: report.checks.map(({ name, state, value, reason, recent, min, max }) => ({
+      ...{ name, state, value, reason, min, max },
+      recent: recent.map((one) => ({ at: timestamp(one.askedAt), state: one.state, value: one.value })),
+    })),
     ...(report.traffic === undefined ? {} : { traffic: trafficStatus(report.traffic) }),
     reason: state.kind === 'IDLE' ? whyDiscarded : reason,
     revision,
@@ -48,12 +52,19 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
 /** More than a uint32 holds. */
 const most = 2 ** 32 - 1;
 
-function trafficStatus({ state, reason, canaries, others }: NonNullable<RolloutReport['traffic']>) {
-  const counts = ({ requests, errors }: typeof canaries) => ({
+function trafficStatus(traffic: NonNullable<RolloutReport['traffic']>) {
+  const { state, reason, recent, maxErrorIncrease } = traffic;
+  const count = ({ requests, errors }: TrafficVerdict['canaries']) => ({
     requests: Math.min(most, Math.round(requests)),
     errors: Math.min(most, Math.round(errors)),
   });
-  return { state, reason, canaries: counts(canaries), others: counts(others) };
+  const points = recent.map(({ at, canaries, others }) => ({
+    at: timestamp(at),
+    canaries: count(canaries),
+    others: count(others),
+  }));
+  const [canaries, others] = [count(traffic.canaries), count(traffic.others)];
+  return { state, reason, canaries, others, recent: points, maxErrorIncrease };
 }
 
 /** For the list of problems and the gauge. Undefined: nothing of what upstream says was discarded. */

@@ -21,7 +21,7 @@ import {
 import { operations, reloadObjection } from './reload-objection.ts';
 import { RemovalLimits, type WaitingRemovals } from './removal-limits.ts';
 import type { RolloutOptions, RolloutReport, RolloutSettings } from './seams.ts';
-import type { TrafficVerdict } from './traffic-verdict.ts';
+import type { TrafficHistory } from './traffic.ts';
 import { Ends, Rejections, Verdicts } from './verdicts.ts';
 import {
   byFilter,
@@ -69,7 +69,7 @@ export class Rollout {
   #measured: readonly Verdict[] = [];
   #emptied: Emptied | undefined;
   /** What traffic says of each change. */
-  #traffic: ReadonlyMap<Change, TrafficVerdict> = new Map();
+  #traffic: ReadonlyMap<Change, TrafficHistory> = new Map();
   /** What was found bad before a restart. */
   #foundBefore: readonly Verdict[] = [];
   /** Of the last survey that was complete. */
@@ -601,7 +601,7 @@ export class Rollout {
     traffic.keep(new Set(rows.flatMap(({ classes }) => [...classes])));
     // Who has the change is not known for a moment.
     if (rows.length > 0 && !this.#survey.complete) return;
-    const verdicts = new Map<Change, TrafficVerdict>();
+    const verdicts = new Map<Change, TrafficHistory>();
     for (const row of rows) {
       const verdict = traffic.verdict(row.classes, this.#canariesOf(row));
       if (verdict === undefined) continue;

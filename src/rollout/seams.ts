@@ -5,8 +5,7 @@ import type { Gate, PendingName, Wave } from '../model/rollout.ts';
 import type { CheckState, Checks } from './checks.ts';
 import type { HoldCause, JudgeSettings, RolloutState, WaitingState } from './judge.ts';
 import type { RemovalLimit } from './removal-limits.ts';
-import type { Traffic, TrafficSettings } from './traffic.ts';
-import type { TrafficVerdict } from './traffic-verdict.ts';
+import type { Traffic, TrafficHistory, TrafficSettings } from './traffic.ts';
 import type { HashOf, SavedVerdicts } from './verdicts.ts';
 import type { Fleet } from './waiting.ts';
 
@@ -102,7 +101,7 @@ export interface RolloutReport {
   readonly cause: HoldCause | undefined;
   readonly checks: readonly CheckState[];
   /** What the traffic of its clients says; undefined: nothing waits, or `rollout.traffic` is left out. */
-  readonly traffic: TrafficVerdict | undefined;
+  readonly traffic: TrafficHistory | undefined;
   readonly changes: readonly ReportedChange[];
   readonly canaries: {
     readonly total: number;

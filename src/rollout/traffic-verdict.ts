@@ -36,6 +36,12 @@ export interface TrafficVerdict {
   readonly others: Readonly<Tally>;
 }
 
+/** What the tallies of a verdict were once. */
+export interface TrafficPoint extends Pick<TrafficVerdict, 'canaries' | 'others'> {
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+}
+
 export const noRequests = (): Tally => ({ requests: 0, errors: 0, seconds: 0, reports: 0, squares: 0 });
 
 /** What there was counts as much as `weight` says: 1 is all of it. */

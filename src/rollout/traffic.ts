@@ -8,14 +8,21 @@ import {
   sumOf,
   type Tally,
   type TrafficBounds,
+  type TrafficPoint,
   type TrafficVerdict,
 } from './traffic-verdict.ts';
-import type { CanaryStream } from './waiting.ts';
+import { type CanaryStream, isEqual } from './waiting.ts';
 
 /** As configured (`rollout.traffic`). */
 export interface TrafficSettings extends TrafficBounds {
   /** How often clients are asked to report. Milliseconds. */
   readonly intervalMs: number;
+}
+
+/** What traffic says of a change, and how it came to that. */
+export interface TrafficHistory extends TrafficVerdict, Pick<TrafficBounds, 'maxErrorIncrease'> {
+  /** The oldest first, at most 60: one for each interval, and the last one. */
+  readonly recent: readonly TrafficPoint[];
 }
 
 /** Undefined: changes go to everybody at once. */
@@ -25,6 +32,8 @@ type JudgingSettings = { readonly traffic?: TrafficSettings | undefined } | unde
 const halfLifeSeconds = 300;
 /** The process of a client that says nothing for so many intervals may be gone, and with it its last word. */
 const mostIntervals = 10;
+/** Points that are kept of a change: for a chart. */
+const mostPoints = 60;
 
 /** A stream of reports. */
 class Reporting implements ComparedClient {
@@ -71,6 +80,12 @@ class Reporting implements ComparedClient {
   }
 }
 
+/** How the traffic of a change went so far. */
+interface Course {
+  readonly classes: ReadonlySet<string>;
+  readonly points: TrafficPoint[];
+}
+
 const nothing: TrafficVerdict = {
   state: 'UNKNOWN',
   reason: 'no client that has it reports its load (LRS)',
@@ -90,8 +105,8 @@ export class Traffic {
   readonly #classes = new Map<string, Set<Reporting>>();
   /** Of classes, for people. */
   readonly #labels = new Map<string, string>();
-  /** Classes whose clients are compared. */
-  readonly #compared = new Set<string>();
+  /** Classes whose clients are compared. Those of a change have one course. */
+  readonly #compared = new Map<string, Course>();
   #sweptAt: number;
 
   constructor(rollout: JudgingSettings, clock: Clock) {
@@ -150,12 +165,15 @@ export class Traffic {
 
   /** What clients of these classes have is another now. */
   restart(classes: ReadonlySet<string>): void {
-    for (const classKey of classes) for (const one of this.#classes.get(classKey) ?? []) one.restart();
+    for (const classKey of classes) {
+      for (const one of this.#classes.get(classKey) ?? []) one.restart();
+      this.#compared.get(classKey)?.points.splice(0);
+    }
   }
 
   /** Only clients of these classes are compared from now on. */
   keep(classes: ReadonlySet<string>): void {
-    for (const classKey of this.#compared) {
+    for (const classKey of this.#compared.keys()) {
       if (classes.has(classKey)) continue;
       this.#compared.delete(classKey);
       for (const one of this.#classes.get(classKey) ?? []) one.take(undefined);
@@ -163,15 +181,16 @@ export class Traffic {
   }
 
   /** Of one change. `classes`: those that subscribe to it; `canaries`: all streams that are to have it. */
-  verdict(classes: ReadonlySet<string>, canaries: readonly CanaryStream[]): TrafficVerdict | undefined {
+  verdict(classes: ReadonlySet<string>, canaries: readonly CanaryStream[]): TrafficHistory | undefined {
     const bounds = this.#settings;
     if (bounds === undefined) return undefined;
     this.#sweep(this.#clock.monotonic(), bounds.intervalMs * mostIntervals);
+    const course = this.#courseOf(classes);
     const byClass = Map.groupBy(canaries, ({ classKey }) => classKey);
     const verdicts = [...classes].map((classKey) => {
       const peers = this.#classes.get(classKey);
       if (peers === undefined) return nothing;
-      this.#compared.add(classKey);
+      this.#compared.set(classKey, course);
       const [own, others] = assignSides(peers, byClass.get(classKey) ?? []);
       if (own.length === 0) return nothing;
       const compared = compareTraffic(own, others, bounds, classes.size);
@@ -179,7 +198,17 @@ export class Traffic {
       const of = classes.size === 1 ? '' : ` (${this.#labels.get(classKey) ?? ''})`;
       return { state, reason: `${compared.reason}${of}`, canaries: having, others: rest };
     });
-    return together(verdicts);
+    const verdict = together(verdicts);
+    addPoint(course.points, { at: this.#clock.now(), ...verdict }, bounds.intervalMs);
+    return { ...verdict, recent: [...course.points], maxErrorIncrease: bounds.maxErrorIncrease };
+  }
+
+  /** Changes can become one, and a part of one can go on alone. */
+  #courseOf(classes: ReadonlySet<string>): Course {
+    const before = classes.values().map((classKey) => this.#compared.get(classKey));
+    const known = before.find((course) => course !== undefined);
+    if (known !== undefined && isEqual(known.classes, classes)) return known;
+    return { classes, points: [...(known?.points ?? [])] };
   }
 
   #sweep(now: number, longest: number): void {
@@ -187,6 +216,16 @@ export class Traffic {
     this.#sweptAt = now;
     for (const [id, { reporting }] of this.#streams) if (reporting.reportedAt < now - longest) this.left(id);
   }
+}
+
+/** Clients report one by one: the last point grows until it is as old as an interval. */
+function addPoint(points: TrafficPoint[], { at, canaries, others }: TrafficPoint, intervalMs: number): void {
+  const [before, last] = [points.at(-2), points.at(-1)];
+  const isSame = last?.canaries.requests === canaries.requests && last.others.requests === others.requests;
+  if (isSame || canaries.requests === 0) return;
+  if (before !== undefined && at - before.at < intervalMs) points.pop();
+  points.push({ at, canaries, others });
+  if (points.length > mostPoints) points.shift();
 }
 
 /** Who has accepted a change, and who has not got it. A client of which a stream has yet to answer is neither. */

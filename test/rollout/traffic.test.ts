@@ -98,6 +98,65 @@ describe('what clients report of their traffic', () => {
     expect(counts(canary('a'))).to.deep.equal(['GOOD', 200, 200]);
   });
 
+  it('remembers how the counts of a change grew: a point for each interval, and the last one', () => {
+    const recent = () =>
+      traffic
+        .verdict(classes, [canary('a')])
+        ?.recent.map(({ at, canaries, others }) => [at - started, canaries.requests, others.requests]);
+    const started = clock.now();
+    for (const node of ['a', 'b']) report(node, 1);
+    expect(recent()).to.deep.equal([]);
+    for (const node of ['a', 'b', 'a']) report(node, 100);
+    expect(recent()).to.deep.equal([[0, 100, 0]]);
+    clock.advance(2000);
+    report('b', 100);
+    expect(recent()).to.deep.equal([
+      [0, 100, 0],
+      [2000, 100, 100],
+    ]);
+    clock.advance(3000);
+    expect(recent(), 'nothing was reported').to.have.length(2);
+    report('a', 100);
+    expect(recent()).to.deep.equal([
+      [0, 100, 0],
+      [5000, 200, 100],
+    ]);
+    for (let at = 0; at < 100; at++) {
+      clock.advance(10_000);
+      report('a', 100);
+      recent();
+    }
+    expect(recent()).to.have.length(60);
+    expect(recent()?.at(-1)?.slice(0, 2)).to.deep.equal([1_005_000, 10_200]);
+    traffic.restart(classes);
+    expect(recent(), 'another content').to.deep.equal([]);
+  });
+
+  it('a part of a change that goes on alone has its own course', () => {
+    const [c, d] = [new Set(['c']), new Set(['d'])];
+    const both = new Set(['c', 'd']);
+    const own = [canary('a'), { ...canary('x'), classKey: 'd' }];
+    for (const [node, of] of [
+      ['a', 'c'],
+      ['x', 'd'],
+    ] as const)
+      report(node, 1, 0, of);
+    traffic.verdict(both, own);
+    for (let at = 0; at < 2; at++)
+      for (const [node, of] of [
+        ['a', 'c'],
+        ['x', 'd'],
+      ] as const)
+        report(node, 50, 0, of);
+    expect(traffic.verdict(both, own)?.recent.map(({ canaries }) => canaries.requests)).to.deep.equal([100]);
+    clock.advance(20_000);
+    report('a', 50);
+    expect(traffic.verdict(c, own)?.recent.map(({ canaries }) => canaries.requests)).to.deep.equal([
+      100, 100,
+    ]);
+    expect(traffic.verdict(d, own)?.recent.map(({ canaries }) => canaries.requests)).to.deep.equal([100, 50]);
+  });
+
   it('what a canary does with a change is not what is usual for it', () => {
     for (let at = 0; at < 3; at++) report('a', 1000, 10);
     counts(canary('a'));

@@ -252,7 +252,9 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
       calls.clients.push(clientsQuery(request));
       return { clients: [sampleClient], total: 4, matching: 4, nextOffset: 0 };
     },
-    check: ({ name }) => ({ check: { name, state: 'GOOD', value: 0.5, reason: '0.5 is within max 1' } }),
+    check: ({ name }) => ({
+      check: { name, state: 'GOOD', value: 0.5, reason: '0.5 is within max 1', recent: [] },
+    }),
     setLogLevel(request) {
       const { level = '', node = '', milliseconds } = logLevelChange(request);
       return { level: 'info', overrides: [{ node, level, until: new Date(milliseconds).toISOString() }] };

@@ -65,7 +65,36 @@ interface PageChange {
   readonly accepted: number;
   readonly rejected: number;
   /** What checks and traffic say. */
-  readonly verdicts: readonly { readonly of: string; readonly state: string; readonly reason: string }[];
+  readonly verdicts: readonly PageVerdict[];
+}
+
+export interface PageVerdict {
+  readonly of: string;
+  readonly state: string;
+  readonly reason: string;
+  /** Undefined: it has said nothing yet, or is not one of the first. */
+  readonly chart: PageChart | undefined;
+}
+
+/** What a verdict was, over time. */
+export interface PageChart {
+  /** When the points are of, the oldest first. */
+  readonly at: readonly number[];
+  /** None: it says only whether all is well. */
+  readonly lines: readonly PageLine[];
+  /** For each point without lines, G (good), B (bad) or U (unknown). */
+  readonly marks: string;
+  readonly unit: '' | '%';
+  /** The same in words. */
+  readonly text: string;
+}
+
+export interface PageLine {
+  readonly name: string;
+  /** `bound`: what must not be crossed; `other`: what is compared with. */
+  readonly kind: 'value' | 'other' | 'bound';
+  /** One for each point, or one for all. Null: there is none. */
+  readonly values: readonly (number | null)[];
 }
 
 type UpstreamFacts = 'name' | 'kind' | 'connected' | 'stale' | 'endpoint' | 'sessions' | 'lastError';

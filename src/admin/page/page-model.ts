@@ -6,15 +6,20 @@ import type {
   ListClassesResponse,
 } from '../../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem } from '../../gen/distributary/admin/v1/problems_pb.ts';
-import type { RolloutStatus } from '../../gen/distributary/admin/v1/rollout_pb.ts';
+import type {
+  CheckStatus,
+  RolloutStatus,
+  TrafficCounts,
+  TrafficStatus,
+} from '../../gen/distributary/admin/v1/rollout_pb.ts';
 import { errorText } from '../../model/error-text.ts';
-import { shorten } from '../../model/text.ts';
+import { counted, shorten } from '../../model/text.ts';
 import { WILDCARD } from '../../model/transaction.ts';
 import { parametersLabel } from '../../observe/problems.ts';
 import type { RecentLine } from '../../observe/recent-lines.ts';
 import type { Plain } from '../plain.ts';
 import type { PageFacts, PageSource } from '../service.ts';
-import type { PageClass, PageEvent, PageModel, PageProblem } from './model.ts';
+import type { PageChart, PageClass, PageEvent, PageLine, PageModel, PageProblem } from './model.ts';
 
 export interface ModelInputs {
   readonly status: Plain<StatusResponse>;
@@ -35,6 +40,7 @@ const most = {
   events: 50,
   names: 3,
   checks: 20,
+  charts: 6,
 };
 
 /** Pure: the model has nothing that changes with time alone. */
@@ -118,10 +124,10 @@ function pageChange(rollout: Plain<RolloutStatus>): PageModel['change'] {
   const few = names.slice(0, most.names).map((name) => shorten(name, 100));
   const more = names.length > few.length ? ', …' : '';
   const verdicts = [
+    ...(traffic === undefined ? [] : [{ of: 'traffic', said: traffic, chart: trafficChart(traffic) }]),
     ...checks
       .slice(0, most.checks)
-      .map(({ name, state: said, reason }) => ({ of: `check ${name}`, state: said, reason })),
-    ...(traffic === undefined ? [] : [{ of: 'traffic', state: traffic.state, reason: traffic.reason }]),
+      .map((check) => ({ of: `check ${check.name}`, said: check, chart: checkChart(check) })),
   ];
   return {
     state,
@@ -133,13 +139,63 @@ function pageChange(rollout: Plain<RolloutStatus>): PageModel['change'] {
     streams: canaries?.total ?? 0,
     accepted: canaries?.accepted ?? 0,
     rejected: canaries?.rejected ?? 0,
-    verdicts: verdicts.map((one) => ({
+    verdicts: verdicts.map((one, index) => ({
       of: shorten(one.of, 120),
-      state: one.state,
-      reason: errorText(one.reason, 300),
+      state: one.said.state,
+      reason: errorText(one.said.reason, 300),
+      chart: index < most.charts ? one.chart : undefined,
     })),
   };
 }
+
+function checkChart({ recent, min, max }: Plain<CheckStatus>): PageChart | undefined {
+  if (recent.length === 0) return undefined;
+  const at = recent.map((one) => millisecondsOf(one.at));
+  const values = recent.map(({ value }) => drawn(value));
+  const known = values.filter((value) => value !== null);
+  const states = recent.map(({ state }) => state);
+  const answers = counted(recent.length, 'answer');
+  const last = known.at(-1);
+  if (last === undefined) {
+    const said = [...Map.groupBy(states, (state) => state)].map(([state, all]) => `${all.length} ${state}`);
+    const marks = states.map((state) => state.charAt(0)).join('');
+    return { at, lines: [], marks, unit: '', text: `${answers}: ${said.join(', ')}` };
+  }
+  const bounds = [
+    ['min', drawn(min)],
+    ['max', drawn(max)],
+  ] as const;
+  const lines: PageLine[] = [{ name: 'value', kind: 'value', values }];
+  for (const [name, bound] of bounds)
+    if (bound !== null) lines.push({ name: `${name} ${bound}`, kind: 'bound', values: [bound] });
+  const [, ...drawnBounds] = lines.map(({ name }) => name);
+  const range = `from ${Math.min(...known)} to ${Math.max(...known)}, the last ${last}`;
+  return { at, lines, marks: '', unit: '', text: [`${answers}: ${range}`, ...drawnBounds].join('; ') };
+}
+
+/** Percent of the requests that failed, on both sides. */
+function trafficChart({ recent, maxErrorIncrease }: Plain<TrafficStatus>): PageChart | undefined {
+  if (recent.length === 0) return undefined;
+  const percent = (counts: Plain<TrafficCounts> | undefined): number | null =>
+    counts === undefined || counts.requests === 0 ? null : drawn((counts.errors * 100) / counts.requests);
+  const own = recent.map(({ canaries }) => percent(canaries));
+  const others = recent.map((one) => percent(one.others));
+  const bound = others.map((value) => (value === null ? null : drawn(value + maxErrorIncrease)));
+  const lines: readonly PageLine[] = [
+    { name: 'with the change', kind: 'value', values: own },
+    { name: 'without it', kind: 'other', values: others },
+    { name: 'bound', kind: 'bound', values: bound },
+  ];
+  const said = lines.map(({ name, values }) => `${name} ${values.at(-1) ?? 'unknown'}`).join(', ');
+  return {
+    at: recent.map((one) => millisecondsOf(one.at)),
+    ...{ lines, marks: '', unit: '%', text: `percent of requests that failed: ${said}` },
+  };
+}
+
+/** With four digits; null: it cannot be drawn. */
+const drawn = (value: number | undefined): number | null =>
+  value === undefined || !Number.isFinite(value) ? null : Number(value.toPrecision(4));
 
 const longestName = 500;
 

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { type ModelInputs, pageModel } from '../../../src/admin/page/page-model.ts';
 import type { Plain } from '../../../src/admin/plain.ts';
 import type { ClientClass } from '../../../src/gen/distributary/admin/v1/fleet_pb.ts';
+import type { CheckStatus, RolloutStatus } from '../../../src/gen/distributary/admin/v1/rollout_pb.ts';
 import { problemsOf } from '../../../src/inspect/problems.ts';
 import { NO_PAGE, sampleStatus } from '../../support/inspector.ts';
 
@@ -28,6 +29,20 @@ function model(changes: Partial<ModelInputs> = {}) {
   });
 }
 
+const waits: Plain<RolloutStatus> = {
+  ...{ state: 'CANARY', since: '2026-01-01T00:00:00Z', upstream: 'central', types: ['cds'], names: ['a'] },
+  ...{ pending: 1, reason: '', revision: 1, pendingRevision: 2, freezes: [], masked: 0, noCanary: false },
+  ...{ wave: 1, waves: 1, checks: [] },
+};
+
+const answered = (state: string, value?: number) => ({ at: '2026-01-01T00:00:01Z', state, value });
+const check: Plain<CheckStatus> = { name: 'errors', state: 'GOOD', reason: 'well', recent: [] };
+
+const chartsOf = (rollout: Partial<Plain<RolloutStatus>>) =>
+  model({ status: { ...sampleStatus, rollout: { ...waits, ...rollout } } }).change?.verdicts.map(
+    ({ chart }) => chart,
+  );
+
 describe('model of the status page', () => {
   it('stays small whatever peers name, and has no more than so many of anything', () => {
     const long = 'x'.repeat(10_000);
@@ -43,8 +58,13 @@ describe('model of the status page', () => {
     }));
     const fleet = { classes, total: 700, streams: 5000, problems: many, missing: {} };
     const found = problemsOf({ status: sampleStatus, classes: fleet, facts: NO_PAGE.facts(), now: 0 });
+    const answers = Array.from({ length: 60 }, () => answered('BAD', 1234.567890123));
+    const checks = Array.from({ length: 30 }, (_, index) => ({
+      ...{ ...check, name: `${long}${index}`, reason: long, min: 0.123456789, max: 0.987654321 },
+      recent: answers,
+    }));
     const made = model({
-      status: { ...sampleStatus, ...found },
+      status: { ...sampleStatus, ...found, rollout: { ...waits, names: Array(100).fill(long), checks } },
       classes: fleet,
       lines: Array.from({ length: 60 }, (_, index) => ({
         at: index,
@@ -58,7 +78,58 @@ describe('model of the status page', () => {
     expect(made.classes).to.have.length(80);
     expect(made.otherClasses).to.deep.equal({ classes: 620, streams: 5000 - 80 * 4 });
     expect(made.events).to.have.length(50);
+    expect(made.change?.verdicts).to.have.length(20);
+    expect(made.change?.verdicts.filter(({ chart }) => chart !== undefined)).to.have.length(6);
     expect(JSON.stringify(made).length).to.be.below(100_000);
+  });
+
+  it('draws what a check said: values with their bounds, or marks', () => {
+    const values = [
+      answered('GOOD', 0.5),
+      answered('UNKNOWN'),
+      answered('BAD', 2),
+      answered('BAD', Infinity),
+    ];
+    const at = Date.parse('2026-01-01T00:00:01Z');
+    expect(chartsOf({ checks: [{ ...check, recent: values, max: 1 }] })).to.deep.equal([
+      {
+        at: [at, at, at, at],
+        lines: [
+          { name: 'value', kind: 'value', values: [0.5, null, 2, null] },
+          { name: 'max 1', kind: 'bound', values: [1] },
+        ],
+        marks: '',
+        unit: '',
+        text: '4 answers: from 0.5 to 2, the last 2; max 1',
+      },
+    ]);
+    const said = [answered('GOOD'), answered('BAD'), answered('GOOD'), answered('UNKNOWN')];
+    expect(chartsOf({ checks: [check, { ...check, recent: said }] })).to.deep.equal([
+      undefined,
+      {
+        ...{ at: [at, at, at, at], lines: [], marks: 'GBGU', unit: '' },
+        text: '4 answers: 2 GOOD, 1 BAD, 1 UNKNOWN',
+      },
+    ]);
+  });
+
+  it('draws which part of the requests failed on both sides, and how much is too much', () => {
+    const point = (own: number, others: number) => ({
+      at: '2026-01-01T00:00:01Z',
+      canaries: { requests: 200, errors: own },
+      others: { requests: others, errors: 3 },
+    });
+    const traffic = { state: 'GOOD', reason: '', maxErrorIncrease: 5, recent: [point(2, 0), point(5, 300)] };
+    const [chart] = chartsOf({ traffic }) ?? [];
+    expect(chart?.lines).to.deep.equal([
+      { name: 'with the change', kind: 'value', values: [1, 2.5] },
+      { name: 'without it', kind: 'other', values: [null, 1] },
+      { name: 'bound', kind: 'bound', values: [null, 6] },
+    ]);
+    expect(chart?.text).to.equal(
+      'percent of requests that failed: with the change 2.5, without it 1, bound 6',
+    );
+    expect(chartsOf({ traffic: { ...traffic, recent: [] } })).to.deep.equal([undefined]);
   });
 
   it('changes and lines of the log are one list, the newest first', () => {
