@@ -63,7 +63,8 @@ const prometheus = z
       context.addIssue({ code: 'custom', path: ['max'], message: 'must not be less than min: every value would be bad' });
     checkPeer(entry, context);
   }, evenIfWrong)
-  .transform(inCode);
+  // `max` is no duration here, as it is in a backoff.
+  .transform(({ max, ...rest }) => ({ ...inCode(rest), max }));
 
 // biome-ignore format: a table, one key a line
 export const notify = z

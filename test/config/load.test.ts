@@ -151,6 +151,11 @@ describe('configuration: what is accepted', () => {
       maxEmptiedPercent: 20,
       mode: 'AUTOMATIC',
     });
+    const query = 'prometheus: { url: "http://p:9090", query: up, min: -1, max: 0.5 }';
+    const [check] = configOf(`${minimal}rollout: { checks: [{ name: c, ${query} }] }\n`).rollout?.checks ?? [];
+    expect(check?.prometheus, 'a bound, not a duration').to.deep.equal({
+      ...{ url: 'http://p:9090', query: 'up', min: -1, max: 0.5 },
+    });
     expect(configOf(`${minimal}rollout: { traffic: {} }\n`).rollout?.traffic).to.deep.equal({
       maxErrorIncrease: 5,
       maxRequestDrop: 50,
