@@ -16,6 +16,13 @@ export interface Client {
   readonly transport: string;
   readonly class: string;
   readonly types: readonly ClientTypeState[];
+  /** Left out: nothing waits for it. */
+  readonly wave?: {
+    readonly wave: number;
+    readonly waves: number;
+    /** Empty: it does not have it yet. */
+    readonly answer: string;
+  };
 }
 
 export interface Clients {

@@ -45,7 +45,7 @@ function content(state: LiveState, query: Query) {
   return (
     <>
       <Problems model={state.model} />
-      <ChangeThatWaits model={state.model} />
+      <ChangeThatWaits model={state.model} query={query} isLive={isLive} />
       <div class="overview">
         <FanOut model={state.model} query={query} />
         <Charts figures={state.figures} />

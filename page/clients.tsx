@@ -35,9 +35,10 @@ interface ClientsProps {
 /** The relay searches; the filters are in the URL. */
 export function Clients({ model, query, isLive }: ClientsProps) {
   const { q = '', type = '', state = '', class: ofClass = '', resource = '' } = query;
+  const wave = Number(query['wave']) || 0;
   const page = Math.max(1, Number(query['page'] ?? 1) || 1);
   const refresh = useTicks(refreshMs, isLive);
-  const filters = { search: q, type, state, class: ofClass, resource };
+  const filters = { search: q, type, state, class: ofClass, resource, wave };
   const request = { ...filters, limit: pageSize, offset: (page - 1) * pageSize };
   // Who has a problem comes first, so a new problem is a new list.
   const problems = model.problems.map(({ id }) => id).join(' ');
@@ -92,6 +93,10 @@ function Filters({ model, query, answer }: FiltersProps) {
       <Chip
         text={resource && `${state === 'ERROR' ? 'rejected' : 'with'} ${resource}`}
         remove={() => filter({ resource: '' }, true)}
+      />
+      <Chip
+        text={query['wave'] === undefined ? '' : `wave ${query['wave']}`}
+        remove={() => filter({ wave: '' }, true)}
       />
       <span class="dim count" role="status">
         {answer !== undefined && `${matching} of ${answer.total.toLocaleString('en')}`}

@@ -87,7 +87,7 @@ export type ClientsQuery = ReturnType<typeof clientsQuery>;
 
 /** Undefined, or an empty text: all of them. */
 export function clientsQuery({ limit, type, state, ...rest }: Request<'listClients'>) {
-  const { offset, pageSize, node, search, class: ofClass, resource } = rest;
+  const { offset, pageSize, node, search, class: ofClass, resource, wave } = rest;
   return {
     limit: limit === 0 ? undefined : limit,
     offset,
@@ -96,6 +96,7 @@ export function clientsQuery({ limit, type, state, ...rest }: Request<'listClien
     search,
     class: ofClass,
     resource,
+    wave,
     type: optionalType(type),
     state: state === '' ? undefined : stateNamed(state),
   };

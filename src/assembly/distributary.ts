@@ -106,7 +106,7 @@ export class Distributary {
       core.relay,
       core.accounts,
       reloadPreview(core),
-      () => core.config.rollout?.waves ?? [],
+      { rules: () => core.rollout.canaries, standing: (stream) => core.fleet.standing(stream) },
       core.loadReports.view,
     );
     this.#upstreams = new UpstreamSet(core);

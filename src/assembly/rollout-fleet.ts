@@ -102,6 +102,15 @@ export class RelayFleet implements Fleet {
     return subscriber && canaryOf(id, subscriber, waiting);
   }
 
+  /** What a stream says to what waits; undefined: it does not subscribe to it, or was not looked at yet. */
+  standing(id: string): Standing['kind'] | undefined {
+    const subscriber = this.#subscribers.get(id);
+    if (subscriber === undefined || this.#waiting === undefined) return undefined;
+    // Others have something else, and may have accepted that.
+    if (subscriber.client.access.side !== 'canary') return 'waiting';
+    return standingNow(subscriber, this.#waiting).kind;
+  }
+
   /** It subscribes to something else, is somebody else, has answered, or has ended. */
   touched(id: string): void {
     if (this.#waiting === undefined) return;
@@ -259,13 +268,18 @@ function isSameSubscriber(a: Subscriber, b: Subscriber): boolean {
 }
 
 function canaryOf(id: string, subscriber: Subscriber, waiting: Waiting): CanaryStream {
+  const standing = standingNow(subscriber, waiting);
+  subscriber.names ??= fewOf(subscriber.types.flatMap(({ parts }) => parts));
+  const { node, client, names } = subscriber;
+  return { stream: id, node, classKey: client.classKey, standing, names };
+}
+
+function standingNow(subscriber: Subscriber, waiting: Waiting): Standing {
   const standing = subscriber.standing ?? together(subscriber.types, waiting);
   // What it waits for comes without a word of the client.
   const isSettled = standing.kind === 'accepted' || (standing.kind === 'rejected' && standing.isFinal);
   subscriber.standing = isSettled ? standing : undefined;
-  subscriber.names ??= fewOf(subscriber.types.flatMap(({ parts }) => parts));
-  const { node, client, names } = subscriber;
-  return { stream: id, node, classKey: client.classKey, standing, names };
+  return standing;
 }
 
 const fewOf = (sets: Parts): Parts => (sets.length <= fewSets ? sets : [unionOf(sets)]);

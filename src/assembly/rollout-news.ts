@@ -87,11 +87,12 @@ export function rolloutEvents(
 }
 
 /** What a webhook is told. */
-export function whatWaits({ state, wave, waves, shown, canaries }: RolloutReport) {
+export function whatWaits({ state, wave, bakes, shown, canaries }: RolloutReport) {
   const waiting = shown.filter(({ masked }) => masked === undefined);
   const { upstreams, types, names: pending } = told(waiting);
   const { names } = listed(waiting);
   const since = new Date(state.since).toISOString();
+  const waves = bakes.length;
   return { state: state.kind, since, wave, waves, canaries, upstreams, types, names, pending };
 }
 

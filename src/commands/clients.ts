@@ -28,6 +28,11 @@ three of its own intervals; tap does not show polls.`,
       clientStates,
       'only those with a type (or with that --type) in this state: SYNCED (acknowledged), STALE (sent, and not acknowledged yet), ERROR (rejected), NOT_SENT or MISSING (something it subscribes to does not exist for it: explain says why); case does not matter',
     ),
+    wave: count(
+      'N',
+      'only those that get the change that waits in this wave; one more than there are: those that get it with everybody',
+      0,
+    ),
     limit: count('N', 'list at most N', 0),
   },
   watch: true,
@@ -47,7 +52,13 @@ three of its own intervals; tap does not show polls.`,
 /** An answer may not hold all of them. */
 async function everyClient(
   rpc: AdminClient['rpc'],
-  asked: { readonly node: string; readonly type: string; readonly state: string; readonly limit: number },
+  asked: {
+    readonly node: string;
+    readonly type: string;
+    readonly state: string;
+    readonly wave: number;
+    readonly limit: number;
+  },
 ): Promise<ListClientsResponse> {
   const whole = await rpc.listClients(asked);
   let { noAnswer } = whole;
@@ -123,6 +134,7 @@ const columnsOf = (missing: readonly ClassProblem[], now: number): readonly Colu
   { head: wide('PEER'), cell: ({ peer }) => peer },
   { head: wide('PROTOCOL'), cell: ({ transport }) => transport },
   { head: 'LAST POLL', cell: (client) => agoText(lastPollOf(client), now), ofPolls: true },
+  { head: wide('WAVE'), cell: waveText },
   { head: 'STATE', cell: stateCell },
   { head: 'TYPES', cell: ({ types }) => typesText(types) },
   { head: wide('ANSWERED WITH'), cell: versionsText, ofPolls: true },
@@ -132,6 +144,13 @@ const columnsOf = (missing: readonly ClassProblem[], now: number): readonly Colu
       client.types.find((type) => type.state === 'ERROR')?.lastNack ?? whyMissing(client, missing),
   },
 ];
+
+/** `2 ACCEPTED`; empty: nothing waits for it. */
+function waveText({ wave: at }: Client): string {
+  if (at === undefined) return '';
+  const { wave, waves, answer } = at;
+  return `${wave > waves ? 'everybody' : wave} ${answer}`.trimEnd();
+}
 
 const isMissing = ({ state }: ClientTypeState): boolean => state === 'MISSING';
 

@@ -83,7 +83,7 @@ interface Question<Declared extends Flags> extends Omit<Definition<Declared>, 'r
   readonly ask: (
     values: ValuesOf<Declared>,
     operands: readonly string[],
-  ) => UsageError | ((client: AdminClient) => Promise<Answer>);
+  ) => UsageError | ((client: AdminClient, say: (line: string) => void) => Promise<Answer>);
 }
 
 /** A command that asks a relay once, or with --watch over and over. */
@@ -106,11 +106,13 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
         return said?.code;
       };
       const run = async (client: AdminClient): Promise<number> => {
+        // What is said meanwhile is for people, not for who reads the answer.
+        const say = (line: string): void => terminal.err(`${printable(line)}\n`);
         if ('watch' in shared && shared.watch) {
-          const read = async (): Promise<string> => written(await asked(client), format, terminal, 0);
+          const read = async (): Promise<string> => written(await asked(client, say), format, terminal, 0);
           return watch(terminal, read, (error) => refusal(client, error));
         }
-        const said = await asked(client);
+        const said = await asked(client, say);
         if (said.problem !== undefined)
           terminal.err(`${said.problem(viewOf(terminal, format === 'wide'))}\n`);
         if (said.warning !== undefined) terminal.err(`${printable(said.warning)}\n`);

@@ -3,7 +3,7 @@ import {
   StatusResponseSchema,
   type UpstreamStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
+import type { RolloutStatus, WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { errorLine } from '../model/error-text.ts';
 import { printable } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
@@ -103,15 +103,31 @@ function clientsText({ clients, pollingClients }: StatusResponse): string {
 }
 
 /** Where a change stands; nothing while there is none. */
-function rolloutText({ rollout }: StatusResponse, now: number): string {
+function rolloutText({ rollout, waveClients }: StatusResponse, now: number): string {
   if (rollout === undefined) return '';
   const { state, reason, pending, wave, waves } = rollout;
   if (state === 'IDLE' && pending === 0) return '';
   const why = reason === '' || state === 'IDLE' ? '' : `: ${errorLine(reason)}`;
   const where = wave === 0 || waves < 2 ? '' : `, wave ${wave} of ${waves}${endText(rollout, now)}`;
-  return [`rollout: ${state} for ${since(rollout.since, now)}${where}${why}`, ...pendingLines(rollout)].join(
-    '\n',
-  );
+  return [
+    `rollout: ${state} for ${since(rollout.since, now)}${where}${why}`,
+    ...pendingLines(rollout),
+    ...(waves < 2 ? [] : waveClients.map((clients, index) => waveLine(clients, index + 1, rollout))),
+  ].join('\n');
+}
+
+/** How many are in a wave, what they say, and how long it takes from then on. */
+function waveLine(
+  { clients, accepted, rejected }: WaveStatus,
+  wave: number,
+  { wave: now, bakeSeconds, waveEnds }: RolloutStatus,
+): string {
+  const said = wave > now ? '' : `; ${accepted} accepted, ${rejected} rejected`;
+  const bake = bakeSeconds[wave - 1];
+  if (bake === undefined) return `everybody else: ${counted(clients, 'client')}`;
+  const isBaking = wave === now && waveEnds !== undefined;
+  const bakes = wave < now || isBaking ? '' : `, bakes ${formatSeconds(bake)}`;
+  return `wave ${wave}: ${counted(clients, 'client')}${said}${wave < now ? ', over' : bakes}`;
 }
 
 function endText({ waveEnds }: RolloutStatus, now: number): string {

@@ -1,21 +1,26 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type WaitResponse, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import { errorLine } from '../model/error-text.ts';
 import { printable } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
 import { count, duration, text, toggle, type, UsageError } from './command.ts';
-import { answer, relayCommand } from './relay-command.ts';
+import { type AdminClient, answer, relayCommand } from './relay-command.ts';
 import { textTable, type View } from './terminal.ts';
 
 const usualWaitMs = 60_000;
 const longestWaitMs = 3_600_000;
 /** How much longer than the wait its answer may take, in milliseconds. */
 const graceMs = 10_000;
+/** How often it is looked how far a change is, in milliseconds. */
+const progressMs = 1000;
 
 export const wait = relayCommand({
   name: 'wait',
   does: 'waits until every client has accepted what upstream has',
   about: `Waits until every client that subscribes has accepted what upstream has now. A client that subscribes and gets nothing has not
 accepted it. While an upstream that it comes from may be out of date, nobody knows what upstream has, so the wait goes on. Clients that
-poll do not count: they do not report what they accept.`,
+poll do not count: they do not report what they accept. While a change goes through its waves, stderr says how far it is.`,
   flags: {
     type: type('only this type'),
     name: text('N', 'only this resource'),
@@ -33,23 +38,62 @@ poll do not count: they do not report what they accept.`,
     ...what
   }) => {
     if (timeoutMs > longestWaitMs) return new UsageError('--timeout is too long: expected at most 1h');
-    return async ({ rpc }) => {
+    return async ({ rpc }, say) => {
       const timeoutSeconds = timeoutMs / 1000;
       const asked = { ...what, allowStale, minClients, timeoutSeconds };
-      const response = await rpc.wait(asked, { timeoutMs: timeoutMs + graceMs });
+      const asking = rpc.wait(asked, { timeoutMs: timeoutMs + graceMs });
+      const response = await tellingProgress(asking, rpc, say);
       const { accepted, clients } = response;
       const done =
         what.wave === 0
           ? `accepted by all: ${subscribeText(clients)}`
           : `wave ${what.wave} is reached, or everybody has the change`;
       const missing = (view: View): string =>
-        missingText(response, { timeoutMs, allowStale, minClients }, view);
+        // A wave is not about how many subscribe.
+        missingText(response, { timeoutMs, allowStale, minClients: what.wave === 0 ? minClients : 0 }, view);
       const problem = accepted ? undefined : missing;
       const text = (): string => (accepted ? [done, ...staleLines(response)].join('\n') : '');
       return answer(WaitResponseSchema, response, text, problem);
     };
   },
 });
+
+/** Until the answer is there: each time that a change is somewhere else, a line. */
+async function tellingProgress<T>(
+  answered: Promise<T>,
+  rpc: AdminClient['rpc'],
+  say: (line: string) => void,
+): Promise<T> {
+  const over = new AbortController();
+  const { signal } = over;
+  const tell = async (): Promise<void> => {
+    for (let told = ''; !signal.aborted; ) {
+      await pause(progressMs, undefined, { signal });
+      const line = progressText(await rpc.status({}, { signal }));
+      if (line !== told && line !== '') say(line);
+      told = line;
+    }
+  };
+  // Where it is not known, the answer says why.
+  const telling = tell().catch(() => {});
+  try {
+    return await answered;
+  } finally {
+    over.abort();
+    await telling;
+  }
+}
+
+/** Empty: nothing waits. */
+function progressText({ rollout, waveClients }: StatusResponse): string {
+  if (rollout === undefined || rollout.wave === 0) return '';
+  const { state, wave, waves, reason } = rollout;
+  const before = waveClients.slice(0, wave);
+  const sum = (of: 'clients' | 'accepted'): number => before.reduce((all, one) => all + one[of], 0);
+  const clients = counted(sum('clients'), 'client');
+  const why = reason === '' ? '' : `: ${errorLine(reason)}`;
+  return `${state} in wave ${wave} of ${waves}: accepted by ${sum('accepted')} of ${clients}${why}`;
+}
 
 interface Asked {
   readonly timeoutMs: number;

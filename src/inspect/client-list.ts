@@ -22,16 +22,18 @@ import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
 import { compileGlob } from '../security/pattern.ts';
+import type { WaveOf } from './waves.ts';
 
 /** The clients that are asked for. With a limit those that reject something come first. */
 export async function clientList(
   all: readonly ListedClient[],
   query: ClientsQuery,
   relay: Pick<Relay, 'isServed'>,
+  waveOf: WaveOf,
   pace: Pace,
 ): Promise<Answer<'listClients'>> {
   const { limit, offset, pageSize = Infinity } = query;
-  const isMeant = clientFilter(query, relay);
+  const isMeant = clientFilter(query, relay, waveOf);
   const inOrder: ListedClient[] = [];
   const rejecting: ListedClient[] = [];
   const others: ListedClient[] = [];
@@ -44,7 +46,9 @@ export async function clientList(
   const listed = limit === undefined ? inOrder : [...rejecting, ...others];
   const end = offset + Math.min(limit ?? Infinity, pageSize);
   const wanted = limit === undefined ? listed.length : Math.min(listed.length, offset + limit);
-  const rows = Iterator.from(listed.slice(offset, end)).map((stream) => rowOf(stream, query, relay));
+  const rows = Iterator.from(listed.slice(offset, end)).map((stream) =>
+    rowOf(stream, query, relay, waveOf(stream)),
+  );
   return new Listed({}, { field: 'clients', rows }, (written) => ({
     total: all.length,
     matching: listed.length,
@@ -55,7 +59,12 @@ export async function clientList(
 
 const rejects = ({ subscription }: ListedType): boolean => subscription?.responses.state === 'ERROR';
 
-function rowOf(stream: ListedClient, { type }: ClientsQuery, relay: Pick<Relay, 'isServed'>): Client {
+function rowOf(
+  stream: ListedClient,
+  { type }: ClientsQuery,
+  relay: Pick<Relay, 'isServed'>,
+  wave: ReturnType<WaveOf>,
+): Client {
   const { id, client, transport, route, types } = stream;
   return create(ClientSchema, {
     id,
@@ -65,6 +74,7 @@ function rowOf(stream: ListedClient, { type }: ClientsQuery, relay: Pick<Relay, 
     service: route.service,
     types: types.filter(isOfType(type)).map((one) => typeState(one, relay)),
     class: client === undefined ? '' : classOf(client).id,
+    ...(wave === undefined ? {} : { wave }),
   });
 }
 
@@ -85,13 +95,18 @@ export function typeState(type: ListedType, relay: Pick<Relay, 'isServed'>): Pla
 
 type Test<T> = (value: T) => boolean;
 
-function clientFilter(query: ClientsQuery, relay: Pick<Relay, 'isServed'>): Test<ListedClient> {
+function clientFilter(
+  query: ClientsQuery,
+  relay: Pick<Relay, 'isServed'>,
+  waveOf: WaveOf,
+): Test<ListedClient> {
   const tests: readonly (Test<ListedClient> | undefined)[] = [
     ofNode(query),
     found(query.search.toLowerCase()),
     query.class === ''
       ? undefined
       : ({ client }) => client !== undefined && classOf(client).id === query.class,
+    query.wave === 0 ? undefined : (stream) => waveOf(stream)?.wave === query.wave,
     ofTypes(query, relay),
   ];
   const asked = tests.filter((test) => test !== undefined);

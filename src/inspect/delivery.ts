@@ -110,7 +110,7 @@ export class DeliveryInspection {
 
   /** What waits and is not in this wave yet, or is held. */
   #waveReached(what: HeldBackQuery, wave: number): Answer<'wait'> {
-    const { changes, waves } = this.#options.rollout.report();
+    const { changes, bakes } = this.#options.rollout.report();
     const changeOf = new Map(
       changes.flatMap((change) => change.names.map(({ type, name }) => [nameKey(type, name), change])),
     );
@@ -119,7 +119,7 @@ export class DeliveryInspection {
       if (change === undefined) return whyHeld(pending);
       const { state, wave: at } = change;
       if (at >= wave && state.kind !== 'HELD') return '';
-      return `it is in wave ${at} of ${waves}${state.reason === '' ? '' : `: ${state.reason}`}`;
+      return `it is in wave ${at} of ${bakes.length}${state.reason === '' ? '' : `: ${state.reason}`}`;
     });
     return { accepted: found.missing === 0, ...mergeAcceptances([found]), staleUpstreams: [] };
   }

@@ -278,8 +278,8 @@ export class Inspection implements Inspector {
   }
 
   operate(operation: Operation): Operated {
-    const { wave, waves } = this.#options.rollout.report();
-    return { names: valueOf(operate(operation, this.#options)), wave, waves };
+    const { wave, bakes } = this.#options.rollout.report();
+    return { names: valueOf(operate(operation, this.#options)), wave, waves: bakes.length };
   }
 
   notKept(): string | undefined {

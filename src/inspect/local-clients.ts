@@ -27,7 +27,6 @@ import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
-import type { Wave } from '../model/rollout.ts';
 import { covers } from '../model/selection.ts';
 import type { Holding, Rejection } from '../model/subscription.ts';
 import { Pace, TimeSlices } from '../model/time-slices.ts';
@@ -47,6 +46,7 @@ import { subscriptionsOf } from './gauge-sample.ts';
 import { loadOf } from './load.ts';
 import { acceptanceOf } from './missing-clients.ts';
 import { rejectedVersions, sentVariants, versionsOf } from './resources.ts';
+import { inWaves, sumOfWaves, type WaitingChanges, waveClients } from './waves.ts';
 
 /** What a reload would change for the clients of this process. */
 export type ReloadPreview = (text: string, pace: Pace) => Promise<Answer<'compareConfiguration'>>;
@@ -57,7 +57,7 @@ export class LocalClients implements ClientsView {
   readonly #relay: Relay;
   readonly #accounts: Accounts;
   readonly #preview: ReloadPreview;
-  readonly #waves: () => readonly Wave[];
+  readonly #changes: WaitingChanges;
   readonly #loads: LoadView;
   readonly #slices = new TimeSlices(systemClock);
   readonly #survey: FleetSurvey;
@@ -66,7 +66,7 @@ export class LocalClients implements ClientsView {
     relay: Relay,
     accounts: Accounts,
     preview: ReloadPreview,
-    waves: () => readonly Wave[],
+    changes: WaitingChanges,
     loads: LoadView,
   ) {
     this.#loads = loads;
@@ -74,7 +74,7 @@ export class LocalClients implements ClientsView {
     this.#accounts = accounts;
     this.#survey = new FleetSurvey(relay, this.#slices, systemClock);
     this.#preview = preview;
-    this.#waves = waves;
+    this.#changes = changes;
   }
 
   status(): ClientsStatus {
@@ -91,6 +91,7 @@ export class LocalClients implements ClientsView {
       types: [...types].map(([type, subscriptions]) => create(TypeStatusSchema, { type, subscriptions })),
       ...this.#rejections(),
       warnings: [...this.#warnings()],
+      waveClients: waveClients(this.#relay.server.streams(), inWaves(this.#changes)),
       accounts: this.#accounts
         .heaviest(shownAccounts)
         .map((one) => Object.assign(one, { heldBytes: BigInt(one.heldBytes) })),
@@ -100,7 +101,10 @@ export class LocalClients implements ClientsView {
 
   listClients(request: Request<'listClients'>): Promise<Answer<'listClients'>> {
     const query = clientsQuery(request);
-    return this.#slices.run((pace) => clientList([...this.#relay.clients()], query, this.#relay, pace));
+    const waveOf = inWaves(this.#changes);
+    return this.#slices.run((pace) =>
+      clientList([...this.#relay.clients()], query, this.#relay, waveOf, pace),
+    );
   }
 
   listClasses(): Promise<Answer<'listClasses'>> {
@@ -158,7 +162,7 @@ export class LocalClients implements ClientsView {
   }
 
   #warnings(): readonly string[] {
-    const waves = this.#waves().filter(({ match }) => match.length > 0);
+    const waves = this.#changes.rules().waves.filter(({ match }) => match.length > 0);
     if (waves.length === 0) return [];
     const clients = new Set(Iterator.from(this.#relay.server.streams()).map(derivedOf));
     return clients.size === 0 ? [] : waves.flatMap((wave) => unmetMatches(wave, clients));
@@ -271,7 +275,15 @@ const shownAccounts = 5;
 /** What Status says of clients. Of types only how many clients subscribe. */
 export type ClientsStatus = Pick<
   Plain<StatusResponse>,
-  'clients' | 'pollingClients' | 'types' | 'nacks' | 'rejectingClients' | 'warnings' | 'accounts' | 'workers'
+  | 'clients'
+  | 'pollingClients'
+  | 'types'
+  | 'nacks'
+  | 'rejectingClients'
+  | 'warnings'
+  | 'accounts'
+  | 'workers'
+  | 'waveClients'
 >;
 
 /**
@@ -312,6 +324,7 @@ export function mergeStatus(all: readonly ClientsStatus[]): ClientsStatus {
     warnings: sharedWarnings(all),
     accounts: heaviest(all.flatMap(({ accounts }) => accounts)),
     workers: all.flatMap(({ workers }) => workers),
+    waveClients: all.map((status) => status.waveClients).reduce(sumOfWaves, []),
   };
 }
 

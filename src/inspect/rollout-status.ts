@@ -15,7 +15,7 @@ const maxNames = 100;
 export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
   const { state, pending, shown, canaries, noCanary, whyDiscarded, freezes, revision, pendingRevision } =
     report;
-  const { wave, waves, bakedAt, cause } = report;
+  const { wave, bakes, bakedAt, cause } = report;
   const { reason, since } = summary(state, freezes);
   return {
     state: state.kind,
@@ -28,7 +28,8 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
     canaries,
     noCanary,
     wave,
-    waves,
+    waves: bakes.length,
+    bakeSeconds: bakes.map((milliseconds) => milliseconds / 1000),
     ...(cause === undefined ? {} : { cause }),
     ...(bakedAt === undefined ? {} : { waveEnds: timestamp(bakedAt) }),
     checks: report.checks.map(({ name, state, value, reason, recent, min, max }) => ({

@@ -138,6 +138,33 @@ export function unmetMatches({ path, match }: Wave, clients: ReadonlySet<Paramet
     );
 }
 
+/** What decides in which wave a client gets what waits. */
+export interface WaveRules {
+  readonly waves: readonly Wave[];
+  /** Of each class whose change is not in its first wave. */
+  readonly reached: ReadonlyMap<string, number>;
+  /** Canaries, though the rules may not say so. */
+  readonly named: ReadonlySet<string>;
+}
+
+/** In which wave a client on this side gets what waits, from 1; one more than there are: with everybody. */
+export function waveOf(
+  { waves, reached, named }: WaveRules,
+  client: Pick<SidedClient, 'nodeId' | 'classKey' | 'place' | 'parameters'>,
+  side: Side,
+): number {
+  const everybody = waves.length + 1;
+  const first = (isMeant: (wave: Wave) => boolean): number => {
+    const index = waves.findIndex(isMeant);
+    return index < 0 ? everybody : index + 1;
+  };
+  const own = first((wave) => isInWave(wave, client));
+  const now = reached.get(client.classKey) ?? 1;
+  // It would have had it by now, but may not (`canary_principals`), or it was found bad before it came.
+  if (side === 'released') return own > now ? own : everybody;
+  return Math.min(own, now, named.has(client.nodeId) ? first(({ elects }) => elects) : everybody);
+}
+
 /** Whether the rules of the waves up to the one that was reached make a client a canary. Undefined: the first. */
 export const isInWaves = (
   waves: readonly Wave[],

@@ -198,7 +198,7 @@ export class Rollout {
           one.masked !== undefined || shown === undefined || shown.keys.has(nameKey(one.type, one.name)),
       ),
       wave: shown?.judge.wave ?? 0,
-      waves: this.#settings?.waves.length ?? 0,
+      bakes: (this.#settings?.waves ?? []).map((one) => one.bakeMs ?? this.#settings?.bakeMs ?? 0),
       bakedAt: shown?.judge.bakedAt,
       checks: this.#options.checks?.states() ?? [],
       traffic: shown && this.#traffic.get(shown),

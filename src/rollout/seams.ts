@@ -93,8 +93,8 @@ export interface RolloutReport {
   readonly shown: readonly PendingName[];
   /** In which wave that change is, from 1; 0: nothing waits. */
   readonly wave: number;
-  /** How many there are. */
-  readonly waves: number;
+  /** The bake of each wave, in milliseconds. */
+  readonly bakes: readonly number[];
   /** When its wave is over, if nothing else happens. Milliseconds since the epoch. */
   readonly bakedAt: number | undefined;
   /** Why it is held, or was discarded by `on_failure`; undefined: neither. */

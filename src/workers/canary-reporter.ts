@@ -5,7 +5,14 @@ import type { Clock, Timer } from '../model/clock.ts';
 import type { SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
-import { byPlace, classesMoved, isInWaves, type Member, type Moved } from '../rollout/canaries.ts';
+import {
+  byPlace,
+  classesMoved,
+  isInWaves,
+  type Member,
+  type Moved,
+  type WaveRules,
+} from '../rollout/canaries.ts';
 import { type CanaryStream, outdated, type Survey, type Waiting } from '../rollout/waiting.ts';
 import type { Message, ToPrimary } from './ipc-messages.ts';
 
@@ -133,7 +140,7 @@ export function reportOf(
 }
 
 /** Which nodes are canaries, as the primary said last. */
-export class CanaryNodes {
+export class CanaryNodes implements WaveRules {
   #waves: Message<'canaries'>['waves'];
   #reached: ReadonlyMap<string, number>;
   #named: ReadonlySet<string>;
@@ -149,6 +156,14 @@ export class CanaryNodes {
 
   get waves(): Message<'canaries'>['waves'] {
     return this.#waves;
+  }
+
+  get reached(): ReadonlyMap<string, number> {
+    return this.#reached;
+  }
+
+  get named(): ReadonlySet<string> {
+    return this.#named;
   }
 
   sideOf(client: SidedClient): Side {

@@ -15,6 +15,7 @@ import type { Log } from '../observe/log.ts';
 import type { LogLevels } from '../observe/log-levels.ts';
 import type { Spans } from '../observe/update-traces.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
+import type { WaveRules } from '../rollout/canaries.ts';
 import { claims } from '../upstream/claims.ts';
 import { AnswerReporter } from './answer-reporter.ts';
 import { CanaryNodes, CanaryReporter } from './canary-reporter.ts';
@@ -43,6 +44,8 @@ const primaryTimeoutMs = 10_000;
 /** More new streams and connections than arrive within `reportDelayMs` milliseconds. */
 const farFromLimit = 5000;
 const reportDelayMs = 50;
+
+const noWaves: WaveRules = { waves: [], reached: new Map(), named: new Set() };
 
 /** A serving process: a relay with one upstream, the primary. */
 export class Worker {
@@ -110,7 +113,7 @@ export class Worker {
       relay,
       accounts,
       reloadPreview(this.#core),
-      () => this.#canaries?.waves ?? [],
+      { rules: () => this.#canaries ?? noWaves, standing: (stream) => fleet.standing(stream) },
       this.#core.loadReports.view,
     );
   }

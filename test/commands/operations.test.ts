@@ -36,6 +36,7 @@ const rollout = {
   wave: 0,
   waves: 1,
   checks: [],
+  bakeSeconds: [30],
   noCanary: false,
   reason: 'lds web: no such <filter>',
   revision: 6,

@@ -152,7 +152,8 @@ describe('configuration: what is accepted', () => {
       mode: 'AUTOMATIC',
     });
     const query = 'prometheus: { url: "http://p:9090", query: up, min: -1, max: 0.5 }';
-    const [check] = configOf(`${minimal}rollout: { checks: [{ name: c, ${query} }] }\n`).rollout?.checks ?? [];
+    const [check] =
+      configOf(`${minimal}rollout: { checks: [{ name: c, ${query} }] }\n`).rollout?.checks ?? [];
     expect(check?.prometheus, 'a bound, not a duration').to.deep.equal({
       ...{ url: 'http://p:9090', query: 'up', min: -1, max: 0.5 },
     });

@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { expect } from 'chai';
 import type { Page } from 'playwright-core';
 import { z } from 'zod';
@@ -250,6 +252,78 @@ describe('status page in Chromium', function () {
     await shows(page, /No answer since/);
   });
 
+  it('a change goes through its waves: who is in which, and what checks said, as charts', async () => {
+    const { browser } = there();
+    const asked = { GOOD: 204, BAD: 500 };
+    let says: keyof typeof asked = 'BAD';
+    let value = 0.25;
+    const server = createServer((request, response) => {
+      request.resume();
+      if (request.method === 'POST') {
+        response.writeHead(asked[says]).end();
+        return;
+      }
+      const result = { resultType: 'scalar', result: [0, String(value)] };
+      response.end(JSON.stringify({ status: 'success', data: result }));
+    });
+    using ends = new DisposableStack();
+    ends.defer(() => server.close());
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = z.object({ port: z.number() }).parse(server.address());
+    const url = `http://127.0.0.1:${address.port}`;
+    const rollout = {
+      waves: [{ match: [{ key: 'env', value: 'test' }] }, { percent: 100 }],
+      ...{ bake: '1h', max_wait: '2h', types: ['rtds'] },
+      checks: [
+        { name: 'errors', interval: '500ms', prometheus: { url, query: 'up', max: 0.5 } },
+        { name: 'smoke', interval: '500ms', failures: 50, webhook: { url } },
+      ],
+    };
+    await using world = await PageWorld.start({ rollout });
+    for (const options of [desktop, { ...phone, colorScheme: 'dark' as const }]) {
+      await using open = await browser.open(world.url, options);
+      const { page } = open;
+      await shows(page, 'Serving 16 clients');
+      world.change(options === desktop ? 2 : 3);
+      await shows(
+        page,
+        /wave 1\s+5 of 5 clients accepted/,
+        /wave 2\s+11 clients, bakes 1 h/,
+        /everybody\s+0 clients/,
+      );
+      value = 0.375;
+      says = 'GOOD';
+      await eventually(async () => {
+        const check = page.locator('.verdicts > li', { hasText: 'check errors' });
+        expect(await check.locator('figcaption').innerText()).to.match(/value\s+max 0.5/);
+        expect(await check.locator('.hidden').textContent()).to.match(
+          /from 0.25 to 0.375, the last 0.375; max 0.5$/,
+        );
+        expect(await check.locator('canvas').count()).to.equal(1);
+        const marks = page.getByRole('img', { name: /answers: \d+ BAD, \d+ GOOD/ });
+        expect(await marks.innerText()).to.match(/^✗+✓+$/);
+      }, patient);
+      [says, value] = ['BAD', 0.25];
+      const wide = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+      expect(wide, 'wider than the screen').to.be.at.most(0);
+
+      await page.getByRole('button', { name: /^wave 1/ }).click();
+      const members = page.getByRole('region', { name: 'Clients of the wave' });
+      await eventually(async () => {
+        const rows = await members.locator('tbody tr').allInnerTexts();
+        expect(rows.map((row) => row.split(/\s+/).slice(1).join(' '))).to.deep.equal(
+          Array(5).fill('env=test accepted'),
+        );
+      }, patient);
+      await page.getByRole('button', { name: /^wave 2/ }).click();
+      await eventually(async () => {
+        expect(await members.innerText()).to.include('does not have it yet');
+      }, patient);
+      expectClean(open);
+    }
+  });
+
   it('a change that a canary rejects is held, with what an operator can type', async () => {
     const { browser } = there();
     const rollout = { canary: { percent: 10 }, bake: '500ms', types: ['rtds'] };
@@ -264,7 +338,8 @@ describe('status page in Chromium', function () {
     held.change(2);
     await shows(page, 'A change is held', 'distributary release --reason', rejection);
     const waves = await page.getByRole('list', { name: 'Waves' }).getByRole('listitem').allInnerTexts();
-    expect(waves).to.deep.equal(['wave 1', 'everybody']);
+    expect(waves[0]).to.match(/^wave 1\s+0 of \d+ clients? accepted, \d+ rejected$/);
+    expect(waves[1]).to.match(/^everybody\s+\d+ clients$/);
     await shows(page, 'it: 0 accepted, ');
     await open.picture('page-held');
     await held.relay.rpc('distributary.admin.v1.AdminService/Discard', { reason: 'test' });

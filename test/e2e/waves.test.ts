@@ -22,6 +22,11 @@ const configOf = (plane: ModelPlane, rollout: object, more: object): RelayConfig
   ...more,
 });
 
+const at = z.object({ wave: z.number(), waves: z.number(), answer: z.string() });
+const listed = z.object({
+  clients: z.array(z.object({ node: z.object({ id: z.string() }), wave: at.optional() })),
+});
+
 /** A client of each environment. All begin with the content 1. */
 class World implements AsyncDisposable {
   readonly plane: ModelPlane;
@@ -74,6 +79,17 @@ class World implements AsyncDisposable {
     return `${state} ${wave}/${all}`;
   }
 
+  /** Those for whom something waits: `test 2/3 REJECTED`. */
+  async members(wave = 0): Promise<readonly string[]> {
+    const { body } = await this.relay.rpc(`${admin}/ListClients`, { wave });
+    return listed
+      .parse(JSON.parse(body))
+      .clients.flatMap(({ node, wave: at }) =>
+        at === undefined ? [] : [`${node.id} ${at.wave}/${at.waves} ${at.answer}`.trimEnd()],
+      )
+      .toSorted();
+  }
+
   reaches(wave: string): Promise<void> {
     return eventually(async () => {
       expect(await this.wave()).to.equal(wave);
@@ -98,6 +114,40 @@ for (const workers of [0, 2]) {
       for (const who of ['canary', 'canary test', 'canary test prod']) await world.have(who, '2');
       await world.reaches('CANARY 3/3');
       await world.reaches('IDLE 0/3');
+    });
+
+    it('says who is in which wave, and what they say to the change', async () => {
+      await using world = await World.start({ mode: 'MANUAL' }, { workers, rejects: ['test +a 2'] });
+      expect(await world.members(), 'nothing waits').to.deep.equal([]);
+      world.plane.set('cds', { a: '2', b: '1' });
+      await eventually(async () => {
+        expect(await world.members()).to.deep.equal(['canary 1/3 ACCEPTED', 'prod 3/3', 'test 2/3']);
+      });
+      expect(await world.members(2)).to.deep.equal(['test 2/3']);
+      expect(await world.members(4)).to.deep.equal([]);
+      await operate(world.relay, 'Promote');
+      await eventually(async () => {
+        expect(await world.members()).to.deep.equal(['canary 1/3 ACCEPTED', 'prod 3/3', 'test 2/3 REJECTED']);
+      });
+      await world.reaches('HELD 2/3');
+      const { out } = await run('status', '--admin', `http://${world.relay.admin}`);
+      expect(out).to.include('wave 1: 1 client; 1 accepted, 0 rejected, over\n');
+      expect(out).to.include('wave 2: 1 client; 0 accepted, 1 rejected, bakes 0 s\n');
+      expect(out).to.include('wave 3: 1 client, bakes 0 s\neverybody else: 0 clients\n');
+      const listed = await run(
+        'clients',
+        '--wave',
+        '2',
+        '-o',
+        'wide',
+        '--admin',
+        `http://${world.relay.admin}`,
+      );
+      expect(listed.out).to.match(/ WAVE .*\n.* test .* 2 REJECTED .*\n\n1 of 3 clients/);
+      await operate(world.relay, 'Discard');
+      await eventually(async () => {
+        expect(await world.members()).to.deep.equal([]);
+      });
     });
 
     it('what comes in a later wave waits until the change has ended, and starts at the first', async () => {
@@ -181,6 +231,10 @@ describe('waves for an operator', function () {
     const early = await run('wait', '--wave', '2', '--timeout', '300ms', ...at);
     expect(early.code).to.equal(1);
     expect(early.err).to.include('wave 1 of 3');
+    const late = await run('wait', '--wave', '2', '--timeout', '2500ms', ...at);
+    expect(late.err).to.match(
+      /^CANARY in wave 1 of 3: accepted by 1 of 1 client: [^\n]*MANUAL[^\n]*\nnot accepted/,
+    );
     expect((await promote()).out).to.include('promoted: 1 name; wave 1 of 3 is over');
     expect((await run('wait', '--wave', '2', '--timeout', '5s', ...at)).code).to.equal(0);
     expect((await run('status', ...at)).out).to.include('wave 2 of 3');

@@ -56,6 +56,7 @@ const rollout: Plain<RolloutStatus> = {
   wave: 0,
   waves: 1,
   checks: [],
+  bakeSeconds: [30],
   noCanary: false,
   reason: 'cds a: no',
   revision: 1,

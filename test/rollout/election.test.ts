@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import type { Side } from '../../src/model/side.ts';
-import { Canaries, elect, isInWave, type Member } from '../../src/rollout/canaries.ts';
+import { Canaries, elect, isInWave, type Member, waveOf } from '../../src/rollout/canaries.ts';
 
 const all = new Set(['cds a', 'cds b']);
 const onlyA = new Set(['cds a']);
@@ -117,5 +117,35 @@ describe('canaries', () => {
     canaries.open = new Set();
     expect(sideOf()).to.equal('released');
     expect([...canaries.named]).to.deep.equal([]);
+  });
+
+  it('a client is in the first wave that takes it, that it was elected in, or with everybody', () => {
+    const wave = (path: string, percent: number, match: string | undefined, elects: boolean) => ({
+      ...{ path, percent, elects, bakeMs: undefined },
+      match: match === undefined ? [] : [{ key: 'env', value: match }],
+    });
+    const waves = [
+      wave('a', 0, 'canary', false),
+      wave('b', 10, undefined, true),
+      wave('c', 50, undefined, true),
+    ];
+    const client = (env: string, place: number) => ({
+      ...{ nodeId: 'n', classKey: env, place, parameters: internParameters([['env', env]]) },
+    });
+    const at = (reached: number, side: Side, env: string, place: number, named = false): number =>
+      waveOf(
+        { waves, reached: new Map([[env, reached]]), named: new Set(named ? ['n'] : []) },
+        client(env, place),
+        side,
+      );
+    expect(at(1, 'canary', 'canary', 0.9)).to.equal(1);
+    expect(at(1, 'released', 'prod', 0.05)).to.equal(2);
+    expect(at(1, 'released', 'prod', 0.3)).to.equal(3);
+    expect(at(1, 'released', 'prod', 0.9)).to.equal(4);
+    expect(at(2, 'canary', 'prod', 0.05)).to.equal(2);
+    expect(at(3, 'canary', 'prod', 0.05), 'later too').to.equal(2);
+    expect(at(3, 'canary', 'prod', 0.9, true), 'elected').to.equal(2);
+    expect(at(1, 'canary', 'prod', 0.3, true), 'it has it since before a restart').to.equal(1);
+    expect(at(3, 'released', 'prod', 0.05), 'it may not be a canary').to.equal(4);
   });
 });

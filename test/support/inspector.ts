@@ -95,6 +95,7 @@ const known: KnownStatus = {
   types: [{ type: 'cds', resources: 3, variants: 5, subscriptions: 7, ambiguous: 1 }],
   clients: 4,
   pollingClients: 0,
+  waveClients: [],
   nacks: [
     {
       type: 'cds',

@@ -1,6 +1,7 @@
 import type { TypeStatus, UpstreamStatus, WorkerStatus } from '../../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClientClass } from '../../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem } from '../../gen/distributary/admin/v1/problems_pb.ts';
+import type { WaveStatus } from '../../gen/distributary/admin/v1/rollout_pb.ts';
 import type { Figure } from '../../observe/figure.ts';
 import type { Plain } from '../plain.ts';
 
@@ -61,11 +62,18 @@ interface PageChange {
   readonly waves: number;
   /** 0: that is not known. */
   readonly ends: number;
+  /** Of each wave, and at the end of everybody else. */
+  readonly clients: readonly PageWave[];
   readonly streams: number;
   readonly accepted: number;
   readonly rejected: number;
   /** What checks and traffic say. */
   readonly verdicts: readonly PageVerdict[];
+}
+
+interface PageWave extends Plain<WaveStatus> {
+  /** Its bake; 0: it is that of everybody else. */
+  readonly seconds: number;
 }
 
 export interface PageVerdict {

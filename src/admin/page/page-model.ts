@@ -41,6 +41,7 @@ const most = {
   names: 3,
   checks: 20,
   charts: 6,
+  waves: 100,
 };
 
 /** Pure: the model has nothing that changes with time alone. */
@@ -70,7 +71,7 @@ export function pageModel(inputs: ModelInputs): PageModel {
     clients: status.clients + status.pollingClients,
     problems: problems.slice(0, most.problems).map(pageProblem),
     moreProblems: moreProblems + Math.max(0, problems.length - most.problems),
-    change: status.rollout && pageChange(status.rollout),
+    change: status.rollout && pageChange(status.rollout, status.waveClients),
     upstreams: status.upstreams.slice(0, most.upstreams).map((upstream) => ({
       name: upstream.name,
       kind: upstream.kind,
@@ -118,7 +119,10 @@ function pageProblem(problem: Plain<Problem>): PageProblem {
   };
 }
 
-function pageChange(rollout: Plain<RolloutStatus>): PageModel['change'] {
+function pageChange(
+  rollout: Plain<RolloutStatus>,
+  waveClients: Plain<StatusResponse>['waveClients'],
+): PageModel['change'] {
   const { state, since, wave, waves, waveEnds = '', types, names, checks, traffic, canaries } = rollout;
   if (wave === 0) return undefined;
   const few = names.slice(0, most.names).map((name) => shorten(name, 100));
@@ -136,6 +140,12 @@ function pageChange(rollout: Plain<RolloutStatus>): PageModel['change'] {
     wave,
     waves,
     ends: millisecondsOf(waveEnds),
+    clients: waveClients.slice(0, most.waves + 1).map((counts, index) => ({
+      clients: counts.clients,
+      accepted: counts.accepted,
+      rejected: counts.rejected,
+      seconds: rollout.bakeSeconds[index] ?? 0,
+    })),
     streams: canaries?.total ?? 0,
     accepted: canaries?.accepted ?? 0,
     rejected: canaries?.rejected ?? 0,

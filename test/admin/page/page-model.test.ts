@@ -32,6 +32,7 @@ function model(changes: Partial<ModelInputs> = {}) {
 const waits: Plain<RolloutStatus> = {
   ...{ state: 'CANARY', since: '2026-01-01T00:00:00Z', upstream: 'central', types: ['cds'], names: ['a'] },
   ...{ pending: 1, reason: '', revision: 1, pendingRevision: 2, freezes: [], masked: 0, noCanary: false },
+  bakeSeconds: [30],
   ...{ wave: 1, waves: 1, checks: [] },
 };
 
@@ -130,6 +131,16 @@ describe('model of the status page', () => {
       'percent of requests that failed: with the change 2.5, without it 1, bound 6',
     );
     expect(chartsOf({ traffic: { ...traffic, recent: [] } })).to.deep.equal([undefined]);
+  });
+
+  it('says of each wave how many are in it, and how long it bakes', () => {
+    const waveClients = [2, 40, 300].map((clients) => ({ clients, accepted: 2, rejected: 1 }));
+    const status = { ...sampleStatus, waveClients, rollout: { ...waits, waves: 2, bakeSeconds: [30, 120] } };
+    expect(model({ status }).change?.clients).to.deep.equal([
+      { clients: 2, accepted: 2, rejected: 1, seconds: 30 },
+      { clients: 40, accepted: 2, rejected: 1, seconds: 120 },
+      { clients: 300, accepted: 2, rejected: 1, seconds: 0 },
+    ]);
   });
 
   it('changes and lines of the log are one list, the newest first', () => {

@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/rollout.proto.
  */
 export const file_distributary_admin_v1_rollout: GenFile = /*@__PURE__*/
-  fileDesc("CiNkaXN0cmlidXRhcnkvYWRtaW4vdjEvcm9sbG91dC5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIoYECg1Sb2xsb3V0U3RhdHVzEg0KBXN0YXRlGAEgASgJEg0KBXNpbmNlGAIgASgJEhAKCHVwc3RyZWFtGAMgASgJEg0KBXR5cGVzGAQgAygJEg0KBW5hbWVzGAUgAygJEg8KB3BlbmRpbmcYBiABKA0SNQoIY2FuYXJpZXMYByABKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2FuYXJ5Q291bnRzEg4KBnJlYXNvbhgIIAEoCRIQCghyZXZpc2lvbhgJIAEoDRIYChBwZW5kaW5nX3JldmlzaW9uGAogASgNEjQKB2ZyZWV6ZXMYCyADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuRnJlZXplU3RhdHVzEg4KBm1hc2tlZBgMIAEoDRIRCglub19jYW5hcnkYDSABKAgSDAoEd2F2ZRgOIAEoDRINCgV3YXZlcxgPIAEoDRISCgVjYXVzZRgQIAEoCUgAiAEBEhYKCXdhdmVfZW5kcxgRIAEoCUgBiAEBEjIKBmNoZWNrcxgSIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DaGVja1N0YXR1cxI1Cgd0cmFmZmljGBMgASgLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRyYWZmaWNTdGF0dXNCCAoGX2NhdXNlQgwKCl93YXZlX2VuZHMi7QEKDVRyYWZmaWNTdGF0dXMSDQoFc3RhdGUYASABKAkSDgoGcmVhc29uGAIgASgJEjYKCGNhbmFyaWVzGAMgASgLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRyYWZmaWNDb3VudHMSNAoGb3RoZXJzGAQgASgLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRyYWZmaWNDb3VudHMSMwoGcmVjZW50GAUgAygLMiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRyYWZmaWNQb2ludBIaChJtYXhfZXJyb3JfaW5jcmVhc2UYBiABKAEiiAEKDFRyYWZmaWNQb2ludBIKCgJhdBgBIAEoCRI2CghjYW5hcmllcxgCIAEoCzIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5UcmFmZmljQ291bnRzEjQKBm90aGVycxgDIAEoCzIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5UcmFmZmljQ291bnRzIjEKDVRyYWZmaWNDb3VudHMSEAoIcmVxdWVzdHMYASABKA0SDgoGZXJyb3JzGAIgASgNIsABCgtDaGVja1N0YXR1cxIMCgRuYW1lGAEgASgJEg0KBXN0YXRlGAIgASgJEhIKBXZhbHVlGAMgASgBSACIAQESDgoGcmVhc29uGAQgASgJEjIKBnJlY2VudBgFIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DaGVja0Fuc3dlchIQCgNtaW4YBiABKAFIAYgBARIQCgNtYXgYByABKAFIAogBAUIICgZfdmFsdWVCBgoEX21pbkIGCgRfbWF4IkYKC0NoZWNrQW5zd2VyEgoKAmF0GAEgASgJEg0KBXN0YXRlGAIgASgJEhIKBXZhbHVlGAMgASgBSACIAQFCCAoGX3ZhbHVlIhwKDENoZWNrUmVxdWVzdBIMCgRuYW1lGAEgASgJIkIKDUNoZWNrUmVzcG9uc2USMQoFY2hlY2sYASABKAsyIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2hlY2tTdGF0dXMiUAoMQ2FuYXJ5Q291bnRzEg0KBXRvdGFsGAEgASgNEhAKCGFjY2VwdGVkGAIgASgNEhAKCHJlamVjdGVkGAMgASgNEg0KBWVuZGVkGAQgASgNIl8KDEZyZWV6ZVN0YXR1cxIMCgR0eXBlGAEgASgJEhAKCHVwc3RyZWFtGAIgASgJEg4KBnJlYXNvbhgDIAEoCRINCgVzaW5jZRgEIAEoCRIQCghvcGVyYXRvchgFIAEoCSI/Cg1GcmVlemVSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIjIKDkZyZWV6ZVJlc3BvbnNlEhQKB3dhcm5pbmcYASABKAlIAIgBAUIKCghfd2FybmluZyJBCg9VbmZyZWV6ZVJlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiRQoQVW5mcmVlemVSZXNwb25zZRIPCgdwZW5kaW5nGAEgASgNEhQKB3dhcm5pbmcYAiABKAlIAIgBAUIKCghfd2FybmluZyJACg5SZWxlYXNlUmVxdWVzdBIQCgh1cHN0cmVhbRgBIAEoCRIMCgR0eXBlGAIgASgJEg4KBnJlYXNvbhgDIAEoCSJFCg9SZWxlYXNlUmVzcG9uc2USEAoIcmVsZWFzZWQYASABKA0SFAoHd2FybmluZxgCIAEoCUgAiAEBQgoKCF93YXJuaW5nIkAKDkRpc2NhcmRSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIkYKD0Rpc2NhcmRSZXNwb25zZRIRCglkaXNjYXJkZWQYASABKA0SFAoHd2FybmluZxgCIAEoCUgAiAEBQgoKCF93YXJuaW5nIkAKDlByb21vdGVSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJImIKD1Byb21vdGVSZXNwb25zZRIQCghwcm9tb3RlZBgBIAEoDRIMCgR3YXZlGAIgASgNEg0KBXdhdmVzGAMgASgNEhQKB3dhcm5pbmcYBCABKAlIAIgBAUIKCghfd2FybmluZ2IGcHJvdG8z");
+  fileDesc("CiNkaXN0cmlidXRhcnkvYWRtaW4vdjEvcm9sbG91dC5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIpwECg1Sb2xsb3V0U3RhdHVzEg0KBXN0YXRlGAEgASgJEg0KBXNpbmNlGAIgASgJEhAKCHVwc3RyZWFtGAMgASgJEg0KBXR5cGVzGAQgAygJEg0KBW5hbWVzGAUgAygJEg8KB3BlbmRpbmcYBiABKA0SNQoIY2FuYXJpZXMYByABKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2FuYXJ5Q291bnRzEg4KBnJlYXNvbhgIIAEoCRIQCghyZXZpc2lvbhgJIAEoDRIYChBwZW5kaW5nX3JldmlzaW9uGAogASgNEjQKB2ZyZWV6ZXMYCyADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuRnJlZXplU3RhdHVzEg4KBm1hc2tlZBgMIAEoDRIRCglub19jYW5hcnkYDSABKAgSDAoEd2F2ZRgOIAEoDRINCgV3YXZlcxgPIAEoDRISCgVjYXVzZRgQIAEoCUgAiAEBEhYKCXdhdmVfZW5kcxgRIAEoCUgBiAEBEjIKBmNoZWNrcxgSIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DaGVja1N0YXR1cxI1Cgd0cmFmZmljGBMgASgLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRyYWZmaWNTdGF0dXMSFAoMYmFrZV9zZWNvbmRzGBQgAygBQggKBl9jYXVzZUIMCgpfd2F2ZV9lbmRzIkEKCldhdmVTdGF0dXMSDwoHY2xpZW50cxgBIAEoDRIQCghhY2NlcHRlZBgCIAEoDRIQCghyZWplY3RlZBgDIAEoDSLtAQoNVHJhZmZpY1N0YXR1cxINCgVzdGF0ZRgBIAEoCRIOCgZyZWFzb24YAiABKAkSNgoIY2FuYXJpZXMYAyABKAsyJC5kaXN0cmlidXRhcnkuYWRtaW4udjEuVHJhZmZpY0NvdW50cxI0CgZvdGhlcnMYBCABKAsyJC5kaXN0cmlidXRhcnkuYWRtaW4udjEuVHJhZmZpY0NvdW50cxIzCgZyZWNlbnQYBSADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuVHJhZmZpY1BvaW50EhoKEm1heF9lcnJvcl9pbmNyZWFzZRgGIAEoASKIAQoMVHJhZmZpY1BvaW50EgoKAmF0GAEgASgJEjYKCGNhbmFyaWVzGAIgASgLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRyYWZmaWNDb3VudHMSNAoGb3RoZXJzGAMgASgLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRyYWZmaWNDb3VudHMiMQoNVHJhZmZpY0NvdW50cxIQCghyZXF1ZXN0cxgBIAEoDRIOCgZlcnJvcnMYAiABKA0iwAEKC0NoZWNrU3RhdHVzEgwKBG5hbWUYASABKAkSDQoFc3RhdGUYAiABKAkSEgoFdmFsdWUYAyABKAFIAIgBARIOCgZyZWFzb24YBCABKAkSMgoGcmVjZW50GAUgAygLMiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNoZWNrQW5zd2VyEhAKA21pbhgGIAEoAUgBiAEBEhAKA21heBgHIAEoAUgCiAEBQggKBl92YWx1ZUIGCgRfbWluQgYKBF9tYXgiRgoLQ2hlY2tBbnN3ZXISCgoCYXQYASABKAkSDQoFc3RhdGUYAiABKAkSEgoFdmFsdWUYAyABKAFIAIgBAUIICgZfdmFsdWUiHAoMQ2hlY2tSZXF1ZXN0EgwKBG5hbWUYASABKAkiQgoNQ2hlY2tSZXNwb25zZRIxCgVjaGVjaxgBIAEoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DaGVja1N0YXR1cyJQCgxDYW5hcnlDb3VudHMSDQoFdG90YWwYASABKA0SEAoIYWNjZXB0ZWQYAiABKA0SEAoIcmVqZWN0ZWQYAyABKA0SDQoFZW5kZWQYBCABKA0iXwoMRnJlZXplU3RhdHVzEgwKBHR5cGUYASABKAkSEAoIdXBzdHJlYW0YAiABKAkSDgoGcmVhc29uGAMgASgJEg0KBXNpbmNlGAQgASgJEhAKCG9wZXJhdG9yGAUgASgJIj8KDUZyZWV6ZVJlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiMgoORnJlZXplUmVzcG9uc2USFAoHd2FybmluZxgBIAEoCUgAiAEBQgoKCF93YXJuaW5nIkEKD1VuZnJlZXplUmVxdWVzdBIQCgh1cHN0cmVhbRgBIAEoCRIMCgR0eXBlGAIgASgJEg4KBnJlYXNvbhgDIAEoCSJFChBVbmZyZWV6ZVJlc3BvbnNlEg8KB3BlbmRpbmcYASABKA0SFAoHd2FybmluZxgCIAEoCUgAiAEBQgoKCF93YXJuaW5nIkAKDlJlbGVhc2VSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkSDgoGcmVhc29uGAMgASgJIkUKD1JlbGVhc2VSZXNwb25zZRIQCghyZWxlYXNlZBgBIAEoDRIUCgd3YXJuaW5nGAIgASgJSACIAQFCCgoIX3dhcm5pbmciQAoORGlzY2FyZFJlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiRgoPRGlzY2FyZFJlc3BvbnNlEhEKCWRpc2NhcmRlZBgBIAEoDRIUCgd3YXJuaW5nGAIgASgJSACIAQFCCgoIX3dhcm5pbmciQAoOUHJvbW90ZVJlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiYgoPUHJvbW90ZVJlc3BvbnNlEhAKCHByb21vdGVkGAEgASgNEgwKBHdhdmUYAiABKA0SDQoFd2F2ZXMYAyABKA0SFAoHd2FybmluZxgEIAEoCUgAiAEBQgoKCF93YXJuaW5nYgZwcm90bzM");
 
 /**
  * A change that goes to canaries first (`rollout`), and what is frozen.
@@ -150,6 +150,13 @@ export type RolloutStatus = Message<"distributary.admin.v1.RolloutStatus"> & {
    * @generated from field: distributary.admin.v1.TrafficStatus traffic = 19;
    */
   traffic?: TrafficStatus | undefined;
+
+  /**
+   * The bake of each wave.
+   *
+   * @generated from field: repeated double bake_seconds = 20;
+   */
+  bakeSeconds: number[];
 };
 
 /**
@@ -158,6 +165,39 @@ export type RolloutStatus = Message<"distributary.admin.v1.RolloutStatus"> & {
  */
 export const RolloutStatusSchema: GenMessage<RolloutStatus> = /*@__PURE__*/
   messageDesc(file_distributary_admin_v1_rollout, 0);
+
+/**
+ * The clients of one wave that subscribe to what waits, a stream each. Clients that poll are not among them.
+ *
+ * @generated from message distributary.admin.v1.WaveStatus
+ */
+export type WaveStatus = Message<"distributary.admin.v1.WaveStatus"> & {
+  /**
+   * @generated from field: uint32 clients = 1;
+   */
+  clients: number;
+
+  /**
+   * Those that have accepted all of it that they subscribe to.
+   *
+   * @generated from field: uint32 accepted = 2;
+   */
+  accepted: number;
+
+  /**
+   * Those that have rejected something of it.
+   *
+   * @generated from field: uint32 rejected = 3;
+   */
+  rejected: number;
+};
+
+/**
+ * Describes the message distributary.admin.v1.WaveStatus.
+ * Use `create(WaveStatusSchema)` to create a new message.
+ */
+export const WaveStatusSchema: GenMessage<WaveStatus> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_rollout, 1);
 
 /**
  * Clients that have a change are compared with those of the same class that have not.
@@ -209,7 +249,7 @@ export type TrafficStatus = Message<"distributary.admin.v1.TrafficStatus"> & {
  * Use `create(TrafficStatusSchema)` to create a new message.
  */
 export const TrafficStatusSchema: GenMessage<TrafficStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 1);
+  messageDesc(file_distributary_admin_v1_rollout, 2);
 
 /**
  * The counts as they were once.
@@ -240,7 +280,7 @@ export type TrafficPoint = Message<"distributary.admin.v1.TrafficPoint"> & {
  * Use `create(TrafficPointSchema)` to create a new message.
  */
 export const TrafficPointSchema: GenMessage<TrafficPoint> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 2);
+  messageDesc(file_distributary_admin_v1_rollout, 3);
 
 /**
  * What clients have reported since they are compared.
@@ -266,7 +306,7 @@ export type TrafficCounts = Message<"distributary.admin.v1.TrafficCounts"> & {
  * Use `create(TrafficCountsSchema)` to create a new message.
  */
 export const TrafficCountsSchema: GenMessage<TrafficCounts> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 3);
+  messageDesc(file_distributary_admin_v1_rollout, 4);
 
 /**
  * What a check says.
@@ -325,7 +365,7 @@ export type CheckStatus = Message<"distributary.admin.v1.CheckStatus"> & {
  * Use `create(CheckStatusSchema)` to create a new message.
  */
 export const CheckStatusSchema: GenMessage<CheckStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 4);
+  messageDesc(file_distributary_admin_v1_rollout, 5);
 
 /**
  * What a check has said.
@@ -360,7 +400,7 @@ export type CheckAnswer = Message<"distributary.admin.v1.CheckAnswer"> & {
  * Use `create(CheckAnswerSchema)` to create a new message.
  */
 export const CheckAnswerSchema: GenMessage<CheckAnswer> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 5);
+  messageDesc(file_distributary_admin_v1_rollout, 6);
 
 /**
  * @generated from message distributary.admin.v1.CheckRequest
@@ -379,7 +419,7 @@ export type CheckRequest = Message<"distributary.admin.v1.CheckRequest"> & {
  * Use `create(CheckRequestSchema)` to create a new message.
  */
 export const CheckRequestSchema: GenMessage<CheckRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 6);
+  messageDesc(file_distributary_admin_v1_rollout, 7);
 
 /**
  * @generated from message distributary.admin.v1.CheckResponse
@@ -396,7 +436,7 @@ export type CheckResponse = Message<"distributary.admin.v1.CheckResponse"> & {
  * Use `create(CheckResponseSchema)` to create a new message.
  */
 export const CheckResponseSchema: GenMessage<CheckResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 7);
+  messageDesc(file_distributary_admin_v1_rollout, 8);
 
 /**
  * Streams of canaries that subscribe to what is pending.
@@ -432,7 +472,7 @@ export type CanaryCounts = Message<"distributary.admin.v1.CanaryCounts"> & {
  * Use `create(CanaryCountsSchema)` to create a new message.
  */
 export const CanaryCountsSchema: GenMessage<CanaryCounts> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 8);
+  messageDesc(file_distributary_admin_v1_rollout, 9);
 
 /**
  * @generated from message distributary.admin.v1.FreezeStatus
@@ -477,7 +517,7 @@ export type FreezeStatus = Message<"distributary.admin.v1.FreezeStatus"> & {
  * Use `create(FreezeStatusSchema)` to create a new message.
  */
 export const FreezeStatusSchema: GenMessage<FreezeStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 9);
+  messageDesc(file_distributary_admin_v1_rollout, 10);
 
 /**
  * @generated from message distributary.admin.v1.FreezeRequest
@@ -510,7 +550,7 @@ export type FreezeRequest = Message<"distributary.admin.v1.FreezeRequest"> & {
  * Use `create(FreezeRequestSchema)` to create a new message.
  */
 export const FreezeRequestSchema: GenMessage<FreezeRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 10);
+  messageDesc(file_distributary_admin_v1_rollout, 11);
 
 /**
  * @generated from message distributary.admin.v1.FreezeResponse
@@ -529,7 +569,7 @@ export type FreezeResponse = Message<"distributary.admin.v1.FreezeResponse"> & {
  * Use `create(FreezeResponseSchema)` to create a new message.
  */
 export const FreezeResponseSchema: GenMessage<FreezeResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 11);
+  messageDesc(file_distributary_admin_v1_rollout, 12);
 
 /**
  * @generated from message distributary.admin.v1.UnfreezeRequest
@@ -558,7 +598,7 @@ export type UnfreezeRequest = Message<"distributary.admin.v1.UnfreezeRequest"> &
  * Use `create(UnfreezeRequestSchema)` to create a new message.
  */
 export const UnfreezeRequestSchema: GenMessage<UnfreezeRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 12);
+  messageDesc(file_distributary_admin_v1_rollout, 13);
 
 /**
  * @generated from message distributary.admin.v1.UnfreezeResponse
@@ -584,7 +624,7 @@ export type UnfreezeResponse = Message<"distributary.admin.v1.UnfreezeResponse">
  * Use `create(UnfreezeResponseSchema)` to create a new message.
  */
 export const UnfreezeResponseSchema: GenMessage<UnfreezeResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 13);
+  messageDesc(file_distributary_admin_v1_rollout, 14);
 
 /**
  * @generated from message distributary.admin.v1.ReleaseRequest
@@ -611,7 +651,7 @@ export type ReleaseRequest = Message<"distributary.admin.v1.ReleaseRequest"> & {
  * Use `create(ReleaseRequestSchema)` to create a new message.
  */
 export const ReleaseRequestSchema: GenMessage<ReleaseRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 14);
+  messageDesc(file_distributary_admin_v1_rollout, 15);
 
 /**
  * @generated from message distributary.admin.v1.ReleaseResponse
@@ -637,7 +677,7 @@ export type ReleaseResponse = Message<"distributary.admin.v1.ReleaseResponse"> &
  * Use `create(ReleaseResponseSchema)` to create a new message.
  */
 export const ReleaseResponseSchema: GenMessage<ReleaseResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 15);
+  messageDesc(file_distributary_admin_v1_rollout, 16);
 
 /**
  * @generated from message distributary.admin.v1.DiscardRequest
@@ -664,7 +704,7 @@ export type DiscardRequest = Message<"distributary.admin.v1.DiscardRequest"> & {
  * Use `create(DiscardRequestSchema)` to create a new message.
  */
 export const DiscardRequestSchema: GenMessage<DiscardRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 16);
+  messageDesc(file_distributary_admin_v1_rollout, 17);
 
 /**
  * @generated from message distributary.admin.v1.DiscardResponse
@@ -690,7 +730,7 @@ export type DiscardResponse = Message<"distributary.admin.v1.DiscardResponse"> &
  * Use `create(DiscardResponseSchema)` to create a new message.
  */
 export const DiscardResponseSchema: GenMessage<DiscardResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 17);
+  messageDesc(file_distributary_admin_v1_rollout, 18);
 
 /**
  * @generated from message distributary.admin.v1.PromoteRequest
@@ -717,7 +757,7 @@ export type PromoteRequest = Message<"distributary.admin.v1.PromoteRequest"> & {
  * Use `create(PromoteRequestSchema)` to create a new message.
  */
 export const PromoteRequestSchema: GenMessage<PromoteRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 18);
+  messageDesc(file_distributary_admin_v1_rollout, 19);
 
 /**
  * @generated from message distributary.admin.v1.PromoteResponse
@@ -755,5 +795,5 @@ export type PromoteResponse = Message<"distributary.admin.v1.PromoteResponse"> &
  * Use `create(PromoteResponseSchema)` to create a new message.
  */
 export const PromoteResponseSchema: GenMessage<PromoteResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_rollout, 19);
+  messageDesc(file_distributary_admin_v1_rollout, 20);
 
