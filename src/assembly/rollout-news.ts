@@ -64,7 +64,9 @@ export function rolloutEvents(
       metrics.rolloutWave().value = wave;
       if (state.kind === 'IDLE' || state.kind === 'FROZEN') fleet.over();
     },
-    changeIs(state, names, wave) {
+    promoted: (names, reason) => recorder?.promoted(names, reason),
+    changeIs(state, names, { wave, waves }) {
+      recorder?.isAt(names, { wave, waves, ...(state.kind === 'HELD' ? { cause: state.cause } : {}) });
       if (state.kind === 'CANARY' && wave === 1) log.info('a change goes to canaries first', told(names));
       if (state.kind === 'CANARY' && wave > 1)
         log.info('a change goes to the next wave', { ...told(names), wave });
@@ -75,6 +77,7 @@ export function rolloutEvents(
       }
     },
     discarded(names, cause, reason) {
+      if (cause !== undefined) recorder?.isAt(names, { cause });
       if (cause !== undefined)
         log.warn('a change was found bad, and who had it goes back', { ...told(names), cause, reason });
       notifications.tell({ event: 'DISCARDED', cause, reason, ...listed(names) });

@@ -4,7 +4,7 @@ import {
   HistoryResponseSchema,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { printable } from '../model/printable.ts';
-import { formatBytes } from '../observe/format.ts';
+import { formatBytes, verdictText } from '../observe/format.ts';
 import { count, text, type } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
 import { textTable, type View, wide } from './terminal.ts';
@@ -16,7 +16,7 @@ export const history = relayCommand({
   name: 'history',
   does: 'lists changes',
   about:
-    'Lists changes, the newest first. ACCEPTED and REJECTED count the streams that have answered the change. diff and rollback take these revisions and names.',
+    'Lists changes, the newest first. VERDICT says where a change is in its waves, or where it ended. ACCEPTED and REJECTED count the streams that have answered the change. diff and rollback take these revisions and names.',
   flags: {
     type: type('only this type'),
     name: text('N', 'only changes of this resource'),
@@ -54,7 +54,7 @@ function historyText({ changes }: HistoryResponse, view: View): string {
     change.since,
     change.upstream || '(operator)',
     change.type,
-    change.state ?? change.verdict,
+    verdictText(change),
     change.accepted,
     change.rejected,
     change.bodies ? 'yes' : 'no',

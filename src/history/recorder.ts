@@ -3,6 +3,7 @@ import type { Commit, Snapshot } from '../model/catalog.ts';
 import {
   type Answers,
   type Change,
+  type ChangeCourse,
   type ChangedName,
   type Content,
   contentHash,
@@ -10,6 +11,7 @@ import {
   sameContents,
 } from '../model/change.ts';
 import type { PendingName } from '../model/rollout.ts';
+import { shorten } from '../model/text.ts';
 import { History, type HistoryOptions } from './history.ts';
 
 /** Answers to what is asked for the first time share a change, until it has so many names: each copies them. */
@@ -19,6 +21,8 @@ const maxJoined = 1000;
 const maxCommits = 100;
 /** ACKs of many clients come together: the history is told of the last one at most so often, in milliseconds. */
 const tellMs = 500;
+/** Characters of why operators have promoted a change, all together. */
+const longestReason = 1000;
 
 type Settled = Map<ResourceName, 'RELEASED' | 'REPLACED' | 'DISCARDED'>;
 
@@ -186,20 +190,40 @@ export class Recorder {
 
   /** Canaries have said this to what waits under these names. */
   canariesSaid(names: readonly PendingName[], { accepted, rejected, areAll }: CanariesSaid): void {
-    const byType = Map.groupBy(names, ({ type }) => type).entries();
-    const waiting = new Map(byType.map(([type, own]) => [type, new Set(own.map(({ name }) => name))]));
     const now = this.#options.clock.now();
-    for (const change of [...this.history.changes()]) {
-      const waits = waiting.get(change.type);
-      const pending = change.names.filter(({ verdict }) => verdict === 'PENDING');
-      if (waits === undefined || pending.length === 0 || !pending.every(({ name }) => waits.has(name)))
-        continue;
+    for (const change of this.#waitingOf(names)) {
       const canariesMs = change.canariesMs ?? (areAll ? now - change.at : undefined);
       const { canaries: before } = change;
       const isSame = before?.accepted === accepted && before.rejected === rejected;
       if (isSame && canariesMs === change.canariesMs) continue;
       this.history.replace({ ...change, canariesMs, canaries: { accepted, rejected } });
     }
+  }
+
+  /** What waits under these names is there now. */
+  isAt(names: readonly PendingName[], course: Partial<ChangeCourse>): void {
+    // Why it was held is told of what is discarded after that.
+    for (const change of this.#waitingOf(names))
+      this.history.replace({ ...change, course: { wave: 1, waves: 1, ...change.course, ...course } });
+  }
+
+  /** An operator has ended a wave of what waits under these names. */
+  promoted(names: readonly PendingName[], reason: string): void {
+    for (const change of this.#waitingOf(names)) {
+      const said = change.reason === '' ? reason : `${change.reason}; ${reason}`;
+      this.history.replace({ ...change, reason: shorten(said, longestReason) });
+    }
+  }
+
+  /** The changes of which all that is pending is among these names. */
+  #waitingOf(names: readonly PendingName[]): readonly Change[] {
+    const byType = Map.groupBy(names, ({ type }) => type).entries();
+    const waiting = new Map(byType.map(([type, own]) => [type, new Set(own.map(({ name }) => name))]));
+    return [...this.history.changes()].filter((change) => {
+      const waits = waiting.get(change.type);
+      const pending = change.names.filter(({ verdict }) => verdict === 'PENDING');
+      return waits !== undefined && pending.length > 0 && pending.every(({ name }) => waits.has(name));
+    });
   }
 
   #tell(): void {

@@ -207,6 +207,7 @@ function changeMessage(change: Change, state: string | undefined): Plain<ChangeM
     bodies: isWhole(change),
     verdict: verdictOf(change),
     ...(state === undefined ? {} : { state }),
+    ...change.course,
     released: releasedAt === undefined ? '' : new Date(releasedAt).toISOString(),
     reason,
     canariesSeconds: (change.canariesMs ?? 0) / 1000,

@@ -432,7 +432,7 @@ function run(operation: Operation, options: InspectionOptions): Result<number> {
       return ended.ok ? ok(rollout.report().pending.length) : ended;
     }
     case 'promote':
-      return rollout.promote(filter);
+      return rollout.promote(filter, reason);
     case 'release':
       return release(operation, options);
     case 'discard':

@@ -34,5 +34,26 @@ export function ago(time: string, now: number): string | undefined {
   return Number.isNaN(then) ? undefined : formatSeconds((now - then) / 1000);
 }
 
+/** Where a change is or went: `CANARY in wave 2 of 3`, `RELEASED after 3 waves`, `DISCARDED in wave 1: traffic`. */
+export function verdictText({
+  verdict,
+  state = verdict,
+  wave = 0,
+  waves = 0,
+  cause = '',
+}: {
+  readonly verdict: string;
+  readonly state?: string | undefined;
+  readonly wave?: number | undefined;
+  readonly waves?: number | undefined;
+  readonly cause?: string | undefined;
+}): string {
+  const ended = verdict === 'DISCARDED' || state === 'HELD';
+  const why = ended && cause !== '' ? `: ${cause}` : '';
+  if (waves < 2) return `${state}${why}`;
+  if (verdict === 'RELEASED' && wave === waves) return `${state} after ${waves} waves`;
+  return `${state} in wave ${wave}${verdict === 'DISCARDED' ? '' : ` of ${waves}`}${why}`;
+}
+
 /** Characters that are kept of a text from a client, which may be as long as a request. */
 export const longestText = 4096;

@@ -156,6 +156,11 @@ export class Judge {
     return this.#shownSince;
   }
 
+  /** How many there are. */
+  get waves(): number {
+    return this.#settings.waves.length;
+  }
+
   get isLastWave(): boolean {
     return this.#wave >= this.#settings.waves.length;
   }

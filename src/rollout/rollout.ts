@@ -231,7 +231,7 @@ export class Rollout {
   }
 
   /** Ends the wave of what waits. How many names; the error: nothing waits, or it is held. */
-  promote(filter: Scope): Result<number> {
+  promote(filter: Scope, reason: string): Result<number> {
     const found = matching(this.#options.gate.pending, filter);
     if (!found.ok) return found;
     this.#look();
@@ -240,9 +240,11 @@ export class Rollout {
     const held = rows.map(({ judge }) => judge.state).find(({ kind }) => kind === 'HELD');
     if (held !== undefined) return fail(`it is held (${held.reason}): ${operations} decides`);
     if (rows.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
+    const names = rows.flatMap((row) => row.names);
+    this.#options.events.promoted(names, reason);
     this.#pass(rows, this.#options.clock.now());
     this.#look();
-    return ok(rows.reduce((sum, row) => sum + row.names.length, 0));
+    return ok(names.length);
   }
 
   /** Canaries go back to what is released. How many names; the error: nothing waits. */
@@ -438,9 +440,7 @@ export class Rollout {
 
   #judge(row: Change, now: number): Judgement {
     const { judge, names } = row;
-    const { startedAt } = judge;
-    const since = Math.min(startedAt, now);
-    const objection = this.#objectionTo(row, since, now);
+    const objection = this.#objectionTo(row, Math.min(judge.startedAt, now), now);
     const judgement = judge.judge(now, this.#observation(row, objection, now));
     const canaries = this.#canariesOf(row);
     if (canaries.length > 0) {
@@ -665,7 +665,7 @@ export class Rollout {
       const state = judge.news();
       if (state === undefined) continue;
       if (state.kind === 'HELD') events.counted(state.cause === 'timeout' ? 'timeout' : 'held');
-      events.changeIs(state, names, judge.wave);
+      events.changeIs(state, names, judge);
     }
     const before = this.#state;
     const calm = this.#options.gate.holds.freezes.length > 0 ? 'FROZEN' : 'IDLE';

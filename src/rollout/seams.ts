@@ -1,4 +1,5 @@
 import type { TypeUrl } from '../model/brand.ts';
+import type { ChangeCourse } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Freeze, TypedName } from '../model/holds.ts';
 import type { Gate, PendingName, Wave } from '../model/rollout.ts';
@@ -50,7 +51,13 @@ export interface RolloutEvents {
   /** Of all changes. `wave`: from 1; 0 if nothing waits. */
   stateChanged(state: RolloutState, wave: number): void;
   /** Of one change that waits. */
-  changeIs(state: WaitingState, names: readonly PendingName[], wave: number): void;
+  changeIs(
+    state: WaitingState,
+    names: readonly PendingName[],
+    at: Pick<ChangeCourse, 'wave' | 'waves'>,
+  ): void;
+  /** An operator ends the wave of these. */
+  promoted(names: readonly PendingName[], reason: string): void;
   /** By `on_failure`, because of `cause`, or by an operator. */
   discarded(names: readonly PendingName[], cause: HoldCause | undefined, reason: string): void;
   save(state: SavedRollout): void;

@@ -123,6 +123,9 @@ for (const workers of [0, 2]) {
       await eventually(async () => {
         expect(await world.members()).to.deep.equal(['canary 1/3 ACCEPTED', 'prod 3/3', 'test 2/3']);
       });
+      const history = async () =>
+        (await run('history', '--limit', '1', '--admin', `http://${world.relay.admin}`)).out;
+      expect(await history()).to.include('CANARY in wave 1 of 3');
       expect(await world.members(2)).to.deep.equal(['test 2/3']);
       expect(await world.members(4)).to.deep.equal([]);
       await operate(world.relay, 'Promote');
@@ -130,6 +133,7 @@ for (const workers of [0, 2]) {
         expect(await world.members()).to.deep.equal(['canary 1/3 ACCEPTED', 'prod 3/3', 'test 2/3 REJECTED']);
       });
       await world.reaches('HELD 2/3');
+      expect(await history()).to.include('HELD in wave 2 of 3: rejected');
       const { out } = await run('status', '--admin', `http://${world.relay.admin}`);
       expect(out).to.include('wave 1: 1 client; 1 accepted, 0 rejected, over\n');
       expect(out).to.include('wave 2: 1 client; 0 accepted, 1 rejected, bakes 0 s\n');
@@ -148,6 +152,7 @@ for (const workers of [0, 2]) {
       await eventually(async () => {
         expect(await world.members()).to.deep.equal([]);
       });
+      expect(await history()).to.include('DISCARDED in wave 2: rejected');
     });
 
     it('what comes in a later wave waits until the change has ended, and starts at the first', async () => {
@@ -200,6 +205,8 @@ for (const workers of [0, 2]) {
       await world.have('canary test prod', '1');
       await world.reaches('IDLE 0/3');
       expect((await rolloutOf(world.relay)).cause).to.equal('rejected');
+      const { out } = await run('history', '--limit', '1', '--admin', `http://${world.relay.admin}`);
+      expect(out).to.include('DISCARDED in wave 2: rejected');
       const counted = await world.relay.metric('rollouts_total', 'result="discarded"');
       expect(counted).to.equal(1);
       world.plane.set('cds', { a: '3', b: '1' });
@@ -242,5 +249,7 @@ describe('waves for an operator', function () {
     expect((await promote()).out).to.include('everybody gets it');
     expect((await run('wait', '--wave', '3', '--timeout', '5s', ...at)).code).to.equal(0);
     expect((await rolloutOf(world.relay)).state).to.equal('IDLE');
+    const { out } = await run('history', ...at);
+    expect(out).to.match(/RELEASED after 3 waves .* ~a \(looks good; looks good; looks good\)/);
   });
 });

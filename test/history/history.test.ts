@@ -227,6 +227,22 @@ describe('history', () => {
     expect(before, 'everybody had the first one until the third was released').to.equal('a');
   });
 
+  it('tells how far a change has come, why it was held, and why operators promoted it', () => {
+    const { history, recorder, commit, put } = world(large);
+    put(shop, 'a');
+    commit([shop]);
+    put(shop, 'b', 'said');
+    commit([shop]);
+    recorder.isAt([pending(cart)], { wave: 9, waves: 9 });
+    expect(history.last()?.course).to.equal(undefined);
+    recorder.isAt([pending(shop)], { wave: 1, waves: 3 });
+    for (const reason of ['looks good', 'still']) recorder.promoted([pending(shop)], reason);
+    recorder.isAt([pending(shop)], { wave: 2, waves: 3 });
+    recorder.isAt([pending(shop)], { cause: 'check' });
+    const { course, reason } = history.last() ?? {};
+    expect([course, reason]).to.deep.equal([{ wave: 2, waves: 3, cause: 'check' }, 'looks good; still']);
+  });
+
   it('tells how long the canaries and the others took, and what everybody has', () => {
     const { history, recorder, commit, put, released, said, clock } = world(large);
     const all = { accepted: 1, rejected: 0, areAll: true };

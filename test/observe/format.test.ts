@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { shorten } from '../../src/model/text.ts';
-import { ago, formatBytes, formatSeconds } from '../../src/observe/format.ts';
+import { ago, formatBytes, formatSeconds, verdictText } from '../../src/observe/format.ts';
 
 describe('format', () => {
   it('bytes', () => {
@@ -23,4 +23,21 @@ describe('format', () => {
     expect(shorten('abcdef', 6)).to.equal('abcdef');
     expect(shorten('abcdefg', 6)).to.equal('abcde…');
   });
+});
+
+describe('where a change is or went', () => {
+  const waves = 3;
+  for (const [change, text] of [
+    [{ verdict: 'RELEASED' }, 'RELEASED'],
+    [{ verdict: 'PENDING', state: 'CANARY', wave: 1, waves: 1 }, 'CANARY'],
+    [{ verdict: 'PENDING', state: 'CANARY', wave: 2, waves, cause: 'timeout' }, 'CANARY in wave 2 of 3'],
+    [{ verdict: 'PENDING', state: 'HELD', wave: 2, waves, cause: 'check' }, 'HELD in wave 2 of 3: check'],
+    [{ verdict: 'RELEASED', wave: 3, waves }, 'RELEASED after 3 waves'],
+    [{ verdict: 'RELEASED', wave: 1, waves, cause: 'timeout' }, 'RELEASED in wave 1 of 3'],
+    [{ verdict: 'DISCARDED', wave: 1, waves, cause: 'traffic' }, 'DISCARDED in wave 1: traffic'],
+    [{ verdict: 'DISCARDED', wave: 1, waves: 1, cause: 'traffic' }, 'DISCARDED: traffic'],
+  ] as const)
+    it(text, () => {
+      expect(verdictText(change)).to.equal(text);
+    });
 });

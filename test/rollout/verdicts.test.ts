@@ -78,6 +78,7 @@ class Setting {
           released: () => {},
           stateChanged: () => {},
           changeIs: () => {},
+          promoted: () => {},
           discarded: () => {},
           save: (state) => {
             this.saved = state;

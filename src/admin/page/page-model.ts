@@ -15,6 +15,7 @@ import type {
 import { errorText } from '../../model/error-text.ts';
 import { counted, shorten } from '../../model/text.ts';
 import { WILDCARD } from '../../model/transaction.ts';
+import { verdictText } from '../../observe/format.ts';
 import { parametersLabel } from '../../observe/problems.ts';
 import type { RecentLine } from '../../observe/recent-lines.ts';
 import type { Plain } from '../plain.ts';
@@ -258,7 +259,8 @@ function events({ changes, lines }: ModelInputs): readonly PageEvent[] {
 }
 
 function changeEvent(change: Plain<Change>): PageEvent {
-  const { revision, since, upstream, type, names, verdict, state = verdict, reason } = change;
+  const { revision, since, upstream, type, names, reason } = change;
+  const where = verdictText(change);
   const counts = [
     ['added', change.added],
     ['changed', change.changed],
@@ -272,7 +274,7 @@ function changeEvent(change: Plain<Change>): PageEvent {
     at: millisecondsOf(since),
     level: 'info',
     revision,
-    text: `${type}: ${what.join(', ')} by ${who}${verdict === 'RELEASED' ? '' : `, ${state.toLowerCase()}`}`,
+    text: `${type}: ${what.join(', ')} by ${who}${where === 'RELEASED' ? '' : `, ${where.toLowerCase()}`}`,
     detail: `${shown.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`,
   };
 }

@@ -76,6 +76,7 @@ const changeBody = z.object({
   canariesMs: z.number().optional(),
   clientsMs: z.number().optional(),
   canaries: answers.optional(),
+  course: z.object({ wave: z.number(), waves: z.number(), cause: z.string().optional() }).optional(),
   answers: answers.optional(),
   reason: z.string(),
   names: z.array(changedNameBody),
