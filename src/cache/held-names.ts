@@ -1,7 +1,7 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
-import { assignmentType, hasEndpoints } from '../model/endpoints.ts';
+import { assignmentType } from '../model/endpoints.ts';
 import {
   type Decision,
   type Freeze,
@@ -18,19 +18,15 @@ import type {
   HeldVariant,
   PendingChange,
   PendingName,
+  ReleasedSize,
   RemovalCount,
+  TransactionGuard,
 } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
-import {
-  type Holder,
-  type Interest,
-  type Restamp,
-  type Transaction,
-  WILDCARD,
-} from '../model/transaction.ts';
+import { type Interest, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
 import { CachedResource, contentIn } from './cached-resource.ts';
 import { HeldTransaction, isFrozen } from './held-transaction.ts';
-import type { HeldName, TypeTable, TypeTables } from './type-table.ts';
+import type { Column, HeldName, TypeTable, TypeTables } from './type-table.ts';
 import type { CommitChanges } from './update.ts';
 
 const everything: Scope = {};
@@ -43,7 +39,7 @@ export class HeldNames implements Gate {
   readonly #tables: TypeTables;
   readonly #listeners = new Set<(change: PendingChange) => void>();
   #gated: ReadonlySet<TypeUrl> = new Set();
-  #maxEmptiedPercent = 100;
+  #guard: TransactionGuard | undefined;
   #isQueued: (name: TypedName) => boolean = () => false;
   readonly holds = new Holds();
   /** What listeners have not heard of yet. */
@@ -71,7 +67,7 @@ export class HeldNames implements Gate {
   /** Undefined: nothing of the type waits, and nothing will. `transaction`: what upstream says. */
   open(table: TypeTable, transaction?: Transaction): HeldTransaction | undefined {
     const gated =
-      this.#gated.has(table.type) || (transaction !== undefined && this.#empties(table, transaction));
+      this.#gated.has(table.type) || (transaction !== undefined && this.#guard?.stops(transaction) === true);
     if (!gated && this.holds.freezes.length === 0 && table.held.size === 0) return undefined;
     return new HeldTransaction(table, gated, this.#isQueued, this.holds, this.#clock.now());
   }
@@ -141,25 +137,8 @@ export class HeldNames implements Gate {
     this.#unqueue((type) => !types.has(type));
   }
 
-  guardEndpoints(maxEmptiedPercent: number): void {
-    this.#maxEmptiedPercent = maxEmptiedPercent;
-  }
-
-  /** Too many assignments would lose all their endpoints at once. */
-  #empties({ type, resources }: TypeTable, { puts, holder }: Transaction): boolean {
-    if (type !== assignmentType || this.#maxEmptiedPercent >= 100) return false;
-    const emptied = new Set<ResourceName>();
-    for (const { name, any } of puts) {
-      if (any === undefined || hasEndpoints(any)) continue;
-      const before = resources.get(name)?.variants.all() ?? [];
-      if (before.some(({ variant: { payload } }) => payload !== undefined && hasEndpoints(payload.bytes)))
-        emptied.add(name);
-    }
-    if (emptied.size === 0) return false;
-    const own = resources
-      .values()
-      .filter(({ variants }) => variants.all().some((one) => hasKey(one, holder)));
-    return emptied.size * 100 > this.#maxEmptiedPercent * own.reduce((count) => count + 1, 0);
+  guarding(guard: TransactionGuard): void {
+    this.#guard = guard;
   }
 
   queueing(isQueued: (name: TypedName) => boolean): void {
@@ -270,19 +249,26 @@ export class HeldNames implements Gate {
     return { removed, released };
   }
 
-  releasedByHolder(type: TypeUrl): ReadonlyMap<string, number> {
-    const counts = new Map<string, number>();
+  releasedByHolder(type: TypeUrl): ReadonlyMap<string, ReleasedSize> {
+    const sizes = new Map<string, { names: number; bytes: number; last: ResourceName | undefined }>();
     const table = this.#tables.get(type);
     for (const name of table?.names(WILDCARD) ?? []) {
-      const variants = table?.resource(name, 'released')?.variants.all() ?? [];
-      const keys = new Set(variants.flatMap(({ holders }) => holders.map(({ key }) => key)));
-      for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1);
+      for (const { variant, holders } of table?.resource(name, 'released')?.variants.all() ?? []) {
+        for (const { key } of holders) {
+          const size = sizes.get(key) ?? { names: 0, bytes: 0, last: undefined };
+          sizes.set(key, size);
+          // It may have several variants of a name.
+          if (size.last !== name) size.names++;
+          size.last = name;
+          size.bytes += variant.payload?.bytes.length ?? 0;
+        }
+      }
     }
-    return counts;
+    return sizes;
   }
 
-  contentOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[] {
-    return contentIn(this.#tables.get(type)?.resource(name, side));
+  contentOf(type: TypeUrl, name: ResourceName, column: Column): readonly HeldVariant[] {
+    return contentIn(this.#tables.get(type)?.resource(name, column));
   }
 
   snapshot(type: TypeUrl, name: ResourceName): Snapshot {
@@ -422,5 +408,3 @@ function mergeChanges(a: Commit['changed'], b: Commit['changed']): Commit['chang
     merged.set(name, [...new Set([...(merged.get(name) ?? []), ...constraints])]);
   return merged;
 }
-
-const hasKey = ({ holders }: HeldVariant, { key }: Holder): boolean => holders.some((one) => one.key === key);

@@ -54,6 +54,18 @@ const traffic = z
   })
   .transform(inCode);
 
+const bound = () => z.number().min(0);
+
+// biome-ignore format: a table, one key a line
+const guard = z
+  .strictObject({
+    max_emptied_percent: bound().max(100).default(20).describe('Percentage of the ClusterLoadAssignments that may lose all their endpoints within one bake; more are held, though eds is not among "types". 100: any'),
+    max_lost_endpoints_percent: bound().max(100).optional().describe('Percentage of the endpoints of one ClusterLoadAssignment that it may lose within one bake; with more it is held, though eds is not among "types". Left out: any'),
+    max_growth_percent: bound().optional().describe('By how many percent the bytes of a gated type may grow in one change: 100 is twice as many. Names that nobody has yet do not count. Left out: any'),
+    max_changed_percent: bound().max(100).optional().describe('Percentage of the names of a gated type that one change may change or remove. Names that nobody has yet do not count. Left out: any'),
+  })
+  .transform(inCode);
+
 // biome-ignore format: a table, one key a line
 export const rollout = z
   .strictObject({
@@ -65,7 +77,7 @@ export const rollout = z
     on_timeout: z.enum(['HOLD', 'PROCEED']).default('HOLD').describe('HOLD: the others keep what they have. PROCEED: everybody gets the change, unless a canary rejects it'),
     on_failure: z.enum(['HOLD', 'DISCARD']).default('HOLD').describe('What becomes of a change that was found bad. HOLD: those who have it keep it, and nobody else gets it. DISCARD: they go back at once'),
     max_disconnects: z.number().min(0).max(100).default(20).describe("Percentage of the canaries' streams that may end within the bake"),
-    max_emptied_percent: z.number().min(0).max(100).default(20).describe('Percentage of the ClusterLoadAssignments that may lose all their endpoints in one update; with more it is held, though eds is not among "types". 100: any'),
+    guard: guard.prefault({}).describe('A change that shows by its content alone that nobody should get it is held, with the cause content. Each bound is for one session of an upstream: with parameter sets of their own, for each of them'),
     types: z.array(resourceType()).min(1).prefault(defaultTypes).describe('These types go to canaries first; others go straight to everybody'),
     notify: notify.describe('Servers that are told by a POST with JSON what becomes of a change. It is sent again for half a minute until the answer is 2xx'),
     checks: checks.describe('Servers that say whether all is well. They are asked while a change waits'),

@@ -7,25 +7,35 @@ export const assignmentType = typeUrl('type.googleapis.com/envoy.config.endpoint
 const anyValue = bytesTag(2);
 /** ClusterLoadAssignment.endpoints. */
 const localities = bytesTag(2);
-/** LocalityLbEndpoints: lb_endpoints, load_balancer_endpoints and leds_cluster_locality_config. */
-const ofLocality: ReadonlySet<number> = new Set([2, 7, 8].map(bytesTag));
+/** LocalityLbEndpoints.lb_endpoints. */
+const endpoint = bytesTag(2);
+/** LocalityLbEndpoints: load_balancer_endpoints and leds_cluster_locality_config. */
+const elsewhere: ReadonlySet<number> = new Set([7, 8].map(bytesTag));
 
-/** Whether a ClusterLoadAssignment, as an encoded Any, has an endpoint, or says where they come from. What is malformed has some. */
-export function hasEndpoints(any: Uint8Array): boolean {
+/**
+ * How many endpoints a ClusterLoadAssignment has, as an encoded Any. Infinite: it says where they come from, or is
+ * malformed. `most`: with so many the rest is not read.
+ */
+export function endpointsIn(any: Uint8Array, most: number = Number.POSITIVE_INFINITY): number {
+  let count = 0;
   try {
     for (const reader = new MessageReader(any); reader.next(); ) {
       if (reader.tag !== anyValue) continue;
-      for (const assignment = reader.message(); assignment.next(); )
-        if (assignment.tag === localities && namesEndpoints(assignment.message())) return true;
-      return false;
+      for (const assignment = reader.message(); count < most && assignment.next(); )
+        if (assignment.tag === localities) count += ofLocality(assignment.message(), most - count);
+      return count;
     }
-    return false;
+    return count;
   } catch {
-    return true;
+    return Number.POSITIVE_INFINITY;
   }
 }
 
-function namesEndpoints(locality: MessageReader): boolean {
-  while (locality.next()) if (ofLocality.has(locality.tag)) return true;
-  return false;
+function ofLocality(locality: MessageReader, most: number): number {
+  let count = 0;
+  while (count < most && locality.next()) {
+    if (elsewhere.has(locality.tag)) return Number.POSITIVE_INFINITY;
+    if (locality.tag === endpoint) count++;
+  }
+  return count;
 }

@@ -4,7 +4,7 @@ import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
 import type { Result } from './result.ts';
 import type { Side } from './side.ts';
-import type { Holder } from './transaction.ts';
+import type { Holder, Transaction } from './transaction.ts';
 
 /** What of a client decides on which side it is. */
 export interface SidedClient {
@@ -72,6 +72,19 @@ export interface RemovalCount {
   readonly released: number;
 }
 
+/** What everybody has of a type from one holder. */
+export interface ReleasedSize {
+  readonly names: number;
+  /** Of the bodies. */
+  readonly bytes: number;
+}
+
+/** Sees what upstream says before it is applied. */
+export interface TransactionGuard {
+  /** Whether it waits, though its type is not gated. */
+  stops(transaction: Transaction): boolean;
+}
+
 /** A variant with its holders: whether wildcards show it is said by them. */
 export interface HeldVariant {
   readonly variant: Variant;
@@ -91,11 +104,8 @@ export interface Gate {
   readonly size: number;
   /** From now on changes of these types wait. What is pending of other types is released, but for what is masked or frozen. */
   gatedTypes(types: ReadonlySet<TypeUrl>): void;
-  /**
-   * What empties more percent of a holder's assignments of endpoints at once waits too, though their type is not gated.
-   * 100: nothing does.
-   */
-  guardEndpoints(maxEmptiedPercent: number): void;
+  /** What it stops waits too. */
+  guarding(guard: TransactionGuard): void;
   /** What upstream says anew under these names canaries do not see until `unqueue`. */
   queueing(isQueued: (name: TypedName) => boolean): void;
   /** Canaries see what was queued. */
@@ -121,12 +131,12 @@ export interface Gate {
    * `unfreeze`, also when upstream says something new. `reason`: of its commit.
    */
   replace(type: TypeUrl, contents: Contents, filter?: Scope, reason?: string): void;
-  /** How many released names of a type each holder has, by its key. */
-  releasedByHolder(type: TypeUrl): ReadonlyMap<string, number>;
+  /** How much of a type each holder has that is released, by its key. */
+  releasedByHolder(type: TypeUrl): ReadonlyMap<string, ReleasedSize>;
   /** Of the names that canaries see. */
   removals(filter?: Scope): RemovalCount;
-  /** What a side has under a name. */
-  contentOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[];
+  /** What a side has under a name, or what upstream says. */
+  contentOf(type: TypeUrl, name: ResourceName, column: Side | 'said'): readonly HeldVariant[];
   /** Called after both sides have seen the commit. The function returned ends it. */
   onChanged(listener: (change: PendingChange) => void): () => void;
 }

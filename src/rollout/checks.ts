@@ -6,6 +6,8 @@ import { fail, ok, type Result } from '../model/result.ts';
 import type { checkStates } from '../model/rollout.ts';
 import { unknownWord } from '../model/suggest.ts';
 import { shorten } from '../model/text.ts';
+import type { Change } from './changes.ts';
+import { type HeardChange, type Opinion, type VerdictSource } from './sources.ts';
 import { askWeb, type WebAnswer, type WebPeer } from './web-request.ts';
 
 /** As configured (`rollout.checks[]`). Times are milliseconds. */
@@ -84,7 +86,7 @@ const unasked: CheckAnswer = { state: 'UNKNOWN', value: undefined, reason: 'not 
  * Asks servers and webhooks whether all is well, every `interval` while a change waits. What was answered for an earlier
  * change says nothing about this one: each time something begins to wait, they begin anew.
  */
-export class Checks {
+export class Checks implements VerdictSource {
   readonly #options: ChecksOptions;
   #checks: readonly Check[];
   #waits = false;
@@ -111,6 +113,21 @@ export class Checks {
     this.#checks = settings.map((one, index) => kept[index] ?? new Check(one, this.#options));
     if (!this.#waits) return;
     for (const check of this.#checks) if (!kept.includes(check)) check.start();
+  }
+
+  look(changes: readonly HeardChange[]): ReadonlyMap<Change, Opinion> {
+    if (this.#checks.length === 0) return new Map();
+    return new Map(changes.map(({ change }) => [change, this.#opinionOf(change)]));
+  }
+
+  #opinionOf({ keys, judge }: Change): Opinion {
+    const { bad, goodSince, unknown: silent } = this.verdict(judge.shownSince);
+    const reason = bad && `check ${bad.name}: ${bad.reason}`;
+    return {
+      verdict: reason === undefined ? undefined : { cause: 'check', reason, names: keys },
+      goodSince,
+      waitsFor: silent.map((name) => `check ${name} says nothing yet`).join('; '),
+    };
   }
 
   states(): readonly CheckState[] {

@@ -40,7 +40,7 @@ export interface Observation {
   /** Canaries have left that may come back at once: nothing is decided until then. */
   readonly mayReturn: boolean;
   /** What the change itself shows, whatever canaries say; undefined: nothing. */
-  readonly objection: { readonly cause: 'removals' | 'content'; readonly reason: string } | undefined;
+  readonly objection: { readonly cause: HoldCause; readonly reason: string } | undefined;
   /** After a restart the clients may not be back yet: that nobody subscribes to a change says nothing. */
   readonly clientsMayComeBack: boolean;
   /** Who has the change now, by node; undefined: it is not known, or there is one wave and nobody asks. */
@@ -219,8 +219,9 @@ export class Judge {
     const objection = objectionOf(seen);
     this.#bakedAt = undefined;
     if (objection !== undefined) {
+      const { cause, reason } = objection;
       this.#acceptedAt = undefined;
-      this.#enter({ kind: 'HELD', since: now, ...objection });
+      this.#enter({ kind: 'HELD', since: now, cause, reason });
       return wait(undefined);
     }
     if (this.#meetsNobody(seen)) return { passes: 'accepted', nextAt: undefined };

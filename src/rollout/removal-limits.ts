@@ -2,6 +2,8 @@ import type { TypeUrl } from '../model/brand.ts';
 import { includes } from '../model/holds.ts';
 import type { Gate, PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
+import type { Change } from './changes.ts';
+import { calm, type HeardChange, type Opinion, type VerdictSource } from './sources.ts';
 
 /** As configured of an upstream. */
 export interface RemovalLimit {
@@ -26,7 +28,7 @@ interface Excess extends WaitingRemovals {
 }
 
 /** Holds a change that removes more than `max_removal_percent` of what its upstream has of a type. */
-export class RemovalLimits {
+export class RemovalLimits implements VerdictSource {
   readonly #gate: Gate;
   readonly #limits: () => readonly RemovalLimit[];
   /** Of what waits now, by upstream and type. */
@@ -39,13 +41,19 @@ export class RemovalLimits {
     this.#limits = limits;
   }
 
-  /** Before all changes that wait are looked at. */
-  begin(): void {
+  look(changes: readonly HeardChange[], now: number): ReadonlyMap<Change, Opinion> {
     this.#excesses.clear();
+    const opinions = new Map<Change, Opinion>();
+    for (const { change } of changes) {
+      const reason = this.#objection(change.names, Math.min(change.judge.startedAt, now), now);
+      if (reason !== undefined)
+        opinions.set(change, { ...calm, objection: { cause: 'removals', reason, names: change.keys } });
+    }
+    return opinions;
   }
 
   /** Why a change that waits since then removes too much; undefined: it does not. Milliseconds since the epoch. */
-  objection(names: readonly PendingName[], since: number, now: number): string | undefined {
+  #objection(names: readonly PendingName[], since: number, now: number): string | undefined {
     const limits = this.#limits().filter(({ maxRemovalHoldMs }) => now < since + maxRemovalHoldMs);
     if (limits.length === 0) return undefined;
     const removed = names.filter((one) => one.removed);

@@ -8,8 +8,7 @@ import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
 import { Canaries, type Member, type Moved } from './canaries.ts';
 import { type Change, Changes } from './changes.ts';
-import type { Checks } from './checks.ts';
-import { type Emptied, emptiedTooMany } from './emptied-endpoints.ts';
+import { Guard } from './guard.ts';
 import {
   foundBad,
   type Judgement,
@@ -21,7 +20,7 @@ import {
 import { operations, reloadObjection } from './reload-objection.ts';
 import { RemovalLimits, type WaitingRemovals } from './removal-limits.ts';
 import type { RolloutOptions, RolloutReport, RolloutSettings } from './seams.ts';
-import type { TrafficHistory } from './traffic.ts';
+import { Sources } from './sources.ts';
 import { Ends, Rejections, Verdicts } from './verdicts.ts';
 import {
   byFilter,
@@ -59,17 +58,14 @@ export class Rollout {
   readonly #ends = new Ends();
   readonly #verdicts: Verdicts;
   readonly #removals: RemovalLimits;
+  readonly #guard: Guard;
+  readonly #sources: Sources;
   readonly #settling: Settling;
   readonly #forget: () => void;
   #settings: RolloutSettings | undefined;
   #survey = nobody;
   /** Its canaries by class. */
   #canariesByClass: ReadonlyMap<string, readonly CanaryStream[]> = new Map();
-  /** What checks and traffic have found bad, until upstream says something else under one of its names. */
-  #measured: readonly Verdict[] = [];
-  #emptied: Emptied | undefined;
-  /** What traffic says of each change. */
-  #traffic: ReadonlyMap<Change, TrafficHistory> = new Map();
   /** What was found bad before a restart. */
   #foundBefore: readonly Verdict[] = [];
   /** Of the last survey that was complete. */
@@ -98,8 +94,12 @@ export class Rollout {
     const contentOf = (type: TypeUrl, name: ResourceName) => gate.contentOf(type, name, 'canary');
     this.#verdicts = new Verdicts(saved ?? { verdicts: [], discards: [] }, contentOf, hashOf);
     this.#removals = new RemovalLimits(gate, options.removalLimits);
+    this.#guard = new Guard(gate, clock);
+    const { checks, traffic } = options;
+    this.#sources = new Sources([this.#removals, this.#guard, checks ?? [], traffic ?? []].flat());
     this.#settling = new Settling(clock, settling, () => this.#look());
     this.#gate(settings);
+    gate.guarding(this.#guard);
     gate.queueing((name) => this.#queues && this.#isQueued(name));
     gate.holds.restore(saved?.freezes ?? [], saved?.withheld ?? []);
     this.#forget = gate.onChanged((change) => this.#changed(change));
@@ -137,9 +137,8 @@ export class Rollout {
 
   /** What waits. */
   #gate(settings: RolloutSettings | undefined): void {
-    const { gate } = this.#options;
-    gate.gatedTypes(new Set(settings?.types));
-    gate.guardEndpoints(settings?.maxEmptiedPercent ?? 100);
+    this.#guard.configure(settings);
+    this.#options.gate.gatedTypes(new Set(settings?.types));
   }
 
   stop(): void {
@@ -201,7 +200,7 @@ export class Rollout {
       bakes: (this.#settings?.waves ?? []).map((one) => one.bakeMs ?? this.#settings?.bakeMs ?? 0),
       bakedAt: shown?.judge.bakedAt,
       checks: this.#options.checks?.states() ?? [],
-      traffic: shown && this.#traffic.get(shown),
+      traffic: shown && this.#options.traffic?.verdictOn(shown),
       changes: this.#changes.rows.map(({ judge: { state, wave }, names }) => ({ state, names, wave })),
       canaries: {
         total: canaries.length,
@@ -310,7 +309,7 @@ export class Rollout {
     const names = new Set([...joined, ...left].map((name) => nameKey(type, name)));
     this.#rejections.changed(names);
     this.#ends.changed(names);
-    this.#measured = this.#measured.filter((one) => one.names.isDisjointFrom(names));
+    this.#sources.changed(names);
     for (const name of joined) this.#joined.add(nameKey(type, name));
     if (joined.length > 0) this.#waits = true;
     this.#settling.touch();
@@ -332,7 +331,7 @@ export class Rollout {
 
   /** What was found bad since the start. */
   #found(): readonly Verdict[] {
-    return [...this.#rejections.verdicts, ...this.#ends.verdicts, ...this.#measured];
+    return [...this.#rejections.verdicts, ...this.#ends.verdicts, ...this.#sources.verdicts];
   }
 
   /** Looks at the canaries and passes on what they say. */
@@ -344,9 +343,7 @@ export class Rollout {
     if (this.#passUngated(waiting)) waiting = this.#judged();
     this.#waits = waiting.names.length > 0;
     this.#observe(now, waiting);
-    this.#hearTraffic();
     const { rows } = this.#changes;
-    this.#removals.begin();
     let nextAt = Math.min(now + lookMs, this.#ends.nextAt(this.#settings ?? unjudged));
     const passed = rows.filter((row) => {
       const judgement = this.#judge(row, now);
@@ -377,15 +374,13 @@ export class Rollout {
   #discardHeld(): void {
     if (this.#settings?.onFailure !== 'DISCARD') return;
     const { events, gate } = this.#options;
-    for (const { judge, names } of this.#changes.rows) {
-      const { state } = judge;
+    for (const row of this.#changes.rows) {
+      const { state } = row.judge;
       if (state.kind !== 'HELD' || state.cause === 'timeout') continue;
       const { cause, reason } = state;
-      // What waits with endpoints is not to blame for them.
-      const bad =
-        cause === 'content'
-          ? names.filter(({ type, name }) => this.#emptied?.names.has(nameKey(type, name)) === true)
-          : names;
+      // What waits with it is not to blame for its content.
+      const atFault = (cause === 'content' && this.#sources.objectionTo(row)?.names) || row.keys;
+      const bad = row.names.filter(({ type, name }) => atFault.has(nameKey(type, name)));
       this.#verdicts.discard(bad, reason, cause);
       events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
       events.discarded(bad, cause, reason);
@@ -440,8 +435,7 @@ export class Rollout {
 
   #judge(row: Change, now: number): Judgement {
     const { judge, names } = row;
-    const objection = this.#objectionTo(row, Math.min(judge.startedAt, now), now);
-    const judgement = judge.judge(now, this.#observation(row, objection, now));
+    const judgement = judge.judge(now, this.#observation(row, now));
     const canaries = this.#canariesOf(row);
     if (canaries.length > 0) {
       this.#options.events.canariesSaid(names, {
@@ -453,26 +447,16 @@ export class Rollout {
     return judgement;
   }
 
-  /** Endpoints that are not too many any more go to everybody, whatever they waited with. True: some do. */
+  /** Endpoints that the guard does not stop any more go to everybody, whatever they waited with. True: some do. */
   #passUngated(waiting: WaitingNames): boolean {
+    const stopped = this.#guard.weigh(waiting);
     if (this.#settings === undefined) return false;
-    const { types, maxEmptiedPercent } = this.#settings;
-    const { gate } = this.#options;
-    this.#emptied = emptiedTooMany(gate, waiting, maxEmptiedPercent);
+    const { types } = this.#settings;
     const free = waiting.names.filter(
-      ({ type, name }) => !types.includes(type) && this.#emptied?.names.has(nameKey(type, name)) !== true,
+      ({ type, name }) => !types.includes(type) && !stopped.has(nameKey(type, name)),
     );
-    for (const [filter, own] of byFilter(free)) gate.release(filter, own);
+    for (const [filter, own] of byFilter(free)) this.#options.gate.release(filter, own);
     return free.length > 0;
-  }
-
-  /** What a change itself shows. `since`: it waits since then. */
-  #objectionTo({ names, keys }: Change, since: number, now: number): Observation['objection'] {
-    if (this.#settings === undefined) return undefined;
-    const removals = this.#removals.objection(names, since, now);
-    if (removals !== undefined) return { cause: 'removals', reason: removals };
-    if (this.#emptied === undefined || keys.isDisjointFrom(this.#emptied.names)) return undefined;
-    return { cause: 'content', reason: this.#emptied.reason };
   }
 
   /** Who the canaries are, what they say, and which changes there are. */
@@ -530,10 +514,16 @@ export class Rollout {
     const bonds = verdicts.map(({ names }) => names);
     const settings = this.#settings ?? unjudged;
     this.#changes.arrange(waiting, this.#members, bonds, this.#joined, settings, now);
-    for (const { keys, classes } of this.#joined.size === 0 ? [] : this.#changes.rows)
-      if (!keys.isDisjointFrom(this.#joined)) this.#options.traffic?.restart(classes);
+    const heard = this.#settings === undefined ? [] : this.#changes.rows;
+    this.#sources.look(
+      heard.map((change) => ({
+        change,
+        canaries: this.#survey.complete ? this.#canariesOf(change) : undefined,
+        isNew: !change.keys.isDisjointFrom(this.#joined),
+      })),
+      now,
+    );
     this.#joined.clear();
-    this.#hearChecks();
   }
 
   /** Of a survey that is not complete: what is unknown, and who rejected something before. */
@@ -554,18 +544,17 @@ export class Rollout {
   }
 
   #isBad(row: Change, now: number): boolean {
-    return foundBad(this.#observation(row, undefined, now)) !== undefined;
+    return foundBad(this.#observation(row, now)) !== undefined;
   }
 
-  #observation(row: Change, objection: Observation['objection'], now: number): Observation {
+  #observation(row: Change, now: number): Observation {
     const { keys, classes } = row;
     const canaries = this.#canariesOf(row);
     const rejections = canaries.map(({ standing }) => standing).filter((one) => one.kind === 'rejected');
     // It may be the change before that a canary rejects: nothing is taken back because of that.
     const takesBack = this.#settings?.onFailure === 'DISCARD';
     const rejected = rejections.find(({ isFinal }) => isFinal || !takesBack);
-    const checks = this.#checksOf(row);
-    const found = [...this.#ends.verdicts, ...this.#measured, ...this.#foundBefore].find(
+    const found = [...this.#ends.verdicts, ...this.#sources.verdicts, ...this.#foundBefore].find(
       ({ names }) => !names.isDisjointFrom(keys),
     );
     return {
@@ -574,46 +563,11 @@ export class Rollout {
       rejection: rejected?.reason ?? this.#rejections.reason(keys),
       found,
       mayReturn: this.#ends.mayReturn(keys),
-      objection,
+      objection: this.#sources.objectionTo(row),
       clientsMayComeBack: this.canaries.mayComeBack(now),
       nodes: this.#survey.complete && this.canaries.waves.length > 1 ? this.#nodesOf(row) : undefined,
-      goodSince: checks === undefined ? 0 : checks.goodSince,
-      waitsFor: checks?.unknown.map((name) => `check ${name} says nothing yet`).join('; ') ?? '',
+      ...this.#sources.goodness(row),
     };
-  }
-
-  /** Undefined: there are none. */
-  #checksOf({ judge }: Change): ReturnType<Checks['verdict']> | undefined {
-    return this.#settings === undefined ? undefined : this.#options.checks?.verdict(judge.shownSince);
-  }
-
-  #hearChecks(): void {
-    for (const row of this.#changes.rows) {
-      const { bad } = this.#checksOf(row) ?? {};
-      if (bad !== undefined) this.#measure(row, 'check', `check ${bad.name}: ${bad.reason}`);
-    }
-  }
-
-  #hearTraffic(): void {
-    const { traffic } = this.#options;
-    if (traffic === undefined) return;
-    const { rows } = this.#changes;
-    traffic.keep(new Set(rows.flatMap(({ classes }) => [...classes])));
-    // Who has the change is not known for a moment.
-    if (rows.length > 0 && !this.#survey.complete) return;
-    const verdicts = new Map<Change, TrafficHistory>();
-    for (const row of rows) {
-      const verdict = traffic.verdict(row.classes, this.#canariesOf(row));
-      if (verdict === undefined) continue;
-      verdicts.set(row, verdict);
-      if (verdict.state === 'BAD') this.#measure(row, 'traffic', `traffic: ${verdict.reason}`);
-    }
-    this.#traffic = verdicts;
-  }
-
-  #measure({ keys }: Change, cause: 'check' | 'traffic', reason: string): void {
-    if (this.#measured.some(({ names }) => keys.isSubsetOf(names))) return;
-    this.#measured = [...this.#measured, { cause, reason, names: keys }];
   }
 
   /**

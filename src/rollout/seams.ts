@@ -4,6 +4,7 @@ import type { Clock } from '../model/clock.ts';
 import type { Freeze, TypedName } from '../model/holds.ts';
 import type { Gate, PendingName, Wave } from '../model/rollout.ts';
 import type { CheckState, Checks } from './checks.ts';
+import type { GuardBounds } from './guard.ts';
 import type { HoldCause, JudgeSettings, RolloutState, WaitingState } from './judge.ts';
 import type { RemovalLimit } from './removal-limits.ts';
 import type { Traffic, TrafficHistory, TrafficSettings } from './traffic.ts';
@@ -19,8 +20,7 @@ export interface RolloutSettings extends JudgeSettings {
   /** Who may be a canary; empty: anybody. */
   readonly canaryPrincipals: readonly string[];
   readonly types: readonly TypeUrl[];
-  /** Percent of the clusters that may lose all their endpoints at once. */
-  readonly maxEmptiedPercent: number;
+  readonly guard: GuardBounds;
   /** What becomes of a change that was found bad. */
   readonly onFailure: 'HOLD' | 'DISCARD';
   /** Undefined: nobody is judged by its traffic. */
@@ -65,9 +65,9 @@ export interface RolloutEvents {
 
 export interface RolloutOptions {
   /** They are asked while something waits. */
-  readonly checks?: Pick<Checks, 'waiting' | 'verdict' | 'states'> | undefined;
+  readonly checks?: Pick<Checks, 'look' | 'waiting' | 'states'> | undefined;
   /** What clients report; left out: nothing. */
-  readonly traffic?: Pick<Traffic, 'verdict' | 'restart' | 'keep'> | undefined;
+  readonly traffic?: Pick<Traffic, 'look' | 'verdictOn'> | undefined;
   readonly gate: Gate;
   readonly fleet: Fleet;
   readonly clock: Clock;

@@ -26,14 +26,17 @@ export interface TrafficBounds {
   readonly minRequests: number;
 }
 
-/** What traffic says of a change, in one class of clients. */
-export interface TrafficVerdict {
+/** Of the clients that have a change, and of those that have not. */
+export interface Sides<T> {
+  readonly canaries: T;
+  readonly others: T;
+}
+
+/** What traffic says of a change, in one class of clients. Where there are no others, they are the canaries before it. */
+export interface TrafficVerdict extends Sides<Readonly<Tally>> {
   readonly state: 'GOOD' | 'BAD' | 'UNKNOWN';
   /** For people. */
   readonly reason: string;
-  readonly canaries: Readonly<Tally>;
-  /** Of the clients that have not got it; where there are none, of the canaries before it. */
-  readonly others: Readonly<Tally>;
 }
 
 /** What the tallies of a verdict were once. */
@@ -72,97 +75,100 @@ const fewest = 3;
  * the change.
  */
 export function compareTraffic(
-  canaries: readonly ComparedClient[],
-  rest: readonly ComparedClient[],
+  clients: Sides<readonly ComparedClient[]>,
   bounds: TrafficBounds,
   classes: number,
 ): TrafficVerdict {
-  const own = sumOf(canaries.map(({ counted }) => counted));
-  const before = sumOf(canaries.map(({ usual }) => usual));
-  const others = rest.length === 0 ? before : sumOf(rest.map(({ counted }) => counted));
-  const otherwise = rest.length === 0 ? 'before' : 'at the others';
-  const compared = { canaries: own, others };
+  const counted = countedOf(clients);
+  const { canaries, others } = counted;
+  const otherwise = clients.others.length === 0 ? 'before' : 'at the others';
   const { minRequests, maxErrorIncrease, maxRequestDrop } = bounds;
   const limit = Math.sqrt(2 * Math.log(classes / falseAlarms));
-  if (own.seconds === 0)
+  if (canaries.seconds === 0)
     return {
       state: 'UNKNOWN',
       reason: 'no client that has it has reported twice since it accepted it',
-      ...compared,
+      ...counted,
     };
   if (others.requests < minRequests) {
     const reason = `${amount(others.requests)} requests ${otherwise}: min_requests is ${minRequests}`;
-    return { state: 'UNKNOWN', reason, ...compared };
+    return { state: 'UNKNOWN', reason, ...counted };
   }
-  const usual = usualOf(canaries, rest);
-  if (isDrop({ canaries, rest, own, others, usual }, maxRequestDrop, limit)) {
-    const reason = `${perSecond(own)} requests a second for each client that has it, ${perSecond(others)} ${otherwise}: max_request_drop is ${maxRequestDrop} percent`;
-    return { state: 'BAD', reason, ...compared };
+  const compared = { clients, counted, usual: usualOf(clients) };
+  if (isDrop(compared, maxRequestDrop, limit)) {
+    const reason = `${perSecond(canaries)} requests a second for each client that has it, ${perSecond(others)} ${otherwise}: max_request_drop is ${maxRequestDrop} percent`;
+    return { state: 'BAD', reason, ...counted };
   }
-  const errors = `${percent(own)} of ${amount(own.requests)} requests failed for clients that have it, ${percent(others)} of ${amount(others.requests)} ${otherwise}`;
-  if (own.requests < minRequests)
-    return { state: 'UNKNOWN', reason: `${errors}: min_requests is ${minRequests}`, ...compared };
-  if (!isRise({ canaries, rest, own, others, usual }, bounds, limit))
-    return { state: 'GOOD', reason: errors, ...compared };
-  return { state: 'BAD', reason: `${errors}: max_error_increase is ${maxErrorIncrease} points`, ...compared };
+  const errors = `${percent(canaries)} of ${amount(canaries.requests)} requests failed for clients that have it, ${percent(others)} of ${amount(others.requests)} ${otherwise}`;
+  if (canaries.requests < minRequests)
+    return { state: 'UNKNOWN', reason: `${errors}: min_requests is ${minRequests}`, ...counted };
+  if (!isRise(compared, bounds, limit)) return { state: 'GOOD', reason: errors, ...counted };
+  return { state: 'BAD', reason: `${errors}: max_error_increase is ${maxErrorIncrease} points`, ...counted };
+}
+
+/** Without others the canaries are compared with themselves before it. */
+function countedOf({ canaries, others }: Sides<readonly ComparedClient[]>): Sides<Tally> {
+  const compared =
+    others.length === 0 ? canaries.map(({ usual }) => usual) : others.map(({ counted }) => counted);
+  return { canaries: sumOf(canaries.map(({ counted }) => counted)), others: sumOf(compared) };
 }
 
 /** Undefined: it is not known, or the canaries are compared with it anyway. */
-function usualOf(canaries: readonly ComparedClient[], rest: readonly ComparedClient[]): Compared['usual'] {
+function usualOf({ canaries, others }: Sides<readonly ComparedClient[]>): Compared['usual'] {
   const isKnown = ({ usual }: ComparedClient): boolean => usual.reports >= leastReports;
-  if (rest.length === 0 || !canaries.every(isKnown) || !rest.some(isKnown)) return undefined;
+  if (others.length === 0 || !canaries.every(isKnown) || !others.some(isKnown)) return undefined;
   return {
-    own: sumOf(canaries.map(({ usual }) => usual)),
-    others: sumOf(rest.filter(isKnown).map(({ usual }) => usual)),
+    canaries: sumOf(canaries.map(({ usual }) => usual)),
+    others: sumOf(others.filter(isKnown).map(({ usual }) => usual)),
   };
 }
 
-/** Sums of both sides, and what both did before. */
+/** What both sides do with the change, and what both did before. */
 interface Compared {
-  readonly canaries: readonly ComparedClient[];
-  readonly rest: readonly ComparedClient[];
-  readonly own: Tally;
-  readonly others: Tally;
-  readonly usual: { readonly own: Tally; readonly others: Tally } | undefined;
+  readonly clients: Sides<readonly ComparedClient[]>;
+  readonly counted: Sides<Tally>;
+  readonly usual: Sides<Tally> | undefined;
 }
 
 /** More requests fail. Clients of which more failed before already are compared with that. */
 function isRise(
-  { rest, own, others, usual }: Compared,
+  { clients, counted: { canaries, others }, usual }: Compared,
   { maxErrorIncrease, minRequests }: TrafficBounds,
   limit: number,
 ): boolean {
   let expected = errorRate(others);
-  let variance = errorVariance(own) + errorVariance(others);
-  if (usual !== undefined && usual.own.requests >= minRequests && usual.others.requests >= minRequests) {
-    const more = errorRate(usual.own) - errorRate(usual.others);
+  let variance = errorVariance(canaries) + errorVariance(others);
+  if (usual !== undefined && usual.canaries.requests >= minRequests && usual.others.requests >= minRequests) {
+    const more = errorRate(usual.canaries) - errorRate(usual.others);
     if (more > 0) {
       expected += more;
-      variance += errorVariance(usual.own) + errorVariance(usual.others);
+      variance += errorVariance(usual.canaries) + errorVariance(usual.others);
     }
   }
-  const increase = errorRate(own) - expected;
-  return increase * 100 > maxErrorIncrease && increase > limit * Math.sqrt(variance * clustering(rest));
+  const increase = errorRate(canaries) - expected;
+  return (
+    increase * 100 > maxErrorIncrease && increase > limit * Math.sqrt(variance * clustering(clients.others))
+  );
 }
 
 /** Fewer requests come. Clients to which fewer came before already are compared with that. */
 function isDrop(
-  { canaries, rest, own, others, usual }: Compared,
+  { clients, counted: { canaries, others }, usual }: Compared,
   maxRequestDrop: number,
   limit: number,
 ): boolean {
-  let expected = requestRate(others) * own.seconds;
+  let expected = requestRate(others) * canaries.seconds;
   // Of the expected number, relative.
-  const differing = spread(rest.length === 0 ? canaries : rest) * shares(canaries, rest);
-  let variance = 1 / others.requests + Math.max(differing, bursts(canaries) + bursts(rest));
+  const differing = spread(clients.others.length === 0 ? clients.canaries : clients.others) * shares(clients);
+  let variance = 1 / others.requests + Math.max(differing, bursts(clients.canaries) + bursts(clients.others));
   if (usual !== undefined && usual.others.requests > 0) {
-    const fewer = requestRate(usual.own) / requestRate(usual.others);
+    const fewer = requestRate(usual.canaries) / requestRate(usual.others);
     if (fewer < 1) {
       expected *= fewer;
-      variance += 1 / Math.max(1, usual.own.requests) + 1 / usual.others.requests;
+      variance += 1 / Math.max(1, usual.canaries.requests) + 1 / usual.others.requests;
     }
   }
-  const missing = expected - own.requests;
+  const missing = expected - canaries.requests;
   return (
     missing * 100 > maxRequestDrop * expected &&
     missing > limit * Math.sqrt(expected + expected ** 2 * variance)
@@ -222,8 +228,8 @@ function bursts(clients: readonly ComparedClient[]): number {
 }
 
 /** Averages of many clients differ less than clients do. */
-const shares = (canaries: readonly ComparedClient[], rest: readonly ComparedClient[]): number =>
-  1 / Math.max(1, canaries.length) + (rest.length === 0 ? 0 : 1 / rest.length);
+const shares = ({ canaries, others }: Sides<readonly ComparedClient[]>): number =>
+  1 / Math.max(1, canaries.length) + (others.length === 0 ? 0 : 1 / others.length);
 
 const percent = (tally: Tally): string => `${(errorRate(tally) * 100).toFixed(1)} %`;
 const perSecond = (tally: Tally): string => requestRate(tally).toFixed(1);

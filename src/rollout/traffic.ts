@@ -1,10 +1,13 @@
 import type { Clock } from '../model/clock.ts';
 import type { ReportedTraffic } from '../model/load.ts';
+import type { Change } from './changes.ts';
+import { calm, type HeardChange, type Opinion, type VerdictSource } from './sources.ts';
 import {
   addTo,
   type ComparedClient,
   compareTraffic,
   noRequests,
+  type Sides,
   sumOf,
   type Tally,
   type TrafficBounds,
@@ -41,7 +44,7 @@ class Reporting implements ComparedClient {
   readonly usual = noRequests();
   counted = noRequests();
   /** On which side of a change it is, and since when its reports count for that; `between`: for none. */
-  #side: 'with' | 'without' | 'between' | undefined;
+  #side: 'canaries' | 'others' | 'between' | undefined;
   #reports = 0;
   /** The next report is in part about a change that was judged. */
   #isMixed = false;
@@ -55,7 +58,7 @@ class Reporting implements ComparedClient {
     const seconds = milliseconds / 1000;
     const said: Tally = { requests, errors, seconds, reports: 1, squares: requests ** 2 };
     // What it does with a change that is judged is not what is usual.
-    const isUsual = (this.#side === undefined || this.#side === 'without') && !this.#isMixed;
+    const isUsual = (this.#side === undefined || this.#side === 'others') && !this.#isMixed;
     this.#isMixed = false;
     if (isUsual) addTo(this.usual, said, 0.5 ** (seconds / halfLifeSeconds));
     if (this.#side === undefined || this.#side === 'between') return;
@@ -64,9 +67,9 @@ class Reporting implements ComparedClient {
   }
 
   /** Undefined: it is not compared with anybody. */
-  take(side: 'with' | 'without' | 'between' | undefined): void {
+  take(side: 'canaries' | 'others' | 'between' | undefined): void {
     if (side === this.#side) return;
-    this.#isMixed = this.#side === 'with' || this.#side === 'between';
+    this.#isMixed = this.#side === 'canaries' || this.#side === 'between';
     this.#side = side;
     this.#reports = 0;
     this.counted = noRequests();
@@ -76,7 +79,7 @@ class Reporting implements ComparedClient {
   restart(): void {
     const before = this.#side;
     this.take('between');
-    if (before !== 'with') this.take(before);
+    if (before !== 'canaries') this.take(before);
   }
 }
 
@@ -97,7 +100,7 @@ const nothing: TrafficVerdict = {
  * What clients report of their traffic, and what it says of a change: those that have it are compared with those of
  * their class that have not (LRS, protocol §5c).
  */
-export class Traffic {
+export class Traffic implements VerdictSource {
   #settings: TrafficSettings | undefined;
   readonly #clock: Clock;
   /** By id. */
@@ -107,6 +110,8 @@ export class Traffic {
   readonly #labels = new Map<string, string>();
   /** Classes whose clients are compared. Those of a change have one course. */
   readonly #compared = new Map<string, Course>();
+  /** Of the last look at which it was known who has what. */
+  #verdicts: ReadonlyMap<Change, TrafficHistory> = new Map();
   #sweptAt: number;
 
   constructor(rollout: JudgingSettings, clock: Clock) {
@@ -127,6 +132,7 @@ export class Traffic {
     this.#classes.clear();
     this.#labels.clear();
     this.#compared.clear();
+    this.#verdicts = new Map();
   }
 
   add(report: ReportedTraffic): void {
@@ -163,8 +169,26 @@ export class Traffic {
     this.#labels.delete(known.classKey);
   }
 
+  look(changes: readonly HeardChange[]): ReadonlyMap<Change, Opinion> {
+    for (const { change, isNew } of changes) if (isNew) this.#restart(change.classes);
+    this.#keep(new Set(changes.flatMap(({ change }) => [...change.classes])));
+    const verdicts = new Map<Change, TrafficHistory>();
+    for (const { change, canaries } of changes) {
+      if (canaries === undefined) return opinionsOf(this.#verdicts);
+      const verdict = this.#verdict(change.classes, canaries);
+      if (verdict !== undefined) verdicts.set(change, verdict);
+    }
+    this.#verdicts = verdicts;
+    return opinionsOf(verdicts);
+  }
+
+  /** What it says of a change; undefined: nothing. */
+  verdictOn(change: Change): TrafficHistory | undefined {
+    return this.#verdicts.get(change);
+  }
+
   /** What clients of these classes have is another now. */
-  restart(classes: ReadonlySet<string>): void {
+  #restart(classes: ReadonlySet<string>): void {
     for (const classKey of classes) {
       for (const one of this.#classes.get(classKey) ?? []) one.restart();
       this.#compared.get(classKey)?.points.splice(0);
@@ -172,7 +196,7 @@ export class Traffic {
   }
 
   /** Only clients of these classes are compared from now on. */
-  keep(classes: ReadonlySet<string>): void {
+  #keep(classes: ReadonlySet<string>): void {
     for (const classKey of this.#compared.keys()) {
       if (classes.has(classKey)) continue;
       this.#compared.delete(classKey);
@@ -180,23 +204,22 @@ export class Traffic {
     }
   }
 
-  /** Of one change. `classes`: those that subscribe to it; `canaries`: all streams that are to have it. */
-  verdict(classes: ReadonlySet<string>, canaries: readonly CanaryStream[]): TrafficHistory | undefined {
+  /** Of one change. `classes`: those that subscribe to it; `streams`: all that are to have it. */
+  #verdict(classes: ReadonlySet<string>, streams: readonly CanaryStream[]): TrafficHistory | undefined {
     const bounds = this.#settings;
     if (bounds === undefined) return undefined;
     this.#sweep(this.#clock.monotonic(), bounds.intervalMs * mostIntervals);
     const course = this.#courseOf(classes);
-    const byClass = Map.groupBy(canaries, ({ classKey }) => classKey);
+    const byClass = Map.groupBy(streams, ({ classKey }) => classKey);
     const verdicts = [...classes].map((classKey) => {
       const peers = this.#classes.get(classKey);
       if (peers === undefined) return nothing;
       this.#compared.set(classKey, course);
-      const [own, others] = assignSides(peers, byClass.get(classKey) ?? []);
-      if (own.length === 0) return nothing;
-      const compared = compareTraffic(own, others, bounds, classes.size);
-      const { state, canaries: having, others: rest } = compared;
+      const sides = assignSides(peers, byClass.get(classKey) ?? []);
+      if (sides.canaries.length === 0) return nothing;
+      const { state, reason, canaries, others } = compareTraffic(sides, bounds, classes.size);
       const of = classes.size === 1 ? '' : ` (${this.#labels.get(classKey) ?? ''})`;
-      return { state, reason: `${compared.reason}${of}`, canaries: having, others: rest };
+      return { state, reason: `${reason}${of}`, canaries, others };
     });
     const verdict = together(verdicts);
     addPoint(course.points, { at: this.#clock.now(), ...verdict }, bounds.intervalMs);
@@ -228,20 +251,29 @@ function addPoint(points: TrafficPoint[], { at, canaries, others }: TrafficPoint
   if (points.length > mostPoints) points.shift();
 }
 
+/** Too little to judge by keeps nothing from going on. */
+function opinionsOf(verdicts: ReadonlyMap<Change, TrafficVerdict>): ReadonlyMap<Change, Opinion> {
+  const opinions = new Map<Change, Opinion>();
+  for (const [change, { state, reason }] of verdicts)
+    if (state === 'BAD')
+      opinions.set(change, {
+        ...calm,
+        verdict: { cause: 'traffic', reason: `traffic: ${reason}`, names: change.keys },
+      });
+  return opinions;
+}
+
 /** Who has accepted a change, and who has not got it. A client of which a stream has yet to answer is neither. */
-function assignSides(
-  peers: Iterable<Reporting>,
-  canaries: readonly CanaryStream[],
-): [Reporting[], Reporting[]] {
+function assignSides(peers: Iterable<Reporting>, streams: readonly CanaryStream[]): Sides<Reporting[]> {
   const accepted = new Map<string, boolean>();
-  for (const { node, standing } of canaries)
+  for (const { node, standing } of streams)
     accepted.set(node, standing.kind === 'accepted' && accepted.get(node) !== false);
-  const sides: [Reporting[], Reporting[]] = [[], []];
+  const sides: Sides<Reporting[]> = { canaries: [], others: [] };
   for (const one of peers) {
     const has = accepted.get(one.node);
-    if (has === false) one.take('between');
-    else one.take(has === true ? 'with' : 'without');
-    if (has !== false) sides[has === true ? 0 : 1].push(one);
+    const side = has === undefined ? 'others' : has ? 'canaries' : 'between';
+    one.take(side);
+    if (side !== 'between') sides[side].push(one);
   }
   return sides;
 }

@@ -148,7 +148,7 @@ describe('configuration: what is accepted', () => {
       checks: [],
       notify: [],
       maxDisconnects: 20,
-      maxEmptiedPercent: 20,
+      guard: { maxEmptiedPercent: 20 },
       mode: 'AUTOMATIC',
     });
     const query = 'prometheus: { url: "http://p:9090", query: up, min: -1, max: 0.5 }';

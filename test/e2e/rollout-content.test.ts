@@ -76,11 +76,20 @@ for (const workers of [0, 2]) {
       plane.set('eds', assignments(['a', 'b', 'c']));
       const held = await reaches(relay, 'HELD');
       expect(held.cause).to.equal('content');
-      expect(held.reason).to.equal('3 of 10 eds would have no endpoints any more: max_emptied_percent is 20');
+      expect(held.reason).to.equal(
+        '3 of 10 eds would have no endpoints any more; rollout.guard.max_emptied_percent allows 20 %',
+      );
       expect(counts(clients).slice(1)).to.deep.equal([10, 10]);
       // Other clusters are not held.
-      plane.set('eds', assignments(['a', 'b', 'c', 'd']));
-      await eventually(() => expect(counts(clients).at(-1)).to.equal(9));
+      plane.set('eds', { ...assignments(['a', 'b', 'c']), d: '81' });
+      for (const client of clients) await eventually(() => expect(client.has('eds')['d']).to.equal('81'));
+      // One more is too many too.
+      plane.set('eds', { ...assignments(['a', 'b', 'c', 'd']), e: '81' });
+      await eventually(() =>
+        expect(clients.filter((one) => one.has('eds')['e'] === '81').length).to.equal(3),
+      );
+      expect(counts(clients)).to.deep.equal([6, 10, 10]);
+      expect((await rolloutOf(relay)).reason).to.match(/^4 of 10 eds/);
       plane.set('eds', assignments(['a'], '81'));
       await reaches(relay, 'IDLE');
       await eventually(() => expect(counts(clients)).to.deep.equal([9, 9, 9]));
@@ -168,7 +177,7 @@ for (const workers of [0, 2]) {
     }
 
     it('max_emptied_percent: 100: endpoints never wait', async () => {
-      await using relay = await start({ max_emptied_percent: 100 });
+      await using relay = await start({ guard: { max_emptied_percent: 100 } });
       using pool = new ClientPool(relay.xds, workers + 1);
       const clients = await fleet(pool);
       plane.set('eds', assignments(clusters));

@@ -15,7 +15,7 @@ const none = tally(0, 0, 0);
 const client = (counted: Tally, usual = none): ComparedClient => ({ counted, usual });
 
 describe('a change judged by traffic', () => {
-  for (const [what, canaries, rest, state] of [
+  for (const [what, canaries, others, state] of [
     ['as many errors as the others', [tally(1000, 10)], [tally(1000, 10)], 'GOOD'],
     ['5 points more: the bound', [tally(1000, 60)], [tally(1000, 10)], 'GOOD'],
     ['6 points more', [tally(1000, 70)], [tally(1000, 10)], 'BAD'],
@@ -34,8 +34,7 @@ describe('a change judged by traffic', () => {
   ] as const) {
     it(`${what}: ${state}`, () => {
       const found = compareTraffic(
-        canaries.map((one) => client(one)),
-        rest.map((one) => client(one)),
+        { canaries: canaries.map((one) => client(one)), others: others.map((one) => client(one)) },
         bounds,
         1,
       );
@@ -45,11 +44,14 @@ describe('a change judged by traffic', () => {
 
   it('where nobody of the class is left: as before the change', () => {
     const before = tally(5000, 50, 50);
-    const judged = (counted: Tally) => compareTraffic([client(counted, before)], [], bounds, 1);
+    const judged = (counted: Tally) =>
+      compareTraffic({ canaries: [client(counted, before)], others: [] }, bounds, 1);
     expect(judged(tally(1000, 10)).state).to.equal('GOOD');
     expect(judged(tally(1000, 100)).state).to.equal('BAD');
     expect(judged(tally(100)).state).to.equal('BAD');
-    expect(compareTraffic([client(tally(1000, 900))], [], bounds, 1).state).to.equal('UNKNOWN');
+    expect(compareTraffic({ canaries: [client(tally(1000, 900))], others: [] }, bounds, 1).state).to.equal(
+      'UNKNOWN',
+    );
     expect(judged(tally(1000, 100)).reason).to.equal(
       '10.0 % of 1000 requests failed for clients that have it, 1.0 % of 5000 before: max_error_increase is 5 points',
     );
@@ -61,7 +63,7 @@ describe('a change judged by traffic', () => {
   it('a client of which more failed, or which had less to do, before already: compared with that too', () => {
     const others = [client(tally(10_000, 100), tally(50_000, 500, 50))];
     const state = (counted: Tally, usual: Tally) =>
-      compareTraffic([client(counted, usual)], others, bounds, 1).state;
+      compareTraffic({ canaries: [client(counted, usual)], others }, bounds, 1).state;
     expect(state(tally(1000, 200), tally(5000, 950, 50))).to.equal('GOOD');
     expect(state(tally(1000, 200), tally(5000, 50, 50))).to.equal('BAD');
     expect(state(tally(1000, 10), tally(5000, 50, 50))).to.equal('GOOD');
@@ -73,9 +75,13 @@ describe('a change judged by traffic', () => {
 
   it('clients that differ much among each other may differ from canaries as much', () => {
     const errors = [0, 900, 20, 400, 10, 700].map((count) => client(tally(1000, count)));
-    expect(compareTraffic([client(tally(1000, 800))], errors, bounds, 1).state).to.equal('GOOD');
+    expect(
+      compareTraffic({ canaries: [client(tally(1000, 800))], others: errors }, bounds, 1).state,
+    ).to.equal('GOOD');
     const requests = [10, 5000, 200, 9000, 40, 3000].map((count) => client(tally(count)));
-    expect(compareTraffic([client(tally(0))], requests, bounds, 1).state).to.equal('UNKNOWN');
+    expect(compareTraffic({ canaries: [client(tally(0))], others: requests }, bounds, 1).state).to.equal(
+      'UNKNOWN',
+    );
   });
 
   describe('with simulated fleets, asked after each report of a bake', () => {
@@ -143,11 +149,11 @@ class Fleet {
 
   isFoundBad(moreErrors: number, requests: number, by = bounds): boolean {
     const canaries = this.#clients.slice(0, this.#canaries);
-    const rest = this.#clients.slice(this.#canaries);
+    const others = this.#clients.slice(this.#canaries);
     for (let report = 0; report < reports; report++) {
       for (const one of canaries) this.#report(one, one.counted, moreErrors, requests);
-      for (const one of rest) this.#report(one, one.counted, 0, 1);
-      if (compareTraffic(canaries, rest, by, 1).state === 'BAD') return true;
+      for (const one of others) this.#report(one, one.counted, 0, 1);
+      if (compareTraffic({ canaries, others }, by, 1).state === 'BAD') return true;
     }
     return false;
   }

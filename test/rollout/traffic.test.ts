@@ -1,10 +1,17 @@
 import { expect } from 'chai';
+import type { Change } from '../../src/rollout/changes.ts';
+import { Judge, unjudged } from '../../src/rollout/judge.ts';
 import { Traffic } from '../../src/rollout/traffic.ts';
 import type { CanaryStream, Standing } from '../../src/rollout/waiting.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 const settings = { maxErrorIncrease: 5, maxRequestDrop: 50, minRequests: 100, intervalMs: 10_000 };
-const classes = new Set(['c']);
+const change: Change = {
+  names: [],
+  keys: new Set(),
+  classes: new Set(['c']),
+  judge: new Judge(unjudged, 0),
+};
 
 function canary(node: string, kind: 'accepted' | 'waiting' = 'accepted'): CanaryStream {
   const standing: Standing = { kind };
@@ -33,7 +40,8 @@ describe('what clients report of their traffic', () => {
   }
 
   const counts = (...canaries: readonly CanaryStream[]) => {
-    const { state, canaries: own, others } = traffic.verdict(classes, canaries) ?? {};
+    traffic.look([{ change, canaries, isNew: false }]);
+    const { state, canaries: own, others } = traffic.verdictOn(change) ?? {};
     return [state, own?.requests, others?.requests];
   };
 
@@ -89,7 +97,7 @@ describe('what clients report of their traffic', () => {
     counts(canary('a'));
     for (const node of ['a', 'b', 'a', 'b']) report(node, 300);
     expect(counts(canary('a'))).to.deep.equal(['GOOD', 300, 300]);
-    traffic.restart(classes);
+    traffic.look([{ change, canaries: undefined, isNew: true }]);
     // It has not got that yet.
     for (const node of ['a', 'a', 'b']) report(node, 0);
     expect(counts(canary('a', 'waiting'))[0]).to.equal('UNKNOWN');
@@ -99,10 +107,12 @@ describe('what clients report of their traffic', () => {
   });
 
   it('remembers how the counts of a change grew: a point for each interval, and the last one', () => {
-    const recent = () =>
-      traffic
-        .verdict(classes, [canary('a')])
+    const recent = () => {
+      traffic.look([{ change, canaries: [canary('a')], isNew: false }]);
+      return traffic
+        .verdictOn(change)
         ?.recent.map(({ at, canaries, others }) => [at - started, canaries.requests, others.requests]);
+    };
     const started = clock.now();
     for (const node of ['a', 'b']) report(node, 1);
     expect(recent()).to.deep.equal([]);
@@ -128,33 +138,37 @@ describe('what clients report of their traffic', () => {
     }
     expect(recent()).to.have.length(60);
     expect(recent()?.at(-1)?.slice(0, 2)).to.deep.equal([1_005_000, 10_200]);
-    traffic.restart(classes);
+    traffic.look([{ change, canaries: undefined, isNew: true }]);
     expect(recent(), 'another content').to.deep.equal([]);
   });
 
   it('a part of a change that goes on alone has its own course', () => {
-    const [c, d] = [new Set(['c']), new Set(['d'])];
-    const both = new Set(['c', 'd']);
+    const [c, d] = [change, { ...change, classes: new Set(['d']) }];
+    const both = { ...change, classes: new Set(['c', 'd']) };
     const own = [canary('a'), { ...canary('x'), classKey: 'd' }];
     for (const [node, of] of [
       ['a', 'c'],
       ['x', 'd'],
     ] as const)
       report(node, 1, 0, of);
-    traffic.verdict(both, own);
+    const recent = (...changes: readonly Change[]) => {
+      traffic.look(changes.map((one) => ({ change: one, canaries: own, isNew: false })));
+      return changes.map((one) => traffic.verdictOn(one)?.recent.map(({ canaries }) => canaries.requests));
+    };
+    recent(both);
     for (let at = 0; at < 2; at++)
       for (const [node, of] of [
         ['a', 'c'],
         ['x', 'd'],
       ] as const)
         report(node, 50, 0, of);
-    expect(traffic.verdict(both, own)?.recent.map(({ canaries }) => canaries.requests)).to.deep.equal([100]);
+    expect(recent(both)).to.deep.equal([[100]]);
     clock.advance(20_000);
     report('a', 50);
-    expect(traffic.verdict(c, own)?.recent.map(({ canaries }) => canaries.requests)).to.deep.equal([
-      100, 100,
+    expect(recent(c, d)).to.deep.equal([
+      [100, 100],
+      [100, 50],
     ]);
-    expect(traffic.verdict(d, own)?.recent.map(({ canaries }) => canaries.requests)).to.deep.equal([100, 50]);
   });
 
   it('what a canary does with a change is not what is usual for it', () => {
@@ -162,7 +176,7 @@ describe('what clients report of their traffic', () => {
     counts(canary('a'));
     for (let at = 0; at < 3; at++) report('a', 1000, 500);
     expect(counts(canary('a'))[0]).to.equal('BAD');
-    traffic.keep(new Set());
+    traffic.look([]);
     report('a', 1000, 10);
     counts(canary('a'));
     for (let at = 0; at < 3; at++) report('a', 1000, 10);
@@ -186,9 +200,11 @@ describe('what clients report of their traffic', () => {
 
   it('nobody reports, or no class: nothing is said', () => {
     expect(counts(canary('a'))).to.deep.equal(['UNKNOWN', 0, 0]);
-    expect(traffic.verdict(new Set(), [])?.state).to.equal('UNKNOWN');
+    const ofNobody = { ...change, classes: new Set<string>() };
+    traffic.look([{ change: ofNobody, canaries: [], isNew: false }]);
+    expect(traffic.verdictOn(ofNobody)?.state).to.equal('UNKNOWN');
     traffic.reload(undefined);
     report('a', 1);
-    expect(traffic.verdict(classes, [canary('a')])).to.equal(undefined);
+    expect(counts(canary('a'))).to.deep.equal([undefined, undefined, undefined]);
   });
 });

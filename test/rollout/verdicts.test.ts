@@ -56,7 +56,7 @@ class Setting {
       {
         bakeMs: 30_000,
         maxWaitMs: 600_000,
-        maxEmptiedPercent: 100,
+        guard: { maxEmptiedPercent: 100 },
         onTimeout: 'HOLD',
         onFailure: 'HOLD',
         maxDisconnects: 20,

@@ -1,0 +1,312 @@
+import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
+import type { Clock } from '../model/clock.ts';
+import { assignmentType, endpointsIn } from '../model/endpoints.ts';
+import type { Gate, HeldVariant, PendingName, ReleasedSize, TransactionGuard } from '../model/rollout.ts';
+import type { Put, Transaction } from '../model/transaction.ts';
+import { typeInfo } from '../model/types.ts';
+import type { Change } from './changes.ts';
+import { calm, type HeardChange, type Objection, type Opinion, type VerdictSource } from './sources.ts';
+import { nameKey, type WaitingNames } from './waiting.ts';
+
+/** As configured (`rollout.guard`), in percent. Undefined: there is no bound. */
+export interface GuardBounds {
+  /** Of the assignments of a session: so many may lose all their endpoints. */
+  readonly maxEmptiedPercent: number;
+  /** Of the endpoints of one assignment. */
+  readonly maxLostEndpointsPercent?: number | undefined;
+  /** Of the bytes of a type in a session. */
+  readonly maxGrowthPercent?: number | undefined;
+  /** Of the names of a type in a session. */
+  readonly maxChangedPercent?: number | undefined;
+}
+
+/** What of the settings of a rollout it goes by. */
+interface GuardSettings {
+  readonly guard: GuardBounds;
+  readonly types: readonly TypeUrl[];
+  readonly bakeMs: number;
+}
+
+/** An assignment that has fewer endpoints than before. */
+interface Loss {
+  /** The key of who has it: a session. */
+  readonly holder: string;
+  readonly name: ResourceName;
+  readonly constraints: ConstraintsKey;
+  readonly before: number;
+  readonly after: number;
+  /** When it began to lose them. Milliseconds since the epoch. */
+  readonly at: number;
+}
+
+type GuardedGate = Pick<Gate, 'contentOf' | 'releasedByHolder' | 'pending'>;
+
+const none: readonly Objection[] = [];
+
+/**
+ * Finds changes that nobody should get, by their content alone (`rollout.guard`, docs/adr/0170). Endpoints do not wait for
+ * canaries; those that it stops do.
+ */
+export class Guard implements VerdictSource, TransactionGuard {
+  readonly #gate: GuardedGate;
+  readonly #clock: Clock;
+  #settings: GuardSettings | undefined;
+  /** What everybody has lost within the last bake, by `lossKey`. */
+  readonly #passed = new Map<string, Loss>();
+  #objections = none;
+  /** What was said of the size of what waits, which is the same as long as that is. */
+  #sizes: { readonly waiting: WaitingNames; readonly objections: readonly Objection[] } | undefined;
+
+  constructor(gate: GuardedGate, clock: Clock) {
+    this.#gate = gate;
+    this.#clock = clock;
+  }
+
+  /** Undefined: nobody is judged. */
+  configure(settings: GuardSettings | undefined): void {
+    this.#settings = settings;
+    this.#sizes = undefined;
+    if (settings === undefined) this.#passed.clear();
+  }
+
+  /** Losses that are not too many are remembered: the next ones may be with them. */
+  stops({ type, holder, puts }: Transaction): boolean {
+    const bounds = this.#settings?.guard;
+    if (bounds === undefined || type !== assignmentType || holder.restored === true) return false;
+    const fresh = this.#freshLosses(puts, holder.key, bounds);
+    if (fresh.length === 0) return false;
+    this.#forgetOld();
+    const waiting = [...this.#gate.pending].filter((one) => one.type === type && isGuarded(one));
+    const names = new Set(fresh.map(({ name }) => name));
+    const others = [...this.#waitingLosses(waiting), ...this.#passedLosses()].filter(
+      (one) => one.holder === holder.key && !names.has(one.name),
+    );
+    const released = this.#gate.releasedByHolder(type).get(holder.key);
+    const objections = lossObjections([...fresh, ...others], released, bounds);
+    if (objections.some((one) => !one.names.isDisjointFrom(keysOf(fresh)))) return true;
+    for (const one of fresh) this.#passed.set(lossKey(one), one);
+    return false;
+  }
+
+  /**
+   * Must be called before `look`: what it finds bad of all that waits, as one update may be several changes. By
+   * `nameKey`.
+   */
+  weigh(waiting: WaitingNames): ReadonlySet<string> {
+    if (this.#settings === undefined || waiting.names.length === 0) {
+      this.#objections = none;
+      this.#sizes = undefined;
+      return new Set();
+    }
+    if (this.#sizes?.waiting !== waiting)
+      this.#sizes = { waiting, objections: this.#sizeObjections(waiting, this.#settings) };
+    this.#objections = [...this.#lossObjections(waiting, this.#settings.guard), ...this.#sizes.objections];
+    return new Set(this.#objections.flatMap(({ names }) => [...names]));
+  }
+
+  look(changes: readonly HeardChange[]): ReadonlyMap<Change, Opinion> {
+    const opinions = new Map<Change, Opinion>();
+    for (const { change } of this.#objections.length === 0 ? [] : changes) {
+      const objection = this.#objections.find(({ names }) => !names.isDisjointFrom(change.keys));
+      if (objection !== undefined) opinions.set(change, { ...calm, objection });
+    }
+    return opinions;
+  }
+
+  #freshLosses(puts: readonly Put[], holder: string, bounds: GuardBounds): readonly Loss[] {
+    const { maxEmptiedPercent, maxLostEndpointsPercent } = bounds;
+    if (maxEmptiedPercent >= 100 && maxLostEndpointsPercent === undefined) return [];
+    // As far as the first endpoint, if nobody counts them.
+    const most = maxLostEndpointsPercent === undefined ? 1 : undefined;
+    return puts.flatMap((put) => this.#freshLoss(put, holder, most) ?? []);
+  }
+
+  /** Undefined: it takes nothing, or says the same as upstream did. */
+  #freshLoss({ name, constraints, any }: Put, holder: string, most: number | undefined): Loss | undefined {
+    if (any === undefined) return undefined;
+    const after = endpointsIn(any, most);
+    const key = { holder, name, constraints: constraints.key };
+    const passed = this.#passed.size === 0 ? undefined : this.#passed.get(lossKey(key));
+    if (after === most) {
+      if (passed !== undefined) this.#passed.delete(lossKey(key));
+      return undefined;
+    }
+    const said = this.#variantOf(key, 'said');
+    if (isSame(said, any)) return undefined;
+    const before = Math.max(countIn(said), countIn(this.#variantOf(key, 'released')), passed?.before ?? 0);
+    if (after < before) return { ...key, before, after, at: passed?.at ?? this.#clock.now() };
+    this.#passed.delete(lossKey(key));
+    return undefined;
+  }
+
+  #variantOf(
+    { name, constraints }: Pick<Loss, 'name' | 'constraints'>,
+    column: 'said' | 'released' | 'canary',
+  ): HeldVariant | undefined {
+    return this.#gate
+      .contentOf(assignmentType, name, column)
+      .find(({ variant }) => variant.constraints.key === constraints);
+  }
+
+  /** Of what waits: what everybody has against what upstream says. */
+  #waitingLosses(waiting: readonly PendingName[]): readonly Loss[] {
+    return waiting.flatMap(({ type, name, masked, since }) =>
+      this.#gate.contentOf(type, name, 'released').flatMap((released) => {
+        const { variant, holders } = released;
+        const key = { name, constraints: variant.constraints.key };
+        const now = this.#variantOf(key, masked === undefined ? 'canary' : 'said');
+        // What is removed loses nothing.
+        if (now === undefined) return [];
+        return holders.flatMap(({ key: holder }) => {
+          const passed = this.#passed.get(lossKey({ ...key, holder }));
+          const before = Math.max(countIn(released), passed?.before ?? 0);
+          const after = countIn(now);
+          return after < before ? [{ ...key, holder, before, after, at: since }] : [];
+        });
+      }),
+    );
+  }
+
+  /** Those that upstream still says. */
+  #passedLosses(): readonly Loss[] {
+    return [...this.#passed.values()].filter((one) => {
+      const said = this.#variantOf(one, 'said');
+      return said !== undefined && countIn(said) <= one.after;
+    });
+  }
+
+  /** While something is held nothing is forgotten: it would go on because it has waited. */
+  #forgetOld(): void {
+    const { bakeMs } = this.#settings ?? { bakeMs: 0 };
+    if (this.#passed.size === 0 || this.#objections.length > 0) return;
+    const oldest = this.#clock.now() - bakeMs;
+    for (const [key, { at }] of this.#passed) if (at < oldest) this.#passed.delete(key);
+  }
+
+  #lossObjections({ names, byType }: WaitingNames, bounds: GuardBounds): readonly Objection[] {
+    if (!byType.has(assignmentType)) return none;
+    this.#forgetOld();
+    const waiting = this.#waitingLosses(names.filter(({ type }) => type === assignmentType));
+    if (waiting.length === 0) return none;
+    const released = this.#gate.releasedByHolder(assignmentType);
+    const isWaiting = new Set(waiting.map(lossKey));
+    const passed = this.#passedLosses().filter((one) => !isWaiting.has(lossKey(one)));
+    const objections: Objection[] = [];
+    for (const [holder, own] of Map.groupBy(waiting, (one) => one.holder)) {
+      const all = [...own, ...passed.filter((one) => one.holder === holder)];
+      objections.push(...lossObjections(all, released.get(holder), bounds));
+    }
+    // What is told is about the session that it is worst for.
+    return objections.toSorted((a, b) => b.names.size - a.names.size);
+  }
+
+  /** What a type has more, and how much of it is another. */
+  #sizeObjections({ names, byType }: WaitingNames, { guard, types }: GuardSettings): readonly Objection[] {
+    const { maxGrowthPercent, maxChangedPercent } = guard;
+    if (maxGrowthPercent === undefined && maxChangedPercent === undefined) return none;
+    const objections: Objection[] = [];
+    for (const type of byType.keys()) {
+      if (!types.includes(type)) continue;
+      const released = this.#gate.releasedByHolder(type);
+      const own = names.filter((one) => one.type === type);
+      for (const [holder, sizes] of this.#sizesByHolder(own)) {
+        const before = released.get(holder);
+        if (before !== undefined) objections.push(...sizeObjections(type, sizes, before, guard));
+      }
+    }
+    return objections;
+  }
+
+  #sizesByHolder(names: readonly PendingName[]): ReadonlyMap<string, ReadonlyMap<string, number>> {
+    const byHolder = new Map<string, Map<string, number>>();
+    const add = (key: string, { holders }: HeldVariant, bytes: number): void => {
+      for (const { key: holder } of holders) {
+        const own = byHolder.get(holder) ?? new Map<string, number>();
+        byHolder.set(holder, own.set(key, (own.get(key) ?? 0) + bytes));
+      }
+    };
+    for (const { type, name } of names) {
+      const after = new Map(
+        this.#gate.contentOf(type, name, 'canary').map((one) => [one.variant.constraints.key, one]),
+      );
+      for (const one of this.#gate.contentOf(type, name, 'released')) {
+        const now = after.get(one.variant.constraints.key);
+        if (now?.variant.payload?.hash === one.variant.payload?.hash) continue;
+        add(nameKey(type, name), one, bytesOf(now) - bytesOf(one));
+      }
+    }
+    return byHolder;
+  }
+}
+
+/** What the judge sees, and what waits behind it. */
+const isGuarded = ({ masked }: PendingName): boolean => masked === undefined || masked === 'queued';
+
+const lossKey = ({ holder, name, constraints }: Pick<Loss, 'holder' | 'name' | 'constraints'>): string =>
+  JSON.stringify([holder, constraints, name]);
+
+const bytesOf = (one: HeldVariant | undefined): number => one?.variant.payload?.bytes.length ?? 0;
+
+function countIn(one: HeldVariant | undefined): number {
+  const payload = one?.variant.payload;
+  return payload === undefined ? 0 : endpointsIn(payload.bytes);
+}
+
+const isSame = (one: HeldVariant | undefined, any: Uint8Array): boolean => {
+  const bytes = one?.variant.payload?.bytes;
+  return bytes !== undefined && Buffer.compare(bytes, any) === 0;
+};
+
+/** Of one session. */
+function lossObjections(
+  losses: readonly Loss[],
+  released: ReleasedSize | undefined,
+  { maxEmptiedPercent, maxLostEndpointsPercent = 100 }: GuardBounds,
+): readonly Objection[] {
+  const objections: Objection[] = [];
+  const all = released?.names ?? 0;
+  const emptied = keysOf(losses.filter(({ after }) => after === 0));
+  if (emptied.size * 100 > maxEmptiedPercent * all) {
+    const reason = `${amount(emptied.size)} of ${amount(all)} eds would have no endpoints any more; rollout.guard.max_emptied_percent allows ${maxEmptiedPercent} %`;
+    objections.push({ cause: 'content', reason, names: emptied });
+  }
+  const lost = losses.filter((one) => lostPercent(one) > maxLostEndpointsPercent);
+  const [worst] = lost.toSorted((a, b) => lostPercent(b) - lostPercent(a));
+  if (worst === undefined) return objections;
+  const more = lost.length > 1 ? `, and ${amount(lost.length - 1)} more lose too many` : '';
+  const reason = `eds ${worst.name}: ${amount(worst.before)} endpoints became ${amount(worst.after)} (${signed(-lostPercent(worst))} %)${more}; rollout.guard.max_lost_endpoints_percent allows ${maxLostEndpointsPercent} %`;
+  return [...objections, { cause: 'content', reason, names: keysOf(lost) }];
+}
+
+const keysOf = (losses: readonly Loss[]): ReadonlySet<string> =>
+  new Set(losses.map(({ name }) => nameKey(assignmentType, name)));
+
+/** How many there were elsewhere nobody knows. */
+const lostPercent = ({ before, after }: Loss): number =>
+  after === 0 ? 100 : Number.isFinite(before) ? ((before - after) * 100) / before : 0;
+
+/** Of one type in one session. `sizes`: of each name that changes, how many bytes it has more. */
+function sizeObjections(
+  type: TypeUrl,
+  sizes: ReadonlyMap<string, number>,
+  before: ReleasedSize,
+  { maxGrowthPercent = Number.POSITIVE_INFINITY, maxChangedPercent = 100 }: GuardBounds,
+): readonly Objection[] {
+  const objections: Objection[] = [];
+  const { short } = typeInfo(type);
+  const after = before.bytes + [...sizes.values()].reduce((sum, more) => sum + more, 0);
+  const growth = ((after - before.bytes) * 100) / Math.max(1, before.bytes);
+  if (growth > maxGrowthPercent) {
+    const reason = `${short}: ${amount(before.bytes)} bytes became ${amount(after)} (${signed(growth)} %); rollout.guard.max_growth_percent allows ${maxGrowthPercent} %`;
+    const names = new Set([...sizes].filter(([, more]) => more > 0).map(([key]) => key));
+    objections.push({ cause: 'content', reason, names });
+  }
+  if (sizes.size * 100 > maxChangedPercent * before.names) {
+    const reason = `${amount(sizes.size)} of ${amount(before.names)} ${short} would change at once; rollout.guard.max_changed_percent allows ${maxChangedPercent} %`;
+    objections.push({ cause: 'content', reason, names: new Set(sizes.keys()) });
+  }
+  return objections;
+}
+
+const amount = (count: number): string => (Number.isFinite(count) ? count.toLocaleString('en') : 'some');
+const signed = (percent: number): string => `${percent < 0 ? '-' : '+'}${Math.round(Math.abs(percent))}`;

@@ -1,0 +1,274 @@
+import { create, toBinary } from '@bufbuild/protobuf';
+import { AnySchema } from '@bufbuild/protobuf/wkt';
+import { expect } from 'chai';
+import { Store } from '../../src/cache/store.ts';
+import { type ResourceName, resourceName, type TypeUrl } from '../../src/model/brand.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import type { Side } from '../../src/model/side.ts';
+import { type Holder, type Put, transaction } from '../../src/model/transaction.ts';
+import { Guard, type GuardBounds } from '../../src/rollout/guard.ts';
+import { Judge, unjudged } from '../../src/rollout/judge.ts';
+import { byFilter, nameKey, waitingNames } from '../../src/rollout/waiting.ts';
+import { any, namedHolder, put, type, when } from '../support/in-memory-relay.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+const cds = type('cds');
+const eds = type('eds');
+const bakeMs = 30_000;
+const letters = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'];
+
+/** A ClusterLoadAssignment with so many endpoints. */
+function assignment(name: string, count: number, mark = '', constraints = UNCONSTRAINED): Put {
+  const plain = any(eds, name, mark).value;
+  const locality = Buffer.from(Array.from({ length: count }, () => [0x12, 0]).flat());
+  const value = Buffer.concat([plain, Buffer.from([0x12, locality.length]), locality]);
+  const body = toBinary(AnySchema, create(AnySchema, { typeUrl: eds, value }));
+  return { ...put(eds, name, mark), any: body, constraints };
+}
+
+const assignments = (counts: Readonly<Record<string, number>>): readonly Put[] =>
+  Object.entries(counts).map(([name, count]) => assignment(name, count));
+
+/** Clusters with bodies of this length. */
+const clusters = (lengths: Readonly<Record<string, number>>): readonly Put[] =>
+  Object.entries(lengths).map(([name, length]) => put(cds, name, 'x'.repeat(length)));
+
+/** What upstream says, and a guard that looks at it as a rollout does. */
+class World {
+  readonly clock = new VirtualClock();
+  readonly store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
+  readonly guard = new Guard(this.store.held, this.clock);
+
+  constructor(bounds: Partial<GuardBounds> = {}) {
+    this.store.held.gatedTypes(new Set([cds]));
+    this.store.held.guarding(this.guard);
+    this.configure(bounds);
+  }
+
+  configure(bounds: Partial<GuardBounds>): void {
+    this.guard.configure({ guard: { maxEmptiedPercent: 20, ...bounds }, types: [cds], bakeMs });
+  }
+
+  /** Each is a response. */
+  says(url: TypeUrl, ...responses: readonly (readonly Put[])[]): void {
+    for (const puts of responses) this.#apply(url, puts, namedHolder);
+  }
+
+  saysTo(holder: Holder, puts: readonly Put[]): void {
+    this.#apply(eds, puts, holder);
+  }
+
+  #apply(url: TypeUrl, puts: readonly Put[], holder: Holder): void {
+    this.store.apply(transaction({ holder, type: url, puts }));
+    this.store.held.notify();
+    this.look();
+  }
+
+  /** Why what waits is held; empty: it is not. */
+  look(): string {
+    const waits = () => waitingNames([...this.store.held.pending].filter((one) => one.masked === undefined));
+    const stopped = this.guard.weigh(waits());
+    const free = waits().names.filter((one) => one.type === eds && !stopped.has(nameKey(eds, one.name)));
+    for (const [filter, own] of byFilter(free)) this.store.held.release(filter, own);
+    const { names, keys } = waits();
+    this.guard.weigh(waits());
+    const change = { names, keys, classes: new Set<string>(), judge: new Judge(unjudged, 0) };
+    return this.guard.look([{ change, canaries: [], isNew: false }]).get(change)?.objection?.reason ?? '';
+  }
+
+  /** Names of eds that a side has without an endpoint. */
+  empty(side: Side, names: readonly string[] = letters): string {
+    const isEmpty = (name: ResourceName): boolean =>
+      this.store.held.contentOf(eds, name, side).some(({ variant }) => {
+        return Buffer.from(variant.payload?.bytes ?? []).indexOf(Buffer.from([0x12, 2, 0x12, 0])) < 0;
+      });
+    return names.filter((name) => isEmpty(resourceName(name))).join('');
+  }
+}
+
+const all = (count: number): Record<string, number> =>
+  Object.fromEntries(letters.map((name) => [name, count]));
+
+describe('the guard: assignments that lose their endpoints', () => {
+  let world: World;
+
+  beforeEach(() => {
+    world = new World();
+    world.says(eds, assignments(all(1)));
+  });
+
+  it('the first content is no change', () => {
+    const cold = new World();
+    cold.says(eds, assignments(all(0)));
+    expect(cold.look()).to.equal('');
+    expect(cold.empty('released')).to.equal(letters.join(''));
+  });
+
+  it('20 percent of a session go to everybody, and more wait', () => {
+    world.says(eds, assignments({ a: 0, b: 0 }));
+    expect(world.look()).to.equal('');
+    expect(world.empty('released')).to.equal('ab');
+    const other = new World();
+    other.says(eds, assignments(all(1)), assignments({ a: 0, b: 0, c: 0 }));
+    expect(other.look()).to.equal(
+      '3 of 10 eds would have no endpoints any more; rollout.guard.max_emptied_percent allows 20 %',
+    );
+    expect([other.empty('released'), other.empty('canary')]).to.deep.equal(['', 'abc']);
+  });
+
+  it('one after another within a bake they count together', () => {
+    world.says(eds, ...['a', 'b', 'c'].map((name) => assignments({ [name]: 0 })));
+    expect(world.look()).to.match(/^3 of 10 eds/);
+    expect([world.empty('released'), world.empty('canary')]).to.deep.equal(['ab', 'abc']);
+    // Time does not let it through.
+    world.clock.advance(10 * bakeMs);
+    expect(world.look()).to.match(/^3 of 10 eds/);
+    world.says(eds, assignments({ d: 0 }));
+    expect(world.look()).to.match(/^4 of 10 eds/);
+    // Upstream has endpoints again.
+    world.says(eds, assignments({ a: 1, b: 1 }));
+    expect(world.look()).to.equal('');
+    expect(world.empty('released')).to.equal('cd');
+  });
+
+  it('what was lost longer ago than a bake does not count', () => {
+    world.says(eds, assignments({ a: 0, b: 0 }));
+    world.clock.advance(bakeMs + 1);
+    world.says(eds, assignments({ c: 0, d: 0 }));
+    expect(world.look()).to.equal('');
+    expect(world.empty('released')).to.equal('abcd');
+  });
+
+  it('an assignment that has endpoints again does not count, nor does one that is removed', () => {
+    world.configure({ maxEmptiedPercent: 25 });
+    world.says(eds, assignments({ a: 0, b: 0 }), assignments({ a: 1 }), assignments({ c: 0 }));
+    expect(world.look()).to.equal('');
+    const removals = [{ name: resourceName('b'), constraints: UNCONSTRAINED }];
+    world.store.apply(transaction({ holder: namedHolder, type: eds, removals }));
+    world.says(eds, assignments({ d: 0 }));
+    expect(world.look()).to.equal('');
+    expect(world.empty('released')).to.equal('cd');
+  });
+
+  it('the same again, and other endpoints in the same response, are not stopped', () => {
+    world.says(eds, assignments({ a: 0, b: 0, c: 0 }));
+    world.says(eds, [...assignments({ a: 0, b: 0, c: 0 }), assignment('d', 1, 'new')]);
+    const held = [...world.store.held.pending].map(({ name }) => name).toSorted();
+    expect(held).to.deep.equal(['a', 'b', 'c']);
+  });
+
+  it('empty in another way is still empty: it does not slip through behind a change that is judged', () => {
+    world.store.held.queueing(() => true);
+    world.says(eds, assignments({ a: 0, b: 0, c: 0 }));
+    expect([world.empty('released'), world.empty('canary')]).to.deep.equal(['', '']);
+    world.says(eds, [assignment('a', 0, 'other')]);
+    expect([world.empty('released'), world.empty('canary')]).to.deep.equal(['', '']);
+  });
+
+  it('each session counts for itself', () => {
+    const few: Holder = { key: 'few', upstream: 'script', role: 'named' };
+    const variants = (counts: readonly [number, number]) =>
+      ['x', 'y'].map((name, at) => assignment(name, counts[at] ?? 0, '', when({ env: 'few' })));
+    world.saysTo(few, variants([1, 1]));
+    world.saysTo(few, variants([1, 0]));
+    expect(world.look()).to.match(/^1 of 2 eds/);
+    expect(world.empty('released', ['x', 'y'])).to.equal('');
+  });
+
+  it('one session with variants for many classes: an assignment counts once', () => {
+    const wide = new World();
+    const envs = ['p', 'q', 'r'].map((env) => when({ env }));
+    const of = (empty: string): readonly Put[] =>
+      envs.flatMap((env) => letters.map((name) => assignment(name, empty.includes(name) ? 0 : 1, '', env)));
+    wide.says(eds, of(''), of('ab'));
+    expect(wide.look()).to.equal('');
+    wide.says(eds, of('abc'));
+    expect(wide.look()).to.match(/^3 of 10 eds/);
+    const one = new World();
+    one.says(eds, of(''));
+    one.says(
+      eds,
+      letters.map((name) => assignment(name, 0, '', when({ env: 'q' }))),
+    );
+    expect(one.look()).to.match(/^10 of 10 eds/);
+  });
+
+  it('max_emptied_percent: 100: never; a reload counts for what comes next, and for what waits', () => {
+    world.configure({ maxEmptiedPercent: 100 });
+    world.says(eds, assignments({ a: 0, b: 0, c: 0 }));
+    expect(world.empty('released')).to.equal('abc');
+    world.configure({});
+    world.says(eds, assignments({ d: 0, e: 0, f: 0 }));
+    expect(world.look()).to.match(/of 10 eds/);
+    world.configure({ maxEmptiedPercent: 100 });
+    expect(world.look()).to.equal('');
+    expect(world.empty('released')).to.equal('abcdef');
+  });
+
+  it('max_lost_endpoints_percent: of one assignment, over all responses of a bake', () => {
+    world = new World({ maxLostEndpointsPercent: 50 });
+    world.says(eds, assignments(all(10)), assignments({ a: 5 }));
+    expect(world.look()).to.equal('');
+    world.says(eds, assignments({ a: 4 }));
+    expect(world.look()).to.equal(
+      'eds a: 10 endpoints became 4 (-60 %); rollout.guard.max_lost_endpoints_percent allows 50 %',
+    );
+    world.says(eds, assignments({ b: 0 }));
+    expect(world.look()).to.equal(
+      'eds b: 10 endpoints became 0 (-100 %), and 1 more lose too many; rollout.guard.max_lost_endpoints_percent allows 50 %',
+    );
+    world.says(eds, assignments({ a: 5, b: 9 }));
+    expect(world.look()).to.equal('');
+    expect(world.store.held.size).to.equal(0);
+  });
+});
+
+describe('the guard: how much of a gated type changes', () => {
+  const four = { a: 1000, b: 1000, c: 1000, d: 1000 };
+
+  for (const [what, bounds, after, reason] of [
+    ['nothing is bounded by default', {}, { a: 9000, b: 1, c: 1, d: 1 }, ''],
+    ['twice as many bytes are the bound', { maxGrowthPercent: 100 }, { a: 5000 }, ''],
+    [
+      'more than twice as many',
+      { maxGrowthPercent: 100 },
+      { a: 6000 },
+      'cds: 4,252 bytes became 9,252 (+118 %); rollout.guard.max_growth_percent allows 100 %',
+    ],
+    ['what shrinks beside it makes up for it', { maxGrowthPercent: 100 }, { a: 6000, b: 1, c: 1 }, ''],
+    ['names that nobody has yet pass', { maxGrowthPercent: 0, maxChangedPercent: 0 }, { e: 9000 }, ''],
+    ['half of the names are the bound', { maxChangedPercent: 50 }, { a: 1, b: 1 }, ''],
+    [
+      'more than half',
+      { maxChangedPercent: 50 },
+      { a: 1, b: 1, c: 1 },
+      '3 of 4 cds would change at once; rollout.guard.max_changed_percent allows 50 %',
+    ],
+  ] as const) {
+    it(what, () => {
+      const world = new World(bounds);
+      world.says(cds, clusters(four), clusters(after));
+      expect(world.look()).to.equal(reason);
+    });
+  }
+
+  it('all that waits counts, in however many responses it came, and less of it ends it', () => {
+    const world = new World({ maxChangedPercent: 50 });
+    world.says(cds, clusters(four), clusters({ a: 1 }), clusters({ b: 1 }));
+    expect(world.look()).to.equal('');
+    world.says(cds, clusters({ c: 1 }));
+    expect(world.look()).to.match(/^3 of 4 cds/);
+    world.says(cds, clusters({ a: 1000 }));
+    expect(world.look()).to.equal('');
+  });
+
+  it('a removal is a change', () => {
+    const world = new World({ maxChangedPercent: 20 });
+    world.store.addInterest({ type: cds, selector: resourceName('a'), parameters: NO_PARAMETERS });
+    world.says(cds, clusters(four));
+    const removals = [{ name: resourceName('a'), constraints: UNCONSTRAINED }];
+    world.store.apply(transaction({ holder: namedHolder, type: cds, removals }));
+    expect(world.look()).to.match(/^1 of 4 cds/);
+  });
+});
