@@ -174,7 +174,8 @@ export class Traffic implements VerdictSource {
     this.#keep(new Set(changes.flatMap(({ change }) => [...change.classes])));
     const verdicts = new Map<Change, TrafficHistory>();
     for (const { change, canaries } of changes) {
-      if (canaries === undefined) return opinionsOf(this.#verdicts);
+      // What was found before may be about something else: it is kept where it was heard.
+      if (canaries === undefined) return new Map();
       const verdict = this.#verdict(change.classes, canaries);
       if (verdict !== undefined) verdicts.set(change, verdict);
     }

@@ -183,6 +183,16 @@ describe('what clients report of their traffic', () => {
     expect(counts(canary('a'))[0]).to.equal('GOOD');
   });
 
+  it('a change that is known no more is not found bad again while nobody knows who has the next one', () => {
+    for (let at = 0; at < 3; at++) report('a', 1000, 10);
+    counts(canary('a'));
+    for (let at = 0; at < 3; at++) report('a', 1000, 500);
+    const heard = traffic.look([{ change, canaries: [canary('a')], isNew: false }]);
+    expect(heard.get(change)?.verdict?.cause).to.equal('traffic');
+    const next = { ...change };
+    expect(traffic.look([{ change: next, canaries: undefined, isNew: true }]).size).to.equal(0);
+  });
+
   it('who reports no more, is of another class, or is silent for long, is not compared', () => {
     for (const node of ['a', 'b', 'c', 'd', 'e']) report(node, 1000);
     counts(canary('a'));
