@@ -6,7 +6,7 @@ import { any } from '../support/in-memory-relay.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
-import { RelayProcess } from './support/relay.ts';
+import { type RelayConfig, RelayProcess } from './support/relay.ts';
 import { operate, reaches, rolloutOf } from './support/rollout-state.ts';
 
 const clusters = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'];
@@ -34,13 +34,15 @@ for (const workers of [0, 2]) {
 
     after(() => plane?.[Symbol.asyncDispose]());
 
+    const configOf = (rollout: object): RelayConfig => ({
+      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+      rollout: { canary: { percent: 0.01 }, bake: '30s', ...rollout },
+      workers,
+    });
+
     async function start(rollout: object = {}): Promise<RelayProcess> {
       plane.set('eds', assignments([]));
-      return RelayProcess.start({
-        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
-        rollout: { canary: { percent: 0.01 }, bake: '30s', ...rollout },
-        workers,
-      });
+      return RelayProcess.start(configOf(rollout));
     }
 
     async function fleet(pool: ClientPool): Promise<readonly RecordingClient[]> {
@@ -93,6 +95,55 @@ for (const workers of [0, 2]) {
       plane.set('eds', assignments(['a'], '81'));
       await reaches(relay, 'IDLE');
       await eventually(() => expect(counts(clients)).to.deep.equal([9, 9, 9]));
+    });
+
+    it('one after another within a bake they count together', async () => {
+      await using relay = await start();
+      using pool = new ClientPool(relay.xds, workers + 1);
+      const clients = await fleet(pool);
+      for (const [at, empty] of [['a'], ['a', 'b']].entries()) {
+        plane.set('eds', assignments(empty));
+        await eventually(() => expect(counts(clients)).to.deep.equal([9 - at, 9 - at, 9 - at]));
+      }
+      plane.set('eds', assignments(['a', 'b', 'c']));
+      expect((await reaches(relay, 'HELD')).reason).to.match(/^3 of 10 eds/);
+      expect(counts(clients)).to.deep.equal([7, 8, 8]);
+      plane.set('eds', assignments(['b', 'c']));
+      await reaches(relay, 'IDLE');
+      await eventually(() => expect(counts(clients)).to.deep.equal([8, 8, 8]));
+    });
+
+    it('max_growth_percent and max_changed_percent: a change of clusters is held, and a reload counts at once', async () => {
+      const names = ['v', 'w', 'x', 'y'];
+      const all = (content: string) => Object.fromEntries(names.map((name) => [name, content]));
+      plane.set('cds', all('1'));
+      await using relay = await start({ guard: { max_growth_percent: 100, max_changed_percent: 75 } });
+      using pool = new ClientPool(relay.xds, workers + 1);
+      const clients = ['n1', 'n2', 'n3'].map((id) => pool.open('delta', id));
+      for (const client of clients) client.subscribe('cds');
+      for (const client of clients) await client.gets('cds', all('1'));
+      plane.set('cds', { ...all('1'), x: 'x'.repeat(10_000) });
+      const grown = await reaches(relay, 'HELD');
+      expect(grown.cause).to.equal('content');
+      expect(grown.reason).to.match(
+        /^cds: [\d,]+ bytes became 10,\d{3} \(\+\d+ %\); rollout\.guard\.max_growth_percent allows 100 %$/,
+      );
+      plane.set('cds', all('2'));
+      await eventually(async () => {
+        expect((await rolloutOf(relay)).reason).to.equal(
+          '4 of 4 cds would change at once; rollout.guard.max_changed_percent allows 75 %',
+        );
+      });
+      relay.configure(configOf({ guard: { max_growth_percent: 100 }, bake: '200ms' }));
+      for (const client of clients) await client.gets('cds', all('2'));
+      await reaches(relay, 'IDLE');
+      relay.configure(configOf({ guard: { max_emptied_percent: 100, max_changed_percent: 0 } }));
+      await eventually(async () =>
+        expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(2),
+      );
+      plane.set('cds', { ...all('2'), x: '3' });
+      expect((await reaches(relay, 'HELD')).reason).to.match(/^1 of 4 cds/);
+      plane.set('cds', {});
     });
 
     it('release gives it to everybody', async () => {
