@@ -27,6 +27,8 @@ export interface FleetOptions {
   readonly rate?: number;
   /** Left out: on one connection for each. */
   readonly keepAlive?: boolean;
+  /** Of each node, by its id. */
+  readonly metadataOf?: (id: string) => object;
 }
 
 /** Ten Envoys of one class under constant requests, SotW and delta. */
@@ -52,13 +54,14 @@ export class EnvoyFleet implements AsyncDisposable {
   static async start(
     { envoyBinary }: Setting,
     xds: string,
-    { bootstrap = {}, rate = perSecond, keepAlive = true }: FleetOptions = {},
+    { bootstrap = {}, rate = perSecond, keepAlive = true, metadataOf = () => ({}) }: FleetOptions = {},
   ): Promise<EnvoyFleet> {
     await using stack = new AsyncDisposableStack();
     const envoys = new Map<string, Envoy>();
     for (const [index, id] of ids.entries()) {
       const transport = index % 3 === 0 ? 'ads-sotw' : 'ads-delta';
-      envoys.set(id, stack.use(await Envoy.start(envoyBinary, { xds, transport, id, bootstrap })));
+      const metadata = metadataOf(id);
+      envoys.set(id, stack.use(await Envoy.start(envoyBinary, { xds, transport, id, bootstrap, metadata })));
     }
     const requests = new Map<string, ConstantRequests>();
     for (const [id, envoy] of envoys) {
