@@ -90,8 +90,8 @@ for (const workers of [0, 2]) {
       await eventually(() =>
         expect(clients.filter((one) => one.has('eds')['e'] === '81').length).to.equal(3),
       );
-      expect(counts(clients)).to.deep.equal([6, 10, 10]);
-      expect((await rolloutOf(relay)).reason).to.match(/^4 of 10 eds/);
+      await eventually(() => expect(counts(clients)).to.deep.equal([6, 10, 10]));
+      await eventually(async () => expect((await rolloutOf(relay)).reason).to.match(/^4 of 10 eds/));
       plane.set('eds', assignments(['a'], '81'));
       await reaches(relay, 'IDLE');
       await eventually(() => expect(counts(clients)).to.deep.equal([9, 9, 9]));
@@ -107,7 +107,7 @@ for (const workers of [0, 2]) {
       }
       plane.set('eds', assignments(['a', 'b', 'c']));
       expect((await reaches(relay, 'HELD')).reason).to.match(/^3 of 10 eds/);
-      expect(counts(clients)).to.deep.equal([7, 8, 8]);
+      await eventually(() => expect(counts(clients)).to.deep.equal([7, 8, 8]));
       plane.set('eds', assignments(['b', 'c']));
       await reaches(relay, 'IDLE');
       await eventually(() => expect(counts(clients)).to.deep.equal([8, 8, 8]));
