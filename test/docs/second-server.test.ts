@@ -29,26 +29,19 @@ const portOf = (address: string): number => Number(address.slice(address.lastInd
 /** A control plane, and a relay before it that can be killed and started again where it was. */
 class World implements AsyncDisposable {
   readonly xds: string;
-  plane: ControlPlane;
+  readonly plane: ControlPlane;
   #relay: RelayProcess | undefined;
-  readonly #binary: string;
 
-  private constructor(binary: string, xds: string, plane: ControlPlane) {
-    this.#binary = binary;
+  private constructor(xds: string, plane: ControlPlane) {
     this.xds = xds;
     this.plane = plane;
   }
 
   static async start(binary: string): Promise<World> {
     const plane = await ControlPlane.start(binary, { cache: 'snapshot' });
-    const world = new World(binary, `127.0.0.1:${await ownPort()}`, plane);
+    const world = new World(`127.0.0.1:${await ownPort()}`, plane);
     await world.startRelay();
     return world;
-  }
-
-  /** What the document has, with these two instead of its example.com. */
-  addresses(): Readonly<Record<string, string>> {
-    return { 'relay.example.com': this.xds, 'control-plane.example.com': this.plane.address };
   }
 
   async startRelay(): Promise<RelayProcess> {
@@ -63,13 +56,6 @@ class World implements AsyncDisposable {
   async killRelay(): Promise<void> {
     await this.#relay?.kill();
     this.#relay = undefined;
-  }
-
-  /** Its streams end, and another one is where it was. */
-  async restartPlane(): Promise<void> {
-    const { address } = this.plane;
-    await this.plane[Symbol.asyncDispose]();
-    this.plane = await ControlPlane.start(this.#binary, { cache: 'snapshot', address });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -100,12 +86,17 @@ describe('docs/how-to/second-server.md', function () {
     await setting?.[Symbol.asyncDispose]();
   });
 
-  it('Envoy goes on at the control plane, and comes back when its stream there ends', async () => {
-    const { one, two } = setting;
-    await using world = await World.start(setting.controlPlaneBinary);
-    await world.plane.set(website('ads', one.port));
+  it('an Envoy that starts without the relay is at the control plane until its stream there ends', async () => {
+    const { one, two, controlPlaneBinary } = setting;
+    await using world = await World.start(controlPlaneBinary);
+    // Another replica, whose streams can be ended without those of the relay.
+    await using replica = await ControlPlane.start(controlPlaneBinary, { cache: 'snapshot' });
+    const set = async (port: number): Promise<void> => {
+      for (const plane of [world.plane, replica]) await plane.set(website('ads', port));
+    };
+    await set(one.port);
     const written = envoyBootstrap.parse(parse(blockOf('yaml envoy')));
-    const ports = [portOf(world.xds), portOf(world.plane.address)];
+    const ports = [portOf(world.xds), portOf(replica.address)];
     const clusters = written.static_resources.clusters.map((cluster, index) => ({
       ...cluster,
       load_assignment: {
@@ -113,23 +104,34 @@ describe('docs/how-to/second-server.md', function () {
         endpoints: [{ lb_endpoints: [{ endpoint: { address: socketAddress(ports[index] ?? 0) } }] }],
       },
     }));
-    await using envoy = await Envoy.boot(setting.envoyBinary, {
-      ...written,
-      admin: { address: socketAddress(0) },
-      static_resources: { clusters },
-    });
-    await envoy.answers('web', '/', 'one');
-    expect((await world.plane.stats()).open, 'only the relay').to.equal(1);
+    const boot = (id: string): Promise<Envoy> =>
+      Envoy.boot(setting.envoyBinary, {
+        ...written,
+        node: { id, cluster: 'shop' },
+        admin: { address: socketAddress(0) },
+        static_resources: { clusters },
+      });
+    /** 1: at the relay, 2: at the control plane, 0: nowhere. */
+    const where = (envoy: Envoy): Promise<number> => envoy.stat('control_plane.connected_state');
+    await using early = await boot('early');
+    await early.answers('web', '/', 'one');
+    expect(await where(early)).to.equal(1);
+    expect((await replica.stats()).opened).to.equal(0);
 
     await world.killRelay();
-    await world.plane.set(website('ads', two.port));
-    await envoy.answers('web', '/', 'two', 90_000);
+    await set(two.port);
+    await using late = await boot('late');
+    await late.answers('web', '/', 'two');
+    expect(await where(late)).to.equal(2);
+    await early.answers('web', '/', 'one');
 
     const relay = await world.startRelay();
-    await world.restartPlane();
+    await early.answers('web', '/', 'two', 90_000);
+    expect(await where(late), 'it stays while its stream lasts').to.equal(2);
+    await replica[Symbol.asyncDispose]();
+    await areClientsOf(relay, 'late', 1);
     await world.plane.set(website('ads', one.port));
-    await areClientsOf(relay, 'envoy-1', 1);
-    await envoy.answers('web', '/', 'one');
+    for (const envoy of [early, late]) await envoy.answers('web', '/', 'one');
   });
 
   it('grpc-go goes on at the control plane, and comes back when the relay does', async function () {
