@@ -85,9 +85,9 @@ function clientsText(
       total === 0 ? 'no client is connected' : `no client matches (${counted(total, 'client')} in all)`;
     return none + silent;
   }
-  const columns = listed.some((client) => lastPollOf(client) !== '')
-    ? columnsOf(missing, now)
-    : columnsOf(missing, now).filter(({ ofPolls }) => ofPolls !== true);
+  const columns = columnsOf(missing, now).filter(
+    ({ isRare, cell }) => isRare !== true || listed.some((client) => cell(client) !== ''),
+  );
   const table = textTable(
     columns.map(({ head }) => head),
     listed.toSorted(byUrgency).map((client) => columns.map(({ cell }) => cell(client))),
@@ -123,8 +123,8 @@ function byUrgency(a: Client, b: Client): number {
 interface Column {
   readonly head: Head;
   readonly cell: (client: Client) => Cell;
-  /** Only where somebody polls. */
-  readonly ofPolls?: true;
+  /** Left out where no client has something in it: nobody polls, nothing waits. */
+  readonly isRare?: true;
 }
 
 const columnsOf = (missing: readonly ClassProblem[], now: number): readonly Column[] => [
@@ -133,11 +133,11 @@ const columnsOf = (missing: readonly ClassProblem[], now: number): readonly Colu
   { head: wide('CLUSTER'), cell: ({ node }) => node?.cluster ?? '' },
   { head: wide('PEER'), cell: ({ peer }) => peer },
   { head: wide('PROTOCOL'), cell: ({ transport }) => transport },
-  { head: 'LAST POLL', cell: (client) => agoText(lastPollOf(client), now), ofPolls: true },
-  { head: wide('WAVE'), cell: waveText },
+  { head: 'LAST POLL', cell: (client) => agoText(lastPollOf(client), now), isRare: true },
+  { head: wide('WAVE'), cell: waveText, isRare: true },
   { head: 'STATE', cell: stateCell },
   { head: 'TYPES', cell: ({ types }) => typesText(types) },
-  { head: wide('ANSWERED WITH'), cell: versionsText, ofPolls: true },
+  { head: wide('ANSWERED WITH'), cell: versionsText, isRare: true },
   {
     head: 'REJECTED BECAUSE',
     cell: (client) =>
