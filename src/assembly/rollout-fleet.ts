@@ -148,7 +148,7 @@ export class RelayFleet implements Fleet {
     for (const { id, client } of server.streams())
       if (client !== undefined && isMoved(client)) this.#moving.add(id);
     polls.rereadRequests();
-    if (!this.#move(performance.now() + sliceMs)) this.#workLater();
+    if (!this.#move(this.#clock.monotonic() + sliceMs)) this.#workLater();
   }
 
   get isMoving(): boolean {
@@ -176,17 +176,17 @@ export class RelayFleet implements Fleet {
 
   /** A slice of what is to be done; false: there is more. */
   #work(): boolean {
-    const end = performance.now() + sliceMs;
+    const end = this.#clock.monotonic() + sliceMs;
     if (!this.#move(end)) return false;
     if (this.#waiting === undefined) return true;
     for (const index of this.#unread) {
-      while (index.step()) if (performance.now() > end) return false;
+      while (index.step()) if (this.#clock.monotonic() > end) return false;
       this.#unread.delete(index);
     }
     for (const id of this.#due) {
       this.#due.delete(id);
       this.#look(id);
-      if (performance.now() > end) return this.#due.size === 0;
+      if (this.#clock.monotonic() > end) return this.#due.size === 0;
     }
     return true;
   }
@@ -195,7 +195,7 @@ export class RelayFleet implements Fleet {
     for (const id of this.#moving) {
       this.#moving.delete(id);
       this.#relay.server.stream(id)?.reidentify();
-      if (performance.now() > end) return this.#moving.size === 0;
+      if (this.#clock.monotonic() > end) return this.#moving.size === 0;
     }
     return true;
   }

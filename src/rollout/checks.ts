@@ -73,6 +73,8 @@ export interface ChecksOptions {
   readonly subject: () => unknown;
   /** A check has answered. */
   readonly changed: () => void;
+  /** How one is asked; it always answers, within `timeout`. Left out: by HTTP. */
+  readonly ask?: (settings: CheckSettings, answered: (answer: CheckAnswer) => void) => void;
 }
 
 /** Answers that are kept; `failures` has at most as many. */
@@ -87,13 +89,14 @@ const unasked: CheckAnswer = { state: 'UNKNOWN', value: undefined, reason: 'not 
  * change says nothing about this one: each time something begins to wait, they begin anew.
  */
 export class Checks implements VerdictSource {
-  readonly #options: ChecksOptions;
+  readonly #options: Required<ChecksOptions>;
   #checks: readonly Check[];
   #waits = false;
 
   constructor(settings: readonly CheckSettings[], options: ChecksOptions) {
-    this.#options = options;
-    this.#checks = settings.map((one) => new Check(one, options));
+    const ask: ChecksOptions['ask'] = (one, answered) => void askCheck(one, options).then(answered);
+    this.#options = { ask, ...options };
+    this.#checks = settings.map((one) => new Check(one, this.#options));
   }
 
   /** Something waits, or nothing does any more. */
@@ -159,7 +162,7 @@ export class Checks implements VerdictSource {
 /** One of them. */
 class Check {
   readonly settings: CheckSettings;
-  readonly #options: ChecksOptions;
+  readonly #options: Required<ChecksOptions>;
   /** The last answers, the oldest first. */
   readonly #answers: GivenAnswer[] = [];
   /** When the state of the last of them began. */
@@ -171,7 +174,7 @@ class Check {
   /** What an operator asks, one at a time. */
   #asked: Promise<CheckAnswer> | undefined;
 
-  constructor(settings: CheckSettings, options: ChecksOptions) {
+  constructor(settings: CheckSettings, options: Required<ChecksOptions>) {
     this.settings = settings;
     this.#options = options;
     this.#since = options.clock.now();
@@ -182,7 +185,7 @@ class Check {
     this.#answers.length = 0;
     this.#since = this.#options.clock.now();
     this.#bad = 0;
-    void this.#ask(this.#round);
+    this.#ask(this.#round);
   }
 
   stop(): void {
@@ -222,18 +225,23 @@ class Check {
     return this.#asked;
   }
 
+  #ask(round: number): void {
+    const askedAt = this.#options.clock.now();
+    this.#options.ask(this.settings, (answer) => {
+      if (round === this.#round) this.#answered(answer, askedAt);
+    });
+  }
+
   /** Never two at once: the next one waits for a slow answer. */
-  async #ask(round: number): Promise<void> {
+  #answered(answer: CheckAnswer, askedAt: number): void {
     const { clock, changed } = this.#options;
-    const { intervalMs } = this.settings;
-    const askedAt = clock.now();
-    const answer = await askCheck(this.settings, this.#options);
-    if (round !== this.#round) return;
+    const round = this.#round;
     if (answer.state !== (this.#answers.at(-1) ?? unasked).state) this.#since = askedAt;
     this.#bad = answer.state === 'BAD' ? this.#bad + 1 : 0;
     this.#answers.push({ ...answer, askedAt });
     if (this.#answers.length > mostKept) this.#answers.shift();
-    this.#timer = clock.after(Math.max(0, askedAt + intervalMs - clock.now()), () => void this.#ask(round));
+    const { intervalMs } = this.settings;
+    this.#timer = clock.after(Math.max(0, askedAt + intervalMs - clock.now()), () => this.#ask(round));
     changed();
   }
 }
