@@ -2,6 +2,7 @@ import { ADS_SERVICE } from '../../src/model/types.ts';
 import type { ChannelStreamHandler } from '../../src/upstream/ads/channel.ts';
 import { Causes } from './causes.ts';
 import { type Parameters, parameterSets } from './constraints.ts';
+import { LoadReporter } from './load-reporter.ts';
 import {
   describe,
   type Received,
@@ -17,7 +18,7 @@ import { Released } from './released.ts';
 import type { Tally } from './tally.ts';
 import { NOTHING, Topic, type Wanted } from './topic.ts';
 import { type Note, Violation } from './violation.ts';
-import { catalog, isBad, type Kind, kinds, leadsTo, movingRoute, type World } from './world.ts';
+import { catalog, isBad, isHarmful, type Kind, kinds, leadsTo, movingRoute, type World } from './world.ts';
 
 export interface ClientPlan {
   readonly id: string;
@@ -35,6 +36,8 @@ export interface ClientPlan {
   readonly chatty: boolean;
   /** It comes back with what it had: versions, initial_resource_versions. */
   readonly resumes: boolean;
+  /** It reports its load. */
+  readonly reports?: boolean;
   readonly wants: readonly {
     readonly kind: Kind;
     readonly names: readonly string[];
@@ -70,6 +73,8 @@ interface ServerSide {
   readonly last: Map<Kind, Received>;
   readonly causes: Map<Kind, Causes>;
   readonly released: ReadonlyMap<Kind, Released>;
+  /** Whatever was sent on it. */
+  readonly sent: Set<string>;
   /** Delta: by nonce, what has not been answered yet. */
   readonly outstanding: Map<string, Received>;
   parameters: Parameters;
@@ -105,11 +110,25 @@ export class Client {
   /** Rule 6 holds while nothing but updates happens: the disturbances that there were when it began. */
   #armed: number | undefined;
   readonly #hadClusters = new Set<string>();
+  readonly #reporter: LoadReporter | undefined;
 
   constructor(options: ClientOptions) {
     this.#options = options;
     this.plan = options.plan;
     this.#parameters = parametersAt(options.plan.node);
+    const { plan, network, note, tally } = options;
+    if (plan.reports === true)
+      this.#reporter = new LoadReporter({
+        id: plan.id,
+        network,
+        note,
+        parameters: () => this.#parameters,
+        failing: () =>
+          this.#topics
+            .values()
+            .some((topic) => Iterator.from(topic.held).some(({ content }) => isHarmful(content))),
+        reported: () => tally.count('load report of a client'),
+      });
   }
 
   get running(): boolean {
@@ -300,6 +319,7 @@ export class Client {
       causes: new Map(),
       released: new Map(kinds.map((kind) => [kind, new Released()])),
       outstanding: new Map(),
+      sent: new Set(),
       parameters: this.#parameters,
       answers: false,
     };
@@ -309,6 +329,19 @@ export class Client {
     this.#nodeSent = false;
     this.#armed = undefined;
     for (const topic of this.#topics.values()) this.#greet(topic);
+    this.#reporter?.open(connection);
+  }
+
+  /** Nothing more is requested, or it is again. */
+  rest(resting: boolean): void {
+    if (this.#reporter !== undefined) this.#reporter.resting = resting;
+  }
+
+  /** Whether it has this content. */
+  has(kind: Kind, name: string, content: string): boolean {
+    const topic = this.#topics.get(kind);
+    if (topic === undefined || !topic.wants(topic.wanted, name)) return false;
+    return Iterator.from(topic.held).some((one) => one.name === name && one.content === content);
   }
 
   /** The first request of a type on a stream. */
@@ -334,6 +367,7 @@ export class Client {
   }
 
   #hangUp(): void {
+    this.#reporter?.close();
     this.#side = undefined;
     this.#connection?.close();
     this.#connection = undefined;
@@ -350,6 +384,7 @@ export class Client {
     side.outstanding.set(received.nonce, received);
     const changed = this.#caused(side, wanted, received);
     this.#onlyReleased(side, wanted, received);
+    this.#inItsWaves(side, received);
     const { host } = this;
     const stamp: Stamp = {
       received,
@@ -466,7 +501,10 @@ export class Client {
       this.#identified(side, speech, parameters);
       const last = side.last.get(kind);
       if (last !== undefined && last.nonce !== nonce) return; // stale
-      if (last !== undefined && error !== undefined) this.#causesOf(side, kind).rejected(last);
+      if (last !== undefined && error !== undefined) {
+        this.#causesOf(side, kind).rejected(last);
+        this.host.rollout?.rejected(last);
+      }
       this.#asked(side, kind, wanted, [], new Map());
     });
   }
@@ -501,6 +539,18 @@ export class Client {
       released.written(received, this.#topic(kind).isComplete(wanted), this.#turn(kind));
     } catch (error) {
       throw this.#explain(error, kind);
+    }
+  }
+
+  /** Rules 8 and 9. */
+  #inItsWaves(side: ServerSide, { kind, resources }: Received): void {
+    const { rollout } = this.host;
+    if (rollout === undefined) return;
+    for (const resource of resources) {
+      const id = JSON.stringify([kind, resource.name, resource.content]);
+      if (side.sent.has(id)) continue;
+      side.sent.add(id);
+      rollout.written(this.plan.id, side.parameters, kind, resource);
     }
   }
 
@@ -579,7 +629,10 @@ export class Client {
       this.#identified(side, speech, parameters);
       const answered = side.outstanding.get(nonce);
       side.outstanding.delete(nonce);
-      if (answered !== undefined && error !== undefined) this.#causesOf(side, kind).rejected(answered);
+      if (answered !== undefined && error !== undefined) {
+        this.#causesOf(side, kind).rejected(answered);
+        this.host.rollout?.rejected(answered);
+      }
       // Of what a wildcard shows the presence or absence is told, too, when its name is unsubscribed (protocol §4.5).
       this.#asked(side, kind, wanted, [...subscribe, ...unsubscribe], versions);
     });

@@ -13,8 +13,11 @@ import {
   ResourceNameSchema,
   ResourceSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { LOAD_PATH } from '../../src/model/load.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 import type { StreamHandler } from '../../src/wire/server-stream.ts';
 import { type Constraints, NONE, type Parameters, parametersOf } from './constraints.ts';
+import { type Asked, writeAsked } from './load-messages.ts';
 import type { Call, Connection, Host } from './network.ts';
 import { bodyOf, catalog, type Kind, kindOf, kinds, type World } from './world.ts';
 
@@ -36,6 +39,16 @@ export interface Habits {
   readonly lag: number;
   /** Says in resource_errors that a name is not, or no longer, there: over SotW, relays below keep what they have. */
   readonly errors?: boolean;
+  /** What it asks of load reports; left out: it takes none. */
+  readonly loads?: Asked;
+}
+
+/** What control planes hear of load. */
+export interface LoadListener {
+  /** A report was read. */
+  arrived(report: Uint8Array): void;
+  /** It was there, and was not read. */
+  lost(report: Uint8Array): void;
 }
 
 /** What a control plane says of a name instead of a resource: google.rpc.Code. */
@@ -67,6 +80,9 @@ export class ControlPlane implements Host {
   /** Responses sent, for quiet times. */
   sent = 0;
   received = 0;
+  readonly #loads: LoadListener;
+  #asks: Asked | undefined;
+  readonly #loadStreams = new Set<Call>();
   #startedAt = 0;
 
   constructor(
@@ -74,9 +90,12 @@ export class ControlPlane implements Host {
     habits: Habits,
     world: World,
     later: (milliseconds: number, run: () => void) => void,
+    loads: LoadListener,
   ) {
     this.id = id;
     this.habits = habits;
+    this.#loads = loads;
+    this.#asks = habits.loads;
     this.world = world;
     world.listen((revision, edits) => {
       const apply = (): void => {
@@ -90,6 +109,10 @@ export class ControlPlane implements Host {
   }
 
   accept(call: Call): void {
+    if (call.path === LOAD_PATH) {
+      this.#acceptLoad(call);
+      return;
+    }
     const stream =
       this.habits.protocol === 'DELTA' ? new DeltaStream(this, call) : new SotwStream(this, call);
     this.#streams.add(stream);
@@ -102,6 +125,40 @@ export class ControlPlane implements Host {
       drained: () => undefined,
       closed: () => this.#streams.delete(stream),
     } satisfies StreamHandler);
+  }
+
+  /** Its first message says whose load it is. */
+  #acceptLoad(call: Call): void {
+    const asks = this.#asks;
+    if (asks === undefined) {
+      call.handle({ message: () => {}, ended: () => {}, drained: () => {}, closed: () => {} });
+      call.end({ code: Code.UNIMPLEMENTED, message: 'no load reports' });
+      return;
+    }
+    let isKnown = false;
+    call.handle({
+      message: (bytes) => {
+        if (!isKnown && this.reachable === 'up') this.#ask(call);
+        else if (this.reachable === 'up') this.#loads.arrived(bytes);
+        else this.#loads.lost(bytes);
+        isKnown = true;
+      },
+      ended: () => undefined,
+      drained: () => undefined,
+      closed: () => this.#loadStreams.delete(call),
+    } satisfies StreamHandler);
+  }
+
+  #ask(call: Call): void {
+    this.#loadStreams.add(call);
+    if (this.#asks !== undefined) call.write(framed(writeAsked(this.#asks)));
+  }
+
+  /** It wants other reports from now on. */
+  asksFor(asks: Asked): void {
+    if (this.#asks === undefined || this.reachable !== 'up') return;
+    this.#asks = asks;
+    for (const call of this.#loadStreams) this.#ask(call);
   }
 
   /** Comes back with nothing of its streams, and may count its versions anew. */
@@ -142,6 +199,13 @@ export class ControlPlane implements Host {
   }
 }
 
+function framed(message: Uint8Array): Buffer {
+  const frame = Buffer.alloc(5 + message.length);
+  frame.writeUInt32BE(message.length, 1);
+  frame.set(message, 5);
+  return frame;
+}
+
 abstract class PlaneStream {
   readonly call: Call;
   protected readonly plane: ControlPlane;
@@ -171,10 +235,7 @@ abstract class PlaneStream {
 
   protected write(message: Uint8Array): void {
     this.plane.sent++;
-    const frame = Buffer.alloc(5 + message.length);
-    frame.writeUInt32BE(message.length, 1);
-    frame.set(message, 5);
-    this.call.write(frame);
+    this.call.write(framed(message));
   }
 
   /** What is under a name for these parameters: of a control plane that decides by node, one at most. */

@@ -166,13 +166,118 @@ export const mutations: readonly Wrong[] = [
     right: '} else if (held.masked === undefined) table.refuse(name, held);',
     wrong: '} else if (held.masked === undefined) table.stopHolding(name);',
   },
+  {
+    name: 'the first wave has the clients of all waves',
+    rule: 8,
+    file: 'src/rollout/canaries.ts',
+    right: 'waves.slice(0, reached ?? 1).some(',
+    wrong: 'waves.some(',
+  },
+  {
+    name: 'what comes while a later wave is on is not queued',
+    rule: 8,
+    file: 'src/rollout/rollout.ts',
+    right: "return own === undefined || (own.wave > 1 && own.state.kind !== 'HELD');",
+    wrong: "return own === undefined && key === '';",
+  },
+  {
+    name: 'a removal that is judged ends where the name comes again',
+    rule: 8,
+    file: 'src/cache/held-transaction.ts',
+    right: 'if (column !== released && isAnother(',
+    wrong: 'if (column === released && isAnother(',
+  },
+  {
+    name: 'the last wave does not end',
+    rule: 8,
+    file: 'src/rollout/rollout.ts',
+    right: '      if (judge.isLastWave) {',
+    wrong: '      if (judge.isLastWave && this.#settings === undefined) {',
+  },
+  {
+    name: 'names never seen before wait',
+    rule: 8,
+    file: 'src/cache/held-transaction.ts',
+    right: 'if (this.#holds.isRemoved(this.table.type, name)) this.#keepAway(name);',
+    wrong: 'if (this.#isGated) this.#keepAway(name);',
+  },
+  {
+    name: 'a check that says nothing passes',
+    rule: 9,
+    file: 'src/rollout/checks.ts',
+    right: "goodSince: isAsked && state === 'GOOD' ?",
+    wrong: "goodSince: isAsked && state !== 'BAD' ?",
+  },
+  {
+    name: 'a check that is bad twice is no verdict',
+    rule: 9,
+    file: 'src/rollout/rollout.ts',
+    right: "if (bad !== undefined) this.#measure(row, 'check',",
+    wrong: "if (bad?.name === '') this.#measure(row, 'check',",
+  },
+  {
+    name: 'traffic finds no rise of errors',
+    rule: 9,
+    file: 'src/rollout/traffic-verdict.ts',
+    right: 'if (!isRise({ canaries, rest, own, others, usual }, bounds, limit))',
+    wrong: 'if (own.requests > 0)',
+  },
+  {
+    name: 'DISCARD holds',
+    rule: 9,
+    file: 'src/rollout/rollout.ts',
+    right: "if (this.#settings?.onFailure !== 'DISCARD') return;",
+    wrong: 'if (this.#settings !== undefined) return;',
+  },
+  {
+    name: 'a discard is not told to the canaries',
+    rule: 9,
+    file: 'src/cache/held-names.ts',
+    right: "this.#change(filter, ['canary'], discardOne, {",
+    wrong: 'this.#change(filter, [], discardOne, {',
+  },
+  {
+    name: 'a restart forgets what was discarded',
+    rule: 9,
+    file: 'src/rollout/verdicts.ts',
+    right: 'this.#discards = new Map(discards.map(',
+    wrong: 'this.#discards = new Map(discards.slice(discards.length).map(',
+  },
+  {
+    name: 'sums that were not handed over are lost',
+    rule: 10,
+    file: 'src/load/session-load.ts',
+    right: '    this.#taken?.giveBack();',
+    wrong: '',
+  },
+  {
+    name: 'sums are handed over twice',
+    rule: 10,
+    file: 'src/load/sums.ts',
+    right: '  row.counters = zeros(row.plan.counters);\n  row.wasReported',
+    wrong: '  row.wasReported',
+  },
+  {
+    name: 'what is open at a client that has left stays open',
+    rule: 10,
+    file: 'src/load/sums.ts',
+    right: 'replaceGauges(reporter, new Map());',
+    wrong: '',
+  },
+  {
+    name: 'a session ends before its sums are handed over',
+    rule: 10,
+    file: 'src/load/session-load.ts',
+    right: '    if (!isDone && this.#instruction !== undefined) return;',
+    wrong: '    if (!isDone && this.#instruction === undefined) return;',
+  },
 ];
 
 /** The first seed that shows a mutation, and by which rule. */
 function firstToCatch(mutation: Mutation, seeds: string): { seed: number; rule: number } | undefined {
   const args = ['--brief', '--until-failure', '--seeds', seeds];
   const run = runMutated(mutation, 'test/simulator/main.ts', args);
-  const caught = /seed (\d+) breaks rule (\d)/.exec(run.stdout);
+  const caught = /seed (\d+) breaks rule (\d+)/.exec(run.stdout);
   if (caught === null && run.status !== 0) throw new Error(run.stderr);
   return caught === null ? undefined : { seed: Number(caught[1]), rule: Number(caught[2]) };
 }

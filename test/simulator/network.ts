@@ -1,3 +1,4 @@
+import { LOAD_PATH } from '../../src/model/load.ts';
 import type {
   Channel,
   ChannelHandler,
@@ -9,6 +10,7 @@ import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
 import { testPeer } from '../support/peers.ts';
 import type { EventLoop } from './event-loop.ts';
+import { describeReport, readAsked, readReport } from './load-messages.ts';
 import { describe, describeRequest, readDelta, readSotw } from './messages.ts';
 import { Random } from './random.ts';
 import type { Note } from './violation.ts';
@@ -30,6 +32,8 @@ export interface NetworkOptions {
   readonly note: Note;
   /** A relay wrote though it had been told to wait. */
   readonly overrun: (connection: Connection) => void;
+  /** A load report of a relay was written, and not read when its connection broke. */
+  readonly lost: (report: Uint8Array) => void;
 }
 
 /** How long a try waits for an endpoint that does not answer, in milliseconds. */
@@ -37,6 +41,8 @@ const connectTimeout = 2000;
 
 export class Network {
   readonly options: NetworkOptions;
+  /** Whoever connects. */
+  readonly peer = testPeer();
   #count = 0;
 
   constructor(options: NetworkOptions) {
@@ -112,7 +118,7 @@ export class Connection {
   call(path: string, handler: ChannelStreamHandler): Call {
     const call = new Call(this, path, handler);
     this.#calls.add(call);
-    this.stirred?.(true);
+    if (path !== LOAD_PATH) this.stirred?.(true);
     this.later(() => {
       if (call.live && this.host.reachable === 'up') this.host.accept(call);
     });
@@ -169,12 +175,10 @@ export class Connection {
   }
 }
 
-const peer: Peer = testPeer();
-
 /** One stream: its server's end is a ServerStream, its client's end what a link gives. */
 export class Call implements ServerStream {
   readonly path: string;
-  readonly peer = peer;
+  readonly peer: Peer;
   readonly waitedMilliseconds = 0;
   readonly connection: Connection;
   readonly #client: ChannelStreamHandler;
@@ -185,9 +189,12 @@ export class Call implements ServerStream {
   readonly #requests: { readonly bytes: Buffer; readonly arrived: (() => void) | undefined }[] = [];
   /** Hears of each frame as the server writes it, and again when the client gets it. */
   written: ((frame: Buffer) => () => void) | undefined;
+  /** Hears of each message when the server has read it. */
+  taken: ((message: Buffer) => void) | undefined;
 
   constructor(connection: Connection, path: string, client: ChannelStreamHandler) {
     this.connection = connection;
+    this.peer = connection.network.peer;
     this.path = path;
     this.#client = client;
   }
@@ -198,11 +205,14 @@ export class Call implements ServerStream {
 
   // The client's end.
 
-  /** `arrived` runs just before the server gets it. */
-  send(bytes: Uint8Array, arrived?: () => void): void {
+  /** `arrived` runs just before the server gets it, `lost` if it never will. */
+  send(bytes: Uint8Array, arrived?: () => void, lost?: () => void): void {
     const copy = Buffer.from(bytes);
     this.connection.later(() => {
-      if (!this.#live) return;
+      if (!this.#live) {
+        lost?.();
+        return;
+      }
       this.#requests.push({ bytes: copy, arrived });
       this.#read();
     });
@@ -285,7 +295,9 @@ export class Call implements ServerStream {
       const next = this.#requests.shift();
       if (next === undefined) return;
       next.arrived?.();
-      peer.account.deliver(next.bytes, this.#server);
+      const copy = this.taken && Buffer.from(next.bytes);
+      this.peer.account.deliver(next.bytes, this.#server);
+      if (copy !== undefined) this.taken?.(copy);
       next.bytes.fill(0xaa); // the buffer is used again (wire/server-stream.ts)
     }
   }
@@ -320,6 +332,7 @@ class SimulatedLink implements Channel {
   }
 
   open(path: string, _via: string, handler: ChannelStreamHandler): ChannelStream {
+    if (path === LOAD_PATH) return this.#openLoad(handler);
     const { name, network } = this.connection;
     const { note } = network.options;
     const delta = path.includes('/Delta');
@@ -343,6 +356,37 @@ class SimulatedLink implements Channel {
       },
       end: () => call.cancel(),
       finish: async () => call.cancel(),
+    };
+  }
+
+  /** What is written is on its way a turn later, and may be lost there. */
+  #openLoad(handler: ChannelStreamHandler): ChannelStream {
+    const { connection } = this;
+    const { name, network } = connection;
+    const { note, lost, loop } = network.options;
+    const call = connection.call(LOAD_PATH, {
+      message: (bytes) => {
+        note(() => `  ${name}: ← ${JSON.stringify(readAsked(bytes))}`);
+        return handler.message(bytes);
+      },
+      proceed: () => false,
+      closed: (reason, code) => handler.closed(reason, code),
+    });
+    return {
+      write: (bytes, written) => {
+        const copy = Buffer.from(bytes);
+        note(() => `  ${name}: → ${describeReport(readReport(copy))}`);
+        let isWritten = false;
+        call.send(copy, undefined, () => isWritten && lost(copy));
+        if (written === undefined) return;
+        loop.after(0, () => {
+          if (!call.live) return;
+          isWritten = true;
+          written();
+        });
+      },
+      end: () => call.cancel(),
+      finish: async () => connection.later(() => call.cancel()),
     };
   }
 

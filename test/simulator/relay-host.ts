@@ -1,10 +1,15 @@
-import type { StreamEvents } from '../../src/downstream/services.ts';
+import { nodeKeyOf } from '../../src/assembly/rollout-fleet.ts';
+import type { ClientContext, StreamEvents } from '../../src/downstream/services.ts';
 import { routes } from '../../src/downstream/xds-server.ts';
 import { Staleness } from '../../src/inspect/staleness.ts';
+import { LoadServer, type ReportingClient } from '../../src/load/load-server.ts';
 import type { Access } from '../../src/model/access.ts';
 import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';
 import type { Clock } from '../../src/model/clock.ts';
-import { ok } from '../../src/model/result.ts';
+import { LOAD_PATH } from '../../src/model/load.ts';
+import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { ok, type Result } from '../../src/model/result.ts';
+import type { SidedClient } from '../../src/model/rollout.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import type { Log } from '../../src/observe/log.ts';
 import { Relay } from '../../src/relay.ts';
@@ -12,17 +17,28 @@ import { ALLOW_ALL, canaryAccess } from '../../src/security/authorization.ts';
 import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules } from '../../src/security/derive-parameters.ts';
 import { AdsUpstream } from '../../src/upstream/ads/ads-upstream.ts';
+import { restrict } from '../../src/upstream/ads/stamp.ts';
+import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
+import type { Peer } from '../../src/wire/server-stream.ts';
 import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../src/wire/via.ts';
 import { takeDiscarded } from '../support/discarded.ts';
 import { envAndVersion } from '../support/in-memory-relay.ts';
 import type { ControlPlane } from './control-plane.ts';
+import type { Ledger } from './ledger.ts';
 import type { Call, Connection, Host, Network } from './network.ts';
 import { Random } from './random.ts';
+import {
+  type CheckSays,
+  type Operation,
+  RolloutHistory,
+  type RolloutPlan,
+  SimulatedRollout,
+} from './rollout.ts';
 import { SavedCache, type Saving } from './saved-cache.ts';
 import type { Tally } from './tally.ts';
 import type { Loss } from './topic.ts';
 import { type Note, Violation } from './violation.ts';
-import { catalog, type Kind } from './world.ts';
+import { catalog, type Kind, type World } from './world.ts';
 
 export interface RelayPlan {
   readonly id: string;
@@ -35,8 +51,12 @@ export interface RelayPlan {
   readonly contentVersions: boolean;
   /** xds.plain_clients: WITH_CONSTRAINTS. */
   readonly constrained: boolean;
-  /** It has a rollout; left out: it has none. */
+  /** Changes wait, and the schedule decides; left out: they do not. */
   readonly gate?: boolean;
+  /** Changes wait, and are judged as in a relay; left out: they are not. Not beside `gate`. */
+  readonly rollout?: RolloutPlan;
+  /** It takes load reports of clients. */
+  readonly loads?: boolean;
   /** cache.persistence; left out: none. */
   readonly persistence?: { readonly secrets: boolean };
   /** Every request of a client counts as a large one; left out: none does. */
@@ -50,6 +70,8 @@ export interface RelayHostOptions {
   readonly hosts: ReadonlyMap<string, SimulatedHost>;
   readonly note: Note;
   readonly tally: Tally;
+  readonly world: World;
+  readonly ledger: Ledger;
 }
 
 export type SimulatedHost = ControlPlane | RelayHost;
@@ -119,12 +141,14 @@ export class RelayHost implements Host {
   #shaken = false;
   /** All that it has heard of since it began cold is of this revision or of later ones. */
   #base = Number.POSITIVE_INFINITY;
+  readonly #history: RolloutHistory | undefined;
 
   constructor(plan: RelayPlan, options: RelayHostOptions) {
     this.id = plan.id;
     this.plan = plan;
     this.#options = options;
     this.#saved = plan.persistence === undefined ? undefined : new SavedCache(plan.persistence.secrets);
+    this.#history = plan.rollout && new RolloutHistory(plan.rollout, plan.persistence !== undefined);
     this.start();
   }
 
@@ -141,7 +165,7 @@ export class RelayHost implements Host {
     const inherited = above instanceof RelayHost ? above.epoch : undefined;
     return {
       // What is discarded goes back to what was before.
-      id: `${this.id}#${this.#beginnings}.${this.#gate.discards}.${this.#moves}<${inherited?.id ?? ''}`,
+      id: `${this.id}#${this.#beginnings}.${this.#gate.discards + (this.#history?.goings ?? 0)}.${this.#moves}<${inherited?.id ?? ''}`,
       base: Number.isFinite(this.#lowest) ? this.#lowest : 0,
     };
   }
@@ -175,7 +199,7 @@ export class RelayHost implements Host {
 
   /** Grows with everything that is done to the gate. */
   get turns(): number {
-    return this.#gate.turn;
+    return this.#gate.turn + (this.#history?.turn ?? 0);
   }
 
   turnGate(does: 'open' | 'close' | GateTurn): void {
@@ -206,6 +230,31 @@ export class RelayHost implements Host {
     else if (does === 'types' || does === 'close') {
       if (!this.#gate.open) gate.gatedTypes(typesOf(this.#gate.kinds));
     } else if (!open) gate[does]();
+  }
+
+  get rollout(): SimulatedRollout | undefined {
+    return this.#running?.rollout;
+  }
+
+  /** What its checks say from now on. */
+  checksSay(says: CheckSays): void {
+    if (this.#history !== undefined) this.#history.says = says;
+  }
+
+  operate(does: Operation): void {
+    const { rollout, loads } = this.#running ?? {};
+    // What is discarded comes back name by name: canaries may see a part of upstream's change without the rest.
+    if (does === 'discard') this.#disturbances++;
+    if (does === 'reload') loads?.reload();
+    rollout?.operate(does);
+  }
+
+  /** Everybody gets what upstream says. */
+  openRollout(): void {
+    const { rollout, relay } = this.#running ?? {};
+    if (rollout === undefined || relay === undefined) return;
+    this.#disturbances++;
+    rollout.open(() => takeDiscarded(relay.store));
   }
 
   get disturbances(): number {
@@ -256,7 +305,7 @@ export class RelayHost implements Host {
    * `loss`).
    */
   get returnsKept(): boolean {
-    if (this.plan.gate === true) return true;
+    if (this.plan.gate === true || this.plan.rollout !== undefined) return true;
     return this.plan.endpoints.some((id) => {
       const host = this.#options.hosts.get(id);
       return host instanceof RelayHost && host.returnsKept;
@@ -322,6 +371,7 @@ export class RelayHost implements Host {
       this.plan,
       this.#options,
       this.#saved,
+      this.#history,
       (nodeId) => this.isCanary(nodeId),
       (connection) => this.#watch(connection),
     );
@@ -338,6 +388,8 @@ export class RelayHost implements Host {
     this.#intact = this.#running?.saving?.clean === true && !heldAny;
     this.#running?.die();
     this.#running = undefined;
+    this.#history?.died();
+    this.#options.ledger.died(this.id);
     for (const connection of [...this.connections]) connection.kill('the relay crashed');
   }
 
@@ -364,11 +416,46 @@ export class RelayHost implements Host {
     for (const connection of this.#running?.links ?? []) connection.stall(milliseconds);
   }
 
+  /** What clients have reported goes up before it ends; true: something may be on its way. */
+  drain(): boolean {
+    const loads = this.#running?.loads;
+    if (loads === undefined) return false;
+    this.#options.ledger.drains(this.id, () => void loads.drain());
+    return true;
+  }
+
   accept(call: Call): void {
+    if (call.path === LOAD_PATH) {
+      this.#acceptLoad(call);
+      return;
+    }
     const route = routes.get(call.path);
     if (route === undefined || this.#running === undefined) throw new Error(`no route ${call.path}`);
     const refusal = this.#running.relay.server.accept(call, route);
     if (refusal !== undefined) call.end(refusal);
+  }
+
+  #acceptLoad(call: Call): void {
+    const loads = this.#running?.loads;
+    if (loads === undefined) {
+      call.handle({ message: () => {}, ended: () => {}, drained: () => {}, closed: () => {} });
+      call.end({ code: Code.UNIMPLEMENTED, message: 'no load reports' });
+      return;
+    }
+    const { ledger, hosts } = this.#options;
+    const isNative = this.plan.variants === 'NATIVE';
+    const isRelay = hosts.has(call.connection.name.split('→', 1)[0] ?? '');
+    call.taken = (bytes) => {
+      ledger.received(
+        this.id,
+        call,
+        bytes,
+        isNative,
+        this.#running?.rollout?.traffic.intervalMs !== undefined,
+      );
+      if (isRelay) ledger.arrived(bytes);
+    };
+    loads.accept(call);
   }
 
   #watch(connection: Connection): void {
@@ -404,18 +491,51 @@ class Running {
   readonly relay: Relay;
   readonly links = new Set<Connection>();
   readonly saving: Saving | undefined;
+  readonly rollout: SimulatedRollout | undefined;
+  readonly loads: LoadServer | undefined;
   readonly #staleness: Staleness;
   #dead = false;
   readonly #deferred: (() => void)[] = [];
 
   constructor(
     plan: RelayPlan,
-    { network, seed, hosts, note, tally }: RelayHostOptions,
+    { network, seed, hosts, note, tally, world, ledger }: RelayHostOptions,
     saved: SavedCache | undefined,
+    history: RolloutHistory | undefined,
     isCanary: (nodeId: string) => boolean,
     connecting: (connection: Connection) => void,
   ) {
-    const accessOf = (nodeId: string): Access => (isCanary(nodeId) ? canaryAccess(ALLOW_ALL) : ALLOW_ALL);
+    const accessOf = (client: SidedClient): Access => {
+      const side = this.rollout?.sideOf(client) ?? (isCanary(client.nodeId) ? 'canary' : 'released');
+      return side === 'canary' ? canaryAccess(ALLOW_ALL) : ALLOW_ALL;
+    };
+    const contextOf = (bytes: Buffer, from: Peer): Result<ClientContext, GrpcStatus> => {
+      const node = readClientNode(bytes);
+      if (!node.ok) return { ok: false, error: { code: 3, message: node.error } };
+      const derived = derivation.of(node.value, from);
+      const { id: nodeId, place } = node.value;
+      const parameters = derived.for(undefined);
+      const classKey = history === undefined ? '' : parameters.key;
+      return ok({
+        selectionGroup: node.value.clientFeatures.includes(PASSES_VARIANTS) ? {} : derived,
+        nodeId,
+        place,
+        classKey,
+        mayBeCanary: true,
+        cluster: node.value.cluster,
+        wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),
+        ttl: node.value.clientFeatures.includes('xds.config.supports-resource-ttl'),
+        access: accessOf({ nodeId, place, classKey, parameters, address: from.address }),
+        exempt: false,
+        relay: node.value.userAgentName === USER_AGENT,
+        isEnvoy: node.value.userAgentName === 'envoy',
+        unknownNames: node.value.clientFeatures.includes(UNKNOWN_NAMES),
+        passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
+        trust: '',
+        derived: (authority) => derived.for(authority),
+        merged: (own, authority) => derived.merge(own, authority),
+      });
+    };
     const clock: Clock = {
       now: () => network.loop.now(),
       monotonic: () => network.loop.monotonic(),
@@ -431,8 +551,8 @@ class Running {
       overdue: () => undefined,
       rejected: (reason) => note(() => `${plan.id} refuses: ${reason}`),
       nack: () => undefined,
-      canaryAnswered: () => undefined,
-      reselected: () => undefined,
+      canaryAnswered: (stream) => this.rollout?.answered(stream),
+      reselected: (stream) => this.rollout?.reselected(stream),
     };
     this.saving = saved?.open(clock);
     this.#staleness = new Staleness(() => this.relay.upstreams);
@@ -442,7 +562,12 @@ class Running {
       controlPlane: plan.id,
       idleMilliseconds: plan.idleMilliseconds,
       maxCacheBytes: () => plan.maxCacheBytes,
-      admission: { refuses: () => undefined, opened: () => {}, closed: () => {} },
+      admission: {
+        refuses: () => undefined,
+        opened: () => {},
+        closed: (stream) => this.rollout?.closed(stream),
+      },
+      published: (commit) => this.rollout?.published(commit),
       defer: (run) => this.#defer(network, run),
       events: {
         ambiguous: () => tally.count('ambiguous match'),
@@ -465,33 +590,18 @@ class Running {
         constrained: () => plan.constrained,
         contentVersions: () => plan.contentVersions,
         legacyWildcard: (url) => typeInfo(url).legacyWildcard,
-        reapplyRules: (client) => ({ ...client, access: accessOf(client.nodeId) }),
-        context: (bytes, from) => {
-          const node = readClientNode(bytes);
-          if (!node.ok) return { ok: false, error: { code: 3, message: node.error } };
-          const derived = derivation.of(node.value, from);
-          return ok({
-            selectionGroup: node.value.clientFeatures.includes(PASSES_VARIANTS) ? {} : derived,
-            nodeId: node.value.id,
-            place: node.value.place,
-            classKey: '',
-            mayBeCanary: true,
-            cluster: node.value.cluster,
-            wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),
-            ttl: node.value.clientFeatures.includes('xds.config.supports-resource-ttl'),
-            access: accessOf(node.value.id),
-            exempt: false,
-            relay: node.value.userAgentName === USER_AGENT,
-            isEnvoy: node.value.userAgentName === 'envoy',
-            unknownNames: node.value.clientFeatures.includes(UNKNOWN_NAMES),
-            passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
-            trust: '',
-            derived: (authority) => derived.for(authority),
-            merged: (own, authority) => derived.merge(own, authority),
-          });
-        },
+        reapplyRules: (client, { address }) => ({
+          ...client,
+          access: accessOf({ ...client, parameters: client.derived(undefined), address }),
+        }),
+        context: contextOf,
       },
     });
+    const isPlain =
+      plan.endpoints.length === 1 && plan.endpoints.every((id) => !(hosts.get(id) instanceof RelayHost));
+    this.rollout =
+      history &&
+      new SimulatedRollout({ id: plan.id, clock, relay: this.relay, history, world, isPlain, tally, note });
     const random = new Random(seed, 'jitter', plan.id);
     const log = logTo((line) => note(() => `${plan.id}: ${line}`));
     const upstream = new AdsUpstream(
@@ -536,10 +646,70 @@ class Running {
       },
       this.relay,
     );
+    if (plan.loads === true) this.loads = this.#loadServer(plan, clock, upstream, ledger, contextOf);
     const restored = this.saving?.load('up');
     if (restored !== undefined) this.#staleness.restore(new Map([['up', network.loop.now()]]));
     this.relay.start([upstream], restored);
     this.saving?.attach(this.relay.store);
+  }
+
+  /** As `loadServer` of src/assembly makes it for one upstream. */
+  #loadServer(
+    plan: RelayPlan,
+    clock: Clock,
+    upstream: AdsUpstream,
+    ledger: Ledger,
+    contextOf: (bytes: Buffer, from: Peer) => Result<ClientContext, GrpcStatus>,
+  ): LoadServer {
+    const watched = ledger.watch(plan.id, upstream);
+    let streams = 0;
+    const clientOf = (client: ClientContext, peer: Peer, stream: string): ReportingClient => {
+      const given = client.derived(undefined);
+      const parameters = plan.variants === 'NATIVE' ? NO_PARAMETERS : restrict(['env', 'version'], given);
+      const { classKey } = client;
+      return {
+        of: undefined,
+        targets: () => [{ upstream: 'up', parameters }],
+        reported: ({ success, error }, milliseconds) => {
+          this.rollout?.reported(client.nodeId, stream, error);
+          if (milliseconds === 0) return;
+          this.rollout?.traffic.add({
+            stream,
+            node: nodeKeyOf(client, peer),
+            classKey,
+            classLabel: classKey,
+            requests: success + error,
+            errors: error,
+            milliseconds,
+          });
+        },
+        left: () => this.rollout?.traffic.left(stream),
+        byNewRules: () => clientOf(client, peer, stream),
+      };
+    };
+    return new LoadServer({
+      clock,
+      identify: (node, peer) => {
+        const client = contextOf(node, peer);
+        return client.ok ? ok(clientOf(client.value, peer, `${++streams}`)) : client;
+      },
+      limits: () => ({
+        maxClusters: 10_000,
+        maxSessions: 10_000,
+        firstRequestMilliseconds: 30_000,
+        stalledMilliseconds: 30_000,
+      }),
+      ownIntervalMs: () => this.rollout?.traffic.intervalMs,
+      upstream: () => watched,
+      events: {
+        opened: () => undefined,
+        closed: () => undefined,
+        rejected: () => undefined,
+        report: () => undefined,
+        left: () => undefined,
+        malformed: () => undefined,
+      },
+    });
   }
 
   get stale(): boolean {
@@ -548,6 +718,7 @@ class Running {
 
   die(): void {
     this.#dead = true;
+    this.rollout?.stop();
     for (const connection of this.links) connection.close();
   }
 

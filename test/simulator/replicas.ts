@@ -310,7 +310,7 @@ export class Replicas {
 
   constructor(seed: number) {
     this.random = new Random(seed, 'replicas');
-    this.network = new Network({ loop: this.loop, seed, note: nothing, overrun: nothing });
+    this.network = new Network({ loop: this.loop, seed, note: nothing, overrun: nothing, lost: nothing });
   }
 
   start(): Replica {

@@ -3,6 +3,7 @@ import { parameterSets } from './constraints.ts';
 import type { Habits } from './control-plane.ts';
 import { Random } from './random.ts';
 import type { GateTurn, RelayPlan } from './relay-host.ts';
+import type { CheckSays, Operation, RolloutPlan } from './rollout.ts';
 import { catalog, type Kind, kinds, type SwapOrder } from './world.ts';
 
 /** Who is there. */
@@ -64,6 +65,14 @@ export type Step = { readonly wait: number } & (
       readonly relay: string;
       readonly does: GateTurn;
     }
+  /** Content that clients accept, and that makes their requests fail; the salt decides where. */
+  | { readonly kind: 'harm'; readonly salt: number }
+  /** What an operator does to a rollout. */
+  | { readonly kind: 'rollout'; readonly relay: string; readonly does: Operation }
+  /** What the checks of a relay say from now on. */
+  | { readonly kind: 'check'; readonly relay: string; readonly says: CheckSays }
+  /** Control planes ask for other load reports; the salt decides for which. */
+  | { readonly kind: 'ask'; readonly salt: number }
   /** In quiet, everything above dies, the relay restarts, and its clients come back to it. */
   | { readonly kind: 'outage'; readonly relay: string }
   /** Everything heals, and after a while nothing may be left to say. */
@@ -104,7 +113,57 @@ export function makePlan(seed: number, size: Size): Plan {
   const clients = Array.from({ length: random.between(1, size.clients) }, (_, index) =>
     makeClient(random, `c${index}`, entries),
   );
-  return { seed, planes, relays, clients };
+  return withLoads({ seed, planes, relays: relays.map((relay) => withRollout(seed, relay)), clients });
+}
+
+const waves: readonly RolloutPlan['waves'][] = [
+  [
+    { percent: 0, match: [{ key: 'env', value: 'dev' }] },
+    { percent: 30, match: [] },
+    { percent: 70, match: [], bakeMs: 1500 },
+  ],
+  [
+    { percent: 15, match: [] },
+    { percent: 60, match: [{ key: 'version', value: '2' }], bakeMs: 4000 },
+  ],
+  [{ percent: 20, match: [{ key: 'env', value: 'prod' }] }],
+  [
+    { percent: 0, match: [{ key: 'version', value: '2' }] },
+    { percent: 100, match: [] },
+  ],
+];
+
+/** A relay without a gate may have a rollout. */
+function withRollout(seed: number, relay: RelayPlan): RelayPlan {
+  const random = new Random('rollout', relay.id, seed);
+  if (relay.gate === true || !random.chance(0.3)) return relay;
+  const traffic = random.chance(0.4);
+  const rollout: RolloutPlan = {
+    waves: random.pick(waves),
+    bakeMs: traffic ? 8000 : random.pick([500, 2000, 4000]),
+    maxWaitMs: 20_000,
+    onTimeout: random.chance(0.3) ? 'PROCEED' : 'HOLD',
+    onFailure: random.chance(0.5) ? 'DISCARD' : 'HOLD',
+    mode: random.chance(0.15) ? 'MANUAL' : 'AUTOMATIC',
+    maxDisconnects: random.chance(0.7) ? 100 : 20,
+    checks: random.chance(0.4),
+    traffic,
+  };
+  return { ...relay, rollout };
+}
+
+/** Clients report their load, and control planes take it or do not. */
+function withLoads(plan: Plan): Plan {
+  const random = new Random('loads', plan.seed);
+  if (!random.chance(0.3) && !plan.relays.some(({ rollout }) => rollout?.traffic === true)) return plan;
+  const isTaken = random.chance(0.85);
+  const loads = { intervalMs: random.pick([500, 1000, 3000]), clusters: undefined };
+  return {
+    ...plan,
+    planes: plan.planes.map((plane) => (isTaken ? { ...plane, habits: { ...plane.habits, loads } } : plane)),
+    relays: plan.relays.map((relay) => ({ ...relay, loads: true })),
+    clients: plan.clients.map((client) => (random.chance(0.7) ? { ...client, reports: true } : client)),
+  };
 }
 
 function makeHabits(random: Random): Habits {
@@ -226,7 +285,54 @@ export function makeSteps(plan: Plan, size: Size): Step[] {
     steps.push({ ...makeStep(random, plan, calm), wait: makeWait(random) });
     if (random.chance(0.04)) steps.push({ wait: 0, kind: 'quiet' });
   }
-  return withGateSteps(plan, steps);
+  return withLoadSteps(plan, withRolloutSteps(plan, withGateSteps(plan, steps)));
+}
+
+const operations: readonly Operation[] = [
+  'release',
+  'discard',
+  'promote',
+  'promote',
+  'freeze',
+  'unfreeze',
+  'reload',
+];
+
+/** Rollouts take time: the schedule waits for them now and then. */
+function withRolloutSteps(plan: Plan, steps: readonly Step[]): Step[] {
+  const judged = plan.relays.filter(({ rollout }) => rollout !== undefined);
+  if (judged.length === 0) return [...steps];
+  const random = new Random('rollout steps', plan.seed);
+  const harms = random.chance(0.5) || judged.some(({ rollout }) => rollout?.traffic === true);
+  return steps.flatMap((step): Step[] => {
+    const slower = random.chance(0.15)
+      ? { ...step, wait: step.wait + random.pick([1000, 4000, 9000]) }
+      : step;
+    if (!random.chance(0.25)) return [slower];
+    const wait = random.pick([0, 100, 1500, 6000]);
+    const relay = random.pick(judged).id;
+    const choice = random.next();
+    if (choice < 0.3) return [slower, { wait, kind: 'change', salt: random.below(2 ** 30) }];
+    if (choice < 0.5)
+      return [slower, { wait, kind: 'check', relay, says: random.pick(['GOOD', 'GOOD', 'BAD', 'UNKNOWN']) }];
+    // Long enough for clients to say that they fail.
+    if (choice < 0.7 && harms)
+      return [
+        slower,
+        { wait, kind: 'harm', salt: random.below(2 ** 30) },
+        { wait: 15_000, kind: 'rollout', relay, does: 'reload' },
+      ];
+    return [slower, { wait, kind: 'rollout', relay, does: random.pick(operations) }];
+  });
+}
+
+function withLoadSteps(plan: Plan, steps: readonly Step[]): Step[] {
+  if (!plan.planes.some(({ habits }) => habits.loads !== undefined)) return [...steps];
+  const random = new Random('load steps', plan.seed);
+  return steps.flatMap((step): Step[] => {
+    if (!random.chance(0.1)) return [step];
+    return [step, { wait: random.pick([0, 1000, 3000]), kind: 'ask', salt: random.below(2 ** 30) }];
+  });
 }
 
 function withGateSteps(plan: Plan, steps: readonly Step[]): Step[] {

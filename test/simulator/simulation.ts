@@ -1,13 +1,14 @@
 import { Client } from './client.ts';
 import { ControlPlane } from './control-plane.ts';
 import { EventLoop } from './event-loop.ts';
+import { Ledger } from './ledger.ts';
 import { Network } from './network.ts';
 import { Random } from './random.ts';
 import { RelayHost, type SimulatedHost } from './relay-host.ts';
 import type { Plan, Step } from './schedule.ts';
 import { Tally } from './tally.ts';
 import { type Note, type Rule, Violation } from './violation.ts';
-import { catalog, change, kinds, populate, swapClusters, type Variant, World } from './world.ts';
+import { catalog, change, harm, kinds, populate, swapClusters, type Variant, World } from './world.ts';
 
 export interface Outcome {
   /** Undefined: all rules were kept. */
@@ -24,6 +25,16 @@ const calmDown = 70_000;
 const silence = 20_000;
 /** How long clients have to come back to a relay that has restarted in an outage. */
 const outageMs = 5000;
+/** All waves of a change, with their bakes and waits. */
+const wavesMs = 150_000;
+/** How long a relay that ends has to hand over what it was told of load. */
+const drainMs = 400;
+/** Clients have reported twice since they rested. */
+const restedMs = 7000;
+/** What control planes ask of load reports. */
+const asks = [500, 1000, 3000].flatMap((intervalMs) =>
+  [undefined, ['a'], ['b', 'a']].map((clusters) => ({ intervalMs, clusters })),
+);
 
 /** Runs a schedule. The same plan and steps give the same outcome, always. */
 export function simulate(plan: Plan, steps: readonly Step[], write = false): Outcome {
@@ -41,6 +52,9 @@ class Simulation {
   readonly #clients = new Map<string, Client>();
   readonly #transcript: string[] = [];
   readonly #tally = new Tally();
+  readonly #ledger = new Ledger();
+  /** What may have made a change bad. */
+  readonly #caused = new Set<string>();
   readonly #startedAt: number;
 
   constructor(plan: Plan, write: boolean) {
@@ -56,6 +70,7 @@ class Simulation {
       overrun: ({ name, host }) => {
         if (this.#relays.has(host.id)) throw new Violation(5, `${name}: written to, though it had to wait`);
       },
+      lost: (report) => this.#ledger.lost(report),
     });
     const hosts = new Map<string, SimulatedHost>();
     const later = (milliseconds: number, run: () => void): void => {
@@ -67,13 +82,21 @@ class Simulation {
       }
     });
     for (const { id, habits } of plan.planes) {
-      const plane = new ControlPlane(id, habits, this.#world, later);
+      const plane = new ControlPlane(id, habits, this.#world, later, this.#ledger);
       this.#planes.set(id, plane);
       hosts.set(id, plane);
     }
     populate(this.#world, new Random(seed, 'populate'));
     for (const relayPlan of plan.relays) {
-      const relay = new RelayHost(relayPlan, { network, seed, hosts, note, tally: this.#tally });
+      const relay = new RelayHost(relayPlan, {
+        network,
+        seed,
+        hosts,
+        note,
+        tally: this.#tally,
+        world: this.#world,
+        ledger: this.#ledger,
+      });
       this.#relays.set(relayPlan.id, relay);
       hosts.set(relayPlan.id, relay);
     }
@@ -113,6 +136,7 @@ class Simulation {
   }
 
   #do(step: Step): void {
+    this.#cause(step);
     this.#tally.count('does' in step ? `${step.kind} ${step.does}` : step.kind);
     switch (step.kind) {
       case 'start':
@@ -171,12 +195,38 @@ class Simulation {
       case 'outage':
         this.#outage(step.relay);
         break;
+      case 'harm':
+        harm(this.#world, new Random(this.#plan.seed, 'harm', step.salt));
+        break;
+      case 'rollout':
+        this.#relays.get(step.relay)?.operate(step.does);
+        break;
+      case 'check':
+        this.#relays.get(step.relay)?.checksSay(step.says);
+        break;
+      case 'ask':
+        for (const plane of this.#planes.values())
+          plane.asksFor(new Random(this.#plan.seed, 'ask', step.salt).pick(asks));
+        break;
       case 'quiet':
         this.#quiet();
         break;
       default:
         step satisfies never;
     }
+  }
+
+  #cause({ kind }: Step): void {
+    if (kind === 'reject') this.#caused.add('reject');
+    // Clients, or their connections, end.
+    else if (
+      kind === 'disconnect' ||
+      kind === 'crash' ||
+      kind === 'outage' ||
+      kind === 'node' ||
+      kind === 'stall'
+    )
+      this.#caused.add('disconnect');
   }
 
   #fault(random: Random): void {
@@ -209,6 +259,7 @@ class Simulation {
   #crash(id: string, milliseconds: number, gracefully: boolean): void {
     const relay = this.#relays.get(id);
     if (relay === undefined || relay.reachable === 'down') return;
+    if (gracefully && relay.drain()) this.#loop.advance(drainMs);
     relay.crash(gracefully);
     this.#loop.after(milliseconds, () => {
       if (relay.reachable === 'down') relay.start();
@@ -224,6 +275,7 @@ class Simulation {
       plane.reachable = 'down';
       plane.restart();
     }
+    if (relay.drain()) this.#loop.advance(drainMs);
     relay.crash(true);
     relay.start();
     this.#loop.advance(outageMs);
@@ -237,9 +289,12 @@ class Simulation {
     for (const relay of this.#relays.values()) if (relay.reachable === 'down') relay.start();
     for (const client of this.#clients.values()) client.heal();
     for (const relay of this.#relays.values()) relay.turnGate('open');
+    this.#endRollouts();
+    for (const client of this.#clients.values()) client.rest(true);
     this.#loop.advance(calmDown);
     for (const client of this.#clients.values()) client.settle();
     for (const relay of this.#relays.values()) relay.settle();
+    this.#ledger.settle(this.#plan.planes.every(({ habits }) => habits.loads !== undefined));
     const said = this.#received();
     const asked = this.#asked();
     const disturbances = this.#disturbances();
@@ -251,7 +306,40 @@ class Simulation {
     if (this.#plan.planes.length === 1 && this.#plan.relays.length === 1 && this.#asked() !== asked) {
       throw new Violation(5, 'control planes are asked something, though nothing happens');
     }
-    for (const relay of this.#relays.values()) relay.turnGate('close');
+    for (const relay of this.#relays.values()) {
+      relay.turnGate('close');
+      relay.rollout?.close();
+    }
+    for (const client of this.#clients.values()) client.rest(false);
+    // What a client reports first is in part about the time in which it rested.
+    if (this.#plan.relays.some(({ rollout }) => rollout?.traffic === true)) this.#loop.advance(restedMs);
+    this.#caused.clear();
+  }
+
+  /** Rollouts come to their end by themselves, and then everybody gets what upstream says. */
+  #endRollouts(): void {
+    const relays = [...this.#relays.values()].filter(({ plan }) => plan.rollout !== undefined);
+    if (relays.length === 0) return;
+    for (const relay of relays) {
+      relay.checksSay('GOOD');
+      relay.operate('unfreeze');
+    }
+    for (let rest = wavesMs; rest > 0; rest -= wavesMs / 5) {
+      this.#loop.advance(wavesMs / 5);
+      for (const relay of relays) if (relay.plan.rollout?.mode === 'MANUAL') relay.operate('promote');
+    }
+    for (const relay of relays) {
+      relay.rollout?.settle(this.#caused);
+      relay.rollout?.checkDiscarded(
+        this.#caused,
+        (kind, name, content) =>
+          this.#clients
+            .values()
+            .find((client) => client.running && client.host === relay && client.has(kind, name, content))
+            ?.plan.id,
+      );
+      relay.openRollout();
+    }
   }
 
   #received(): number {

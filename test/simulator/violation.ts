@@ -1,5 +1,5 @@
 /** The rules that every message is held to, as docs/testing.md counts them; 0 is a crash. */
-export type Rule = 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7;
+export type Rule = 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10;
 
 export const rules: Readonly<Record<Rule, string>> = {
   0: 'nothing crashes',
@@ -10,6 +10,9 @@ export const rules: Readonly<Record<Rule, string>> = {
   5: 'no response without cause',
   6: 'make before break: no route to a cluster that was lost',
   7: 'what a client has that is no canary changes only when it is released',
+  8: 'a change is with the clients of its waves, and with everybody after the last',
+  9: 'what was found bad goes to nobody else, and is not forgotten',
+  10: 'what clients reported is what the control plane got',
 };
 
 export class Violation extends Error {

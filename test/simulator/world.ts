@@ -62,6 +62,9 @@ export const leadsTo = (content: string): string | undefined => content.split('>
 /** Content that every client rejects. */
 export const isBad = (content: string): boolean => content.endsWith('!');
 
+/** Content that every client accepts, and with which every other of its requests fails. */
+export const isHarmful = (content: string): boolean => content.endsWith('~');
+
 export interface Variant {
   readonly constraints: Constraints;
   readonly content: string;
@@ -194,6 +197,16 @@ export function populate(world: World, random: Random): void {
     variants: [{ constraints: NONE, content: `${world.revision + 1}>x0` }],
   });
   world.commit(edits);
+}
+
+/** A name that everybody has gets content that clients accept, and that breaks them. */
+export function harm(world: World, random: Random): void {
+  const kind = random.pick(['cds', 'lds', 'rds'] as const);
+  const name = random.pick(catalog[kind].names.filter((one) => !isMoving(kind, one)));
+  const variants = world
+    .at(kind, name, world.revision)
+    .map(({ constraints }) => ({ constraints, content: `${world.revision + 1}${name}~` }));
+  if (variants.length > 0) world.commit([{ kind, name, variants }]);
 }
 
 /** A transaction on one to three names of a type. */

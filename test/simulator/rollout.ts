@@ -1,0 +1,582 @@
+import { fromBinary } from '@bufbuild/protobuf';
+import { AnySchema } from '@bufbuild/protobuf/wkt';
+import { RelayFleet } from '../../src/assembly/rollout-fleet.ts';
+import type { XdsStream } from '../../src/downstream/xds-server.ts';
+import { resourceName, type TypeUrl, typeUrl } from '../../src/model/brand.ts';
+import type { Commit } from '../../src/model/catalog.ts';
+import type { Clock } from '../../src/model/clock.ts';
+import type { TypedName } from '../../src/model/holds.ts';
+import { placeOf } from '../../src/model/node-path.ts';
+import type { checkStates, SidedClient } from '../../src/model/rollout.ts';
+import type { Side } from '../../src/model/side.ts';
+import type { Relay } from '../../src/relay.ts';
+import { Checks } from '../../src/rollout/checks.ts';
+import { Rollout } from '../../src/rollout/rollout.ts';
+import type { RolloutEvents, RolloutSettings, SavedRollout } from '../../src/rollout/seams.ts';
+import { Traffic } from '../../src/rollout/traffic.ts';
+import { contentOf } from '../support/in-memory-relay.ts';
+import type { Parameters } from './constraints.ts';
+import type { Received, ReceivedResource } from './messages.ts';
+import type { Tally } from './tally.ts';
+import { type Note, Violation } from './violation.ts';
+import { catalog, isBad, isHarmful, type Kind, kindOf, type World } from './world.ts';
+
+/** `rollout` of a relay. */
+export interface RolloutPlan {
+  readonly waves: readonly {
+    readonly percent: number;
+    readonly match: readonly { readonly key: 'env' | 'version'; readonly value: string }[];
+    /** Left out: that of the rollout. */
+    readonly bakeMs?: number;
+  }[];
+  readonly bakeMs: number;
+  readonly maxWaitMs: number;
+  readonly onTimeout: 'HOLD' | 'PROCEED';
+  readonly onFailure: 'HOLD' | 'DISCARD';
+  readonly mode: 'AUTOMATIC' | 'MANUAL';
+  readonly maxDisconnects: number;
+  readonly checks: boolean;
+  readonly traffic: boolean;
+}
+
+export type CheckSays = (typeof checkStates)[number];
+
+/** What an operator does to a rollout; the last one sends SIGHUP. */
+export type Operation = 'release' | 'discard' | 'freeze' | 'unfreeze' | 'promote' | 'reload';
+
+/** The types whose changes wait. */
+const gated: readonly Kind[] = ['cds', 'lds', 'rds', 'sds'];
+const decision = { operator: 'somebody', reason: 'the schedule says so' };
+const checkMs = 700;
+const answerMs = 40;
+/** After so long a rollout has heard of who has come. */
+const heardMs = 150;
+/** How long a client's answer may take, and what it reports because of it. */
+const settleMs = 500;
+const trafficMs = 1000;
+const nothingSaved: SavedRollout = {
+  freezes: [],
+  canaries: new Map(),
+  verdicts: [],
+  discards: [],
+  withheld: [],
+};
+
+const idOf = (kind: Kind, name: string): string => `${kind} ${name}`;
+
+/** What a relay's rollout has done in all its incarnations, as the rules have seen it. */
+export class RolloutHistory {
+  readonly plan: RolloutPlan;
+  saved: SavedRollout | undefined;
+  /** What checks say from now on. */
+  says: CheckSays = 'GOOD';
+  /** Grows with everything that it does: what is told may be taken back, and told again. */
+  turn = 0;
+  /** How often clients may have gone back to what was before. */
+  goings = 0;
+  /** By kind and name: what everybody could have, at any time. */
+  readonly released = new Map<string, Set<string>>();
+  /** By kind and name: what canaries could see so far. */
+  readonly shown = new Map<string, Set<string>>();
+  /** By kind and name: the clients that have been sent what waits, each with its class, and when. */
+  readonly sent = new Map<string, Map<string, { readonly classKey: string; readonly at: number }>>();
+  /** By kind and name: what was discarded, and upstream's revision then. */
+  readonly discarded = new Map<
+    string,
+    { readonly contents: ReadonlySet<string>; readonly revision: number }
+  >();
+  /** By kind, name and content: what a client rejects, since upstream said it. */
+  readonly rejected = new Set<string>();
+  /** When checks answered, and what. */
+  readonly answers: { readonly at: number; readonly says: CheckSays }[] = [];
+  /** By kind, name and content: since when clients have what makes their requests fail. */
+  readonly harmed = new Map<string, Map<string, number>>();
+  /** When the clients of a stream have reported, and whether requests failed. */
+  reports: {
+    readonly node: string;
+    readonly at: number;
+    readonly stream: string;
+    readonly fails: boolean;
+  }[] = [];
+  /** When something joined what waits. */
+  joinedAt = 0;
+
+  constructor(plan: RolloutPlan, keeps: boolean) {
+    this.plan = plan;
+    this.saved = keeps ? nothingSaved : undefined;
+  }
+
+  /** The relay died. */
+  died(): void {
+    if (this.saved !== undefined) return;
+    this.discarded.clear();
+    this.rejected.clear();
+  }
+}
+
+export interface SimulatedRolloutOptions {
+  readonly id: string;
+  readonly clock: Clock;
+  readonly relay: Relay;
+  readonly history: RolloutHistory;
+  readonly world: World;
+  /** What is above tells everything at once, and once. */
+  readonly isPlain: boolean;
+  readonly tally: Tally;
+  readonly note: Note;
+}
+
+/** The rollout of one incarnation of a relay, all of it real, and rules 8 and 9 about it. */
+export class SimulatedRollout {
+  readonly rollout: Rollout;
+  readonly traffic: Traffic;
+  readonly #fleet: RelayFleet;
+  readonly #options: SimulatedRolloutOptions;
+  readonly #checks: Checks;
+  readonly #forget: () => void;
+  /** It is an operator who does what happens now. */
+  #operated = false;
+  #timedOutAt: number | undefined;
+  /** By node, as it was known last. */
+  readonly #classes = new Map<string, string>();
+
+  constructor(options: SimulatedRolloutOptions) {
+    this.#options = options;
+    const { clock, relay, history, tally, note, id } = options;
+    const settings = settingsOf(history.plan);
+    const isMoving = (): boolean => this.#fleet.isMoving;
+    this.#fleet = new RelayFleet(relay, clock, () => this.rollout.canaryAnswered());
+    this.#checks = new Checks(history.plan.checks ? [check] : [], {
+      clock,
+      subject: () => undefined,
+      changed: () => this.rollout.checked(),
+      ask: (_, answered) => {
+        const { says } = history;
+        clock.after(answerMs, () => {
+          tally.count(`check says ${says}`);
+          history.answers.push({ at: clock.now(), says });
+          answered({ state: says, value: undefined, reason: 'the schedule says so' });
+        });
+      },
+    });
+    this.traffic = new Traffic(settings, clock);
+    const events: RolloutEvents = {
+      counted: (result) => {
+        tally.count(`rollout ${result}`);
+        if (result === 'timeout') this.#timedOutAt = clock.now();
+      },
+      canariesSaid: () => undefined,
+      released: (names) => this.#released(names),
+      stateChanged: () => this.#turned(),
+      changeIs: (state, names, wave) => {
+        this.#turned();
+        if (wave > 1) tally.count(`a change in wave ${wave}`);
+        note(
+          () =>
+            `${id}: ${state.kind} in wave ${wave}: ${names.map((one) => one.name).join(' ')} ${state.reason}`,
+        );
+      },
+      discarded: (names, cause, reason) => this.#discarded(names, cause ?? reason),
+      save: (state) => {
+        if (history.saved !== undefined) history.saved = state;
+      },
+    };
+    this.rollout = new Rollout(settings, {
+      checks: this.#checks,
+      traffic: this.traffic,
+      gate: relay.gate,
+      fleet: {
+        survey: (waiting) => this.#fleet.survey(waiting),
+        waitingChanged: () => this.#fleet.waitingChanged(),
+        moved: (isMoved) => {
+          this.#turned();
+          history.goings++;
+          this.#fleet.moved(isMoved);
+        },
+        get isMoving() {
+          return isMoving();
+        },
+      },
+      clock,
+      events,
+      removalLimits: () => [],
+      revisions: () => ({ revision: 0, pendingRevision: 0 }),
+      saved: history.saved,
+    });
+    this.#forget = relay.gate.onChanged(({ type, joined, left }) => {
+      if (joined.length > 0) history.joinedAt = clock.now();
+      for (const name of left) history.sent.delete(idOf(kindOf(type), name));
+      for (const name of [...joined, ...left])
+        for (const key of history.rejected)
+          if (key.startsWith(`${idOf(kindOf(type), name)} `)) history.rejected.delete(key);
+    });
+  }
+
+  sideOf(client: SidedClient): Side {
+    this.#classes.set(client.nodeId, client.classKey);
+    return this.rollout.sideOf(client);
+  }
+
+  answered(stream: string): void {
+    this.#fleet.touched(stream);
+    this.rollout.canaryAnswered();
+  }
+
+  reselected(stream: string): void {
+    this.#fleet.touched(stream);
+  }
+
+  closed(stream: XdsStream): void {
+    if (stream.client?.access.side === 'canary') {
+      const waiting = this.rollout.waiting();
+      const canary = waiting.size === 0 ? undefined : this.#fleet.canary(stream, waiting);
+      if (canary !== undefined) this.rollout.canaryEnded(canary);
+    }
+    this.#fleet.touched(stream.id);
+  }
+
+  stop(): void {
+    this.rollout.stop();
+    this.#fleet.stop();
+    this.#forget();
+  }
+
+  /** The cache has taken something. Rule 8: no change is shown while another is in a later wave. */
+  published(commit: Commit): void {
+    this.#fleet.committed(commit);
+    const kind = kindOf(commit.type);
+    if (!gated.includes(kind)) return;
+    const { history, tally } = this.#options;
+    for (const name of commit.changed.keys()) {
+      const id = idOf(kind, name);
+      const released = this.#contents(commit.type, name, 'released');
+      const known = setAt(history.released, id);
+      const isNew = known.size === 0;
+      for (const content of released) known.add(content);
+      const pending = this.#contents(commit.type, name, 'canary');
+      for (const content of pending) {
+        const shown = setAt(history.shown, id);
+        if (shown.has(content)) continue;
+        shown.add(content);
+        if (!known.has(content)) this.#shows(kind, name, content);
+      }
+      if (!isNew) continue;
+      tally.count('name never seen before at a rollout');
+      if (pending.size > 0 && released.size === 0 && this.rollout.report().freezes.length === 0)
+        throw new Violation(8, `${id}, never seen before, waits at ${this.#options.id}`);
+    }
+  }
+
+  #shows(kind: Kind, name: string, content: string): void {
+    const later = this.rollout
+      .report()
+      .changes.filter(({ wave, names }) => wave > 1 && names.some((one) => this.#isMet(one)));
+    if (later.length === 0) return;
+    const own = this.#changeOf(kind, name);
+    if (own !== undefined && (own.wave === 1 || own.state.kind === 'HELD')) return;
+    this.#options.tally.count('shown beside a later wave');
+    throw new Violation(
+      8,
+      `${kind} ${name} ${content} is shown at ${this.#options.id}, though another change is in a later wave`,
+    );
+  }
+
+  /** Who was sent what waits under this name is there, and is who it was. */
+  #isMet({ type, name }: TypedName): boolean {
+    const { relay, history, clock } = this.#options;
+    const known = history.sent.get(idOf(kindOf(type), name));
+    if (known === undefined) return false;
+    return Iterator.from(relay.server.streams()).some(({ client }) => {
+      const before = client && known.get(client.nodeId);
+      // Of what has just come the rollout has not heard yet.
+      return before?.classKey === client?.classKey && (before?.at ?? clock.now()) < clock.now() - heardMs;
+    });
+  }
+
+  /** A client is written what it was not sent before. Rules 8 and 9. */
+  written(nodeId: string, parameters: Parameters, kind: Kind, { name, content }: ReceivedResource): void {
+    if (!gated.includes(kind)) return;
+    const { history, id, world, isPlain, tally, clock } = this.#options;
+    const key = idOf(kind, name);
+    if (history.released.get(key)?.has(content) === true) return;
+    if (this.#contents(typeUrl(catalog[kind].url), name, 'released').has(content)) return;
+    tally.count('sent to a canary of a rollout');
+    const sent = history.sent.get(key) ?? new Map<string, { classKey: string; at: number }>();
+    const classKey = this.#classes.get(nodeId) ?? '';
+    if (!sent.has(nodeId)) sent.set(nodeId, { classKey, at: clock.now() });
+    history.sent.set(key, sent);
+    if (isHarmful(content)) {
+      const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, number>();
+      history.harmed.set(`${key} ${content}`, harmed.set(nodeId, clock.now()));
+    }
+    const gone = history.discarded.get(key);
+    if (isPlain && gone?.contents.has(content) === true && world.lastEdit(kind, name) <= gone.revision)
+      throw new Violation(9, `${nodeId} is sent ${kind} ${name} ${content}, which ${id} has discarded`);
+    const own = this.#changeOf(kind, name);
+    const wave = own?.wave ?? 1;
+    if (this.#isIn(nodeId, parameters, wave)) return;
+    const { named } = this.rollout.canaries;
+    if (named.has(nodeId)) {
+      tally.count('sent to an elected canary');
+      return;
+    }
+    throw new Violation(
+      8,
+      `${nodeId} is sent ${kind} ${name} ${content}, which is in wave ${wave} of ${id}, and not for it`,
+    );
+  }
+
+  /** A client rejects all of this, and has said so. */
+  rejected({ kind, resources }: Received): void {
+    if (!gated.includes(kind)) return;
+    const [first, ...others] = resources;
+    // Of several any may be the bad one.
+    if (first === undefined || others.length > 0 || !isBad(first.content)) return;
+    const pending = this.#contents(typeUrl(catalog[kind].url), first.name, 'canary');
+    if (pending.has(first.content))
+      this.#options.history.rejected.add(`${idOf(kind, first.name)} ${first.content}`);
+  }
+
+  operate(does: Operation): void {
+    const { history, tally, note, id } = this.#options;
+    this.#turned();
+    this.#operated = true;
+    const { rollout } = this;
+    if (does === 'release') tellIf(rollout.release({}));
+    else if (does === 'promote') tellIf(rollout.promote({}));
+    else if (does === 'discard') tellIf(rollout.discard({}, decision.reason));
+    else if (does === 'freeze') tellIf(rollout.freeze({}, decision));
+    else if (does === 'unfreeze') tellIf(rollout.unfreeze({}));
+    else this.#reload(settingsOf(history.plan));
+    this.#operated = false;
+
+    function tellIf(result: { readonly ok: boolean }): void {
+      if (result.ok) tally.count(`operator: ${does}`);
+      else note(() => `${id}: ${does} is refused: ${JSON.stringify(result)}`);
+    }
+  }
+
+  /** As `rollout` may be taken out and put in again: everybody gets what upstream says. */
+  open(takeDiscarded: () => void): void {
+    this.#operated = true;
+    this.#turned();
+    this.#options.history.goings++;
+    this.rollout.unfreeze({});
+    this.rollout.release({});
+    this.#reload(undefined);
+    takeDiscarded();
+    this.#options.history.discarded.clear();
+    this.#options.history.rejected.clear();
+    this.#operated = false;
+  }
+
+  close(): void {
+    this.#reload(settingsOf(this.#options.history.plan));
+  }
+
+  #reload(settings: RolloutSettings | undefined): void {
+    this.traffic.reload(settings);
+    this.rollout.reload(settings);
+    this.#options.relay.server.reidentify();
+  }
+
+  /**
+   * Rules 8 and 9 in quiet, after the time that all waves take: what still waits is held for a reason that there was.
+   * With MANUAL the operator has promoted what could be.
+   */
+  settle(caused: ReadonlySet<string>): void {
+    const { id, tally, history } = this.#options;
+    const { changes, freezes, canaries } = this.rollout.report();
+    if (freezes.length > 0) return;
+    for (const { state, names, wave } of changes) {
+      const which = names.map(({ type, name }) => idOf(kindOf(type), name)).join(', ');
+      if (state.kind !== 'HELD')
+        throw new Violation(8, `${which} still waits in wave ${wave} of ${id}: ${state.reason}`);
+      tally.count(`held in quiet: ${state.cause}`);
+      const isDue = {
+        // What is bad may be something that everybody got at once, in the same response.
+        rejected: caused.has('reject') || history.shown.values().some((all) => all.values().some(isBad)),
+        traffic: history.shown.values().some((all) => all.values().some(isHarmful)),
+        check: history.answers.some(({ says }) => says === 'BAD'),
+        disconnects: caused.has('disconnect'),
+        // It may wait for a name that its control plane never answers.
+        timeout: canaries.accepted < canaries.total,
+        removals: false,
+        content: false,
+      }[state.cause];
+      if (!isDue) throw new Violation(9, `${which} is held at ${id} without cause: ${state.reason}`);
+      if (history.plan.onFailure === 'DISCARD' && state.cause !== 'timeout')
+        throw new Violation(9, `${which} is held at ${id}, though on_failure is DISCARD: ${state.reason}`);
+    }
+  }
+
+  /** Rule 9: after a discard nobody has it. `holds`: whether any client has this. */
+  checkDiscarded(
+    caused: ReadonlySet<string>,
+    holds: (kind: Kind, name: string, content: string) => string | undefined,
+  ): void {
+    const { history, world, isPlain, id, tally } = this.#options;
+    // A client that rejects what was before keeps what it has.
+    if (!isPlain || caused.has('reject') || history.released.values().some((all) => all.values().some(isBad)))
+      return;
+    for (const [key, { contents, revision }] of history.discarded) {
+      const [kind, name] = key.split(' ');
+      const own = gated.find((one) => one === kind);
+      if (own === undefined || name === undefined || world.lastEdit(own, name) > revision) continue;
+      for (const content of contents) {
+        if (history.released.get(key)?.has(content) === true) continue;
+        tally.count('discarded, and looked for in quiet');
+        const who = holds(own, name, content);
+        if (who !== undefined)
+          throw new Violation(9, `${who} still has ${key} ${content}, which ${id} has discarded`);
+      }
+    }
+  }
+
+  #turned(): void {
+    this.#options.history.turn++;
+  }
+
+  #changeOf(kind: Kind, name: string) {
+    const url = catalog[kind].url;
+    return this.rollout
+      .report()
+      .changes.find(({ names }) => names.some((one) => one.type === url && one.name === name));
+  }
+
+  /** By its own reading of the waves. */
+  #isIn(nodeId: string, { entries }: Parameters, wave: number): boolean {
+    return this.#options.history.plan.waves
+      .slice(0, wave)
+      .some(
+        ({ percent, match }) =>
+          match.some(({ key, value }) => entries.some(([own, its]) => own === key && its === value)) ||
+          placeOf(nodeId) * 100 < percent,
+      );
+  }
+
+  #contents(type: TypeUrl, name: string, side: Side): ReadonlySet<string> {
+    const { relay } = this.#options;
+    const names = relay.gate.contentOf(type, resourceName(name), side);
+    return new Set(
+      names.flatMap(({ variant: { payload } }) =>
+        payload === undefined ? [] : contentOf(fromBinary(AnySchema, payload.bytes)),
+      ),
+    );
+  }
+
+  /** Everybody gets this now. */
+  #released(names: readonly TypedName[]): void {
+    this.#turned();
+    if (this.#operated) return;
+    const { history, id, clock } = this.#options;
+    for (const { type, name } of names) {
+      const key = idOf(kindOf(type), name);
+      for (const content of this.#contents(type, name, 'released'))
+        if (history.rejected.has(`${key} ${content}`))
+          throw new Violation(9, `${id} gives ${key} ${content} to everybody, which a client has rejected`);
+        else if (isHarmful(content)) this.#wasNotHarmful(key, content);
+    }
+    if (this.#timedOutAt !== clock.now()) this.#checksWereGood();
+  }
+
+  /** A client has reported. */
+  reported(node: string, stream: string, errors: number): void {
+    const { history, clock } = this.#options;
+    history.reports = history.reports.slice(-500);
+    history.reports.push({ node, stream, at: clock.now(), fails: errors > 0 });
+  }
+
+  /** Rule 9: clients that have it have not said so often enough that it fails, while others of their class said that it does not. */
+  #wasNotHarmful(key: string, content: string): void {
+    const { history, id, tally } = this.#options;
+    if (!history.plan.traffic) return;
+    // Then it is nothing new that requests fail.
+    const others = [...history.released].flatMap(([own, contents]) => (own === key ? [] : [...contents]));
+    if (
+      others.some(isHarmful) ||
+      [...(history.released.get(key) ?? [])].some((one) => one !== content && isHarmful(one))
+    )
+      return;
+    const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, number>();
+    const since = Math.max(history.joinedAt, ...harmed.values()) + settleMs;
+    const saying = (fails: boolean): ReadonlySet<string> => {
+      const own = history.reports.filter(({ at }) => at > since);
+      const byStream = Map.groupBy(own, ({ stream }) => stream).values();
+      const always = byStream.filter((all) => all.length >= 4 && all.every((one) => one.fails === fails));
+      return new Set(always.flatMap(([first]) => (first === undefined ? [] : [first.node])));
+    };
+    const failing = [...saying(true)].filter((node) => harmed.has(node));
+    const well = [...saying(false)].filter((node) => !harmed.has(node));
+    const classOf = (node: string): string => this.#classes.get(node) ?? node;
+    const bad = failing.find((node) => well.some((other) => classOf(other) === classOf(node)));
+    if (failing.length > 0) tally.count('failing canaries at a release');
+    if (bad !== undefined)
+      throw new Violation(
+        9,
+        `${id} gives ${key} ${content} to everybody, with which the requests of ${bad} fail`,
+      );
+  }
+
+  /** Rule 9: for the bake before what passes the last wave. */
+  #checksWereGood(): void {
+    const { history, id, clock } = this.#options;
+    const { plan, answers } = history;
+    if (!plan.checks) return;
+    const bakeMs = Math.min(plan.bakeMs, ...plan.waves.flatMap((wave) => wave.bakeMs ?? []));
+    const from = clock.now() - bakeMs;
+    const during = answers.filter(({ at }) => at > from);
+    const before = answers.findLast(({ at }) => at <= from + answerMs);
+    const wrong = [...during, ...(before === undefined ? [] : [before])].find(({ says }) => says !== 'GOOD');
+    if (before === undefined || wrong !== undefined)
+      throw new Violation(
+        9,
+        `${id} gives a change to everybody, though a check says ${wrong?.says ?? 'nothing'}`,
+      );
+    this.#options.tally.count('released with good checks');
+  }
+
+  #discarded(names: readonly TypedName[], why: string): void {
+    const { history, world, tally } = this.#options;
+    this.#turned();
+    history.goings++;
+    tally.count(`discarded: ${why}`);
+    for (const { type, name } of names)
+      history.discarded.set(idOf(kindOf(type), name), {
+        contents: this.#contents(type, name, 'canary'),
+        revision: world.revision,
+      });
+  }
+}
+
+const check = {
+  name: 'schedule',
+  intervalMs: checkMs,
+  timeoutMs: 1000,
+  failures: 2,
+};
+
+function settingsOf({ waves, traffic, ...plan }: RolloutPlan): RolloutSettings {
+  return {
+    ...plan,
+    waves: waves.map(({ percent, match, bakeMs }, index) => ({
+      path: `rollout.waves[${index}]`,
+      percent,
+      match,
+      elects: percent > 0,
+      bakeMs,
+    })),
+    canaryPrincipals: [],
+    types: gated.map((kind) => typeUrl(catalog[kind].url)),
+    maxEmptiedPercent: 100,
+    ...(traffic
+      ? { traffic: { maxErrorIncrease: 5, maxRequestDrop: 90, minRequests: 50, intervalMs: trafficMs } }
+      : {}),
+  };
+}
+
+function setAt(map: Map<string, Set<string>>, key: string): Set<string> {
+  const known = map.get(key) ?? new Set();
+  map.set(key, known);
+  return known;
+}
