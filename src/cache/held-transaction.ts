@@ -110,7 +110,7 @@ export class HeldTransaction {
         const live = this.table.resources.get(name);
         if (held === undefined || held.closed || live === undefined) continue;
         for (const [side, column] of columnsOf(held)) {
-          this.#letNewIn(side, column, live);
+          this.#letNewIn(side, column, live, held.released);
           joinWildcards(column, live, this.#interests);
         }
       }
@@ -207,7 +207,7 @@ export class HeldTransaction {
   #follow(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
     for (const [side, column] of columnsOf(held)) {
       const followed = followTtls(column, live);
-      const grown = !held.closed && live !== undefined && this.#letNewIn(side, column, live);
+      const grown = !held.closed && live !== undefined && this.#letNewIn(side, column, live, held.released);
       const joined = !held.closed && joinWildcards(column, live, this.#interests);
       if (followed || grown || joined) this.#altered.add(name);
     }
@@ -267,13 +267,17 @@ export class HeldTransaction {
     return this.table.interests;
   }
 
-  /** A variant for parameter sets that have nothing of the name yet does not wait. */
-  #letNewIn(side: Side, column: CachedResource, live: CachedResource): boolean {
+  /**
+   * A variant for parameter sets that have nothing of the name yet does not wait. Where canaries judge its removal it is
+   * no new one: what the others have of it is in `released`.
+   */
+  #letNewIn(side: Side, column: CachedResource, live: CachedResource, released: CachedResource): boolean {
     const isNew = (entry: CacheEntry): boolean => {
       if (column.variants.get(entry.constraints.key) !== undefined) return false;
       const all = interestedIn(this.#interests, entry);
       const having = all.filter((parameters) => matchesAny(column, parameters));
       if (all.length > 0 && having.length === all.length) return false;
+      if (column !== released && isAnother(released.variants.get(entry.constraints.key), entry)) return false;
       return !this.#isTakenOver(side, entry) && keepsOwn(column, having, entry);
     };
     const { table } = this;
@@ -300,7 +304,8 @@ export class HeldTransaction {
 /** What the sides have apart from what upstream says. */
 function columnsOf({ released, canary }: HeldName): readonly (readonly [Side, CachedResource])[] {
   const own = [['released', released] as const];
-  return canary === undefined ? own : [...own, ['canary', canary] as const];
+  // What is new is new to the column before it is in what is released.
+  return canary === undefined ? own : [['canary', canary] as const, ...own];
 }
 
 /** Those who have something of a name keep that, although a new variant matches too. False: it would replace it. */
@@ -312,6 +317,9 @@ function keepsOwn(cached: CachedResource, having: readonly Parameters[], { holde
   for (const [parameters, [entry]] of own) if (entry !== undefined) cached.bind(parameters, entry);
   return true;
 }
+
+const isAnother = (before: CacheEntry | undefined, { variant }: CacheEntry): boolean =>
+  before !== undefined && !sameVariantContent(before.variant, variant);
 
 const matchesAny = (cached: CachedResource | undefined, parameters: Parameters): boolean =>
   cached !== undefined && cached.variants.match(parameters).length > 0;

@@ -130,6 +130,18 @@ describe('held names', () => {
     const commit = setting.store.apply(transaction({ holder: namedHolder, type: eds, puts: [cla('2')] }));
     expect(commit.sides).to.equal(undefined);
   });
+  it('a name whose removal is judged does not come back while it is', () => {
+    const setting = new Setting();
+    setting.want('a');
+    setting.apply({ puts: [cluster('a', '1')] });
+    setting.apply({ removals: [gone('a')] });
+    setting.gate.queueing(() => true);
+    setting.apply({ puts: [cluster('a', '2')] });
+    expect(setting.both('a')).to.equal('1 | absent');
+    setting.gate.queueing(() => false);
+    setting.gate.unqueue();
+    expect(setting.both('a')).to.equal('1 | 2');
+  });
   it('a removal waits, and the wildcard still shows the name', () => {
     const setting = new Setting();
     const all = setting.want('*');
