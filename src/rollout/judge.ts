@@ -210,6 +210,11 @@ export class Judge {
   /** Upstream has sent something that now waits: the bake starts again, `max_wait` does not. */
   joined(now: number): void {
     this.#acceptedAt = undefined;
+    if (this.#reached.size === 0) {
+      // It went on because nobody was there: nobody has judged what is new.
+      this.#wave = 1;
+      this.#before = new Set();
+    }
     this.#shownSince = now;
     // What was held was judged. This is judged anew.
     if (this.#state.kind === 'HELD') this.#waitsSince = now;

@@ -404,13 +404,13 @@ export class Rollout {
     return goesOn;
   }
 
-  /** Tells the canaries how far the change of each class has come. True: some clients may be on another side. */
+  /** How far the change of each class has come, though its clients came later. True: some may be on another side. */
   #reach(): boolean {
-    if (!this.#queues) return false;
     const reached = new Map<string, number>();
     for (const { judge, classes } of this.#changes.rows)
       for (const [classKey, wave] of judge.reach(classes))
         reached.set(classKey, Math.max(wave, reached.get(classKey) ?? 0));
+    this.#queues ||= reached.size > 0;
     const moved = this.canaries.reach(reached);
     if (moved === undefined) return false;
     this.#staffed = undefined;

@@ -322,6 +322,14 @@ describe('judge: waves', () => {
     expect(outcome(judge, 500, by('a'))).to.equal('CANARY');
   });
 
+  it('what joins starts at the first wave where nobody has come to a later one', () => {
+    const [alone, reached] = [new Judge(three, 0), new Judge(three, 0)];
+    for (const judge of [alone, reached]) judge.advance(new Set(), 0);
+    reached.reach(new Set(['tests']));
+    for (const judge of [alone, reached]) judge.joined(5);
+    expect([alone.wave, reached.wave]).to.deep.equal([1, 2]);
+  });
+
   it('two changes that become one are where the one is that fewer have seen', () => {
     const [first, second] = [new Judge(three, 0), new Judge(three, 5)];
     second.advance(new Set(['a']), 10);
