@@ -7,6 +7,7 @@ import type { Commit } from '../../src/model/catalog.ts';
 import type { Clock } from '../../src/model/clock.ts';
 import type { TypedName } from '../../src/model/holds.ts';
 import { placeOf } from '../../src/model/node-path.ts';
+import type { Variant } from '../../src/model/resource.ts';
 import type { checkStates, SidedClient } from '../../src/model/rollout.ts';
 import type { Side } from '../../src/model/side.ts';
 import type { Relay } from '../../src/relay.ts';
@@ -258,13 +259,26 @@ export class SimulatedRollout {
         const shown = setAt(history.shown, id);
         if (shown.has(content)) continue;
         shown.add(content);
-        if (!known.has(content)) this.#shows(kind, name, content);
+        if (!known.has(content) && this.#mustWait(commit.type, name, content))
+          this.#shows(kind, name, content);
       }
       if (!isNew) continue;
       tally.count('name never seen before at a rollout');
       if (pending.size > 0 && released.size === 0 && this.rollout.report().freezes.length === 0)
         throw new Violation(8, `${id}, never seen before, waits at ${this.#options.id}`);
     }
+  }
+
+  /** Behind constraints that are new it may be for clients with parameters that nobody had: these have nothing of it. */
+  #mustWait(type: TypeUrl, name: string, content: string): boolean {
+    const { gate } = this.#options.relay;
+    const keysOf = (side: Side, wanted?: string): readonly string[] =>
+      gate
+        .contentOf(type, resourceName(name), side)
+        .filter(({ variant }) => wanted === undefined || contentIn(variant.payload) === wanted)
+        .map(({ variant }) => variant.constraints.key);
+    const known = keysOf('released');
+    return keysOf('canary', content).some((key) => known.includes(key));
   }
 
   #shows(kind: Kind, name: string, content: string): void {
@@ -458,11 +472,7 @@ export class SimulatedRollout {
   #contents(type: TypeUrl, name: string, side: Side): ReadonlySet<string> {
     const { relay } = this.#options;
     const names = relay.gate.contentOf(type, resourceName(name), side);
-    return new Set(
-      names.flatMap(({ variant: { payload } }) =>
-        payload === undefined ? [] : contentOf(fromBinary(AnySchema, payload.bytes)),
-      ),
-    );
+    return new Set(names.flatMap(({ variant: { payload } }) => contentIn(payload) ?? []));
   }
 
   /** Everybody gets this now. */
@@ -574,6 +584,9 @@ function settingsOf({ waves, traffic, ...plan }: RolloutPlan): RolloutSettings {
       : {}),
   };
 }
+
+const contentIn = (payload: Variant['payload']): string | undefined =>
+  payload && contentOf(fromBinary(AnySchema, payload.bytes));
 
 function setAt(map: Map<string, Set<string>>, key: string): Set<string> {
   const known = map.get(key) ?? new Set();
