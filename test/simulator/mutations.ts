@@ -191,8 +191,8 @@ export const mutations: readonly Wrong[] = [
     name: 'the last wave does not end',
     rule: 8,
     file: 'src/rollout/rollout.ts',
-    right: '      if (judge.isLastWave) {',
-    wrong: '      if (judge.isLastWave && this.#settings === undefined) {',
+    right: '        this.#release(names, judge.startedAt);\n        continue;',
+    wrong: '        continue;',
   },
   {
     name: 'names never seen before wait',

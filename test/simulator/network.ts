@@ -359,7 +359,7 @@ class SimulatedLink implements Channel {
     };
   }
 
-  /** What is written is on its way a turn later, and may be lost there. */
+  /** What is written takes the first half of the way to be sent, and may be lost on the second. */
   #openLoad(handler: ChannelStreamHandler): ChannelStream {
     const { connection } = this;
     const { name, network } = connection;
@@ -379,7 +379,7 @@ class SimulatedLink implements Channel {
         let isWritten = false;
         call.send(copy, undefined, () => isWritten && lost(copy));
         if (written === undefined) return;
-        loop.after(0, () => {
+        loop.after(connection.latency / 2, () => {
           if (!call.live) return;
           isWritten = true;
           written();

@@ -109,6 +109,7 @@ export class RolloutHistory {
 
   /** The relay died. */
   died(): void {
+    this.answers.length = 0;
     if (this.saved !== undefined) return;
     this.discarded.clear();
     this.rejected.clear();
@@ -487,6 +488,12 @@ export class SimulatedRollout {
           throw new Violation(9, `${id} gives ${key} ${content} to everybody, which a client has rejected`);
         else if (isHarmful(content)) this.#wasNotHarmful(key, content);
     }
+    const said = history.answers.filter(({ at }) => at > history.joinedAt);
+    // A verdict needs two in a row in one wave.
+    if (
+      said.some((_, index) => said.slice(index, index + 3).filter(({ says }) => says === 'BAD').length === 3)
+    )
+      throw new Violation(9, `${id} gives a change to everybody, which a check has found bad`);
     if (this.#timedOutAt !== clock.now()) this.#checksWereGood();
   }
 

@@ -146,7 +146,7 @@ function withRollout(seed: number, relay: RelayPlan): RelayPlan {
     onFailure: random.chance(0.5) ? 'DISCARD' : 'HOLD',
     mode: random.chance(0.15) ? 'MANUAL' : 'AUTOMATIC',
     maxDisconnects: random.chance(0.7) ? 100 : 20,
-    checks: random.chance(0.4),
+    checks: random.chance(0.7),
     traffic,
   };
   return { ...relay, rollout };
@@ -314,7 +314,7 @@ function withRolloutSteps(plan: Plan, steps: readonly Step[]): Step[] {
     const choice = random.next();
     if (choice < 0.3) return [slower, { wait, kind: 'change', salt: random.below(2 ** 30) }];
     if (choice < 0.5)
-      return [slower, { wait, kind: 'check', relay, says: random.pick(['GOOD', 'GOOD', 'BAD', 'UNKNOWN']) }];
+      return [slower, { wait, kind: 'check', relay, says: random.pick(['GOOD', 'BAD', 'UNKNOWN']) }];
     // Long enough for clients to say that they fail.
     if (choice < 0.7 && harms)
       return [
