@@ -110,7 +110,8 @@ export class HeldTransaction {
         const live = this.table.resources.get(name);
         if (held === undefined || held.closed || live === undefined) continue;
         for (const [side, column] of columnsOf(held)) {
-          this.#letNewIn(side, column, live, held.released);
+          // Who asks only now has judged nothing.
+          this.#letNewIn(side, column, live, column);
           joinWildcards(column, live, this.#interests);
         }
       }
