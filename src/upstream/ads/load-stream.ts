@@ -52,12 +52,16 @@ export class UpstreamLoadStream implements LoadStream, ConnectionUser {
     this.#openedAt = this.#connection.options.clock.now();
     const stream = up.channel.open(LOAD_PATH, this.#connection.via(), {
       message: (response) => {
+        if (this.#stream !== stream) return false;
         this.#connection.conditions.forget('load');
         if (!this.#isFinished) this.#handler.asked(response);
         return false;
       },
       proceed: () => false,
-      closed: (reason, code) => this.#closed(reason, code),
+      closed: (reason, code) => {
+        // One to another endpoint may end after this one was opened.
+        if (this.#stream === stream) this.#closed(reason, code);
+      },
     });
     this.#stream = stream;
     const first = [bytes(1, this.#node())];
