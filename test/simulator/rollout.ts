@@ -170,7 +170,8 @@ export class SimulatedRollout {
       canariesSaid: () => undefined,
       released: (names) => this.#released(names),
       stateChanged: () => this.#turned(),
-      changeIs: (state, names, wave) => {
+      promoted: () => undefined,
+      changeIs: (state, names, { wave }) => {
         this.#turned();
         if (wave > 1) tally.count(`a change in wave ${wave}`);
         note(
@@ -359,7 +360,7 @@ export class SimulatedRollout {
     this.#operated = true;
     const { rollout } = this;
     if (does === 'release') tellIf(rollout.release({}));
-    else if (does === 'promote') tellIf(rollout.promote({}));
+    else if (does === 'promote') tellIf(rollout.promote({}, decision.reason));
     else if (does === 'discard') tellIf(rollout.discard({}, decision.reason));
     else if (does === 'freeze') tellIf(rollout.freeze({}, decision));
     else if (does === 'unfreeze') tellIf(rollout.unfreeze({}));
@@ -586,7 +587,7 @@ function settingsOf({ waves, traffic, ...plan }: RolloutPlan): RolloutSettings {
     })),
     canaryPrincipals: [],
     types: gated.map((kind) => typeUrl(catalog[kind].url)),
-    maxEmptiedPercent: 100,
+    guard: { maxEmptiedPercent: 100 },
     ...(traffic
       ? { traffic: { maxErrorIncrease: 5, maxRequestDrop: 90, minRequests: 50, intervalMs: trafficMs } }
       : {}),
