@@ -161,6 +161,11 @@ export class Judge {
     return this.#settings.waves.length;
   }
 
+  /** Clients of an earlier wave have had it. Waves that met nobody are none: what comes in the first that met somebody joins. */
+  get isPastFirst(): boolean {
+    return this.#before.size > 0;
+  }
+
   get isLastWave(): boolean {
     return this.#wave >= this.#settings.waves.length;
   }

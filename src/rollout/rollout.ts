@@ -201,7 +201,12 @@ export class Rollout {
       bakedAt: shown?.judge.bakedAt,
       checks: this.#options.checks?.states() ?? [],
       traffic: shown && this.#options.traffic?.verdictOn(shown),
-      changes: this.#changes.rows.map(({ judge: { state, wave }, names }) => ({ state, names, wave })),
+      changes: this.#changes.rows.map(({ judge: { state, wave, isPastFirst }, names }) => ({
+        state,
+        names,
+        wave,
+        isPastFirst,
+      })),
       canaries: {
         total: canaries.length,
         accepted: countOf(canaries, 'accepted'),
@@ -280,7 +285,7 @@ export class Rollout {
   #isQueued({ type, name }: TypedName): boolean {
     const key = nameKey(type, name);
     const own = this.#changes.rows.find(({ keys }) => keys.has(key))?.judge;
-    return own === undefined || (own.wave > 1 && own.state.kind !== 'HELD');
+    return own === undefined || (own.isPastFirst && own.state.kind !== 'HELD');
   }
 
   #isFrozen({ type, upstream }: PendingName): boolean {
@@ -398,9 +403,9 @@ export class Rollout {
         continue;
       }
       judge.advance(this.#nodesOf(row), now);
+      this.#queues ||= judge.isPastFirst;
       goesOn = true;
     }
-    this.#queues ||= goesOn;
     return goesOn;
   }
 
@@ -410,7 +415,6 @@ export class Rollout {
     for (const { judge, classes } of this.#changes.rows)
       for (const [classKey, wave] of judge.reach(classes))
         reached.set(classKey, Math.max(wave, reached.get(classKey) ?? 0));
-    this.#queues ||= reached.size > 0;
     const moved = this.canaries.reach(reached);
     if (moved === undefined) return false;
     this.#staffed = undefined;

@@ -87,6 +87,8 @@ interface ReportedChange {
   readonly state: WaitingState;
   /** From 1. */
   readonly wave: number;
+  /** Clients of an earlier wave have had it. */
+  readonly isPastFirst: boolean;
   readonly names: readonly PendingName[];
 }
 

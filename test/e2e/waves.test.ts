@@ -116,6 +116,29 @@ for (const workers of [0, 2]) {
       await world.reaches('IDLE 0/3');
     });
 
+    it('what comes joins the first wave that meets somebody, and waits from the next one on', async () => {
+      const nobody = { match: inEnvironment('nobody') };
+      const [canary] = waves;
+      await using world = await World.start(
+        { waves: [nobody, canary, { percent: 100 }], mode: 'MANUAL' },
+        { workers },
+      );
+      world.plane.set('cds', { a: '2', b: '1' });
+      await world.reaches('CANARY 2/3');
+      await world.have('canary', '2');
+      world.plane.set('cds', { a: '2', b: '2' });
+      await world.have('canary', '2', 'b');
+      expect(await world.wave()).to.equal('CANARY 2/3');
+      await operate(world.relay, 'Promote');
+      for (const name of ['a', 'b']) await world.have('canary test prod', '2', name);
+      world.plane.set('cds', { a: '3', b: '2' });
+      await always(() => {
+        expect(world.having('3')).to.equal('');
+      }, 500);
+      await operate(world.relay, 'Promote');
+      await world.have('canary', '3');
+    });
+
     it('says who is in which wave, and what they say to the change', async () => {
       await using world = await World.start({ mode: 'MANUAL' }, { workers, rejects: ['test +a 2'] });
       expect(await world.members(), 'nothing waits').to.deep.equal([]);

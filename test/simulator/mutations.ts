@@ -177,7 +177,7 @@ export const mutations: readonly Wrong[] = [
     name: 'what comes while a later wave is on is not queued',
     rule: 8,
     file: 'src/rollout/rollout.ts',
-    right: "return own === undefined || (own.wave > 1 && own.state.kind !== 'HELD');",
+    right: "return own === undefined || (own.isPastFirst && own.state.kind !== 'HELD');",
     wrong: "return own === undefined && key === '';",
   },
   {

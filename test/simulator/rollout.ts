@@ -287,10 +287,10 @@ export class SimulatedRollout {
   #shows(kind: Kind, name: string, content: string): void {
     const later = this.rollout
       .report()
-      .changes.filter(({ wave, names }) => wave > 1 && names.some((one) => this.#isMet(one)));
+      .changes.filter(({ isPastFirst, names }) => isPastFirst && names.some((one) => this.#isMet(one)));
     if (later.length === 0) return;
     const own = this.#changeOf(kind, name);
-    if (own !== undefined && (own.wave === 1 || own.state.kind === 'HELD')) return;
+    if (own !== undefined && (!own.isPastFirst || own.state.kind === 'HELD')) return;
     this.#options.tally.count('shown beside a later wave');
     throw new Violation(
       8,
@@ -330,7 +330,9 @@ export class SimulatedRollout {
     if (isPlain && gone?.contents.has(content) === true && world.lastEdit(kind, name) <= gone.revision)
       throw new Violation(9, `${nodeId} is sent ${kind} ${name} ${content}, which ${id} has discarded`);
     const own = this.#changeOf(kind, name);
-    const wave = own?.wave ?? 1;
+    // Where earlier waves met nobody of the class, what comes joins the one that it has come to.
+    const reached = own?.isPastFirst === true ? 0 : (this.rollout.canaries.reached.get(classKey) ?? 0);
+    const wave = Math.max(own?.wave ?? 1, reached);
     if (this.#isIn(nodeId, parameters, wave)) return;
     const { named } = this.rollout.canaries;
     if (named.has(nodeId)) {
