@@ -64,7 +64,7 @@ export function rolloutEvents(
       metrics.rolloutWave().value = wave;
       if (state.kind === 'IDLE' || state.kind === 'FROZEN') fleet.over();
     },
-    promoted: (names, reason) => recorder?.promoted(names, reason),
+    decided: (names, reason) => recorder?.decided(names, reason),
     changeIs(state, names, { wave, waves }) {
       recorder?.isAt(names, { wave, waves, ...(state.kind === 'HELD' ? { cause: state.cause } : {}) });
       if (state.kind === 'CANARY' && wave === 1) log.info('a change goes to canaries first', told(names));

@@ -26,11 +26,15 @@ poll do not count: they do not report what they accept. While a change goes thro
     name: text('N', 'only this resource'),
     revision: count('REV', 'only what this revision changed (see history)', 0),
     'allow-stale': toggle('accept what upstream sent last, even if it may be out of date'),
-    wave: count('N', 'only until the change is in this wave of its rollout, or everybody has it', 0),
+    wave: count(
+      'N',
+      'only until the clients of its waves up to this one have accepted the change, or everybody has it',
+      0,
+    ),
     'min-clients': count('N', 'at least N streams must subscribe; default 1', 1),
     timeout: duration('TIME', 'how long, as in 500ms or 60s, at most 1h; default 60s'),
   },
-  exit: '0 if all have accepted it; 1 at the timeout, and stderr says who has not and why.',
+  exit: '0 if all have accepted it; 1 at the timeout, or when the revision was discarded, and stderr says who has not and why.',
   ask: ({
     timeout: timeoutMs = usualWaitMs,
     'allow-stale': allowStale,
@@ -47,7 +51,7 @@ poll do not count: they do not report what they accept. While a change goes thro
       const done =
         what.wave === 0
           ? `accepted by all: ${subscribeText(clients)}`
-          : `wave ${what.wave} is reached, or everybody has the change`;
+          : `wave ${what.wave} has accepted the change, or everybody has it`;
       const missing = (view: View): string =>
         // A wave is not about how many subscribe.
         missingText(response, { timeoutMs, allowStale, minClients: what.wave === 0 ? minClients : 0 }, view);

@@ -21,7 +21,7 @@ const maxJoined = 1000;
 const maxCommits = 100;
 /** ACKs of many clients come together: the history is told of the last one at most so often, in milliseconds. */
 const tellMs = 500;
-/** Characters of why operators have promoted a change, all together. */
+/** Characters of why operators have promoted and released a change, all together. */
 const longestReason = 1000;
 
 type Settled = Map<ResourceName, 'RELEASED' | 'REPLACED' | 'DISCARDED'>;
@@ -207,8 +207,8 @@ export class Recorder {
       this.history.replace({ ...change, course: { wave: 1, waves: 1, ...change.course, ...course } });
   }
 
-  /** An operator has ended a wave of what waits under these names. */
-  promoted(names: readonly PendingName[], reason: string): void {
+  /** An operator ends a wave of what waits under these names, or releases it. */
+  decided(names: readonly PendingName[], reason: string): void {
     for (const change of this.#waitingOf(names)) {
       const said = change.reason === '' ? reason : `${change.reason}; ${reason}`;
       this.history.replace({ ...change, reason: shorten(said, longestReason) });

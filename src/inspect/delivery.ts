@@ -74,9 +74,9 @@ export class DeliveryInspection {
       const answer =
         query.wave === undefined
           ? await this.#accepted(query, what, call)
-          : this.#waveReached(what, query.wave);
+          : this.#acceptedInWave(what, query.wave);
       const left = deadline - systemClock.now();
-      if (answer.accepted || left <= 0 || signal.aborted) return answer;
+      if (answer.accepted || left <= 0 || signal.aborted || this.#isDiscarded(query)) return answer;
       await this.#pause(Math.min(pause, left), signal);
     }
   }
@@ -108,8 +108,15 @@ export class DeliveryInspection {
     return { type: change.type, names: asked, released };
   }
 
-  /** What waits and is not in this wave yet, or is held. */
-  #waveReached(what: HeldBackQuery, wave: number): Answer<'wait'> {
+  /** Nothing becomes of it any more: what upstream says next has another revision. */
+  #isDiscarded({ revision }: WaitQuery): boolean {
+    if (revision === undefined) return false;
+    const { names } = this.#changes.change(revision);
+    return names.length > 0 && names.every(({ verdict }) => verdict === 'DISCARDED');
+  }
+
+  /** What waits, as long as the clients of the waves up to this one have not accepted it. */
+  #acceptedInWave(what: HeldBackQuery, wave: number): Answer<'wait'> {
     const { changes, bakes } = this.#options.rollout.report();
     const changeOf = new Map(
       changes.flatMap((change) => change.names.map(({ type, name }) => [nameKey(type, name), change])),
@@ -117,9 +124,10 @@ export class DeliveryInspection {
     const found = heldBack(this.#options.relay, what, (pending) => {
       const change = changeOf.get(nameKey(pending.type, pending.name));
       if (change === undefined) return whyHeld(pending);
-      const { state, wave: at } = change;
-      if (at >= wave && state.kind !== 'HELD') return '';
-      return `it is in wave ${at} of ${bakes.length}${state.reason === '' ? '' : `: ${state.reason}`}`;
+      const { state, wave: at, isAccepted } = change;
+      if (state.kind !== 'HELD' && (at > wave || (at === wave && isAccepted))) return '';
+      const why = state.reason === '' ? 'not all of its clients have accepted it' : state.reason;
+      return `it is in wave ${at} of ${bakes.length}: ${why}`;
     });
     return { accepted: found.missing === 0, ...mergeAcceptances([found]), staleUpstreams: [] };
   }

@@ -444,10 +444,10 @@ function run(operation: Operation, options: InspectionOptions): Result<number> {
 
 /** What waits for canaries, and what is held back because it removes too much. The error: neither waits. */
 function release(
-  { type, upstream }: Operation,
+  { type, upstream, reason }: Operation,
   { rollout, relay, releaseRemovals }: InspectionOptions,
 ): Result<number> {
-  const released = rollout.release({ type, upstream });
+  const released = rollout.release({ type, upstream }, reason);
   const removed = relay.upstreams
     .filter(({ name }) => upstream === undefined || name === upstream)
     .reduce((sum, { name }) => sum + (releaseRemovals(name, type) ?? 0), 0);

@@ -63,8 +63,8 @@ export interface CheckVerdict {
   readonly bad: { readonly name: string; readonly reason: string } | undefined;
   /** Since when all of them are GOOD, not before the wave; undefined: one of them is not. Without checks: the wave's. */
   readonly goodSince: number | undefined;
-  /** Names of those that say nothing, or were not asked since then. */
-  readonly unknown: readonly string[];
+  /** Those that are UNKNOWN, or were not asked since then. */
+  readonly unknown: readonly { readonly name: string; readonly why: string }[];
 }
 
 export interface ChecksOptions {
@@ -129,7 +129,7 @@ export class Checks implements VerdictSource {
     return {
       verdict: reason === undefined ? undefined : { cause: 'check', reason, names: keys },
       goodSince,
-      waitsFor: silent.map((name) => `check ${name} says nothing yet`).join('; '),
+      waitsFor: silent.map(({ name, why }) => `check ${name} ${why}`).join('; '),
     };
   }
 
@@ -146,7 +146,7 @@ export class Checks implements VerdictSource {
       goodSince: all.every(({ goodSince }) => goodSince !== undefined)
         ? Math.max(since, ...all.flatMap(({ goodSince }) => goodSince ?? []))
         : undefined,
-      unknown: all.filter(({ isUnknown }) => isUnknown).map(({ name }) => name),
+      unknown: all.flatMap(({ name, unknown }) => (unknown === undefined ? [] : { name, why: unknown })),
     };
   }
 
@@ -213,7 +213,7 @@ class Check {
       name,
       isBad,
       reason: failures === 1 ? reason : `${reason} (${this.#bad} times in a row)`,
-      isUnknown: !isAsked || state === 'UNKNOWN',
+      unknown: isAsked ? (state === 'UNKNOWN' ? `is UNKNOWN: ${reason}` : undefined) : 'has not answered yet',
       goodSince: isAsked && state === 'GOOD' ? Math.max(since, this.#since) : undefined,
     };
   }
@@ -255,7 +255,9 @@ export async function askCheck(
   if (prometheus !== undefined) {
     const url = queryUrl(prometheus);
     const answer = await askWeb(prometheus, { url, method: 'GET', readsBody: true }, times);
-    return answer.ok ? readPrometheus(answer.value, prometheus) : unknown(answer.error);
+    if (!answer.ok) return unknown(answer.error);
+    const read = readPrometheus(answer.value, prometheus);
+    return { ...read, reason: answer.value.redact(read.reason) };
   }
   if (webhook === undefined) return unasked;
   const body = JSON.stringify(subject());
@@ -275,7 +277,8 @@ function queryUrl({ url, query }: PrometheusCheck): URL {
 const unknown = (reason: string): CheckAnswer => ({
   state: 'UNKNOWN',
   value: undefined,
-  reason: shorten(printable(reason), longestReason),
+  // Twice: what is not printable takes long where there is much of it, and becomes longer.
+  reason: shorten(printable(shorten(reason, longestReason)), longestReason),
 });
 
 function readWebhook({ status }: WebAnswer): CheckAnswer {

@@ -96,6 +96,11 @@ export class Judge {
   #shownSince: number;
   /** Who had the change when this wave began, by node. */
   #before: ReadonlySet<string> = new Set();
+  /** This wave has added somebody, who may have left since. */
+  #hasMet = false;
+  /** The last look has found that it adds nobody. */
+  #meetsNobody = false;
+  #isPastFirst = false;
   /** The classes that have come further than the first wave, with the wave: they keep what they have. */
   readonly #reached = new Map<string, number>();
   /** The state that was told last. */
@@ -123,11 +128,14 @@ export class Judge {
     created.#waitsSince = created.#state.kind === 'HELD' ? Math.max(...waits) : Math.min(...waits);
     created.#acceptedAt = Number.isFinite(acceptedAt) ? acceptedAt : undefined;
     created.#told = worst.#told;
-    // Together they are where the one is that fewer have seen.
-    const first = before.toSorted((a, b) => a.#wave - b.#wave)[0] ?? oldest;
+    // Together they are where the one is that fewer have seen. What nobody has judged yet joins what nobody has judged.
+    const met = before.some((one) => one.isPastFirst) ? [] : before.filter((one) => one.#hasMet);
+    const first = (met.length === 0 ? before : met).toSorted((a, b) => a.#wave - b.#wave)[0] ?? oldest;
     created.#wave = first.#wave;
     created.#shownSince = Math.max(...before.map((one) => one.#shownSince));
     created.#before = first.#before;
+    created.#hasMet = first.#hasMet;
+    created.#isPastFirst = first.#isPastFirst;
     for (const one of before) for (const [classKey, wave] of one.#reached) created.#reach(classKey, wave);
     return created;
   }
@@ -161,9 +169,9 @@ export class Judge {
     return this.#settings.waves.length;
   }
 
-  /** Clients of an earlier wave have had it. Waves that met nobody are none: what comes in the first that met somebody joins. */
+  /** An earlier wave has ended. Waves that met nobody are none: what comes in the first that met somebody joins. */
   get isPastFirst(): boolean {
-    return this.#before.size > 0;
+    return this.#isPastFirst;
   }
 
   get isLastWave(): boolean {
@@ -184,13 +192,16 @@ export class Judge {
   advance(nodes: ReadonlySet<string>, now: number): void {
     this.#wave++;
     this.#before = this.#before.union(nodes);
+    this.#isPastFirst ||= !this.#meetsNobody;
+    this.#meetsNobody = false;
+    this.#hasMet = false;
     this.#acceptedAt = undefined;
     this.#waitsSince = now;
     this.#shownSince = now;
     this.#state = { kind: 'CANARY', since: now, reason: '' };
   }
 
-  /** When the wave is over, if nothing else happens; undefined: that is not known. */
+  /** When the wave is over, if nothing else happens; undefined: that is not known, or an operator ends it. */
   get bakedAt(): number | undefined {
     return this.#bakedAt;
   }
@@ -219,6 +230,8 @@ export class Judge {
       // It went on because nobody was there: nobody has judged what is new.
       this.#wave = 1;
       this.#before = new Set();
+      this.#hasMet = false;
+      this.#isPastFirst = false;
     }
     this.#shownSince = now;
     // What was held was judged. This is judged anew.
@@ -226,7 +239,8 @@ export class Judge {
   }
 
   judge(now: number, seen: Observation): Judgement {
-    const objection = objectionOf(seen);
+    const objection = objectionOf(seen, this.#state);
+    this.#meetsNobody = objection === undefined && this.#addsNobody(seen);
     this.#bakedAt = undefined;
     if (objection !== undefined) {
       const { cause, reason } = objection;
@@ -234,18 +248,23 @@ export class Judge {
       this.#enter({ kind: 'HELD', since: now, cause, reason });
       return wait(undefined);
     }
-    if (this.#meetsNobody(seen)) return { passes: 'accepted', nextAt: undefined };
+    if (this.#meetsNobody) return { passes: 'accepted', nextAt: undefined };
     if (hasAccepted(seen) && (seen.total > 0 || !seen.clientsMayComeBack)) this.#acceptedAt ??= now;
+    if (this.#settings.mode === 'MANUAL') return this.#manual(now, seen);
     if (this.#acceptedAt !== undefined && seen.goodSince !== undefined)
       this.#bakedAt = Math.max(this.#acceptedAt, seen.goodSince) + this.#bakeMs;
-    return this.#settings.mode === 'MANUAL' ? this.#manual(now, seen) : this.#automatic(now, seen);
+    return this.#automatic(now, seen);
   }
 
-  /** The wave adds nobody, so it says nothing. What no wave meets bakes once, in the last one. */
-  #meetsNobody({ nodes, mayReturn, clientsMayComeBack }: Observation): boolean {
+  /**
+   * The wave adds nobody, so it says nothing. What no wave meets bakes once, in the last one. Who was added and has left may
+   * have left because of the change.
+   */
+  #addsNobody({ nodes, mayReturn, clientsMayComeBack }: Observation): boolean {
     if (nodes === undefined || mayReturn || clientsMayComeBack || this.#state.kind === 'HELD') return false;
     if (this.isLastWave && (this.#before.size === 0 || this.#settings.mode === 'MANUAL')) return false;
-    return nodes.isSubsetOf(this.#before);
+    this.#hasMet ||= !nodes.isSubsetOf(this.#before);
+    return !this.#hasMet;
   }
 
   #manual(now: number, { total }: Observation): Judgement {
@@ -293,8 +312,14 @@ export function foundBad({
   return rejection === undefined ? found : { cause: 'rejected', reason: rejection };
 }
 
-function objectionOf(seen: Observation): { readonly cause: HoldCause; readonly reason: string } | undefined {
-  return foundBad(seen) ?? seen.objection;
+/** What held it first, as long as that is so: it may have led to the rest. */
+function objectionOf(
+  seen: Observation,
+  state: WaitingState,
+): { readonly cause: HoldCause; readonly reason: string } | undefined {
+  const { objection } = seen;
+  const isFirst = state.kind === 'HELD' && state.cause === objection?.cause;
+  return isFirst ? objection : (foundBad(seen) ?? objection);
 }
 
 const hasAccepted = ({ accepted, total, mayReturn }: Observation): boolean =>

@@ -196,16 +196,14 @@ export class Rollout {
         (one) =>
           one.masked !== undefined || shown === undefined || shown.keys.has(nameKey(one.type, one.name)),
       ),
-      wave: shown?.judge.wave ?? 0,
+      wave: this.#waveOf(shown),
       bakes: (this.#settings?.waves ?? []).map((one) => one.bakeMs ?? this.#settings?.bakeMs ?? 0),
       bakedAt: shown?.judge.bakedAt,
       checks: this.#options.checks?.states() ?? [],
       traffic: shown && this.#options.traffic?.verdictOn(shown),
-      changes: this.#changes.rows.map(({ judge: { state, wave, isPastFirst }, names }) => ({
-        state,
-        names,
-        wave,
-        isPastFirst,
+      changes: this.#changes.rows.map(({ judge: { state, wave, isPastFirst, acceptedAt }, names }) => ({
+        ...{ state, names, wave, isPastFirst },
+        isAccepted: acceptedAt !== undefined,
       })),
       canaries: {
         total: canaries.length,
@@ -221,14 +219,20 @@ export class Rollout {
     };
   }
 
+  /** What has just come is in the first one. */
+  #waveOf(shown: Change | undefined): number {
+    return shown?.judge.wave ?? (this.#waits ? 1 : 0);
+  }
+
   /** Everybody gets what waits, whatever the canaries say. How many names; the error: nothing waits. */
-  release(filter: Scope): Result<number> {
+  release(filter: Scope, reason: string): Result<number> {
     const found = matching(this.#options.gate.pending, filter);
     if (!found.ok) return found;
     const names = found.value.filter((pending) => !this.#isFrozen(pending));
     if (names.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
     const keys = keysOf(names);
     const own = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
+    this.#options.events.decided(names, reason);
     this.#release(names, Math.min(this.#options.clock.now(), ...own.map(({ judge }) => judge.startedAt)));
     this.#look();
     return ok(names.length);
@@ -245,7 +249,7 @@ export class Rollout {
     if (held !== undefined) return fail(`it is held (${held.reason}): ${operations} decides`);
     if (rows.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
     const names = rows.flatMap((row) => row.names);
-    this.#options.events.promoted(names, reason);
+    this.#options.events.decided(names, reason);
     this.#pass(rows, this.#options.clock.now());
     this.#look();
     return ok(names.length);
@@ -255,10 +259,16 @@ export class Rollout {
   discard(filter: Scope, reason: string): Result<number> {
     const names = matching(this.#options.gate.pending, filter);
     if (!names.ok) return names;
+    const keys = keysOf(names.value);
+    const found = this.#changes.rows.find(
+      (row) => row.judge.state.kind === 'HELD' && !row.keys.isDisjointFrom(keys),
+    );
+    // What was found bad must not be lost with the state.
+    const why = found === undefined ? reason : `${reason} (it was held: ${found.judge.state.reason})`;
     this.#options.events.counted('discarded');
-    this.#options.events.discarded(names.value, undefined, reason);
-    this.#verdicts.discard(names.value, reason);
-    this.#options.gate.discard(filter, reason);
+    this.#options.events.discarded(names.value, undefined, why);
+    this.#verdicts.discard(names.value, why);
+    this.#options.gate.discard(filter, why);
     this.#look();
     return ok(names.value.length);
   }

@@ -56,8 +56,8 @@ export interface RolloutEvents {
     names: readonly PendingName[],
     at: Pick<ChangeCourse, 'wave' | 'waves'>,
   ): void;
-  /** An operator ends the wave of these. */
-  promoted(names: readonly PendingName[], reason: string): void;
+  /** An operator ends the wave of these, or releases them. */
+  decided(names: readonly PendingName[], reason: string): void;
   /** By `on_failure`, because of `cause`, or by an operator. */
   discarded(names: readonly PendingName[], cause: HoldCause | undefined, reason: string): void;
   save(state: SavedRollout): void;
@@ -87,8 +87,10 @@ interface ReportedChange {
   readonly state: WaitingState;
   /** From 1. */
   readonly wave: number;
-  /** Clients of an earlier wave have had it. */
+  /** An earlier wave has ended that met somebody. */
   readonly isPastFirst: boolean;
+  /** All who are to have it by now have accepted it. */
+  readonly isAccepted: boolean;
   readonly names: readonly PendingName[];
 }
 

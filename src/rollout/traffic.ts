@@ -212,12 +212,14 @@ export class Traffic implements VerdictSource {
     this.#sweep(this.#clock.monotonic(), bounds.intervalMs * mostIntervals);
     const course = this.#courseOf(classes);
     const byClass = Map.groupBy(streams, ({ classKey }) => classKey);
-    const verdicts = [...classes].map((classKey) => {
+    const verdicts = [...classes].flatMap((classKey) => {
       const peers = this.#classes.get(classKey);
-      if (peers === undefined) return nothing;
+      const own = byClass.get(classKey) ?? [];
+      if (peers === undefined) return own.length === 0 ? [] : nothing;
       this.#compared.set(classKey, course);
-      const sides = assignSides(peers, byClass.get(classKey) ?? []);
-      if (sides.canaries.length === 0) return nothing;
+      const sides = assignSides(peers, own);
+      // A class that has no canary says nothing about the change.
+      if (sides.canaries.length === 0) return own.length === 0 ? [] : nothing;
       const { state, reason, canaries, others } = compareTraffic(sides, bounds, classes.size);
       const of = classes.size === 1 ? '' : ` (${this.#labels.get(classKey) ?? ''})`;
       return { state, reason: `${reason}${of}`, canaries, others };

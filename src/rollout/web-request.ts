@@ -35,12 +35,14 @@ export interface WebRequest {
 
 export interface WebAnswer {
   readonly status: number;
-  /** Text; empty if it is not read. Without the token, if the other end repeats it. */
+  /** Text; empty if it is not read. */
   readonly body: string;
+  /** What of it is shown, without the token, if the other end repeats it. */
+  readonly redact: (shown: string) => string;
 }
 
-/** A larger body is refused. Bytes. */
-const maxBodyBytes = 1024 * 1024;
+/** A larger body is refused: one sample is short, and reading holds others up. Bytes. */
+const maxBodyBytes = 64 * 1024;
 const redacted = '[redacted]';
 
 /**
@@ -99,16 +101,15 @@ async function exchange(
     sent.on('response', resolve).on('error', reject).end(body);
   });
   const { statusCode: status = 0 } = response;
+  const redact = (shown: string): string =>
+    token === undefined ? shown : shown.replaceAll(token.value, redacted);
   if (!readsBody) {
     response.on('error', () => undefined).destroy();
-    return ok({ status, body: '' });
+    return ok({ status, body: '', redact });
   }
   const text = await bodyOf(response);
   if (!text.ok) return text;
-  return ok({
-    status,
-    body: token === undefined ? text.value : text.value.replaceAll(token.value, redacted),
-  });
+  return ok({ status, body: text.value, redact });
 }
 
 async function bodyOf(response: IncomingMessage): Promise<Result<string>> {

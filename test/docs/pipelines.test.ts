@@ -1,4 +1,4 @@
-import { chmodSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { parse } from 'yaml';
@@ -70,6 +70,20 @@ class World implements AsyncDisposable {
     return this.clients.filter((client) => client.has('cds').includes(`shop: ${content}`)).length;
   }
 
+  /** Runs the script of the page; its `deploy` makes the control plane say this. */
+  async deploys(content: Readonly<Record<string, string>>): ReturnType<World['sh']> {
+    const asked = join(this.#bin.path, 'asked');
+    const file = join(this.#bin.path, 'deploy');
+    writeFileSync(file, `#!/bin/sh\ntouch '${asked}'\n`);
+    chmodSync(file, 0o755);
+    const over = this.sh(blockOf('sh'));
+    await eventually(() => {
+      expect(existsSync(asked)).to.equal(true);
+    });
+    this.plane.set('cds', content);
+    return over;
+  }
+
   sh(script: string): Promise<{ readonly code: number | string; readonly output: string }> {
     const env = {
       PATH: `${this.#bin.path}:${process.env['PATH'] ?? ''}`,
@@ -92,8 +106,7 @@ describe('docs/how-to/pipelines.md', function () {
 
   it('the script takes a good change through the waves to everybody', async () => {
     await using world = await World.start();
-    world.plane.set('cds', { shop: '2' });
-    const { code, output } = await world.sh(blockOf('sh'));
+    const { code, output } = await world.deploys({ shop: '2' });
     expect(code, output).to.equal(0);
     expect(world.having('2')).to.equal(environments.length);
     await reaches(world.relay, 'IDLE');
@@ -103,8 +116,7 @@ describe('docs/how-to/pipelines.md', function () {
   it('the script ends at a check that is bad, and takes the change back from those who have it', async () => {
     await using world = await World.start();
     world.webhook.status = 500;
-    world.plane.set('cds', { shop: 'bad' });
-    const { code, output } = await world.sh(blockOf('sh'));
+    const { code, output } = await world.deploys({ shop: 'bad' });
     expect(code, output).to.equal(1);
     await eventually(() => {
       expect(world.having('1')).to.equal(environments.length);

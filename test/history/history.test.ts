@@ -236,7 +236,7 @@ describe('history', () => {
     recorder.isAt([pending(cart)], { wave: 9, waves: 9 });
     expect(history.last()?.course).to.equal(undefined);
     recorder.isAt([pending(shop)], { wave: 1, waves: 3 });
-    for (const reason of ['looks good', 'still']) recorder.promoted([pending(shop)], reason);
+    for (const reason of ['looks good', 'still']) recorder.decided([pending(shop)], reason);
     recorder.isAt([pending(shop)], { wave: 2, waves: 3 });
     recorder.isAt([pending(shop)], { cause: 'check' });
     const { course, reason } = history.last() ?? {};

@@ -127,7 +127,7 @@ describe('checks of a rollout', function () {
     await eventually(() => expect(asked.length).to.be.above(3));
     expect(checks.verdict(since).bad).to.equal(undefined);
     expect(checks.verdict(since).goodSince).to.equal(undefined);
-    expect(checks.verdict(since).unknown).to.deep.equal(['one']);
+    expect(checks.verdict(since).unknown.map(({ name }) => name)).to.deep.equal(['one']);
     handler = status(200);
     await eventually(() => expect(checks.verdict(since).goodSince).to.be.at.least(since));
     handler = status(500);

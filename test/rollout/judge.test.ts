@@ -253,6 +253,17 @@ describe('judge', () => {
     expect(Judge.of([first, second], settings, 20).state.kind).to.equal('HELD');
   });
 
+  it('what held it first is the cause as long as that is so', () => {
+    const judge = new Judge(settings, 0);
+    const content: Observation = { ...accepted, objection: { cause: 'content', reason: '2 of 3 are empty' } };
+    const found = { cause: 'traffic', reason: 'no requests' } as const;
+    const causes = [content, { ...content, found }, { ...accepted, found }].map((seen, at) => {
+      judge.judge(at, seen);
+      return judge.state.kind === 'HELD' && judge.state.cause;
+    });
+    expect(causes).to.deep.equal(['content', 'content', 'traffic']);
+  });
+
   it('a state keeps its beginning while it lasts', () => {
     const judge = new Judge(settings, 3);
     judge.joined(3);
@@ -298,6 +309,32 @@ describe('judge: waves', () => {
     expect(outcome(judge, 100, by('a'))).to.equal('accepted');
   });
 
+  it('one whose clients have left bakes: they may have left because of the change', () => {
+    const judge = new Judge(three, 0);
+    judge.judge(0, by('a'));
+    judge.advance(new Set(['a']), 30);
+    expect(outcome(judge, 31, by('a', 'b'))).to.equal('CANARY');
+    expect(outcome(judge, 40, by('a'))).to.equal('CANARY');
+    expect(outcome(judge, 131, by('a'))).to.equal('accepted');
+    const manual = new Judge({ ...three, mode: 'MANUAL' }, 0);
+    manual.judge(0, by('a'));
+    expect(outcome(manual, 99, none)).to.equal('CANARY');
+  });
+
+  it('what nobody has seen joins the first wave that met somebody', () => {
+    const [later, fresh] = [new Judge(three, 0), new Judge(three, 5)];
+    expect(outcome(later, 0, none)).to.equal('accepted');
+    later.advance(new Set(), 0);
+    later.reach(new Set(['tests']));
+    expect(outcome(later, 4, by('a'))).to.equal('CANARY');
+    expect(Judge.of([later, fresh], three, 6).wave).to.equal(2);
+    later.advance(new Set(['a']), 40);
+    expect(Judge.of([later, fresh], three, 41).wave, 'it is past that').to.equal(1);
+    const unseen = new Judge(three, 0);
+    unseen.advance(new Set(), 1);
+    expect(unseen.isPastFirst, 'an operator has ended it, whoever was there').to.equal(true);
+  });
+
   it('what no wave meets bakes once', () => {
     const judge = new Judge(three, 0);
     for (const at of [0, 0]) {
@@ -324,7 +361,10 @@ describe('judge: waves', () => {
 
   it('what joins starts at the first wave where nobody has come to a later one', () => {
     const [alone, reached] = [new Judge(three, 0), new Judge(three, 0)];
-    for (const judge of [alone, reached]) judge.advance(new Set(), 0);
+    for (const judge of [alone, reached]) {
+      expect(outcome(judge, 0, none)).to.equal('accepted');
+      judge.advance(new Set(), 0);
+    }
     reached.reach(new Set(['tests']));
     for (const judge of [alone, reached]) judge.joined(5);
     expect([alone.wave, reached.wave]).to.deep.equal([1, 2]);

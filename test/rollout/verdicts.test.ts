@@ -78,7 +78,7 @@ class Setting {
           released: () => {},
           stateChanged: () => {},
           changeIs: () => {},
-          promoted: () => {},
+          decided: () => {},
           discarded: () => {},
           save: (state) => {
             this.saved = state;

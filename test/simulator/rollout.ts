@@ -170,7 +170,7 @@ export class SimulatedRollout {
       canariesSaid: () => undefined,
       released: (names) => this.#released(names),
       stateChanged: () => this.#turned(),
-      promoted: () => undefined,
+      decided: () => undefined,
       changeIs: (state, names, { wave }) => {
         this.#turned();
         if (wave > 1) tally.count(`a change in wave ${wave}`);
@@ -361,7 +361,7 @@ export class SimulatedRollout {
     this.#turned();
     this.#operated = true;
     const { rollout } = this;
-    if (does === 'release') tellIf(rollout.release({}));
+    if (does === 'release') tellIf(rollout.release({}, decision.reason));
     else if (does === 'promote') tellIf(rollout.promote({}, decision.reason));
     else if (does === 'discard') tellIf(rollout.discard({}, decision.reason));
     else if (does === 'freeze') tellIf(rollout.freeze({}, decision));
@@ -381,7 +381,7 @@ export class SimulatedRollout {
     this.#turned();
     this.#options.history.goings++;
     this.rollout.unfreeze({});
-    this.rollout.release({});
+    this.rollout.release({}, decision.reason);
     this.#reload(undefined);
     takeDiscarded();
     this.#options.history.discarded.clear();
