@@ -6,7 +6,7 @@ import { type Holds, type TypedName } from '../model/holds.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { PendingChange } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
-import { type Interest, WILDCARD } from '../model/transaction.ts';
+import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
 import {
   CachedResource,
   type CacheEntry,
@@ -339,17 +339,39 @@ function joinWildcards(
 ): boolean {
   let joined = false;
   for (const entry of column.variants.all()) {
-    const now = live?.variants.get(entry.constraints.key);
-    if (now === undefined || isHeldByWildcard(entry) || !isHeldByWildcard(now)) continue;
+    if (isHeldByWildcard(entry)) continue;
     const wildcards = [...(interests.named(WILDCARD)?.matching(entry.constraints) ?? [])];
     const all = wildcards.map(({ interest }) => interest.parameters);
     const having = all.filter((parameters) => column.variants.match(parameters).some(isHeldByWildcard));
     if (all.length > 0 && having.length === all.length) continue;
+    const holders = wildcardHolders(entry, column, live, new Set(all).difference(new Set(having)));
+    if (holders.length === 0) continue;
     for (const parameters of having) bindShown(column, parameters);
-    entry.holders = [...entry.holders, ...now.holders.filter(({ role }) => role === 'wildcard')];
+    entry.holders = [...entry.holders, ...holders];
     joined = true;
   }
   return joined;
+}
+
+/**
+ * Who shows a variant by wildcard upstream. Where it is not there any more, who shows these parameter sets another one
+ * in its place.
+ */
+function wildcardHolders(
+  { constraints }: CacheEntry,
+  column: CachedResource,
+  live: CachedResource | undefined,
+  all: ReadonlySet<Parameters>,
+): readonly Holder[] {
+  const own = live?.variants.get(constraints.key);
+  const entries = own === undefined ? all.values().flatMap(replacing) : [own];
+  const holders = [...entries].flatMap((entry) => entry.holders.filter(({ role }) => role === 'wildcard'));
+  return [...new Map(holders.map((holder) => [holder.key, holder])).values()];
+
+  function replacing(parameters: Parameters): readonly CacheEntry[] {
+    const shown = live?.variants.match(parameters).filter(isHeldByWildcard) ?? [];
+    return shown.some((entry) => column.variants.get(entry.constraints.key) !== undefined) ? [] : shown;
+  }
 }
 
 /** What a wildcard shows becomes its choice. A choice that was made before stays: it is that of names too. */

@@ -238,6 +238,21 @@ describe('held names', () => {
     other.full({ a: '2' });
     expect([other.members('released'), other.both('a')]).to.deep.equal(['a', '1 | 2']);
   });
+  it('it gets that too where upstream has put the name behind other constraints', () => {
+    const setting = new Setting();
+    setting.want('a', inBoth);
+    setting.apply({ puts: [cluster('a', '1', { constraints: prod })] });
+    const removals = [gone('a', prod)];
+    setting.apply({ puts: [cluster('a', '2', { constraints: second })], removals });
+    const all = setting.want('*', inBoth);
+    const puts = [cluster('a', '2', { constraints: second })];
+    setting.apply({ holder: wildcardHolder, puts, resolved: [all] });
+    expect([setting.members('released', inBoth), setting.members('canary', inBoth)]).to.deep.equal([
+      'a',
+      'a',
+    ]);
+    expect(setting.both('a', inBoth)).to.equal('1 | 2');
+  });
   describe('two variants for one wildcard', () => {
     /** `both` sees two variants of b by name, and one by its wildcard. */
     const wildcardOfBoth = () => {
