@@ -87,8 +87,8 @@ export class Connection {
   lost: ((reason: string) => void) | undefined;
   /** A stream begins or fails on it. */
   stirred: ((begins: boolean) => void) | undefined;
-  /** A relay is about to take a response from it. */
-  spoken: (() => void) | undefined;
+  /** A response to a relay is written on it. What this returns runs when the relay is about to take it. */
+  spoken: (() => () => void) | undefined;
   #open = true;
   #stalled = false;
   /** The reader is slow: each write is taken, and the next must wait. */
@@ -240,8 +240,10 @@ export class Call implements ServerStream {
     if (!this.#live) return true;
     if (this.#blocked) this.connection.network.options.overrun(this.connection);
     const deliver = this.written?.(frame);
+    const hear = this.path === LOAD_PATH ? undefined : this.connection.spoken?.();
     this.connection.later(() =>
       this.connection.arrived(this, () => {
+        hear?.();
         if (deliver === undefined) this.#client.message(frame.subarray(5));
         else deliver();
       }),
@@ -339,7 +341,6 @@ class SimulatedLink implements Channel {
     const call = this.connection.call(path, {
       message: (bytes) => {
         note(() => `  ${name}: ← ${describe(delta ? readDelta(bytes) : readSotw(bytes))}`);
-        this.connection.spoken?.();
         if (handler.message(bytes)) this.#proceed(handler);
         return false;
       },

@@ -141,6 +141,8 @@ export class RelayHost implements Host {
   #shaken = false;
   /** All that it has heard of since it began cold is of this revision or of later ones. */
   #base = Number.POSITIVE_INFINITY;
+  /** The epoch in which another relay wrote what this one has taken last: its discards come here with that. */
+  #heard = '';
   readonly #history: RolloutHistory | undefined;
 
   constructor(plan: RelayPlan, options: RelayHostOptions) {
@@ -161,11 +163,9 @@ export class RelayHost implements Host {
   }
 
   get epoch(): Epoch {
-    const above = this.#above?.host;
-    const inherited = above instanceof RelayHost ? above.epoch : undefined;
     return {
       // What is discarded goes back to what was before.
-      id: `${this.id}#${this.#beginnings}.${this.#gate.discards + (this.#history?.goings ?? 0)}.${this.#moves}<${inherited?.id ?? ''}`,
+      id: `${this.id}#${this.#beginnings}.${this.#gate.discards + (this.#history?.goings ?? 0)}.${this.#moves}<${this.#heard}`,
       base: Number.isFinite(this.#lowest) ? this.#lowest : 0,
     };
   }
@@ -480,7 +480,11 @@ export class RelayHost implements Host {
     };
     if (host instanceof RelayHost) {
       connection.spoken = () => {
-        this.#base = Math.min(this.#base, host.#lowest);
+        const { id } = host.epoch;
+        return () => {
+          this.#heard = id;
+          this.#base = Math.min(this.#base, host.#lowest);
+        };
       };
     }
   }
