@@ -22,6 +22,7 @@ import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import { explainMatch, formatConstraints } from '../model/constraints.ts';
+import { includes } from '../model/holds.ts';
 import { Paced } from '../model/paced.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
@@ -278,8 +279,12 @@ export class Inspection implements Inspector {
   }
 
   operate(operation: Operation): Operated {
-    const { wave, bakes } = this.#options.rollout.report();
-    return { names: valueOf(operate(operation, this.#options)), wave, waves: bakes.length };
+    const { changes, bakes } = this.#options.rollout.report();
+    const promoted = changes.find(
+      ({ state, names }) => state.kind !== 'HELD' && names.some((one) => includes(operation, one)),
+    );
+    const names = valueOf(operate(operation, this.#options));
+    return { names, wave: promoted?.wave ?? 0, waves: bakes.length };
   }
 
   notKept(): string | undefined {

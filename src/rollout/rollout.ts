@@ -238,15 +238,17 @@ export class Rollout {
     return ok(names.length);
   }
 
-  /** Ends the wave of what waits. How many names; the error: nothing waits, or it is held. */
+  /** Ends the wave of what waits, but for what is held. How many names; the error: nothing waits, or all is held. */
   promote(filter: Scope, reason: string): Result<number> {
     const found = matching(this.#options.gate.pending, filter);
     if (!found.ok) return found;
     this.#look();
     const keys = keysOf(found.value);
-    const rows = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
-    const held = rows.map(({ judge }) => judge.state).find(({ kind }) => kind === 'HELD');
-    if (held !== undefined) return fail(`it is held (${held.reason}): ${operations} decides`);
+    const all = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
+    const [held] = all.flatMap(({ judge: { state } }) => (state.kind === 'HELD' ? [state] : []));
+    const rows = all.filter(({ judge }) => judge.state.kind !== 'HELD');
+    if (rows.length === 0 && held !== undefined)
+      return fail(`it is held (${held.reason}): ${operations} decides`);
     if (rows.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
     const names = rows.flatMap((row) => row.names);
     this.#options.events.decided(names, reason);

@@ -24,6 +24,8 @@ class Setting {
   /** The nodes that were elected. */
   readonly elected: string[] = [];
   canaries: CanaryStream[] = [];
+  /** With two classes, each subscribes to a name of its own. */
+  classOf: (nodeId: string) => string = () => 'one';
 
   constructor(
     saved: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] },
@@ -39,17 +41,19 @@ class Setting {
         members: ['n1', 'n2'].map((nodeId) => ({
           nodeId,
           place: placeOf(nodeId),
-          classKey: 'one',
+          classKey: this.classOf(nodeId),
           mayBeCanary: true,
           side: this.elected.includes(nodeId) ? 'canary' : 'released',
-          subscribed: new Set([new Set([...(waiting.get(cds) ?? [])].map((name) => nameKey(cds, name)))]),
+          subscribed: new Set([new Set(this.#subscribed(nodeId, waiting))]),
         })),
         canaries: this.canaries,
       }),
       waitingChanged: () => {},
       isMoving: false,
       moved: (isMoved) => {
-        this.elected.push(...['n1', 'n2'].filter((nodeId) => isMoved({ nodeId, classKey: 'one' })));
+        this.elected.push(
+          ...['n1', 'n2'].filter((nodeId) => isMoved({ nodeId, classKey: this.classOf(nodeId) })),
+        );
       },
     };
     this.rollout = new Rollout(
@@ -119,6 +123,13 @@ class Setting {
     return state.kind === 'HELD' ? `HELD: ${state.reason}` : state.kind;
   }
 
+  #subscribed(nodeId: string, waiting: Parameters<Fleet['survey']>[0]): string[] {
+    const all = [...(waiting.get(cds) ?? [])];
+    const isAlone = this.classOf('n1') === this.classOf('n2');
+    const own = isAlone ? all : all.filter((name) => name === (nodeId === 'n1' ? 'a' : 'b'));
+    return own.map((name) => nameKey(cds, name));
+  }
+
   #settle(): void {
     this.store.held.notify();
     this.clock.advance(100);
@@ -184,6 +195,35 @@ const rows: readonly Row[] = [
     state: 'CANARY',
   },
 ];
+
+describe('promote', () => {
+  /** `a` is rejected by one class, and `b` accepted by another. */
+  function twoChanges(): Setting {
+    const setting = new Setting();
+    setting.classOf = (nodeId) => (nodeId === 'n1' ? 'one' : 'two');
+    setting.says({ puts: released });
+    setting.says({ puts: bad });
+    const rejected = new Set([nameKey(cds, resourceName('a'))]);
+    const accepted = new Set([nameKey(cds, resourceName('b'))]);
+    const no = { kind: 'rejected', reason: 'cds a: no', names: rejected, isFinal: true } as const;
+    setting.canaries = [
+      { stream: 's1', node: 'n1', classKey: 'one', standing: no, names: [rejected] },
+      { stream: 's2', node: 'n2', classKey: 'two', standing: { kind: 'accepted' }, names: [accepted] },
+    ];
+    setting.rollout.canaryAnswered();
+    setting.clock.advance(100);
+    return setting;
+  }
+
+  it('what one class has rejected keeps the change of another from nothing', () => {
+    const setting = twoChanges();
+    expect(setting.rollout.promote({}, 'looks good')).to.deep.equal({ ok: true, value: 1 });
+    expect([...setting.store.held.pending].map(({ name }) => name)).to.deep.equal(['a']);
+    expect(setting.state).to.equal(held);
+    const again = setting.rollout.promote({}, 'looks good');
+    expect(again.ok ? '' : again.error).to.include('it is held (cds a: no)');
+  });
+});
 
 describe('verdicts after a restart', () => {
   for (const { rule, after, state } of rows) {

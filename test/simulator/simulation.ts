@@ -27,6 +27,8 @@ const silence = 20_000;
 const outageMs = 5000;
 /** All waves of a change, with their bakes and waits. */
 const wavesMs = 150_000;
+/** How often operators promote in this time: changes that are queued have waves of their own, and so has a relay below. */
+const promotions = 10;
 /** How long a relay that ends has to hand over what it was told of load. */
 const drainMs = 400;
 /** Clients have reported twice since they rested. */
@@ -324,8 +326,8 @@ class Simulation {
       relay.checksSay('GOOD');
       relay.operate('unfreeze');
     }
-    for (let rest = wavesMs; rest > 0; rest -= wavesMs / 5) {
-      this.#loop.advance(wavesMs / 5);
+    for (let count = 0; count < promotions; count++) {
+      this.#loop.advance(wavesMs / promotions);
       for (const relay of relays) if (relay.plan.rollout?.mode === 'MANUAL') relay.operate('promote');
     }
     for (const relay of relays) {
