@@ -142,8 +142,8 @@ export class Ledger {
     for (const [key, book] of this.#sessions) if (book.relay === relay) this.#sessions.delete(key);
   }
 
-  /** In quiet, while nobody requests anything. `isTaken`: control planes take reports. */
-  settle(isTaken: boolean): void {
+  /** In quiet, while nobody requests anything. `isTaken`: control planes take reports. `movable`: relays with several endpoints. */
+  settle(isTaken: boolean, movable: ReadonlySet<string>): void {
     for (const [call] of this.#open) {
       if (call.live) continue;
       this.#open.delete(call);
@@ -163,6 +163,8 @@ export class Ledger {
         if (some !== undefined) throw new Violation(10, `${key} reports ${some} to nobody`);
         continue;
       }
+      // Another endpoint has asked, for itself, and the one where it is now does not.
+      if (!isTaken && !book.isUp && movable.has(book.relay)) continue;
       const left = difference(book.received, book.handed);
       if (left !== undefined) throw new Violation(10, `${key} was told, and has handed over: ${left}`);
       this.#settleGauges(key, book);

@@ -34,7 +34,7 @@ export const mutations: readonly Wrong[] = [
     file: 'src/upstream/ads/stream-machine.ts',
     right: '  connect(resumed: boolean): void {',
     wrong:
-      '  connect(resumed: boolean): void {\n    for (const state of this.#types.values()) this.#stream.applyPart(state, { complete: true });',
+      '  connect(resumed: boolean): void {\n    for (const state of this.#types.values()) this.#applyPart(state, { complete: true });',
   },
   {
     name: 'a swap of variants leaves the one before with the client',
@@ -261,7 +261,7 @@ export const mutations: readonly Wrong[] = [
     name: 'what is open at a client that has left stays open',
     rule: 10,
     file: 'src/load/sums.ts',
-    right: 'replaceGauges(reporter, new Map());',
+    right: 'replaceGauges(reporter, new Values());',
     wrong: '',
   },
   {

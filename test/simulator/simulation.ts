@@ -296,7 +296,11 @@ class Simulation {
     this.#loop.advance(calmDown);
     for (const client of this.#clients.values()) client.settle();
     for (const relay of this.#relays.values()) relay.settle();
-    this.#ledger.settle(this.#plan.planes.every(({ habits }) => habits.loads !== undefined));
+    const movable = this.#plan.relays.filter(({ endpoints }) => endpoints.length > 1);
+    this.#ledger.settle(
+      this.#plan.planes.every(({ habits }) => habits.loads !== undefined),
+      new Set(movable.map(({ id }) => id)),
+    );
     const said = this.#received();
     const asked = this.#asked();
     const disturbances = this.#disturbances();
