@@ -33,6 +33,9 @@ const manifest = z.looseObject({
     }),
   }),
 });
+const namespace = z.object({
+  metadata: z.object({ name: z.string(), labels: z.record(z.string(), z.string()) }),
+});
 
 const targets = ['shop', 'office', 'lager', 'yard'];
 
@@ -95,5 +98,15 @@ describe('deploy/recipes/daemonset', function () {
     const pod = blockOf('yaml');
     expect(pod).to.include(`path: ${directory},`).and.to.include(`mountPath: ${directory},`);
     expect(blockOf('json')).to.include(`unix://${directory}/xds.sock`);
+  });
+
+  it('the namespace is made with it, and its Pod Security level allows what the pods have', () => {
+    const built = z
+      .object({ namespace: z.string(), resources: z.array(z.string()) })
+      .parse(parse(read('kustomization.yaml')));
+    expect(built.resources).to.include('namespace.yaml');
+    const { metadata } = namespace.parse(parse(read('namespace.yaml')));
+    expect(metadata.name).to.equal(built.namespace);
+    expect(metadata.labels).to.include({ 'pod-security.kubernetes.io/enforce': 'privileged' });
   });
 });
