@@ -113,4 +113,29 @@ describe('docs/how-to/several-control-planes.md', function () {
     await places.set([endpoints('shop', two.port)]);
     await envoy.answers('web', '/', 'two');
   });
+
+  it('it is ready without the control plane of secrets, and not without another one', async () => {
+    const start = (): Promise<ControlPlane> =>
+      ControlPlane.start(setting.controlPlaneBinary, { cache: 'snapshot' });
+    await using places = await start();
+    await using central = await start();
+    const env = {
+      XDS: '127.0.0.1:0',
+      ADMIN: '127.0.0.1:0',
+      ENDPOINTS: places.address,
+      SECRETS: 'unix:/nowhere/api.sock',
+      CENTRAL: central.address,
+    };
+    await using relay = await RelayProcess.start(blockOf('yaml relay'), { env });
+    await eventually(async () => {
+      expect(await relay.metric('ready')).to.equal(1);
+    });
+    await using other = await RelayProcess.start(blockOf('yaml relay'), {
+      env: { ...env, ENDPOINTS: 'unix:/nowhere/endpoints.sock' },
+    });
+    await eventually(async () => {
+      expect(await other.metric('upstream_connected', 'upstream="central"')).to.equal(1);
+    });
+    expect(await other.metric('ready')).to.equal(0);
+  });
 });
