@@ -126,7 +126,7 @@ function Waves({ change, query }: { readonly change: Change; readonly query: Que
             }
           >
             {step > waves ? 'everybody' : `wave ${step}`}
-            {step < wave && ', over'}
+            {step < wave && ', done'}
             <WaveCounts change={change} step={step} />
           </button>
         </li>

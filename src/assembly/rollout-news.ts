@@ -29,16 +29,22 @@ export function notificationsOf(
 ): Notifications {
   // From 0: increase() does not see a series' first increment.
   for (const result of ['sent', 'failed'] as const) metrics.rolloutNotifications(result);
+  const failing = new Set<string>();
   return new Notifications(rollout?.notify ?? [], {
     clock: systemClock,
     relay: node.id,
     told(host, result) {
       metrics.rolloutNotifications(result.ok ? 'sent' : 'failed').inc();
-      const [level, message] = result.ok
-        ? (['info', 'notifications of changes are taken'] as const)
-        : (['warn', 'a notification of a change was given up (rollout.notify)'] as const);
-      const reason = result.ok ? '' : result.error;
-      conditions.set(`notify ${host}`, reason, level, message, { host, reason });
+      const named = `notify ${host}`;
+      if (!result.ok) {
+        const { error: reason } = result;
+        failing.add(host);
+        conditions.set(named, reason, 'warn', 'a notification of a change was given up (rollout.notify)', {
+          host,
+          reason,
+        });
+      } else if (failing.delete(host))
+        conditions.set(named, '', 'info', 'notifications arrive again', { host });
     },
   });
 }

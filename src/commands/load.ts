@@ -7,7 +7,7 @@ import { printable } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
 import { text } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
-import { painted, textTable, type View } from './terminal.ts';
+import { type Painted, painted, textTable, type View } from './terminal.ts';
 
 export const load = relayCommand({
   name: 'load',
@@ -47,7 +47,7 @@ function loadText(
       one.cluster,
       classText(one),
       perSecond(one.requests),
-      one.errors === 0 ? '0 %' : painted('red', `${errorPercent(one)} %`),
+      errorsCell(one),
       perSecond(one.dropped),
     ]),
     view,
@@ -57,7 +57,10 @@ function loadText(
   return `${table}\n\n${shown}${rest > 0 ? `, ${rest} not shown` : ''}${silent}`;
 }
 
-const errorPercent = ({ errors, requests }: ClusterLoad): string => ((errors / requests) * 100).toFixed(1);
+function errorsCell({ errors, requests }: ClusterLoad): Painted | string {
+  if (requests === 0) return '–';
+  return errors === 0 ? '0 %' : painted('red', `${((errors / requests) * 100).toFixed(1)} %`);
+}
 
 function classText({ parameters }: ClusterLoad): string {
   const pairs = Object.entries(parameters).map(([key, value]) => printable(`${key}=${value}`));

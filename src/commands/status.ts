@@ -127,13 +127,13 @@ function waveLine(
   if (bake === undefined) return `everybody else: ${counted(clients, 'client')}`;
   const isBaking = wave === now && waveEnds !== undefined;
   const bakes = wave < now || isBaking ? '' : `, bakes ${formatSeconds(bake)}`;
-  return `wave ${wave}: ${counted(clients, 'client')}${said}${wave < now ? ', over' : bakes}`;
+  return `wave ${wave}: ${counted(clients, 'client')}${said}${wave < now ? ', done' : bakes}`;
 }
 
 function endText({ waveEnds }: RolloutStatus, now: number): string {
   return waveEnds === undefined
     ? ''
-    : `, over in ${formatSeconds(Math.max(0, Date.parse(waveEnds) - now) / 1000)}`;
+    : `, ends in ${formatSeconds(Math.max(0, Date.parse(waveEnds) - now) / 1000)}`;
 }
 
 /** What is pending while the state is IDLE was discarded. */

@@ -158,7 +158,7 @@ for (const workers of [0, 2]) {
       await world.reaches('HELD 2/3');
       expect(await history()).to.include('HELD in wave 2 of 3: rejected');
       const { out } = await run('status', '--admin', `http://${world.relay.admin}`);
-      expect(out).to.include('wave 1: 1 client; 1 accepted, 0 rejected, over\n');
+      expect(out).to.include('wave 1: 1 client; 1 accepted, 0 rejected, done\n');
       expect(out).to.include('wave 2: 1 client; 0 accepted, 1 rejected, bakes 0 s\n');
       expect(out).to.include('wave 3: 1 client, bakes 0 s\neverybody else: 0 clients\n');
       const listed = await run(
