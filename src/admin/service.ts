@@ -162,10 +162,10 @@ export interface PageFacts {
   /** Undefined: nothing is persisted. */
   readonly disk: DiskFacts | undefined;
   readonly recent: Recent;
-  /** What operators have discarded, and upstream still says. Undefined: nothing. */
+  /** What was discarded, and upstream still says. Undefined: nothing. */
   readonly discarded: DiscardedFacts | undefined;
-  /** rollout.max_wait, in milliseconds. */
-  readonly rolloutMaxWaitMs: number | undefined;
+  /** As configured. */
+  readonly rollout: { readonly mode: 'AUTOMATIC' | 'MANUAL'; readonly maxWaitMs: number } | undefined;
   /** max_removal_hold by upstream, in milliseconds. */
   readonly removalHoldMs: ReadonlyMap<string, number>;
   /** Upstreams with a session for each parameter set. */
@@ -188,10 +188,8 @@ export interface DiscardedFacts {
   readonly upstreams: readonly string[];
   /** Where it is one. */
   readonly only: { readonly type: string; readonly name: string } | undefined;
-  /** The operators', joined; empty: they are not known. */
+  /** The operators', or what was found bad, joined; empty: they are not known. */
   readonly reason: string;
-  /** Since when the first of them differs from what clients have. */
-  readonly since: number;
 }
 
 export interface DiskFacts {

@@ -281,7 +281,7 @@ export class Distributary {
       disk: this.#disk(),
       discarded: discardedFacts(this.#core.rollout.report()),
       recent: figures.recent(),
-      rolloutMaxWaitMs: rollout?.maxWaitMs,
+      rollout: rollout && { mode: rollout.mode, maxWaitMs: rollout.maxWaitMs },
       removalHoldMs: new Map(
         upstreams.flatMap((one) => (one.kind === 'ads' ? [[one.name, one.maxRemovalHoldMs] as const] : [])),
       ),

@@ -29,7 +29,8 @@ export function problem(kind: Kind, key: readonly string[], known: Known): Plain
     kind,
     runbook: problemKinds[kind].runbook,
     title: printable(all.title),
-    short: printable(known.short ?? all.title),
+    // It stands within a sentence.
+    short: printable(known.short ?? all.title.charAt(0).toLowerCase() + all.title.slice(1)),
     detail: printable(all.detail),
     commands: (known.commands ?? []).filter((one) => one !== ''),
   };

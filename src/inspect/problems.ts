@@ -3,6 +3,7 @@ import type { PageFacts } from '../admin/service.ts';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem, ProblemClass } from '../gen/distributary/admin/v1/problems_pb.ts';
+import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { errorText } from '../model/error-text.ts';
 import { shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
@@ -129,14 +130,12 @@ function upstreams({ status, facts }: ProblemFacts): readonly Plain<Problem>[] {
         ...about,
         severity: 'critical',
         title,
-        short: `upstream ${shown} is unreachable`,
         commands,
       });
     }
     if (stale && kind === 'filesystem') {
       const title = `The relay refuses files of upstream ${shown}`;
-      const short = `the relay refuses files of upstream ${shown}`;
-      return problem('updates_refused', [name], { ...about, severity: 'warning', title, short });
+      return problem('updates_refused', [name], { ...about, severity: 'warning', title });
     }
     if (stale) {
       const title = `What came from upstream ${shown} may be out of date`;
@@ -174,9 +173,8 @@ function changeHeld({ status: { rollout }, facts }: ProblemFacts): readonly Plai
   const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${shorten(upstream, 60)}`;
   const canaries = `canaries: ${counted(total, 'stream')}, ${accepted} accepted, ${rejected} rejected, ${ended} disconnected`;
   const detail = [errorText(reason, 300), what, canaries].filter((part) => part !== '').join('; ');
-  const title = isHeld ? 'A change is held' : 'A change waits for canaries';
   const about = { detail, since, upstream, ...onlyOf(types, names) };
-  const end = facts.rolloutMaxWaitMs === undefined ? '' : timeAfter(since, facts.rolloutMaxWaitMs);
+  const end = endOfWait(since, facts);
   const discardCommand = 'distributary discard --reason "…"';
   if (waits) {
     return [
@@ -184,21 +182,40 @@ function changeHeld({ status: { rollout }, facts }: ProblemFacts): readonly Plai
         ...about,
         severity: 'critical',
         until: isHeld ? '' : end,
-        title: `${title}: ${noCanary}`,
+        title: `${isHeld ? 'A change is held' : 'A change waits'}: ${noCanary}`,
         short: `${isHeld ? 'a change is held' : 'a change waits'}: ${noCanary} (run ${releaseCommand})`,
         commands: [releaseCommand, discardCommand],
       }),
     ];
   }
   if (isHeld) {
-    const short = 'a change is held';
     // Canaries have found it bad: what is typed first must not give it to everybody.
     const commands = [discardCommand, releaseCommand];
-    return [problem('change_held', [], { ...about, severity: 'critical', title, short, commands })];
+    return [
+      problem('change_held', [], { ...about, severity: 'critical', title: 'A change is held', commands }),
+    ];
   }
-  const commands = ['distributary diff --pending'];
-  const short = 'a change waits for canaries';
-  return [problem('change_pending', [], { ...about, severity: 'info', until: end, title, short, commands })];
+  return [changePending({ ...about, until: end }, rollout, facts)];
+}
+
+function changePending(
+  about: Partial<Plain<Problem>>,
+  { waves }: Plain<RolloutStatus>,
+  { rollout }: PageFacts,
+): Plain<Problem> {
+  const isManual = rollout?.mode === 'MANUAL';
+  const goOn = waves > 1 ? 'distributary promote --reason "…"' : releaseCommand;
+  return problem('change_pending', [], {
+    ...about,
+    severity: 'info',
+    title: `A change waits for ${isManual ? 'an operator' : 'its canaries, checks or traffic'}`,
+    commands: ['distributary diff --pending', ...(isManual ? [goOn] : [])],
+  });
+}
+
+/** With `mode: MANUAL` only an operator ends it. */
+function endOfWait(since: string, { rollout }: PageFacts): string {
+  return rollout === undefined || rollout.mode === 'MANUAL' ? '' : timeAfter(since, rollout.maxWaitMs);
 }
 
 /** Which resource waits, where it is one. */
@@ -433,7 +450,6 @@ function certificateExpires(
       ...ofOwners(all),
       severity: at - now < bounds.certificate.critical ? 'critical' : 'warning',
       title: `The ${certificateText(all)} ${verb}`,
-      short: `the ${certificateText(all)} ${verb}`,
       detail: `${shorten(file, 300)}: valid until ${timestamp(at)}`,
       ...(at < now ? { since: timestamp(at) } : { until: timestamp(at) }),
       commands: [fileCommand('openssl x509 -noout -subject -enddate -in', file)],
@@ -451,7 +467,6 @@ function certificateRefused(file: string, all: readonly CertificateState[]): rea
       ...ofOwners(concerned),
       severity: 'warning',
       title: `The new ${certificateText(concerned)} is refused`,
-      short: `the new ${certificateText(concerned)} is refused`,
       detail: `${errorText(first.error, 300)}; the previous ${concerned.every(({ kind }) => kind === 'ca') ? 'file' : 'certificate'} stays in use`,
       since: timestamp(Math.min(...refusals.map(({ since }) => since))),
     }),
@@ -470,7 +485,6 @@ function configuration({ facts: { refusedConfiguration } }: ProblemFacts): reado
     problem('configuration_refused', [], {
       severity: 'warning',
       title: 'The new configuration is refused',
-      short: 'the new configuration is refused',
       detail: `${problems
         .slice(0, namesTold)
         .map((one) => shorten(one, 300))
@@ -490,7 +504,6 @@ function updatesRefused({ status, facts: { recent } }: ProblemFacts): readonly P
       problem('updates_refused', [upstream, type], {
         severity: 'warning',
         title: `The relay refuses ${shorten(type, 80)} of upstream ${shorten(upstream, 60)}`,
-        short: `the relay refuses ${shorten(type, 80)} of upstream ${shorten(upstream, 60)}`,
         detail: `${counted(count, 'response')} in the last ${recent.minutes} minutes; the last reason: ${errorText(reason, 300)}`,
         upstream,
         type,
@@ -650,7 +663,7 @@ function frozen({ status: { rollout } }: ProblemFacts): readonly Plain<Problem>[
 /** Clients have what they had before, and the control plane believes that they have something else. */
 function discarded({ facts }: ProblemFacts): readonly Plain<Problem>[] {
   if (facts.discarded === undefined) return [];
-  const { names, types, upstreams, only, reason, since } = facts.discarded;
+  const { names, types, upstreams, only, reason } = facts.discarded;
   const of = upstreams.map((upstream) => shorten(upstream, 60)).join(', ');
   const what = `${counted(names, 'name')} (${types.join(', ')}) of ${of}`;
   const [upstream = ''] = upstreams;
@@ -666,7 +679,6 @@ function discarded({ facts }: ProblemFacts): readonly Plain<Problem>[] {
       ]
         .filter((part) => part !== '')
         .join('; '),
-      since: timestamp(since),
       commands: ['distributary diff --pending'],
       upstream: upstreams.length === 1 ? upstream : '',
       ...only,

@@ -79,7 +79,6 @@ export function discardedFacts({ pending, whyDiscarded }: RolloutReport): Discar
     upstreams: distinct(own.map(({ upstream }) => upstream)),
     only: own.length === 1 ? { type: typeInfo(first.type).short, name: first.name } : undefined,
     reason: whyDiscarded,
-    since: own.reduce((since, one) => Math.min(since, one.since), first.since),
   };
 }
 

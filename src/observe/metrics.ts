@@ -80,7 +80,7 @@ export interface RelayFacts {
   readonly ready: boolean;
   /** Removals that are held back (max_removal_percent), by upstream. */
   readonly heldRemovals: ReadonlyMap<string, number>;
-  /** Names of which an operator has discarded what upstream says. */
+  /** Names of which what upstream says was discarded. */
   readonly discarded: number;
   /** What each check of the rollout says. */
   readonly checks: readonly { readonly name: string; readonly state: (typeof checkStates)[number] }[];
@@ -199,7 +199,7 @@ const ofRelay: ReadMetrics<RelayFacts & { readonly version: string }> = {
   build_info: { labels: ['version', 'node'], help: '1; the versions of the relay and of Node.js', read: ({ version }) => [[1, version, process.version]] },
   ready: { labels: [], help: '1 while /ready answers 200, else 0', read: ({ ready }) => [[Number(ready)]] },
   held_removals: { labels: ['upstream'], help: 'Removals of an upstream that are held back because they are too many at once (max_removal_percent)', read: ({ heldRemovals }) => [...heldRemovals].map(([upstream, count]) => [count, upstream]) },
-  discarded_names: { labels: [], help: 'Names of which nobody gets what their upstream says, because an operator has discarded it', read: ({ discarded }) => [[discarded]] },
+  discarded_names: { labels: [], help: 'Names of which nobody gets what their upstream says, because it was discarded', read: ({ discarded }) => [[discarded]] },
   rollout_check_state: { labels: ['name', 'state'], help: 'What a check of the rollout says: 1 for its current state, 0 for the others', read: ({ checks }) => checks.flatMap(({ name, state }) => checkStates.map((one): Reading => [Number(one === state), name, one])) },
   limit: { labels: ['name'], help: 'Limits of the configuration in force, by key: counts, bytes and seconds', read: ({ limits }) => [...limits].map(([name, value]) => [value, name]) },
   config_last_reload_timestamp_seconds: { labels: [], help: 'When the configuration in force was read, in seconds since the epoch', read: ({ configuredAt }) => [[configuredAt / 1000]] },

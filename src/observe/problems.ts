@@ -21,7 +21,7 @@ interface ProblemKind {
 export const problemKinds = {
   not_ready: { runbook: 'not-ready', alerts: ['DistributaryNotReady'], means: 'the relay is not ready for clients' },
   upstream_away: { runbook: 'control-plane-away', alerts: ['DistributaryControlPlaneAway'], means: 'an upstream is not connected' },
-  change_held: { runbook: 'change-held', alerts: ['DistributaryChangeHeld', 'DistributaryRolloutsTimeOut'], means: 'canaries have not accepted a change, or cannot: the others wait' },
+  change_held: { runbook: 'change-held', alerts: ['DistributaryChangeHeld', 'DistributaryRolloutsTimeOut'], means: 'a change was found bad, or has no verdict: only canaries have it, and the others wait' },
   removals_held: { runbook: 'removals-held', alerts: ['DistributaryRemovalsHeld'], means: 'an upstream has removed too much at once' },
   clients_reject: { runbook: 'clients-reject', alerts: ['DistributaryRejections', 'DistributaryClientsReject'], means: 'clients reject a resource, all for the same reason' },
   changes_late: { runbook: 'changes-late', alerts: ['DistributaryChangesLateFast', 'DistributaryChangesLateSlow'], means: 'too many changes of the last minutes were late or rejected' },
@@ -43,9 +43,9 @@ export const problemKinds = {
   missing: { runbook: 'missing-resources', alerts: ['DistributaryClientsLackResources'], means: 'clients ask for a resource that does not exist for them' },
   ambiguous: { runbook: 'ambiguous-variants', alerts: ['DistributaryAmbiguousVariants'], means: 'several variants match the same parameters' },
   frozen: { runbook: 'frozen', alerts: ['DistributaryFrozen'], means: 'an operator has frozen changes' },
-  discarded: { runbook: 'discarded', alerts: ['DistributaryDiscarded'], means: 'an operator has discarded what an upstream still says' },
+  discarded: { runbook: 'discarded', alerts: ['DistributaryDiscarded'], means: 'an upstream still says what was discarded, by an operator or by `on_failure: DISCARD`' },
   configuration_dangerous: { runbook: 'configuration-dangerous', alerts: [], means: 'the configuration is accepted, with a warning' },
-  change_pending: { runbook: 'change-held', alerts: [], means: 'a change waits for its canaries: nothing is wrong' },
+  change_pending: { runbook: 'change-held', alerts: [], means: 'a change waits for its canaries, checks, traffic or an operator: nothing is wrong' },
 } as const satisfies Record<string, ProblemKind>;
 
 export type Kind = keyof typeof problemKinds;

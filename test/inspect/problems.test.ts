@@ -71,7 +71,6 @@ const discarded = {
   upstreams: ['central'],
   only: { type: 'cds', name: 'a' },
   reason: 'a bad change',
-  since: Date.parse(since),
 };
 
 const unnamed = 'resource 2 of 3: a resource has no name';
@@ -372,7 +371,7 @@ describe('problems', () => {
       severity: 'warning',
       short: '1 name was discarded',
       detail: '1 name (cds) of central; reason: a bad change; over when the upstream sends something else',
-      since: new Date(since).toISOString(),
+      since: '',
       commands: ['distributary diff --pending'],
       upstream: 'central',
       type: 'cds',
@@ -384,12 +383,37 @@ describe('problems', () => {
   });
 
   it('a change that canaries have is for information, and ends with max_wait; a held one waits for an operator', () => {
-    const [pending] = problems({ status: { rollout }, facts: { rolloutMaxWaitMs: 600_000 } });
+    const [pending] = problems({
+      status: { rollout },
+      facts: { rollout: { mode: 'AUTOMATIC', maxWaitMs: 600_000 } },
+    });
     expect(pending).to.include({ severity: 'info', until: '2026-01-01T00:15:00.000Z' });
     expect(readyText(true, [pending ?? { severity: '', short: '', since: '' }], 0)).to.equal('ready');
+    expect(pending?.title).to.equal('A change waits for its canaries, checks or traffic');
     const [held] = problems(causes.change_held);
     expect(held).to.include({ severity: 'critical', until: '', runbook: 'change-held' });
     expect(held?.detail).to.include('cds a: no').and.to.include('1 rejected');
+  });
+
+  it('a change that waits for an operator has no end, and the command that lets it go on', () => {
+    for (const [waves, verb] of [
+      [1, 'release'],
+      [3, 'promote'],
+    ] as const) {
+      const [pending] = problems({
+        status: { rollout: { ...rollout, waves } },
+        facts: { rollout: { mode: 'MANUAL', maxWaitMs: 600_000 } },
+      });
+      expect(pending).to.deep.include({
+        until: '',
+        title: 'A change waits for an operator',
+        commands: ['distributary diff --pending', `distributary ${verb} --reason "…"`],
+      });
+    }
+  });
+
+  it('within the sentence a title begins with a small letter', () => {
+    expect(told(causes.not_ready)).to.match(/; the relay is not ready/);
   });
 
   it('for a change that a canary has rejected the first command takes it back, the last gives it to everybody', () => {

@@ -41,7 +41,7 @@ const noFacts: PageFacts = {
     restarts: 0,
     lagMs: 0,
   },
-  rolloutMaxWaitMs: undefined,
+  rollout: undefined,
   removalHoldMs: new Map(),
   perParameters: new Set(),
   upstreamTls: new Map(),
