@@ -220,6 +220,11 @@ for (const workers of [0, 2]) {
         /^CLUSTER +CLASS +REQUESTS\/S +ERRORS +DROPPED\/S\nshop +env=x +[\d.]+ +20\.0 % +0\.0\n/,
       );
       expect(out).to.match(/\n2 rows of the last \d+ s$/);
+      c.send({ clusterStats: [{ clusterName: 'idle', totalDroppedRequests: 2n }] });
+      await eventually(async () => {
+        const idle = await run('load', ...at, '--cluster', 'idle');
+        expect(idle.out).to.match(/\nidle +env=y +0\.0 +– +[\d.]+\n/);
+      });
     });
 
     it('at a drain what was not sent is sent', async () => {
