@@ -318,8 +318,9 @@ export class Relay implements UpstreamSink {
 
   #unsubscribe(interest: Interest, why: EndReason): void {
     const before = this.store.variants(interest.type);
-    this.#each(interest, (upstream) => upstream.unsubscribe(interest));
+    // First: that nobody subscribes to it is nothing that upstream has said of it.
     const commits = this.#stores.removeInterest(interest);
+    this.#each(interest, (upstream) => upstream.unsubscribe(interest));
     const left = before - this.store.variants(interest.type);
     if (left > 0 && why !== 'uncached') this.#options.events.evicted(why, left);
     for (const commit of commits) this.#publish(commit);

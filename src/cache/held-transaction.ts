@@ -75,6 +75,12 @@ export class HeldTransaction {
     this.table.holdAsItIs(name, live, this.#now, masked);
   };
 
+  /** Nobody subscribes to it any more, which is no change; but what is frozen stays for who comes back. */
+  readonly leaving = (name: ResourceName): void => {
+    const live = this.table.resources.get(name);
+    if (live !== undefined && this.#isFrozen(live)) this.changing(name);
+  };
+
   #changingHeld(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
     this.#before.set(name, variantsOf(live));
     if (held.masked !== undefined) return;

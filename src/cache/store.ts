@@ -315,7 +315,8 @@ export class Store extends CatalogReader {
     this.#journal.interest(interest);
     const held = this.held.open(table);
     const changes = new CommitChanges(held?.changing);
-    dropContentOf(table, interest, changes, (name) => this.#journal.resource(interest.type, name));
+    const dropped = (name: ResourceName): void => this.#journal.resource(interest.type, name);
+    dropContentOf(table, interest, changes, { dropping: held?.leaving, dropped });
     this.held.interestEnded(table, interest);
     this.tables.forgetIfEmpty(table);
     if (changes.names.size === 0) return undefined;
@@ -440,12 +441,18 @@ function contentOf(table: TypeTable, interest: Interest): InterestContent {
   return { hasContent, bytes };
 }
 
-/** Removes what only this interest saw, which has ended. `dropped` is called for each name that is not as it was. */
+/** Removes what only this interest saw, which has ended. `dropped` is called for each name that is not as it was, `dropping` before. */
 function dropContentOf(
   table: TypeTable,
   interest: Interest,
   changes: CommitChanges,
-  dropped: (name: ResourceName) => void,
+  {
+    dropping,
+    dropped,
+  }: Readonly<{
+    dropping: ((name: ResourceName) => void) | undefined;
+    dropped: (name: ResourceName) => void;
+  }>,
 ): void {
   const { selector, parameters } = interest;
   const remover = new VariantRemover(table, changes, { unwanted: true, unanswered: [] });
@@ -454,6 +461,7 @@ function dropContentOf(
     if (cached === undefined) continue;
     for (const entry of cached.variants.match(parameters)) {
       if (isSeen(table, name, entry)) continue;
+      dropping?.(name);
       table.remove(cached, entry);
       dropped(name);
     }

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import type { Side } from '../../src/model/side.ts';
+import { transaction } from '../../src/model/transaction.ts';
 import { ALLOW_ALL, canaryAccess } from '../../src/security/authorization.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import {
@@ -11,13 +12,17 @@ import {
   resources,
   type SotwClient,
   type as url,
+  wildcardHolder,
 } from '../support/in-memory-relay.ts';
+
+const idleMilliseconds = 1000;
 
 /** A relay that gates clusters and listeners, and whose clients are on the side that `sides` says, by their address. */
 class Setting {
   readonly sides = new Map<string, Side>();
   readonly relay = new InMemoryRelay({
     access: ({ address }) => (this.sides.get(address) === 'canary' ? canaryAccess(ALLOW_ALL) : ALLOW_ALL),
+    idleMilliseconds,
   });
 
   constructor() {
@@ -166,6 +171,61 @@ describe('sides', () => {
     setting.gate.discard();
     setting.relay.settle();
     expect(resources(canary.one())).to.deep.equal({ a: '1' });
+  });
+  it('what was discarded stays so when nobody subscribes to it for a while', () => {
+    const setting = new Setting();
+    const { relay } = setting;
+    const first = setting.delta('first', 'canary');
+    first.send('cds', { resourceNamesSubscribe: ['a'] });
+    relay.full('cds', { a: '1' });
+    first.ack('cds', first.one());
+    relay.full('cds', { a: '2' }, '2');
+    first.ack('cds', first.one());
+    setting.gate.discard();
+    relay.settle();
+    first.ack('cds', first.one());
+    const drop = transaction({ holder: wildcardHolder, type: url('cds'), complete: true, unwanted: true });
+    // As a session with a control plane does.
+    relay.upstream.unsubscribed = () => relay.relay.apply(drop);
+    first.disconnect();
+    relay.clock.advance(2 * idleMilliseconds);
+    expect([...relay.upstream.interests]).to.deep.equal([]);
+    const second = setting.delta('second', 'canary');
+    second.send('cds', { resourceNamesSubscribe: ['a'] });
+    expect(resources(second.one())).to.deep.equal({ a: '1' });
+    relay.full('cds', { a: '2' }, '2');
+    expect(second.received()).to.deep.equal([]);
+    expect([...setting.gate.pending].map(({ name, masked }) => [name, masked])).to.deep.equal([
+      ['a', 'discarded'],
+    ]);
+  });
+  it('what nobody subscribes to any more is no removal that waits', () => {
+    const setting = new Setting();
+    const { relay } = setting;
+    const drop = transaction({ holder: wildcardHolder, type: url('cds'), complete: true, unwanted: true });
+    relay.upstream.unsubscribed = () => relay.relay.apply(drop);
+    const client = setting.delta('client');
+    client.send('cds', { resourceNamesSubscribe: ['a'] });
+    relay.full('cds', { a: '1' });
+    client.disconnect();
+    relay.clock.advance(2 * idleMilliseconds);
+    expect([...setting.gate.pending]).to.deep.equal([]);
+    expect(relay.evicted).to.deep.equal(['idle 1']);
+  });
+  it('what is frozen stays when nobody subscribes to it for a while', () => {
+    const setting = new Setting();
+    const { relay } = setting;
+    const first = setting.delta('first');
+    first.send('cds', { resourceNamesSubscribe: ['a'] });
+    relay.full('cds', { a: '1' });
+    setting.gate.freeze();
+    first.disconnect();
+    relay.clock.advance(2 * idleMilliseconds);
+    const second = setting.delta('second');
+    second.send('cds', { resourceNamesSubscribe: ['a'] });
+    expect(resources(second.one())).to.deep.equal({ a: '1' });
+    relay.full('cds', { a: '2' }, '2');
+    expect(second.received()).to.deep.equal([]);
   });
   it('clients of one side and class share one view', () => {
     const setting = new Setting();

@@ -118,6 +118,8 @@ export class ScriptedUpstream implements Upstream {
   /** Every subscribe and unsubscribe, in order. */
   readonly journal: string[] = [];
   down = false;
+  /** Nobody subscribes to something any more. */
+  unsubscribed: () => void = () => {};
   #claims: (url: TypeUrl, selector: string) => boolean = () => true;
 
   claimOnly(claims: (url: TypeUrl, selector: string) => boolean): void {
@@ -155,6 +157,7 @@ export class ScriptedUpstream implements Upstream {
     this.journal.push(
       `-${typeInfo(interest.type).short} ${interest.selector} ${interest.parameters.key}`.trim(),
     );
+    this.unsubscribed();
   }
 
   markIdle(interest: Interest): void {
