@@ -116,6 +116,17 @@ export class RolloutHistory {
   }
 }
 
+/** A change has passed a wave, which was not its last one. */
+interface Passed {
+  /** The one after it. */
+  readonly wave: number;
+  readonly at: number;
+  /** It passed for want of time, or because of an operator. */
+  readonly isExcused: boolean;
+  /** Somebody has got it since who did not have it, or there is more of it. */
+  readonly isMet: boolean;
+}
+
 export interface SimulatedRolloutOptions {
   readonly id: string;
   readonly clock: Clock;
@@ -141,6 +152,8 @@ export class SimulatedRollout {
   #timedOutAt: number | undefined;
   /** By node, as it was known last. */
   readonly #classes = new Map<string, string>();
+  /** By kind and name: when the wave of a change began. */
+  readonly #passed = new Map<string, Passed>();
 
   constructor(options: SimulatedRolloutOptions) {
     this.#options = options;
@@ -174,6 +187,7 @@ export class SimulatedRollout {
       changeIs: (state, names, { wave }) => {
         this.#turned();
         if (wave > 1) tally.count(`a change in wave ${wave}`);
+        if (state.kind === 'CANARY') for (const one of names) this.#begins(wave, one);
         note(
           () =>
             `${id}: ${state.kind} in wave ${wave}: ${names.map((one) => one.name).join(' ')} ${state.reason}`,
@@ -209,6 +223,7 @@ export class SimulatedRollout {
     this.#forget = relay.gate.onChanged(({ type, joined, left }) => {
       if (joined.length > 0) history.joinedAt = clock.now();
       for (const name of left) history.sent.delete(idOf(kindOf(type), name));
+      for (const name of joined) this.#joins(kindOf(type), name);
       for (const name of [...joined, ...left])
         for (const key of history.rejected)
           if (key.startsWith(`${idOf(kindOf(type), name)} `)) history.rejected.delete(key);
@@ -320,7 +335,10 @@ export class SimulatedRollout {
     tally.count('sent to a canary of a rollout');
     const sent = history.sent.get(key) ?? new Map<string, { classKey: string; at: number }>();
     const classKey = this.#classes.get(nodeId) ?? '';
-    if (!sent.has(nodeId)) sent.set(nodeId, { classKey, at: clock.now() });
+    if (!sent.has(nodeId)) {
+      sent.set(nodeId, { classKey, at: clock.now() });
+      this.#meets(key);
+    }
     history.sent.set(key, sent);
     if (isHarmful(content)) {
       const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, number>();
@@ -386,6 +404,7 @@ export class SimulatedRollout {
     takeDiscarded();
     this.#options.history.discarded.clear();
     this.#options.history.rejected.clear();
+    this.#options.history.harmed.clear();
     this.#operated = false;
   }
 
@@ -480,10 +499,40 @@ export class SimulatedRollout {
     return new Set(names.flatMap(({ variant: { payload } }) => contentIn(payload) ?? []));
   }
 
+  /** What is new of a change that waits: nobody has judged that. */
+  #joins(kind: Kind, name: string): void {
+    const key = idOf(kind, name);
+    if (this.#changeOf(kind, name) === undefined) this.#passed.delete(key);
+    else this.#meets(key);
+  }
+
+  #begins(wave: number, { type, name }: TypedName): void {
+    const key = idOf(kindOf(type), name);
+    if (wave === 1) this.#passed.delete(key);
+    else if ((this.#passed.get(key)?.wave ?? 1) < wave) {
+      const at = this.#options.clock.now();
+      const isExcused = this.#operated || this.#timedOutAt === at;
+      this.#passed.set(key, { wave, at, isExcused, isMet: false });
+    }
+  }
+
+  #meets(key: string): void {
+    const passed = this.#passed.get(key);
+    if (passed !== undefined) this.#passed.set(key, { ...passed, isMet: true });
+  }
+
   /** Everybody gets this now. */
   #released(names: readonly TypedName[]): void {
     this.#turned();
-    if (this.#operated) return;
+    const { history } = this.#options;
+    if (!this.#operated) this.#wasGood(names);
+    // If it comes again behind other constraints, it is nothing new.
+    for (const { type, name } of names)
+      for (const content of this.#contents(type, name, 'released'))
+        history.harmed.delete(`${idOf(kindOf(type), name)} ${content}`);
+  }
+
+  #wasGood(names: readonly TypedName[]): void {
     const { history, id, clock } = this.#options;
     for (const { type, name } of names) {
       const key = idOf(kindOf(type), name);
@@ -498,7 +547,7 @@ export class SimulatedRollout {
       said.some((_, index) => said.slice(index, index + 3).filter(({ says }) => says === 'BAD').length === 3)
     )
       throw new Violation(9, `${id} gives a change to everybody, which a check has found bad`);
-    if (this.#timedOutAt !== clock.now()) this.#checksWereGood();
+    if (this.#timedOutAt !== clock.now()) this.#checksWereGood(names);
   }
 
   /** A client has reported. */
@@ -539,22 +588,33 @@ export class SimulatedRollout {
       );
   }
 
-  /** Rule 9: for the bake before what passes the last wave. */
-  #checksWereGood(): void {
-    const { history, id, clock } = this.#options;
-    const { plan, answers } = history;
-    if (!plan.checks) return;
+  /** Rule 9: for the bake before this, or before the end of the last wave that met somebody. */
+  #checksWereGood(names: readonly TypedName[]): void {
+    const { history, id, clock, tally } = this.#options;
+    if (!history.plan.checks) return;
+    const wrong = this.#wrongBefore(clock.now());
+    if (wrong === undefined) {
+      tally.count('released with good checks');
+      return;
+    }
+    for (const { type, name } of names) {
+      const passed = this.#passed.get(idOf(kindOf(type), name));
+      const isPassed = passed?.isMet === false;
+      if (!isPassed || (!passed.isExcused && this.#wrongBefore(passed.at) !== undefined))
+        throw new Violation(9, `${id} gives a change to everybody, though a check says ${wrong}`);
+    }
+    tally.count('released after a wave that met nobody');
+  }
+
+  /** What a check said in a bake that is over then, but GOOD. */
+  #wrongBefore(end: number): CheckSays | 'nothing' | undefined {
+    const { plan, answers } = this.#options.history;
     const bakeMs = Math.min(plan.bakeMs, ...plan.waves.flatMap((wave) => wave.bakeMs ?? []));
-    const from = clock.now() - bakeMs;
-    const during = answers.filter(({ at }) => at > from);
+    const from = end - bakeMs;
+    const during = answers.filter(({ at }) => at > from && at <= end);
     const before = answers.findLast(({ at }) => at <= from + answerMs);
-    const wrong = [...during, ...(before === undefined ? [] : [before])].find(({ says }) => says !== 'GOOD');
-    if (before === undefined || wrong !== undefined)
-      throw new Violation(
-        9,
-        `${id} gives a change to everybody, though a check says ${wrong?.says ?? 'nothing'}`,
-      );
-    this.#options.tally.count('released with good checks');
+    const all = [...during, ...(before === undefined ? [] : [before])];
+    return all.find(({ says }) => says !== 'GOOD')?.says ?? (before === undefined ? 'nothing' : undefined);
   }
 
   #discarded(names: readonly TypedName[], why: string): void {
