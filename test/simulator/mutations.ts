@@ -211,16 +211,16 @@ export const mutations: readonly Wrong[] = [
   {
     name: 'a check that is bad twice is no verdict',
     rule: 9,
-    file: 'src/rollout/rollout.ts',
-    right: "if (bad !== undefined) this.#measure(row, 'check',",
-    wrong: "if (bad?.name === '') this.#measure(row, 'check',",
+    file: 'src/rollout/checks.ts',
+    right: 'verdict: reason === undefined ? undefined : {',
+    wrong: "verdict: reason !== '' ? undefined : {",
   },
   {
     name: 'traffic finds no rise of errors',
     rule: 9,
     file: 'src/rollout/traffic-verdict.ts',
-    right: 'if (!isRise({ canaries, rest, own, others, usual }, bounds, limit))',
-    wrong: 'if (own.requests > 0)',
+    right: 'if (!isRise(compared, bounds, limit))',
+    wrong: 'if (limit !== undefined)',
   },
   {
     name: 'DISCARD holds',
