@@ -186,7 +186,10 @@ export class Guard implements VerdictSource, TransactionGuard {
   #lossObjections({ names, byType }: WaitingNames, bounds: GuardBounds): readonly Objection[] {
     if (!byType.has(assignmentType)) return none;
     this.#forgetOld();
-    const waiting = this.#waitingLosses(names.filter(({ type }) => type === assignmentType));
+    const discarded = [...this.#gate.pending].filter(({ masked }) => masked === 'discarded');
+    const waiting = this.#waitingLosses(
+      [...names, ...discarded].filter(({ type }) => type === assignmentType),
+    );
     if (waiting.length === 0) return none;
     const released = this.#gate.releasedByHolder(assignmentType);
     const isWaiting = new Set(waiting.map(lossKey));
@@ -239,8 +242,9 @@ export class Guard implements VerdictSource, TransactionGuard {
   }
 }
 
-/** What the judge sees, and what waits behind it. */
-const isGuarded = ({ masked }: PendingName): boolean => masked === undefined || masked === 'queued';
+/** What the judge sees, what waits behind it, and what was taken back as long as upstream says it. */
+const isGuarded = ({ masked }: PendingName): boolean =>
+  masked === undefined || masked === 'queued' || masked === 'discarded';
 
 const lossKey = ({ holder, name, constraints }: Pick<Loss, 'holder' | 'name' | 'constraints'>): string =>
   JSON.stringify([holder, constraints, name]);

@@ -11,10 +11,10 @@ import { operate, reaches, rolloutOf } from './support/rollout-state.ts';
 
 const clusters = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'];
 
-/** A ClusterLoadAssignment; `none`: without endpoints. */
+/** A ClusterLoadAssignment; `none` and what begins so: without endpoints. */
 const assignment = (url: TypeUrl, name: string, content: string): Any => {
   const plain = any(url, name, content);
-  const endpoints = content === 'none' ? [] : [0x12, 2, 0x12, 0];
+  const endpoints = content.startsWith('none') ? [] : [0x12, 2, 0x12, 0];
   return create(AnySchema, { typeUrl: url, value: Buffer.concat([plain.value, Buffer.from(endpoints)]) });
 };
 
@@ -55,7 +55,7 @@ for (const workers of [0, 2]) {
     /** Clusters of which a client has endpoints. */
     const used = (client: RecordingClient): readonly string[] =>
       Object.entries(client.has('eds'))
-        .filter(([, content]) => content !== 'none')
+        .filter(([, content]) => !content.startsWith('none'))
         .map(([name]) => name)
         .toSorted();
 
@@ -170,6 +170,23 @@ for (const workers of [0, 2]) {
       plane.set('eds', assignments([], '82'));
       for (const client of clients) await client.gets('eds', assignments([], '82'));
       await reaches(relay, 'IDLE');
+    });
+
+    it('on_failure: DISCARD: a few at a time, said in another way, go to nobody either', async () => {
+      await using relay = await start({ on_failure: 'DISCARD', bake: '200ms' });
+      using pool = new ClientPool(relay.xds, workers + 1);
+      const clients = await fleet(pool);
+      plane.set('eds', assignments(clusters));
+      const discards = (count: number) =>
+        eventually(async () =>
+          expect(await relay.metric('rollouts_total', 'result="discarded"')).to.be.at.least(count),
+        );
+      await discards(1);
+      for (const [at, [a, b]] of [['a', 'b'] as const, ['c', 'd'] as const].entries()) {
+        plane.set('eds', { ...assignments(clusters), [a]: 'none again', [b]: 'none again' });
+        await discards(at + 2);
+        await eventually(() => expect(counts(clients)).to.deep.equal([10, 10, 10]));
+      }
     });
 
     it('counts over all classes of clients, with a session and a few assignments each', async () => {

@@ -77,6 +77,12 @@ class World {
     return this.guard.look([{ change, canaries: [], isNew: false }]).get(change)?.objection?.reason ?? '';
   }
 
+  /** As an operator, or `on_failure: DISCARD`. */
+  discard(): void {
+    this.store.held.discard();
+    this.look();
+  }
+
   /** Names of eds that a side has without an endpoint. */
   empty(side: Side, names: readonly string[] = letters): string {
     const isEmpty = (name: ResourceName): boolean =>
@@ -164,6 +170,33 @@ describe('the guard: assignments that lose their endpoints', () => {
     expect([world.empty('released'), world.empty('canary')]).to.deep.equal(['', '']);
     world.says(eds, [assignment('a', 0, 'other')]);
     expect([world.empty('released'), world.empty('canary')]).to.deep.equal(['', '']);
+  });
+
+  it('what was discarded still counts, as long as upstream says it', () => {
+    world.says(eds, assignments(all(0)));
+    world.discard();
+    for (const pair of [['a', 'b'] as const, ['c', 'd'] as const, ['e', 'f'] as const]) {
+      world.clock.advance(10 * bakeMs);
+      world.says(
+        eds,
+        pair.map((name) => assignment(name, 0, 'other')),
+      );
+      expect(world.look()).to.match(/^10 of 10 eds/);
+      world.discard();
+    }
+    expect([world.empty('released'), world.empty('canary')]).to.deep.equal(['', '']);
+    // What has endpoints goes to everybody, and so does what is not too much any more.
+    world.says(eds, assignments({ a: 1, b: 1, c: 1, d: 1, e: 1, f: 1, g: 1, h: 1 }));
+    world.says(eds, [assignment('i', 0, 'other')]);
+    expect(world.look()).to.equal('');
+    expect(world.empty('released')).to.equal('i');
+  });
+
+  it('what an operator has released is no loss any more', () => {
+    world.says(eds, assignments(all(0)));
+    world.store.held.release();
+    world.says(eds, [assignment('a', 0, 'other'), assignment('b', 0, 'other'), assignment('c', 0, 'other')]);
+    expect([world.look(), world.store.held.size]).to.deep.equal(['', 0]);
   });
 
   it('each session counts for itself', () => {
