@@ -343,6 +343,32 @@ export type Expression =
   /** Poisoned: there is an unknown kind somewhere in it. Only ever a whole expression, never a part of one. */
   | { readonly kind: 'never' };
 
+/** Whether no parameters match both, as far as single parts show it. False: some may. */
+export function areDisjoint(a: Expression, b: Expression): boolean {
+  if (a.kind === 'or') return a.of.every((part) => areDisjoint(part, b));
+  if (b.kind === 'or') return areDisjoint(b, a);
+  const parts = partsOf(a);
+  if (parts !== undefined) return parts.some((part) => areDisjoint(part, b));
+  if (partsOf(b) !== undefined) return areDisjoint(b, a);
+  return contradicts(a, b) || contradicts(b, a);
+}
+
+/** All of which must match; undefined: it has no such parts. */
+function partsOf(one: Expression): readonly Expression[] | undefined {
+  if (one.kind === 'and') return one.of;
+  if (one.kind !== 'not' || one.of.kind !== 'or') return undefined;
+  return one.of.of.map((of) => ({ kind: 'not', of }));
+}
+
+function contradicts(a: Expression, b: Expression): boolean {
+  if (b.kind === 'never') return true;
+  if (a.kind !== 'value' && a.kind !== 'exists') return false;
+  if (b.kind === 'value') return a.kind === 'value' && a.key === b.key && a.value !== b.value;
+  if (b.kind !== 'not' || (b.of.kind !== 'value' && b.of.kind !== 'exists') || b.of.key !== a.key)
+    return false;
+  return b.of.kind === 'exists' || (a.kind === 'value' && a.value === b.of.value);
+}
+
 type Predicate = (parameters: Parameters) => boolean;
 
 const always: Predicate = () => true;

@@ -1,8 +1,10 @@
 import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
+import { areDisjoint, type Constraints } from '../model/constraints.ts';
 import { assignmentType, endpointsIn } from '../model/endpoints.ts';
+import type { Variant } from '../model/resource.ts';
 import type { Gate, HeldVariant, PendingName, ReleasedSize, TransactionGuard } from '../model/rollout.ts';
-import type { Put, Transaction } from '../model/transaction.ts';
+import type { Holder, Put, Transaction } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Change } from './changes.ts';
 import { calm, type HeardChange, type Objection, type Opinion, type VerdictSource } from './sources.ts';
@@ -39,6 +41,7 @@ interface Loss {
   readonly at: number;
 }
 
+type LossKey = Pick<Loss, 'holder' | 'name' | 'constraints'>;
 type GuardedGate = Pick<Gate, 'contentOf' | 'releasedByHolder' | 'pending'>;
 
 const none: readonly Objection[] = [];
@@ -73,7 +76,7 @@ export class Guard implements VerdictSource, TransactionGuard {
   stops({ type, holder, puts }: Transaction): boolean {
     const bounds = this.#settings?.guard;
     if (bounds === undefined || type !== assignmentType || holder.restored === true) return false;
-    const fresh = this.#freshLosses(puts, holder.key, bounds);
+    const fresh = this.#freshLosses(puts, holder, bounds);
     if (fresh.length === 0) return false;
     this.#forgetOld();
     const waiting = [...this.#gate.pending].filter((one) => one.type === type && isGuarded(one));
@@ -113,7 +116,7 @@ export class Guard implements VerdictSource, TransactionGuard {
     return opinions;
   }
 
-  #freshLosses(puts: readonly Put[], holder: string, bounds: GuardBounds): readonly Loss[] {
+  #freshLosses(puts: readonly Put[], holder: Holder, bounds: GuardBounds): readonly Loss[] {
     const { maxEmptiedPercent, maxLostEndpointsPercent } = bounds;
     if (maxEmptiedPercent >= 100 && maxLostEndpointsPercent === undefined) return [];
     // As far as the first endpoint, if nobody counts them.
@@ -122,55 +125,60 @@ export class Guard implements VerdictSource, TransactionGuard {
   }
 
   /** Undefined: it takes nothing, or says the same as upstream did. */
-  #freshLoss({ name, constraints, any }: Put, holder: string, most: number | undefined): Loss | undefined {
+  #freshLoss({ name, constraints, any }: Put, by: Holder, most: number | undefined): Loss | undefined {
     if (any === undefined) return undefined;
     const after = endpointsIn(any, most);
-    const key = { holder, name, constraints: constraints.key };
-    const passed = this.#passed.size === 0 ? undefined : this.#passed.get(lossKey(key));
+    const key = { holder: by.key, name, constraints: constraints.key };
     if (after === most) {
-      if (passed !== undefined) this.#passed.delete(lossKey(key));
+      if (this.#passed.size > 0) this.#passed.delete(lossKey(key));
       return undefined;
     }
-    const said = this.#variantOf(key, 'said');
-    if (isSame(said, any)) return undefined;
-    const before = Math.max(countIn(said), countIn(this.#variantOf(key, 'released')), passed?.before ?? 0);
-    if (after < before) return { ...key, before, after, at: passed?.at ?? this.#clock.now() };
+    const said = formerOf(this.#gate.contentOf(assignmentType, name, 'said'), constraints, [by]);
+    if (said.some(({ variant }) => variant.constraints.key === constraints.key && isSame(variant, any)))
+      return undefined;
+    const released = formerOf(this.#gate.contentOf(assignmentType, name, 'released'), constraints, [by]);
+    const { before, at = this.#clock.now() } = this.#before(key, [...said, ...released]);
+    if (after < before) return { ...key, before, after, at };
     this.#passed.delete(lossKey(key));
     return undefined;
   }
 
-  #variantOf(
-    { name, constraints }: Pick<Loss, 'name' | 'constraints'>,
-    column: 'said' | 'released' | 'canary',
-  ): HeldVariant | undefined {
-    return this.#gate
-      .contentOf(assignmentType, name, column)
-      .find(({ variant }) => variant.constraints.key === constraints);
+  /** How many endpoints there were before this bake, and when the first of them was lost; undefined: none of them was. */
+  #before(key: LossKey, former: readonly HeldVariant[]): { readonly before: number; readonly at?: number } {
+    const before = Math.max(0, ...former.map(({ variant }) => countIn(variant)));
+    if (this.#passed.size === 0) return { before };
+    const keys = new Set([key.constraints, ...former.map(({ variant }) => variant.constraints.key)]);
+    const passed = [...keys].flatMap(
+      (constraints) => this.#passed.get(lossKey({ ...key, constraints })) ?? [],
+    );
+    if (passed.length === 0) return { before };
+    return {
+      before: Math.max(before, ...passed.map((one) => one.before)),
+      at: Math.min(...passed.map(({ at }) => at)),
+    };
   }
 
-  /** Of what waits: what everybody has against what upstream says. */
+  /** Of what waits: what everybody has against what upstream says. What is removed loses nothing. */
   #waitingLosses(waiting: readonly PendingName[]): readonly Loss[] {
-    return waiting.flatMap(({ type, name, masked, since }) =>
-      this.#gate.contentOf(type, name, 'released').flatMap((released) => {
-        const { variant, holders } = released;
-        const key = { name, constraints: variant.constraints.key };
-        const now = this.#variantOf(key, masked === undefined ? 'canary' : 'said');
-        // What is removed loses nothing.
-        if (now === undefined) return [];
-        return holders.flatMap(({ key: holder }) => {
-          const passed = this.#passed.get(lossKey({ ...key, holder }));
-          const before = Math.max(countIn(released), passed?.before ?? 0);
-          const after = countIn(now);
-          return after < before ? [{ ...key, holder, before, after, at: since }] : [];
+    return waiting.flatMap(({ type, name, masked, since: at }) => {
+      const released = this.#gate.contentOf(type, name, 'released');
+      const now = this.#gate.contentOf(type, name, masked === undefined ? 'canary' : 'said');
+      return now.flatMap(({ variant, holders }) => {
+        const former = formerOf(released, variant.constraints, holders);
+        const after = countIn(variant);
+        return [...byHolder(former)].flatMap(([holder, own]) => {
+          const key = { holder, name, constraints: variant.constraints.key };
+          const { before } = this.#before(key, own);
+          return after < before ? [{ ...key, before, after, at }] : [];
         });
-      }),
-    );
+      });
+    });
   }
 
   /** Those that upstream still says. */
   #passedLosses(): readonly Loss[] {
     return [...this.#passed.values()].filter((one) => {
-      const said = this.#variantOf(one, 'said');
+      const said = variantOf(this.#gate.contentOf(assignmentType, one.name, 'said'), one.constraints);
       return said !== undefined && countIn(said) <= one.after;
     });
   }
@@ -220,25 +228,30 @@ export class Guard implements VerdictSource, TransactionGuard {
     return objections;
   }
 
+  /** By holder: of each name that changes, how many bytes it has more. */
   #sizesByHolder(names: readonly PendingName[]): ReadonlyMap<string, ReadonlyMap<string, number>> {
-    const byHolder = new Map<string, Map<string, number>>();
-    const add = (key: string, { holders }: HeldVariant, bytes: number): void => {
-      for (const { key: holder } of holders) {
-        const own = byHolder.get(holder) ?? new Map<string, number>();
-        byHolder.set(holder, own.set(key, (own.get(key) ?? 0) + bytes));
-      }
-    };
+    const sizes = new Map<string, Map<string, number>>();
     for (const { type, name } of names) {
-      const after = new Map(
-        this.#gate.contentOf(type, name, 'canary').map((one) => [one.variant.constraints.key, one]),
-      );
-      for (const one of this.#gate.contentOf(type, name, 'released')) {
-        const now = after.get(one.variant.constraints.key);
-        if (now?.variant.payload?.hash === one.variant.payload?.hash) continue;
-        add(nameKey(type, name), one, bytesOf(now) - bytesOf(one));
+      const add = (holder: string, bytes: number): void => {
+        const own = sizes.get(holder) ?? new Map<string, number>();
+        const key = nameKey(type, name);
+        sizes.set(holder, own.set(key, (own.get(key) ?? 0) + bytes));
+      };
+      const before = this.#gate.contentOf(type, name, 'released');
+      const after = this.#gate.contentOf(type, name, 'canary');
+      for (const { variant, holders } of before) {
+        const now = variantOf(after, variant.constraints.key);
+        if (now?.payload?.hash === variant.payload?.hash) continue;
+        for (const { key } of holders) add(key, bytesOf(now) - bytesOf(variant));
+      }
+      // What has other constraints stands for what its holder had before.
+      const known = byHolder(before);
+      for (const { variant, holders } of after) {
+        if (variantOf(before, variant.constraints.key) !== undefined) continue;
+        for (const { key } of holders) if (known.has(key)) add(key, bytesOf(variant));
       }
     }
-    return byHolder;
+    return sizes;
   }
 }
 
@@ -246,20 +259,47 @@ export class Guard implements VerdictSource, TransactionGuard {
 const isGuarded = ({ masked }: PendingName): boolean =>
   masked === undefined || masked === 'queued' || masked === 'discarded';
 
-const lossKey = ({ holder, name, constraints }: Pick<Loss, 'holder' | 'name' | 'constraints'>): string =>
+const lossKey = ({ holder, name, constraints }: LossKey): string =>
   JSON.stringify([holder, constraints, name]);
 
-const bytesOf = (one: HeldVariant | undefined): number => one?.variant.payload?.bytes.length ?? 0;
+const bytesOf = (variant: Variant | undefined): number => variant?.payload?.bytes.length ?? 0;
 
-function countIn(one: HeldVariant | undefined): number {
-  const payload = one?.variant.payload;
-  return payload === undefined ? 0 : endpointsIn(payload.bytes);
+const countIn = ({ payload }: Variant): number => (payload === undefined ? 0 : endpointsIn(payload.bytes));
+
+const isSame = ({ payload }: Variant, any: Uint8Array): boolean =>
+  payload !== undefined && Buffer.compare(payload.bytes, any) === 0;
+
+const variantOf = (all: readonly HeldVariant[], key: ConstraintsKey): Variant | undefined =>
+  all.find(({ variant }) => variant.constraints.key === key)?.variant;
+
+function byHolder(variants: readonly HeldVariant[]): ReadonlyMap<string, readonly HeldVariant[]> {
+  const all = new Map<string, HeldVariant[]>();
+  for (const one of variants)
+    for (const { key } of one.holders) {
+      const own = all.get(key);
+      if (own === undefined) all.set(key, [one]);
+      else own.push(one);
+    }
+  return all;
 }
 
-const isSame = (one: HeldVariant | undefined, any: Uint8Array): boolean => {
-  const bytes = one?.variant.payload?.bytes;
-  return bytes !== undefined && Buffer.compare(bytes, any) === 0;
-};
+/**
+ * What clients have that get a variant with these constraints: the one that had the same; without it, those of the same
+ * holders whose clients may get this instead.
+ */
+function formerOf(
+  variants: readonly HeldVariant[],
+  { key, expression }: Constraints,
+  holders: readonly Holder[],
+): readonly HeldVariant[] {
+  const own = variants.find(({ variant }) => variant.constraints.key === key);
+  if (own !== undefined) return [own];
+  return variants.flatMap((one) => {
+    if (areDisjoint(one.variant.constraints.expression, expression)) return [];
+    const both = one.holders.filter((holder) => holders.some((other) => other.key === holder.key));
+    return both.length === 0 ? [] : { variant: one.variant, holders: both };
+  });
+}
 
 /** Of one session. */
 function lossObjections(

@@ -2,7 +2,12 @@ import { fromBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import * as fc from 'fast-check';
 import { DynamicParameterConstraintsSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { parseConstraints, stampConstraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
+import {
+  areDisjoint,
+  parseConstraints,
+  stampConstraints,
+  UNCONSTRAINED,
+} from '../../src/model/constraints.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import { cpuSeconds } from '../support/cpu.ts';
 import {
@@ -23,6 +28,44 @@ import {
 type Given = Readonly<Record<string, string>>;
 const given = (parameters: Given) => internParameters(Object.entries(parameters));
 const matches = (tree: Tree, parameters: Given) => parse(tree).matches(given(parameters));
+
+describe('constraints: whether two can match the same parameters', () => {
+  const prod = equal('e', 'prod');
+  const test = equal('e', 'test');
+  for (const [name, a, b, expected] of [
+    ['another value', prod, test, true],
+    ['the same value', prod, prod, false],
+    ['another key', prod, equal('v', 'test'), false],
+    ['all, e=prod', unset(), prod, false],
+    ['e=prod, not(e=prod)', prod, not(prod), true],
+    ['e=prod, not(e=test)', prod, not(test), false],
+    ['e=prod, not(exists e)', prod, not(exists('e')), true],
+    ['exists e, not(exists e)', exists('e'), not(exists('e')), true],
+    ['exists e, not(e=prod)', exists('e'), not(prod), false],
+    ['or[e=prod,e=test], not(or[e=prod,e=test])', or(prod, test), not(or(prod, test)), true],
+    ['or[e=prod,e=test], not(e=prod)', or(prod, test), not(prod), false],
+    ['and with another value in it', and(equal('v', '1'), prod), and(equal('v', '1'), test), true],
+    ['and with the same', and(equal('v', '1'), prod), and(equal('w', '1'), prod), false],
+    ['or[] matches nothing', or(), unset(), true],
+  ] as const) {
+    it(`${name}: ${expected ? 'no' : 'yes'}`, () => {
+      const both = [parse(a).expression, parse(b).expression] as const;
+      expect(areDisjoint(...both)).to.equal(expected);
+      expect(areDisjoint(both[1], both[0])).to.equal(expected);
+    });
+  }
+
+  it('what is disjoint never matches the same', () => {
+    fc.assert(
+      fc.property(treeArbitrary, treeArbitrary, parametersArbitrary, (a, b, parameters) => {
+        const [one, other] = [parse(a), parse(b)];
+        const all = internParameters(parameters);
+        if (one.matches(all) && other.matches(all))
+          expect(areDisjoint(one.expression, other.expression)).to.equal(false);
+      }),
+    );
+  });
+});
 
 describe('constraints: matching', () => {
   const table: readonly (readonly [name: string, tree: Tree, parameters: Given, expected: boolean])[] = [

@@ -3,8 +3,9 @@ import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
 import { type ResourceName, resourceName, type TypeUrl } from '../../src/model/brand.ts';
-import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { type Constraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { endpointsIn } from '../../src/model/endpoints.ts';
+import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { Side } from '../../src/model/side.ts';
 import { type Holder, type Put, transaction } from '../../src/model/transaction.ts';
 import { Guard, type GuardBounds } from '../../src/rollout/guard.ts';
@@ -77,6 +78,20 @@ class World {
     return this.guard.look([{ change, canaries: [], isNew: false }]).get(change)?.objection?.reason ?? '';
   }
 
+  /** As a file does, which is all of a type. */
+  replaces(url: TypeUrl, puts: readonly Put[]): void {
+    this.store.apply(transaction({ holder: namedHolder, type: url, puts, complete: true }));
+    this.store.held.notify();
+    this.look();
+  }
+
+  /** A client with `env: prod`. */
+  subscribes(url: TypeUrl, names: readonly string[]): void {
+    const parameters = internParameters([['env', 'prod']]);
+    for (const selector of names.map(resourceName))
+      this.store.addInterest({ type: url, selector, parameters });
+  }
+
   /** As an operator, or `on_failure: DISCARD`. */
   discard(): void {
     this.store.held.discard();
@@ -86,9 +101,9 @@ class World {
   /** Names of eds that a side has without an endpoint. */
   empty(side: Side, names: readonly string[] = letters): string {
     const isEmpty = (name: ResourceName): boolean =>
-      this.store.held.contentOf(eds, name, side).some(({ variant }) => {
-        return Buffer.from(variant.payload?.bytes ?? []).indexOf(Buffer.from([0x12, 2, 0x12, 0])) < 0;
-      });
+      this.store.held
+        .contentOf(eds, name, side)
+        .some(({ variant }) => endpointsIn(variant.payload?.bytes ?? new Uint8Array(), 1) === 0);
     return names.filter((name) => isEmpty(resourceName(name))).join('');
   }
 }
@@ -227,6 +242,51 @@ describe('the guard: assignments that lose their endpoints', () => {
     expect(one.look()).to.match(/^10 of 10 eds/);
   });
 
+  describe('with other constraints', () => {
+    const prod = when({ env: 'prod' });
+    const test = when({ env: 'test' });
+    const of = (names: readonly string[], count: number, constraints: Constraints): readonly Put[] =>
+      names.map((name) => assignment(name, count, '', constraints));
+
+    beforeEach(() => {
+      world = new World({ maxLostEndpointsPercent: 50 });
+      world.subscribes(eds, letters);
+      world.says(eds, of(letters, 4, prod));
+    });
+
+    it('what they had before is lost', () => {
+      world.replaces(eds, of(letters, 0, UNCONSTRAINED));
+      expect(world.look()).to.match(/^10 of 10 eds/);
+      expect(world.empty('released')).to.equal('');
+      world.replaces(eds, of(letters, 1, UNCONSTRAINED));
+      expect(world.look()).to.match(/^eds a: 4 endpoints became 1 \(-75 %\), and 9 more/);
+      world.replaces(eds, of(letters, 2, UNCONSTRAINED));
+      expect([world.look(), world.store.held.size]).to.deep.equal(['', 0]);
+    });
+
+    it('also if the old ones go only later', () => {
+      world.says(eds, of(letters, 0, UNCONSTRAINED));
+      expect(world.look()).to.match(/^10 of 10 eds/);
+      world.replaces(eds, of(letters, 0, UNCONSTRAINED));
+      expect(world.look()).to.match(/^10 of 10 eds/);
+      expect(world.empty('released')).to.equal('');
+    });
+
+    it('what was lost before within the bake still counts', () => {
+      world.configure({});
+      world.says(eds, of(['a', 'b'], 0, prod));
+      expect(world.empty('released')).to.equal('ab');
+      world.replaces(eds, [...of(['a', 'b'], 0, UNCONSTRAINED), ...of(letters.slice(2), 4, prod)]);
+      world.says(eds, of(['c'], 0, prod));
+      expect(world.look()).to.match(/^3 of 10 eds/);
+    });
+
+    it('a class that nobody had anything for loses nothing', () => {
+      world.says(eds, of(letters, 0, test));
+      expect([world.look(), world.store.held.size]).to.deep.equal(['', 0]);
+    });
+  });
+
   it('max_emptied_percent: 100: never; a reload counts for what comes next, and for what waits', () => {
     world.configure({ maxEmptiedPercent: 100 });
     world.says(eds, assignments({ a: 0, b: 0, c: 0 }));
@@ -294,6 +354,20 @@ describe('the guard: how much of a gated type changes', () => {
     expect(world.look()).to.match(/^3 of 4 cds/);
     world.says(cds, clusters({ a: 1000 }));
     expect(world.look()).to.equal('');
+  });
+
+  it('what gets other constraints is compared with what it had before', () => {
+    const world = new World({ maxGrowthPercent: 100 });
+    const of = (length: number, constraints: Constraints): readonly Put[] =>
+      ['a', 'b'].map((name) => put(cds, name, 'x'.repeat(length), { constraints }));
+    world.subscribes(cds, ['a', 'b']);
+    world.says(cds, of(1000, when({ env: 'prod' })));
+    world.replaces(cds, of(1500, UNCONSTRAINED));
+    expect([world.look(), world.store.held.size]).to.deep.equal(['', 2]);
+    world.replaces(cds, of(3000, UNCONSTRAINED));
+    expect(world.look()).to.match(/^cds: 2,\d{3} bytes became 6,\d{3} \(\+\d+ %\)/);
+    world.configure({ maxChangedPercent: 50 });
+    expect(world.look()).to.match(/^2 of 2 cds would change at once/);
   });
 
   it('a removal is a change', () => {
