@@ -2,7 +2,7 @@ import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import { areDisjoint, type Constraints } from '../model/constraints.ts';
 import { assignmentType, endpointsIn } from '../model/endpoints.ts';
-import type { Variant } from '../model/resource.ts';
+import type { Payload, Variant } from '../model/resource.ts';
 import type { Gate, HeldVariant, PendingName, ReleasedSize, TransactionGuard } from '../model/rollout.ts';
 import type { Holder, Put, Transaction } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
@@ -264,7 +264,15 @@ const lossKey = ({ holder, name, constraints }: LossKey): string =>
 
 const bytesOf = (variant: Variant | undefined): number => variant?.payload?.bytes.length ?? 0;
 
-const countIn = ({ payload }: Variant): number => (payload === undefined ? 0 : endpointsIn(payload.bytes));
+/** While something is held it is asked for at every look. */
+const counted = new WeakMap<Payload, number>();
+
+function countIn({ payload }: Variant): number {
+  if (payload === undefined) return 0;
+  const count = counted.get(payload) ?? endpointsIn(payload.bytes);
+  counted.set(payload, count);
+  return count;
+}
 
 const isSame = ({ payload }: Variant, any: Uint8Array): boolean =>
   payload !== undefined && Buffer.compare(payload.bytes, any) === 0;

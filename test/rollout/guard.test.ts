@@ -6,6 +6,8 @@ import { type ResourceName, resourceName, type TypeUrl } from '../../src/model/b
 import { type Constraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { endpointsIn } from '../../src/model/endpoints.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
+import type { Payload } from '../../src/model/resource.ts';
+import type { HeldVariant } from '../../src/model/rollout.ts';
 import type { Side } from '../../src/model/side.ts';
 import { type Holder, type Put, transaction } from '../../src/model/transaction.ts';
 import { Guard, type GuardBounds } from '../../src/rollout/guard.ts';
@@ -212,6 +214,39 @@ describe('the guard: assignments that lose their endpoints', () => {
     world.store.held.release();
     world.says(eds, [assignment('a', 0, 'other'), assignment('b', 0, 'other'), assignment('c', 0, 'other')]);
     expect([world.look(), world.store.held.size]).to.deep.equal(['', 0]);
+  });
+
+  it('while something is held endpoints are not counted again at every look', () => {
+    world.says(eds, assignments(all(0)));
+    const { held } = world.store;
+    let reads = 0;
+    const watched = new Map<string, Payload>();
+    const watch = ({ variant, holders }: HeldVariant): HeldVariant => {
+      const { hash, bytes } = variant.payload ?? { hash: '', bytes: new Uint8Array() };
+      const payload = watched.get(hash) ?? {
+        hash,
+        get bytes() {
+          reads++;
+          return bytes;
+        },
+      };
+      watched.set(hash, payload);
+      return { variant: { ...variant, payload }, holders };
+    };
+    const guard = new Guard(
+      {
+        pending: held.pending,
+        releasedByHolder: (url) => held.releasedByHolder(url),
+        contentOf: (...of) => held.contentOf(...of).map(watch),
+      },
+      world.clock,
+    );
+    guard.configure({ guard: { maxEmptiedPercent: 20 }, types: [cds], bakeMs });
+    const waiting = () => waitingNames([...held.pending]);
+    expect(guard.weigh(waiting()).size).to.equal(10);
+    const first = reads;
+    for (let look = 0; look < 3; look++) expect(guard.weigh(waiting()).size).to.equal(10);
+    expect([first, reads]).to.deep.equal([20, 20]);
   });
 
   it('each session counts for itself', () => {
