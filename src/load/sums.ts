@@ -34,6 +34,10 @@ const mostRows = 50_000;
 const rowPlace = 'load rows';
 /** No sum may become a varint that no decoder takes. */
 const largest = 2 ** 63;
+/** Whole numbers that one report may add are this at most: a larger one would make a counter of doubles stand still. */
+const largestSaid = 2 ** 40;
+/** A gauge is this at most: beyond it doubles round, and what was added could not be taken away again. */
+const largestGauge = Number.MAX_SAFE_INTEGER;
 
 /** What was said last, and who pays for it. */
 interface Latest {
@@ -236,7 +240,7 @@ export class LoadSums {
         for (const { row, counters } of taken) {
           row.isReported = true;
           for (const [slot, value] of counters.entries())
-            row.counters[slot] = (row.counters[slot] ?? 0) + value;
+            row.counters[slot] = clipped((row.counters[slot] ?? 0) + value, largest);
         }
       },
     };
@@ -313,7 +317,7 @@ export class Reading implements ReadTotals {
     for (let from = 0; from < this.#counted.length; from += valuesPerTurn) {
       if (from > 0) yield* this.#othersTurn();
       this.#counted.each(from, from + valuesPerTurn, (row, slot, value) => {
-        row.counters[slot] = Math.min(largest, (row.counters[slot] ?? 0) + value);
+        row.counters[slot] = clipped((row.counters[slot] ?? 0) + value, largest);
       });
     }
     for (const row of this.#reported) row.isReported = true;
@@ -365,10 +369,10 @@ export class Reading implements ReadTotals {
   #readField(row: Row | undefined, field: FieldPlan, reader: MessageReader): void {
     switch (field.kind) {
       case 'counter':
-        this.#count(row, field, field.double ? reader.double() : reader.uint64());
+        this.#count(row, field, field.double ? reader.double() : wholeNumber(reader));
         break;
       case 'gauge':
-        this.#gauge(row, field.slot, reader.uint64());
+        this.#gauge(row, field.slot, wholeNumber(reader));
         break;
       case 'rows': {
         const below = this.#enter(row, field, reader);
@@ -386,8 +390,8 @@ export class Reading implements ReadTotals {
   #count(row: Row | undefined, { slot, outcome }: FieldPlan & { kind: 'counter' }, value: number): void {
     if (value === 0 || !Number.isFinite(value)) return;
     if (outcome !== undefined) {
-      this.totals[outcome] += value;
-      this.#cluster[outcome] += value;
+      this.totals[outcome] = clipped(this.totals[outcome] + value, largestSaid);
+      this.#cluster[outcome] = clipped(this.#cluster[outcome] + value, largestSaid);
     }
     if (row !== undefined) this.#counted.push(row, slot, value);
   }
@@ -479,6 +483,10 @@ export class Reading implements ReadTotals {
   }
 }
 
+const clipped = (value: number, most: number): number => Math.max(-most, Math.min(most, value));
+
+const wholeNumber = (reader: MessageReader): number => clipped(reader.uint64(), largestSaid);
+
 /** The encoded key fields in the order of their numbers; what is empty is left out, as decoders cannot tell. */
 function keyOf({ byTag }: Plan, at: MessageReader): string {
   let key = '';
@@ -526,17 +534,19 @@ function checkKey({ byTag }: Plan, reader: MessageReader): void {
 function replaceGauges(reporter: Reporter, gauges: Values): void {
   const { payer, gauges: before } = reporter;
   const isHeld = payer.hold(gauges.length * gaugeBytes) === undefined;
-  reporter.gauges = isHeld ? gauges : new Values();
-  reporter.gauges.each(0, gauges.length, (row, slot, value) => {
+  const added = new Values();
+  gauges.each(0, isHeld ? gauges.length : 0, (row, slot, value) => {
+    const sum = row.gauges[slot] ?? 0;
+    const more = Math.min(value, largestGauge - sum);
     row.holders++;
-    row.gauges[slot] = (row.gauges[slot] ?? 0) + value;
+    row.gauges[slot] = sum + more;
+    added.push(row, slot, more);
   });
   before.each(0, before.length, (row, slot, value) => {
     row.holders--;
-    row.gauges[slot] = Math.max(0, (row.gauges[slot] ?? 0) - value);
-    // What was rounded is not left.
-    if (row.holders === 0) row.gauges.fill(0);
+    row.gauges[slot] = (row.gauges[slot] ?? 0) - value;
   });
+  reporter.gauges = added;
   payer.hold(-before.length * gaugeBytes);
 }
 
@@ -579,7 +589,7 @@ function pushValue(fields: Field[], row: Row, field: FieldPlan, interval: Field)
     const value = (field.kind === 'counter' ? row.counters : row.gauges)[field.slot] ?? 0;
     if (value === 0) return;
     const isDouble = field.kind === 'counter' && field.double;
-    fields.push(isDouble ? double(field.number, value) : varint(field.number, Math.min(value, largest)));
+    fields.push(isDouble ? double(field.number, value) : varint(field.number, value));
   } else if (field.kind === 'interval') {
     fields.push(interval);
   } else if (field.kind === 'latest' && row.latest !== undefined) {

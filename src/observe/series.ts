@@ -9,7 +9,9 @@ export class Tally {
   value = 0;
 
   inc(by = 1): void {
-    this.value += by;
+    const next = this.value + by;
+    // Beyond this, small numbers would no longer add up. From 0 again is a restart to rate() and increase().
+    this.value = next <= Number.MAX_SAFE_INTEGER ? next : by;
   }
 }
 

@@ -214,7 +214,35 @@ describe('sums of load reports', () => {
       add(sums, report(metric(value)), reporter(), undefined);
     const [locality] = taken(sums).clusterStats[0]?.upstreamLocalityStats ?? [];
     expect(locality?.loadMetricStats[0]?.totalMetricValue).to.equal(2);
-    expect(locality?.totalSuccessfulRequests).to.equal(2n ** 63n);
+    expect(locality?.totalSuccessfulRequests).to.equal(3n * 2n ** 40n);
+  });
+
+  it('a report adds 2^40 to each number at most: so do its totals, which a counter of doubles adds up', () => {
+    const most = { totalSuccessfulRequests: 2n ** 63n, totalErrorRequests: 2n ** 40n + 1n };
+    const often = Array.from({ length: 3 }, () => most);
+    const { totals, clusters } = readTotals(
+      report([{ clusterName: 'shop', totalDroppedRequests: 2n ** 64n - 1n, upstreamLocalityStats: often }]),
+    );
+    const each = { success: 2 ** 40, error: 2 ** 40, dropped: 2 ** 40 };
+    expect(totals).to.deep.equal({ clusters: 1, ...each });
+    expect(clusters).to.deep.equal([{ name: 'shop', ...each }]);
+  });
+
+  it('what is in progress is exact again when a client has left that said too much', () => {
+    const sums = new LoadSums(0);
+    const [good, evil] = [reporter(), reporter()];
+    const active = (): bigint | undefined =>
+      taken(sums).clusterStats[0]?.upstreamLocalityStats[0]?.totalRequestsInProgress;
+    add(sums, report(shop({ totalRequestsInProgress: 51n })), good, undefined);
+    // So many add up to more than doubles count exactly.
+    const much = shop({ totalRequestsInProgress: 2n ** 63n })[0]?.upstreamLocalityStats ?? [];
+    const often = Array.from({ length: 10_000 }, () => much).flat();
+    add(sums, report([{ clusterName: 'shop', upstreamLocalityStats: often }]), evil, undefined);
+    expect(active()).to.equal(2n ** 53n - 1n);
+    add(sums, report(shop({ totalRequestsInProgress: 52n })), good, undefined);
+    sums.leave(evil);
+    add(sums, report(shop({ totalRequestsInProgress: 53n })), good, undefined);
+    expect(active()).to.equal(53n);
   });
 
   it('a client has so many clusters, and the others are counted', () => {

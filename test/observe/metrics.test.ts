@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { Histogram, Registry } from 'prom-client';
 import { typeUrl } from '../../src/model/brand.ts';
 import { Metrics } from '../../src/observe/metrics.ts';
-import { Distribution, Family, ShownHistogram } from '../../src/observe/series.ts';
+import { Distribution, Family, ShownHistogram, Tally } from '../../src/observe/series.ts';
 
 const cds = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
 const other = (index: number) => typeUrl(`type.googleapis.com/example.T${index}`);
@@ -245,5 +245,17 @@ describe('histograms', () => {
       ),
       { numRuns: 50 },
     );
+  });
+});
+
+describe('a counter', () => {
+  it('begins again where doubles would no longer add up small numbers', () => {
+    const tally = new Tally();
+    tally.inc(2 ** 53 - 2);
+    tally.inc();
+    expect(tally.value).to.equal(2 ** 53 - 1);
+    tally.inc(5);
+    tally.inc();
+    expect(tally.value).to.equal(6);
   });
 });
