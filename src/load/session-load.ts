@@ -33,8 +33,8 @@ export class SessionLoad {
   #instruction: Instruction | undefined;
   /** The control plane has said on this stream that it takes reports. */
   #isAsked = false;
-  /** Reported, and not handed over yet. */
-  #taken: TakenSums | undefined;
+  /** Reported on this stream, and not handed over yet. */
+  #taken: (TakenSums & { readonly stream: LoadStream | undefined }) | undefined;
   #timer: Timer | undefined;
   #isOver = false;
 
@@ -77,16 +77,19 @@ export class SessionLoad {
     const { target, upstream } = this.#options;
     const now = upstream(target.upstream);
     if (now !== undefined && now === this.#upstream) return;
-    void this.#stream?.finish();
-    this.#down();
+    const before = this.#stream;
+    this.#stopAsking();
+    // What is on its way may still be handed over.
+    void before?.finish().then(() => this.#giveBack(before));
     this.#upstream = now;
-    this.#stream = now?.openLoadStream(target, {
+    const stream: LoadStream | undefined = now?.openLoadStream(target, {
       asked: (response) => this.#asked(response),
       down: () => {
-        this.#down();
-        this.#endIfDone();
+        this.#stopAsking();
+        this.#giveBack(stream);
       },
     });
+    this.#stream = stream;
     if (now === undefined) this.#end();
   }
 
@@ -124,9 +127,10 @@ export class SessionLoad {
   }
 
   #report(): void {
-    const taken = this.sums.take(this.#options.clock.monotonic());
+    const stream = this.#stream;
+    const taken = { ...this.sums.take(this.#options.clock.monotonic()), stream };
     this.#taken = taken;
-    reportAll(this.#stream, taken, () => {
+    reportAll(stream, taken, () => {
       if (this.#taken !== taken) return;
       this.#taken = undefined;
       taken.confirm();
@@ -135,11 +139,18 @@ export class SessionLoad {
     });
   }
 
-  #down(): void {
+  #stopAsking(): void {
     this.#timer?.cancel();
     this.#isAsked = false;
-    this.#taken?.giveBack();
-    this.#taken = undefined;
+  }
+
+  /** What a stream has not handed over when it is over. */
+  #giveBack(stream: LoadStream | undefined): void {
+    if (this.#taken?.stream === stream) {
+      this.#taken?.giveBack();
+      this.#taken = undefined;
+    }
+    this.#endIfDone();
   }
 
   /** A control plane that has never asked for anything gets nothing. */

@@ -48,7 +48,7 @@ export interface LoadStreamHandler {
 export interface LoadStream {
   /** A LoadStatsRequest. `taken`: it was handed over whole, on a stream that was still open then. */
   report(bytes: Uint8Array, taken: () => void): void;
-  /** Nothing more comes. Resolves when what was reported is handed over, or nobody takes it any more. */
+  /** Nothing more comes. Resolves when what was reported is taken, or will not be. */
   finish(): Promise<void>;
 }
 

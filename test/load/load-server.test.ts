@@ -18,18 +18,31 @@ import { VirtualClock } from '../support/virtual-clock.ts';
 class Plane {
   issued = 0;
   handler: LoadStreamHandler | undefined;
+  /** What it has not read yet, of a control plane that does not read. */
+  unread: (() => void)[] | undefined;
+  readonly #finishing = Promise.withResolvers<void>();
 
   openLoadStream(_: unknown, handler: LoadStreamHandler) {
     this.handler = handler;
     return {
       report: (bytes: Uint8Array, taken: () => void): void => {
-        for (const { upstreamLocalityStats } of fromBinary(LoadStatsRequestSchema, bytes).clusterStats)
-          for (const { totalIssuedRequests } of upstreamLocalityStats)
-            this.issued += Number(totalIssuedRequests);
-        taken();
+        const read = (): void => {
+          for (const { upstreamLocalityStats } of fromBinary(LoadStatsRequestSchema, bytes).clusterStats)
+            for (const { totalIssuedRequests } of upstreamLocalityStats)
+              this.issued += Number(totalIssuedRequests);
+          taken();
+        };
+        if (this.unread === undefined) read();
+        else this.unread.push(read);
       },
-      finish: async () => {},
+      finish: () => (this.unread === undefined ? Promise.resolve() : this.#finishing.promise),
     };
+  }
+
+  /** The stream that is to be finished is over. */
+  async over(): Promise<void> {
+    this.#finishing.resolve();
+    await this.#finishing.promise;
   }
 
   ask(): void {
@@ -81,6 +94,7 @@ const large = { clusterStats: [{ clusterName: 'shop', upstreamLocalityStats: loc
 function setUp() {
   const clock = new VirtualClock();
   const plane = new Plane();
+  let current = plane;
   let closed = 0;
   const client: ReportingClient = {
     of: undefined,
@@ -99,7 +113,7 @@ function setUp() {
       stalledMilliseconds: 10_000,
     }),
     ownIntervalMs: () => undefined,
-    upstream: () => plane,
+    upstream: () => current,
     events: {
       opened() {},
       closed: () => {
@@ -115,8 +129,51 @@ function setUp() {
   server.accept(stream);
   stream.send({ node: { id: 'a' } });
   plane.ask();
-  return { clock, plane, server, stream, closed: () => closed };
+  /** The upstream is another one. */
+  const replace = (): Plane => {
+    current = new Plane();
+    server.reload();
+    current.ask();
+    return current;
+  };
+  return { clock, plane, server, stream, closed: () => closed, replace };
 }
+
+const small = {
+  clusterStats: [{ clusterName: 'shop', upstreamLocalityStats: [{ totalIssuedRequests: 7n }] }],
+};
+
+describe('sums that are on their way when the upstream is replaced', () => {
+  it('are not sent again, if the old control plane reads them', async () => {
+    const { clock, plane, stream, replace } = setUp();
+    plane.unread = [];
+    stream.send(small);
+    clock.advance(1000);
+    const after = replace();
+    stream.send(small);
+    clock.advance(1000);
+    for (const read of plane.unread) read();
+    await plane.over();
+    clock.advance(3000);
+    expect([plane.issued, after.issued]).to.deep.equal([7, 7]);
+  });
+
+  it('are sent to the new one, if not, also if that one was lost meanwhile', async () => {
+    const { clock, plane, stream, replace } = setUp();
+    plane.unread = [];
+    stream.send(small);
+    clock.advance(1000);
+    const after = replace();
+    stream.send(small);
+    after.handler?.down();
+    after.ask();
+    clock.advance(1000);
+    expect(after.issued).to.equal(0);
+    await plane.over();
+    clock.advance(3000);
+    expect([plane.issued, after.issued]).to.deep.equal([0, 14]);
+  });
+});
 
 describe('a large load report, read in turns', () => {
   it('counts when it is read, and nothing else of its client is read before', () => {

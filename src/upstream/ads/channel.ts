@@ -27,7 +27,10 @@ export interface ChannelStream {
   write(bytes: Uint8Array, written?: () => void): void;
   /** At once: what was not sent yet may be lost. */
   end(): void;
-  /** Nothing more is written, and nothing more is heard. Resolves when the other end has read everything, or a second later. */
+  /**
+   * Nothing more is written, and nothing more is heard. Resolves when the other end has read everything, or a second
+   * later. Until then `written` of earlier ones is called, and not afterwards.
+   */
   finish(): Promise<void>;
 }
 

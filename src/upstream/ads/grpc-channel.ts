@@ -179,6 +179,8 @@ function stream(
   handler: ChannelStreamHandler,
 ): ChannelStream {
   let over = false;
+  /** What is not written yet is not. */
+  let gone = false;
   /** A part of the last response is still to be read. */
   let reading = false;
   /** Handling responses since the last break, in milliseconds. */
@@ -186,6 +188,7 @@ function stream(
   const close = (reason: string, code: Code): void => {
     if (over) return;
     over = true;
+    gone = true;
     handler.closed(reason, code);
   };
   const resume = (): void => {
@@ -219,13 +222,14 @@ function stream(
     write(bytes, written) {
       if (over) return;
       // The end of the stream may have arrived before.
-      const sent = written && ((): unknown => setImmediate(() => !over && written()));
+      const sent = written && ((): unknown => setImmediate(() => !gone && written()));
       const taken = call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), sent);
       if (!taken) call.pause();
     },
     end() {
       if (over) return;
       over = true;
+      gone = true;
       call.cancel();
     },
     finish() {
@@ -236,11 +240,13 @@ function stream(
       return new Promise((resolve) => {
         const done = (): void => {
           timer.cancel();
+          gone = true;
           call.cancel();
           resolve();
         };
         const timer = clock.after(longestFinishMs, done);
-        call.once('end', done);
+        // What it has read may have been written in this turn.
+        call.once('end', () => setImmediate(done));
         call.once('error', done);
       });
     },

@@ -114,8 +114,11 @@ export class UpstreamLoadStream implements LoadStream, ConnectionUser {
   }
 
   #lost(): void {
-    if (this.#stream === undefined) return;
+    const stream = this.#stream;
+    if (stream === undefined) return;
     this.#stream = undefined;
+    // After a GOAWAY it would go on, and say what is said again on the next one.
+    stream.end();
     if (!this.#isFinished) this.#handler.down();
   }
 }
