@@ -5,12 +5,13 @@ import type { ClientContext } from '../downstream/services.ts';
 import { NodeSchema } from '../gen/envoy/config/core/v3/base_pb.ts';
 import { classOf } from '../inspect/client-list.ts';
 import { LoadServer, type ReportingClient } from '../load/load-server.ts';
-import type { TypeUrl } from '../model/brand.ts';
+import { type TypeUrl, typeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { type LoadTarget, type LoadUpstream, loadOutcomes, type ReportedTraffic } from '../model/load.ts';
 import { internParameters, NO_PARAMETERS } from '../model/parameters.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import type { Selection } from '../model/selection.ts';
+import { canonicalName } from '../model/xdstp.ts';
 import type { Conditions } from '../observe/conditions.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { parametersLabel } from '../observe/problems.ts';
@@ -133,6 +134,8 @@ function workerOf(node: Buffer): Result<ReportingClient, GrpcStatus> {
     const target = { upstream, parameters: internParameters(Object.entries(parameters)) };
     const worker: ReportingClient = {
       of: undefined,
+      // Its clients' reports are read by their rules.
+      mayKnow: undefined,
       targets: () => [target],
       reported: () => {},
       left: () => {},
@@ -154,6 +157,8 @@ function reporting(upstreams: Config['upstreams']): readonly AdsUpstreamConfig[]
   return upstreams.filter((one) => one.kind === 'ads').filter((one) => one.loadReports === 'AGGREGATE');
 }
 
+const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
+
 function reportingClient(
   core: LoadParts,
   subscribed: SubscribedUpstreams,
@@ -163,11 +168,17 @@ function reportingClient(
 ): ReportingClient {
   const { metrics, traffic } = core;
   const node = nodeKeyOf(client, peer);
-  const { classKey } = client;
+  const { access, classKey } = client;
   const of = classOf(client);
   const classLabel = parametersLabel(Object.fromEntries(of.parameters.entries));
   return {
     of,
+    mayKnow: access.unrestricted
+      ? undefined
+      : (cluster) => {
+          const name = canonicalName(cluster, clusterType);
+          return name.ok && access.allows(clusterType, name.value);
+        },
     reported(totals, milliseconds) {
       for (const outcome of loadOutcomes) metrics.loadRequests(outcome).inc(totals[outcome]);
       const { success, error: errors } = totals;

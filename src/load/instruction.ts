@@ -53,6 +53,16 @@ export function joined(all: readonly Instruction[]): Instruction | undefined {
   });
 }
 
+/** What a client is told that may not know of all clusters. Undefined: of none of them, and an empty list would mean all. */
+export function restricted(
+  { clusters, endpoints, intervalMs }: Instruction,
+  mayKnow: (cluster: string) => boolean,
+): Instruction | undefined {
+  const allowed = clusters && new Set(clusters.values().filter(mayKnow));
+  // Encoded again also where it asks for all: it may have names as well.
+  return allowed?.size === 0 ? undefined : instructionOf({ clusters: allowed, endpoints, intervalMs });
+}
+
 function instructionOf({ clusters, endpoints, intervalMs }: Omit<Instruction, 'frame'>): Instruction {
   const response = create(LoadStatsResponseSchema, {
     clusters: [...(clusters ?? [])].toSorted(),

@@ -19,7 +19,7 @@ import {
 import { RequestTurns } from '../wire/request-turns.ts';
 import { LastNode } from '../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
-import { allClusters, type Instruction, joined } from './instruction.ts';
+import { allClusters, type Instruction, joined, restricted } from './instruction.ts';
 import { LoadView, type ReportingClass } from './load-view.ts';
 import { SessionLoad, type Subscriber } from './session-load.ts';
 import { Reading, Reporter, type Wanted } from './sums.ts';
@@ -28,6 +28,8 @@ import { Reading, Reporter, type Wanted } from './sums.ts';
 export interface ReportingClient {
   /** Undefined: it is a worker, which shows itself what its clients report. */
   readonly of: ReportingClass | undefined;
+  /** Whether it may know of a cluster, and report it. Undefined: of all. */
+  readonly mayKnow: ((cluster: string) => boolean) | undefined;
   /** The sessions that get its reports. They change with what the client subscribes to. */
   targets(): readonly LoadTarget[];
   /** A report has come, so many milliseconds after the last one. */
@@ -120,14 +122,20 @@ export class LoadServer {
 
   /** Rules or upstreams have changed. */
   reload(): void {
-    for (const stream of [...this.#streams]) stream.finishReading();
+    const { upstream } = this.options;
+    const isGone = ({ target }: SessionLoad): boolean => upstream(target.upstream) === undefined;
+    for (const stream of [...this.#streams]) if (stream.sessions.some(isGone)) stream.finishReading();
     for (const session of [...this.#sessions.values()]) session.reload();
     for (const stream of [...this.#streams]) stream.reidentify();
   }
 
   /** Sends what is left to be sent. */
   async drain(): Promise<void> {
-    for (const stream of [...this.#streams]) stream.finishReading();
+    for (const stream of [...this.#streams]) {
+      if (!stream.isReading) continue;
+      stream.finishReading();
+      await new Promise(setImmediate);
+    }
     await Promise.all([...this.#sessions.values()].map((session) => session.finish()));
   }
 
@@ -206,6 +214,8 @@ class ClientReports implements StreamHandler, Subscriber {
   readonly #turns: RequestTurns;
   /** A report is not read to its end yet: nothing that it counts for may go away. */
   #isReading = false;
+  /** Rules have changed while it is read. */
+  #mustReidentify = false;
   #isOver = false;
   #isClosed = false;
 
@@ -218,6 +228,15 @@ class ClientReports implements StreamHandler, Subscriber {
 
   get peer(): Peer {
     return this.#stream.peer;
+  }
+
+  get isReading(): boolean {
+    return this.#isReading;
+  }
+
+  /** To which it reports. */
+  get sessions(): readonly SessionLoad[] {
+    return this.#memberships.map(({ session }) => session);
   }
 
   message(bytes: Charged): void {
@@ -264,20 +283,25 @@ class ClientReports implements StreamHandler, Subscriber {
     // Looked at every few seconds, for each stream: nothing is encoded while they are the same.
     if (all.length === this.#heard.length && all.every((one, at) => one === this.#heard[at])) return;
     this.#heard = all;
-    const asked = joined(all);
+    const mayKnow = this.#client?.mayKnow;
+    const asked = joined(mayKnow === undefined ? all : all.flatMap((one) => restricted(one, mayKnow) ?? []));
     if (asked === undefined || this.#told?.frame.equals(asked.frame) === true) return;
     this.#told = asked;
     if (!this.#stream.write(asked.frame)) this.#blockedSince = this.#server.options.clock.now();
   }
 
+  /** By new rules, when what is read is read to its end. */
   reidentify(): void {
-    if (this.#isOver || this.#client === undefined) return;
+    this.#mustReidentify = this.#isReading;
+    if (this.#isReading || this.#isOver || this.#client === undefined) return;
     const again = this.#client.byNewRules();
     if (again === undefined) {
       this.#fail(rulesChanged);
       return;
     }
     this.#client = again;
+    // It may be allowed to know others now.
+    this.#heard = [];
     this.choose();
   }
 
@@ -301,6 +325,7 @@ class ClientReports implements StreamHandler, Subscriber {
     }
     this.#isReading = false;
     this.#goIfOver();
+    if (this.#mustReidentify) this.reidentify();
   }
 
   /** By the node, which Envoy sends with each report. False: the stream is over. */
@@ -317,6 +342,7 @@ class ClientReports implements StreamHandler, Subscriber {
     }
     this.#client?.left();
     this.#client = read.value;
+    this.#heard = [];
     this.#node.remember(node);
     this.choose();
     return true;
@@ -347,10 +373,11 @@ class ClientReports implements StreamHandler, Subscriber {
   *#add(bytes: Buffer, isFirst: boolean): InTurns<void> {
     const { events, clock, ownIntervalMs } = this.#server.options;
     const isShared = this.#memberships.length > 1 || ownIntervalMs() !== undefined;
+    const mayKnow = this.#client?.mayKnow;
     const readings = this.#memberships.map(({ session, reporter }) =>
-      session.sums.reading(reporter, isShared ? wantedBy(session) : undefined),
+      session.sums.reading(reporter, isShared ? wantedBy(session) : undefined, mayKnow),
     );
-    const [said = new Reading()] = readings;
+    const [said = new Reading(undefined, undefined, undefined, mayKnow)] = readings;
     try {
       for (const reading of new Set([said, ...readings])) yield* reading.read(bytes);
     } catch (cause) {

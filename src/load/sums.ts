@@ -210,9 +210,9 @@ export class LoadSums {
     this.#since = now;
   }
 
-  /** Who reads a report into them. */
-  reading(reporter: Reporter, wanted: Wanted | undefined): Reading {
-    return new Reading(this.#root, reporter, wanted);
+  /** Who reads a report into them. `counts`: whether anything of a cluster does; undefined: of all. */
+  reading(reporter: Reporter, wanted: Wanted | undefined, counts?: (cluster: string) => boolean): Reading {
+    return new Reading(this.#root, reporter, wanted, counts);
   }
 
   /** Its gauges count no longer. What it has counted was counted. */
@@ -286,6 +286,9 @@ export class Reading implements ReadTotals {
   readonly #root: Row | undefined;
   readonly #reporter: Reporter;
   readonly #wanted: Wanted | undefined;
+  readonly #counts: ((cluster: string) => boolean) | undefined;
+  /** Nothing of the cluster that is read counts. */
+  #isIgnored = false;
   readonly #begun = new Set<Row>();
   /** Something of the cluster that is read was left out. */
   #isPart = false;
@@ -301,10 +304,16 @@ export class Reading implements ReadTotals {
   #turnEnds = turnBytes;
 
   /** Without a root it is read for its totals. */
-  constructor(root?: Row, reporter: Reporter = new Reporter(nobody, 0), wanted?: Wanted) {
+  constructor(
+    root?: Row,
+    reporter: Reporter = new Reporter(nobody, 0),
+    wanted?: Wanted,
+    counts?: (cluster: string) => boolean,
+  ) {
     this.#root = root;
     this.#reporter = reporter;
     this.#wanted = wanted;
+    this.#counts = counts;
   }
 
   /** Throws a RangeError or a TypeError where it is malformed, or what every decoder upstream would refuse. */
@@ -389,7 +398,7 @@ export class Reading implements ReadTotals {
 
   #count(row: Row | undefined, { slot, outcome }: FieldPlan & { kind: 'counter' }, value: number): void {
     if (value === 0 || !Number.isFinite(value)) return;
-    if (outcome !== undefined) {
+    if (outcome !== undefined && !this.#isIgnored) {
       this.totals[outcome] = clipped(this.totals[outcome] + value, largestSaid);
       this.#cluster[outcome] = clipped(this.#cluster[outcome] + value, largestSaid);
     }
@@ -411,7 +420,11 @@ export class Reading implements ReadTotals {
   /** The row of a message; undefined: it does not count, but for the totals. */
   #enter(parent: Row | undefined, field: FieldPlan & { kind: 'rows' }, at: MessageReader): Row | undefined {
     const isCluster = field.plan.name === CLUSTER_STATS;
-    if (isCluster) this.#isPart = false;
+    if (isCluster) {
+      this.#isPart = false;
+      this.#isIgnored = this.#counts?.(clusterName(at.message())) === false;
+      if (this.#isIgnored) return undefined;
+    }
     const row = parent && this.#wantedRow(parent, field, at);
     if (row !== undefined) this.#reported.push(row);
     if (isCluster) this.#beginCluster(row?.clusterName ?? clusterName(at.message()));

@@ -126,6 +126,39 @@ for (const workers of [0, 2]) {
       expect(a.status).to.equal(undefined);
     });
 
+    it('a client neither hears of nor reports clusters that xds.authorization denies it', async () => {
+      const clusters = ['bank-orders', 'shop'];
+      await using plane = await new LoadPlane({ ...asked, clusters }).listen();
+      const rules = (name: string): object => ({
+        authorization: {
+          rules: [
+            { names: [name], allow: false },
+            { types: ['cds'], allow: true },
+          ],
+        },
+      });
+      const upstreams = [upstreamOf(plane)];
+      await using relay = await RelayProcess.start({ workers, upstreams, xds: rules('bank*') });
+      using a = new LoadReporter(relay.xds, 'a');
+      await eventually(() => expect(a.told).to.have.lengthOf(1));
+      expect(a.told[0]?.clusters).to.deep.equal(['shop']);
+      a.report('bank-orders', 7);
+      a.report('shop', 5);
+      await eventually(() => expect(plane.issued('shop')).to.equal(5));
+      expect(plane.issued('bank-orders')).to.equal(0);
+      expect(await relay.metric('load_requests_total', 'outcome="success"')).to.equal(5);
+      plane.ask({ ...asked, clusters, sendAllClusters: true });
+      await eventually(() => expect(a.told.at(-1)?.sendAllClusters).to.equal(true));
+      expect(a.told.at(-1)?.clusters).to.deep.equal([]);
+      plane.ask({ ...asked, clusters });
+      await relay.reconfigure({ workers, upstreams, xds: rules('shop*') });
+      await eventually(() => expect(a.told.at(-1)?.clusters).to.deep.equal(['bank-orders']));
+      a.report('shop', 1);
+      a.report('bank-orders', 7);
+      await eventually(() => expect(plane.issued('bank-orders')).to.equal(7));
+      expect(plane.issued('shop')).to.equal(5);
+    });
+
     it('OFF: the service is UNIMPLEMENTED', async () => {
       await using plane = await new LoadPlane(asked).listen();
       const off = upstreamOf(plane, 'central', { load_reports: 'OFF' });

@@ -96,12 +96,17 @@ function setUp() {
   const plane = new Plane();
   let current = plane;
   let closed = 0;
+  let renewals = 0;
   const client: ReportingClient = {
     of: undefined,
+    mayKnow: undefined,
     targets: () => [{ upstream: 'central', parameters: NO_PARAMETERS }],
     reported() {},
     left() {},
-    byNewRules: () => client,
+    byNewRules: () => {
+      renewals++;
+      return client;
+    },
   };
   const server = new LoadServer({
     clock,
@@ -136,7 +141,7 @@ function setUp() {
     current.ask();
     return current;
   };
-  return { clock, plane, server, stream, closed: () => closed, replace };
+  return { clock, plane, server, stream, closed: () => closed, renewed: () => renewals, replace };
 }
 
 const small = {
@@ -198,12 +203,14 @@ describe('a large load report, read in turns', () => {
   });
 
   it('counts also if rules change before it is read', () => {
-    const { clock, plane, server, stream } = setUp();
+    const { clock, plane, server, stream, renewed } = setUp();
     stream.send(large);
     server.reload();
-    expect(stream.paused).to.equal(0);
-    clock.advance(1000);
-    expect(plane.issued).to.equal(5000);
+    // Not in this turn.
+    expect(stream.paused).to.equal(1);
+    expect(renewed()).to.equal(0);
+    clock.advance(2000);
+    expect([stream.paused, renewed(), plane.issued]).to.deep.equal([0, 1, 5000]);
   });
 
   it('counts at a drain', async () => {
@@ -211,6 +218,18 @@ describe('a large load report, read in turns', () => {
     stream.send(large);
     await server.drain();
     expect(plane.issued).to.equal(5000);
+  });
+
+  it('counts at a drain, and others have their turn between two of them', async () => {
+    const { plane, server, stream } = setUp();
+    const other = new Stream();
+    server.accept(other);
+    other.send({ node: { id: 'b' } });
+    for (const each of [stream, other]) each.send(large);
+    const drained = server.drain();
+    expect([stream.paused, other.paused]).to.deep.equal([0, 1]);
+    await drained;
+    expect(plane.issued).to.equal(10_000);
   });
 
   it('of one that is malformed at its end nothing counts, and its stream ends', () => {

@@ -673,6 +673,7 @@ class Running {
       const { classKey } = client;
       return {
         of: undefined,
+        mayKnow: undefined,
         targets: () => [{ upstream: 'up', parameters }],
         reported: ({ success, error }, milliseconds) => {
           this.rollout?.reported(client.nodeId, stream, error);
