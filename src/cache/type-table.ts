@@ -372,9 +372,11 @@ export class TypeTable {
   }
 
   pendingName(name: ResourceName, { since, masked, canary }: HeldName): PendingName {
-    const live = masked === undefined && canary !== undefined ? canary : this.resources.get(name);
+    const isBehind = masked === undefined && canary !== undefined;
+    const live = isBehind ? canary : this.resources.get(name);
     const removed = live === undefined || live.variants.size === 0;
-    return { type: this.type, name, upstream: this.#upstreamOf(name), since, removed, masked };
+    const queued = isBehind || masked === 'queued';
+    return { type: this.type, name, upstream: this.#upstreamOf(name), since, removed, masked, queued };
   }
 
   matches(name: ResourceName, scope: Scope): boolean {

@@ -4,6 +4,7 @@ import {
   type DiffResponse,
   DiffResponseSchema,
   type DiffSideSchema,
+  type NameDifference,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -15,7 +16,7 @@ import { textTable, type View } from './terminal.ts';
 const flags = {
   from: text('REV', 'the older revision (see history); with --to, the same as diff FROM TO'),
   to: text('REV', 'the revision to compare it with'),
-  pending: toggle('what only canaries have, against what everybody has'),
+  pending: toggle('what only canaries have, against what everybody has, and what is queued behind it'),
   client: texts('ID', 'given twice: what these two clients were sent'),
   param: parameters('what a client with these parameters gets; may be repeated'),
   against: parameters('what a client with these gets; may be repeated'),
@@ -110,14 +111,29 @@ function clientSides(clients: readonly string[]): Result<Sides> {
 
 function diffText({ differences, total }: DiffResponse, view: View): string {
   if (total === 0) return 'no differences';
-  const rows = differences.map(({ type, name, change }) => [change.toLowerCase(), type, name]);
   const more = total - differences.length;
-  const parts = [textTable(['CHANGE', 'TYPE', 'NAME'], rows, view), more > 0 ? `and ${more} more` : ''];
+  const queued = differences.filter((one) => one.queued);
+  const parts = [
+    listText(
+      differences.filter((one) => !one.queued),
+      view,
+    ),
+    ...(queued.length === 0 ? [] : [queuedText, listText(queued, view)]),
+    more > 0 ? `and ${more} more` : '',
+  ];
+  return parts.filter((part) => part !== '').join('\n\n');
+}
+
+const queuedText = 'queued behind it: nobody has this before the change that is judged has ended';
+
+function listText(differences: readonly NameDifference[], view: View): string {
+  const rows = differences.map(({ type, name, change }) => [change.toLowerCase(), type, name]);
+  const parts = [textTable(['CHANGE', 'TYPE', 'NAME'], rows, view)];
   for (const { variants } of differences) {
     for (const { constraints, change, yaml } of variants) {
       const of = constraints === '' ? '' : ` of ${printable(constraints)}`;
       parts.push(`# ${change.toLowerCase()}${of}\n${printableYaml(yaml.trimEnd())}`);
     }
   }
-  return parts.filter((part) => part !== '').join('\n\n');
+  return parts.join('\n\n');
 }

@@ -110,7 +110,12 @@ export class ChangesInspection implements Changes {
     if (!canonical.ok) throw invalid(canonical.error);
     const sides = await this.#sides.of(from, to, this.#slices);
     const names = new Set(name === '' ? [] : [name, canonical.value]);
-    const found = await this.#slices.run((pace) => differencesOf(sides, only, names, pace));
+    const queued =
+      to?.of.case === 'pending' ? await this.#slices.run((pace) => this.#sides.queued(pace)) : NO_SIDES;
+    const found = await this.#slices.run(async (pace) => [
+      ...(await differencesOf(sides, only, names, pace)),
+      ...(await differencesOf(queued, only, names, pace)).map((one) => Object.assign(one, { queued: true })),
+    ]);
     const page = found.slice(offset, offset + maxDifferences);
     const rows = names.size === 0 ? Iterator.from(page).map(differenceRow) : this.#withFields(page);
     return new Listed({ total: found.length }, { field: 'differences', rows }, (written) => ({
@@ -222,6 +227,8 @@ interface Sides {
   readonly to: ComparableSide;
 }
 
+const NO_SIDES: Sides = { from: new Map(), to: new Map() };
+
 type Of = Exclude<DiffSide['of'], { readonly case: undefined }>;
 
 /** A state of the cache, or what a client gets of it. */
@@ -259,13 +266,17 @@ class DiffSides {
 
   /** Adds the names that differ from what is released now. */
   #state(query: StateQuery, names: Map<TypeUrl, Set<ResourceName>>): ContentOf {
-    const { gate, store } = this.#options.relay;
+    const { gate } = this.#options.relay;
+    const queued = this.#queued();
     switch (query.case) {
       case 'released':
         return (type, name) => gate.contentOf(type, name, 'released');
       case 'pending':
         for (const { type, name } of gate.pending) add(names, type, name);
-        return (type, name) => store.snapshot(type, name).said;
+        return (type, name) =>
+          queued.get(type)?.has(name)
+            ? gate.contentOf(type, name, 'canary')
+            : gate.contentOf(type, name, 'said');
       case 'revision': {
         const state = this.#revision(query.value);
         for (const [type, contents] of state) for (const name of contents.keys()) add(names, type, name);
@@ -274,6 +285,20 @@ class DiffSides {
       default:
         return query satisfies never;
     }
+  }
+
+  /** What waits until the change before it has ended, against what canaries have. */
+  async queued(pace: Pace): Promise<Sides> {
+    const { gate } = this.#options.relay;
+    const names = this.#queued();
+    const from = await sideOf(names, (type, name) => gate.contentOf(type, name, 'canary'), pace);
+    return { from, to: await sideOf(names, (type, name) => gate.contentOf(type, name, 'said'), pace) };
+  }
+
+  #queued(): Map<TypeUrl, Set<ResourceName>> {
+    const names = new Map<TypeUrl, Set<ResourceName>>();
+    for (const { type, name, queued } of this.#options.relay.gate.pending) if (queued) add(names, type, name);
+    return names;
   }
 
   /** Of a change that was not released, what upstream said then. */

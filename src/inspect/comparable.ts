@@ -65,6 +65,8 @@ export interface Difference {
   readonly name: string;
   readonly change: ChangeKind;
   readonly variants: readonly ComparedVariants[];
+  /** Nobody has it before the change that is judged has ended. Absent: false. */
+  readonly queued?: boolean;
 }
 
 interface ComparedVariants {
@@ -104,8 +106,8 @@ function compared(from: Comparables, to: Comparables): readonly ComparedVariants
   return [...all].map((text) => ({ constraints: text, from: of(from, text), to: of(to, text) }));
 }
 
-export const differenceRow = ({ type, name, change }: Difference): NameDifference =>
-  create(NameDifferenceSchema, { type: typeInfo(type).short, name, change });
+export const differenceRow = ({ type, name, change, queued }: Difference): NameDifference =>
+  create(NameDifferenceSchema, { type: typeInfo(type).short, name, change, queued: queued === true });
 
 /** What differs in each variant. */
 export async function fieldsOf({ type, variants }: Difference, pace: Pace): Promise<VariantDifference[]> {

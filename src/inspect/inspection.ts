@@ -47,7 +47,7 @@ import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from '
 import { DeliveryInspection } from './delivery.ts';
 import type { ClientsStatus } from './local-clients.ts';
 import { matchesOf } from './matches.ts';
-import { whyHeldBack } from './missing-clients.ts';
+import { onlyCanaries, whyHeldBack } from './missing-clients.ts';
 import { canonicalOf, explainMissing, whoHas } from './missing-resources.ts';
 import { type KnownStatus, problemsOf } from './problems.ts';
 import { cachedVariants, listResources, variantSummary } from './resources.ts';
@@ -350,18 +350,23 @@ function explain(
   };
 }
 
-/** What upstream says, and this side does not see yet. */
+/** What canaries have and what upstream says, as far as this side does not see it yet. */
 function waiting(
   relay: Relay,
   type: TypeUrl,
   name: ResourceName,
   seen: readonly HeldVariant[],
 ): Plain<VariantExplanation>[] {
-  const said = relay.store.table(type)?.resources.get(name)?.variants.values() ?? [];
-  const unseen = [...said].filter((entry) => !seen.some((held) => isSame(held.variant, entry.variant)));
-  if (unseen.length === 0) return [];
-  const reason = whyHeldBack(relay, type, name);
-  return unseen.map((entry) => Object.assign(variantSummary(entry), { matches: false, reason }));
+  const unseen = (column: 'canary' | 'said', shown: readonly HeldVariant[], reason: string) =>
+    relay.gate
+      .contentOf(type, name, column)
+      .filter((one) => !shown.some((held) => isSame(held.variant, one.variant)))
+      .map((one) => Object.assign(variantSummary(one), { matches: false, reason }));
+  const canary = relay.gate.contentOf(type, name, 'canary');
+  return [
+    ...unseen('canary', seen, onlyCanaries),
+    ...unseen('said', [...seen, ...canary], whyHeldBack(relay, type, name)),
+  ];
 }
 
 const isSame = (a: Variant, b: Variant): boolean =>

@@ -180,7 +180,7 @@ const reasons: Readonly<Record<MaskReason, string>> = {
   discarded: 'what upstream has now was discarded',
   frozen: 'changes are frozen, and upstream has a newer version',
   rolledBack: 'it was rolled back and frozen',
-  queued: 'a change before it is still judged, and upstream has a newer version',
+  queued: 'nobody has it yet: it waits until the change before it has ended',
 };
 
 export interface HeldBackQuery extends AcceptanceQuery {
@@ -214,6 +214,10 @@ export function whyHeldBack(relay: Relay, type: TypeUrl, name: ResourceName): st
   return '';
 }
 
+export const onlyCanaries = 'only canaries have it yet';
+
 /** Why not all have what upstream says. */
-export const whyHeld = ({ masked }: PendingName): string =>
-  masked === undefined ? 'only canaries have it yet' : reasons[masked];
+export function whyHeld({ masked, queued }: PendingName): string {
+  if (queued) return reasons.queued;
+  return masked === undefined ? onlyCanaries : reasons[masked];
+}

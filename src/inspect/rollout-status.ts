@@ -17,14 +17,17 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
     report;
   const { wave, bakes, bakedAt, cause } = report;
   const { reason, since } = summary(state, freezes);
+  const queued = pending.filter((one) => one.queued);
   return {
     state: state.kind,
     since: timestamp(since),
     upstream: distinct(shown.map(({ upstream }) => upstream)).join(', '),
-    types: distinct(shown.map(({ type }) => typeInfo(type).short)),
+    types: shortTypes(shown),
     names: distinct(shown.map(({ name }) => name)).slice(0, maxNames),
     pending: pending.length,
     masked: pending.filter(({ masked }) => masked !== undefined).length,
+    queued: queued.length,
+    queuedTypes: shortTypes(queued),
     canaries,
     noCanary,
     wave,
@@ -75,7 +78,7 @@ export function discardedFacts({ pending, whyDiscarded }: RolloutReport): Discar
   if (first === undefined) return undefined;
   return {
     names: own.length,
-    types: distinct(own.map(({ type }) => typeInfo(type).short)),
+    types: shortTypes(own),
     upstreams: distinct(own.map(({ upstream }) => upstream)),
     only: own.length === 1 ? { type: typeInfo(first.type).short, name: first.name } : undefined,
     reason: whyDiscarded,
@@ -114,5 +117,8 @@ function summary(state: RolloutState, freezes: RolloutReport['freezes']): Rollou
 }
 
 const distinct = (texts: readonly string[]): string[] => [...new Set(texts)].toSorted();
+
+const shortTypes = (names: readonly PendingName[]): string[] =>
+  distinct(names.map(({ type }) => typeInfo(type).short));
 
 const timestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();

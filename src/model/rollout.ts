@@ -53,6 +53,8 @@ export interface PendingName extends TypedName {
   readonly removed: boolean;
   /** Undefined: canaries see the change. */
   readonly masked: MaskReason | undefined;
+  /** What upstream says nobody has: it waits until the change before it has ended, of this name or of others. */
+  readonly queued: boolean;
 }
 
 /** One commit has changed what is pending of a type. */

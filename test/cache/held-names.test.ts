@@ -87,7 +87,10 @@ class Setting {
 
   pending(): string {
     return [...this.gate.pending]
-      .map(({ name, masked }) => `${name}${masked ? ` ${masked}` : ''}`)
+      .map(
+        ({ name, masked, queued }) =>
+          `${name}${masked ? ` ${masked}` : ''}${queued && !masked ? ' queued behind' : ''}`,
+      )
       .join(', ');
   }
 }
@@ -138,9 +141,11 @@ describe('held names', () => {
     setting.gate.queueing(() => true);
     setting.apply({ puts: [cluster('a', '2')] });
     expect(setting.both('a')).to.equal('1 | absent');
+    expect(setting.pending()).to.equal('a queued behind');
     setting.gate.queueing(() => false);
     setting.gate.unqueue();
     expect(setting.both('a')).to.equal('1 | 2');
+    expect(setting.pending()).to.equal('a');
   });
   it('a removal waits, and the wildcard still shows the name', () => {
     const setting = new Setting();

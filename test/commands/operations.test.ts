@@ -51,6 +51,8 @@ const rollout = {
     },
   ],
   masked: 0,
+  queued: 0,
+  queuedTypes: [],
 };
 const held = statusWith({ rollout });
 

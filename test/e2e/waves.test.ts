@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { z } from 'zod';
-import { run } from './support/command.ts';
+import { explainedOf, run } from './support/command.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { type RelayConfig, RelayProcess } from './support/relay.ts';
@@ -274,5 +274,52 @@ describe('waves for an operator', function () {
     expect((await rolloutOf(world.relay)).state).to.equal('IDLE');
     const { out } = await run('history', ...at);
     expect(out).to.match(/RELEASED after 3 waves .* ~a \(looks good; looks good; looks good\)/);
+  });
+
+  it('what is queued is told as such: nobody has it', async () => {
+    await using world = await World.start({ mode: 'MANUAL' });
+    const at = ['--admin', `http://${world.relay.admin}`];
+    const told = async (command: string, ...flags: string[]): Promise<string> =>
+      (await run(command, ...flags, ...at)).out;
+    world.plane.set('cds', { a: '2', b: '1' });
+    await world.have('canary', '2');
+    await operate(world.relay, 'Promote');
+    await world.have('canary test', '2');
+    expect(await told('status')).to.not.include('queued');
+    expect(await told('diff', '--pending')).to.not.include('queued');
+    // As it was for everybody: what the canaries have is another.
+    world.plane.set('cds', { a: '1', b: '3' });
+    await eventually(async () => {
+      expect(await told('status')).to.include(
+        '\nqueued: 2 names (cds) until the change before it has ended\n',
+      );
+    });
+    expect(await told('diff', '--pending')).to.match(
+      /^CHANGE +TYPE +NAME\nchanged +cds +a\n\nqueued behind it: [^\n]*\n\nCHANGE +TYPE +NAME\nchanged +cds +a\nchanged +cds +b$/,
+    );
+    await operate(world.relay, 'Promote');
+    await operate(world.relay, 'Promote');
+    await eventually(async () => {
+      expect(await told('status')).to.not.include('queued:');
+    });
+  });
+
+  it('`explain` says who has what, and that nobody has what is queued', async () => {
+    await using world = await World.start({ mode: 'MANUAL' });
+    const explained = (env: string): Promise<string> => explainedOf(world.relay, env, 'cds', 'a');
+    world.plane.set('cds', { a: '2', b: '1' });
+    await world.have('canary', '2');
+    await operate(world.relay, 'Promote');
+    await world.have('canary test', '2');
+    world.plane.set('cds', { a: '3', b: '1' });
+    const queued = / v3 +nobody has it yet: it waits until the change before it has ended$/m;
+    await eventually(async () => {
+      expect(await explained('test')).to.match(queued);
+    });
+    expect(await explained('test')).to.match(/^yes .* v2 +env == "test" holds$/m);
+    const everybody = await explained('prod');
+    expect(everybody).to.match(queued);
+    expect(everybody).to.match(/^yes .* v1 +env == "prod" holds$/m);
+    expect(everybody).to.match(/^no .* v2 +only canaries have it yet$/m);
   });
 });

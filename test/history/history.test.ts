@@ -43,6 +43,7 @@ const pending = (name: ResourceName): PendingName => ({
   since: 0,
   removed: false,
   masked: undefined,
+  queued: false,
 });
 
 /** A cache whose two sides are set by hand. */

@@ -52,6 +52,8 @@ const rollout: Plain<RolloutStatus> = {
   names: ['a'],
   pending: 1,
   masked: 0,
+  queued: 0,
+  queuedTypes: [],
   canaries: { total: 1, accepted: 0, rejected: 1, ended: 0 },
   wave: 0,
   waves: 1,

@@ -21,6 +21,7 @@ const waiting = (names: string): WaitingNames =>
         since: 0,
         removed: false,
         masked: undefined,
+        queued: false,
       }),
     ),
   );

@@ -12,6 +12,7 @@ const pending = (short: string, masked?: PendingName['masked']): PendingName => 
   since: 0,
   removed: false,
   masked,
+  queued: masked === 'queued',
 });
 
 const taken = 'it was released or discarded before, or upstream has taken it back';

@@ -31,7 +31,17 @@ function model(changes: Partial<ModelInputs> = {}) {
 
 const waits: Plain<RolloutStatus> = {
   ...{ state: 'CANARY', since: '2026-01-01T00:00:00Z', upstream: 'central', types: ['cds'], names: ['a'] },
-  ...{ pending: 1, reason: '', revision: 1, pendingRevision: 2, freezes: [], masked: 0, noCanary: false },
+  ...{
+    pending: 1,
+    reason: '',
+    revision: 1,
+    pendingRevision: 2,
+    freezes: [],
+    masked: 0,
+    queued: 0,
+    queuedTypes: [],
+    noCanary: false,
+  },
   bakeSeconds: [30],
   ...{ wave: 1, waves: 1, checks: [] },
 };
