@@ -4,6 +4,7 @@ import type { Clock } from '../model/clock.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import type { PendingName } from '../model/rollout.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 
 /** So many changes are kept without bodies. */
@@ -187,6 +188,29 @@ const order: readonly ChangeVerdict[] = ['PENDING', 'RELEASED', 'DISCARDED', 'RE
 
 export function verdictOf({ names }: Pick<Change, 'names'>): ChangeVerdict {
   return order.find((verdict) => names.some((one) => one.verdict === verdict)) ?? 'RELEASED';
+}
+
+/** In which change of each name is what canaries have: behind it there may be one that is queued. Of other names nothing. */
+export function judgedRevisions(
+  changes: Iterable<Change>,
+  pending: Iterable<PendingName>,
+): ReadonlyMap<TypeUrl, ReadonlyMap<ResourceName, number>> {
+  const judged = new Map<TypeUrl, Map<ResourceName, number>>();
+  const behind = new Map<TypeUrl, Set<ResourceName>>();
+  for (const { type, name, masked, queued } of pending) {
+    if (masked !== undefined) continue;
+    judged.set(type, (judged.get(type) ?? new Map<ResourceName, number>()).set(name, 0));
+    if (queued) behind.set(type, (behind.get(type) ?? new Set()).add(name));
+  }
+  for (const { type, names, revision } of changes) {
+    const own = judged.get(type);
+    if (own === undefined) continue;
+    for (const { name, verdict } of names) {
+      if (verdict !== 'PENDING' || !own.has(name)) continue;
+      if (own.get(name) === 0 || behind.get(type)?.has(name) !== true) own.set(name, revision);
+    }
+  }
+  return judged;
 }
 
 export function isWhole({ names, added, changed, removed }: Change): boolean {

@@ -12,7 +12,7 @@ import {
 } from '../model/change.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
-import { History, type HistoryOptions } from './history.ts';
+import { History, type HistoryOptions, judgedRevisions, verdictOf } from './history.ts';
 
 /** Answers to what is asked for the first time share a change, until it has so many names: each copies them. */
 const maxJoined = 1000;
@@ -24,7 +24,16 @@ const tellMs = 500;
 /** Characters of why operators have promoted and released a change, all together. */
 const longestReason = 1000;
 
-type Settled = Map<ResourceName, 'RELEASED' | 'REPLACED' | 'DISCARDED'>;
+type Fate = 'RELEASED' | 'REPLACED' | 'DISCARDED' | undefined;
+
+interface NameSettled {
+  /** What becomes of its changes that were pending, the newest first; undefined: that still waits. Older ones are replaced. */
+  readonly fates: readonly Fate[];
+  /** What everybody has now. */
+  readonly released: Content;
+}
+
+type Settled = Map<ResourceName, NameSettled>;
 
 type NewChange = Pick<Change, 'type' | 'upstream' | 'names' | 'first' | 'reason'>;
 
@@ -92,10 +101,10 @@ export class Recorder {
     const reason = reasonOf(operation, 'rollback');
     const { names, settled, hasSpoken } = differencesOf(contents, reason);
     const found = this.#settle(type, settled, receivedAt, reasonOf(operation, 'discard'));
-    for (const [name, verdict] of settled) {
+    for (const [name, { fates }] of settled) {
       const content = contents.get(name);
       // Nobody knows of it as a change that waited.
-      if (verdict === 'RELEASED' && content !== undefined && !found.has(name))
+      if (fates.includes('RELEASED') && content !== undefined && !found.has(name))
         names.push(changedName(name, content.before.released, content.after.released, 'RELEASED'));
     }
     const isUnknown = !this.#known.has(type);
@@ -125,34 +134,32 @@ export class Recorder {
   }
 
   /**
-   * What was pending of these names is not any more: the newest change of each gets this verdict. Returns those of which
-   * something was. `reason`: an operator's; empty: nobody has decided.
+   * What was pending of these names is not any more: their changes get these verdicts. Returns those of which something
+   * was. `reason`: an operator's; empty: nobody has decided.
    */
   #settle(type: TypeUrl, settled: Settled, receivedAt: number, reason: string): ReadonlySet<ResourceName> {
     const now = this.#options.clock.now();
-    const seen = new Set<ResourceName>();
-    if (settled.size === 0) return seen;
+    /** How many of its changes were pending, of those that were looked at. */
+    const seen = new Map<ResourceName, number>();
+    if (settled.size === 0) return new Set();
     /** Of a large change without bodies only the first names are kept. */
     let unlisted = false;
     const released: number[] = [];
     for (const change of [...this.history.changes()].toReversed()) {
-      if (change.type !== type || !change.names.some((one) => isSettled(one, settled))) continue;
+      if (change.type !== type) continue;
       const { added, changed, removed } = change;
-      if (change.names.length < added + changed + removed) unlisted = true;
-      const names = change.names.map((one) => {
-        const verdict = isSettled(one, settled) ? settled.get(one.name) : undefined;
-        if (verdict === undefined) return one;
-        const own = seen.has(one.name) ? 'REPLACED' : verdict;
-        seen.add(one.name);
-        return { ...one, verdict: own };
-      });
-      const isReleased = !names.some(({ verdict }) => verdict === 'PENDING') && names.some(gotReleased);
+      const isUnlisted = change.names.length < added + changed + removed;
+      unlisted ||= isUnlisted && change.names.some((one) => isSettled(one, settled));
+      const names = change.names.map((one) => settledName(one, settled.get(one.name), seen));
+      const isDecided = names.some(({ verdict }, index) => verdict !== change.names[index]?.verdict);
+      if (names.every((one, index) => one === change.names[index])) continue;
+      const isReleased = isDecided && verdictOf({ names }) === 'RELEASED';
       if (isReleased && change.releasedAt === undefined) released.push(change.revision);
       const releasedAt = change.releasedAt ?? (isReleased ? now : undefined);
-      this.history.replace({ ...change, names, releasedAt, reason: reason || change.reason });
+      this.history.replace({ ...change, names, releasedAt, reason: (isDecided && reason) || change.reason });
     }
     this.#released(receivedAt, released);
-    return unlisted ? new Set(settled.keys()) : seen;
+    return new Set(unlisted ? settled.keys() : seen.keys());
   }
 
   /** Everybody gets these changes with the commit that arrived then. */
@@ -217,12 +224,11 @@ export class Recorder {
 
   /** The changes of which all that is pending is among these names. */
   #waitingOf(names: readonly PendingName[]): readonly Change[] {
-    const byType = Map.groupBy(names, ({ type }) => type).entries();
-    const waiting = new Map(byType.map(([type, own]) => [type, new Set(own.map(({ name }) => name))]));
+    const judged = judgedRevisions(this.history.changes(), names);
     return [...this.history.changes()].filter((change) => {
-      const waits = waiting.get(change.type);
       const pending = change.names.filter(({ verdict }) => verdict === 'PENDING');
-      return waits !== undefined && pending.length > 0 && pending.every(({ name }) => waits.has(name));
+      const own = judged.get(change.type);
+      return pending.length > 0 && pending.every(({ name }) => own?.get(name) === change.revision);
     });
   }
 
@@ -257,18 +263,68 @@ function differencesOf(contents: NonNullable<Commit['contents']>, reason: string
   const settled: Settled = new Map();
   let hasSpoken = false;
   for (const [name, { before, after }] of contents) {
+    const fates = fatesOf(before, after, reason === '');
+    if (fates.some((fate) => fate !== undefined)) settled.set(name, { fates, released: after.released });
     if (!sameContents(before.said, after.said)) {
       hasSpoken = true;
-      if (!sameContents(before.said, before.released)) settled.set(name, 'REPLACED');
+      // Upstream has gone back to the change that is judged: that goes on.
+      if (isBehind(before) && sameContents(after.said, after.canary) && fates.at(-1) === undefined) continue;
       const verdict = sameContents(after.said, after.released) ? 'RELEASED' : 'PENDING';
       if (verdict === 'PENDING' || !sameContents(before.released, after.said))
         names.push(changedName(name, before.released, after.said, verdict));
-    } else if (!sameContents(before.released, after.released)) {
-      if (sameContents(after.said, after.released)) settled.set(name, 'RELEASED');
-      else names.push(changedName(name, before.released, after.released, 'RELEASED'));
-    } else if (reason === '' && isDiscarded(before, after)) settled.set(name, 'DISCARDED');
+    } else if (!sameContents(before.released, after.released) && !fates.includes('RELEASED'))
+      names.push(changedName(name, before.released, after.released, 'RELEASED'));
   }
   return { names, settled, hasSpoken };
+}
+
+/** What upstream says is behind the change that canaries have. */
+const isBehind = ({ said, released, canary }: Snapshot): boolean =>
+  !sameContents(canary, said) && !sameContents(canary, released);
+
+/** Of what upstream said, and of the change that it was behind. */
+function fatesOf(before: Snapshot, after: Snapshot, isJudged: boolean): readonly Fate[] {
+  const said = sameContents(before.said, before.released) ? [] : [saidFate(before, after, isJudged)];
+  return isBehind(before) ? [...said, canaryFate(before, after)] : said;
+}
+
+function saidFate(before: Snapshot, after: Snapshot, isJudged: boolean): Fate {
+  if (!sameContents(before.said, after.said))
+    return sameContents(before.canary, before.said) && isBehind(after) ? undefined : 'REPLACED';
+  if (!sameContents(before.released, after.released))
+    return sameContents(after.said, after.released) ? 'RELEASED' : undefined;
+  return isJudged && isDiscarded(before, after) ? 'DISCARDED' : undefined;
+}
+
+function canaryFate(before: Snapshot, after: Snapshot): Fate {
+  if (isBehind(after)) return undefined;
+  if (sameContents(before.canary, after.canary))
+    return sameContents(after.canary, after.released) ? 'RELEASED' : undefined;
+  return sameContents(after.canary, after.said) ? 'REPLACED' : 'DISCARDED';
+}
+
+/** `seen` counts the changes of each name that waited. */
+function settledName(
+  one: ChangedName,
+  of: NameSettled | undefined,
+  seen: Map<ResourceName, number>,
+): ChangedName {
+  if (of === undefined) return one;
+  const at = seen.get(one.name) ?? 0;
+  if (one.verdict !== 'PENDING') return before(one, of, at);
+  seen.set(one.name, at + 1);
+  const verdict = at < of.fates.length ? of.fates[at] : 'REPLACED';
+  return verdict === undefined ? before(one, of, at + 1) : { ...one, verdict };
+}
+
+/**
+ * What upstream has said of a name since a change that is released now comes after that: a rollback to the change gives
+ * it. `at`: so many changes that waited are newer.
+ */
+function before(one: ChangedName, { fates, released }: NameSettled, at: number): ChangedName {
+  const { content, verdict } = one;
+  if (content === undefined || verdict === 'RELEASED' || !fates.includes('RELEASED', at)) return one;
+  return { ...one, content: { ...content, before: released } };
 }
 
 /** Canaries saw what upstream says, and go back to what everybody has. */
@@ -277,8 +333,6 @@ const isDiscarded = (before: Snapshot, { said, released, canary }: Snapshot): bo
 
 const isSettled = ({ name, verdict }: ChangedName, settled: Settled): boolean =>
   verdict === 'PENDING' && settled.has(name);
-
-const gotReleased = ({ verdict }: ChangedName): boolean => verdict === 'RELEASED';
 
 function changedName(
   name: ResourceName,

@@ -19,6 +19,7 @@ import {
 import {
   type History,
   isWhole,
+  judgedRevisions,
   noSuchRevision,
   reachable,
   releasedAt,
@@ -81,12 +82,13 @@ export class ChangesInspection implements Changes {
     const all = [...history.changes()].toReversed();
     const made: number[] = [];
     const report = this.#options.rollout.report();
+    const judged = judgedRevisions(history.changes(), report.pending);
     const rows = Iterator.from(all).map((change) => {
       if (made.length >= most || (before > 0 && change.revision >= before)) return undefined;
       if (only !== undefined && change.type !== only) return undefined;
       if (name !== '' && !change.names.some((one) => one.name === name)) return undefined;
       made.push(change.revision);
-      return create(ChangeSchema, changeMessage(change, waitingState(change, report)));
+      return create(ChangeSchema, changeMessage(change, waitingState(change, report, judged)));
     });
     return new Listed({}, { field: 'changes', rows }, (written, more) => ({
       revision: history.lastRevision,

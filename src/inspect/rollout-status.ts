@@ -1,6 +1,7 @@
 import type { Plain } from '../admin/plain.ts';
 import type { DiscardedFacts, RolloutSummary } from '../admin/service.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
+import type { judgedRevisions } from '../history/history.ts';
 import type { Change } from '../model/change.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
@@ -87,15 +88,17 @@ export function discardedFacts({ pending, whyDiscarded }: RolloutReport): Discar
 
 /** In the words of the status, what a change of the history waits in. Undefined: it does not wait. */
 export function waitingState(
-  { type, names }: Pick<Change, 'type' | 'names'>,
+  { type, names, revision }: Pick<Change, 'type' | 'names' | 'revision'>,
   { pending, changes, freezes }: Pick<RolloutReport, 'pending' | 'changes' | 'freezes'>,
-): RolloutState['kind'] | undefined {
+  judged: ReturnType<typeof judgedRevisions>,
+): RolloutState['kind'] | 'QUEUED' | undefined {
   const own = new Set(names.filter(({ verdict }) => verdict === 'PENDING').map(({ name }) => name));
-  const isOwn = (one: PendingName): boolean => one.type === type && own.has(one.name);
   if (own.size === 0) return undefined;
-  const states = changes.filter((one) => one.names.some(isOwn)).map(({ state }) => state.kind);
+  const isOwn = (one: PendingName): boolean => one.type === type && own.has(one.name);
+  const isJudged = (one: PendingName): boolean => isOwn(one) && judged.get(type)?.get(one.name) === revision;
+  const states = changes.filter((one) => one.names.some(isJudged)).map(({ state }) => state.kind);
   if (states.length > 0) return states.includes('HELD') ? 'HELD' : 'CANARY';
-  if (pending.some((one) => isOwn(one) && one.masked === 'queued')) return 'CANARY';
+  if (pending.some((one) => isOwn(one) && one.queued)) return 'QUEUED';
   // Nobody judges what is frozen.
   const frozen = pending.some((one) => isOwn(one) && (one.masked !== undefined || freezes.length > 0));
   return frozen ? 'FROZEN' : undefined;

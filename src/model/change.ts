@@ -8,7 +8,7 @@ export type Content = readonly HeldVariant[];
 export const NO_CONTENT: Content = [];
 
 /**
- * RELEASED: everybody has it. PENDING: only canaries. REPLACED: upstream has said something newer before it was released.
+ * RELEASED: everybody has it. PENDING: only canaries, or nobody yet. REPLACED: upstream has said something newer before it was released.
  * DISCARDED: an operator has dropped it.
  */
 export type ChangeVerdict = 'RELEASED' | 'PENDING' | 'REPLACED' | 'DISCARDED';

@@ -297,10 +297,24 @@ describe('waves for an operator', function () {
     expect(await told('diff', '--pending')).to.match(
       /^CHANGE +TYPE +NAME\nchanged +cds +a\n\nqueued behind it: [^\n]*\n\nCHANGE +TYPE +NAME\nchanged +cds +a\nchanged +cds +b$/,
     );
+    world.plane.set('cds', { a: '4', b: '3' });
+    await eventually(async () => {
+      expect(await told('diff', '--pending', '--name', 'a')).to.include('queued');
+      expect(await told('history'))
+        .to.match(/ QUEUED +0 +0 /)
+        .and.to.match(/ CANARY in wave 2 of 3 +2 +0 /);
+    });
     await operate(world.relay, 'Promote');
     await operate(world.relay, 'Promote');
     await eventually(async () => {
       expect(await told('status')).to.not.include('queued:');
+      const history = await told('history');
+      expect(history)
+        .to.match(/ CANARY in wave 1 of 3 /)
+        .and.to.not.include('QUEUED');
+      expect(history)
+        .to.match(/ RELEASED after 3 waves /)
+        .and.to.not.include('REPLACED in wave');
     });
   });
 

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { reachable, releasedAt } from '../../src/history/history.ts';
+import { reachable, releasedAt, verdictOf } from '../../src/history/history.ts';
 import { Recorder } from '../../src/history/recorder.ts';
 import { type ResourceName, resourceName, revision, typeUrl } from '../../src/model/brand.ts';
 import type { Commit, Snapshot } from '../../src/model/catalog.ts';
@@ -51,6 +51,8 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
   const released = new Map<ResourceName, Content>();
   const said = new Map<ResourceName, Content>();
   const discarded = new Set<ResourceName>();
+  /** What canaries have where that is not what upstream says. */
+  const judged = new Map<ResourceName, Content>();
   const clock = new VirtualClock();
   const recorder = new Recorder({
     clock,
@@ -62,7 +64,7 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
   const look = (name: ResourceName): { readonly before: Snapshot; readonly after: Snapshot } => {
     const before = seen.get(name) ?? { said: NO_CONTENT, released: NO_CONTENT, canary: NO_CONTENT };
     const side = { said: said.get(name) ?? NO_CONTENT, released: released.get(name) ?? NO_CONTENT };
-    const after = { ...side, canary: discarded.has(name) ? side.released : side.said };
+    const after = { ...side, canary: judged.get(name) ?? (discarded.has(name) ? side.released : side.said) };
     seen.set(name, after);
     return { before, after };
   };
@@ -88,7 +90,7 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
     if (sides === 'both') released.set(name, now);
   };
   const { history } = recorder;
-  return { released, said, discarded, clock, history, recorder, commit, put };
+  return { released, said, discarded, judged, clock, history, recorder, commit, put };
 }
 
 const large = { maxBytes: 1_000_000, maxAgeMs: 1000 };
@@ -226,6 +228,67 @@ describe('history', () => {
     expect(history.releasedRevision).to.equal(3);
     const before = releasedAt(history, 2).get(type)?.get(shop)?.[0]?.variant.payload?.hash;
     expect(before, 'everybody had the first one until the third was released').to.equal('a');
+  });
+
+  it('what is queued replaces what was queued before, and the change that is judged goes on', () => {
+    /** 1: everybody has a; 2: canaries have b; 3 and 4: c and d are queued. */
+    const queueing = () => {
+      const one = world(large);
+      const { commit, put, judged } = one;
+      put(shop, 'a');
+      commit([shop]);
+      put(shop, 'b', 'said');
+      commit([shop]);
+      judged.set(shop, content('b'));
+      for (const text of ['c', 'd']) {
+        put(shop, text, 'said');
+        commit([shop]);
+      }
+      const verdicts = () => [...one.history.changes()].map(verdictOf).join(' ');
+      expect(verdicts()).to.equal('RELEASED PENDING REPLACED PENDING');
+      return { ...one, verdicts };
+    };
+    const release = queueing();
+    release.recorder.isAt([{ ...pending(shop), queued: true }], { wave: 2, waves: 3 });
+    expect([...release.history.changes()].map(({ course }) => course?.wave)).to.deep.equal([
+      ...[undefined, 2, undefined, undefined],
+    ]);
+    release.released.set(shop, content('b'));
+    release.commit([shop]);
+    expect(release.verdicts()).to.equal('RELEASED RELEASED REPLACED PENDING');
+    release.judged.clear();
+    release.commit([shop]);
+    release.put(shop, 'd');
+    release.commit([shop]);
+    expect(release.verdicts()).to.equal('RELEASED RELEASED REPLACED RELEASED');
+    const at = (revision: number) =>
+      releasedAt(release.history, revision)
+        .get(type)
+        ?.get(shop)
+        ?.map(({ variant }) => variant.payload?.hash);
+    expect([1, 2].map(at), 'for a rollback').to.deep.equal([['a'], ['b']]);
+
+    const discard = queueing();
+    discard.judged.set(shop, content('a'));
+    discard.commit([shop], [], { verb: 'discard', reason: 'bad' });
+    expect(discard.verdicts()).to.equal('RELEASED DISCARDED REPLACED PENDING');
+    expect([...discard.history.changes()].map(({ reason }) => reason)).to.deep.equal(['', 'bad', '', '']);
+
+    const opened = queueing();
+    opened.judged.clear();
+    opened.commit([shop]);
+    expect(opened.verdicts()).to.equal('RELEASED REPLACED REPLACED PENDING');
+
+    const back = queueing();
+    back.put(shop, 'b', 'said');
+    back.judged.clear();
+    back.commit([shop]);
+    expect(back.verdicts(), 'to what is judged').to.equal('RELEASED PENDING REPLACED REPLACED');
+
+    const before = queueing();
+    before.put(shop, 'a', 'said');
+    before.commit([shop]);
+    expect(before.verdicts(), 'to what everybody has').to.equal('RELEASED PENDING REPLACED REPLACED');
   });
 
   it('tells how far a change has come, why it was held, and why operators promoted it', () => {

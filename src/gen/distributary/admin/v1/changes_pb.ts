@@ -209,7 +209,8 @@ export type Change = Message<"distributary.admin.v1.Change"> & {
   rejected: number;
 
   /**
-   * While it is PENDING: CANARY, HELD or FROZEN, as in RolloutStatus. Absent otherwise.
+   * While it is PENDING: CANARY, HELD or FROZEN, as in RolloutStatus, or QUEUED: nobody has it before the change before it
+   * has ended. Absent otherwise.
    *
    * @generated from field: optional string state = 18;
    */
