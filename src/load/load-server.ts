@@ -22,7 +22,7 @@ import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/ser
 import { allClusters, type Instruction, joined, restricted } from './instruction.ts';
 import { LoadView, type ReportingClass } from './load-view.ts';
 import { SessionLoad, type Subscriber } from './session-load.ts';
-import { Reading, Reporter, type Wanted } from './sums.ts';
+import { mostRowsOfSession, Reading, Reporter, type Wanted } from './sums.ts';
 
 /** Who reports. */
 export interface ReportingClient {
@@ -358,26 +358,32 @@ class ClientReports implements StreamHandler, Subscriber {
     const { account } = this.peer;
     const { maxClusters } = this.#server.options.limits();
     const most = account.exempt ? Number.POSITIVE_INFINITY : maxClusters;
+    // Each worker has bound its own.
+    const mostRows = this.#client.of === undefined ? Number.POSITIVE_INFINITY : mostRowsOfSession;
     const targets = this.#client.targets();
     const sessions = new Set(targets.flatMap((target) => this.#server.session(target, this.peer) ?? []));
     const before = new Map(this.#memberships.map((membership) => [membership.session, membership]));
     this.#memberships = [...sessions].map(
-      (session) => before.get(session) ?? { session, reporter: new Reporter(account, most) },
+      (session) => before.get(session) ?? { session, reporter: new Reporter(account, most, mostRows) },
     );
     for (const session of sessions) session.join(this);
     for (const [session, membership] of before) if (!sessions.has(session)) this.#leave(membership);
     this.instructed();
   }
 
+  /** Of a report into each session's sums. */
+  #readings(): readonly Reading[] {
+    const isShared = this.#memberships.length > 1 || this.#server.options.ownIntervalMs() !== undefined;
+    return this.#memberships.map(({ session, reporter }) =>
+      session.sums.reading(reporter, isShared ? wantedBy(session) : undefined, this.#client?.mayKnow),
+    );
+  }
+
   /** The first one says who the client is; where it comes again, it may have something to report. */
   *#add(bytes: Buffer, isFirst: boolean): InTurns<void> {
-    const { events, clock, ownIntervalMs } = this.#server.options;
-    const isShared = this.#memberships.length > 1 || ownIntervalMs() !== undefined;
-    const mayKnow = this.#client?.mayKnow;
-    const readings = this.#memberships.map(({ session, reporter }) =>
-      session.sums.reading(reporter, isShared ? wantedBy(session) : undefined, mayKnow),
-    );
-    const [said = new Reading(undefined, undefined, undefined, mayKnow)] = readings;
+    const { events, clock } = this.#server.options;
+    const readings = this.#readings();
+    const [said = new Reading(undefined, undefined, undefined, this.#client?.mayKnow)] = readings;
     try {
       for (const reading of new Set([said, ...readings])) yield* reading.read(bytes);
     } catch (cause) {

@@ -30,6 +30,8 @@ const rowBytes = 400;
 const gaugeBytes = 50;
 /** So many rows one account may make: all of them are looked at for each report of the sums, in one turn. */
 const mostRows = 50_000;
+/** Rows of one session: all of them are encoded in one turn. A peer makes half of them. */
+export const mostRowsOfSession = 2 * mostRows;
 /** A place of an account. */
 const rowPlace = 'load rows';
 /** No sum may become a varint that no decoder takes. */
@@ -78,11 +80,15 @@ class Row {
   /** By slot: the first row of the last report, and the one that was read last. */
   readonly firsts: (Row | undefined)[];
   readonly lasts: (Row | undefined)[];
+  /** The sums that it is in. */
+  readonly sums: { rows: number };
   readonly #keyBytes: Buffer;
   #keyField: Field | undefined;
   #clusterName: string | undefined;
 
-  constructor(plan: Plan, key: string, reporter: Reporter | undefined) {
+  /** `sums`: of which it is one; the root's are their own. */
+  constructor(plan: Plan, key: string, reporter: Reporter | undefined, sums = { rows: 0 }) {
+    this.sums = sums;
     this.plan = plan;
     this.key = key;
     this.reporter = reporter;
@@ -134,6 +140,7 @@ class Row {
     this.next = undefined;
     latest?.payer.hold(-latest.bytes.length);
     if (reporter === undefined) return;
+    this.sums.rows--;
     reporter.payer.hold(-this.bytes);
     reporter.payer.leave(rowPlace);
     if (plan.name === CLUSTER_STATS) reporter.clusters--;
@@ -144,13 +151,16 @@ class Row {
 export class Reporter {
   readonly payer: Payer;
   readonly maxClusters: number;
+  /** What it reports makes no more rows where its session has so many. */
+  readonly maxRows: number;
   /** Rows of clusters that its reports have made. */
   clusters = 0;
   /** The gauges of its last report that are not 0. */
   gauges = new Values();
 
-  constructor(payer: Payer, maxClusters: number) {
+  constructor(payer: Payer, maxClusters: number, maxRows = mostRowsOfSession) {
     this.payer = payer;
+    this.maxRows = maxRows;
     this.maxClusters = maxClusters;
   }
 }
@@ -486,10 +496,12 @@ export class Reading implements ReadTotals {
     if (isCluster && reporter.clusters >= reporter.maxClusters) return undefined;
     const { payer } = reporter;
     if (!payer.exempt && payer.count(rowPlace) >= mostRows) return undefined;
+    if (parent.sums.rows >= reporter.maxRows) return undefined;
     checkKey(plan, at.message());
-    const row = new Row(plan, key, reporter);
+    const row = new Row(plan, key, reporter, parent.sums);
     if (payer.hold(row.bytes) !== undefined) return undefined;
     payer.enter(rowPlace);
+    parent.sums.rows++;
     if (isCluster) reporter.clusters++;
     rows.set(key, row);
     return row;

@@ -294,6 +294,20 @@ describe('sums of load reports', () => {
     expect(places.rows).to.equal(0);
   });
 
+  it('a session has 100,000 rows at most, whoever makes them', () => {
+    const sums = new LoadSums(0);
+    const exempt: Payer = { ...free, exempt: true };
+    const clusters = (from: number) =>
+      report(Array.from({ length: 40_000 }, (_, at) => ({ clusterName: `c${from + at}` })));
+    const said = (from: number): number =>
+      add(sums, clusters(from), new Reporter(exempt, Number.POSITIVE_INFINITY), undefined);
+    expect([0, 40_000, 80_000].map(said)).to.deep.equal([0, 0, 20_000]);
+    // Who is in them already stays in them, and there is room again when others have left.
+    expect(said(40_000)).to.equal(0);
+    for (let times = 0; times < 3; times++) taken(sums);
+    expect(said(80_000)).to.equal(0);
+  });
+
   it('what is more than a gRPC server takes is several messages', () => {
     const sums = new LoadSums(0);
     const clusters = Array.from({ length: 20_000 }, (_, at) => ({
