@@ -153,7 +153,7 @@ const secretKey = /pass(word|wd|phrase)|secret|token|credential|api[-_]?key|priv
  * - What came from the environment is shown as the file has it (`${NAME}`), never by its value.
  * - User and password in a URL are redacted wherever they stand, and so is anything that looks like PEM.
  * - Below node.metadata, which is free-form, values of keys that sound like secrets are redacted.
- * - Values of headers for control planes are redacted, and of `rollout.notify` what follows the host: Slack has a secret there.
+ * - Values of headers for control planes are redacted, and of webhooks what follows the host: Slack has a secret there.
  * - The other keys hold no secrets: private_key and the like are paths of files, and are kept.
  *
  * `templates` are the strings that came from the environment, by `pathText`.
@@ -183,7 +183,9 @@ function isSecret(path: Path): boolean {
   return section === 'upstreams' && part === 'ads' && field === 'headers' && path.length === 5;
 }
 
-const isSecretUrl = (path: Path): boolean => path[1] === 'notify' && path.at(-1) === 'url';
+/** A webhook's path or query may be all that it asks for. */
+const isSecretUrl = (path: Path): boolean =>
+  path.at(-1) === 'url' && (path[1] === 'notify' || path.at(-2) === 'webhook');
 
 const hostOf = (url: string): string => `${URL.parse(url)?.origin ?? ''}/${redacted}`;
 

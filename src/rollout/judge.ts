@@ -240,7 +240,7 @@ export class Judge {
 
   judge(now: number, seen: Observation): Judgement {
     const objection = objectionOf(seen, this.#state);
-    this.#meetsNobody = objection === undefined && this.#addsNobody(seen);
+    this.#meetsNobody = this.#addsNobody(seen) && objection === undefined;
     this.#bakedAt = undefined;
     if (objection !== undefined) {
       const { cause, reason } = objection;
@@ -261,9 +261,9 @@ export class Judge {
    * have left because of the change.
    */
   #addsNobody({ nodes, mayReturn, clientsMayComeBack }: Observation): boolean {
+    this.#hasMet ||= nodes?.isSubsetOf(this.#before) === false;
     if (nodes === undefined || mayReturn || clientsMayComeBack || this.#state.kind === 'HELD') return false;
     if (this.isLastWave && (this.#before.size === 0 || this.#settings.mode === 'MANUAL')) return false;
-    this.#hasMet ||= !nodes.isSubsetOf(this.#before);
     return !this.#hasMet;
   }
 

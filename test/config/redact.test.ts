@@ -6,7 +6,9 @@ const dumpOf = (text: string, environment = {}): string =>
 
 describe('configuration: what /config_dump shows', () => {
   it('of a server that is told of changes only the host is shown', () => {
-    const shown = dumpOf(`${minimal}rollout: { notify: [{ url: "https://hooks.example:444/T/hush" }] }\n`);
+    const check = '{ name: smoke, webhook: { url: "https://ci.example/check?key=hush" } }';
+    const notify = '[{ url: "https://hooks.example:444/T/hush" }]';
+    const shown = dumpOf(`${minimal}rollout: { notify: ${notify}, checks: [${check}] }\n`);
     expect(shown).to.include('"https://hooks.example:444/[redacted]"').and.not.include('hush');
   });
 

@@ -171,6 +171,23 @@ describe('what clients report of their traffic', () => {
     ]);
   });
 
+  it('a class that has no canary says nothing of the change', () => {
+    const both = { ...change, classes: new Set(['c', 'd']) };
+    const verdict = () => {
+      traffic.look([{ change: both, canaries: [canary('a')], isNew: false }]);
+      return traffic.verdictOn(both)?.state;
+    };
+    for (const [node, of] of [
+      ['a', 'c'],
+      ['b', 'c'],
+      ['x', 'd'],
+    ] as const)
+      report(node, 1000, 0, of);
+    verdict();
+    for (let at = 0; at < 2; at++) for (const node of ['a', 'b']) report(node, 300);
+    expect(verdict()).to.equal('GOOD');
+  });
+
   it('what a canary does with a change is not what is usual for it', () => {
     for (let at = 0; at < 3; at++) report('a', 1000, 10);
     counts(canary('a'));
