@@ -284,7 +284,8 @@ export class Inspection implements Inspector {
       ({ state, names }) => state.kind !== 'HELD' && names.some((one) => includes(operation, one)),
     );
     const names = valueOf(operate(operation, this.#options));
-    return { names, wave: promoted?.wave ?? 0, waves: bakes.length };
+    // What has just come was not looked at yet: it is in the first one.
+    return { names, wave: promoted?.wave ?? 1, waves: bakes.length };
   }
 
   notKept(): string | undefined {
