@@ -8,7 +8,7 @@ import { warmUp } from './warm-up.ts';
 
 const MB = 1024 * 1024;
 /** What all attacks of a suite together may leave in a process, in bytes: code that was compiled, buffers that are reused. */
-const atTheEnd = 20 * MB;
+const atTheEnd = 30 * MB;
 
 export interface SuiteOptions extends StageOptions {
   readonly kind: Kind;
