@@ -361,10 +361,15 @@ export class Rollout {
     this.#waits = waiting.names.length > 0;
     this.#observe(now, waiting);
     const { rows } = this.#changes;
-    let nextAt = Math.min(now + lookMs, this.#ends.nextAt(this.#settings ?? unjudged));
+    let nextAt = now + lookMs;
+    // What is over already was seen in this look.
+    const lookAt = (at: number): void => {
+      if (at > now) nextAt = Math.min(nextAt, at);
+    };
+    lookAt(this.#ends.nextAt(this.#settings ?? unjudged));
     const passed = rows.filter((row) => {
       const judgement = this.#judge(row, now);
-      nextAt = Math.min(nextAt, judgement.nextAt ?? nextAt);
+      lookAt(judgement.nextAt ?? nextAt);
       if (judgement.passes === 'timeout' && this.#settings !== undefined)
         this.#options.events.counted('timeout');
       return judgement.passes !== undefined;
