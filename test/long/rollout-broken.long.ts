@@ -1,13 +1,13 @@
 import { expect } from 'chai';
-import { brokenSites, workingSite } from './support/broken-sites.ts';
-import { ControlPlane } from './support/controlplane.ts';
-import { canariesOf, EnvoyFleet } from './support/envoy-fleet.ts';
-import { eventually } from './support/eventually.ts';
-import { temporaryDirectory } from './support/paths.ts';
-import { RelayProcess } from './support/relay.ts';
-import { type Resource, XDS_CLUSTER } from './support/resources.ts';
-import { reaches, rolloutOf } from './support/rollout-state.ts';
-import { prepare, type Setting } from './support/setting.ts';
+import { brokenSites, workingSite } from '../e2e/support/broken-sites.ts';
+import { ControlPlane } from '../e2e/support/controlplane.ts';
+import { canariesOf, EnvoyFleet } from '../e2e/support/envoy-fleet.ts';
+import { eventually } from '../e2e/support/eventually.ts';
+import { temporaryDirectory } from '../e2e/support/paths.ts';
+import { RelayProcess } from '../e2e/support/relay.ts';
+import { type Resource, XDS_CLUSTER } from '../e2e/support/resources.ts';
+import { reaches, rolloutOf } from '../e2e/support/rollout-state.ts';
+import { prepare, type Setting } from '../e2e/support/setting.ts';
 
 /** Before these of the changes. */
 const failoverAt = 10;
@@ -80,7 +80,9 @@ describe('changes that Envoy accepts and that break it, ten Envoys under constan
             relay.metric('downstream_streams', `transport="${one}"`),
           );
           const [sotw = 0, delta = 0] = await Promise.all(streams);
-          expect(sotw + delta).to.equal(fleet.envoys.size);
+          const { body } = await relay.rpc('distributary.admin.v1.AdminService/ListClients', {});
+          const there = Array.from(body.matchAll(/"node":\{"id":"([^"]+)"/g), ([, id]) => id);
+          expect(sotw + delta, `there: ${there.join(' ')}`).to.equal(fleet.envoys.size);
           expect(await relay.metric('load_report_streams', 'direction="received"')).to.equal(
             fleet.envoys.size,
           );
