@@ -86,7 +86,7 @@ export interface Inspector
 /** What an operator has done. */
 export interface Operated {
   readonly names: number;
-  /** Before it was done; 0: nothing waited. */
+  /** That has ended; 0: none has. */
   readonly wave: number;
   /** How many there are. */
   readonly waves: number;

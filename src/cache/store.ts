@@ -316,7 +316,7 @@ export class Store extends CatalogReader {
     const held = this.held.open(table);
     const changes = new CommitChanges(held?.changing);
     const dropped = (name: ResourceName): void => this.#journal.resource(interest.type, name);
-    dropContentOf(table, interest, changes, { dropping: held?.leaving, dropped });
+    dropContentOf(table, interest, changes, held?.leaving, dropped);
     this.held.interestEnded(table, interest);
     this.tables.forgetIfEmpty(table);
     if (changes.names.size === 0) return undefined;
@@ -446,13 +446,8 @@ function dropContentOf(
   table: TypeTable,
   interest: Interest,
   changes: CommitChanges,
-  {
-    dropping,
-    dropped,
-  }: Readonly<{
-    dropping: ((name: ResourceName) => void) | undefined;
-    dropped: (name: ResourceName) => void;
-  }>,
+  dropping: ((name: ResourceName) => void) | undefined,
+  dropped: (name: ResourceName) => void,
 ): void {
   const { selector, parameters } = interest;
   const remover = new VariantRemover(table, changes, { unwanted: true, unanswered: [] });

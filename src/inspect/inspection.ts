@@ -22,7 +22,6 @@ import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import { explainMatch, formatConstraints } from '../model/constraints.ts';
-import { includes } from '../model/holds.ts';
 import { Paced } from '../model/paced.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
@@ -38,6 +37,7 @@ import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
 import { OTHER_TYPES, TypeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
 import type { Checks } from '../rollout/checks.ts';
+import type { Promoted } from '../rollout/seams.ts';
 import type { HeldRemovals } from '../upstream/shrink-guard.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
@@ -279,13 +279,8 @@ export class Inspection implements Inspector {
   }
 
   operate(operation: Operation): Operated {
-    const { changes, bakes } = this.#options.rollout.report();
-    const promoted = changes.find(
-      ({ state, names }) => state.kind !== 'HELD' && names.some((one) => includes(operation, one)),
-    );
-    const names = valueOf(operate(operation, this.#options));
-    // What has just come was not looked at yet: it is in the first one.
-    return { names, wave: promoted?.wave ?? 1, waves: bakes.length };
+    const { bakes } = this.#options.rollout.report();
+    return { ...valueOf(operate(operation, this.#options)), waves: bakes.length };
   }
 
   notKept(): string | undefined {
@@ -405,7 +400,7 @@ const done: Readonly<Record<Operation['verb'], string>> = {
 };
 
 /** What operators do to changes: done at once, or refused whole, and written to the log with who and why. */
-function operate(operation: Operation, options: InspectionOptions): Result<number, GrpcStatus> {
+function operate(operation: Operation, options: InspectionOptions): Result<Promoted, GrpcStatus> {
   const { relay, log } = options;
   const { verb, type, upstream, reason, operator } = operation;
   const upstreams = relay.upstreams.map(({ name }) => name);
@@ -425,29 +420,33 @@ function operate(operation: Operation, options: InspectionOptions): Result<numbe
     log.warn('an operation on changes was refused', { ...said, error: result.error });
     return fail({ code: Code.FAILED_PRECONDITION, message: result.error });
   }
-  log.info(done[verb], { ...said, names: result.value });
+  log.info(done[verb], { ...said, names: result.value.names });
   return result;
 }
 
-function run(operation: Operation, options: InspectionOptions): Result<number> {
+/** No wave but for `promote`. */
+const ofNames = (result: Result<number>): Result<Promoted> =>
+  result.ok ? ok({ names: result.value, wave: 0 }) : result;
+
+function run(operation: Operation, options: InspectionOptions): Result<Promoted> {
   const { rollout } = options;
   const { verb, type, upstream, operator, reason } = operation;
   const filter = { type, upstream };
   switch (verb) {
     case 'freeze': {
       const frozen = rollout.freeze(filter, { operator, reason });
-      return frozen.ok ? ok(0) : frozen;
+      return frozen.ok ? ofNames(ok(0)) : frozen;
     }
     case 'unfreeze': {
       const ended = rollout.unfreeze(filter);
-      return ended.ok ? ok(rollout.report().pending.length) : ended;
+      return ended.ok ? ofNames(ok(rollout.report().pending.length)) : ended;
     }
     case 'promote':
       return rollout.promote(filter, reason);
     case 'release':
-      return release(operation, options);
+      return ofNames(release(operation, options));
     case 'discard':
-      return rollout.discard(filter, reason);
+      return ofNames(rollout.discard(filter, reason));
     default:
       return verb satisfies never;
   }

@@ -7,7 +7,13 @@ import type { Gate, HeldVariant, PendingName, ReleasedSize, TransactionGuard } f
 import type { Holder, Put, Transaction } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Change } from './changes.ts';
-import { calm, type HeardChange, type Objection, type Opinion, type VerdictSource } from './sources.ts';
+import {
+  type HeardChange,
+  noObjection,
+  type Objection,
+  type Opinion,
+  type VerdictSource,
+} from './sources.ts';
 import { nameKey, type WaitingNames } from './waiting.ts';
 
 /** As configured (`rollout.guard`), in percent. Undefined: there is no bound. */
@@ -111,7 +117,7 @@ export class Guard implements VerdictSource, TransactionGuard {
     const opinions = new Map<Change, Opinion>();
     for (const { change } of this.#objections.length === 0 ? [] : changes) {
       const objection = this.#objections.find(({ names }) => !names.isDisjointFrom(change.keys));
-      if (objection !== undefined) opinions.set(change, { ...calm, objection });
+      if (objection !== undefined) opinions.set(change, { ...noObjection, objection });
     }
     return opinions;
   }
@@ -200,8 +206,8 @@ export class Guard implements VerdictSource, TransactionGuard {
     );
     if (waiting.length === 0) return none;
     const released = this.#gate.releasedByHolder(assignmentType);
-    const isWaiting = new Set(waiting.map(lossKey));
-    const passed = this.#passedLosses().filter((one) => !isWaiting.has(lossKey(one)));
+    const waitingKeys = new Set(waiting.map(lossKey));
+    const passed = this.#passedLosses().filter((one) => !waitingKeys.has(lossKey(one)));
     const objections: Objection[] = [];
     for (const [holder, own] of Map.groupBy(waiting, (one) => one.holder)) {
       const all = [...own, ...passed.filter((one) => one.holder === holder)];

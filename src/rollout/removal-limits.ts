@@ -3,7 +3,7 @@ import { includes } from '../model/holds.ts';
 import type { Gate, PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Change } from './changes.ts';
-import { calm, type HeardChange, type Opinion, type VerdictSource } from './sources.ts';
+import { type HeardChange, noObjection, type Opinion, type VerdictSource } from './sources.ts';
 
 /** As configured of an upstream. */
 export interface RemovalLimit {
@@ -47,7 +47,10 @@ export class RemovalLimits implements VerdictSource {
     for (const { change } of changes) {
       const reason = this.#objection(change.names, Math.min(change.judge.startedAt, now), now);
       if (reason !== undefined)
-        opinions.set(change, { ...calm, objection: { cause: 'removals', reason, names: change.keys } });
+        opinions.set(change, {
+          ...noObjection,
+          objection: { cause: 'removals', reason, names: change.keys },
+        });
     }
     return opinions;
   }

@@ -19,7 +19,7 @@ import {
 } from './judge.ts';
 import { operations, reloadObjection } from './reload-objection.ts';
 import { RemovalLimits, type WaitingRemovals } from './removal-limits.ts';
-import type { RolloutOptions, RolloutReport, RolloutSettings } from './seams.ts';
+import type { Promoted, RolloutOptions, RolloutReport, RolloutSettings } from './seams.ts';
 import { Sources } from './sources.ts';
 import { Ends, Rejections, Verdicts } from './verdicts.ts';
 import {
@@ -238,8 +238,8 @@ export class Rollout {
     return ok(names.length);
   }
 
-  /** Ends the wave of what waits, but for what is held. How many names; the error: nothing waits, or all is held. */
-  promote(filter: Scope, reason: string): Result<number> {
+  /** Ends the wave of what waits, but for what is held. The error: nothing waits, or all is held. */
+  promote(filter: Scope, reason: string): Result<Promoted> {
     const found = matching(this.#options.gate.pending, filter);
     if (!found.ok) return found;
     this.#look();
@@ -251,10 +251,11 @@ export class Rollout {
       return fail(`it is held (${held.reason}): ${operations} decides`);
     if (rows.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
     const names = rows.flatMap((row) => row.names);
+    const wave = Math.min(...rows.map(({ judge }) => judge.wave));
     this.#options.events.decided(names, reason);
     this.#pass(rows, this.#options.clock.now());
     this.#look();
-    return ok(names.length);
+    return ok({ names: names.length, wave });
   }
 
   /** Canaries go back to what is released. How many names; the error: nothing waits. */

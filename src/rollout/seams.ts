@@ -82,6 +82,12 @@ export interface RolloutOptions {
   readonly saved: SavedRollout | undefined;
 }
 
+/** How many names, and the wave that has ended: the first, if they were in several. */
+export interface Promoted {
+  readonly names: number;
+  readonly wave: number;
+}
+
 /** One change that waits. */
 interface ReportedChange {
   readonly state: WaitingState;

@@ -32,7 +32,7 @@ export interface Opinion {
 }
 
 /** It does not keep a change from going on. */
-export const calm: Opinion = { goodSince: 0, waitsFor: '' };
+export const noObjection: Opinion = { goodSince: 0, waitsFor: '' };
 
 /** What may find a change bad whatever its canaries say: the guard, limits of removals, checks, traffic. */
 export interface VerdictSource {

@@ -1,7 +1,7 @@
 import type { Clock } from '../model/clock.ts';
 import type { ReportedTraffic } from '../model/load.ts';
 import type { Change } from './changes.ts';
-import { calm, type HeardChange, type Opinion, type VerdictSource } from './sources.ts';
+import { type HeardChange, noObjection, type Opinion, type VerdictSource } from './sources.ts';
 import {
   addTo,
   type ComparedClient,
@@ -260,7 +260,7 @@ function opinionsOf(verdicts: ReadonlyMap<Change, TrafficVerdict>): ReadonlyMap<
   for (const [change, { state, reason }] of verdicts)
     if (state === 'BAD')
       opinions.set(change, {
-        ...calm,
+        ...noObjection,
         verdict: { cause: 'traffic', reason: `traffic: ${reason}`, names: change.keys },
       });
   return opinions;

@@ -6,13 +6,12 @@ import { RelayProcess } from './support/relay.ts';
 import {
   customListener,
   httpOptions,
+  reporting,
   socketAddress,
   staticCluster,
   XDS_CLUSTER,
 } from './support/resources.ts';
 import { type EnvoySetting, prepareEnvoy } from './support/setting.ts';
-
-const grpc = { grpc_services: [{ envoy_grpc: { cluster_name: XDS_CLUSTER } }] };
 
 /** An Envoy that asks for nothing and reports its load. */
 function bootstrap(relay: RelayProcess, backend: number, id: string): object {
@@ -25,7 +24,7 @@ function bootstrap(relay: RelayProcess, backend: number, id: string): object {
   return {
     node: { id, cluster: 'test' },
     admin: { address: socketAddress(0) },
-    cluster_manager: { load_stats_config: { api_type: 'GRPC', transport_api_version: 'V3', ...grpc } },
+    ...reporting,
     static_resources: {
       listeners: [web],
       clusters: [

@@ -5,7 +5,7 @@ import { canariesOf, EnvoyFleet } from '../e2e/support/envoy-fleet.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 import { RelayProcess } from '../e2e/support/relay.ts';
-import { type Resource, XDS_CLUSTER } from '../e2e/support/resources.ts';
+import { type Resource, reporting } from '../e2e/support/resources.ts';
 import { reaches, rolloutOf } from '../e2e/support/rollout-state.ts';
 import { prepare, type Setting } from '../e2e/support/setting.ts';
 
@@ -15,16 +15,6 @@ const restartAt = 20;
 const patience = { timeout: 60_000 };
 /** Envoy waits up to half a minute before it tries again, and again. */
 const longPatience = { timeout: 150_000 };
-
-const reporting = {
-  cluster_manager: {
-    load_stats_config: {
-      api_type: 'GRPC',
-      transport_api_version: 'V3',
-      grpc_services: [{ envoy_grpc: { cluster_name: XDS_CLUSTER } }],
-    },
-  },
-};
 
 describe('changes that Envoy accepts and that break it, ten Envoys under constant requests', function () {
   this.timeout(900_000);

@@ -217,7 +217,10 @@ describe('promote', () => {
 
   it('what one class has rejected keeps the change of another from nothing', () => {
     const setting = twoChanges();
-    expect(setting.rollout.promote({}, 'looks good')).to.deep.equal({ ok: true, value: 1 });
+    expect(setting.rollout.promote({}, 'looks good')).to.deep.equal({
+      ok: true,
+      value: { names: 1, wave: 1 },
+    });
     expect([...setting.store.held.pending].map(({ name }) => name)).to.deep.equal(['a']);
     expect(setting.state).to.equal(held);
     const again = setting.rollout.promote({}, 'looks good');

@@ -7,8 +7,8 @@ import {
   customListener,
   endpoints,
   type Resource,
+  reporting,
   routes,
-  XDS_CLUSTER,
 } from './resources.ts';
 import { reaches, rolloutOf } from './rollout-state.ts';
 import type { Setting } from './setting.ts';
@@ -24,16 +24,6 @@ const environments = ['a', 'b', 'c', 'd'];
 const environmentOf = (id: string): string =>
   environments[[...canariesOf(10)].indexOf(id) % environments.length] ?? '';
 const patience = 120_000;
-
-const reporting = {
-  cluster_manager: {
-    load_stats_config: {
-      api_type: 'GRPC',
-      transport_api_version: 'V3',
-      grpc_services: [{ envoy_grpc: { cluster_name: XDS_CLUSTER } }],
-    },
-  },
-};
 
 /** Names of its own but for the listener, so that environments are judged apart. */
 function siteOf({ one, two }: Backends, env: string, count: number): readonly Resource[] {

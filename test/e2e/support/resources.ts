@@ -13,6 +13,17 @@ export const ENDPOINTS = `${api}.config.endpoint.v3.ClusterLoadAssignment`;
 /** The cluster of the bootstrap that leads to the xDS server. */
 export const XDS_CLUSTER = 'xds';
 
+/** Of a bootstrap: it reports its load to the relay. */
+export const reporting = {
+  cluster_manager: {
+    load_stats_config: {
+      api_type: 'GRPC',
+      transport_api_version: 'V3',
+      grpc_services: [{ envoy_grpc: { cluster_name: XDS_CLUSTER } }],
+    },
+  },
+};
+
 /** Where a resource's own resources come from. */
 export type Source = 'ads' | 'grpc' | 'delta-grpc' | 'rest';
 
