@@ -289,6 +289,9 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
       this.#requestEnded = true;
       this.#checkEnded();
     });
+    stream.on('aborted', () => {
+      if (this.#paused) this.#drop();
+    });
   }
 
   write(frame: Buffer): boolean {
@@ -306,6 +309,13 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   pause(): void {
     this.#paused = true;
     this.#stopReading();
+    if (this.#stream.aborted) this.#drop();
+  }
+
+  /** The client has gone. Node closes a stream only when all that it brought is read, which a paused one never is. */
+  #drop(): void {
+    this.#deframer?.stop();
+    this.#stream.resume();
   }
 
   resume(): void {

@@ -1,4 +1,4 @@
-import { connect } from 'node:http2';
+import { connect, constants } from 'node:http2';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { DeltaDiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
@@ -60,5 +60,33 @@ describe('what streams send that are not read', function () {
 
     for (const session of sessions) session.destroy();
     await eventually(async () => expect(await held()).to.be.below(MB));
+  });
+
+  it('is dropped when its client resets the stream or goes, however much is left', async () => {
+    await using stack = new AsyncDisposableStack();
+    const files = stack.use(new ResourceFiles());
+    files.write('cds', new Map([['a', 'x']]));
+    const relay = stack.use(
+      await RelayProcess.start({
+        upstreams: [files.upstream],
+        limits: { subscription_changes_per_second: 1 },
+      }),
+    );
+    const streams = async (): Promise<number> => (await relay.metric('downstream_streams')) || 0;
+    const session = connect(`http://${relay.xds}`);
+    stack.defer(() => session.destroy());
+    const [reset, left] = [rawCall(session, path).stream, rawCall(session, path).stream];
+    for (const stream of [reset, left]) {
+      stream.on('error', () => undefined);
+      stream.write(changes);
+    }
+    await eventually(async () => expect(await relay.metric('peer_held_bytes')).to.be.above(changes.length));
+
+    reset.close(constants.NGHTTP2_CANCEL);
+    await eventually(async () => expect(await streams()).to.equal(1));
+    session.close();
+    left.destroy();
+    await eventually(async () => expect(await streams()).to.equal(0));
+    expect(await relay.metric('peer_held_bytes')).to.equal(0);
   });
 });
