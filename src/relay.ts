@@ -4,12 +4,12 @@ import { FetchCall, Polls, type RefusesPolls } from './downstream/polls/polls.ts
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
 import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
+import type { Side } from './model/access.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { type Commit, isVariant } from './model/catalog.ts';
 import type { Clock } from './model/clock.ts';
 import type { Variant } from './model/resource.ts';
 import type { Gate, HeldVariant } from './model/rollout.ts';
-import type { Side } from './model/side.ts';
 import type { Interest, Restamp, Transaction } from './model/transaction.ts';
 import { isKnownType, type TypeInfo } from './model/types.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';

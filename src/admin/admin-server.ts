@@ -15,8 +15,7 @@ import {
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
 import { systemClock } from '../model/clock.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
-import { expectedText } from '../model/suggest.ts';
-import { quote } from '../model/text.ts';
+import { expectedText, quote } from '../model/text.ts';
 import type { Log } from '../observe/log.ts';
 import { compileGlob } from '../security/pattern.ts';
 import { isLoopback } from '../wire/address.ts';

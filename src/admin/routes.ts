@@ -5,7 +5,7 @@ import {
   ListClientsResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
-import { anyOf } from '../model/suggest.ts';
+import { anyOf } from '../model/text.ts';
 import { problemKinds, wrongOnes } from '../observe/problems.ts';
 import { packageFile } from '../package/files.ts';
 import { collected, maxAnswerBytes } from './answers.ts';

@@ -5,7 +5,7 @@ import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb
 import type { Result } from '../model/result.ts';
 import type { CertificateState } from '../observe/certificates.ts';
 import type { Figure, Recent } from '../observe/figures.ts';
-import type { RecentLine } from '../observe/recent-lines.ts';
+import type { RecentLine } from '../observe/log.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Long } from './answers.ts';

@@ -15,8 +15,8 @@ import {
   DeltaDiscoveryResponseSchema,
 } from '../gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { typeUrl } from '../model/brand.ts';
-import { printable } from '../model/printable.ts';
 import { fail, type Result } from '../model/result.ts';
+import { printable } from '../model/text.ts';
 import { ADS_SERVICE, typeByName, typeInfo } from '../model/types.ts';
 import { createLog } from '../observe/log.ts';
 import { executable, unpackFiles, version } from '../package/files.ts';

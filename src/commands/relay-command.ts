@@ -4,9 +4,8 @@ import { type DescMessage, type JsonValue, type MessageShape, toJson } from '@bu
 import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-node';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { printable, printableJson } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { expectedText } from '../model/suggest.ts';
+import { expectedText, printable, printableJson } from '../model/text.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 import {

@@ -1,6 +1,5 @@
 import { styleText } from 'node:util';
-import { errorLine } from '../model/error-text.ts';
-import { printable } from '../model/printable.ts';
+import { errorLine, printable } from '../model/text.ts';
 
 /** Where a command writes, and its environment: the process's, or a test's. */
 export interface Terminal {

@@ -1,5 +1,4 @@
 import { resourceName, type TypeUrl } from '../model/brand.ts';
-import { keptError } from '../model/error-text.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import {
@@ -18,9 +17,9 @@ import {
   type Subscriber,
   type Subscription,
 } from '../model/subscription.ts';
-import { quote } from '../model/text.ts';
+import { keptError, quote } from '../model/text.ts';
+import { atOnce, type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
-import { atOnce, type InTurns, ReadingPace } from '../model/turns.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
 import { authorityOf, canonicalName, isXdstp } from '../model/xdstp.ts';
 import {

@@ -27,7 +27,7 @@ import { internParameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { HeldVariant } from '../model/rollout.ts';
-import { unknownWord } from '../model/suggest.ts';
+import { unknownWord } from '../model/text.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { knownTypes, typeInfo } from '../model/types.ts';
 import type { UpstreamState } from '../model/upstream.ts';

@@ -21,7 +21,8 @@ import {
   TypeStatusSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import type { LoadView } from '../load/load-view.ts';
+import type { ClusterLoad, LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
+import type { LoadView, ReportingClass } from '../load/load-view.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
@@ -35,18 +36,26 @@ import { canonicalName } from '../model/xdstp.ts';
 import { TypeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
 import { unmetMatches } from '../rollout/canaries.ts';
+import { compileGlob } from '../security/pattern.ts';
 import type { Accounts } from '../wire/accounts.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import { rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { clientDetail, clientList, missingOf, typeState } from './client-list.ts';
+import {
+  clientDetail,
+  clientList,
+  inWaves,
+  missingOf,
+  sumOfWaves,
+  typeState,
+  type WaitingChanges,
+  waveClients,
+} from './client-list.ts';
 import { type ClientStatusQuery, clientConfigs } from './csds.ts';
 import { FleetSurvey } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
-import { loadOf } from './load.ts';
 import { acceptanceOf } from './missing-clients.ts';
 import { rejectedVersions, sentVariants, versionsOf } from './resources.ts';
-import { inWaves, sumOfWaves, type WaitingChanges, waveClients } from './waves.ts';
 
 /** What a reload would change for the clients of this process. */
 export type ReloadPreview = (text: string, pace: Pace) => Promise<Answer<'compareConfiguration'>>;
@@ -450,3 +459,61 @@ function tapMessage({
   const lists = { names: [...names], removed: [...removed] };
   return { ...EMPTY, ...rest, ...lists, at: new Date(at).toISOString(), type: short };
 }
+
+/** Of an answer. */
+const mostLoads = 1000;
+
+/** What clients of this process have reported. */
+function loadOf(view: LoadView, asked: Request<'load'>): Plain<LoadResponse> {
+  const { loads, seconds } = view.rows();
+  const isCluster = compileGlob(asked.cluster);
+  const meant = loads.filter(
+    ({ cluster, of }) => (asked.cluster === '' || isCluster(cluster)) && isClass(of, asked),
+  );
+  return {
+    loads: meant
+      .map(({ cluster, of, success, error, dropped }) => ({
+        cluster,
+        class: of.id,
+        parameters: Object.fromEntries(of.parameters.entries),
+        requests: success + error,
+        errors: error,
+        dropped,
+      }))
+      .toSorted(byRequests)
+      .slice(0, mostLoads),
+    total: meant.length,
+    seconds,
+  };
+}
+
+/** What several processes say, as one. */
+export function mergeLoads(answers: readonly Plain<LoadResponse>[]): Plain<LoadResponse> {
+  const loads = new Map<string, Plain<ClusterLoad>>();
+  for (const one of answers.flatMap((answer) => answer.loads)) {
+    const key = JSON.stringify([one.class, one.cluster]);
+    const known = loads.get(key);
+    loads.set(key, known === undefined ? one : sum(known, one));
+  }
+  return {
+    loads: [...loads.values()].toSorted(byRequests).slice(0, mostLoads),
+    // What a process has left out is counted at least once.
+    total: Math.max(loads.size, ...answers.map(({ total }) => total)),
+    seconds: Math.max(0, ...answers.map(({ seconds }) => seconds)),
+  };
+}
+
+const sum = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): Plain<ClusterLoad> => ({
+  ...a,
+  requests: a.requests + b.requests,
+  errors: a.errors + b.errors,
+  dropped: a.dropped + b.dropped,
+});
+
+const byRequests = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
+  b.requests - a.requests || (a.cluster < b.cluster ? -1 : 1);
+
+const isClass = ({ id, parameters }: ReportingClass, asked: Request<'load'>): boolean =>
+  asked.class === '' ||
+  asked.class === id ||
+  parameters.entries.entries().some(([key, value]) => asked.class === `${key}=${value}`);

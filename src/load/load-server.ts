@@ -2,7 +2,7 @@ import type { Charged } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { LoadStream, LoadTarget, LoadTotals, LoadUpstream } from '../model/load.ts';
 import { errorMessage, type Result } from '../model/result.ts';
-import { atOnce, type InTurns, ReadingPace } from '../model/turns.ts';
+import { atOnce, type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import {

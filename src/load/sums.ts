@@ -1,5 +1,5 @@
 import type { LoadTotals } from '../model/load.ts';
-import type { InTurns } from '../model/turns.ts';
+import type { InTurns } from '../model/time-slices.ts';
 import {
   bytes,
   double,

@@ -1,4 +1,4 @@
-import { printable } from '../model/printable.ts';
+import { printable } from '../model/text.ts';
 import { counted, shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { parametersLabel } from './problems.ts';

@@ -1,10 +1,9 @@
-import type { Access } from '../model/access.ts';
+import type { Access, Side } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Catalog, Commit } from '../model/catalog.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
-import type { Side } from '../model/side.ts';
+import type { InTurns } from '../model/time-slices.ts';
 import type { Interest } from '../model/transaction.ts';
-import type { InTurns } from '../model/turns.ts';
 import { type InterestRegistry, type InterestRegistryOptions, lingering } from './interest-registry.ts';
 import type { Composed } from './shared-responses.ts';
 import { View } from './view.ts';

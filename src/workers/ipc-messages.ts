@@ -89,7 +89,7 @@ export type ToPrimary =
   | { readonly kind: 'load_here'; readonly load: Load }
   /** Its event loop turns: once a tick of the watchdog. */
   | { readonly kind: 'turned' }
-  /** The answer to `waiting`, and each time it is another one (canary-reporter.ts). */
+  /** The answer to `waiting`, and each time it is another one (reporters.ts). */
   | {
       readonly kind: 'canary_report';
       readonly round: number;

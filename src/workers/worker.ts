@@ -17,8 +17,6 @@ import type { Spans } from '../observe/update-traces.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
 import type { WaveRules } from '../rollout/canaries.ts';
 import { claims } from '../upstream/claims.ts';
-import { AnswerReporter } from './answer-reporter.ts';
-import { CanaryNodes, CanaryReporter } from './canary-reporter.ts';
 import { clientStatusRoutes, fetchClientStatus } from './client-status-rpc.ts';
 import { feedUpstream, workerConfig } from './feed.ts';
 import type { Message, ToPrimary, ToWorker } from './ipc-messages.ts';
@@ -31,7 +29,7 @@ import {
   privateTransport,
   workerSocket,
 } from './private-socket.ts';
-import { TrafficReporter } from './traffic-reporter.ts';
+import { AnswerReporter, CanaryNodes, CanaryReporter, TrafficReporter } from './reporters.ts';
 import { countersPath, metricsPath } from './worker-client.ts';
 
 type Start = Message<'start'>;

@@ -15,7 +15,7 @@ import {
   Reporter,
   type Wanted,
 } from '../../src/load/sums.ts';
-import { atOnce } from '../../src/model/turns.ts';
+import { atOnce } from '../../src/model/time-slices.ts';
 
 type Clusters = NonNullable<MessageInitShape<typeof LoadStatsRequestSchema>['clusterStats']>;
 
