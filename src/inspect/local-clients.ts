@@ -52,7 +52,7 @@ import {
   waveClients,
 } from './client-list.ts';
 import { type ClientStatusQuery, clientConfigs } from './csds.ts';
-import { FleetSurvey } from './fleet-survey.ts';
+import { FleetSurvey, mergedRows, moreClients } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
 import { acceptanceOf } from './missing-clients.ts';
 import { rejectedVersions, sentVariants, versionsOf } from './resources.ts';
@@ -178,18 +178,14 @@ export class LocalClients implements ClientsView {
   }
 
   #rejections(): Pick<ClientsStatus, 'nacks' | 'rejectingClients'> {
-    const found = new Map<string, Plain<NackStatus>>();
     let rejecting = 0;
-    for (const stream of this.#relay.clients()) {
+    const rows = Iterator.from(this.#relay.clients()).flatMap((stream) => {
       // A stream may have rejected the same thing of several parameter sets.
-      const own = new Map(rejectionsOf(stream).map((nack) => [keyOfNack(nack), nack]));
-      if (own.size > 0) rejecting++;
-      for (const [key, nack] of own) {
-        const known = found.get(key);
-        found.set(key, known === undefined ? nack : mergeNacks(known, nack));
-      }
-    }
-    return { nacks: mostRecent(found.values()), rejectingClients: rejecting };
+      const own = mergedRows(rejectionsOf(stream), keyOfNack, (_, last) => last);
+      rejecting += Number(own.length > 0);
+      return own;
+    });
+    return { nacks: mostRecent(rows), rejectingClients: rejecting };
   }
 }
 
@@ -309,27 +305,19 @@ export interface ClientsView extends ClientMethods {
 
 /** What several processes say, as one. Clients that reject the same thing share a line. */
 export function mergeStatus(all: readonly ClientsStatus[]): ClientsStatus {
-  const types = new Map<string, ClientsStatus['types'][number]>();
-  const nacks = new Map<string, Plain<NackStatus>>();
-  for (const status of all) {
-    for (const row of status.types) {
-      const subscriptions = (types.get(row.type)?.subscriptions ?? 0) + row.subscriptions;
-      types.set(row.type, { ...row, subscriptions });
-    }
-    for (const nack of status.nacks) {
-      const key = keyOfNack(nack);
-      const known = nacks.get(key);
-      nacks.set(key, known === undefined ? nack : mergeNacks(known, nack));
-    }
-  }
+  const types = mergedRows(
+    all.flatMap((status) => status.types),
+    ({ type }) => type,
+    (one, other) => ({ ...other, subscriptions: one.subscriptions + other.subscriptions }),
+  );
   const sum = (key: 'clients' | 'pollingClients' | 'rejectingClients'): number =>
     all.reduce((count, status) => count + status[key], 0);
   return {
     clients: sum('clients'),
     pollingClients: sum('pollingClients'),
     rejectingClients: sum('rejectingClients'),
-    types: [...types.values()],
-    nacks: mostRecent(nacks.values()),
+    types,
+    nacks: mostRecent(all.flatMap(({ nacks }) => nacks)),
     warnings: sharedWarnings(all),
     accounts: heaviest(all.flatMap(({ accounts }) => accounts)),
     workers: all.flatMap(({ workers }) => workers),
@@ -343,20 +331,15 @@ function sharedWarnings(all: readonly ClientsStatus[]): string[] {
   return (first?.warnings ?? []).filter((one) => others.every(({ warnings }) => warnings.includes(one)));
 }
 
-/** At most 100 of them. Times are RFC 3339 in UTC, so their order is that of the texts. */
+/** At most 100 of them. Clients that reject the same thing share a line. */
 function mostRecent(nacks: Iterable<Plain<NackStatus>>): Plain<NackStatus>[] {
-  return [...nacks]
+  return mergedRows(nacks, keyOfNack, moreClients)
     .toSorted((a, b) => (a.since === b.since ? 0 : a.since < b.since ? 1 : -1))
     .slice(0, maxNacks);
 }
 
-/** Clients that reject the same thing share a line. */
 function keyOfNack({ type, version, name, error }: Plain<NackStatus>): string {
   return JSON.stringify([type, version, name, error]);
-}
-
-function mergeNacks(a: Plain<NackStatus>, b: Plain<NackStatus>): Plain<NackStatus> {
-  return { ...a, clients: a.clients + b.clients, since: a.since < b.since ? a.since : b.since };
 }
 
 /** The answer about a stream that is not there. */
@@ -367,24 +350,15 @@ export function noSuchClient(client: string): never {
 
 /** Those of several processes: a peer may have one in each. */
 function heaviest(accounts: readonly Plain<AccountStatus>[]): Plain<AccountStatus>[] {
-  const sums = new Map<string, Plain<AccountStatus>>();
-  for (const one of accounts) {
-    const known = sums.get(one.key);
-    sums.set(
-      one.key,
-      known === undefined
-        ? one
-        : {
-            key: one.key,
-            connections: known.connections + one.connections,
-            streams: known.streams + one.streams,
-            heldBytes: known.heldBytes + one.heldBytes,
-            workPerSecond: known.workPerSecond + one.workPerSecond,
-            waits: known.waits || one.waits,
-          },
-    );
-  }
-  return [...sums.values()]
+  const sum = (a: Plain<AccountStatus>, b: Plain<AccountStatus>): Plain<AccountStatus> => ({
+    key: a.key,
+    connections: a.connections + b.connections,
+    streams: a.streams + b.streams,
+    heldBytes: a.heldBytes + b.heldBytes,
+    workPerSecond: a.workPerSecond + b.workPerSecond,
+    waits: a.waits || b.waits,
+  });
+  return mergedRows(accounts, ({ key }) => key, sum)
     .toSorted((a, b) => b.workPerSecond - a.workPerSecond || Number(b.heldBytes - a.heldBytes))
     .slice(0, shownAccounts);
 }
@@ -489,16 +463,15 @@ function loadOf(view: LoadView, asked: Request<'load'>): Plain<LoadResponse> {
 
 /** What several processes say, as one. */
 export function mergeLoads(answers: readonly Plain<LoadResponse>[]): Plain<LoadResponse> {
-  const loads = new Map<string, Plain<ClusterLoad>>();
-  for (const one of answers.flatMap((answer) => answer.loads)) {
-    const key = JSON.stringify([one.class, one.cluster]);
-    const known = loads.get(key);
-    loads.set(key, known === undefined ? one : sum(known, one));
-  }
+  const loads = mergedRows(
+    answers.flatMap((answer) => answer.loads),
+    (one) => JSON.stringify([one.class, one.cluster]),
+    sum,
+  );
   return {
-    loads: [...loads.values()].toSorted(byRequests).slice(0, mostLoads),
+    loads: loads.toSorted(byRequests).slice(0, mostLoads),
     // What a process has left out is counted at least once.
-    total: Math.max(loads.size, ...answers.map(({ total }) => total)),
+    total: Math.max(loads.length, ...answers.map(({ total }) => total)),
     seconds: Math.max(0, ...answers.map(({ seconds }) => seconds)),
   };
 }

@@ -228,16 +228,12 @@ export class WorkerPool implements ClientServing, ClientsView {
     }
   }
 
-  async listClasses(): Promise<Answer<'listClasses'>> {
-    const silent = new Set<number>();
-    const answers = await this.#ask((client) => client.ask((admin) => admin.listClasses({})), silent);
-    return { ...mergeClasses(answers), ...noAnswer(silent) };
+  listClasses(): Promise<Answer<'listClasses'>> {
+    return this.#merged((client) => client.ask((admin) => admin.listClasses({})), mergeClasses);
   }
 
-  async load(request: Request<'load'>): Promise<Answer<'load'>> {
-    const silent = new Set<number>();
-    const answers = await this.#ask((client) => client.ask((admin) => admin.load(request)), silent);
-    return { ...mergeLoads(answers), ...noAnswer(silent) };
+  load(request: Request<'load'>): Promise<Answer<'load'>> {
+    return this.#merged((client) => client.ask((admin) => admin.load(request)), mergeLoads);
   }
 
   /** Page by page too. */
@@ -355,6 +351,15 @@ export class WorkerPool implements ClientServing, ClientsView {
   /** The worker that has this client's stream. */
   #serverOf(client: string): WorkerClient {
     return this.#slots.find((slot) => slot.owns(client))?.client ?? noSuchClient(client);
+  }
+
+  /** What those say that answer, and who does not. */
+  async #merged<T, Merged extends object>(
+    question: (client: WorkerClient) => Promise<Result<T, GrpcStatus>>,
+    merge: (answers: readonly T[]) => Merged,
+  ): Promise<Merged & ReturnType<typeof noAnswer>> {
+    const silent = new Set<number>();
+    return { ...merge(await this.#ask(question, silent)), ...noAnswer(silent) };
   }
 
   /** The answers of those that answer. */
