@@ -102,19 +102,17 @@ function readiness(
   problems: readonly Plain<Problem>[] | undefined,
 ): HttpAnswer {
   const shown = upstreams.map(
-    ({ name, required, connected, stale, since, lastError, refusedStreams, suspectTypes, ...said }) => ({
+    ({ name, required, connected, stale, refusedStreams, suspectTypes, ...said }) => ({
       name,
       ...(required ? {} : { required }),
       connected,
       stale,
-      since: since === undefined ? null : new Date(since).toISOString(),
+      since: stale ? said.staleSince : null,
       ...(stale ? { reason: said.staleReason } : {}),
-      ...(said.fromSiblingsSince === undefined
-        ? {}
-        : { from_siblings_since: new Date(said.fromSiblingsSince).toISOString() }),
-      ...(refusedStreams === 0 ? {} : { refused_streams: refusedStreams, last_error: lastError }),
+      ...(said.fromSiblingsSince === '' ? {} : { from_siblings_since: said.fromSiblingsSince }),
+      ...(refusedStreams === 0 ? {} : { refused_streams: refusedStreams, last_error: said.lastError }),
       ...(said.warning === '' ? {} : { warning: said.warning }),
-      ...(suspectTypes.length === 0 ? {} : { suspect_types: suspectTypes }),
+      ...(suspectTypes.length === 0 ? {} : { suspect_types: suspectTypes.map(({ type }) => type) }),
     }),
   );
   const why = ready ? staleText(upstreams) : reason;
