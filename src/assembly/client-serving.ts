@@ -240,12 +240,11 @@ function auxiliaryPaths(core: Core, answers: ClientAnswers): ConnectPaths {
     services: [
       health(services, { serving, subscribe: (changed) => core.onChange(changed) }),
       reflection(() => (core.statusScopes.enabled ? [...services, csdsService] : services)),
-      csds({
-        scopeOf: (peer) => core.statusScopes.of(peer),
-        answer: clientStatus,
-        maxResponseBytes: () => core.config.limits.maxResponseBytes,
-        slices: new TimeSlices(systemClock),
-      }),
+      csds(
+        (peer) => core.statusScopes.of(peer),
+        clientStatus,
+        () => core.config.limits.maxResponseBytes,
+      ),
     ],
     aliases: reflectionAliases,
     jsonOptions: { useProtoFieldName: true, registry: lazyEnvoyRegistry },
