@@ -48,7 +48,7 @@ export interface Answer {
   /** For scripts. */
   readonly json: () => unknown;
   /** For people. Empty: nothing. */
-  readonly text: (view: View) => string;
+  readonly text: (view: View) => string | Promise<string>;
   /** It is not as it was asked for: why, and exit 1. */
   readonly problem?: ((view: View) => string) | undefined;
   /** It was done, and this must be known. */
@@ -108,14 +108,14 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
         // What is said meanwhile is for people, not for who reads the answer.
         const say = (line: string): void => terminal.err(`${printable(line)}\n`);
         if ('watch' in shared && shared.watch) {
-          const read = async (): Promise<string> => written(await asked(client, say), format, terminal, 0);
+          const read = async () => written(await asked(client, say), format, terminal, 0);
           return watch(terminal, read, (error) => refusal(client, error));
         }
         const said = await asked(client, say);
         if (said.problem !== undefined)
           terminal.err(`${said.problem(viewOf(terminal, format === 'wide'))}\n`);
         if (said.warning !== undefined) terminal.err(`${printable(said.warning)}\n`);
-        const shown = written(said, format, terminal, 2);
+        const shown = await written(said, format, terminal, 2);
         if (shown !== '') terminal.out(`${shown}\n`);
         return said.code ?? (said.problem === undefined ? 0 : 1);
       };
@@ -124,7 +124,12 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
   });
 }
 
-function written(said: Answer, format: Output | undefined, terminal: Terminal, indent: number): string {
+async function written(
+  said: Answer,
+  format: Output | undefined,
+  terminal: Terminal,
+  indent: number,
+): Promise<string> {
   switch (format) {
     case 'json':
       return printableJson(JSON.stringify(said.json(), null, indent));
