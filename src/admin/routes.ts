@@ -8,11 +8,12 @@ import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { anyOf } from '../model/text.ts';
 import { problemKinds, wrongOnes } from '../observe/problems.ts';
 import { packageFile } from '../package/files.ts';
+import type { HttpAnswer } from '../wire/http-answer.ts';
 import { collected, maxAnswerBytes } from './answers.ts';
 import { clientsShown, fallback, shell } from './page/html-page.ts';
 import type { LivePage } from './page/live-page.ts';
 import type { Awaitable, Plain } from './plain.ts';
-import { type HttpAnswer, json, problem } from './respond.ts';
+import { json, problem } from './respond.ts';
 import type { Inspector, ReadinessReport } from './service.ts';
 
 export type HttpRoutes = ReadonlyMap<string, () => Awaitable<HttpAnswer>>;

@@ -39,37 +39,33 @@ export interface ReportingClient {
   byNewRules(): ReportingClient | undefined;
 }
 
-interface LoadEvents {
-  opened(peer: Peer): void;
-  closed(peer: Peer): void;
-  rejected(refusal: Refusal, peer: Peer): void;
-  /** A report of a client came for this upstream, or one of the sums was handed over. */
-  report(direction: 'received' | 'sent', upstream: string): void;
-  /** So many clusters of a report were left out (limits.max_load_report_clusters, or what its peer holds). */
-  left(count: number): void;
-  /** What a control plane asked for is malformed. */
-  malformed(upstream: string, reason: string): void;
-}
-
-interface LoadLimits {
-  /** limits.max_load_report_clusters, of one client. */
-  readonly maxClusters: number;
-  /** Of all upstreams together; one peer may make half of them. */
-  readonly maxSessions: number;
-  readonly firstRequestMilliseconds: number;
-  readonly stalledMilliseconds: number;
-}
-
 interface LoadServerOptions {
   readonly clock: Clock;
   /** By its node. The error ends its stream. */
   readonly identify: (node: Buffer, peer: Peer) => Result<ReportingClient, GrpcStatus>;
-  readonly limits: () => LoadLimits;
+  readonly limits: () => {
+    /** limits.max_load_report_clusters, of one client. */
+    readonly maxClusters: number;
+    /** Of all upstreams together; one peer may make half of them. */
+    readonly maxSessions: number;
+    readonly firstRequestMilliseconds: number;
+    readonly stalledMilliseconds: number;
+  };
   /** How often the relay itself wants reports of all clusters, in milliseconds; undefined: it wants none. */
   readonly ownIntervalMs: () => number | undefined;
   /** Undefined: there is none of this name. */
   readonly upstream: (name: string) => LoadUpstream | undefined;
-  readonly events: LoadEvents;
+  readonly events: {
+    opened(peer: Peer): void;
+    closed(peer: Peer): void;
+    rejected(refusal: Refusal, peer: Peer): void;
+    /** A report of a client came for this upstream, or one of the sums was handed over. */
+    report(direction: 'received' | 'sent', upstream: string): void;
+    /** So many clusters of a report were left out (limits.max_load_report_clusters, or what its peer holds). */
+    left(count: number): void;
+    /** What a control plane asked for is malformed. */
+    malformed(upstream: string, reason: string): void;
+  };
 }
 
 const checkMs = 1000;

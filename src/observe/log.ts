@@ -17,18 +17,6 @@ export interface Log {
   child(fields: Fields): Log;
 }
 
-export interface LogOptions {
-  /** `info` unless told. */
-  readonly level?: LogLevel;
-  /** Instead of `level`: those may change. */
-  readonly levels?: LogLevels;
-  /** `json` unless told. */
-  readonly format?: LogFormat;
-  /** Takes one line, its newline included. Standard error unless told. */
-  readonly write?: (line: string) => void;
-  readonly clock?: Clock;
-}
-
 /** Bytes of lines that may wait while nobody reads standard error; further lines are dropped. */
 const waiting = 4 * 1024 * 1024;
 
@@ -36,7 +24,19 @@ const waiting = 4 * 1024 * 1024;
 const mostDebugLines = 500;
 
 /** One line per message. Serving never waits for whoever reads them; what is left is written when the process exits. */
-export function createLog(options: LogOptions = {}): Log {
+export function createLog(
+  options: {
+    /** `info` unless told. */
+    readonly level?: LogLevel;
+    /** Instead of `level`: those may change. */
+    readonly levels?: LogLevels;
+    /** `json` unless told. */
+    readonly format?: LogFormat;
+    /** Takes one line, its newline included. Standard error unless told. */
+    readonly write?: (line: string) => void;
+    readonly clock?: Clock;
+  } = {},
+): Log {
   const { levels = new LogLevels(options.level), format = 'json', clock = systemClock } = options;
   const writeLine = options.write ?? standardError();
   const write = (line: string): void => writeLine(withoutUserinfoJson(line));

@@ -11,7 +11,6 @@ import { counted, errorText, printable, shorten } from '../../model/text.ts';
 import { ago, formatBytes, formatSeconds } from '../../observe/format.ts';
 import { readyText, sentence } from '../../observe/problems.ts';
 import type { Plain } from '../plain.ts';
-import type { HttpAnswer } from '../respond.ts';
 import type { Figure, RelayFacts } from './model.ts';
 
 /** How many clients the page lists; there may be tens of thousands. */
@@ -311,7 +310,7 @@ interface ShellInputs {
 }
 
 /** The page with the state to begin with, so that its first paint waits for nothing else. */
-export function shell({ relay, model, figures, fallback }: ShellInputs): HttpAnswer {
+export function shell({ relay, model, figures, fallback }: ShellInputs) {
   // A block of data never runs; "<" would end it.
   const state = `{"model":${model},"figures":${JSON.stringify(figures)}}`.replaceAll('<', '\\u003c');
   const page = html`<!doctype html>
