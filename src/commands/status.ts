@@ -8,7 +8,7 @@ import { errorLine } from '../model/error-text.ts';
 import { printable } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
-import { readyText, sentence, worstOf } from '../observe/problems.ts';
+import { lasting, readyText, sentence, worstOf } from '../observe/problems.ts';
 import { toggle } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
 import { type Painted, painted, textTable, type View, wrapped } from './terminal.ts';
@@ -83,11 +83,11 @@ function problemsText(
   { paint, columns }: View,
 ): string {
   const lines = problems.flatMap(({ severity, title, since: from, detail, commands, runbook }) => {
-    const lasting = from === '' ? '' : ` for ${since(from, now)}`;
+    const lasts = lasting(from, now);
     const colour = severity === 'critical' ? 'red' : 'yellow';
     const name = severity === 'info' ? severity : paint(colour, severity);
     return [
-      wrapped(`${name}: ${printable(title)}${lasting}`, columns, 2),
+      wrapped(`${name}: ${printable(title)}${lasts === '' ? '' : ` (${lasts})`}`, columns, 2),
       ...(detail === '' ? [] : [wrapped(`\u00A0\u00A0${errorLine(detail)}`, columns, 2)]),
       ...commands.map((command) => `  $ ${printable(command)}`),
       `  see docs/runbooks/${runbook}.md`,

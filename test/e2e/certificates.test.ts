@@ -282,7 +282,7 @@ describe('certificates of the relay', function () {
     );
     pem.write('xds.key', third.privateKey);
     expect(await everywhere(relay, 'certificate_refused', 1)).to.match(
-      /^The new certificate of xds is refused: /,
+      /^The new certificate of listener xds is refused: /,
     );
     await eventually(async () =>
       expect(await sample(relay, 'reloads_total', `${labels},result="refused"`)).to.be.at.least(workers),

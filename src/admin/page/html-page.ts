@@ -10,7 +10,7 @@ import { script, style } from '../../gen/page.ts';
 import { errorText } from '../../model/error-text.ts';
 import { counted, shorten } from '../../model/text.ts';
 import { ago, formatBytes, formatSeconds } from '../../observe/format.ts';
-import { readyText, sentence } from '../../observe/problems.ts';
+import { lasting, readyText, sentence } from '../../observe/problems.ts';
 import { Html, html } from '../html.ts';
 import type { Plain } from '../plain.ts';
 import type { HttpAnswer } from '../respond.ts';
@@ -45,9 +45,9 @@ function heading(status: Plain<StatusResponse>): Html {
 function problemList({ problems, moreProblems }: Plain<StatusResponse>, now: number): Html {
   if (problems.length === 0) return html``;
   const items = problems.map(({ severity, title, detail, since, commands, runbook }) => {
-    const time = ago(since, now);
+    const lasts = lasting(since, now);
     const typed = commands.map((one) => html`<br><code>${one}</code>`);
-    return html`<li><b class="${severity === 'critical' ? 'bad' : ''}">${severity}</b>: ${title}${time === undefined ? '' : ` for ${time}`} <a href="runbooks/${runbook}">runbook</a><br>${detail}${typed}</li>`;
+    return html`<li><b class="${severity === 'critical' ? 'bad' : ''}">${severity}</b>: ${title}${lasts === '' ? '' : ` (${lasts})`} <a href="runbooks/${runbook}">runbook</a><br>${detail}${typed}</li>`;
   });
   const rest = moreProblems === 0 ? html`` : html`<p class="dim">and ${moreProblems} more</p>`;
   return html`<h2>Problems</h2><ul>${items}</ul>${rest}`;
