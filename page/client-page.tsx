@@ -1,6 +1,5 @@
 import { useState } from 'preact/hooks';
-import { errorText } from '../src/model/error-text.ts';
-import { printable, printableJson } from '../src/model/printable.ts';
+import { errorText, printable, printableJson } from '../src/model/text.ts';
 import { countedLong, parametersLabel } from '../src/observe/problems.ts';
 import type { ClientDetail, Differences, Explanation, Holding } from './answers.ts';
 import { Fact } from './fact.tsx';

@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import type { PageModel } from '../src/admin/page/model.ts';
-import { errorLine } from '../src/model/error-text.ts';
+import { errorLine } from '../src/model/text.ts';
 import type { Clients as Answer, Client } from './answers.ts';
 import { useTicks } from './live.ts';
 import { go, hrefOf, type Query } from './location.ts';

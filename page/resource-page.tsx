@@ -1,4 +1,4 @@
-import { printableJson } from '../src/model/printable.ts';
+import { printableJson } from '../src/model/text.ts';
 import { formatBytes } from '../src/observe/format.ts';
 import type { Clients, Matches, Resource } from './answers.ts';
 import { useTicks } from './live.ts';

@@ -1,4 +1,4 @@
-import { printable } from '../src/model/printable.ts';
+import { printable } from '../src/model/text.ts';
 
 /** Names come from peers. They may have kilobytes, and marks that turn the direction of text. */
 const longest = 120;

@@ -4,12 +4,12 @@ import { FetchCall, Polls, type RefusesPolls } from './downstream/polls/polls.ts
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
 import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
+import type { Side } from './model/access.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { type Commit, isVariant } from './model/catalog.ts';
 import type { Clock } from './model/clock.ts';
 import type { Variant } from './model/resource.ts';
 import type { Gate, HeldVariant } from './model/rollout.ts';
-import type { Side } from './model/side.ts';
 import type { Interest, Restamp, Transaction } from './model/transaction.ts';
 import { isKnownType, type TypeInfo } from './model/types.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
@@ -36,7 +36,22 @@ export interface RelayOptions {
   readonly fetchMilliseconds?: () => number;
   /** Who may open a stream, and what hears of it. */
   readonly admission: Omit<XdsServerOptions, 'streamPrefix'>;
-  readonly events: RelayEvents;
+  /** For metrics and logs. */
+  readonly events: {
+    ambiguous(
+      type: TypeUrl,
+      name: string,
+      parameters: ReadonlyMap<string, string>,
+      choices: readonly Variant[],
+    ): void;
+    lookedUp(type: TypeUrl, hits: number, misses: number): void;
+    answered(type: TypeUrl, answer: Answer): void;
+    /** So many variants left the cache: for room, as nobody wanted them for long, as their time to live was over. */
+    evicted(reason: 'size' | 'idle' | 'ttl', count: number): void;
+    upstreamChanged(): void;
+    /** Somebody wants this now, and nobody did. */
+    subscribed?(interest: Interest): void;
+  };
   readonly defer: (run: () => void) => void;
   /** Before the numbers that are the ids of streams, where several processes serve. */
   readonly streamPrefix?: string | undefined;
@@ -55,23 +70,6 @@ export interface RelayOptions {
   readonly journal?: Journal | undefined;
   /** What canaries see comes from an upstream of its own, to `canarySink` (docs/adr/0130). */
   readonly upstreamPerSide?: boolean | undefined;
-}
-
-/** For metrics and logs. */
-interface RelayEvents {
-  ambiguous(
-    type: TypeUrl,
-    name: string,
-    parameters: ReadonlyMap<string, string>,
-    choices: readonly Variant[],
-  ): void;
-  lookedUp(type: TypeUrl, hits: number, misses: number): void;
-  answered(type: TypeUrl, answer: Answer): void;
-  /** So many variants left the cache: for room, as nobody wanted them for long, as their time to live was over. */
-  evicted(reason: 'size' | 'idle' | 'ttl', count: number): void;
-  upstreamChanged(): void;
-  /** Somebody wants this now, and nobody did. */
-  subscribed?(interest: Interest): void;
 }
 
 /**

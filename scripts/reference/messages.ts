@@ -253,7 +253,7 @@ function textsOf(node: Node, scopes: Scopes): readonly string[] {
 const constantOf = (node: Node, scopes: Scopes): Node | undefined =>
   scopes.findLast((scope) => scope.has(nameOf(node)))?.get(nameOf(node));
 
-/** What src/model/suggest.ts and types.ts make of what they are given. */
+/** What src/model/text.ts and types.ts make of what they are given. */
 const phrases: ReadonlyMap<string, (given: readonly string[]) => string> = new Map([
   ['anyOf', ([words = '']) => words],
   ['expectedText', ([expected = '', got = '']) => `expected ${expected}, got ${got}`],

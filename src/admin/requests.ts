@@ -7,7 +7,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import { type ClientState, clientStates } from '../model/subscription.ts';
-import { expectedText, unknownWord } from '../model/suggest.ts';
+import { expectedText, unknownWord } from '../model/text.ts';
 import { typeByName, unknownType } from '../model/types.ts';
 import { isLogLevel, type LogLevel, levels } from '../observe/log-levels.ts';
 import { invalid, rpcError } from '../wire/connect.ts';

@@ -1,12 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { HttpAnswer } from '../wire/http-answer.ts';
 
-/** A whole answer of the plain HTTP routes. */
-export interface HttpAnswer {
-  readonly status: number;
-  readonly type: string;
-  readonly body: string;
-  readonly headers?: Readonly<Record<string, string>>;
-}
+/* Whole answers of the plain HTTP routes. */
 
 export function json(
   value: unknown,

@@ -5,14 +5,15 @@ import {
   ListClientsResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
-import { anyOf } from '../model/suggest.ts';
+import { anyOf } from '../model/text.ts';
 import { problemKinds, wrongOnes } from '../observe/problems.ts';
 import { packageFile } from '../package/files.ts';
+import type { HttpAnswer } from '../wire/http-answer.ts';
 import { collected, maxAnswerBytes } from './answers.ts';
 import { clientsShown, fallback, shell } from './page/html-page.ts';
 import type { LivePage } from './page/live-page.ts';
 import type { Awaitable, Plain } from './plain.ts';
-import { type HttpAnswer, json, problem } from './respond.ts';
+import { json, problem } from './respond.ts';
 import type { Inspector, ReadinessReport } from './service.ts';
 
 export type HttpRoutes = ReadonlyMap<string, () => Awaitable<HttpAnswer>>;
@@ -102,19 +103,17 @@ function readiness(
   problems: readonly Plain<Problem>[] | undefined,
 ): HttpAnswer {
   const shown = upstreams.map(
-    ({ name, required, connected, stale, since, lastError, refusedStreams, suspectTypes, ...said }) => ({
+    ({ name, required, connected, stale, refusedStreams, suspectTypes, ...said }) => ({
       name,
       ...(required ? {} : { required }),
       connected,
       stale,
-      since: since === undefined ? null : new Date(since).toISOString(),
+      since: stale ? said.staleSince : null,
       ...(stale ? { reason: said.staleReason } : {}),
-      ...(said.fromSiblingsSince === undefined
-        ? {}
-        : { from_siblings_since: new Date(said.fromSiblingsSince).toISOString() }),
-      ...(refusedStreams === 0 ? {} : { refused_streams: refusedStreams, last_error: lastError }),
+      ...(said.fromSiblingsSince === '' ? {} : { from_siblings_since: said.fromSiblingsSince }),
+      ...(refusedStreams === 0 ? {} : { refused_streams: refusedStreams, last_error: said.lastError }),
       ...(said.warning === '' ? {} : { warning: said.warning }),
-      ...(suspectTypes.length === 0 ? {} : { suspect_types: suspectTypes }),
+      ...(suspectTypes.length === 0 ? {} : { suspect_types: suspectTypes.map(({ type }) => type) }),
     }),
   );
   const why = ready ? staleText(upstreams) : reason;

@@ -1,11 +1,12 @@
 import type { MessageShape } from '@bufbuild/protobuf';
+import type { UpstreamStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { Result } from '../model/result.ts';
 import type { CertificateState } from '../observe/certificates.ts';
 import type { Figure, Recent } from '../observe/figures.ts';
-import type { RecentLine } from '../observe/recent-lines.ts';
+import type { RecentLine } from '../observe/log.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Long } from './answers.ts';
@@ -106,28 +107,16 @@ export interface ReadinessReport {
   readonly rollout: RolloutSummary | undefined;
   /** Why not, for people; empty when ready. */
   readonly reason: string;
-  readonly upstreams: readonly {
-    readonly name: string;
-    /** The relay is not ready before this one was connected once. */
-    readonly required: boolean;
-    readonly connected: boolean;
-    /** What is cached from here may be out of date. */
-    readonly stale: boolean;
-    /** Milliseconds since the epoch: since when it is stale. */
-    readonly since: number | undefined;
-    /** Why it is stale; empty while it is not. */
-    readonly staleReason: string;
-    /** Milliseconds since the epoch: since when siblings' answers are served. */
-    readonly fromSiblingsSince: number | undefined;
-    readonly lastError: string;
-    /** Streams that ended without an answer and are tried again. */
-    readonly refusedStreams: number;
-    /** What is otherwise odd about it; empty: nothing. */
-    readonly warning: string;
-    /** Short names of types that seem to make the control plane end streams. */
-    readonly suspectTypes: readonly string[];
-  }[];
+  readonly upstreams: readonly UpstreamReadiness[];
 }
+
+/** As in Status, but for removals that are held back. */
+type UpstreamReadiness = Omit<Plain<UpstreamStatus>, 'heldRemovals'> & {
+  /** The relay is not ready before this one was connected once. */
+  readonly required: boolean;
+  /** What is otherwise odd about it; empty: nothing. */
+  readonly warning: string;
+};
 
 /** Something that a limit of the configuration bounds. */
 export interface Usage {

@@ -1,11 +1,49 @@
-import type { Config } from '../config/config.ts';
+import { create, fromJson } from '@bufbuild/protobuf';
+import type { Config, ServerTls } from '../config/config.ts';
+import { fetchRoutes } from '../downstream/polls/polls.ts';
+import { RestPolls } from '../downstream/polls/rest-polls.ts';
+import { routes } from '../downstream/xds-server.ts';
+import { LoadReportingService } from '../gen/envoy/service/load_stats/v3/lrs_pb.ts';
+import {
+  ClientStatusDiscoveryService,
+  type ClientStatusRequest,
+  ClientStatusRequestSchema,
+} from '../gen/envoy/service/status/v3/csds_pb.ts';
+import {
+  type ClientStatusQuery,
+  csds,
+  csdsCalls,
+  maxConnectBytes,
+  type StatusScope,
+} from '../inspect/csds.ts';
 import type { ClientsView } from '../inspect/local-clients.ts';
-import { ok, type Result } from '../model/result.ts';
+import type { Charged } from '../model/brand.ts';
+import { type Clock, systemClock } from '../model/clock.ts';
+import { LOAD_PATH } from '../model/load.ts';
+import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { TimeSlices } from '../model/time-slices.ts';
+import { ADS_SERVICE, knownTypes, type TypeInfo } from '../model/types.ts';
 import type { Counters } from '../observe/counters.ts';
-import type { ClientAnswers } from './client-listener.ts';
+import type { Spans } from '../observe/update-traces.ts';
+import type { Account } from '../wire/accounts.ts';
+import { formatHostPort } from '../wire/address.ts';
+import { type EncodedStatus, statusJson } from '../wire/client-status.ts';
+import { ConnectPaths } from '../wire/connect.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { health } from '../wire/health.ts';
+import { type HttpAnswer, jsonAnswer, problem, refusal } from '../wire/http-answer.ts';
+import { type HttpHandler, type HttpHead, type HttpServer, listenHttp } from '../wire/http-server.ts';
+import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
+import { isJsonValue } from '../wire/json-fault.ts';
+import { type JsonBounds, parseJson, usualDepth } from '../wire/json-reader.ts';
+import type { ListenerOptions } from '../wire/listener.ts';
+import { verifiedIdentity } from '../wire/peer-identity.ts';
+import { reflection, reflectionAliases } from '../wire/reflection.ts';
+import { lazyEnvoyRegistry } from '../wire/registry.ts';
+import type { ServerStream } from '../wire/server-stream.ts';
 import type { Core, ProcessRole } from './core.ts';
-import { openRestListener } from './rest-listener.ts';
-import { openXdsListener } from './xds-listener.ts';
+import { takesLoadReports } from './load-reports.ts';
+import { watchTls } from './watched-tls.ts';
 
 /** Where clients connect: for each, its name on stdout and HOST:PORT, or unix:PATH. */
 export interface ListenerAddress {
@@ -79,4 +117,334 @@ export async function openClientListeners(
       await Promise.all([xds.value.drain(milliseconds), rest?.value.drain(milliseconds)]);
     },
   });
+}
+
+/** What the listeners for clients say of more than their own streams. */
+export interface ClientAnswers {
+  /** For the health service. */
+  readonly serving: () => boolean;
+  readonly clientStatus: (
+    query: ClientStatusQuery,
+  ) => Promise<Result<EncodedStatus, GrpcStatus>> | Result<EncodedStatus, GrpcStatus>;
+}
+
+/** `drain`: GOAWAY, and the end of what clients have open, over the time given; then it is closed. */
+type ClientListener = Pick<GrpcServer | HttpServer, 'address' | 'drain'>;
+
+const lostAuthorities =
+  'authorities were removed from ca: connections with certificates of these were closed';
+
+/**
+ * Opens a listener for clients with its certificate, and what holds for its connections whatever is spoken on them: by the
+ * core's configuration. `listener`: its section there. The error says which address could not be listened on, and why.
+ */
+async function openListener(
+  core: Core,
+  listener: 'xds' | 'rest',
+  files: ServerTls | undefined,
+  listen: (
+    connections: Omit<ListenerOptions, 'address'> & Pick<Required<ListenerOptions>, 'report'>,
+  ) => Promise<Result<GrpcServer | HttpServer>>,
+): Promise<Result<ClientListener>> {
+  const opened: { server?: GrpcServer | HttpServer } = {};
+  const tls = await watchTls(files, () => opened.server, core, listener);
+  if (!tls.ok) return tls;
+  const { material, close } = tls.value;
+  const listening = await listen({
+    tls: material,
+    bounds: core.admission.forListener(),
+    accounts: core.accounts,
+    maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
+    reviewTime: () => core.config.drainTimeoutMs,
+    reviewed: (connections: number) => {
+      if (connections > 0) core.log.info(lostAuthorities, { listener, connections });
+    },
+    report: (message: string, error: unknown, peer?: string) =>
+      core.conditions.set(`${listener} listener`, `${message}: ${String(error)}`, 'warn', message, {
+        ...(peer === undefined ? {} : { peer }),
+        error,
+      }),
+  });
+  if (!listening.ok) {
+    close();
+    return listening;
+  }
+  const server = listening.value;
+  opened.server = server;
+  const drain = async (milliseconds: number): Promise<void> => {
+    await server.drain(milliseconds);
+    close();
+  };
+  return ok({ address: server.address, drain });
+}
+
+const services = [
+  ADS_SERVICE,
+  ...knownTypes.flatMap(({ service }) => service ?? []),
+  LoadReportingService.typeName,
+];
+
+/** The listener for clients: ADS, the per-type services, and beside them health, reflection and CSDS. */
+function openXdsListener(core: Core, answers: ClientAnswers): Promise<Result<ClientListener>> {
+  const { address, unixMode, tls } = core.config.xds;
+  const reports = (stream: ServerStream) => core.acceptReports(stream);
+  return openListener(core, 'xds', tls, (connections) =>
+    listenGrpc({
+      ...connections,
+      address: address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port),
+      unixMode,
+      accept: (path) => {
+        const fetched = fetchRoutes.get(path);
+        if (fetched !== undefined) return (stream) => core.relay.fetch(stream, fetched);
+        if (path === LOAD_PATH)
+          return takesLoadReports(core) ? (stream) => void taken(core, stream, reports) : undefined;
+        const route = routes.get(path);
+        if (route === undefined) return undefined;
+        return (stream) => {
+          if (core.siblings.isFor(stream)) {
+            const refusal = core.siblings.accept(stream, route);
+            if (refusal !== undefined) stream.end(refusal);
+            return;
+          }
+          if (taken(core, stream, (one) => core.relay.server.accept(one, route)))
+            core.loops.streamAccepted(stream);
+        };
+      },
+      auxiliary: auxiliaryPaths(core, answers),
+      maxRequestBytes: core.config.limits.maxRequestBytes,
+      messageTimeout: () => core.config.limits.stalledTimeoutMs,
+      connectionFailed: (peer, reason) => core.log.debug('a connection failed', { peer, reason }),
+    }),
+  );
+}
+
+/** Takes a stream unless it leads to a loop of relays. False: it has ended. */
+function taken(
+  core: Core,
+  stream: ServerStream,
+  accept: (stream: ServerStream) => GrpcStatus | undefined,
+): boolean {
+  const loop = core.loops.refusal(stream);
+  if (loop !== undefined) core.refuseLoop(stream.peer, loop);
+  const refusal = loop ?? accept(stream);
+  if (refusal !== undefined) stream.end(refusal);
+  return refusal === undefined;
+}
+
+function auxiliaryPaths(core: Core, answers: ClientAnswers): ConnectPaths {
+  const { serving, clientStatus } = answers;
+  const csdsService = ClientStatusDiscoveryService.typeName;
+  return new ConnectPaths({
+    clock: systemClock,
+    stalledMilliseconds: () => core.config.limits.stalledTimeoutMs,
+    services: [
+      health(services, { serving, subscribe: (changed) => core.onChange(changed) }),
+      reflection(() => (core.statusScopes.enabled ? [...services, csdsService] : services)),
+      csds(
+        (peer) => core.statusScopes.of(peer),
+        clientStatus,
+        () => core.config.limits.maxResponseBytes,
+      ),
+    ],
+    aliases: reflectionAliases,
+    jsonOptions: { useProtoFieldName: true, registry: lazyEnvoyRegistry },
+    refused: (reason) => core.metrics.rejected(reason).inc(),
+    threw: (error, path) => core.log.error('a handler failed', { path, error }),
+  });
+}
+
+/** The listener for clients that poll: REST-JSON, and CSDS beside it (protocol §7). Polls that wait are answered before its end. */
+function openRestListener(
+  core: Core,
+  { address, tls }: NonNullable<Core['config']['rest']>,
+  answers: ClientAnswers,
+): Promise<Result<ClientListener>> {
+  return openListener(core, 'rest', tls, (connections) => {
+    const route = restRoutes(core, answers, connections.report);
+    return listenHttp({
+      ...connections,
+      address: formatHostPort(address.host, address.port),
+      route: tls?.ca === undefined ? route : askingForCertificates(route),
+      maxRequestBytes: core.config.limits.maxPollBytes,
+      stalledTimeout: () => core.config.limits.stalledTimeoutMs,
+    });
+  });
+}
+
+type Route = (head: HttpHead) => HttpHandler | HttpAnswer;
+
+/** Where client certificates are verified: who has shown none is told that one is missing, and not only "denied". */
+function askingForCertificates(route: Route): Route {
+  const asking = (answer: HttpAnswer): HttpAnswer => (answer.status === 403 ? unauthenticated : answer);
+  return (head) => {
+    const routed = route(head);
+    if (verifiedIdentity(head.peer) !== undefined) return routed;
+    if (typeof routed !== 'function') return asking(routed);
+    return (body, answered) => routed(body, (answer) => answered(asking(answer)));
+  };
+}
+
+/** HTTP wants the header with each 401 (RFC 9110 §11.6.1). There is no registered scheme for certificates. */
+const unauthenticated = problem(
+  401,
+  'unauthenticated',
+  'this needs a client certificate with a URI or DNS name, issued by an authority in rest.tls.ca: none was sent',
+  { 'www-authenticate': 'ClientCertificate' },
+);
+
+/** Refuses what can be refused by the head of a request. */
+function restRoutes(
+  core: Core,
+  answers: ClientAnswers,
+  report: (message: string, error: unknown) => void,
+): Route {
+  const slices = new TimeSlices(systemClock);
+  const polls = new RestPolls({
+    traced: core.spans && pollTraces(core.spans, systemClock),
+    polls: core.relay.polls,
+    clock: systemClock,
+    slices,
+    maxBytes: () => core.config.limits.maxResponseBytes,
+    unreadable: (typeUrl) =>
+      core.conditions.set(`rest ${typeUrl}`, 'unreadable', 'warn', unreadableMessage, { type: typeUrl }),
+    threw: (error, path) => report(`the answer to ${path} could not be made`, error),
+  });
+  const clientStatus = clientStatusRoute(core, answers.clientStatus, slices);
+  const paths = [...polls.paths, clientStatusPath];
+  const served = paths.map((path) => `POST ${path}`).join(', ');
+  return (head) => {
+    const refused = paths.includes(head.path)
+      ? refusalOf(head)
+      : problem(404, 'not_found', `there is no ${head.path} here: there is ${served}`);
+    if (refused !== undefined) {
+      core.metrics.rejected('malformed').inc();
+      return refused;
+    }
+    return polls.route(head) ?? clientStatus(head);
+  };
+}
+
+const unreadableMessage =
+  'a resource holds a type that is not part of the Envoy API that this build knows: REST clients get it as bytes in base64';
+
+/** Why the body of a request is not read. */
+function refusalOf({ method, path, headers }: HttpHead): HttpAnswer | undefined {
+  if (method !== 'POST') {
+    return problem(405, 'unimplemented', `${path} takes POST, not ${method}`, { allow: 'POST' });
+  }
+  const encoding = headers['content-encoding'] ?? 'identity';
+  if (encoding !== 'identity') {
+    const message = `content-encoding ${encoding} is not supported here: send requests uncompressed`;
+    return problem(415, 'unimplemented', message, { 'accept-encoding': 'identity' });
+  }
+  const type = headers['content-type'];
+  if (type === undefined || /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i.test(type)) return undefined;
+  return problem(415, 'unimplemented', `content-type ${type} is not supported here: use application/json`);
+}
+
+const clientStatusPath = '/v3/discovery:client_status';
+
+/** As on the xDS port, and counted with those there. */
+const { name, max, maxPerPeer } = csdsCalls;
+/** A request may hold a node, 61 KB of Envoy's, which is not read. */
+const maxRequestBytes = 256 << 10;
+const bounds: JsonBounds = { depth: usualDepth, values: 20_000 };
+
+/** CSDS over REST (protocol §9): a peer is told what it would be told on the xDS port (ADR 65). */
+function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], slices: TimeSlices): Route {
+  let open = 0;
+  return ({ peer }) => {
+    const scope = core.statusScopes.of(peer);
+    if (!scope.ok) {
+      core.metrics.rejected('denied').inc();
+      return refusal(scope.error);
+    }
+    return (body, answered) => {
+      const { account } = peer;
+      if (open >= max || account.count(name) >= maxPerPeer) answered(refused('calls', refusal(busy)));
+      else void call(scope.value, body, account).then(answered);
+      return () => {};
+    };
+  };
+
+  async function call(scope: StatusScope, body: Charged, account: Account): Promise<HttpAnswer> {
+    open++;
+    account.enter(name);
+    try {
+      return await answer(scope, body, account);
+    } catch (error) {
+      core.log.error('a handler failed', { path: clientStatusPath, error });
+      return refusal({ code: Code.INTERNAL, message: 'this is a bug: see the log' });
+    } finally {
+      open--;
+      account.leave(name);
+    }
+  }
+
+  async function answer(scope: StatusScope, body: Charged, payer: Account): Promise<HttpAnswer> {
+    if (body.length > maxRequestBytes) return refused('request_bytes', tooLarge);
+    const request = readRequest(body);
+    if (!request.ok)
+      return refused('malformed', refusal({ code: Code.INVALID_ARGUMENT, message: request.error }));
+    const maxBytes = Math.min(core.config.limits.maxResponseBytes, maxConnectBytes);
+    const status = await answerTo({ scope, request: request.value, maxBytes, payer });
+    if (!status.ok) return refusal(status.error);
+    const bound = { useProtoFieldName: false, maxBytes };
+    const written = await slices.run((pace) => statusJson(status.value, bound, pace), payer);
+    return written.ok ? jsonAnswer(Buffer.concat(written.value)) : refusal(written.error);
+  }
+
+  function refused(reason: string, why: HttpAnswer): HttpAnswer {
+    core.metrics.rejected(reason).inc();
+    return why;
+  }
+}
+
+/** An empty body asks for everything, as an empty message does. */
+function readRequest(body: Buffer): Result<ClientStatusRequest> {
+  if (body.length === 0) return ok(create(ClientStatusRequestSchema));
+  try {
+    const json = parseJson(body, bounds, ['node']);
+    if (!isJsonValue(json)) return fail('the body is nested too deeply');
+    return ok(fromJson(ClientStatusRequestSchema, json, { ignoreUnknownFields: true }));
+  } catch (error) {
+    return fail(`the body is not a ClientStatusRequest: ${errorMessage(error)}`);
+  }
+}
+
+const tooLarge = problem(413, 'resource_exhausted', `the body is larger than ${maxRequestBytes} bytes`);
+
+const busy: GrpcStatus = {
+  code: Code.RESOURCE_EXHAUSTED,
+  message: `${max} ${name} are open, or ${maxPerPeer} of this peer, which is the maximum`,
+};
+
+/** Clients can ask for a trace with each poll: they must not crowd out the others. */
+const mostPerSecond = 50;
+
+/**
+ * The spans of REST polls whose client has sent a traceparent: they belong to the client's trace. Returns a function to
+ * answer with, which ends the span. A poll that its client gives up has none.
+ */
+function pollTraces(spans: Spans, clock: Clock) {
+  let [second, started] = [0, 0];
+  return (
+    { headers, path }: HttpHead,
+    info: TypeInfo,
+    answered: (answer: HttpAnswer) => void,
+  ): ((answer: HttpAnswer) => void) => {
+    const { traceparent } = headers;
+    if (typeof traceparent !== 'string') return answered;
+    const now = Math.floor(clock.monotonic() / 1000);
+    if (now !== second) [second, started] = [now, 0];
+    if (started >= mostPerSecond) return answered;
+    const attributes = { 'http.request.method': 'POST', 'url.path': path, 'distributary.type': info.short };
+    const span = spans.start('poll', clock.monotonic(), attributes, traceparent);
+    if (span === undefined) return answered;
+    started++;
+    return (answer) => {
+      answered(answer);
+      span.end(clock.monotonic(), { 'http.response.status_code': answer.status });
+    };
+  };
 }

@@ -11,6 +11,7 @@ import type {
   LostResource,
   UnreadRule,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
+import { mergedRows } from '../inspect/fleet-survey.ts';
 import type { ReloadPreview } from '../inspect/local-clients.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
@@ -58,7 +59,7 @@ class Preview {
   readonly #sameClaims: boolean;
   readonly #sessions = new Map<string, Effect['sessions'][number]>();
   readonly #clients: Plain<ClientChange>[] = [];
-  readonly #unread = new UnreadRules();
+  #unread: readonly Plain<UnreadRule>[] = [];
   readonly #counts = { streams: 0, changed: 0, losing: 0, reconnecting: 0 };
 
   constructor(relay: Relay, before: Config, after: Config) {
@@ -72,7 +73,8 @@ class Preview {
   async add(stream: XdsStream, client: ClientContext, pace: Pace): Promise<void> {
     this.#counts.streams++;
     const next = this.#rules.reapplyRules(client, stream.transport.peer);
-    for (const { key, from } of this.#rules.unread(client)) this.#unread.add({ key, from, streams: 1 });
+    const unread = this.#rules.unread(client).map(({ key, from }) => ({ key, from, streams: 1 }));
+    this.#unread = mergedRules([...this.#unread, ...unread]);
     const parameters = client.derived(undefined);
     const change: Plain<ClientChange> = {
       client: stream.id,
@@ -104,7 +106,7 @@ class Preview {
       sessions: [...this.#sessions.values()],
       ...this.#counts,
       clients: this.#clients,
-      unreadRules: this.#unread.list(),
+      unreadRules: [...this.#unread],
     };
   }
 
@@ -180,45 +182,37 @@ class Preview {
 
 /** The effects on several processes as one. */
 export function mergeEffects(effects: readonly Effect[]): Effect {
-  const sessions = new Map<string, Effect['sessions'][number]>();
-  for (const { upstream, parameters, before, after } of effects.flatMap((one) => one.sessions)) {
-    const key = JSON.stringify([
-      upstream,
-      Object.entries(parameters).toSorted(([a], [b]) => (a < b ? -1 : 1)),
-    ]);
-    const known = sessions.get(key);
-    const [was, is] = [before || known?.before === true, after || known?.after === true];
-    sessions.set(key, { upstream, parameters, before: was, after: is });
-  }
-  const unread = new UnreadRules();
-  for (const rule of effects.flatMap(({ unreadRules }) => unreadRules)) unread.add(rule);
+  const sessions = mergedRows(
+    effects.flatMap((one) => one.sessions),
+    ({ upstream, parameters }) =>
+      JSON.stringify([upstream, Object.entries(parameters).toSorted(([a], [b]) => (a < b ? -1 : 1))]),
+    (one, other) => ({
+      ...one,
+      before: one.before || other.before,
+      after: one.after || other.after,
+    }),
+  );
   const sum = (of: (effect: Effect) => number): number => effects.reduce((total, one) => total + of(one), 0);
   return {
     needsRestart: [],
     upstreams: [],
-    sessions: [...sessions.values()],
+    sessions,
     streams: sum(({ streams }) => streams),
     changed: sum(({ changed }) => changed),
     losing: sum(({ losing }) => losing),
     reconnecting: sum(({ reconnecting }) => reconnecting),
     clients: effects.flatMap(({ clients }) => clients).slice(0, mostListed.clients),
-    unreadRules: unread.list(),
+    unreadRules: mergedRules(effects.flatMap(({ unreadRules }) => unreadRules)),
   };
 }
 
 /** The rules that need what was not kept of nodes, each with the streams of these. */
-class UnreadRules {
-  readonly #rules = new Map<string, Plain<UnreadRule>>();
-
-  add({ key, from, streams }: Plain<UnreadRule>): void {
-    const id = JSON.stringify([key, from]);
-    this.#rules.set(id, { key, from, streams: streams + (this.#rules.get(id)?.streams ?? 0) });
-  }
-
-  list(): Plain<UnreadRule>[] {
-    return [...this.#rules.values()];
-  }
-}
+const mergedRules = (rules: readonly Plain<UnreadRule>[]): Plain<UnreadRule>[] =>
+  mergedRows(
+    rules,
+    ({ key, from }) => JSON.stringify([key, from]),
+    (one, other) => ({ ...one, streams: one.streams + other.streams }),
+  );
 
 const claimsOf = ({ upstreams }: Config): readonly unknown[] =>
   upstreams.map((one) => [one.name, one.claims]);

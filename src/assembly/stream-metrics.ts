@@ -8,9 +8,8 @@ import {
 } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
-import { keptError } from '../model/error-text.ts';
 import type { RequestKind } from '../model/subscription.ts';
-import { shorten } from '../model/text.ts';
+import { keptError, shorten } from '../model/text.ts';
 import { isKnownType, typeInfo } from '../model/types.ts';
 import type { Conditions } from '../observe/conditions.ts';
 import { longestText } from '../observe/format.ts';

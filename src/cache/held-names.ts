@@ -1,3 +1,4 @@
+import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
@@ -22,7 +23,6 @@ import type {
   RemovalCount,
   TransactionGuard,
 } from '../model/rollout.ts';
-import type { Side } from '../model/side.ts';
 import { type Interest, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
 import { CachedResource, contentIn } from './cached-resource.ts';
 import { HeldTransaction, isFrozen } from './held-transaction.ts';

@@ -1,3 +1,4 @@
+import type { Side } from '../model/access.ts';
 import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
@@ -5,7 +6,6 @@ import { assignmentType } from '../model/endpoints.ts';
 import { type Holds, type TypedName } from '../model/holds.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { PendingChange } from '../model/rollout.ts';
-import type { Side } from '../model/side.ts';
 import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
 import {
   CachedResource,

@@ -1,3 +1,4 @@
+import type { Side } from '../model/access.ts';
 import {
   type ConstraintsKey,
   type ResourceName,
@@ -13,7 +14,6 @@ import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import type { HeldVariant } from '../model/rollout.ts';
 import { covers, isCollection } from '../model/selection.ts';
-import type { Side } from '../model/side.ts';
 import {
   type Interest,
   interestBytes,

@@ -1,3 +1,4 @@
+import type { Side } from '../model/access.ts';
 import { type ResourceName, type Revision, resourceName, revision, type TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
@@ -7,7 +8,6 @@ import type { Parameters } from '../model/parameters.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
 import type { MaskReason, PendingName } from '../model/rollout.ts';
-import type { Side } from '../model/side.ts';
 import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { GlobIndex } from '../model/xdstp.ts';
 import {

@@ -469,34 +469,32 @@ export function restamp(
   revision: Revision,
 ): CommitChanges {
   const changes = new CommitChanges();
-  const arrivals: (readonly [moved: Variant, holder: Holder])[] = [];
+  const arrivals: (readonly [variant: Variant, to: Constraints, holder: Holder])[] = [];
   for (const { holder, name, from, to } of moves) {
     const cached = table.own(name, column);
     const entry = cached?.variants.get(from.key);
     if (cached === undefined || entry === undefined || !hasHolder(entry, holder)) continue;
-    const { variant } = entry;
-    const { version, aliases, metadata } = variant;
-    changes.touch(name, from, aliases);
-    if (to !== undefined) {
-      const payload = variant.payload && table.payloads.adopt(variant.payload.bytes, variant.payload.hash);
-      const deltaVersion = deltaVersionOf(version, to, payload, aliases, metadata);
-      arrivals.push([{ ...variant, payload, constraints: to, deltaVersion, revision }, holder]);
-    }
+    changes.touch(name, from, entry.variant.aliases);
+    if (to !== undefined) arrivals.push([entry.variant, to, holder]);
     table.removeHolder(entry, holder, column);
     if (entry.holders.length === 0) table.remove(cached, entry, column);
   }
-  for (const [moved, holder] of arrivals) {
-    const { name, constraints, aliases } = moved;
+  for (const [variant, to, holder] of arrivals) {
+    const { name, version, aliases, metadata } = variant;
     const cached = table.place(name, column);
-    const known = cached.variants.get(constraints.key);
-    if (known === undefined) table.add(cached, moved, [holder], revision, column);
-    else {
+    const known = cached.variants.get(to.key);
+    if (known === undefined) {
+      const payload = variant.payload && table.payloads.share(variant.payload);
+      const deltaVersion = deltaVersionOf(version, to, payload, aliases, metadata);
+      const moved = { ...variant, payload, constraints: to, deltaVersion, revision };
+      table.add(cached, moved, [holder], revision, column);
+      // Its timer is for the variant with these constraints.
+      table.expiring(moved);
+    } else {
       table.addHolder(known, holder, column);
-      table.payloads.release(moved.payload);
+      table.expiring(known.variant);
     }
-    // Its timer is for the variant with these constraints.
-    table.expiring(known?.variant ?? moved);
-    changes.touch(name, constraints, aliases);
+    changes.touch(name, to, aliases);
   }
   return changes;
 }

@@ -41,10 +41,12 @@ three of its own intervals; tap does not show polls.`,
     ({ state = '', ...asked }) =>
     async ({ rpc }) => {
       const response = await everyClient(rpc, { ...asked, state });
-      const missing = response.clients.some((client) => client.types.some(isMissing))
-        ? (await rpc.listClasses({})).problems.filter(({ kind }) => kind === 'MISSING')
-        : [];
-      const text = (view: View): string => clientsText(response, missing, view, Date.now());
+      const text = async (view: View): Promise<string> => {
+        const missing = response.clients.some((client) => client.types.some(isMissing))
+          ? (await rpc.listClasses({})).problems.filter(({ kind }) => kind === 'MISSING')
+          : [];
+        return clientsText(response, missing, view, Date.now());
+      };
       return answer(ListClientsResponseSchema, response, text);
     },
 });

@@ -1,8 +1,6 @@
-import { printable } from '../model/printable.ts';
-import { unknownWord } from '../model/suggest.ts';
+import { printable, unknownWord } from '../model/text.ts';
 import { levels, logFormats } from '../observe/log-levels.ts';
 import { version } from '../package/files.ts';
-import { check } from './check.ts';
 import { clients } from './clients.ts';
 import { type Command, defineCommand, file, oneOf, required, toggle } from './command.ts';
 import { completionOf } from './completion.ts';
@@ -13,7 +11,7 @@ import { get } from './get.ts';
 import { history } from './history.ts';
 import { load } from './load.ts';
 import { log } from './log.ts';
-import { discard, freeze, promote, release, rollback, unfreeze } from './operations.ts';
+import { check, discard, freeze, promote, release, rollback, unfreeze } from './operations.ts';
 import { reach } from './reach.ts';
 import { resources } from './resources.ts';
 import { status } from './status.ts';

@@ -1,8 +1,7 @@
 import { parseArgs } from 'node:util';
 import { parseDuration } from '../config/duration.ts';
-import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { expectedText, nearest, unknownWord } from '../model/suggest.ts';
+import { expectedText, nearest, printable, unknownWord } from '../model/text.ts';
 import { knownTypes, typeByName, unknownType } from '../model/types.ts';
 import { columnsOf, processTerminal, type Terminal, wrapped } from './terminal.ts';
 

@@ -1,4 +1,4 @@
-import { anyOf, unknownWord } from '../model/suggest.ts';
+import { anyOf, unknownWord } from '../model/text.ts';
 import { type Command, defineCommand, type Flag, UsageError } from './command.ts';
 
 /** The scripts by their shells. All words come from the declarations of the commands: none needs to be quoted. */

@@ -15,8 +15,8 @@ import {
   DeltaDiscoveryResponseSchema,
 } from '../gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { typeUrl } from '../model/brand.ts';
-import { printable } from '../model/printable.ts';
 import { fail, type Result } from '../model/result.ts';
+import { printable } from '../model/text.ts';
 import { ADS_SERVICE, typeByName, typeInfo } from '../model/types.ts';
 import { createLog } from '../observe/log.ts';
 import { executable, unpackFiles, version } from '../package/files.ts';
@@ -191,19 +191,6 @@ const demoTypes = ['cds', 'eds', 'lds', 'rds'] as const;
 /** Of the samples as they are at the start: each type comes with a revision of its own. */
 const sampleRevision = demoTypes.length;
 
-interface DemoClientOptions {
-  /** HOST:PORT of the relay's xDS listener. */
-  readonly address: string;
-  /** What it tells in node.metadata. */
-  readonly metadata: Readonly<Record<string, string>>;
-  readonly id: string;
-  readonly received: (response: DeltaDiscoveryResponse) => void;
-  /** It has rejected a response, for this reason. */
-  readonly rejected: (response: DeltaDiscoveryResponse, reason: string) => void;
-  /** The stream ended, with gRPC's reason; not called after `close`. */
-  readonly ended: (reason: string) => void;
-}
-
 /** The filter of deploy/demo/broken: no Envoy has it. */
 const brokenFilter = 'no.such.filter';
 
@@ -213,7 +200,18 @@ export class DemoClient {
   readonly #stream: ClientDuplexStream<DeltaDiscoveryRequest, DeltaDiscoveryResponse>;
   #closed = false;
 
-  constructor(options: DemoClientOptions) {
+  constructor(options: {
+    /** HOST:PORT of the relay's xDS listener. */
+    readonly address: string;
+    /** What it tells in node.metadata. */
+    readonly metadata: Readonly<Record<string, string>>;
+    readonly id: string;
+    readonly received: (response: DeltaDiscoveryResponse) => void;
+    /** It has rejected a response, for this reason. */
+    readonly rejected: (response: DeltaDiscoveryResponse, reason: string) => void;
+    /** The stream ended, with gRPC's reason; not called after `close`. */
+    readonly ended: (reason: string) => void;
+  }) {
     this.#client = new Client(options.address, credentials.createInsecure());
     this.#stream = this.#client.makeBidiStreamRequest(
       `/${ADS_SERVICE}/DeltaAggregatedResources`,

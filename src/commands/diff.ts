@@ -6,8 +6,8 @@ import {
   type DiffSideSchema,
   type NameDifference,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
-import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { printable } from '../model/text.ts';
 import { printableYaml } from '../observe/yaml-text.ts';
 import { parameters, readCount, text, texts, toggle, type, UsageError, type ValuesOf } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';

@@ -3,8 +3,7 @@ import {
   type ExplainResponse,
   ExplainResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { errorLine } from '../model/error-text.ts';
-import { printable } from '../model/printable.ts';
+import { errorLine, printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { othersText } from '../observe/missing-text.ts';

@@ -1,6 +1,5 @@
 import type { GetResourceResponse, ResourceVariant } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { errorText } from '../model/error-text.ts';
-import { printable } from '../model/printable.ts';
+import { errorText, printable } from '../model/text.ts';
 import { formatBytes } from '../observe/format.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import { required, text, type } from './command.ts';

@@ -3,7 +3,7 @@ import {
   type HistoryResponse,
   HistoryResponseSchema,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
-import { printable } from '../model/printable.ts';
+import { printable } from '../model/text.ts';
 import { formatBytes, verdictText } from '../observe/format.ts';
 import { count, text, type } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';

@@ -3,8 +3,7 @@ import {
   type LoadResponse,
   LoadResponseSchema,
 } from '../gen/distributary/admin/v1/load_pb.ts';
-import { printable } from '../model/printable.ts';
-import { counted } from '../model/text.ts';
+import { counted, printable } from '../model/text.ts';
 import { text } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
 import { type Painted, painted, textTable, type View } from './terminal.ts';

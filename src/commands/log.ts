@@ -1,6 +1,6 @@
 import { type SetLogLevelResponse, SetLogLevelResponseSchema } from '../gen/distributary/admin/v1/log_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { anyOf } from '../model/suggest.ts';
+import { anyOf } from '../model/text.ts';
 import { levels } from '../observe/log-levels.ts';
 import { duration, oneOf, text, toggle, UsageError, type ValuesOf } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';

@@ -1,13 +1,15 @@
 import type { DescMessage, MessageShape } from '@bufbuild/protobuf';
 import { RollbackResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
 import {
+  type CheckResponse,
+  CheckResponseSchema,
   DiscardResponseSchema,
   FreezeResponseSchema,
   PromoteResponseSchema,
   ReleaseResponseSchema,
   UnfreezeResponseSchema,
 } from '../gen/distributary/admin/v1/rollout_pb.ts';
-import { counted } from '../model/text.ts';
+import { counted, printable } from '../model/text.ts';
 import { type Command, count, required, text, type, type ValuesOf } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
 
@@ -115,3 +117,25 @@ upstream sends.`,
       return { ...answer(RollbackResponseSchema, response, () => text), warning };
     },
 });
+
+const codes: Readonly<Record<string, number>> = { GOOD: 0, BAD: 1 };
+
+export const check = relayCommand({
+  name: 'check',
+  does: 'asks a check of the rollout now',
+  about: `Asks one of rollout.checks now and prints what it says. This does not count for a change that waits.`,
+  flags: { name: required(text('NAME', 'one of rollout.checks')) },
+  exit: '0 GOOD; 1 BAD, or the relay does not answer; 2 UNKNOWN.',
+  ask:
+    ({ name }) =>
+    async ({ rpc }) => {
+      const response = await rpc.check({ name });
+      return {
+        ...answer(CheckResponseSchema, response, () => checkText(response)),
+        code: codes[response.check?.state ?? ''] ?? 2,
+      };
+    },
+});
+
+const checkText = ({ check: said }: CheckResponse): string =>
+  said === undefined ? '' : printable(`${said.name}: ${said.state}: ${said.reason}`);

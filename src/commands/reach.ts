@@ -1,7 +1,7 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type PeerCertificate, type TLSSocket } from 'node:tls';
-import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { printable } from '../model/text.ts';
 import { parseAddress } from '../wire/address.ts';
 import { explainError } from '../wire/node-error.ts';
 import { defineCommand, file, required, text, toggle, UsageError, type ValuesOf } from './command.ts';

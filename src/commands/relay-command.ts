@@ -4,9 +4,8 @@ import { type DescMessage, type JsonValue, type MessageShape, toJson } from '@bu
 import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-node';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { printable, printableJson } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { expectedText } from '../model/suggest.ts';
+import { expectedText, printable, printableJson } from '../model/text.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 import {
@@ -49,7 +48,7 @@ export interface Answer {
   /** For scripts. */
   readonly json: () => unknown;
   /** For people. Empty: nothing. */
-  readonly text: (view: View) => string;
+  readonly text: (view: View) => string | Promise<string>;
   /** It is not as it was asked for: why, and exit 1. */
   readonly problem?: ((view: View) => string) | undefined;
   /** It was done, and this must be known. */
@@ -109,14 +108,14 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
         // What is said meanwhile is for people, not for who reads the answer.
         const say = (line: string): void => terminal.err(`${printable(line)}\n`);
         if ('watch' in shared && shared.watch) {
-          const read = async (): Promise<string> => written(await asked(client, say), format, terminal, 0);
+          const read = async () => written(await asked(client, say), format, terminal, 0);
           return watch(terminal, read, (error) => refusal(client, error));
         }
         const said = await asked(client, say);
         if (said.problem !== undefined)
           terminal.err(`${said.problem(viewOf(terminal, format === 'wide'))}\n`);
         if (said.warning !== undefined) terminal.err(`${printable(said.warning)}\n`);
-        const shown = written(said, format, terminal, 2);
+        const shown = await written(said, format, terminal, 2);
         if (shown !== '') terminal.out(`${shown}\n`);
         return said.code ?? (said.problem === undefined ? 0 : 1);
       };
@@ -125,7 +124,12 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
   });
 }
 
-function written(said: Answer, format: Output | undefined, terminal: Terminal, indent: number): string {
+async function written(
+  said: Answer,
+  format: Output | undefined,
+  terminal: Terminal,
+  indent: number,
+): Promise<string> {
   switch (format) {
     case 'json':
       return printableJson(JSON.stringify(said.json(), null, indent));

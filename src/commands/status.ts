@@ -4,9 +4,7 @@ import {
   type UpstreamStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { RolloutStatus, WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
-import { errorLine } from '../model/error-text.ts';
-import { printable } from '../model/printable.ts';
-import { counted } from '../model/text.ts';
+import { counted, errorLine, printable } from '../model/text.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
 import { lasting, readyText, sentence, worstOf } from '../observe/problems.ts';
 import { toggle } from './command.ts';

@@ -1,7 +1,7 @@
 import { toJsonString } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { TapMessageSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import { printableJson } from '../model/printable.ts';
+import { printableJson } from '../model/text.ts';
 import { commandWith, count, text, toggle, type } from './command.ts';
 import { relayFlags } from './context.ts';
 import { type AdminClient, withRelay } from './relay-command.ts';

@@ -1,6 +1,5 @@
 import { styleText } from 'node:util';
-import { errorLine } from '../model/error-text.ts';
-import { printable } from '../model/printable.ts';
+import { errorLine, printable } from '../model/text.ts';
 
 /** Where a command writes, and its environment: the process's, or a test's. */
 export interface Terminal {
@@ -8,14 +7,14 @@ export interface Terminal {
   readonly err: (text: string) => void;
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Of `out`; left out: it is a file or a pipe. */
-  readonly screen?: Screen | undefined;
-}
-
-interface Screen {
-  readonly colours: boolean;
-  /** Its size, called each time. */
-  readonly rows: () => number;
-  readonly columns: () => number;
+  readonly screen?:
+    | {
+        readonly colours: boolean;
+        /** Its size, called each time. */
+        readonly rows: () => number;
+        readonly columns: () => number;
+      }
+    | undefined;
 }
 
 export const processTerminal: Terminal = {
@@ -213,14 +212,12 @@ function elided(text: string, width = 0): string {
   return `${text.slice(0, width - 1 - end)}…${text.slice(text.length - end)}`;
 }
 
-export interface SignalWait {
+/** Waits for the first of these signals. A second one ends the process at once, because the handlers are gone by then. */
+export function firstSignal(...signals: readonly NodeJS.Signals[]): {
   readonly promise: Promise<NodeJS.Signals>;
   /** Stops waiting. */
   release(): void;
-}
-
-/** Waits for the first of these signals. A second one ends the process at once, because the handlers are gone by then. */
-export function firstSignal(...signals: readonly NodeJS.Signals[]): SignalWait {
+} {
   const { promise, resolve } = Promise.withResolvers<NodeJS.Signals>();
   const release = (): void => {
     for (const signal of signals) process.off(signal, caught);

@@ -20,8 +20,7 @@ import {
   CompareConfigurationResponseSchema,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { systemClock } from '../model/clock.ts';
-import { printable, printableJson } from '../model/printable.ts';
-import { counted } from '../model/text.ts';
+import { counted, printable, printableJson } from '../model/text.ts';
 import { askCheck } from '../rollout/checks.ts';
 import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.ts';
 import { formatProblem } from '../upstream/filesystem/resource-file.ts';

@@ -1,9 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type WaitResponse, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import { errorLine } from '../model/error-text.ts';
-import { printable } from '../model/printable.ts';
-import { counted } from '../model/text.ts';
+import { counted, errorLine, printable } from '../model/text.ts';
 import { count, duration, text, toggle, type, UsageError } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
 import { textTable, type View } from './terminal.ts';

@@ -1,7 +1,6 @@
 import type { z } from 'zod';
 import { assertNever } from '../model/result.ts';
-import { anyOf, nearest, unknownWord } from '../model/suggest.ts';
-import { quote } from '../model/text.ts';
+import { anyOf, nearest, quote, unknownWord } from '../model/text.ts';
 import { notADuration } from './duration.ts';
 import { acceptedKeys, isDuration } from './json-schema.ts';
 import { type Path, pathText, type UnplacedProblem } from './source.ts';

@@ -136,18 +136,16 @@ export const drainTimeout = () =>
 
 const listeners = ['xds', 'rest', 'admin', 'metrics'] as const;
 
-interface Bound {
-  readonly listener: string;
-  readonly host: string;
-  readonly port: number;
-}
-
 /** They listen on every address of the machine. */
 export const everywhere: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 
 /** Two listeners on one address: the second could not start. */
 export function checkListeners(file: unknown, context: z.core.$RefinementCtx): void {
-  const known: Bound[] = [];
+  const known: {
+    readonly listener: string;
+    readonly host: string;
+    readonly port: number;
+  }[] = [];
   for (const listener of listeners) {
     const address = read(read(file, listener), 'address');
     const [host, port] = [readText(address, 'host'), read(address, 'port')];

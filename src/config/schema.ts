@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { mostNodeText, nodePath, parseShown, templateKeys } from '../model/node-path.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { anyOf, expectedText } from '../model/suggest.ts';
+import { anyOf, expectedText } from '../model/text.ts';
 import { admin, checkListeners, drainDelay, drainTimeout, metrics, rest, xds } from './schema-listeners.ts';
 import {
   authority,

@@ -9,14 +9,14 @@ import type {
   Holding,
   MissingEntry,
   OpenSubscription,
+  OpenWholeState,
   RequestKind,
   Response,
   ShownState,
 } from '../model/subscription.ts';
+import type { InTurns } from '../model/time-slices.ts';
 import type { Interest, Selector } from '../model/transaction.ts';
-import type { InTurns } from '../model/turns.ts';
 import type { TypeInfo } from '../model/types.ts';
-import type { OpenWholeState } from '../model/whole-state.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
 import type { Peer } from '../wire/server-stream.ts';

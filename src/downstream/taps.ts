@@ -1,8 +1,8 @@
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
-import { keptError } from '../model/error-text.ts';
 import type { RequestKind, Response } from '../model/subscription.ts';
+import { keptError } from '../model/text.ts';
 import {
   type DeltaRequest,
   readSelectors,

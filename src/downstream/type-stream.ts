@@ -1,5 +1,4 @@
 import { resourceName, type TypeUrl } from '../model/brand.ts';
-import { keptError } from '../model/error-text.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import {
@@ -18,9 +17,9 @@ import {
   type Subscriber,
   type Subscription,
 } from '../model/subscription.ts';
-import { quote } from '../model/text.ts';
+import { keptError, quote } from '../model/text.ts';
+import { atOnce, type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
-import { atOnce, type InTurns, ReadingPace } from '../model/turns.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
 import { authorityOf, canonicalName, isXdstp } from '../model/xdstp.ts';
 import {
@@ -437,14 +436,13 @@ function legacyWildcard(
 
 /**
  * What the names of a SotW request or a poll subscribe to. Nothing named means everything, for types that have a legacy
- * wildcard; but nothing, once the stream has named something, and so do empty names alone (§3.6).
+ * wildcard; empty names alone mean nothing (§3.6).
  */
 export function namedSelection(
   selected: readonly SelectionEntry[],
-  hasNamed: boolean,
   wildcard: SelectionEntry | undefined,
 ): Selection {
-  if (selected.length === 0 && !hasNamed && wildcard !== undefined) return Selection.of([wildcard]);
+  if (selected.length === 0 && wildcard !== undefined) return Selection.of([wildcard]);
   return selected.every(({ spelling }) => spelling === '') ? EMPTY_SELECTION : Selection.of(selected);
 }
 
@@ -461,7 +459,7 @@ export function selectState(
   if (known !== undefined) return ok(known);
   const selected = read ?? selectAll(bytes, sotwSelectors, type, client);
   if (!selected.ok) return selected;
-  const selection = namedSelection(selected.value, false, legacyWildcard(type, client, services));
+  const selection = namedSelection(selected.value, legacyWildcard(type, client, services));
   knownSelections.add(client.selectionGroup, type, bytes, selection);
   return ok(selection);
 }
@@ -470,21 +468,19 @@ const maxEntries = 32;
 /** Of all entries; they stay when their clients have left. Requests of a fleet that names more are read each time. */
 const maxBytes = 4 << 20;
 
-interface KnownSelection {
-  readonly selectionGroup: object;
-  readonly type: TypeUrl;
-  readonly bytes: Buffer;
-  /** A selection that no stream has any more may go. */
-  readonly selection: WeakRef<Selection>;
-}
-
 /**
  * Selections by the bytes that they were read from. When a fleet reconnects, its clients send the same names: they are
  * read once, and all clients share one selection.
  */
 class KnownSelections {
   /** The last used last. */
-  readonly #known: KnownSelection[] = [];
+  readonly #known: {
+    readonly selectionGroup: object;
+    readonly type: TypeUrl;
+    readonly bytes: Buffer;
+    /** A selection that no stream has any more may go. */
+    readonly selection: WeakRef<Selection>;
+  }[] = [];
   #bytes = 0;
 
   /** `selectionGroup`: for clients of one group, the same bytes select the same. */

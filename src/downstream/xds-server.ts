@@ -1,6 +1,6 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
-import type { InTurns } from '../model/turns.ts';
+import type { InTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import {

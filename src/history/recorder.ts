@@ -38,7 +38,7 @@ type Settled = Map<ResourceName, NameSettled>;
 type NewChange = Pick<Change, 'type' | 'upstream' | 'names' | 'first' | 'reason'>;
 
 /** What clients of another process say to a change, which is known by one name that it changed. */
-interface ReportedAnswers {
+export interface ReportedAnswers {
   readonly type: TypeUrl;
   readonly name: ResourceName;
   /** `contentHash` of a variant that is new; empty: the name is gone. */
@@ -47,12 +47,6 @@ interface ReportedAnswers {
   readonly rejected: number;
   /** How long the last ACK took; undefined: there was none. */
   readonly tookMs: number | undefined;
-}
-
-/** Streams of canaries. */
-interface CanariesSaid extends Answers {
-  /** All of them have accepted it. */
-  readonly areAll: boolean;
 }
 
 /** What changes are recorded by. */
@@ -195,8 +189,11 @@ export class Recorder {
     if (change !== undefined && !change.first) this.#answers(change, { accepted, rejected, took: tookMs });
   }
 
-  /** Canaries have said this to what waits under these names. */
-  canariesSaid(names: readonly PendingName[], { accepted, rejected, areAll }: CanariesSaid): void {
+  /** Canaries have said this to what waits under these names. `areAll`: all of them have accepted it. */
+  canariesSaid(
+    names: readonly PendingName[],
+    { accepted, rejected, areAll }: Answers & { readonly areAll: boolean },
+  ): void {
     const now = this.#options.clock.now();
     for (const change of this.#waitingOf(names)) {
       const canariesMs = change.canariesMs ?? (areAll ? now - change.at : undefined);

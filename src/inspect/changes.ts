@@ -32,7 +32,7 @@ import type { Change, Content } from '../model/change.ts';
 import { systemClock } from '../model/clock.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import { ok } from '../model/result.ts';
-import { unknownWord } from '../model/suggest.ts';
+import { unknownWord } from '../model/text.ts';
 import { type Pace, sortedInSlices, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';

@@ -17,9 +17,10 @@ import type { StringMatcher } from '../gen/envoy/type/matcher/v3/string_pb.ts';
 import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
+import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Holding, SyncState } from '../model/subscription.ts';
-import type { Pace, Payer, TimeSlices } from '../model/time-slices.ts';
+import { type Pace, type Payer, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { compileBounded, compilePrincipals } from '../security/pattern.ts';
@@ -38,13 +39,6 @@ import { verifiedIdentity } from '../wire/peer-identity.ts';
 import { redactedBody } from '../wire/redaction.ts';
 import type { Peer } from '../wire/server-stream.ts';
 
-interface CsdsOptions {
-  readonly scopeOf: (peer: Peer) => Result<StatusScope, GrpcStatus>;
-  readonly answer: (query: ClientStatusQuery) => Awaitable<Result<EncodedStatus, GrpcStatus>>;
-  readonly maxResponseBytes: () => number;
-  readonly slices: TimeSlices;
-}
-
 /** A request may hold a node, 61 KB of Envoy's, which is not read. */
 const maxRequestBytes = 128 << 10;
 
@@ -52,75 +46,64 @@ const maxRequestBytes = 128 << 10;
 export const csdsCalls: CallKind = { name: 'CSDS calls', max: 16, maxPerPeer: 4, whenExceeded: 'REFUSED' };
 
 /** CSDS on the xDS port: request and response, not a watch (protocol §9). */
-export function csds(options: CsdsOptions): AuxiliaryService {
-  const answers = new Csds(options);
+export function csds(
+  scopeOf: (peer: Peer) => Result<StatusScope, GrpcStatus>,
+  answerOf: (query: ClientStatusQuery) => Awaitable<ClientStatusResult>,
+  maxResponseBytes: () => number,
+): AuxiliaryService {
+  const slices = new TimeSlices(systemClock);
   return {
     maxRequestBytes,
     kindOf: () => csdsCalls,
     refusal: (peer) => {
-      const scope = options.scopeOf(peer);
+      const scope = scopeOf(peer);
       return scope.ok ? undefined : scope.error;
     },
     routes: (router: ConnectRouter) => {
       router.service(ClientStatusDiscoveryService, {
-        fetchClientStatus: (request, context) => answers.to(request, context),
+        fetchClientStatus: answerTo,
         async *streamClientStatus(requests, context) {
-          for await (const request of requests) yield await answers.to(request, context);
+          for await (const request of requests) yield await answerTo(request, context);
         },
       });
     },
   };
-}
-
-class Csds {
-  readonly #options: CsdsOptions;
-
-  constructor(options: CsdsOptions) {
-    this.#options = options;
-  }
 
   /** The caller's scope is checked for each request, because the rules may have changed since the stream began. */
-  async to(
+  async function answerTo(
     request: ClientStatusRequest,
     { values, requestHeader }: HandlerContext,
   ): Promise<ClientStatusResponse> {
     const call = values.get(callKey);
     if (call === undefined) throw new Error('a call without a caller');
-    const scope = valueOf(this.#options.scopeOf(call.peer));
+    const scope = valueOf(scopeOf(call.peer));
     const contentType = requestHeader.get('content-type') ?? '';
     const grpc = contentType.startsWith('application/grpc');
+    const maxBytes = Math.min(maxResponseBytes(), grpc ? Infinity : maxConnectBytes);
     const release = call.hold();
     try {
       const { account: payer } = call.peer;
-      const pieces = valueOf(
-        await this.#answer({ scope, request, maxBytes: this.#maxBytes(grpc), payer }, call),
-      );
+      const pieces = valueOf(kept(await answerOf({ scope, request, maxBytes, payer }), scope, call));
       if (grpc) {
         call.answerWith(pieces);
         return create(ClientStatusResponseSchema);
       }
       if (!contentType.includes('json')) return encodedResponse(pieces);
-      const bound = { useProtoFieldName: false, maxBytes: this.#maxBytes(false) };
-      const json = valueOf(await this.#options.slices.run((pace) => statusJson(pieces, bound, pace), payer));
+      const bound = { useProtoFieldName: false, maxBytes };
+      const json = valueOf(await slices.run((pace) => statusJson(pieces, bound, pace), payer));
       call.answerWith(json, contentType.startsWith('application/connect'));
       return create(ClientStatusResponseSchema);
     } finally {
       release();
     }
   }
+}
 
-  async #answer(query: ClientStatusQuery, call: AuxiliaryCall): Promise<Result<EncodedStatus, GrpcStatus>> {
-    const answered = await this.#options.answer(query);
-    if (!answered.ok || query.scope.kind === 'all') return answered;
-    // A slow reader keeps its answer in memory.
-    const excess = call.keepAnswer(sizeOf(answered.value));
-    return excess === undefined ? answered : fail({ code: Code.RESOURCE_EXHAUSTED, message: excess });
-  }
-
-  #maxBytes(grpc: boolean): number {
-    const most = this.#options.maxResponseBytes();
-    return grpc ? most : Math.min(most, maxConnectBytes);
-  }
+/** A slow reader keeps its answer in memory. */
+function kept(answered: ClientStatusResult, scope: StatusScope, call: AuxiliaryCall): ClientStatusResult {
+  if (!answered.ok || scope.kind === 'all') return answered;
+  const excess = call.keepAnswer(sizeOf(answered.value));
+  return excess === undefined ? answered : fail({ code: Code.RESOURCE_EXHAUSTED, message: excess });
 }
 
 export interface ClientStatusQuery {

@@ -309,34 +309,44 @@ function mostHit(ofKind: readonly Plain<ClassProblem>[]): readonly Plain<ClassPr
 
 const causeOf = ({ type, what, error }: Plain<ClassProblem>): string => JSON.stringify([type, what, error]);
 
+/** The rows of several answers as one list: those with the same key are one. */
+export function mergedRows<Row>(
+  rows: Iterable<Row>,
+  keyOf: (row: Row) => string,
+  merge: (a: Row, b: Row) => Row,
+): Row[] {
+  const byKey = new Map<string, Row>();
+  for (const row of rows) {
+    const key = keyOf(row);
+    const known = byKey.get(key);
+    byKey.set(key, known === undefined ? row : merge(known, row));
+  }
+  return [...byKey.values()];
+}
+
 /** What several processes say, as one. */
 export function mergeClasses(answers: readonly Plain<ListClassesResponse>[]): Plain<ListClassesResponse> {
-  const classes = new Map<string, Plain<ClientClass>>();
-  const problems = new Map<string, Plain<ClassProblem>>();
-  for (const answer of answers) {
-    for (const row of answer.classes) {
-      const known = classes.get(row.id);
-      classes.set(row.id, known === undefined ? row : sum(known, row));
-    }
-    for (const row of answer.problems) {
-      const key = problemKey(row);
-      const known = problems.get(key);
-      problems.set(key, known === undefined ? row : both(known, row));
-    }
-  }
-  // What a process has left out is counted at least once.
-  const total = Math.max(classes.size, ...answers.map((answer) => answer.total));
-  const streams = answers.reduce((count, answer) => count + answer.streams, 0);
-  const missing = new Map<string, number>();
-  for (const answer of answers)
-    for (const [type, count] of Object.entries(answer.missing))
-      missing.set(type, (missing.get(type) ?? 0) + count);
+  const classes = mergedRows(
+    answers.flatMap((answer) => answer.classes),
+    ({ id }) => id,
+    sum,
+  );
+  const counts = mergedRows(
+    answers.flatMap((answer) => Object.entries(answer.missing)),
+    ([type]) => type,
+    ([type, a], [, b]): [string, number] => [type, a + b],
+  );
   return mostStreams({
-    classes: [...classes.values()],
-    total,
-    streams,
-    problems: [...problems.values()],
-    missing: Object.fromEntries(missing),
+    classes,
+    // What a process has left out is counted at least once.
+    total: Math.max(classes.length, ...answers.map((answer) => answer.total)),
+    streams: answers.reduce((count, answer) => count + answer.streams, 0),
+    problems: mergedRows(
+      answers.flatMap((answer) => answer.problems),
+      problemKey,
+      moreClients,
+    ),
+    missing: Object.fromEntries(counts),
   });
 }
 
@@ -350,6 +360,10 @@ function sum(a: Plain<ClientClass>, b: Plain<ClientClass>): Plain<ClientClass> {
   };
 }
 
-function both(a: Plain<ClassProblem>, b: Plain<ClassProblem>): Plain<ClassProblem> {
+/** What more clients say too. Times are RFC 3339 in UTC, so their order is that of the texts. */
+export function moreClients<Row extends { readonly clients: number; readonly since: string }>(
+  a: Row,
+  b: Row,
+): Row {
   return { ...a, clients: a.clients + b.clients, since: a.since < b.since ? a.since : b.since };
 }

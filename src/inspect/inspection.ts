@@ -14,7 +14,11 @@ import {
 } from '../admin/requests.ts';
 import type { Answer, Call, Inspector, Operated, PageSource, ReadinessReport } from '../admin/service.ts';
 import { sameVariantContent } from '../cache/cached-resource.ts';
-import type { TypeStatus, VariantExplanation } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type {
+  TypeStatus,
+  UpstreamStatus,
+  VariantExplanation,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
@@ -27,10 +31,10 @@ import { internParameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { HeldVariant } from '../model/rollout.ts';
-import { unknownWord } from '../model/suggest.ts';
+import { unknownWord } from '../model/text.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { knownTypes, typeInfo } from '../model/types.ts';
-import type { UpstreamState } from '../model/upstream.ts';
+import type { Upstream, UpstreamState } from '../model/upstream.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
@@ -101,24 +105,6 @@ export class Inspection implements Inspector {
   }
 
   ready(): ReadinessReport {
-    const upstreams = this.#options.relay.upstreams.map((upstream) => {
-      const state = upstream.state();
-      const { connected, lastError, refusedStreams, warning = '' } = state;
-      const staleSince = this.#options.staleness.since(upstream);
-      return {
-        name: upstream.name,
-        required: this.#options.isRequired(upstream.name),
-        connected,
-        stale: staleSince !== undefined,
-        since: staleSince,
-        staleReason: staleSince === undefined ? '' : staleReason(state),
-        fromSiblingsSince: state.fromSiblingsSince,
-        lastError,
-        refusedStreams,
-        warning,
-        suspectTypes: (upstream.suspects?.() ?? []).map(({ type }) => typeInfo(type).short),
-      };
-    });
     const { relay, staleness, isRequired } = this.#options;
     const waiting = relay.upstreams.filter(
       (upstream) => isRequired(upstream.name) && !staleness.isRestored && !upstream.state().everConnected,
@@ -132,7 +118,28 @@ export class Inspection implements Inspector {
       ready: reason === '',
       reason,
       rollout: rolloutSummary(this.#options.rollout.report()),
-      upstreams,
+      upstreams: relay.upstreams.map((upstream) => {
+        const { warning = '' } = upstream.state();
+        return Object.assign(this.#upstream(upstream), { required: isRequired(upstream.name), warning });
+      }),
+    };
+  }
+
+  #upstream(upstream: Upstream): Omit<Plain<UpstreamStatus>, 'heldRemovals'> {
+    const { name } = upstream;
+    const { kind, connected, endpoint, sessions, lastError, refusedStreams, ...state } = upstream.state();
+    const staleSince = this.#options.staleness.since(upstream);
+    return {
+      ...{ name, kind, connected, endpoint, sessions, lastError, refusedStreams },
+      stale: staleSince !== undefined,
+      staleSince: staleSince === undefined ? '' : timestamp(staleSince),
+      staleReason: staleSince === undefined ? '' : staleReason(upstream.state()),
+      fromSiblingsSince: state.fromSiblingsSince === undefined ? '' : timestamp(state.fromSiblingsSince),
+      suspectTypes: (upstream.suspects?.() ?? []).map(({ type, since, reason }) => ({
+        type: typeInfo(type).short,
+        since: timestamp(since),
+        reason,
+      })),
     };
   }
 
@@ -151,7 +158,7 @@ export class Inspection implements Inspector {
   }
 
   async #known(): Promise<KnownStatus> {
-    const { relay, staleness, version, startedAt, rollout } = this.#options;
+    const { relay, version, startedAt, rollout } = this.#options;
     const { ready, reason, upstreams } = this.ready();
     const ofUpstreams = upstreams
       .filter(({ warning }) => warning !== '')
@@ -163,31 +170,14 @@ export class Inspection implements Inspector {
       ready,
       reason,
       upstreams: relay.upstreams.map((upstream) => {
-        const state = upstream.state();
-        const staleSince = staleness.since(upstream);
-        return {
-          name: upstream.name,
-          kind: state.kind,
-          connected: state.connected,
-          endpoint: state.endpoint,
-          sessions: state.sessions,
-          stale: staleSince !== undefined,
-          staleSince: staleSince === undefined ? '' : timestamp(staleSince),
-          staleReason: staleSince === undefined ? '' : staleReason(state),
-          fromSiblingsSince: state.fromSiblingsSince === undefined ? '' : timestamp(state.fromSiblingsSince),
-          lastError: state.lastError,
-          heldRemovals: this.#options.heldRemovals(upstream.name).map(({ type, count, since }) => ({
+        const held = this.#options.heldRemovals(upstream.name);
+        return Object.assign(this.#upstream(upstream), {
+          heldRemovals: held.map(({ type, count, since }) => ({
             type: typeInfo(type).short,
             count,
             since: timestamp(since),
           })),
-          refusedStreams: state.refusedStreams,
-          suspectTypes: (upstream.suspects?.() ?? []).map(({ type, since, reason: why }) => ({
-            type: typeInfo(type).short,
-            since: timestamp(since),
-            reason: why,
-          })),
-        };
+        });
       }),
       ...clients,
       types: typeRows(relay, clients.types),

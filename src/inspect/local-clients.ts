@@ -21,7 +21,8 @@ import {
   TypeStatusSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import type { LoadView } from '../load/load-view.ts';
+import type { ClusterLoad, LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
+import type { LoadView, ReportingClass } from '../load/load-view.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
@@ -35,18 +36,26 @@ import { canonicalName } from '../model/xdstp.ts';
 import { TypeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
 import { unmetMatches } from '../rollout/canaries.ts';
+import { compileGlob } from '../security/pattern.ts';
 import type { Accounts } from '../wire/accounts.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import { rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { clientDetail, clientList, missingOf, typeState } from './client-list.ts';
+import {
+  clientDetail,
+  clientList,
+  inWaves,
+  missingOf,
+  sumOfWaves,
+  typeState,
+  type WaitingChanges,
+  waveClients,
+} from './client-list.ts';
 import { type ClientStatusQuery, clientConfigs } from './csds.ts';
-import { FleetSurvey } from './fleet-survey.ts';
+import { FleetSurvey, mergedRows, moreClients } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
-import { loadOf } from './load.ts';
 import { acceptanceOf } from './missing-clients.ts';
 import { rejectedVersions, sentVariants, versionsOf } from './resources.ts';
-import { inWaves, sumOfWaves, type WaitingChanges, waveClients } from './waves.ts';
 
 /** What a reload would change for the clients of this process. */
 export type ReloadPreview = (text: string, pace: Pace) => Promise<Answer<'compareConfiguration'>>;
@@ -169,18 +178,14 @@ export class LocalClients implements ClientsView {
   }
 
   #rejections(): Pick<ClientsStatus, 'nacks' | 'rejectingClients'> {
-    const found = new Map<string, Plain<NackStatus>>();
     let rejecting = 0;
-    for (const stream of this.#relay.clients()) {
+    const rows = Iterator.from(this.#relay.clients()).flatMap((stream) => {
       // A stream may have rejected the same thing of several parameter sets.
-      const own = new Map(rejectionsOf(stream).map((nack) => [keyOfNack(nack), nack]));
-      if (own.size > 0) rejecting++;
-      for (const [key, nack] of own) {
-        const known = found.get(key);
-        found.set(key, known === undefined ? nack : mergeNacks(known, nack));
-      }
-    }
-    return { nacks: mostRecent(found.values()), rejectingClients: rejecting };
+      const own = mergedRows(rejectionsOf(stream), keyOfNack, (_, last) => last);
+      rejecting += Number(own.length > 0);
+      return own;
+    });
+    return { nacks: mostRecent(rows), rejectingClients: rejecting };
   }
 }
 
@@ -300,27 +305,19 @@ export interface ClientsView extends ClientMethods {
 
 /** What several processes say, as one. Clients that reject the same thing share a line. */
 export function mergeStatus(all: readonly ClientsStatus[]): ClientsStatus {
-  const types = new Map<string, ClientsStatus['types'][number]>();
-  const nacks = new Map<string, Plain<NackStatus>>();
-  for (const status of all) {
-    for (const row of status.types) {
-      const subscriptions = (types.get(row.type)?.subscriptions ?? 0) + row.subscriptions;
-      types.set(row.type, { ...row, subscriptions });
-    }
-    for (const nack of status.nacks) {
-      const key = keyOfNack(nack);
-      const known = nacks.get(key);
-      nacks.set(key, known === undefined ? nack : mergeNacks(known, nack));
-    }
-  }
+  const types = mergedRows(
+    all.flatMap((status) => status.types),
+    ({ type }) => type,
+    (one, other) => ({ ...other, subscriptions: one.subscriptions + other.subscriptions }),
+  );
   const sum = (key: 'clients' | 'pollingClients' | 'rejectingClients'): number =>
     all.reduce((count, status) => count + status[key], 0);
   return {
     clients: sum('clients'),
     pollingClients: sum('pollingClients'),
     rejectingClients: sum('rejectingClients'),
-    types: [...types.values()],
-    nacks: mostRecent(nacks.values()),
+    types,
+    nacks: mostRecent(all.flatMap(({ nacks }) => nacks)),
     warnings: sharedWarnings(all),
     accounts: heaviest(all.flatMap(({ accounts }) => accounts)),
     workers: all.flatMap(({ workers }) => workers),
@@ -334,20 +331,15 @@ function sharedWarnings(all: readonly ClientsStatus[]): string[] {
   return (first?.warnings ?? []).filter((one) => others.every(({ warnings }) => warnings.includes(one)));
 }
 
-/** At most 100 of them. Times are RFC 3339 in UTC, so their order is that of the texts. */
+/** At most 100 of them. Clients that reject the same thing share a line. */
 function mostRecent(nacks: Iterable<Plain<NackStatus>>): Plain<NackStatus>[] {
-  return [...nacks]
+  return mergedRows(nacks, keyOfNack, moreClients)
     .toSorted((a, b) => (a.since === b.since ? 0 : a.since < b.since ? 1 : -1))
     .slice(0, maxNacks);
 }
 
-/** Clients that reject the same thing share a line. */
 function keyOfNack({ type, version, name, error }: Plain<NackStatus>): string {
   return JSON.stringify([type, version, name, error]);
-}
-
-function mergeNacks(a: Plain<NackStatus>, b: Plain<NackStatus>): Plain<NackStatus> {
-  return { ...a, clients: a.clients + b.clients, since: a.since < b.since ? a.since : b.since };
 }
 
 /** The answer about a stream that is not there. */
@@ -358,24 +350,15 @@ export function noSuchClient(client: string): never {
 
 /** Those of several processes: a peer may have one in each. */
 function heaviest(accounts: readonly Plain<AccountStatus>[]): Plain<AccountStatus>[] {
-  const sums = new Map<string, Plain<AccountStatus>>();
-  for (const one of accounts) {
-    const known = sums.get(one.key);
-    sums.set(
-      one.key,
-      known === undefined
-        ? one
-        : {
-            key: one.key,
-            connections: known.connections + one.connections,
-            streams: known.streams + one.streams,
-            heldBytes: known.heldBytes + one.heldBytes,
-            workPerSecond: known.workPerSecond + one.workPerSecond,
-            waits: known.waits || one.waits,
-          },
-    );
-  }
-  return [...sums.values()]
+  const sum = (a: Plain<AccountStatus>, b: Plain<AccountStatus>): Plain<AccountStatus> => ({
+    key: a.key,
+    connections: a.connections + b.connections,
+    streams: a.streams + b.streams,
+    heldBytes: a.heldBytes + b.heldBytes,
+    workPerSecond: a.workPerSecond + b.workPerSecond,
+    waits: a.waits || b.waits,
+  });
+  return mergedRows(accounts, ({ key }) => key, sum)
     .toSorted((a, b) => b.workPerSecond - a.workPerSecond || Number(b.heldBytes - a.heldBytes))
     .slice(0, shownAccounts);
 }
@@ -450,3 +433,60 @@ function tapMessage({
   const lists = { names: [...names], removed: [...removed] };
   return { ...EMPTY, ...rest, ...lists, at: new Date(at).toISOString(), type: short };
 }
+
+/** Of an answer. */
+const mostLoads = 1000;
+
+/** What clients of this process have reported. */
+function loadOf(view: LoadView, asked: Request<'load'>): Plain<LoadResponse> {
+  const { loads, seconds } = view.rows();
+  const isCluster = compileGlob(asked.cluster);
+  const meant = loads.filter(
+    ({ cluster, of }) => (asked.cluster === '' || isCluster(cluster)) && isClass(of, asked),
+  );
+  return {
+    loads: meant
+      .map(({ cluster, of, success, error, dropped }) => ({
+        cluster,
+        class: of.id,
+        parameters: Object.fromEntries(of.parameters.entries),
+        requests: success + error,
+        errors: error,
+        dropped,
+      }))
+      .toSorted(byRequests)
+      .slice(0, mostLoads),
+    total: meant.length,
+    seconds,
+  };
+}
+
+/** What several processes say, as one. */
+export function mergeLoads(answers: readonly Plain<LoadResponse>[]): Plain<LoadResponse> {
+  const loads = mergedRows(
+    answers.flatMap((answer) => answer.loads),
+    (one) => JSON.stringify([one.class, one.cluster]),
+    sum,
+  );
+  return {
+    loads: loads.toSorted(byRequests).slice(0, mostLoads),
+    // What a process has left out is counted at least once.
+    total: Math.max(loads.length, ...answers.map(({ total }) => total)),
+    seconds: Math.max(0, ...answers.map(({ seconds }) => seconds)),
+  };
+}
+
+const sum = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): Plain<ClusterLoad> => ({
+  ...a,
+  requests: a.requests + b.requests,
+  errors: a.errors + b.errors,
+  dropped: a.dropped + b.dropped,
+});
+
+const byRequests = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
+  b.requests - a.requests || (a.cluster < b.cluster ? -1 : 1);
+
+const isClass = ({ id, parameters }: ReportingClass, asked: Request<'load'>): boolean =>
+  asked.class === '' ||
+  asked.class === id ||
+  parameters.entries.entries().some(([key, value]) => asked.class === `${key}=${value}`);

@@ -3,7 +3,7 @@ import type { Plain } from '../admin/plain.ts';
 import type { UpstreamTls } from '../admin/service.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { contentHash } from '../model/content-hash.ts';
-import { printable } from '../model/printable.ts';
+import { printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { type Kind, problemKinds } from '../observe/problems.ts';
 

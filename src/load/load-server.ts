@@ -1,8 +1,8 @@
 import type { Charged } from '../model/brand.ts';
-import type { Clock } from '../model/clock.ts';
-import type { LoadTarget, LoadTotals, LoadUpstream } from '../model/load.ts';
+import type { Clock, Timer } from '../model/clock.ts';
+import type { LoadStream, LoadTarget, LoadTotals, LoadUpstream } from '../model/load.ts';
 import { errorMessage, type Result } from '../model/result.ts';
-import { atOnce, type InTurns, ReadingPace } from '../model/turns.ts';
+import { atOnce, type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import {
@@ -19,10 +19,9 @@ import {
 import { RequestTurns } from '../wire/request-turns.ts';
 import { LastNode } from '../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
-import { allClusters, type Instruction, joined, restricted } from './instruction.ts';
+import { allClusters, type Instruction, joined, readInstruction, restricted } from './instruction.ts';
 import { LoadView, type ReportingClass } from './load-view.ts';
-import { SessionLoad, type Subscriber } from './session-load.ts';
-import { mostRowsOfSession, Reading, Reporter, type Wanted } from './sums.ts';
+import { LoadSums, mostRowsOfSession, Reading, Reporter, type TakenSums, type Wanted } from './sums.ts';
 
 /** Who reports. */
 export interface ReportingClient {
@@ -40,37 +39,33 @@ export interface ReportingClient {
   byNewRules(): ReportingClient | undefined;
 }
 
-interface LoadEvents {
-  opened(peer: Peer): void;
-  closed(peer: Peer): void;
-  rejected(refusal: Refusal, peer: Peer): void;
-  /** A report of a client came for this upstream, or one of the sums was handed over. */
-  report(direction: 'received' | 'sent', upstream: string): void;
-  /** So many clusters of a report were left out (limits.max_load_report_clusters, or what its peer holds). */
-  left(count: number): void;
-  /** What a control plane asked for is malformed. */
-  malformed(upstream: string, reason: string): void;
-}
-
-interface LoadLimits {
-  /** limits.max_load_report_clusters, of one client. */
-  readonly maxClusters: number;
-  /** Of all upstreams together; one peer may make half of them. */
-  readonly maxSessions: number;
-  readonly firstRequestMilliseconds: number;
-  readonly stalledMilliseconds: number;
-}
-
 interface LoadServerOptions {
   readonly clock: Clock;
   /** By its node. The error ends its stream. */
   readonly identify: (node: Buffer, peer: Peer) => Result<ReportingClient, GrpcStatus>;
-  readonly limits: () => LoadLimits;
+  readonly limits: () => {
+    /** limits.max_load_report_clusters, of one client. */
+    readonly maxClusters: number;
+    /** Of all upstreams together; one peer may make half of them. */
+    readonly maxSessions: number;
+    readonly firstRequestMilliseconds: number;
+    readonly stalledMilliseconds: number;
+  };
   /** How often the relay itself wants reports of all clusters, in milliseconds; undefined: it wants none. */
   readonly ownIntervalMs: () => number | undefined;
   /** Undefined: there is none of this name. */
   readonly upstream: (name: string) => LoadUpstream | undefined;
-  readonly events: LoadEvents;
+  readonly events: {
+    opened(peer: Peer): void;
+    closed(peer: Peer): void;
+    rejected(refusal: Refusal, peer: Peer): void;
+    /** A report of a client came for this upstream, or one of the sums was handed over. */
+    report(direction: 'received' | 'sent', upstream: string): void;
+    /** So many clusters of a report were left out (limits.max_load_report_clusters, or what its peer holds). */
+    left(count: number): void;
+    /** What a control plane asked for is malformed. */
+    malformed(upstream: string, reason: string): void;
+  };
 }
 
 const checkMs = 1000;
@@ -146,7 +141,6 @@ export class LoadServer {
   /** The session of a target, which exists from now on; undefined: there is no such upstream, or no place. */
   session(target: LoadTarget, peer: Peer): SessionLoad | undefined {
     const { account } = peer;
-    const { clock, upstream, events } = this.options;
     const key = JSON.stringify([target.upstream, target.parameters.key]);
     const known = this.#sessions.get(key);
     if (known !== undefined) return known;
@@ -154,18 +148,11 @@ export class LoadServer {
     const isFull = this.#sessions.size >= maxSessions;
     if (isFull || (!account.exempt && account.count(madeSessions) >= Math.ceil(maxSessions / 2))) {
       const message = `${maxSessions} sessions for load reports, or half of them by ${account.key}: no more are opened (limits.max_upstream_sessions)`;
-      events.rejected(exhausted('upstream_sessions', message), peer);
+      this.options.events.rejected(exhausted('upstream_sessions', message), peer);
       return undefined;
     }
-    const session = new SessionLoad({
-      target,
-      clock,
-      upstream,
-      sent: () => events.report('sent', target.upstream),
-      malformed: (reason) => events.malformed(target.upstream, reason),
-      over: () => {
-        if (this.#sessions.delete(key)) account.leave(madeSessions);
-      },
+    const session = new SessionLoad(target, this.options, () => {
+      if (this.#sessions.delete(key)) account.leave(madeSessions);
     });
     if (session.isOver) return undefined;
     account.enter(madeSessions);
@@ -197,7 +184,7 @@ const largeReport = 32 * 1024;
 const skippedPerTurn = 100_000;
 
 /** One client's stream of reports. */
-class ClientReports implements StreamHandler, Subscriber {
+class ClientReports implements StreamHandler {
   readonly #stream: ServerStream;
   readonly #server: LoadServer;
   readonly #openedAt: number;
@@ -459,3 +446,163 @@ function* nodeOf(report: Buffer): InTurns<Buffer | undefined> {
 /** What it has asked for, of a client that others ask for more. */
 const wantedBy = ({ instruction }: SessionLoad): Wanted =>
   instruction ?? { clusters: new Set(), endpoints: false };
+
+/**
+ * The load of one session: who reports, the sums of what they said, and the stream that takes them. It lives from its
+ * first client until the last one has left and its sums are sent.
+ */
+class SessionLoad {
+  readonly sums: LoadSums;
+  readonly target: LoadTarget;
+  readonly #subscribers = new Set<ClientReports>();
+  readonly #options: LoadServerOptions;
+  readonly #over: () => void;
+  #upstream: LoadUpstream | undefined;
+  #stream: LoadStream | undefined;
+  #instruction: Instruction | undefined;
+  /** The control plane has said on this stream that it takes reports. */
+  #isAsked = false;
+  /** Reported on this stream, and not handed over yet. */
+  #taken: (TakenSums & { readonly stream: LoadStream | undefined }) | undefined;
+  #timer: Timer | undefined;
+  #isOver = false;
+
+  constructor(target: LoadTarget, options: LoadServerOptions, over: () => void) {
+    this.target = target;
+    this.#options = options;
+    this.#over = over;
+    this.sums = new LoadSums(options.clock.monotonic());
+    this.reload();
+  }
+
+  /** What the control plane asks for; undefined: nothing so far. */
+  get instruction(): Instruction | undefined {
+    return this.#instruction;
+  }
+
+  /** A stream to the control plane is open, and it takes reports. */
+  get isAsked(): boolean {
+    return this.#isAsked;
+  }
+
+  join(subscriber: ClientReports): void {
+    this.#subscribers.add(subscriber);
+  }
+
+  leave(subscriber: ClientReports): void {
+    this.#subscribers.delete(subscriber);
+    this.#endIfDone();
+  }
+
+  /** Nobody reports any more, and nothing is left to be sent; or the upstream is gone. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** Upstreams may have changed: another one of the same name gets what this one did not. */
+  reload(): void {
+    const now = this.#options.upstream(this.target.upstream);
+    if (now !== undefined && now === this.#upstream) return;
+    const before = this.#stream;
+    this.#stopAsking();
+    // What is on its way may still be handed over.
+    void before?.finish().then(() => this.#giveBack(before));
+    this.#upstream = now;
+    const stream: LoadStream | undefined = now?.openLoadStream(this.target, {
+      asked: (response) => this.#asked(response),
+      down: () => {
+        this.#stopAsking();
+        this.#giveBack(stream);
+      },
+    });
+    this.#stream = stream;
+    if (now === undefined) this.#end();
+  }
+
+  /** Sends what is left; resolves when that is handed over, or cannot be. */
+  async finish(): Promise<void> {
+    const stream = this.#stream;
+    if (this.#isAsked && !this.sums.isEmpty)
+      reportAll(stream, this.sums.take(this.#options.clock.monotonic()), () => this.#sent());
+    this.#end();
+    await stream?.finish();
+  }
+
+  #asked(response: Buffer): void {
+    const read = readInstruction(response);
+    if (!read.ok) {
+      this.#options.events.malformed(this.target.upstream, read.error);
+      return;
+    }
+    const before = this.#instruction;
+    this.#instruction = read.value;
+    if (before === undefined) this.sums.begin(this.#options.clock.monotonic());
+    if (!this.#isAsked || before?.intervalMs !== read.value.intervalMs) this.#schedule();
+    this.#isAsked = true;
+    if (before?.frame.equals(read.value.frame) === true) return;
+    for (const subscriber of [...this.#subscribers]) subscriber.instructed();
+  }
+
+  #schedule(): void {
+    this.#timer?.cancel();
+    this.#timer = this.#options.clock.after(this.#instruction?.intervalMs ?? 0, () => {
+      this.#schedule();
+      // What the control plane does not read is not queued: it is in the next sums.
+      if (this.#taken === undefined) this.#report();
+    });
+  }
+
+  #report(): void {
+    const stream = this.#stream;
+    const taken = { ...this.sums.take(this.#options.clock.monotonic()), stream };
+    this.#taken = taken;
+    reportAll(stream, taken, () => {
+      if (this.#taken !== taken) return;
+      this.#taken = undefined;
+      taken.confirm();
+      this.#sent();
+      this.#endIfDone();
+    });
+  }
+
+  #sent(): void {
+    this.#options.events.report('sent', this.target.upstream);
+  }
+
+  #stopAsking(): void {
+    this.#timer?.cancel();
+    this.#isAsked = false;
+  }
+
+  /** What a stream has not handed over when it is over. */
+  #giveBack(stream: LoadStream | undefined): void {
+    if (this.#taken?.stream === stream) {
+      this.#taken?.giveBack();
+      this.#taken = undefined;
+    }
+    this.#endIfDone();
+  }
+
+  /** A control plane that has never asked for anything gets nothing. */
+  #endIfDone(): void {
+    if (this.#subscribers.size > 0 || this.#isOver) return;
+    const isDone = this.#taken === undefined && this.sums.isEmpty;
+    if (!isDone && this.#instruction !== undefined) return;
+    void this.#stream?.finish();
+    this.#end();
+  }
+
+  #end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#timer?.cancel();
+    this.sums.clear();
+    this.#over();
+  }
+}
+
+/** `done`: the last one was handed over, and so were those before it. */
+function reportAll(stream: LoadStream | undefined, { messages }: TakenSums, done: () => void): void {
+  for (const [index, bytes] of messages.entries())
+    stream?.report(bytes, index === messages.length - 1 ? done : () => {});
+}

@@ -1,7 +1,6 @@
 import type { Clock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { Payer } from './sums.ts';
-import { addCounts, type Counts, type ReadTotals } from './totals.ts';
+import { addCounts, type Counts, type Payer, type ReadTotals } from './sums.ts';
 
 /** A class of clients, as operators see it. */
 export interface ReportingClass {

@@ -1,4 +1,5 @@
-import type { InTurns } from '../model/turns.ts';
+import type { LoadTotals } from '../model/load.ts';
+import type { InTurns } from '../model/time-slices.ts';
 import {
   bytes,
   double,
@@ -9,10 +10,9 @@ import {
   varint,
   write,
 } from '../protobuf/field-writer.ts';
-import { checkMessage, MessageReader } from '../protobuf/message-reader.ts';
+import { bytesTag, checkMessage, MessageReader } from '../protobuf/message-reader.ts';
 import type { Account } from '../wire/accounts.ts';
 import { CLUSTER_STATS, ENDPOINT_STATS, type FieldPlan, type Plan, REPORT } from './plan.ts';
-import { type Counts, clusterName, mostClusters, type ReadTotals } from './totals.ts';
 
 /** Who pays for what its reports make new. */
 export type Payer = Pick<Account, 'hold' | 'count' | 'enter' | 'leave' | 'exempt'>;
@@ -655,4 +655,35 @@ function prune(row: Row): boolean {
     }
   }
   return isEmpty;
+}
+
+export interface Counts {
+  success: number;
+  error: number;
+  dropped: number;
+}
+
+/** What a report says of requests. */
+export interface ReadTotals {
+  readonly totals: LoadTotals;
+  /** As often as the report names them. */
+  readonly clusters: readonly (Counts & { readonly name: string })[];
+}
+
+/** More clusters of one report are in its totals only: a cluster may have two bytes. */
+const mostClusters = 10_000;
+/** ClusterStats.cluster_name. */
+const nameTag = bytesTag(1);
+
+export function addCounts(to: Counts, { success, error, dropped }: Readonly<Counts>): void {
+  to.success += success;
+  to.error += error;
+  to.dropped += dropped;
+}
+
+/** Of a ClusterStats. */
+function clusterName(cluster: MessageReader): string {
+  let name = '';
+  while (cluster.next()) if (cluster.tag === nameTag) name = cluster.text();
+  return name;
 }

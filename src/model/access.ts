@@ -1,7 +1,6 @@
 import type { TypeUrl } from './brand.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
-import type { Side } from './side.ts';
 
 /** What a class of peers may see. */
 export interface Access {
@@ -18,3 +17,6 @@ export interface Access {
   /** Nothing of this type (undefined: of any type) is allowed. The RPC fails then, instead of an empty answer. */
   deniesEverything(type: TypeUrl | undefined): boolean;
 }
+
+/** Which state a client sees: what all clients have, or what upstream says now. */
+export type Side = 'released' | 'canary';

@@ -1,10 +1,9 @@
-import type { Access } from './access.ts';
+import type { Access, Side } from './access.ts';
 import type { ResourceName, Revision, TypeUrl } from './brand.ts';
 import type { Content } from './change.ts';
 import type { Constraints } from './constraints.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
-import type { Side } from './side.ts';
 import type { Interest, ResourceError, Selector } from './transaction.ts';
 
 /** What a subscriber sees under a name. Nothing that deletes may be concluded from `unknown` (protocol §3.9). */

@@ -1,9 +1,9 @@
+import type { Side } from './access.ts';
 import type { ResourceName, TypeUrl } from './brand.ts';
 import type { Decision, Freeze, Holds, Scope, TypedName } from './holds.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
 import type { Result } from './result.ts';
-import type { Side } from './side.ts';
 import type { Holder, Transaction } from './transaction.ts';
 
 /** What of a client decides on which side it is. */

@@ -25,3 +25,138 @@ export const withoutPasswords = (text: string): string =>
     const [start, end] = [word.indexOf('://') + 3, word.lastIndexOf('@') + 1];
     return start < 3 || end < start ? word : word.slice(0, start) + hidden + word.slice(end);
   });
+
+/**
+ * What peers say may hold line ends, terminal escapes, and marks that turn the direction of text (Cf: U+202E and others).
+ * None of them must reach the operator's terminal as it is: they could make a line look like another one.
+ */
+const invisible = /[\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+
+/** For a line of text. */
+export function printable(text: string): string {
+  return text.replaceAll(/\p{Cc}+/gu, ' ').replaceAll(invisible, (found) => `\\u{${hex(found)}}`);
+}
+
+/** The same JSON with such characters as escapes; JSON.stringify escapes those below U+0020. */
+export function printableJson(json: string): string {
+  return json.replaceAll(/[\p{Cf}\p{Zl}\p{Zp}\p{Cs}\u007f-\u009f]/gu, (found) =>
+    Array.from({ length: found.length }, (_, unit) => escaped(found.charCodeAt(unit))).join(''),
+  );
+}
+
+const hex = (character: string): string => (character.codePointAt(0) ?? 0).toString(16);
+const escaped = (unit: number): string => `\\u${unit.toString(16).padStart(4, '0')}`;
+
+/** Bytes of UTF-8 that are kept of a client's error: Envoy cuts its own at 4096 characters. */
+export const longestError = 4096;
+
+/** From protobuf's text format. Which of three words it is, and how many spaces follow, differs by process. */
+const marker = /goo\.gle\/debug\w*[ \t]*/g;
+/** A message in that format. Fewer lines may be what the error is about. */
+const dump = /^(?:[ \t]*(?:\}|\w+(?: \{|: (?:"(?:[^"\\\n]|\\.)*"|[-+.\w]+))|\[[\w./]+\] \{)[ \t]*\n){3,}/gm;
+/** Longer texts are not from Envoy, and are not searched for dumps. */
+const longestSearched = 2 * longestError;
+const cutByEnvoy = '...(truncated)';
+const leftOut = '…';
+
+/** What is kept of an error in the words of somebody else: all of it, if it has no more than 4096 bytes of UTF-8. */
+export function keptError(message: string): string {
+  const text = withoutMarker(message);
+  return fits(text, longestError) ? text : errorText(text, longestError);
+}
+
+/**
+ * The same for people, in at most so many bytes. Envoy puts a dump of the resource into the middle, and what was wrong at
+ * the end: the dump goes.
+ */
+export const errorText = (message: string, longest: number): string =>
+  headAndTail(withoutDump(withoutMarker(message)), longest);
+
+/** The same for one line of a terminal or the page: there, the whole is behind `--json`, or one click away. */
+export const errorLine = (message: string, longest: number = 1000): string =>
+  printable(errorText(message, longest));
+
+const withoutMarker = (message: string): string =>
+  message.length > longestSearched ? message : message.replaceAll(marker, '').trim();
+
+function withoutDump(text: string): string {
+  if (text.length > longestSearched) return text;
+  const isCut = text.endsWith(cutByEnvoy);
+  // The last line of a dump that was cut is a part of one.
+  const lines = isCut ? text.slice(0, text.lastIndexOf('\n') + 1) : `${text}\n`;
+  const words = lines.replaceAll(dump, leftOut).replaceAll(`\n${leftOut}`, leftOut).trimEnd();
+  if (!words.includes(leftOut)) return text;
+  return isCut ? `${words} (Envoy cut off the reason: it is in its log)` : words;
+}
+
+/** What a text is about is at its start, and what was wrong at its end: what is too long loses its middle. */
+export function headAndTail(text: string, longest: number): string {
+  if (fits(text, longest)) return text;
+  const room = longest - utf8.encode(leftOut).length;
+  const half = Math.ceil(room / 2);
+  const { read } = utf8.encodeInto(text, new Uint8Array(half));
+  const end = utf8.encode(text.slice(-longest));
+  let from = end.length - (room - half);
+  while (isInsideCharacter(end[from])) from++;
+  return text.slice(0, read) + leftOut + new TextDecoder().decode(end.subarray(from));
+}
+
+const utf8 = new TextEncoder();
+const isInsideCharacter = (byte = 0): boolean => (byte & 0xc0) === 0x80;
+const fits = (text: string, longest: number): boolean =>
+  text.length * 3 <= longest || (text.length <= longest && utf8.encode(text).length <= longest);
+
+/** The accepted word that was probably meant, if one is near enough. */
+export function nearest(word: string, accepted: readonly string[]): string | undefined {
+  const plain = (text: string): string => text.toLowerCase().replaceAll(/[-_ ]/g, '');
+  const same = accepted.find((candidate) => plain(candidate) === plain(word));
+  if (same !== undefined) return same;
+  let best: { readonly candidate: string; readonly cost: number } | undefined;
+  for (const candidate of accepted) {
+    const cost = distance(word.slice(0, 64), candidate);
+    const tolerated = Math.max(1, Math.floor(Math.max(word.length, candidate.length) / 3));
+    if (cost <= tolerated && (best === undefined || cost < best.cost)) best = { candidate, cost };
+  }
+  return best?.candidate;
+}
+
+/** `a`, `a or b`, `a, b or c`. */
+export function anyOf(words: readonly string[]): string {
+  const last = words.at(-1) ?? 'nothing';
+  return words.length < 2 ? last : `${words.slice(0, -1).join(', ')} or ${last}`;
+}
+
+/** What every refusal of a value says: `expected a whole number, got "abc"`. */
+export const expectedText = (expected: string, got: string | number): string =>
+  `expected ${expected}, got ${JSON.stringify(got)}`;
+
+/** `unknown key "adress": did you mean "address"?`, or the list of what is accepted. */
+export function unknownWord(kind: string, word: string, accepted: readonly string[]): string {
+  const meant = nearest(word, accepted);
+  const hint = meant === undefined ? `expected ${anyOf(accepted)}` : `did you mean ${JSON.stringify(meant)}?`;
+  return `unknown ${kind} ${JSON.stringify(word)}: ${hint}`;
+}
+
+/** Edits between two words; a swap of neighbours is one edit (optimal string alignment). */
+function distance(a: string, b: string): number {
+  let older: readonly number[] = [];
+  let previous: readonly number[] = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= a.length; row++) {
+    const current = [row];
+    for (let column = 1; column <= b.length; column++) {
+      const differs = a[row - 1] === b[column - 1] ? 0 : 1;
+      let cost = Math.min(
+        (previous[column] ?? 0) + 1,
+        (current[column - 1] ?? 0) + 1,
+        (previous[column - 1] ?? 0) + differs,
+      );
+      if (row > 1 && column > 1 && a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1]) {
+        cost = Math.min(cost, (older[column - 2] ?? 0) + 1);
+      }
+      current.push(cost);
+    }
+    older = previous;
+    previous = current;
+  }
+  return previous[b.length] ?? 0;
+}

@@ -1,5 +1,5 @@
 import { type TypeUrl, typeUrl } from './brand.ts';
-import { unknownWord } from './suggest.ts';
+import { unknownWord } from './text.ts';
 
 /** One row of protocol §2. */
 export interface TypeInfo {

@@ -1,7 +1,7 @@
 import { pino, stdSerializers, stdTimeFunctions } from 'pino';
 import { z } from 'zod';
 import { type Clock, systemClock } from '../model/clock.ts';
-import { withoutUserinfoJson } from '../model/text.ts';
+import { errorText, shorten, withoutUserinfo, withoutUserinfoJson } from '../model/text.ts';
 import { type Level, type LogFormat, type LogLevel, LogLevels } from './log-levels.ts';
 
 /** The fields of a line beside its message. Errors are written with their code and stack. */
@@ -17,18 +17,6 @@ export interface Log {
   child(fields: Fields): Log;
 }
 
-export interface LogOptions {
-  /** `info` unless told. */
-  readonly level?: LogLevel;
-  /** Instead of `level`: those may change. */
-  readonly levels?: LogLevels;
-  /** `json` unless told. */
-  readonly format?: LogFormat;
-  /** Takes one line, its newline included. Standard error unless told. */
-  readonly write?: (line: string) => void;
-  readonly clock?: Clock;
-}
-
 /** Bytes of lines that may wait while nobody reads standard error; further lines are dropped. */
 const waiting = 4 * 1024 * 1024;
 
@@ -36,7 +24,19 @@ const waiting = 4 * 1024 * 1024;
 const mostDebugLines = 500;
 
 /** One line per message. Serving never waits for whoever reads them; what is left is written when the process exits. */
-export function createLog(options: LogOptions = {}): Log {
+export function createLog(
+  options: {
+    /** `info` unless told. */
+    readonly level?: LogLevel;
+    /** Instead of `level`: those may change. */
+    readonly levels?: LogLevels;
+    /** `json` unless told. */
+    readonly format?: LogFormat;
+    /** Takes one line, its newline included. Standard error unless told. */
+    readonly write?: (line: string) => void;
+    readonly clock?: Clock;
+  } = {},
+): Log {
   const { levels = new LogLevels(options.level), format = 'json', clock = systemClock } = options;
   const writeLine = options.write ?? standardError();
   const write = (line: string): void => writeLine(withoutUserinfoJson(line));
@@ -139,4 +139,71 @@ export function logRuntimeWarnings(log: Log): void {
     const level = name === 'ExperimentalWarning' ? 'debug' : 'warn';
     log[level]('Node.js warning', { name, warning: message });
   });
+}
+
+/** One line of the log, kept for the status page. */
+export interface RecentLine {
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+  readonly level: 'info' | 'warn' | 'error';
+  readonly message: string;
+  /** `key=value`, shortened. */
+  readonly fields: string;
+}
+
+const kept = 50;
+const longest = { message: 300, fields: 400 };
+
+/** The last lines of a log at the level info and above, whatever level is written. */
+export class RecentLines {
+  readonly #now: () => number;
+  readonly #lines: RecentLine[] = [];
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  /** The newest first. */
+  get lines(): readonly RecentLine[] {
+    return this.#lines.toReversed();
+  }
+
+  /** The same log; its lines are kept here too. */
+  of(log: Log): Log {
+    const keep =
+      (level: RecentLine['level']) =>
+      (message: string, fields: Fields = {}): void => {
+        this.#keep(level, message, fields);
+        log[level](message, fields);
+      };
+    return {
+      debug: (message, fields) => log.debug(message, fields),
+      info: keep('info'),
+      warn: keep('warn'),
+      error: keep('error'),
+      child: (fields) => this.of(log.child(fields)),
+    };
+  }
+
+  #keep(level: RecentLine['level'], message: string, fields: Fields): void {
+    const words = Object.entries(fields).map(([key, value]) => `${key}=${textOf(value)}`);
+    this.#lines.push({
+      at: this.#now(),
+      level,
+      message: shorten(withoutUserinfo(message), longest.message),
+      fields: errorText(words.join(' '), longest.fields),
+    });
+    if (this.#lines.length > kept) this.#lines.shift();
+  }
+}
+
+/** A line must not be lost because a field cannot be written as JSON. */
+function textOf(value: unknown): string {
+  if (typeof value === 'string') return errorText(withoutUserinfo(value), longest.fields);
+  if (value instanceof Error) return withoutUserinfo(value.message);
+  try {
+    return withoutUserinfoJson(JSON.stringify(value) ?? '');
+  } catch {
+    return '';
+  }
 }

@@ -2,13 +2,13 @@ import { collectDefaultMetrics, Registry } from 'prom-client';
 import { z } from 'zod';
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
 import { type LoadOutcome, loadOutcomes } from '../model/load.ts';
-import { printable } from '../model/printable.ts';
 import { checkStates } from '../model/rollout.ts';
 import type { RequestKind } from '../model/subscription.ts';
+import { printable } from '../model/text.ts';
 import { isKnownType, longestTypeUrl, typeInfo } from '../model/types.ts';
+import type { Code } from '../wire/grpc-status.ts';
 import { Certificates, type FollowedCertificate } from './certificates.ts';
 import type { Counters, OwnCounters } from './counters.ts';
-import { rejections } from './rejections.ts';
 import {
   type Description,
   Distribution,
@@ -501,3 +501,41 @@ export class TypeLabels {
     return printable(short);
   }
 }
+
+/** Why clients are refused: the `reason` of downstream_rejected_total, from 0 on. */
+// biome-ignore format: a table, one reason a line
+export const rejections = new Map<string, {
+  /** How the RPC ends. `undefined`: no RPC ends, because a connection is closed, or reading pauses. */
+  readonly code: keyof typeof Code | undefined;
+  /** For docs/reference/errors.md. */
+  readonly means: string;
+}>([
+  ['malformed', { code: 'INVALID_ARGUMENT', means: 'a request that cannot be read' }],
+  ['node', { code: 'INVALID_ARGUMENT', means: 'a node that cannot be read' }],
+  ['no_node', { code: 'INVALID_ARGUMENT', means: 'the first request of a stream has no node' }],
+  ['type', { code: 'INVALID_ARGUMENT', means: 'no type_url, or a type that is not the type of the service' }],
+  ['denied', { code: 'PERMISSION_DENIED', means: 'xds.authorization allows nothing that is asked for' }],
+  ['request_bytes', { code: 'RESOURCE_EXHAUSTED', means: 'a request is larger than limits.max_request_bytes, or limits.max_poll_bytes over REST' }],
+  ['response_bytes', { code: 'RESOURCE_EXHAUSTED', means: 'the response would be larger than limits.max_response_bytes, over REST as JSON' }],
+  ['subscriptions', { code: 'RESOURCE_EXHAUSTED', means: 'more names than limits.max_subscriptions_per_stream, or names that are too long' }],
+  ['streams', { code: 'RESOURCE_EXHAUSTED', means: 'limits.max_streams are open' }],
+  ['streams_per_peer', { code: 'RESOURCE_EXHAUSTED', means: 'limits.max_streams_per_peer are open' }],
+  ['calls', { code: 'RESOURCE_EXHAUSTED', means: 'too many calls of health, reflection or CSDS' }],
+  ['rate', { code: undefined, means: 'more changes of subscriptions than limits.subscription_changes_per_second: reading pauses, and nothing is lost. A poll is refused with RESOURCE_EXHAUSTED' }],
+  ['held_bytes', { code: 'RESOURCE_EXHAUSTED', means: 'what the relay would hold for this peer alone is more than limits.max_held_bytes_per_peer, or for all such peers more than limits.max_held_bytes' }],
+  ['certificate_expired', { code: 'UNAUTHENTICATED', means: "a connection was closed, or was not accepted, because the client's certificate is no longer valid" }],
+  ['certificate_untrusted', { code: undefined, means: 'a TLS handshake failed, because no authority in ca vouches for the client\'s certificate, or the certificate is not valid for another reason than its end' }],
+  ['certificate_missing', { code: undefined, means: 'a TLS handshake failed, because the client sent no certificate, and require_client_certificate asks for one' }],
+  ['stalled', { code: 'RESOURCE_EXHAUSTED', means: 'the client has not read for limits.stalled_timeout' }],
+  ['half_sent', { code: 'DEADLINE_EXCEEDED', means: 'a request took longer than limits.stalled_timeout to arrive. With RESOURCE_EXHAUSTED: it was among the largest while such requests held too much memory' }],
+  ['first_request', { code: 'DEADLINE_EXCEEDED', means: 'no request came within limits.first_request_timeout' }],
+  ['draining', { code: 'UNAVAILABLE', means: 'the relay is shutting down: connect to another one' }],
+  ['rules', { code: 'UNAVAILABLE', means: 'new parameter rules need a part of the node that the relay no longer has: connect again' }],
+  ['cold', { code: 'UNAVAILABLE', means: 'nothing is cached, and no control plane can be reached' }],
+  ['unknown', { code: 'UNAVAILABLE', means: 'a poll for what the control plane has not answered yet: ask again' }],
+  ['upstream_sessions', { code: 'RESOURCE_EXHAUSTED', means: 'more parameter sets than limits.max_upstream_sessions, or than the share of a stream or peer' }],
+  ['loop', { code: 'FAILED_PRECONDITION', means: 'a relay would subscribe to itself' }],
+  ['connections', { code: undefined, means: 'limits.max_connections are open: the connection is closed' }],
+  ['connections_per_peer', { code: undefined, means: 'limits.max_connections_per_peer are open: the connection is closed' }],
+  ['idle', { code: undefined, means: 'a connection had no stream for a minute: it is closed' }],
+]);

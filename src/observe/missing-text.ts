@@ -1,5 +1,4 @@
-import { printable } from '../model/printable.ts';
-import { counted, shorten } from '../model/text.ts';
+import { counted, printable, shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { parametersLabel } from './problems.ts';
 

@@ -4,15 +4,6 @@ import { ago } from './format.ts';
 export const severities = ['critical', 'warning', 'info'] as const;
 export type Severity = (typeof severities)[number];
 
-interface ProblemKind {
-  /** The alerts of deploy/observability/alerts.yaml that fire while there is such a problem; some have none. */
-  readonly alerts: readonly string[];
-  /** A page of docs/runbooks. */
-  readonly runbook: string;
-  /** For docs/reference/problems.md. */
-  readonly means: string;
-}
-
 /**
  * Everything that can be wrong, in the order in which problems are listed where nothing else decides. Alerts, problems
  * and runbooks are one list: a test compares them.
@@ -46,7 +37,14 @@ export const problemKinds = {
   discarded: { runbook: 'discarded', alerts: ['DistributaryDiscarded'], means: 'an upstream still says what was discarded, by an operator or by `on_failure: DISCARD`' },
   configuration_dangerous: { runbook: 'configuration-dangerous', alerts: [], means: 'the configuration is accepted, with a warning' },
   change_pending: { runbook: 'change-held', alerts: [], means: 'a change waits for its canaries, checks, traffic or an operator: nothing is wrong' },
-} as const satisfies Record<string, ProblemKind>;
+} as const satisfies Record<string, {
+  /** The alerts of deploy/observability/alerts.yaml that fire while there is such a problem; some have none. */
+  readonly alerts: readonly string[];
+  /** A page of docs/runbooks. */
+  readonly runbook: string;
+  /** For docs/reference/problems.md. */
+  readonly means: string;
+}>;
 
 export type Kind = keyof typeof problemKinds;
 

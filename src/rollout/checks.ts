@@ -1,11 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import type { Clock, Timer } from '../model/clock.ts';
-import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { checkStates } from '../model/rollout.ts';
-import { unknownWord } from '../model/suggest.ts';
-import { shorten } from '../model/text.ts';
+import { printable, shorten, unknownWord } from '../model/text.ts';
 import type { Change } from './changes.ts';
 import { type HeardChange, type Opinion, type VerdictSource } from './sources.ts';
 import { askWeb, type WebAnswer, type WebPeer } from './web-request.ts';

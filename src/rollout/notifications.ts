@@ -1,10 +1,9 @@
 import { createHmac } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../model/clock.ts';
-import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { notifiedEvents } from '../model/rollout.ts';
-import { shorten } from '../model/text.ts';
+import { printable, shorten } from '../model/text.ts';
 import { readToken } from '../wire/token-file.ts';
 import type { HoldCause } from './judge.ts';
 import { askWeb, type WebPeer } from './web-request.ts';

@@ -1,3 +1,4 @@
+import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
 import type { Timer } from '../model/clock.ts';
@@ -5,7 +6,6 @@ import { type Decision, type Scope, scopeText, type TypedName } from '../model/h
 import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
-import type { Side } from '../model/side.ts';
 import { Canaries, type Member, type Moved } from './canaries.ts';
 import { type Change, Changes } from './changes.ts';
 import { Guard } from './guard.ts';

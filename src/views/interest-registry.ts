@@ -2,8 +2,8 @@ import { LRUCache } from 'lru-cache';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
+import { type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { type Interest, interestBytes, type Selector, WILDCARD } from '../model/transaction.ts';
-import { type InTurns, ReadingPace } from '../model/turns.ts';
 
 /**
  * Why an interest ends: it was idle for too long or upstream no longer updates it, the cache is full, or the resource

@@ -145,14 +145,12 @@ const slack = 64;
 
 const none: readonly never[] = [];
 
-interface ChangeLogEntry {
-  readonly revision: number;
-  readonly item: Item;
-}
-
 /** Which items of a view changed when, back to the oldest position of a cursor. */
 export class ChangeLog {
-  #entries: ChangeLogEntry[] = [];
+  #entries: {
+    readonly revision: number;
+    readonly item: Item;
+  }[] = [];
 
   add(revision: number, item: Item): void {
     this.#entries.push({ revision, item });

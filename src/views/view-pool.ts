@@ -1,10 +1,10 @@
-import type { Access } from '../model/access.ts';
+import type { Access, Side } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
-import type { Catalog, Commit } from '../model/catalog.ts';
+import type { Catalog } from '../model/catalog.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
-import type { Side } from '../model/side.ts';
+import type { InTurns } from '../model/time-slices.ts';
 import type { Interest } from '../model/transaction.ts';
-import type { InTurns } from '../model/turns.ts';
+import type { UpdateTraces } from '../observe/update-traces.ts';
 import { type InterestRegistry, type InterestRegistryOptions, lingering } from './interest-registry.ts';
 import type { Composed } from './shared-responses.ts';
 import { View } from './view.ts';
@@ -18,7 +18,7 @@ export interface ViewsOptions extends InterestRegistryOptions {
   readonly lookedUp: (type: TypeUrl, hits: number, misses: number) => void;
   readonly answered: (type: TypeUrl, answer: Answer) => void;
   /** Undefined: nothing is traced. */
-  readonly traces?: ViewTraces | undefined;
+  readonly traces?: UpdateTraces | undefined;
 }
 
 /** What a stream says to an update. */
@@ -28,15 +28,6 @@ export interface Answer {
   readonly isAccepted: boolean;
   /** The stream has answered another response with this update before. */
   readonly isRepeated: boolean;
-}
-
-/** What the traces of updates hear from the views. Times are by `Clock.monotonic()`. */
-interface ViewTraces {
-  isOpen(commit: Commit): boolean;
-  /** So many clients of a class will be told. */
-  reaches(commit: Commit, subscribers: number): void;
-  composed(receivedAt: number, from: number, bytes: number): void;
-  answered(receivedAt: number, accepted: boolean): void;
 }
 
 /** The views of one type. */

@@ -1,8 +1,14 @@
 import type { Access } from '../model/access.ts';
 import type { Selection } from '../model/selection.ts';
-import type { Encoding, Holding, ItemState, MissingEntry } from '../model/subscription.ts';
+import type {
+  Encoding,
+  Holding,
+  ItemState,
+  MissingEntry,
+  StateReader,
+  WholeState,
+} from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
-import type { StateReader, WholeState } from '../model/whole-state.ts';
 import { holdings } from './item.ts';
 import { changesSince } from './response-content.ts';
 import type { CursorStep, EncodedResponse } from './shared-responses.ts';

@@ -1,11 +1,9 @@
-import type { Access } from '../model/access.ts';
+import type { Access, Side } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Commit, isEmpty } from '../model/catalog.ts';
 import type { Selection } from '../model/selection.ts';
-import type { Side } from '../model/side.ts';
-import type { Encoding, Subscriber, Subscription } from '../model/subscription.ts';
-import type { InTurns } from '../model/turns.ts';
-import type { StateReader, WholeState } from '../model/whole-state.ts';
+import type { Encoding, StateReader, Subscriber, Subscription, WholeState } from '../model/subscription.ts';
+import type { InTurns } from '../model/time-slices.ts';
 import { Cursor } from './cursor.ts';
 import { FanOut } from './fan-out.ts';
 import { InterestRegistry } from './interest-registry.ts';

@@ -9,7 +9,7 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Charged } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
-import { ok, type Result } from '../model/result.ts';
+import type { Result } from '../model/result.ts';
 import { tooMuchWaits } from './accounts.ts';
 import { BodyPieces, pieceMs, tooSmallMessage } from './body-pieces.ts';
 import type { ClientConnection, ClientConnections } from './client-connections.ts';
@@ -41,9 +41,8 @@ const stalledCheckMs = 1000;
 const requestMs = 0.05;
 
 /** HTTP/1.1 and HTTP/2 on one port, with TLS and without. The error is for the operator. */
-export async function listenHttp(options: HttpServerOptions): Promise<Result<HttpServer>> {
-  const listening = await listen(options, ['h2', 'http/1.1']);
-  return listening.ok ? ok(new HttpServer(listening.value, options)) : listening;
+export function listenHttp(options: HttpServerOptions): Promise<Result<HttpServer>> {
+  return listen(options, ['h2', 'http/1.1'], (listener) => new HttpServer(listener, options));
 }
 
 /** Connections come in by one listener, and go to the server of the HTTP that is spoken on them. */

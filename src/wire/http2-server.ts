@@ -1,7 +1,7 @@
 import { constants, createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { Clock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
-import { ok, type Result } from '../model/result.ts';
+import type { Result } from '../model/result.ts';
 import { tooMuchWaits, type Waiting } from './accounts.ts';
 import { pieceMs } from './body-pieces.ts';
 import type { ClientConnection } from './client-connections.ts';
@@ -35,9 +35,8 @@ export interface GrpcServerOptions extends ListenerOptions {
 const streamMs = 0.03;
 
 /** Listens. The error says which address, what is wrong, and is for the operator. */
-export async function listenGrpc(options: GrpcServerOptions): Promise<Result<GrpcServer>> {
-  const listening = await listen(options, ['h2']);
-  return listening.ok ? ok(new GrpcServer(listening.value, options)) : listening;
+export function listenGrpc(options: GrpcServerOptions): Promise<Result<GrpcServer>> {
+  return listen(options, ['h2'], (listener) => new GrpcServer(listener, options));
 }
 
 const noHttp2 =

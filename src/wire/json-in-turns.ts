@@ -1,8 +1,7 @@
 import { type DescField, type DescMessage, type DescOneof, ScalarType } from '@bufbuild/protobuf';
 import { AnySchema, hasCustomJsonRepresentation } from '@bufbuild/protobuf/wkt';
 import { errorMessage } from '../model/result.ts';
-import type { Pace } from '../model/time-slices.ts';
-import type { InTurns } from '../model/turns.ts';
+import type { InTurns, Pace } from '../model/time-slices.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { type Bytes, type JsonForm, messageToJson, unreadableForm } from './readable-any.ts';
 import { envoyRegistry, messageName, unknownType } from './registry.ts';

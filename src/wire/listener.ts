@@ -1,12 +1,12 @@
 import { chmodSync, existsSync, lstatSync } from 'node:fs';
 import { lstat, unlink } from 'node:fs/promises';
-import { createConnection, createServer, type ListenOptions, type Server, Socket } from 'node:net';
+import { createConnection, createServer, type ListenOptions, Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls';
 import { type Clock, systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { boundlessAccounts } from './accounts.ts';
-import { formatHostPort, parseAddress } from './address.ts';
+import { type Address, formatHostPort, parseAddress } from './address.ts';
 import { ClientConnections, type ClientConnectionsOptions } from './client-connections.ts';
 import { backlog, handshakeTimeoutMs, tcpKeepAlive } from './http2-settings.ts';
 import { errorCode, explainError, isDisconnect } from './node-error.ts';
@@ -32,34 +32,26 @@ export interface ListenerOptions extends Partial<Omit<ClientConnectionsOptions, 
 /** What is spoken on a connection is up to the owner. `alpn`: what TLS has agreed on; undefined without TLS. */
 type Connected = (socket: Socket, alpn: string | undefined) => void;
 
-/** Listens. The error says which address, what is wrong, and is for the operator. */
-export async function listen(
+/**
+ * Listens. `serve`: what answers on the listener, made before there can be a connection; drained if the listener cannot
+ * listen. The error says which address, what is wrong, and is for the operator.
+ */
+export async function listen<S extends { drain(milliseconds: number): Promise<void> }>(
   options: ListenerOptions,
   protocols: readonly string[],
-): Promise<Result<Listener>> {
-  const { address, unixMode, tls } = options;
-  const parsed = parseAddress(address);
-  if (!parsed.ok) return parsed;
+  serve: (listener: Listener) => S,
+): Promise<Result<S>> {
+  const { address, tls } = options;
+  const at = parseAddress(address);
+  if (!at.ok) return at;
   const checked = tls === undefined ? undefined : checkListenerTls(tls);
   if (checked?.ok === false) return fail(`${address}: ${checked.error}`);
-  const at = parsed.value;
-  const target: ListenOptions = at.kind === 'tcp' ? { host: at.host, port: at.port } : { path: at.path };
-  const unixPath = at.kind === 'unix' ? at.path : undefined;
-  if (unixPath !== undefined) await removeStaleSocket(unixPath);
-  // What TLS and HTTP cost is only for connections that are admitted: their servers listen nowhere themselves.
-  const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: tcpKeepAlive });
-  return new Promise((resolve) => {
-    const refused = (error: Error): void => {
-      const why = (unixPath === undefined ? undefined : explainSocket(unixPath)) ?? explainError(error);
-      resolve(fail(`cannot listen on ${address}: ${why}`));
-    };
-    server.once('error', refused);
-    server.listen({ ...target, backlog }, () => {
-      server.off('error', refused);
-      if (unixPath !== undefined && unixMode !== undefined) chmodSync(unixPath, unixMode);
-      resolve(ok(new Listener(server, unixPath, protocols, options)));
-    });
-  });
+  const listener = new Listener(at.value, protocols, options);
+  const server = serve(listener);
+  const listening = await listener.listen();
+  if (listening.ok) return ok(server);
+  await server.drain(0);
+  return listening;
 }
 
 function checkListenerTls(tls: ListenerTls): Result<TlsMaterial> {
@@ -71,46 +63,66 @@ function checkListenerTls(tls: ListenerTls): Result<TlsMaterial> {
 
 /** One address: its TLS, its connections, and their end. */
 export class Listener {
-  /** As `listening` reports it: HOST:PORT with the port that was bound, or unix:PATH. */
-  readonly address: string;
   readonly unixPath: string | undefined;
   readonly clock: Clock;
   readonly connections: ClientConnections;
-  readonly #server: Server;
+  readonly #at: Address;
+  /** What TLS and HTTP cost is only for connections that are admitted: their servers listen nowhere themselves. */
+  readonly #server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: tcpKeepAlive });
   readonly #tls: TlsServer | undefined;
   readonly #options: ListenerOptions;
+  #address: string;
   #connected: Connected | undefined;
 
-  constructor(
-    server: Server,
-    unixPath: string | undefined,
-    protocols: readonly string[],
-    options: ListenerOptions,
-  ) {
+  constructor(at: Address, protocols: readonly string[], options: ListenerOptions) {
     const { tls, clock = systemClock, accounts = boundlessAccounts(clock) } = options;
-    this.#server = server;
+    this.#at = at;
     this.#options = options;
-    this.unixPath = unixPath;
+    this.#address = options.address;
+    this.unixPath = at.kind === 'unix' ? at.path : undefined;
     this.clock = clock;
-    const bound = server.address();
-    this.address =
-      typeof bound === 'object' && bound !== null
-        ? formatHostPort(bound.address, bound.port)
-        : options.address;
     this.#tls = tls && this.#createTls(tls, protocols);
-    this.connections = new ClientConnections(server, (socket) => this.#admitted(socket), {
+    this.connections = new ClientConnections(this.#server, (socket) => this.#admitted(socket), {
       ...options,
       clock,
       accounts,
-      unixPath,
+      unixPath: this.unixPath,
       ca: tls?.ca,
     });
-    server.on('error', (error) => this.report('cannot accept connections', error));
   }
 
-  /** Must be called at once: connections come from the next turn of the event loop on. */
+  /** As `listening` reports it: HOST:PORT with the port that was bound, or unix:PATH. */
+  get address(): string {
+    return this.#address;
+  }
+
+  /** Must be called before `listen`: node:cluster may hand over a connection before it says that this process listens. */
   connected(run: Connected): void {
     this.#connected = run;
+  }
+
+  async listen(): Promise<Result<undefined>> {
+    const { address, unixMode } = this.#options;
+    const at = this.#at;
+    const target: ListenOptions = at.kind === 'tcp' ? { host: at.host, port: at.port } : { path: at.path };
+    if (at.kind === 'unix') await removeStaleSocket(at.path);
+    const server = this.#server;
+    return new Promise((resolve) => {
+      const refused = (error: Error): void => {
+        const why = (at.kind === 'unix' ? explainSocket(at.path) : undefined) ?? explainError(error);
+        resolve(fail(`cannot listen on ${address}: ${why}`));
+      };
+      server.once('error', refused);
+      server.listen({ ...target, backlog }, () => {
+        server.off('error', refused);
+        server.on('error', (error) => this.report('cannot accept connections', error));
+        if (at.kind === 'unix' && unixMode !== undefined) chmodSync(at.path, unixMode);
+        const bound = server.address();
+        if (typeof bound === 'object' && bound !== null)
+          this.#address = formatHostPort(bound.address, bound.port);
+        resolve(ok(undefined));
+      });
+    });
   }
 
   /**

@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../model/clock.ts';
-import { atOnce, type InTurns } from '../model/turns.ts';
+import { atOnce, type InTurns } from '../model/time-slices.ts';
 import type { ServerStream } from './server-stream.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
-import { atOnce, type InTurns, ReadingPace } from '../model/turns.ts';
+import { atOnce, type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { knownTypes, longestTypeUrl } from '../model/types.ts';
 import {
   bytesTag,

@@ -1,7 +1,8 @@
 import type { ListenerAddress } from '../assembly/client-serving.ts';
 import type { Load } from '../assembly/core.ts';
 import type { Config } from '../config/config.ts';
-import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { ReportedAnswers } from '../history/recorder.ts';
+import type { TypeUrl } from '../model/brand.ts';
 import type { ReportedTraffic } from '../model/load.ts';
 import type { Wave } from '../model/rollout.ts';
 import type { LevelOverride, LogFormat, LogLevel } from '../observe/log-levels.ts';
@@ -89,7 +90,7 @@ export type ToPrimary =
   | { readonly kind: 'load_here'; readonly load: Load }
   /** Its event loop turns: once a tick of the watchdog. */
   | { readonly kind: 'turned' }
-  /** The answer to `waiting`, and each time it is another one (canary-reporter.ts). */
+  /** The answer to `waiting`, and each time it is another one (reporters.ts). */
   | {
       readonly kind: 'canary_report';
       readonly round: number;
@@ -106,15 +107,7 @@ export type ToPrimary =
       readonly left: readonly string[];
     }
   /** What clients have said to a change since the last message (history/recorder.ts). */
-  | {
-      readonly kind: 'answers';
-      readonly type: TypeUrl;
-      readonly name: ResourceName;
-      readonly content: string;
-      readonly accepted: number;
-      readonly rejected: number;
-      readonly tookMs: number | undefined;
-    };
+  | ({ readonly kind: 'answers' } & ReportedAnswers);
 
 export type Message<Kind extends (ToWorker | ToPrimary)['kind']> = Extract<
   ToWorker | ToPrimary,

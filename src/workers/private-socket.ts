@@ -16,10 +16,11 @@ import {
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
 import type { Awaitable } from '../admin/plain.ts';
-import { type HttpAnswer, problem, respond } from '../admin/respond.ts';
+import { problem, respond } from '../admin/respond.ts';
 import type { Failed } from '../admin/rpc.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { codeOf, Code as GrpcCode, type GrpcStatus } from '../wire/grpc-status.ts';
+import type { HttpAnswer } from '../wire/http-answer.ts';
 import { errorCode, explainError, isDisconnect } from '../wire/node-error.ts';
 
 /** Of a socket that only this user can connect to. */

@@ -1,8 +1,8 @@
 import { createServer } from 'node:net';
 import type { ServingMode } from '../assembly/client-serving.ts';
 import type { Core } from '../assembly/core.ts';
+import type { Side } from '../model/access.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { Side } from '../model/side.ts';
 import type { LogFormat } from '../observe/log-levels.ts';
 import { formatHostPort } from '../wire/address.ts';
 import { explainError } from '../wire/node-error.ts';

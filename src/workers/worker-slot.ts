@@ -1,3 +1,4 @@
+import type { ChildProcess } from 'node:child_process';
 import cluster from 'node:cluster';
 import { readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
@@ -264,12 +265,14 @@ const program = executable
 export function forkWorker(handler: WorkerHandler): WorkerProcess {
   cluster.setupPrimary({ exec: program, args: [], serialization: 'advanced' });
   const worker = cluster.fork();
+  const closeUntaken = untakenConnections(worker.process);
   worker.on('message', (message: unknown) => {
     handler.message(isToPrimary(message) ? message : anotherBuild);
     if (!isToPrimary(message)) worker.process.kill('SIGKILL');
   });
   worker.on('error', () => {}); // `exit` follows, or it has not heard us
   worker.on('exit', (code: number | null, signal: string | null) => {
+    closeUntaken();
     handler.ended(signal === null ? `exit code ${code ?? 'unknown'}` : `signal ${signal}`);
   });
   return {
@@ -282,6 +285,26 @@ export function forkWorker(handler: WorkerHandler): WorkerProcess {
     isSuspended: () => isSuspended(worker.process.pid),
   };
 }
+
+/**
+ * node:cluster sends a process one connection of each listener at a time, and closes its own end when the process has
+ * taken it. If the process ends before that, it would stay open, and its client would wait for ever. Returns what closes
+ * these. None of this is documented: where it is otherwise, nothing is closed.
+ */
+function untakenConnections(child: ChildProcess): () => void {
+  const latest = new Map<unknown, { close(): void }>();
+  const send = child.send.bind(child);
+  child.send = (...[message, handle, ...more]: readonly unknown[]) => {
+    if (isHandle(handle)) latest.set(Reflect.get(Object(message), 'key'), handle);
+    return Reflect.apply(send, undefined, [message, handle, ...more]) === true;
+  };
+  return () => {
+    for (const handle of latest.values()) handle.close();
+  };
+}
+
+const isHandle = (value: unknown): value is { close(): void } =>
+  typeof value === 'object' && value !== null && 'close' in value && typeof value.close === 'function';
 
 function isSuspended(pid: number | undefined): boolean {
   try {

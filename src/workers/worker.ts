@@ -1,6 +1,6 @@
 import type { Server } from 'node:http';
 import type { Awaitable } from '../admin/plain.ts';
-import { type HttpAnswer, json } from '../admin/respond.ts';
+import { json } from '../admin/respond.ts';
 import { clientRoutes } from '../admin/rpc.ts';
 import { type ClientListeners, openClientListeners } from '../assembly/client-serving.ts';
 import { Core, type Load, openTraces } from '../assembly/core.ts';
@@ -17,8 +17,7 @@ import type { Spans } from '../observe/update-traces.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
 import type { WaveRules } from '../rollout/canaries.ts';
 import { claims } from '../upstream/claims.ts';
-import { AnswerReporter } from './answer-reporter.ts';
-import { CanaryNodes, CanaryReporter } from './canary-reporter.ts';
+import type { HttpAnswer } from '../wire/http-answer.ts';
 import { clientStatusRoutes, fetchClientStatus } from './client-status-rpc.ts';
 import { feedUpstream, workerConfig } from './feed.ts';
 import type { Message, ToPrimary, ToWorker } from './ipc-messages.ts';
@@ -31,7 +30,7 @@ import {
   privateTransport,
   workerSocket,
 } from './private-socket.ts';
-import { TrafficReporter } from './traffic-reporter.ts';
+import { AnswerReporter, CanaryNodes, CanaryReporter, TrafficReporter } from './reporters.ts';
 import { countersPath, metricsPath } from './worker-client.ts';
 
 type Start = Message<'start'>;

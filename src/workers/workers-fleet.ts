@@ -1,5 +1,5 @@
+import type { Side } from '../model/access.ts';
 import { type Clock, systemClock, type Timer } from '../model/clock.ts';
-import type { Side } from '../model/side.ts';
 import type { Canaries } from '../rollout/canaries.ts';
 import type { Rollout } from '../rollout/rollout.ts';
 import {

@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
-import { html } from '../../src/admin/html.ts';
-import { fallback, fallbackStyle, shell } from '../../src/admin/page/html-page.ts';
+import { fallback, fallbackStyle, html, shell } from '../../src/admin/page/html-page.ts';
 import {
   ListClientsResponseSchema,
   StatusResponseSchema,

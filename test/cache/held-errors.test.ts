@@ -1,10 +1,10 @@
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
+import type { Side } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import type { Commit } from '../../src/model/catalog.ts';
 import type { Constraints } from '../../src/model/constraints.ts';
 import { internParameters } from '../../src/model/parameters.ts';
-import type { Side } from '../../src/model/side.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import { namedHolder, put, type, when } from '../support/in-memory-relay.ts';

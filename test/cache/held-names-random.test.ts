@@ -1,12 +1,12 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { Store } from '../../src/cache/store.ts';
+import type { Side } from '../../src/model/access.ts';
 import { type ResourceName, resourceName } from '../../src/model/brand.ts';
 import { isVariant, type Value } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { Variant } from '../../src/model/resource.ts';
-import type { Side } from '../../src/model/side.ts';
 import { type Interest, transaction } from '../../src/model/transaction.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { takeDiscarded } from '../support/discarded.ts';

@@ -1,10 +1,10 @@
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
+import type { Side } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { type Commit, isVariant, type Value } from '../../src/model/catalog.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../src/model/parameters.ts';
 import type { PendingChange } from '../../src/model/rollout.ts';
-import type { Side } from '../../src/model/side.ts';
 import {
   type Interest,
   type Put,

@@ -1,9 +1,9 @@
 import { expect } from 'chai';
 import { SideStores } from '../../src/cache/store.ts';
+import type { Side } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { type Commit, isVariant } from '../../src/model/catalog.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
-import type { Side } from '../../src/model/side.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';
 import { namedHolder, put, type } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';

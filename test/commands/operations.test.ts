@@ -54,7 +54,21 @@ const rollout = {
   queued: 0,
   queuedTypes: [],
 };
-const held = statusWith({ rollout });
+const peer = {
+  key: 'address 192.0.2.1',
+  connections: 1,
+  streams: 2,
+  heldBytes: 0n,
+  workPerSecond: 0,
+  waits: false,
+};
+const accounts = [
+  peer,
+  { ...peer, key: 'address 192.0.2.2', heldBytes: 16n << 20n },
+  { ...peer, key: 'address 192.0.2.3', workPerSecond: 50 },
+  { ...peer, key: 'address 192.0.2.4', waits: true },
+];
+const held = statusWith({ rollout, accounts });
 
 describe('a flag with an empty value', () => {
   it('is refused: of a variable that is not set, it would mean everything', async () => {
@@ -163,6 +177,19 @@ describe('commands that change something', () => {
     expect(out).to.match(
       /^warning: Frozen: everything of central \(for \d+ d.*\n {2}black friday; by spiffe:\/\/ops\/ann \(192\.0\.2\.1:5000\)\n {2}\$ distributary unfreeze --reason "…"$/m,
     );
+  });
+
+  it('status tells of peers that hold much, cost much or are throttled, and of no other', async () => {
+    const { out } = await call(status, '--admin', urlOf(server));
+    const heavy = Array.from(out.matchAll(/^address (\S+) (.+)$/gm), ([, address, rest = '']) => [
+      address,
+      rest.trim().replaceAll(/ {2,}/g, ', '),
+    ]);
+    expect(heavy).to.deep.equal([
+      ['192.0.2.2', '1, 2, 16.0 MiB, 0 ms/s'],
+      ['192.0.2.3', '1, 2, 0 B, 50 ms/s'],
+      ['192.0.2.4', '1, 2, 0 B, 0 ms/s, throttled'],
+    ]);
   });
 
   it('status tells of what was discarded, which nobody waits for', async () => {

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
+import type { Side } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import type { Side } from '../../src/model/side.ts';
 import { transaction } from '../../src/model/transaction.ts';
 import { ALLOW_ALL, canaryAccess } from '../../src/security/authorization.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { z } from 'zod';
+import { cases } from '../support/cases.ts';
 import { issueCertificate } from '../support/certificates.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
@@ -56,7 +57,7 @@ const steps: readonly Step[] = [
 
 const changing = ['discard', 'freeze', 'release', 'rollback', 'unfreeze'];
 
-for (const workers of [0, 2]) {
+for (const workers of cases(0, 2)) {
   describe(`commands about changes, over TLS (workers: ${workers})`, function () {
     this.timeout(180_000);
     let pem: PemFiles;

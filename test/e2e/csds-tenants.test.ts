@@ -11,6 +11,7 @@ import {
 } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { ServerReflection } from '../../src/gen/reflection_pb.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
+import { cases } from '../support/cases.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { rawClient } from '../support/grpc-calls.ts';
 import { clientStatus, namesOf, nodesOf, safeRegex } from './support/csds.ts';
@@ -168,7 +169,7 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
     }
   }
 
-  for (const workers of [0, 2]) {
+  for (const workers of cases(2, 0)) {
     describe(workers === 0 ? 'in one process' : `with ${workers} workers`, () => {
       let relay: RelayProcess;
       let shared: AsyncDisposableStack;

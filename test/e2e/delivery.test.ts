@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { z } from 'zod';
+import { cases } from '../support/cases.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
@@ -31,7 +32,7 @@ const waited = z.object({
 const linesOf = (text: readonly string[]): readonly z.infer<typeof line>[] =>
   text.filter((one) => one.startsWith('{')).map((one) => line.parse(JSON.parse(one)));
 
-for (const workers of [0, 2]) {
+for (const workers of cases(0, 2)) {
   describe(`wait and tap, workers: ${workers}`, function () {
     this.timeout(60_000);
     let files: ResourceFiles;

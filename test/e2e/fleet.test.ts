@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { z } from 'zod';
+import { cases } from '../support/cases.ts';
 import { eventually } from './support/eventually.ts';
 import { PageWorld } from './support/page-world.ts';
 
@@ -57,7 +58,7 @@ const detail = z.object({
   ),
 });
 
-for (const workers of [0, 2]) {
+for (const workers of cases(0, 2)) {
   describe(`the clients as a whole, with workers: ${workers}`, function () {
     this.timeout(60_000);
 

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { ControlPlane, controlPlaneBinary, subscriptions } from './support/controlplane.ts';
 import { always, eventually } from './support/eventually.ts';
 import { manyResources, ResourceFiles } from './support/files.ts';
@@ -27,7 +28,7 @@ describe('one conversation upstream, however many clients', function () {
       return new XdsClient(relay.xds, index % 2 === 0 ? 'sotw' : 'delta', { node });
     });
 
-  for (const protocol of ['DELTA', 'SOTW'] as const) {
+  for (const protocol of cases('DELTA' as const, 'SOTW' as const)) {
     it(`50 clients are one stream, and one subscription to each name (upstream ${protocol})`, async () => {
       await using plane = await ControlPlane.start(binary, { cache: 'linear' });
       await plane.set(resources);

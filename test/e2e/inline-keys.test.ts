@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { ClientStatusResponseSchema } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
+import { cases } from '../support/cases.ts';
 import { clientStatus } from './support/csds.ts';
 import { eventually } from './support/eventually.ts';
 import { send } from './support/http.ts';
@@ -57,7 +58,7 @@ describe('private keys that stand in clusters', function () {
     for (const secret of secrets) expect(text).not.to.include(secret);
   };
 
-  for (const workers of [0, 1]) {
+  for (const workers of cases(0, 1)) {
     it(`are in no answer to operators, on no door and in no codec, and come to clients whole (${workers} workers)`, async () => {
       await using plane = await planeWithKeys();
       await using relay = await RelayProcess.start({

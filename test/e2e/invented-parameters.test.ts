@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { ControlPlane, type Request } from '../upstream/ads/control-plane.ts';
 import { typeOf } from '../upstream/ads/responses.ts';
 import { eventually } from './support/eventually.ts';
@@ -10,7 +11,7 @@ const eds = typeOf('eds');
 describe('clients that invent parameter values', function () {
   this.timeout(60_000);
 
-  for (const workers of [0, 2]) {
+  for (const workers of cases(2, 0)) {
     describe(`workers: ${workers}`, () => {
       let plane: ControlPlane;
       let relay: RelayProcess;

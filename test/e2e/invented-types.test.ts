@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { typeUrl } from '../../src/model/brand.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
+import { cases } from '../support/cases.ts';
 import { ControlPlane } from '../upstream/ads/control-plane.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
@@ -112,7 +113,7 @@ describe('types that a client invents', function () {
     }
   });
 
-  for (const workers of [0, 1])
+  for (const workers of cases(0, 1))
     it(`one client that names types takes no label from a type that is served, ${workers} workers`, async () => {
       await using stack = new AsyncDisposableStack();
       const plane = await new ControlPlane().listen();

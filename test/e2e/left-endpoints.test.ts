@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool } from './support/recording-client.ts';
@@ -8,7 +9,7 @@ import { clientsOf } from './support/relay-state.ts';
 describe('endpoints of clusters that have gone', function () {
   this.timeout(60_000);
 
-  for (const workers of [0, 2]) {
+  for (const workers of cases(0, 2)) {
     it(`SOTW upstream: they go with their cluster, and not after idle_ttl (workers: ${workers})`, async () => {
       await using plane = await ModelPlane.start();
       plane.set('cds', { a: '1', b: '1' });

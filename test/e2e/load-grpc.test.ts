@@ -1,6 +1,7 @@
 import { connect, createServer, type Socket } from 'node:net';
 import { Metadata, status } from '@grpc/grpc-js';
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { ownPort } from '../support/ports.ts';
 import { ControlPlane, controlPlaneBinary, type Stats } from './support/controlplane.ts';
 import { eventually } from './support/eventually.ts';
@@ -162,7 +163,7 @@ describe('load reports of real gRPC clients (grpc-go)', function () {
     clientBinary = await need(this, goBinary('grpcclient'));
   });
 
-  for (const workers of [0, 2]) {
+  for (const workers of cases(2, 0)) {
     it(`what they did is what the control plane got, exactly, over its outage and cut streams; workers: ${workers}`, async () => {
       await using backend = await startGrpcBackend('backend', (call) => ({
         trailers: cost,

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { isBusy } from '../support/busy.ts';
+import { cases } from '../support/cases.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { LoadPlane, LoadReporter } from './support/load-plane.ts';
@@ -15,7 +16,7 @@ const upstreamOf = (plane: LoadPlane, name = 'central', more: object = {}): obje
   ...more,
 });
 
-for (const workers of [0, 2]) {
+for (const workers of cases(2, 0)) {
   describe(`load reports: ${workers === 0 ? 'one process' : `${workers} workers`}`, function () {
     this.timeout(60_000);
     const parameters = [{ key: 'env', from: 'node.metadata.env' }];

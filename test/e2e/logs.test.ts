@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -10,7 +11,7 @@ const central = (plane: ModelPlane): object => ({ name: 'central', ads: { endpoi
 describe('the log of a relay', function () {
   this.timeout(60_000);
 
-  for (const workers of [0, 1]) {
+  for (const workers of cases(0, 1)) {
     it(`says which relay it is; at the level debug, in text, what clients do (workers: ${workers})`, async () => {
       await using plane = await ModelPlane.start();
       plane.set('cds', { a: '1' });

@@ -1,10 +1,12 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { type EnvoySetting, prepareEnvoy } from './support/setting.ts';
 import { type Swaps, swapClusters } from './support/swaps.ts';
 
-const ways: readonly Pick<Swaps, 'transport' | 'protocol'>[] = [
-  { transport: 'ads-sotw', protocol: 'SOTW' },
+type Way = Pick<Swaps, 'transport' | 'protocol'>;
+const ways: readonly [Way, ...Way[]] = [
   { transport: 'ads-delta', protocol: 'DELTA' },
+  { transport: 'ads-sotw', protocol: 'SOTW' },
   { transport: 'ads-sotw', protocol: 'DELTA' },
   { transport: 'ads-delta', protocol: 'SOTW' },
 ];
@@ -27,7 +29,7 @@ describe('make before break: a real Envoy under constant requests while clusters
     await setting?.[Symbol.asyncDispose]();
   });
 
-  for (const way of ways) {
+  for (const way of cases(...ways)) {
     it(`§8 Envoy ${way.transport}, upstream ${way.protocol}: 50 swaps, coalesced, and no failed request`, async () => {
       const outcome = await swapClusters(setting, { ...way, ...busy, swaps: 50, order: 'make before break' });
       expect([...outcome.answers.keys()].toSorted(), show(outcome.answers)).to.deep.equal([

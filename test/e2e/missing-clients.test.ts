@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { z } from 'zod';
+import { cases } from '../support/cases.ts';
 import { when } from '../support/in-memory-relay.ts';
 import { explainedOf, run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
@@ -32,7 +33,7 @@ const csds = z.object({
   ),
 });
 
-for (const workers of [0, 2]) {
+for (const workers of cases(0, 2)) {
   describe(`a class of clients that gets nothing, with workers: ${workers}`, function () {
     this.timeout(60_000);
     let files: ResourceFiles;

@@ -8,6 +8,7 @@ import {
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ADS_SERVICE } from '../../src/model/types.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
+import { cases } from '../support/cases.ts';
 import { openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
 import { type as typeOf } from '../support/in-memory-relay.ts';
 import { eventually } from './support/eventually.ts';
@@ -39,7 +40,7 @@ const tooLong = [
 ] as const;
 const longest = { id: 'n'.repeat(1024), cluster: 'é'.repeat(512) };
 
-for (const workers of [0, 1])
+for (const workers of cases(0, 1))
   describe(`the length of a node's id and cluster, ${workers} workers (§3.1a)`, function () {
     this.timeout(60_000);
     let files: ResourceFiles;

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { issueCertificate } from '../support/certificates.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -12,7 +13,7 @@ const day = 86_400;
 describe('metrics for operators', function () {
   this.timeout(60_000);
 
-  for (const workers of [0, 2]) {
+  for (const workers of cases(0, 2)) {
     it(`who rejects, who has not answered, and how many classes there are (workers: ${workers})`, async () => {
       await using plane = await ModelPlane.start();
       plane.set('cds', { a: '1' });
@@ -39,7 +40,7 @@ describe('metrics for operators', function () {
     });
   }
 
-  for (const workers of [0, 2]) {
+  for (const workers of cases(0, 2)) {
     it(`how long clients take to accept a change (workers: ${workers})`, async () => {
       await using plane = await ModelPlane.start();
       plane.set('cds', { a: '1' });
@@ -64,7 +65,7 @@ describe('metrics for operators', function () {
     });
   }
 
-  for (const workers of [0, 1]) {
+  for (const workers of cases(0, 1)) {
     it(`when certificates expire, also after they were replaced (workers: ${workers})`, async () => {
       const authority = issueCertificate({ name: 'authority', authority: true });
       const issue = (days: number) =>

@@ -2,6 +2,7 @@ import { connect } from 'node:http2';
 import { text } from 'node:stream/consumers';
 import { expect } from 'chai';
 import { z } from 'zod';
+import { cases } from '../support/cases.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
@@ -10,7 +11,7 @@ import { RelayProcess } from './support/relay.ts';
 const answer = z.looseObject({ versionInfo: z.string() });
 const status = z.object({ polling_clients: z.number(), rejecting_clients: z.number() });
 
-for (const workers of [0, 2]) {
+for (const workers of cases(2, 0)) {
   describe(`REST clients in clients, explain, status and on the page, workers ${workers}`, function () {
     this.timeout(60_000);
     let files: ResourceFiles;

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { eventually } from './support/eventually.ts';
 import { get, send } from './support/http.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -17,7 +18,7 @@ const dead = (changes: object = {}): object => ({
 describe('what probes and load balancers see', function () {
   this.timeout(60_000);
 
-  for (const workers of [0, 2]) {
+  for (const workers of cases(2, 0)) {
     it(`metrics: /metrics, /ready and /healthz on a listener of their own, nothing else (workers: ${workers})`, async () => {
       await using plane = await ModelPlane.start();
       await using relay = await RelayProcess.start({ upstreams: [central(plane)], metrics: {}, workers });
@@ -53,7 +54,7 @@ describe('what probes and load balancers see', function () {
     expect((await relay.get('/ready')).body).to.include('"required": false');
   });
 
-  for (const workers of [0, 1]) {
+  for (const workers of cases(1, 0)) {
     it(`drain_delay: not ready at once, new clients are served meanwhile (workers: ${workers})`, async () => {
       await using plane = await ModelPlane.start();
       plane.set('cds', { a: '1' });

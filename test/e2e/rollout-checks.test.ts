@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -7,7 +8,7 @@ import { RelayProcess } from './support/relay.ts';
 import { reaches, rolloutOf } from './support/rollout-state.ts';
 import { Webhook } from './support/webhook.ts';
 
-for (const workers of [0, 2]) {
+for (const workers of cases(0, 2)) {
   describe(`checks of a rollout with workers: ${workers}`, function () {
     this.timeout(90_000);
 

@@ -2,6 +2,7 @@ import { create } from '@bufbuild/protobuf';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import type { TypeUrl } from '../../src/model/brand.ts';
+import { cases } from '../support/cases.ts';
 import { any } from '../support/in-memory-relay.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -22,7 +23,7 @@ const assignment = (url: TypeUrl, name: string, content: string): Any => {
 const assignments = (empty: readonly string[], content = '80'): Record<string, string> =>
   Object.fromEntries(clusters.map((name) => [name, empty.includes(name) ? 'none' : content]));
 
-for (const workers of [0, 2]) {
+for (const workers of cases(0, 2)) {
   describe(`changes that take the endpoints of many clusters, workers: ${workers}`, function () {
     this.timeout(120_000);
 

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { ControlPlane } from './support/controlplane.ts';
 import { Envoy } from './support/envoy.ts';
 import { canariesOf, EnvoyFleet } from './support/envoy-fleet.ts';
@@ -20,10 +21,10 @@ describe('a rollout to ten real Envoys under constant requests', function () {
     await setting?.[Symbol.asyncDispose]();
   });
 
-  for (const { workers, percent, count, who } of [
-    { workers: 0, percent: 3, count: 2, who: 'two canaries by percent' },
+  for (const { workers, percent, count, who } of cases(
     { workers: 2, percent: 0.01, count: 1, who: 'one canary that is elected' },
-  ]) {
+    { workers: 0, percent: 3, count: 2, who: 'two canaries by percent' },
+  )) {
     it(`what is bad stops at ${who} (workers: ${workers}): the others never hear of it, no request of theirs fails, each fix arrives everywhere, and so does a rollback`, async () => {
       await using stack = new AsyncDisposableStack();
       const plane = stack.use(await ControlPlane.start(setting.controlPlaneBinary, { cache: 'snapshot' }));

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { explainedOf, run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -6,7 +7,7 @@ import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
 import { operate, reaches } from './support/rollout-state.ts';
 
-for (const workers of [0, 2]) {
+for (const workers of cases(0, 2)) {
   describe(`explain while a change waits (workers: ${workers})`, function () {
     this.timeout(60_000);
 

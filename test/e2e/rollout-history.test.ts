@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { z } from 'zod';
+import { cases } from '../support/cases.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool } from './support/recording-client.ts';
@@ -51,7 +52,7 @@ async function fleetOfThree(workers: number) {
 describe('the history of a rollout', function () {
   this.timeout(60_000);
 
-  for (const workers of [0, 2]) {
+  for (const workers of cases(2, 0)) {
     it(`says who has accepted it and how long that took, and the status what everybody has (workers: ${workers})`, async () => {
       await using fleet = await fleetOfThree(workers);
       const { plane, relay, clients } = fleet;

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { z } from 'zod';
+import { cases } from '../support/cases.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
@@ -12,7 +13,7 @@ const warning = 'rollout.canary.match[1]: no connected client has env="canary", 
 describe('a canary.match that meets nobody', function () {
   this.timeout(60_000);
 
-  for (const workers of [0, 2]) {
+  for (const workers of cases(2, 0)) {
     it(`is a warning in status and on the page, while there are clients (workers: ${workers})`, async () => {
       using files = new ResourceFiles();
       files.write('cds', new Map([['shop', '1']]));

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { placeOf } from '../../src/model/node-path.ts';
+import { cases } from '../support/cases.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
@@ -15,7 +16,7 @@ const [other = '', ...laterOthers] = ids.filter((id) => !isCanary(id));
 const hasHeardOf = (client: RecordingClient, content: string): boolean =>
   client.of('cds').some(({ resources }) => resources.get('a') === content);
 
-for (const workers of [0, 2]) {
+for (const workers of cases(2, 0)) {
   describe(`newcomers while a change is held, workers: ${workers}`, function () {
     this.timeout(60_000);
 

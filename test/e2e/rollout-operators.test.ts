@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
@@ -108,7 +109,7 @@ const said = ({ status, body }: Answer): string =>
 /** The answers of both, the one that did it first. */
 const answers = (both: readonly Answer[]): readonly string[] => both.map(said).toSorted();
 
-for (const workers of [0, 2]) {
+for (const workers of cases(0, 2)) {
   describe(`operators, with workers: ${workers}`, function () {
     this.timeout(60_000);
     let world: World;

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool } from './support/recording-client.ts';
@@ -10,7 +11,7 @@ const names = ['web'];
 describe('a canary that comes back with what it has accepted', function () {
   this.timeout(60_000);
 
-  for (const workers of [0, 2]) {
+  for (const workers of cases(2, 0)) {
     it(`by initial_resource_versions (workers: ${workers}): it is sent nothing, and the change goes to everybody`, async () => {
       await using plane = await ModelPlane.start();
       plane.set('rds', { web: '1' });

@@ -4,6 +4,7 @@ import { toBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import { contentHash } from '../../src/model/content-hash.ts';
+import { cases } from '../support/cases.ts';
 import { any, type } from '../support/in-memory-relay.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -91,7 +92,7 @@ describe('a rollout over restarts and failovers', function () {
     expect(heard(others, 'bad')).to.equal(0);
   });
 
-  for (const workers of [0, 2]) {
+  for (const workers of cases(2, 0)) {
     it(`what an operator discarded is seen by nobody after a kill, until upstream says something else (workers: ${workers})`, async () => {
       await using plane = await ModelPlane.start();
       plane.set('cds', { a: '1', b: '1' });

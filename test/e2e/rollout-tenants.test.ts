@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { credentials } from '@grpc/grpc-js';
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -33,7 +34,7 @@ async function subscribed(pool: ClientPool, id: string, name: string): Promise<R
   return client;
 }
 
-for (const workers of [0, 1])
+for (const workers of cases(1, 0))
   describe(`a rollout with tenants, ${workers} workers`, function () {
     this.timeout(60_000);
 

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { eventually } from './support/eventually.ts';
 import { LoadReporter } from './support/load-plane.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -53,7 +54,7 @@ class Fleet implements Disposable {
   }
 }
 
-for (const workers of [0, 2]) {
+for (const workers of cases(2, 0)) {
   describe(`a rollout judged by traffic, workers: ${workers}`, function () {
     this.timeout(120_000);
 

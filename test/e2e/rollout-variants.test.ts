@@ -1,5 +1,6 @@
 import { setInterval } from 'node:timers';
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { ControlPlane } from '../upstream/ads/control-plane.ts';
 import { contentOf, typeOf } from '../upstream/ads/responses.ts';
 import { run } from './support/command.ts';
@@ -47,7 +48,7 @@ const only = (clients: ReadonlyMap<string, VariantClient>, line: string): Promis
     return found[0]?.[0] ?? '';
   });
 
-for (const workers of [0, 2]) {
+for (const workers of cases(2, 0)) {
   describe(`a rollout of what TP2 has (workers: ${workers})`, function () {
     this.timeout(90_000);
 

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { placeOf } from '../../src/model/node-path.ts';
+import { cases } from '../support/cases.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -16,7 +17,7 @@ const other = ids.find((id) => !isCanary(id)) ?? '';
 
 const command = 'distributary release --reason "…"';
 
-for (const workers of [0, 2]) {
+for (const workers of cases(0, 2)) {
   describe(`a fix that comes while the only canary is away, workers: ${workers}`, function () {
     this.timeout(60_000);
     let plane: ModelPlane;

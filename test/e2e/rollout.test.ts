@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { z } from 'zod';
+import { cases } from '../support/cases.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
@@ -45,7 +46,7 @@ async function checkState(relay: RelayProcess, state: string): Promise<void> {
   expect((await rolloutOf(relay)).state).to.equal(state);
 }
 
-for (const workers of [0, 2]) {
+for (const workers of cases(2, 0)) {
   describe(`a rollout with workers: ${workers}`, function () {
     this.timeout(180_000);
 

@@ -4,6 +4,7 @@ import { type ChannelCredentials, credentials, ServerCredentials } from '@grpc/g
 import { expect } from 'chai';
 import { z } from 'zod';
 import { Code } from '../../src/wire/grpc-status.ts';
+import { cases } from '../support/cases.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { type as typeOf } from '../support/in-memory-relay.ts';
 import { ControlPlane } from '../upstream/ads/control-plane.ts';
@@ -199,7 +200,7 @@ describe('TLS', function () {
     expect(await gets(before, 'eds')).to.have.length(3);
   });
 
-  for (const workers of [0, 2]) {
+  for (const workers of cases(0, 2)) {
     it(`a client whose authority was removed does not stay, nor come back, within drain_timeout (${workers} workers)`, async () => {
       const ca = pem.bundle('shrinking.crt', [authority, other]);
       const rules = [{ principals: ['spiffe://example.com/*'], allow: true }];

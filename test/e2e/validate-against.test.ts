@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
+import { cases } from '../support/cases.ts';
 import { when } from '../support/in-memory-relay.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
@@ -38,7 +39,7 @@ const report = z.object({
   }),
 });
 
-for (const workers of [0, 2]) {
+for (const workers of cases(0, 2)) {
   describe(`validate --against, workers: ${workers}`, function () {
     this.timeout(60_000);
     const stack = new AsyncDisposableStack();

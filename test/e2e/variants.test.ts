@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Any } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import { z } from 'zod';
+import { cases } from '../support/cases.ts';
 import { when } from '../support/in-memory-relay.ts';
 import { startBackend } from './support/backend.ts';
 import { ControlPlane, controlPlaneBinary } from './support/controlplane.ts';
@@ -129,7 +130,7 @@ describe('control planes that decide by node (PER_PARAMETERS)', function () {
     expect([...seen].toSorted()).to.deep.equal(['edge', 'inner']);
   });
 
-  for (const workers of [0, 2]) {
+  for (const workers of cases(2, 0)) {
     it(`idle sessions end, their number is bounded with a clear error, equal bodies are held once; workers: ${workers}`, async () => {
       const body = 'x'.repeat(50_000);
       await using plane = await ControlPlane.start(binary, { cache: 'snapshot', key: 'env' });

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { z } from 'zod';
+import { cases } from '../support/cases.ts';
 import { when } from '../support/in-memory-relay.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
@@ -15,7 +16,7 @@ const answer = z.object({
   stale_upstreams: z.array(z.object({ name: z.string(), since: z.string(), reason: z.string() })),
 });
 
-for (const workers of [0, 2]) {
+for (const workers of cases(0, 2)) {
   describe(`wait is not green when it is not, with workers: ${workers}`, function () {
     this.timeout(60_000);
     const wait = (relay: RelayProcess, ...flags: readonly string[]) =>

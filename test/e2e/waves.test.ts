@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { z } from 'zod';
+import { cases } from '../support/cases.ts';
 import { explainedOf, run } from './support/command.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -103,7 +104,7 @@ class World implements AsyncDisposable {
   }
 }
 
-for (const workers of [0, 2]) {
+for (const workers of cases(0, 2)) {
   describe(`waves with workers: ${workers}`, function () {
     this.timeout(120_000);
 

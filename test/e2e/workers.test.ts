@@ -1,6 +1,8 @@
+import { once } from 'node:events';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fromBinary, fromJsonString } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import {
@@ -130,6 +132,24 @@ describe('workers: 2', function () {
       taken = (await status(relay)).workers[0]?.clients ?? 0;
     }
     expect(taken).to.be.greaterThan(2);
+  });
+
+  it('a worker that is killed while a connection is on its way to it: the connection is closed', async () => {
+    using files = new ResourceFiles();
+    await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers: 1 });
+    const pid = (await status(relay)).workers[0]?.pid ?? 0;
+    process.kill(pid, 'SIGSTOP');
+    const { hostname, port } = new URL(`http://${relay.xds}`);
+    const socket = connect(Number(port), hostname);
+    const closed = new Promise((resolve) => socket.on('error', () => {}).on('close', resolve));
+    await once(socket, 'connect');
+    // The primary sends it to the worker.
+    await sleep(500);
+    process.kill(pid, 'SIGKILL');
+    socket.resume();
+    expect(await Promise.race([closed.then(() => 'closed'), sleep(20_000, 'open', { ref: false })])).to.equal(
+      'closed',
+    );
   });
 
   it('a worker that is stopped is left out, and the log says so; it is back when it goes on', async () => {

@@ -7,9 +7,15 @@ import {
   type LoadStatsRequest,
   LoadStatsRequestSchema,
 } from '../../src/gen/envoy/service/load_stats/v3/lrs_pb.ts';
-import { LoadSums, type Payer, Reading, Reporter, type Wanted } from '../../src/load/sums.ts';
-import type { ReadTotals } from '../../src/load/totals.ts';
-import { atOnce } from '../../src/model/turns.ts';
+import {
+  LoadSums,
+  type Payer,
+  Reading,
+  type ReadTotals,
+  Reporter,
+  type Wanted,
+} from '../../src/load/sums.ts';
+import { atOnce } from '../../src/model/time-slices.ts';
 
 type Clusters = NonNullable<MessageInitShape<typeof LoadStatsRequestSchema>['clusterStats']>;
 

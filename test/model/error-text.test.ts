@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { errorText, headAndTail, keptError, longestError } from '../../src/model/error-text.ts';
+import { errorText, headAndTail, keptError, longestError } from '../../src/model/text.ts';
 
 /** Characters of one to four bytes. */
 const anyText = fc.string({ unit: fc.constantFrom('a', '\n', 'é', '漢', '😀'), maxLength: 120 });

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
+import type { Side } from '../../src/model/access.ts';
 import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters } from '../../src/model/parameters.ts';
-import type { Side } from '../../src/model/side.ts';
 import { Canaries, elect, isInWave, type Member, waveOf } from '../../src/rollout/canaries.ts';
 
 const all = new Set(['cds a', 'cds b']);

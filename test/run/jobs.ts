@@ -15,12 +15,25 @@ export interface Job {
 /** Files that start processes wait most of the time: each is a job. Those of another folder are one job together. */
 export const waits = /^test\/(attacks|deploy|docs|e2e|fuzz|observability|simulator|tenants|workers)\//;
 
+/** `test`: for `npm test`; `more`: for `npm run test:more`. */
+export type Extent = 'test' | 'more';
+
+/** Files with tables of which `npm test` takes the first case (test/support/cases.ts). */
+const hasMoreCases = (file: string): boolean =>
+  readFileSync(join(root, file), 'utf8').includes("/support/cases.ts'");
+
 /**
- * `NAME.test.ts` is for `npm test`, `NAME.more.ts` for `npm run test:more`; `NAME.alone.test.ts` and `NAME.alone.more.ts`
- * run alone. `parts`: only files with one of these in their path; all of them if there is none.
+ * `NAME.test.ts` is for `npm test`, `NAME.more.ts` for `npm run test:more`, which also has the other cases of the first;
+ * `NAME.alone.test.ts` and `NAME.alone.more.ts` run alone. `parts`: only files with one of these in their path; all of
+ * them if there is none.
  */
-export function jobsOf(extent: 'test' | 'more', parts: readonly string[] = []): readonly Job[] {
-  const files = globSync(`test/**/*.${extent}.ts`, { cwd: root })
+export function jobsOf(extent: Extent, parts: readonly string[] = []): readonly Job[] {
+  const tests = globSync('test/**/*.test.ts', { cwd: root });
+  const all =
+    extent === 'test'
+      ? tests
+      : [...globSync('test/**/*.more.ts', { cwd: root }), ...tests.filter(hasMoreCases)];
+  const files = all
     .filter((file) => parts.length === 0 || parts.some((part) => file.includes(part)))
     .toSorted();
   const units = Map.groupBy(files, (file) => (isAlone(file) || waits.test(file) ? file : folderOf(file)));

@@ -5,7 +5,7 @@ import '../support/compile-cache.ts';
 import { slowness } from '../support/cpu.ts';
 import { type Job, jobsOf } from './jobs.ts';
 import { compete } from './load.ts';
-import { prepare } from './prepare.ts';
+import { needsPrograms, prepare } from './prepare.ts';
 import { MochaProcess, type Outcome } from './run-job.ts';
 
 const usage = `usage: npm test [-- [options] [PART_OF_A_PATH...]]
@@ -34,7 +34,9 @@ if (values.help === true || !(most >= 1)) {
 }
 
 const began = performance.now();
-const jobs = jobsOf(values.more === true ? 'more' : 'test', positionals);
+const extent = values.more === true ? 'more' : 'test';
+process.env['TESTS_EXTENT'] = extent;
+const jobs = jobsOf(extent, positionals);
 const files = jobs.reduce((sum, job) => sum + job.files.length, 0);
 if (files === 0) {
   console.error(`no test file has ${positionals.join(' or ')} in its path`);
@@ -49,8 +51,21 @@ const clock = (): string => {
   return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
 };
 
+/** What only computes runs meanwhile. */
+const preparing = jobs.some(needsPrograms) ? prepare() : Promise.resolve({});
+let isPrepared = false;
+void preparing.finally(() => {
+  isPrepared = true;
+});
+
+/** The next of the queue: while programs are fetched and built, one that needs none, if there is one. */
+function take(queue: Job[]): Job | undefined {
+  const at = isPrepared ? 0 : queue.findIndex((job) => !needsPrograms(job));
+  return queue.splice(Math.max(0, at), 1)[0];
+}
+
 async function runOne(job: Job, mocha: MochaProcess): Promise<void> {
-  const outcome = await mocha.run(job);
+  const outcome = await mocha.run(job, needsPrograms(job) ? await preparing : {});
   outcomes.push(outcome);
   done += job.files.length;
   const { passed, failed, skipped, seconds, cpuSeconds } = outcome;
@@ -77,7 +92,7 @@ async function runSideBySide(): Promise<void> {
   await Promise.all(
     Array.from({ length: Math.min(most, queue.length) }, async () => {
       const mocha = new MochaProcess();
-      for (let job = queue.shift(); job !== undefined; job = queue.shift()) await runOne(job, mocha);
+      for (let job = take(queue); job !== undefined; job = take(queue)) await runOne(job, mocha);
       await end(mocha);
     }),
   );
@@ -93,7 +108,6 @@ async function runAlone(): Promise<void> {
 
 {
   using _load = values.load === true ? compete(2 * availableParallelism()) : undefined;
-  await prepare(jobs);
   await runSideBySide();
   await runAlone();
 }

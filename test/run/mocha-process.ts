@@ -10,7 +10,8 @@ const { timeout } = z
   .object({ timeout: z.number() })
   .parse(createRequire(import.meta.url)('../../.mocharc.cjs'));
 
-async function run({ files }: Order): Promise<void> {
+async function run({ files, env }: Order): Promise<void> {
+  Object.assign(process.env, env);
   const mocha = new Mocha({ reporter: Reporter, timeout, forbidOnly: true, diff: true });
   for (const file of files) mocha.addFile(resolve(file));
   await mocha.loadFilesAsync();

@@ -13,9 +13,14 @@ import { bundleRelay } from './bundle.ts';
 import { type Job, waits } from './jobs.ts';
 import { root } from './report.ts';
 
-/** Fetches and builds what the tests of these jobs run beside the relay, so that no two of them do it at once. */
-export async function prepare(jobs: readonly Job[]): Promise<void> {
-  if (!jobs.some(({ files }) => files.some((file) => waits.test(file)))) return;
+/** Its tests start processes. */
+export const needsPrograms = ({ files }: Job): boolean => files.some((file) => waits.test(file));
+
+/**
+ * Fetches and builds what tests run beside the relay, so that no two of them do it at once. For the environment of their
+ * processes.
+ */
+export async function prepare(): Promise<Readonly<Record<string, string>>> {
   console.log(`getting Envoy, clients, control planes and Prometheus; downloads are kept in ${downloads}`);
   const recipes = globSync('deploy/recipes/*/go.mod', { cwd: root }).flatMap((module) =>
     globSync(`${dirname(module)}/*/main.go`, { cwd: root }).map((main) =>
@@ -34,6 +39,5 @@ export async function prepare(jobs: readonly Job[]): Promise<void> {
     fleetPrograms(),
     ...recipes,
   ]);
-  process.env['TESTS_RELAY'] = await bundleRelay();
-  process.env['TESTS_ARE_PREPARED'] = 'true';
+  return { TESTS_RELAY: await bundleRelay(), TESTS_ARE_PREPARED: 'true' };
 }

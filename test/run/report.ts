@@ -4,7 +4,11 @@ import { z } from 'zod';
 export const root = join(import.meta.dirname, '../..');
 
 /** What a process of mocha is asked for. */
-export const orderSchema = z.object({ files: z.array(z.string()) });
+export const orderSchema = z.object({
+  files: z.array(z.string()),
+  /** What has been prepared for the tests since the process began. */
+  env: z.record(z.string(), z.string()),
+});
 export type Order = z.infer<typeof orderSchema>;
 
 /** What it says after that. */

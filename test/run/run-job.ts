@@ -32,10 +32,11 @@ const command = [
 export class MochaProcess {
   #child: Child | undefined;
 
-  async run(job: Job): Promise<Outcome> {
+  /** `env`: for its tests. */
+  async run(job: Job, env: Order['env']): Promise<Outcome> {
     const began = performance.now();
     this.#child ??= new Child();
-    const answer = await this.#child.ask({ files: [...job.files] });
+    const answer = await this.#child.ask({ files: [...job.files], env });
     let output = this.#child.output();
     const isCrash = typeof answer !== 'object';
     const report: Report = isCrash

@@ -246,7 +246,7 @@ export const mutations: readonly Wrong[] = [
   {
     name: 'sums that were not handed over are lost',
     rule: 10,
-    file: 'src/load/session-load.ts',
+    file: 'src/load/load-server.ts',
     right: '    this.#taken?.giveBack();',
     wrong: '',
   },
@@ -267,7 +267,7 @@ export const mutations: readonly Wrong[] = [
   {
     name: 'a session ends before its sums are handed over',
     rule: 10,
-    file: 'src/load/session-load.ts',
+    file: 'src/load/load-server.ts',
     right: '    if (!isDone && this.#instruction !== undefined) return;',
     wrong: '    if (!isDone && this.#instruction === undefined) return;',
   },

@@ -186,34 +186,17 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
       ready: true,
       reason: '',
       rollout: undefined,
-      upstreams: [
-        {
-          name: 'central',
-          required: true,
-          connected: true,
-          stale: false,
-          since: undefined,
-          staleReason: '',
-          fromSiblingsSince: undefined,
-          lastError: '',
-          refusedStreams: 0,
-          warning: '',
-          suspectTypes: [],
-        },
-        {
-          name: 'second',
-          required: true,
-          connected: false,
-          stale: true,
-          since: Date.parse('2026-01-01T00:00:00Z'),
-          staleReason: 'connection refused',
-          fromSiblingsSince: Date.UTC(2026, 0, 1, 0, 0, 1),
+      upstreams: known.upstreams.map((upstream) => {
+        const row = { ...upstream, required: true, warning: '' };
+        if (!row.stale) return row;
+        return {
+          ...row,
+          staleSince: '2026-01-01T00:00:00.000Z',
+          fromSiblingsSince: '2026-01-01T00:00:01.000Z',
           lastError: 'connection refused',
           refusedStreams: 2,
-          warning: '',
-          suspectTypes: ['debug'],
-        },
-      ],
+        };
+      }),
     }),
     explain(request) {
       const query = explainQuery(request);

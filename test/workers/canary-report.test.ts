@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { placeOf } from '../../src/model/node-path.ts';
 import { elect, type Member } from '../../src/rollout/canaries.ts';
-import { reportOf } from '../../src/workers/canary-reporter.ts';
+import { reportOf } from '../../src/workers/reporters.ts';
 import { surveyOf } from '../../src/workers/workers-fleet.ts';
 import { Random } from '../support/random.ts';
 

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { Metrics } from '../../src/observe/metrics.ts';
 import { formatSum, sumSeries } from '../../src/observe/series.ts';
-import { countersOfEnded, primarySeries, workerSeries } from '../../src/workers/merged-series.ts';
+import { countersOfEnded, primarySeries, workerSeries } from '../../src/workers/worker-pool.ts';
 import { type } from '../support/in-memory-relay.ts';
 
 const cds = type('cds');

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import type { Side } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
-import type { Side } from '../../src/model/side.ts';
 import type { CanaryStream, Standing, Waiting } from '../../src/rollout/waiting.ts';
 import type { Message, ToWorker } from '../../src/workers/ipc-messages.ts';
 import { WorkersFleet } from '../../src/workers/workers-fleet.ts';

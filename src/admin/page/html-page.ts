@@ -7,13 +7,10 @@ import type {
   UpstreamStatus,
 } from '../../gen/distributary/admin/v1/admin_pb.ts';
 import { script, style } from '../../gen/page.ts';
-import { errorText } from '../../model/error-text.ts';
-import { counted, shorten } from '../../model/text.ts';
+import { counted, errorText, printable, shorten } from '../../model/text.ts';
 import { ago, formatBytes, formatSeconds } from '../../observe/format.ts';
 import { lasting, readyText, sentence } from '../../observe/problems.ts';
-import { Html, html } from '../html.ts';
 import type { Plain } from '../plain.ts';
-import type { HttpAnswer } from '../respond.ts';
 import type { Figure, RelayFacts } from './model.ts';
 
 /** How many clients the page lists; there may be tens of thousands. */
@@ -313,7 +310,7 @@ interface ShellInputs {
 }
 
 /** The page with the state to begin with, so that its first paint waits for nothing else. */
-export function shell({ relay, model, figures, fallback }: ShellInputs): HttpAnswer {
+export function shell({ relay, model, figures, fallback }: ShellInputs) {
   // A block of data never runs; "<" would end it.
   const state = `{"model":${model},"figures":${JSON.stringify(figures)}}`.replaceAll('<', '\\u003c');
   const page = html`<!doctype html>
@@ -325,4 +322,38 @@ export function shell({ relay, model, figures, fallback }: ShellInputs): HttpAns
 `;
   const headers = { 'content-security-policy': policy, 'referrer-policy': 'no-referrer' };
   return { status: 200, type: 'text/html; charset=utf-8', body: page.text, headers };
+}
+
+/** Text that is HTML already. */
+export class Html {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+const escapes: ReadonlyMap<string, string> = new Map([
+  ['&', '&amp;'],
+  ['<', '&lt;'],
+  ['>', '&gt;'],
+  ['"', '&quot;'],
+  ["'", '&#39;'],
+]);
+
+type Part = Html | string | number | readonly Html[];
+
+/**
+ * Escapes every value that is not Html, because names and errors come from peers; control characters and marks of
+ * direction too. Attributes must be in quotes.
+ */
+export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
+  const texts = parts.map(render);
+  return new Html(strings.map((text, index) => text + (texts[index] ?? '')).join(''));
+}
+
+function render(part: Part): string {
+  if (part instanceof Html) return part.text;
+  if (typeof part === 'object') return part.map(({ text }) => text).join('');
+  return printable(String(part)).replaceAll(/[&<>"']/g, (character) => escapes.get(character) ?? '');
 }

@@ -7,7 +7,7 @@ import {
 } from '../../gen/distributary/admin/v1/changes_pb.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
 import { Paced } from '../../model/paced.ts';
-import { printable } from '../../model/printable.ts';
+import { printable } from '../../model/text.ts';
 import { collected } from '../answers.ts';
 import type { Plain } from '../plain.ts';
 import { problem, respond } from '../respond.ts';

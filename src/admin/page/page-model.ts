@@ -12,12 +12,11 @@ import type {
   TrafficCounts,
   TrafficStatus,
 } from '../../gen/distributary/admin/v1/rollout_pb.ts';
-import { errorText } from '../../model/error-text.ts';
-import { counted, shorten } from '../../model/text.ts';
+import { counted, errorText, shorten } from '../../model/text.ts';
 import { WILDCARD } from '../../model/transaction.ts';
 import { verdictText } from '../../observe/format.ts';
+import type { RecentLine } from '../../observe/log.ts';
 import { parametersLabel } from '../../observe/problems.ts';
-import type { RecentLine } from '../../observe/recent-lines.ts';
 import type { Plain } from '../plain.ts';
 import type { PageFacts, PageSource } from '../service.ts';
 import type { PageChart, PageClass, PageEvent, PageLine, PageModel, PageProblem } from './model.ts';

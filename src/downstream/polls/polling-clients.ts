@@ -1,6 +1,5 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
-import { keptError } from '../../model/error-text.ts';
 import { Selection } from '../../model/selection.ts';
 import {
   type Defers,
@@ -14,9 +13,10 @@ import {
   type ShownState,
   type Subscription,
   type SyncState,
+  type WholeState,
 } from '../../model/subscription.ts';
+import { keptError } from '../../model/text.ts';
 import type { TypeInfo } from '../../model/types.ts';
-import type { WholeState } from '../../model/whole-state.ts';
 import type { Account } from '../../wire/accounts.ts';
 import type { ErrorDetail } from '../../wire/requests.ts';
 import type { Peer } from '../../wire/server-stream.ts';

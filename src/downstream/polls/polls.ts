@@ -8,9 +8,9 @@ import {
   type ItemState,
   type MissingEntry,
   type Response,
+  type WholeState,
 } from '../../model/subscription.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
-import type { WholeState } from '../../model/whole-state.ts';
 import type { Account } from '../../wire/accounts.ts';
 import { DRAINING } from '../../wire/drain.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';

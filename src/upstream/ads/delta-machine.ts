@@ -1,6 +1,7 @@
 import type { ConstraintsKey, TypeUrl } from '../../model/brand.ts';
 import { UNCONSTRAINED } from '../../model/constraints.ts';
 import { ok, type Result } from '../../model/result.ts';
+import type { InTurns } from '../../model/time-slices.ts';
 import {
   type Heartbeat,
   type Interest,
@@ -10,7 +11,6 @@ import {
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
-import type { InTurns } from '../../model/turns.ts';
 import { isGlob } from '../../model/xdstp.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.ts';

@@ -3,8 +3,8 @@ import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../model/c
 import { contentHash, ownBytes } from '../../model/content-hash.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { quote } from '../../model/text.ts';
+import { type InTurns, ReadingPace } from '../../model/time-slices.ts';
 import type { Put, ResourceError } from '../../model/transaction.ts';
-import { type InTurns, ReadingPace } from '../../model/turns.ts';
 import { isKnownType, longestTypeUrl } from '../../model/types.ts';
 import { canonicalName, canonicalNames, isXdstp } from '../../model/xdstp.ts';
 import {

@@ -1,5 +1,6 @@
 import type { ResourceName } from '../../model/brand.ts';
 import { ok, type Result } from '../../model/result.ts';
+import type { InTurns } from '../../model/time-slices.ts';
 import {
   type Heartbeat,
   type Interest,
@@ -8,7 +9,6 @@ import {
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
-import type { InTurns } from '../../model/turns.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { Locator } from '../../wire/requests.ts';

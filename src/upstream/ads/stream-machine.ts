@@ -1,5 +1,6 @@
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
 import type { Result } from '../../model/result.ts';
+import { atOnce, type InTurns } from '../../model/time-slices.ts';
 import {
   type Interest,
   type Move,
@@ -7,15 +8,13 @@ import {
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
-import { atOnce, type InTurns } from '../../model/turns.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail } from '../../wire/requests.ts';
 import type { IncomingSotw, UnreadableResponse } from '../../wire/response-reader.ts';
 import { type AcceptanceRules, unsolicitedType } from './response-parts.ts';
 import type { Stamp } from './stamp.ts';
-import type { MachineOptions, TypeState } from './type-state.ts';
-import { TypesInUse } from './types-in-use.ts';
+import { type MachineOptions, type TypeState, TypesInUse } from './type-state.ts';
 import { type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
 
 /** What is to be done about what happens to a stream. */
