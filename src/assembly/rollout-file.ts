@@ -1,5 +1,5 @@
 import { createHmac, randomBytes } from 'node:crypto';
-import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { Backoff } from '../model/backoff.ts';
@@ -58,6 +58,12 @@ const keyBytes = 32;
 
 /** How long the next attempt waits after a failed one, in milliseconds. */
 const retryMs = { first: 5000, longest: 60_000 };
+
+/** Another file takes its place: a crash or a full disk leaves the one or the other, and never a part. */
+function replace(path: string, content: string | Buffer): void {
+  writeFileSync(`${path}.new`, content, { mode: 0o600 });
+  renameSync(`${path}.new`, path);
+}
 
 /** What is frozen, who is a canary, and what was found bad or discarded, beside the persisted cache: a restart must not open what an operator closed. */
 export class RolloutFile {
@@ -135,16 +141,16 @@ export class RolloutFile {
     this.#retry = this.#clock.after(this.#pauses.next(), () => this.save(state));
   }
 
-  /** Another file takes its place, so that a crash leaves the one or the other. The error: it could not. */
+  /** The error: it could not. */
   #write({ freezes, canaries, verdicts, discards, withheld }: SavedRollout): unknown {
     try {
       const names = withheld.slice(0, maxWithheld).map(({ type, name }) => [type, name]);
       const saved = { keyed: true, freezes, canaries: [...canaries], verdicts, discards, withheld: names };
       const text = JSON.stringify(saved);
-      if (!existsSync(this.#keyPath))
-        writeFileSync(this.#keyPath, this.#keyOf(), { mode: 0o600, flag: 'wx' });
-      writeFileSync(`${this.#path}.new`, text, { mode: 0o600 });
-      renameSync(`${this.#path}.new`, this.#path);
+      // A key first: without it the hashes say nothing.
+      if (statSync(this.#keyPath, { throwIfNoEntry: false })?.size !== keyBytes)
+        replace(this.#keyPath, this.#keyOf());
+      replace(this.#path, text);
       return undefined;
     } catch (error) {
       return error;

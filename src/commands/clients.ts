@@ -141,7 +141,7 @@ const columnsOf = (missing: readonly ClassProblem[], now: number): readonly Colu
   { head: 'TYPES', cell: ({ types }) => typesText(types) },
   { head: wide('ANSWERED WITH'), cell: versionsText, isRare: true },
   {
-    head: 'REJECTED BECAUSE',
+    head: 'WHY',
     cell: (client) =>
       client.types.find((type) => type.state === 'ERROR')?.lastNack ?? whyMissing(client, missing),
   },

@@ -12,6 +12,7 @@ import { history } from './history.ts';
 import { load } from './load.ts';
 import { log } from './log.ts';
 import { check, discard, freeze, promote, release, rollback, unfreeze } from './operations.ts';
+import { reach } from './reach.ts';
 import { resources } from './resources.ts';
 import { status } from './status.ts';
 import { tap } from './tap.ts';
@@ -52,7 +53,7 @@ that one has accepted it. Nothing else is needed. Runs until Ctrl-C.`,
   run: async ({ once }, { terminal }) => (await import('./demo.ts')).runDemo(once, terminal),
 });
 
-const seeing = [status, clients, resources, get, explain, history, diff, wait, check, load, tap];
+const seeing = [status, clients, resources, get, explain, history, diff, wait, check, load, tap, reach];
 const changing = [rollback, freeze, unfreeze, promote, release, discard, log];
 
 export const commands: readonly Command[] = [

@@ -84,7 +84,7 @@ function clientText(client: ClientTypeState, { match, matchFound, canary }: Expl
 
 /** `match`: the constraints of the variant that it would get now. */
 function heldText(
-  { held, removalState, lastPoll, state, missing }: ClientTypeState,
+  { held, removalState, lastPoll, state, missing, lastNack }: ClientTypeState,
   match: string | undefined,
 ): string {
   if (held === undefined) {
@@ -99,7 +99,10 @@ function heldText(
   const other = held.constraints === match ? '' : ', which is not the one it would get now';
   const version = versionText(held);
   const what = `${printable(held.constraints)}${version}${other}`;
-  if (held.state === 'ERROR') return `It has rejected the variant ${what}: ${errorLine(held.error)}`;
+  if (held.state === 'ERROR') {
+    const why = held.error === lastNack ? '.' : `: ${errorLine(held.error)}`;
+    return `It has rejected the variant ${what}${why}`;
+  }
   if (held.state === 'STALE') return `It was sent the variant ${what}, and has not acknowledged it yet.`;
   return `It has the variant ${what}.`;
 }
@@ -140,5 +143,5 @@ function variantsText({ variants }: ExplainResponse, view: View): string {
     variant.reason,
   ]);
   const about = [wide('BYTES'), wide('SINCE'), wide('UPSTREAM')];
-  return textTable(['MATCHES', 'CONSTRAINTS', 'VERSION', 'CONTROL PLANE', ...about, 'WHY'], rows, view);
+  return textTable(['MATCHES', 'CONSTRAINTS', 'VERSION', 'UPSTREAM VERSION', ...about, 'WHY'], rows, view);
 }

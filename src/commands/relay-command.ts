@@ -175,36 +175,41 @@ export function adminClient({ admin: url, cert, key, ca }: RelayFlags): Result<A
   if (parsed === null || !['http:', 'https:'].includes(parsed.protocol)) {
     return fail(`--admin: ${expectedText(adminForm, url)}`);
   }
-  const given = Object.entries({ cert, key, ca }).filter(([, path]) => path !== '');
-  if (given.length > 0 && parsed.protocol === 'http:') {
+  if (cert + key + ca !== '' && parsed.protocol === 'http:') {
     return fail(`--cert, --key and --ca are only for https://, not for ${url}`);
   }
-  if ((cert === '') !== (key === '')) {
-    return fail(`--cert and --key belong together: --${cert === '' ? 'cert' : 'key'} is missing`);
-  }
-  const files = new Map<string, Buffer>();
-  for (const [flag, path] of given) {
-    const content = read(path);
-    if (!content.ok) return fail(`--${flag} ${path} cannot be read: ${content.error}`);
-    files.set(flag, content.value);
-  }
+  const files = readPemFlags({ cert, key, ca });
+  if (!files.ok) return files;
   const transport = createConnectTransport({
     baseUrl: url.replace(/\/+$/, ''),
     httpVersion: '1.1',
     defaultTimeoutMs: rpcTimeoutMs,
     // Its connection must not keep the command alive.
-    nodeOptions: { agent: false, ...Object.fromEntries(files) },
+    nodeOptions: { agent: false, ...files.value },
   });
   const anonymous = parsed.protocol === 'https:' && cert === '';
   return ok({ url, anonymous, rpc: createClient(AdminService, transport) });
 }
 
-function read(path: string): Result<Buffer> {
-  try {
-    return ok(readFileSync(path));
-  } catch (error) {
-    return fail(explainError(error));
+type PemFlag = 'cert' | 'key' | 'ca';
+
+/** The content of the files that are named, by flag. */
+export function readPemFlags(
+  given: Readonly<Record<PemFlag, string>>,
+): Result<Partial<Record<PemFlag, Buffer>>> {
+  if ((given.cert === '') !== (given.key === '')) {
+    return fail(`--cert and --key belong together: --${given.cert === '' ? 'cert' : 'key'} is missing`);
   }
+  const files: Partial<Record<PemFlag, Buffer>> = {};
+  for (const flag of ['cert', 'key', 'ca'] as const) {
+    if (given[flag] === '') continue;
+    try {
+      files[flag] = readFileSync(given[flag]);
+    } catch (error) {
+      return fail(`--${flag} ${given[flag]} cannot be read: ${explainError(error)}`);
+    }
+  }
+  return ok(files);
 }
 
 const give = 'give --cert and --key';

@@ -71,7 +71,7 @@ function resourcesText({ resources: found, nextPageToken }: ListResourcesRespons
     ]),
   );
   const heads = [
-    ...['TYPE', 'NAME', 'CONSTRAINTS', 'VERSION', 'CONTROL PLANE'],
+    ...['TYPE', 'NAME', 'CONSTRAINTS', 'VERSION', 'UPSTREAM VERSION'],
     ...[wide('BYTES'), wide('SINCE'), wide('UPSTREAM')],
   ];
   const more = nextPageToken === '' ? '' : '; there are more: raise --limit';

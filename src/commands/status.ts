@@ -6,7 +6,7 @@ import {
 import type { RolloutStatus, WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { counted, errorLine, printable } from '../model/text.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
-import { readyText, sentence, worstOf } from '../observe/problems.ts';
+import { lasting, readyText, sentence, worstOf } from '../observe/problems.ts';
 import { toggle } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
 import { type Painted, painted, textTable, type View, wrapped } from './terminal.ts';
@@ -81,11 +81,11 @@ function problemsText(
   { paint, columns }: View,
 ): string {
   const lines = problems.flatMap(({ severity, title, since: from, detail, commands, runbook }) => {
-    const lasting = from === '' ? '' : ` for ${since(from, now)}`;
+    const lasts = lasting(from, now);
     const colour = severity === 'critical' ? 'red' : 'yellow';
     const name = severity === 'info' ? severity : paint(colour, severity);
     return [
-      wrapped(`${name}: ${printable(title)}${lasting}`, columns, 2),
+      wrapped(`${name}: ${printable(title)}${lasts === '' ? '' : ` (${lasts})`}`, columns, 2),
       ...(detail === '' ? [] : [wrapped(`\u00A0\u00A0${errorLine(detail)}`, columns, 2)]),
       ...commands.map((command) => `  $ ${printable(command)}`),
       `  see docs/runbooks/${runbook}.md`,

@@ -1,4 +1,3 @@
-import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import type { Plain } from '../admin/plain.ts';
 import type { UpstreamTls } from '../admin/service.ts';
@@ -45,28 +44,22 @@ export function command(verb: string, ...words: readonly string[]): string {
 /** The operator's shell is in another directory than the relay. */
 export const fileCommand = (verb: string, file: string): string => command(verb, resolve(file));
 
-/** From the relay's machine: is there anything at this address, and which certificate does it show? */
+/** From the relay's machine, as the relay connects: is there anything at this address, and which certificate does it show? */
 export function reach(kind: string, endpoint: string, tls: UpstreamTls | undefined): string {
   if (kind === 'filesystem') return fileCommand('ls -l', endpoint);
   if (endpoint.startsWith('unix:')) return fileCommand('ls -l', endpoint.slice('unix:'.length));
-  const [, host = '', port = ''] = /^\[?(.+?)\]?:(\d+)$/.exec(endpoint) ?? [];
-  if (host === '') return '';
-  return tls === undefined ? command('nc -vz', host, port) : showCertificate(endpoint, host, tls);
-}
-
-/** As the relay connects. OpenSSL says on its standard error why it does not trust what it is shown. */
-function showCertificate(endpoint: string, host: string, { serverName, ca, identity }: UpstreamTls): string {
-  const name = serverName ?? host;
-  const connect = command(
-    'openssl s_client',
-    ...['-connect', endpoint, '-alpn', 'h2'],
-    ...(isIP(name) === 0 ? ['-servername', name] : []),
-    ...(ca === undefined ? [] : ['-CAfile', resolve(ca)]),
+  if (endpoint === '') return '';
+  const { serverName, ca, identity } = tls ?? {};
+  return command(
+    'distributary reach',
+    ...['--endpoint', endpoint],
+    ...(tls === undefined ? [] : ['--tls']),
+    ...(serverName === undefined ? [] : ['--server-name', serverName]),
+    ...(ca === undefined ? [] : ['--ca', resolve(ca)]),
     ...(identity === undefined
       ? []
-      : ['-cert', resolve(identity.certificate), '-key', resolve(identity.privateKey)]),
+      : ['--cert', resolve(identity.certificate), '--key', resolve(identity.privateKey)]),
   );
-  return connect && `${connect} </dev/null | openssl x509 -noout -subject -issuer -dates`;
 }
 
 function quoted(word: string): string {

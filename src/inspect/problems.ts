@@ -280,7 +280,7 @@ function rejections({ classes }: ProblemFacts): readonly Plain<Problem>[] {
       ...concerned,
       severity: 'critical',
       title: `${whoText(concerned)} ${verb} ${shorten(type, 80)} ${shorten(what, 120)}`,
-      short: `${counted(clients, 'client')} ${verb} ${shorten(type, 40)}${name === '' ? '' : `/${shorten(what, 60)}`}`,
+      short: `${counted(clients, 'client')} ${verb} ${shorten(type, 40)}${name === '' ? '' : ` ${shorten(what, 60)}`}`,
       detail: `${errorText(error, 300)}${version}`,
       commands: [
         name === '' ? '' : command('distributary history', '--type', type, '--name', name),

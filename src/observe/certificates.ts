@@ -23,7 +23,7 @@ export const certificateState = z.object({
 export type CertificateState = Readonly<z.infer<typeof certificateState>>;
 
 /**
- * `certificate of xds`, `client certificate for upstream central`, `CA file for upstream central`: to an upstream the
+ * `certificate of listener xds`, `client certificate for upstream central`, `CA file for upstream central`: to an upstream the
  * relay shows its own certificate, which is not the control plane's. Several processes have the certificate of one
  * listener.
  */
@@ -41,7 +41,7 @@ function wordsFor({ kind, owner: of }: CertificateState): string {
 const listed = new Intl.ListFormat('en');
 
 function ownerText(of: CertificateOwner): string {
-  if ('listener' in of) return of.listener;
+  if ('listener' in of) return `listener ${of.listener}`;
   return 'siblings' in of ? `the siblings of ${of.upstream}` : `upstream ${of.upstream}`;
 }
 

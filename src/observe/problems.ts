@@ -1,4 +1,4 @@
-import { formatSeconds } from './format.ts';
+import { ago } from './format.ts';
 
 /** The words of alerts. What is only for information is no problem: nothing waits for an operator. */
 export const severities = ['critical', 'warning', 'info'] as const;
@@ -77,6 +77,12 @@ export function worstOf(problems: readonly ToldProblem[]): Severity {
 export const wrongOnes = <T extends ToldProblem>(problems: readonly T[]): readonly T[] =>
   problems.filter(({ severity }) => severity !== 'info');
 
+/** `for 11 s`, in brackets behind what is wrong now; empty: nobody knows. */
+export function lasting(since: string, now: number): string {
+  const time = ago(since, now);
+  return time === undefined ? '' : `for ${time}`;
+}
+
 /** So many problems are told; the others are counted. */
 const told = 3;
 
@@ -91,9 +97,9 @@ export function sentence(
   now?: number,
 ): string {
   const parts = problems.slice(0, told).map(({ short, since, why = '' }) => {
-    const at = Date.parse(since);
-    const lasting = now === undefined || Number.isNaN(at) ? '' : ` for ${formatSeconds((now - at) / 1000)}`;
-    return `${short}${lasting}${why === '' ? '' : ` (${why})`}`;
+    const lasts = now === undefined ? '' : lasting(since, now);
+    const more = [lasts, why].filter((text) => text !== '').join('; ');
+    return more === '' ? short : `${short} (${more})`;
   });
   const rest = problems.length - parts.length + moreProblems;
   const more = rest === 0 ? [] : [countedLong(rest, 'more problem')];

@@ -183,15 +183,16 @@ export class Listener {
   #handshakeFailed(error: Error, socket: TLSSocket): void {
     // A string, whatever its type is declared to be.
     const code: unknown = socket.authorizationError;
+    const peer = addressOf(beneath(socket));
     if (typeof code !== 'string') {
       if (errorCode(error) === 'ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE')
         this.#options.bounds?.refusedCertificate('missing');
-      if (!isDisconnect(error)) this.report(handshakeFailed, explainError(error), addressOf(socket));
+      if (!isDisconnect(error)) this.report(handshakeFailed, explainError(error), peer);
       return;
     }
     this.#options.bounds?.refusedCertificate(code === 'CERT_HAS_EXPIRED' ? 'expired' : 'untrusted');
     const why = `the client's certificate is refused: ${explainError({ code })}`;
-    this.report(handshakeFailed, why, addressOf(beneath(socket)));
+    this.report(handshakeFailed, why, peer);
   }
 
   #admitted(socket: Socket): void {

@@ -58,8 +58,27 @@ export function explainError(error: unknown): string {
   const said = errorMessage(error);
   if (code === undefined) return said;
   const meaning = meanings.get(code);
-  return meaning === undefined ? said : `${meaning} (${code})`;
+  return meaning === undefined ? (tlsReason(said) ?? said) : `${meaning} (${code})`;
 }
+
+/**
+ * OpenSSL's reason, in `…:error:0A000415:SSL routines:ssl3_read_bytes:ssl/tls alert certificate expired:…`. An alert is
+ * what the other end says; its first words differ with the version of TLS.
+ */
+function tlsReason(said: string): string | undefined {
+  const reason = /^[\dA-F]+:error:[\dA-F]+:[^:]*:[^:]*:([^:]+):/.exec(said)?.[1];
+  if (reason === undefined) return undefined;
+  const alert = /^\S+ alert (.*)$/.exec(reason)?.[1];
+  if (alert === undefined) return `TLS: ${reason}`;
+  if (alert === 'certificate required') return meanings.get('ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED');
+  return /certificate|unknown ca/.test(alert)
+    ? `the other end refuses the certificate that it was shown: ${alert}`
+    : `the other end refuses the TLS handshake: ${alert}`;
+}
+
+/** With TLS 1.3 a server looks at the client certificate after the client's handshake, and grpc-js does not know why. */
+const closedAtOnce =
+  'the control plane closes each new connection: it refuses the client certificate, requires one, or does not speak HTTP/2';
 
 /**
  * The reason in grpc-js's words for a connection that failed. Without what differs from try to try, times and OpenSSL's
@@ -69,17 +88,16 @@ export function explainConnect(details: string): string {
   const [, said = details, note = ''] =
     /^No connection established\. Last error: (.*)\. Resolution note: (.*)$/s.exec(details) ?? [];
   const lasting = said.replaceAll(/\s*\(\d{4}-\d\d-\d\dT[\d:.]+Z\)/g, '').trim();
-  const tls = /^[\dA-F]+:error:[\dA-F]+:[^:]*:[^:]*:([^:]+):/.exec(lasting)?.[1];
   const code = /\bE[A-Z]{4,}\b/.exec(lasting)?.[0];
   const meaning = code === undefined ? undefined : meanings.get(code);
   const reason =
-    tls !== undefined
-      ? `TLS: ${tls}`
-      : meaning !== undefined
-        ? `${meaning} (${code})`
-        : lasting
-            .replace(/\bcertificate has expired/, "the control plane's certificate has expired")
-            .replace(/^Error(?: \[\w+\])?: /, '');
+    tlsReason(lasting) ??
+    (meaning !== undefined
+      ? `${meaning} (${code})`
+      : lasting
+          .replace(/\bcertificate has expired/, "the control plane's certificate has expired")
+          .replace(/^Failed to connect$/, closedAtOnce)
+          .replace(/^Error(?: \[\w+\])?: /, ''));
   return note === '' ? reason : `${reason}. ${note}`;
 }
 

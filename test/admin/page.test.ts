@@ -47,7 +47,7 @@ describe('status page without scripts', () => {
     const { body } = page();
     expect(body).to.include('<h1>relay-eu-1</h1>').and.to.include('distributary on machine-7');
     expect(body).to.match(
-      /Serving 4 clients; upstream second is unreachable for 10 min; 7 removals of cds are held back for 10 min; 2 clients reject cds\/&lt;script&gt;alert.+ for 10 min; 2 more problems\./,
+      /Serving 4 clients; upstream second is unreachable \(for 10 min\); 7 removals of cds are held back \(for 10 min\); 2 clients reject cds &lt;script&gt;alert.+ \(for 10 min\); 2 more problems\./,
     );
     const well = { upstreams: [], types: [], warnings: [], nacks: [], clients: 0 };
     expect(page(well).body).to.include('No client is connected; all is well.');

@@ -6,6 +6,7 @@ import { createLog } from '../../src/observe/log.ts';
 import type { SavedRollout } from '../../src/rollout/seams.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 
+const web = { deltaVersion: '1@c2a7c6dc214a1ccc' };
 const frozen: SavedRollout = {
   freezes: [{ operator: 'me', reason: 'incident 7', since: 1 }],
   canaries: new Map(),
@@ -49,6 +50,19 @@ describe('the file of what operators have closed', () => {
     expect(waits, 'nothing is tried again').to.have.length(6);
     expect(existsSync(join(path, 'rollout.json'))).to.equal(true);
     expect(file.load().freezes).to.have.length(1);
+  });
+
+  it('has a whole key after a time in which the disk was full, so that what was discarded is known after a restart', () => {
+    using directory = temporaryDirectory();
+    const clock = { now: () => 0, after: () => ({ cancel: () => {} }) };
+    const open = () =>
+      new RolloutFile(directory.path, clock, createLog({ format: 'text', write: () => {} }), () => {});
+    const file = open();
+    const before = file.hashOf(web);
+    // What a write leaves that finds no space.
+    writeFileSync(join(directory.path, 'rollout.key'), '');
+    file.save(frozen);
+    expect(open().hashOf(web)).to.equal(before);
   });
 
   it('of an earlier version says `rejection` for what was rejected', () => {

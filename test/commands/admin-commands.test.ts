@@ -59,13 +59,13 @@ describe('commands that ask a relay', () => {
     const { code, out } = await call(status, '--admin', url);
     expect(code).to.equal(0);
     expect(out).to.match(
-      /^distributary 1\.2\.3, up for 1 h 2 min: ready \(serves; 5 problems\)\nServing 4 clients; upstream second is unreachable for .*; 2 more problems\.\nclients: 4 streams; cache: 4\.7 GiB\nnode: relay-eu-1 on machine-7\n/,
+      /^distributary 1\.2\.3, up for 1 h 2 min: ready \(serves; 5 problems\)\nServing 4 clients; upstream second is unreachable \(for .*; 2 more problems\.\nclients: 4 streams; cache: 4\.7 GiB\nnode: relay-eu-1 on machine-7\n/,
     );
     expect(out).to.match(
       /^warning: The configuration is accepted with a warning\n {2}xds\.address: <everybody> may read\n {2}see docs\/runbooks\/configuration-dangerous\.md$/m,
     );
     expect(out).to.match(
-      /^critical: 7 removals of cds from second are held back for \d+ d.*\n {2}\$ distributary release --upstream second --type cds --reason "…"$/m,
+      /^critical: 7 removals of cds from second are held back \(for \d+ d.*\n {2}\$ distributary release --upstream second --type cds --reason "…"$/m,
     );
     expect(out).to.match(/^central +connected +current +ads cp-1:18000 +2$/m);
     expect(out).to.match(/^second +not connected +out of date for \d+ d( \d+ h)?, from siblings/m);
@@ -118,7 +118,7 @@ describe('commands that ask a relay', () => {
       const { code, out } = await check();
       expect(code).to.equal(2);
       expect(out).to.match(
-        /^CRITICAL: Serving 4 clients; upstream second is unreachable for [^\n(]+ \(connection refused <b> [^\n]+\); [^\n]+; 2 more problems\.\n$/,
+        /^CRITICAL: Serving 4 clients; upstream second is unreachable \(for [^\n(;]+; connection refused <b> [^\n]+\); [^\n]+; 2 more problems\.\n$/,
       );
     } finally {
       await checked.value.close();

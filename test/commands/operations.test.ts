@@ -173,9 +173,9 @@ describe('commands that change something', () => {
     expect(out).to.match(/^rollout: HELD for \d+ d.*: lds web: no such <filter>$/m);
     expect(out).to.match(/^pending: 1 name \(lds\) of central: web$/m);
     expect(out).to.match(/^canaries: 2 streams; 1 accepted, 1 rejected, 0 disconnected$/m);
-    expect(out).to.match(/^critical: A change is held for \d+ d/m);
+    expect(out).to.match(/^critical: A change is held \(for \d+ d/m);
     expect(out).to.match(
-      /^warning: Frozen: everything of central for \d+ d.*\n {2}black friday; by spiffe:\/\/ops\/ann \(192\.0\.2\.1:5000\)\n {2}\$ distributary unfreeze --reason "…"$/m,
+      /^warning: Frozen: everything of central \(for \d+ d.*\n {2}black friday; by spiffe:\/\/ops\/ann \(192\.0\.2\.1:5000\)\n {2}\$ distributary unfreeze --reason "…"$/m,
     );
   });
 

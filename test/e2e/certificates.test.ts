@@ -186,10 +186,8 @@ describe('certificates of the relay', function () {
     const [command = ''] = problems.find(({ kind }) => kind === 'upstream_away')?.commands ?? [];
     await using terminal = await terminalFor(relay.admin);
     const { printed } = await terminal.run(`{ ${command}; } 2>&1`);
-    expect(printed)
-      .to.match(/error:.*certificate has expired/)
-      .and.to.match(/^subject=.*old control plane$/m);
-    expect(printed).to.match(/^notAfter=/m);
+    expect(printed).to.match(/^subject: CN=old control plane$/m);
+    expect(printed).to.match(/: the certificate is not trusted: the certificate has expired /);
   });
 
   it('expired, here and upstream: log, page, status, /ready, metric and alert say so, and validate refuses it', async () => {
@@ -234,7 +232,7 @@ describe('certificates of the relay', function () {
     await typeRunbook(terminal, {
       runbook: 'certificates',
       set: { CERTIFICATE: own.certificate, KEY: own.private_key, FILE: file, LISTENER: relay.xds },
-      fails: /validate/,
+      fails: /validate|reach/,
       mends: () => {
         for (const name of ['relay', 'xds', 'rest']) pem.identity(name, first);
       },
@@ -282,7 +280,7 @@ describe('certificates of the relay', function () {
     );
     pem.write('xds.key', third.privateKey);
     expect(await everywhere(relay, 'certificate_refused', 1)).to.match(
-      /^The new certificate of xds is refused: /,
+      /^The new certificate of listener xds is refused: /,
     );
     await eventually(async () =>
       expect(await sample(relay, 'reloads_total', `${labels},result="refused"`)).to.be.at.least(workers),

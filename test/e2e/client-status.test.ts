@@ -187,7 +187,7 @@ describe('what clients make of what they are told', function () {
     ]);
     expect(await explainedOf(relay, 'bad', 'cds', 'a')).to.match(/^It has the variant \(all\), version/m);
     expect(await explainedOf(relay, 'bad', 'cds', 'b')).to.match(
-      /^It has rejected the variant \(all\), version .*: b is no good$/m,
+      /^It has rejected the variant \(all\), version .*[^:]\.$/m,
     );
     plane.set('cds', { a: '3', b: '4' });
     await bad.gets('cds', { a: '3', b: '4' });
@@ -221,7 +221,7 @@ describe('what clients make of what they are told', function () {
     // Whoever asks within a second gets the same list of problems.
     await eventually(async () => {
       const { out } = await run('status', '--admin', `http://${relay.admin}`);
-      expect(out).to.match(/^critical: 2 clients with .* reject cds removal of x for .*\n {2}I keep them/m);
+      expect(out).to.match(/^critical: 2 clients with .* reject cds removal of x \(for .*\n {2}I keep them/m);
     });
     expect(await explainedOf(relay, 'keeps-1', 'cds', 'x')).to.match(
       /^It was told that this resource was removed, and has rejected that\.$/m,

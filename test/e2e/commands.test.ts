@@ -157,7 +157,7 @@ describe('commands about clients and resources', function () {
       expect(rejecting.out).to.match(/\n\n1 of 302 clients$/);
 
       const all = (await askProcess('clients', '-o', 'wide')).out.split('\n');
-      expect(all[0]).to.match(/^CLIENT +NODE +CLUSTER +PEER +PROTOCOL +STATE +TYPES +REJECTED BECAUSE$/);
+      expect(all[0]).to.match(/^CLIENT +NODE +CLUSTER +PEER +PROTOCOL +STATE +TYPES +WHY$/);
       expect(all[1]).to.include('picky');
       expect(all.filter((line) => / SYNCED +eds$/.test(line))).to.have.length(301);
       expect(all.at(-1)).to.equal('302 clients');
@@ -221,7 +221,7 @@ describe('commands about clients and resources', function () {
       await eventually(async () => {
         const { code, out } = await ask('resources', '-o', 'wide');
         expect(code).to.equal(0);
-        expect(out).to.match(/^TYPE +NAME +CONSTRAINTS +VERSION +CONTROL PLANE +BYTES +SINCE +UPSTREAM$/m);
+        expect(out).to.match(/^TYPE +NAME +CONSTRAINTS +VERSION +UPSTREAM VERSION +BYTES +SINCE +UPSTREAM$/m);
         expect(out).to.match(/^eds +shop +env == "prod" +[0-9a-f]{16} +\S+ +\d+ +\S+Z +files$/m);
         expect(out).to.match(/^eds +shop +env == "test" /m);
         expect(out).to.match(/\n\n1 resource in 2 variants$/);

@@ -246,7 +246,7 @@ describe('status page in Chromium', function () {
     const { page } = open;
     await shows(page, 'Serving 16 clients');
     await away.plane[Symbol.asyncDispose]();
-    await shows(page, /upstream central is unreachable for \d+ s/, 'Upstream central is unreachable');
+    await shows(page, /upstream central is unreachable \(for \d+ s\)/, 'Upstream central is unreachable');
     await open.picture('page-away');
     away.relay.signal('SIGKILL');
     await shows(page, /No answer since/);

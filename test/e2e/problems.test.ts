@@ -203,7 +203,7 @@ describe('what is wrong is said everywhere, and its runbook ends it: control pla
       says: /^Upstream central is unreachable: /,
       metric: ['upstream_connected', 'upstream="central"', (value) => value === 0],
       set: { ENDPOINT: plane.address, NAME: 'control-plane.test', CA: '/etc/ssl/certs' },
-      fails: /^(curl|openssl) /,
+      fails: /^distributary reach /,
       mends: async () => {
         plane.set('cds', { a: '2' });
         await plane.again();

@@ -5,12 +5,8 @@ import { promisify } from 'node:util';
 import { expect } from 'chai';
 import { parseAllDocuments } from 'yaml';
 import { z } from 'zod';
-import {
-  apiserverBinaries,
-  customResourceDefinitions,
-  KubeApiserver,
-} from '../e2e/support/kube-apiserver.ts';
-import { helmBinary } from '../e2e/support/kubernetes-tools.ts';
+import { apiserverBinaries, KubeApiserver } from '../e2e/support/kube-apiserver.ts';
+import { customResourceDefinitions, helmBinary } from '../e2e/support/kubernetes-tools.ts';
 import { root, temporaryDirectory } from '../e2e/support/paths.ts';
 import { outcome } from '../e2e/support/process.ts';
 import { need } from '../e2e/support/skip.ts';

@@ -15,12 +15,18 @@ export interface AlertCase {
   readonly interval?: string;
   /** Of the alert, beside its severity. */
   readonly labels: Readonly<Record<string, string>>;
+  /** Left out: that of `alertDescriptions`. */
+  readonly description?: string;
 }
 
 const target = 'job="distributary",instance="r1:19090"';
 const labels = { job: 'distributary', instance: 'r1:19090' };
 const series = (name: string, more = ''): string => `${name}{${target}${more === '' ? '' : `,${more}`}}`;
 const relay = (name: string, more = ''): string => series(`distributary_${name}`, more);
+
+const pod = { job: 'kubernetes-pods', instance: 'r1:19090', pod: 'edge-0' };
+const inPod = (name: string): string =>
+  `${name}{job="${pod.job}",instance="${pod.instance}",pod="${pod.pod}"}`;
 
 /** A gauge that has one value all the time. */
 function gauge(
@@ -85,6 +91,15 @@ export const alertCases: readonly AlertCase[] = [
     quiet: { [series('up')]: '1x30', 'up{job="other",instance="o1:80"}': '0x30' },
     at: '20m',
     labels,
+  },
+  {
+    // Of pods that Prometheus finds by their annotations, the job is not called after the relay.
+    alert: 'DistributaryDown',
+    fires: { [inPod('up')]: '1x3 0x20', [inPod('distributary_build_info')]: '1x3' },
+    quiet: { [inPod('up')]: '0x30', [relay('build_info')]: '1x30' },
+    at: '20m',
+    labels: pod,
+    description: 'edge-0 of job kubernetes-pods does not answer.',
   },
   gauge('DistributaryNotReady', 'ready', [0, 1]),
   {
@@ -273,15 +288,15 @@ export const alertDescriptions: Readonly<Record<string, string>> = {
   DistributaryChangesLateFast: 'distributary: 20% in the last 5 minutes.',
   DistributaryChangesLateSlow: 'distributary: 10% in the last 30 minutes.',
   DistributaryRejections: 'r1:19090: cds.',
-  DistributaryClientsReject: 'r1:19090: cds on 1 stream(s).',
-  DistributaryClientsSilent: 'r1:19090: cds on 2 stream(s).',
-  DistributaryClientsLackResources: 'r1:19090: 1 subscription(s) to rds.',
+  DistributaryClientsReject: 'r1:19090: cds on 1 stream.',
+  DistributaryClientsSilent: 'r1:19090: cds on 2 streams.',
+  DistributaryClientsLackResources: 'r1:19090: 1 subscription to rds.',
   DistributaryClientsStall: 'r1:19090: 10 in the last 10 minutes.',
   DistributaryClientsTurnedAway: 'r1:19090: streams, 10 in the last 10 minutes.',
   DistributaryStreamsNearLimit: 'r1:19090: 810 are open.',
   DistributaryConnectionsNearLimit: 'r1:19090: 810 are open.',
   DistributaryChangeHeld: 'r1:19090 holds it.',
   DistributaryRolloutsTimeOut: 'r1:19090: 60 in the last hour.',
-  DistributaryDiscarded: 'r1:19090: 1 name(s); its `status` says which types, and why.',
+  DistributaryDiscarded: 'r1:19090: 1 name; its `status` says which types, and why.',
   DistributaryFrozen: 'r1:19090: its `status` says by whom, and why.',
 };

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { explainConnect } from '../../src/wire/node-error.ts';
+import { explainConnect, explainError } from '../../src/wire/node-error.ts';
 
 const failed = (error: string, note = '') =>
   explainConnect(`No connection established. Last error: ${error}. Resolution note: ${note}`);
@@ -19,6 +19,25 @@ describe('why a connection failed', () => {
     expect(failed('Error: x', 'Name resolution failed')).to.equal('x. Name resolution failed');
   });
 
+  it('is said as who refuses what, where the other end says so in an alert of TLS', () => {
+    const said = (reason: string) =>
+      `40D382ED5A7F0000:error:0A000415:SSL routines:ssl3_read_bytes:${reason}:../x/rec_layer_s3.c:918:SSL alert number 45\n`;
+    const expired = 'the other end refuses the certificate that it was shown: certificate expired';
+    const coded = Object.assign(new Error(said('ssl/tls alert certificate expired')), { code: 'ERR_SSL_X' });
+    expect(explainError(coded)).to.equal(expired);
+    expect(failed(said('sslv3 alert certificate expired'))).to.equal(expired);
+    expect(failed(said('tlsv1 alert protocol version'))).to.equal(
+      'the other end refuses the TLS handshake: protocol version',
+    );
+    expect(failed(said('no shared cipher'))).to.equal('TLS: no shared cipher');
+  });
+
+  it('is a client certificate, as a rule, where the connection ends at once', () => {
+    expect(failed('Failed to connect (2026-11-27T17:54:50.032Z)')).to.match(
+      /^the control plane closes each new connection: it refuses the client certificate/,
+    );
+  });
+
   it('is the same text each time: no times, no thread of OpenSSL', () => {
     const alert =
       'error:0A00045C:SSL routines:ssl3_read_bytes:tlsv13 alert certificate required:a/b.c:918:SSL';
@@ -26,8 +45,8 @@ describe('why a connection failed', () => {
       failed(`${thread}:${alert} alert number 116\n (2026-01-02T03:04:0${index}.020Z)`),
     );
     expect(texts).to.deep.equal([
-      'TLS: tlsv13 alert certificate required',
-      'TLS: tlsv13 alert certificate required',
+      'the other end requires a client certificate, and none was sent',
+      'the other end requires a client certificate, and none was sent',
     ]);
   });
 });

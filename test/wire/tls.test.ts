@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import { mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { connect as connectHttp2 } from 'node:http2';
 import { tmpdir } from 'node:os';
@@ -10,6 +11,7 @@ import { fail, ok } from '../../src/model/result.ts';
 import { readTlsFiles, watchTlsFiles } from '../../src/security/tls-files.ts';
 import { type GrpcServer, listenGrpc } from '../../src/wire/http2-server.ts';
 import type { Peer, ServerStream } from '../../src/wire/server-stream.ts';
+import { eventually } from '../e2e/support/eventually.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { nextMessage, openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
 import { closeServers, echo, serve } from './serve.ts';
@@ -226,6 +228,29 @@ describe('TLS', () => {
     await new Promise((resolve) => http1.once('error', resolve));
     expect(await works(client(server))).to.equal(true);
     expect(reports[0]).to.match(/^a TLS handshake failed 127\.0\.0\.1:\d+: /);
+  });
+
+  it('a client that refuses the certificate is reported in words, with its address', async () => {
+    const reports: string[] = [];
+    const server = await serve({
+      accept,
+      report: (message, error, peer) => reports.push(`${message} ${peer}: ${String(error)}`),
+      tls: {
+        certificate: bytes(forServer.certificate),
+        privateKey: bytes(forServer.privateKey),
+        requireClientCertificate: false,
+      },
+    });
+    // Node's own client looks at the certificate after the handshake, and sends no alert.
+    const ca = join(await mkdtemp(join(tmpdir(), 'tls-')), 'ca.crt');
+    await writeFile(ca, stranger.certificate);
+    const args = ['s_client', '-connect', server.address, '-verify_return_error', '-CAfile', ca];
+    const openssl = spawn('openssl', args, { stdio: 'ignore' });
+    await new Promise((resolve) => openssl.once('close', resolve));
+    await eventually(() => expect(reports).to.have.length(1));
+    expect(reports[0]).to.match(
+      /^a TLS handshake failed 127\.0\.0\.1:\d+: the other end refuses the certificate that it was shown: unknown ca$/,
+    );
   });
 
   it('CBC is refused: TLS 1.2 by AEAD ciphers only, TLS 1.3, nothing older, after a new certificate too', async () => {

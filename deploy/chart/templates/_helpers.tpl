@@ -17,6 +17,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{/* With more labels, which win over commonLabels but not over those that select the pods: a key twice is an error. */}}
+{{- define "distributary.labelsWith" -}}
+{{- $all := index . 0 }}
+{{- $selector := include "distributary.selector" $all | fromYaml }}
+{{- merge $selector (index . 1) (include "distributary.labels" $all | fromYaml) | toYaml }}
+{{- end }}
+
 {{/* Of the xDS port: https is HTTP/2 over TLS, which a mesh passes through. */}}
 {{- define "distributary.appProtocol" -}}
 {{- if dig "xds" "tls" "" .Values.config }}https{{ else }}kubernetes.io/h2c{{ end }}
@@ -32,17 +39,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{- define "distributary.pod" -}}
 metadata:
-  labels:
-    {{- include "distributary.labels" . | nindent 4 }}
-    {{- with .Values.podLabels }}{{ toYaml . | nindent 4 }}{{ end }}
-  {{- if or .Values.monitoring.scrapeAnnotations .Values.podAnnotations }}
-  annotations:
-    {{- if .Values.monitoring.scrapeAnnotations }}
-    prometheus.io/scrape: "true"
-    prometheus.io/port: {{ .Values.ports.metrics | quote }}
-    prometheus.io/path: /metrics
-    {{- end }}
-    {{- with .Values.podAnnotations }}{{ toYaml . | nindent 4 }}{{ end }}
+  labels: {{ include "distributary.labelsWith" (tuple . .Values.podLabels) | nindent 4 }}
+  {{- $annotations := deepCopy .Values.podAnnotations }}
+  {{- if .Values.monitoring.scrapeAnnotations }}
+  {{- $port := toString .Values.ports.metrics }}
+  {{- $scrape := dict "prometheus.io/scrape" "true" "prometheus.io/port" $port "prometheus.io/path" "/metrics" }}
+  {{- $annotations = merge $annotations $scrape }}
+  {{- end }}
+  {{- with $annotations }}
+  annotations: {{ toYaml . | nindent 4 }}
   {{- end }}
 spec:
   serviceAccountName: {{ include "distributary.serviceAccount" . }}
@@ -62,7 +67,11 @@ spec:
     - name: relay
       image: "{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}"
       imagePullPolicy: {{ .Values.image.pullPolicy }}
-      args: ["run", "--config", "/etc/distributary/relay.yaml"]
+      args:
+        - run
+        - --config=/etc/distributary/relay.yaml
+        - --log-level={{ .Values.log.level }}
+        - --log-format={{ .Values.log.format }}
       env:
         - name: POD_NAME
           valueFrom: { fieldRef: { fieldPath: metadata.name } }
@@ -73,6 +82,9 @@ spec:
       ports:
         - { name: xds, containerPort: {{ .Values.ports.xds }} }
         - { name: metrics, containerPort: {{ .Values.ports.metrics }} }
+        {{- if .Values.config.rest }}
+        - { name: rest, containerPort: {{ .Values.ports.rest }} }
+        {{- end }}
       {{- range $name, $probe := .Values.probes }}
       {{ $name }}Probe: {{ toYaml $probe | nindent 8 }}
       {{- end }}

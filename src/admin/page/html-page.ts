@@ -9,7 +9,7 @@ import type {
 import { script, style } from '../../gen/page.ts';
 import { counted, errorText, printable, shorten } from '../../model/text.ts';
 import { ago, formatBytes, formatSeconds } from '../../observe/format.ts';
-import { readyText, sentence } from '../../observe/problems.ts';
+import { lasting, readyText, sentence } from '../../observe/problems.ts';
 import type { Plain } from '../plain.ts';
 import type { Figure, RelayFacts } from './model.ts';
 
@@ -42,9 +42,9 @@ function heading(status: Plain<StatusResponse>): Html {
 function problemList({ problems, moreProblems }: Plain<StatusResponse>, now: number): Html {
   if (problems.length === 0) return html``;
   const items = problems.map(({ severity, title, detail, since, commands, runbook }) => {
-    const time = ago(since, now);
+    const lasts = lasting(since, now);
     const typed = commands.map((one) => html`<br><code>${one}</code>`);
-    return html`<li><b class="${severity === 'critical' ? 'bad' : ''}">${severity}</b>: ${title}${time === undefined ? '' : ` for ${time}`} <a href="runbooks/${runbook}">runbook</a><br>${detail}${typed}</li>`;
+    return html`<li><b class="${severity === 'critical' ? 'bad' : ''}">${severity}</b>: ${title}${lasts === '' ? '' : ` (${lasts})`} <a href="runbooks/${runbook}">runbook</a><br>${detail}${typed}</li>`;
   });
   const rest = moreProblems === 0 ? html`` : html`<p class="dim">and ${moreProblems} more</p>`;
   return html`<h2>Problems</h2><ul>${items}</ul>${rest}`;

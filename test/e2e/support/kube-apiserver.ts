@@ -1,7 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto';
-import { existsSync, globSync, mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { z } from 'zod';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
 import { ownPort } from '../../support/ports.ts';
 import { debianBinaries } from './debian.ts';
@@ -13,15 +12,6 @@ const module = join(root, 'test/long/apiserver');
 const version = 'v1.37.2';
 /** Without it the server does not know its version, and Helm refuses it. */
 const versionFlag = `-X k8s.io/component-base/version.gitVersion=${version}`;
-
-/** What the chart can make beside the objects of Kubernetes itself: modules with their definitions. */
-const definitions = [
-  ['github.com/cert-manager/cert-manager@v1.21.2', 'deploy/crds/cert-manager.io_certificates.yaml'],
-  [
-    'github.com/prometheus-operator/prometheus-operator@v0.85.0',
-    'example/prometheus-operator-crd/monitoring.coreos.com_{servicemonitors,prometheusrules}.yaml',
-  ],
-] as const;
 
 export interface ApiserverBinaries {
   readonly apiserver: string;
@@ -43,18 +33,6 @@ export async function apiserverBinaries(): Promise<Result<ApiserverBinaries>> {
   } catch (error) {
     return fail(`kube-apiserver ${version} needs Go and its modules: ${String(error)}`);
   }
-}
-
-/** Files with the definitions of custom resources. */
-export async function customResourceDefinitions(): Promise<readonly string[]> {
-  const files: string[] = [];
-  for (const [name, pattern] of definitions) {
-    const args = ['mod', 'download', '-json', name];
-    const downloaded = await run({ command: 'go', args, cwd: cached('kube-apiserver') });
-    const { Dir: directory } = z.object({ Dir: z.string() }).parse(JSON.parse(downloaded));
-    files.push(...globSync(join(directory, pattern)));
-  }
-  return files;
 }
 
 /** A real API server of Kubernetes with an etcd. There are no controllers and no nodes: objects are stored. */
