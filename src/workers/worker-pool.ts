@@ -75,7 +75,7 @@ export class WorkerPool implements ClientServing, ClientsView {
   #onStartup: (() => void) | undefined;
   #unsubscribe = (): unknown => undefined;
 
-  private constructor(
+  constructor(
     core: Core,
     config: Config,
     directions: Directions,
@@ -96,24 +96,16 @@ export class WorkerPool implements ClientServing, ClientsView {
   }
 
   /** Resolves when all of them listen; the error is the first reason why one cannot. */
-  static async start(
-    core: Core,
-    config: Config,
-    directions: Directions,
-    fleet: WorkersFleet,
-    serving: () => boolean,
-    sockets: AsyncDisposableStack,
-  ): Promise<Result<WorkerPool>> {
-    const pool = new WorkerPool(core, config, directions, fleet, serving, sockets);
-    const failure = await pool.#listening();
+  async start(): Promise<Result<this>> {
+    const failure = await this.#listening();
     if (failure !== undefined) {
-      await pool.#end(0);
+      await this.#end(0);
       return fail(failure);
     }
-    fleet.workersStarted(pool);
-    pool.#unsubscribe = core.onChange(() => pool.#tellState());
-    pool.#tellState();
-    return ok(pool);
+    this.#fleet.workersStarted(this);
+    this.#unsubscribe = this.#core.onChange(() => this.#tellState());
+    this.#tellState();
+    return ok(this);
   }
 
   /** The addresses on which the workers listen; none while no worker does. */

@@ -71,7 +71,7 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
         const restPort = await choosePort(config.rest?.address);
         if (!restPort.ok) return restPort;
         const directions = { port: port.value, restPort: restPort.value, directory, logFormat };
-        return WorkerPool.start(core, config, directions, fleet, serving, sockets);
+        return new WorkerPool(core, config, directions, fleet, serving, sockets).start();
       }
     },
   };
