@@ -102,13 +102,7 @@ export class Distributary {
       mode.role,
     );
     this.#core = core;
-    this.#own = new LocalClients(
-      core.relay,
-      core.accounts,
-      reloadPreview(core),
-      { rules: () => core.rollout.canaries, standing: (stream) => core.fleet.standing(stream) },
-      core.loadReports.view,
-    );
+    this.#own = new LocalClients(core, reloadPreview(core), () => core.rollout.canaries);
     this.#upstreams = new UpstreamSet(core);
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
     core.metrics.relay(dependencies.version, () => this.#facts());

@@ -300,21 +300,16 @@ export function classOf(client: ClientContext): ClientClassId {
   return created;
 }
 
-/** The changes that wait, as they concern the clients of this process. */
-export interface WaitingChanges {
-  readonly rules: () => WaveRules;
-  /** What a stream says to what waits; undefined: it does not subscribe to it. */
-  readonly standing: (stream: string) => Standing['kind'] | undefined;
-}
-
 /** Where a client stands in what waits; undefined: it does not subscribe to it. */
 export type WaveOf = (client: Pick<ListedClient, 'id' | 'client'>) => Plain<ClientWave> | undefined;
 
 const answers = { accepted: 'ACCEPTED', rejected: 'REJECTED', waiting: 'WAITING' } as const;
 
-/** As of now. */
-export function inWaves({ rules: rulesNow, standing }: WaitingChanges): WaveOf {
-  const { waves: all, reached, named } = rulesNow();
+/** As of now. `standing`: what a stream says to what waits; undefined: it does not subscribe to it. */
+export function inWaves(
+  { waves: all, reached, named }: WaveRules,
+  standing: (stream: string) => Standing['kind'] | undefined,
+): WaveOf {
   const rules = { waves: all, reached, named };
   const waves = all.length;
   return ({ id, client }) => {

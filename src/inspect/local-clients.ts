@@ -35,7 +35,8 @@ import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { TypeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
-import { unmetMatches } from '../rollout/canaries.ts';
+import { unmetMatches, type WaveRules } from '../rollout/canaries.ts';
+import type { Standing } from '../rollout/waiting.ts';
 import { compileGlob } from '../security/pattern.ts';
 import type { Accounts } from '../wire/accounts.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
@@ -48,7 +49,7 @@ import {
   missingOf,
   sumOfWaves,
   typeState,
-  type WaitingChanges,
+  type WaveOf,
   waveClients,
 } from './client-list.ts';
 import { type ClientStatusQuery, clientConfigs } from './csds.ts';
@@ -60,30 +61,32 @@ import { rejectedVersions, sentVariants, versionsOf } from './resources.ts';
 /** What a reload would change for the clients of this process. */
 export type ReloadPreview = (text: string, pace: Pace) => Promise<Answer<'compareConfiguration'>>;
 
+/** The process whose clients these are. */
+interface ServingProcess {
+  readonly relay: Relay;
+  readonly accounts: Accounts;
+  readonly loadReports: { readonly view: LoadView };
+  /** What a stream says to what waits; undefined: it does not subscribe to it. */
+  readonly fleet: { standing(stream: string): Standing['kind'] | undefined };
+}
+
 /** The clients whose streams end in this process, and those that poll it: read when asked for. */
 export class LocalClients implements ClientsView {
   readonly inWorkers = false;
+  readonly #process: ServingProcess;
   readonly #relay: Relay;
-  readonly #accounts: Accounts;
   readonly #preview: ReloadPreview;
-  readonly #changes: WaitingChanges;
-  readonly #loads: LoadView;
+  readonly #rules: () => WaveRules;
   readonly #slices = new TimeSlices(systemClock);
   readonly #survey: FleetSurvey;
 
-  constructor(
-    relay: Relay,
-    accounts: Accounts,
-    preview: ReloadPreview,
-    changes: WaitingChanges,
-    loads: LoadView,
-  ) {
-    this.#loads = loads;
-    this.#relay = relay;
-    this.#accounts = accounts;
-    this.#survey = new FleetSurvey(relay, this.#slices, systemClock);
+  /** `rules`: who gets what waits, in which wave. */
+  constructor(process: ServingProcess, preview: ReloadPreview, rules: () => WaveRules) {
+    this.#process = process;
+    this.#relay = process.relay;
     this.#preview = preview;
-    this.#changes = changes;
+    this.#rules = rules;
+    this.#survey = new FleetSurvey(process.relay, this.#slices, systemClock);
   }
 
   status(): ClientsStatus {
@@ -100,8 +103,8 @@ export class LocalClients implements ClientsView {
       types: [...types].map(([type, subscriptions]) => create(TypeStatusSchema, { type, subscriptions })),
       ...this.#rejections(),
       warnings: [...this.#warnings()],
-      waveClients: waveClients(this.#relay.server.streams(), inWaves(this.#changes)),
-      accounts: this.#accounts
+      waveClients: waveClients(server.streams(), this.#waveOf()),
+      accounts: this.#process.accounts
         .heaviest(shownAccounts)
         .map((one) => Object.assign(one, { heldBytes: BigInt(one.heldBytes) })),
       workers: [],
@@ -110,7 +113,7 @@ export class LocalClients implements ClientsView {
 
   listClients(request: Request<'listClients'>): Promise<Answer<'listClients'>> {
     const query = clientsQuery(request);
-    const waveOf = inWaves(this.#changes);
+    const waveOf = this.#waveOf();
     return this.#slices.run((pace) =>
       clientList([...this.#relay.clients()], query, this.#relay, waveOf, pace),
     );
@@ -121,7 +124,7 @@ export class LocalClients implements ClientsView {
   }
 
   load(request: Request<'load'>): Answer<'load'> {
-    return loadOf(this.#loads, request);
+    return loadOf(this.#process.loadReports.view, request);
   }
 
   getClient(request: Request<'getClient'>): Promise<Answer<'getClient'>> {
@@ -166,12 +169,16 @@ export class LocalClients implements ClientsView {
     return clientConfigs(this.#relay, query, this.#slices);
   }
 
+  #waveOf(): WaveOf {
+    return inWaves(this.#rules(), (stream) => this.#process.fleet.standing(stream));
+  }
+
   #streamOf(id: string): ListedClient {
     return this.#relay.client(id) ?? noSuchClient(id);
   }
 
   #warnings(): readonly string[] {
-    const waves = this.#changes.rules().waves.filter(({ match }) => match.length > 0);
+    const waves = this.#rules().waves.filter(({ match }) => match.length > 0);
     if (waves.length === 0) return [];
     const clients = new Set(Iterator.from(this.#relay.server.streams()).map(derivedOf));
     return clients.size === 0 ? [] : waves.flatMap((wave) => unmetMatches(wave, clients));

@@ -103,18 +103,12 @@ export class Worker {
         },
       },
     );
-    const { relay, accounts, fleet } = this.#core;
-    this.#reporter = new CanaryReporter(fleet, systemClock, (report) => {
+    this.#reporter = new CanaryReporter(this.#core.fleet, systemClock, (report) => {
       this.#traffic.tell();
       send(report);
     });
-    this.#clients = new LocalClients(
-      relay,
-      accounts,
-      reloadPreview(this.#core),
-      { rules: () => this.#canaries ?? noWaves, standing: (stream) => fleet.standing(stream) },
-      this.#core.loadReports.view,
-    );
+    const preview = reloadPreview(this.#core);
+    this.#clients = new LocalClients(this.#core, preview, () => this.#canaries ?? noWaves);
   }
 
   /** Resolves with the worker when it listens, and has said so. `id`: unlike the slot, never used again. */
