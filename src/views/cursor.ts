@@ -630,11 +630,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     isWithheld: (id: string) => boolean,
   ): Change {
     const { id, spelling } = item;
+    const now = item.last.value;
     const has = resources.get(id);
-    const lastSent = has?.variant ?? this.#lastSent(id);
+    const stillHas = isVariant(now) ? this.#deferred?.get(id)?.variant : undefined;
+    const lastSent = has?.variant ?? stillHas ?? this.#lastSent(id);
     return {
       item,
-      now: item.last.value,
+      now,
       lastSent: lastSent === 'absent' && isWithheld(id) ? 'unknown' : lastSent,
       clientVersion: this.#claimed?.get(spelling),
       resend:

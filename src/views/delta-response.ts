@@ -91,15 +91,22 @@ function addAbsence(
     content.addAbsent(item);
 }
 
-/** What earlier responses deferred is removed now, or deferred again: also if it is unknown by now (protocol §3.9). */
-function addDeferred(content: DeltaContent, { view, defers, deferredRemovals }: CompositionInput): void {
+/**
+ * What earlier responses deferred is removed now, or deferred again: also if it is unknown by now (protocol §3.9). What is
+ * there again the client has: where all is compared, with that too.
+ */
+function addDeferred(
+  content: DeltaContent,
+  { view, defers, deferredRemovals, allItems }: CompositionInput,
+): void {
   if (deferredRemovals === undefined) return;
   const coverage = new Coverage(view);
   for (const [id, entry] of deferredRemovals) {
     const now = view.items.get(id)?.last.value;
     const isUnknown = now === undefined ? coverage.of(entry) === 'unresolved' : now === 'unknown';
-    if (content.has(id) && isVariant(now)) content.replace(entry.item, entry.variant, now);
-    else if (isUnknown || defers(entry)) content.keep(id, entry);
+    if (isVariant(now)) {
+      if (!allItems) content.replace(entry.item, entry.variant, now);
+    } else if (isUnknown || defers(entry)) content.keep(id, entry);
     else content.remove(entry.item, entry.variant);
   }
 }
