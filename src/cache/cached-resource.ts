@@ -225,8 +225,14 @@ function sameBytes(a: Uint8Array | undefined, b: Uint8Array | undefined): boolea
   return a.length === b.length && Buffer.compare(a, b) === 0;
 }
 
+/** `member`: wildcards show it. */
+export interface Said {
+  readonly variant: Variant;
+  readonly member: boolean;
+}
+
 /** The variants of a name at one moment. */
-export type VariantsOf = ReadonlyMap<ConstraintsKey, { readonly variant: Variant; readonly member: boolean }>;
+export type VariantsOf = ReadonlyMap<ConstraintsKey, Said>;
 
 const nothing: VariantsOf = new Map();
 

@@ -271,6 +271,13 @@ export class HeldNames implements Gate {
     return contentIn(this.#tables.get(type)?.resource(name, column));
   }
 
+  judgedContent(type: TypeUrl, name: ResourceName): readonly HeldVariant[] {
+    const table = this.#tables.get(type);
+    const shown = table?.resource(name, 'canary');
+    const last = table?.saidLast(name).filter(([key]) => shown?.variants.get(key) === undefined) ?? [];
+    return [...contentIn(shown), ...last.map(([, { variant }]) => ({ variant, holders: [] }))];
+  }
+
   snapshot(type: TypeUrl, name: ResourceName): Snapshot {
     const table = this.#tables.get(type);
     const said = contentIn(table?.resources.get(name));

@@ -19,6 +19,8 @@ import {
 import type { Interests } from './interests.ts';
 import type { HeldName, TypeTable } from './type-table.ts';
 
+const nothing: VariantsOf = new Map();
+
 /** What one transaction does to the held names of its type. */
 export class HeldTransaction {
   readonly table: TypeTable;
@@ -76,13 +78,19 @@ export class HeldTransaction {
   };
 
   /** Nobody subscribes to it any more, which is no change; but what is frozen stays for who comes back. */
-  readonly leaving = (name: ResourceName): void => {
+  readonly leaving = (entry: CacheEntry): void => {
+    const { constraints, variant } = entry;
+    const { name } = variant;
     const live = this.table.resources.get(name);
     if (live !== undefined && this.#isFrozen(live)) this.changing(name);
+    const held = this.table.held.get(name);
+    if (held === undefined) return;
+    const said = { variant, member: isHeldByWildcard(entry) };
+    this.table.change(name, held, { saidLast: new Map(held.saidLast).set(constraints.key, said) });
   };
 
   #changingHeld(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
-    this.#before.set(name, variantsOf(live));
+    this.#before.set(name, this.table.saidOf(name));
     if (held.masked !== undefined) return;
     const isFrozen = live !== undefined && this.#isFrozen(live);
     if (!isFrozen && !this.#queues(name)) return;
@@ -158,7 +166,7 @@ export class HeldTransaction {
         if (before !== undefined) left.push(name);
       } else if (held.canary !== undefined) {
         // What is judged stays as it is.
-      } else if (before === undefined || !sameVariants(before, this.#waiting(name, before))) {
+      } else if (before === undefined || this.#saysElse(name, before)) {
         this.table.change(name, held, { since: this.#now });
         joined.push(name);
       }
@@ -167,14 +175,41 @@ export class HeldTransaction {
   }
 
   /**
-   * What upstream has of a name, but for what has come since and does not wait: a client with other parameters changes
-   * nothing for those who have judged the others.
+   * What was discarded stays so until upstream says something else. Who has come since may have come back: what upstream
+   * said when they left is nothing else, nor what it says now if that was refused for others.
    */
-  #waiting(name: ResourceName, before: VariantsOf): VariantsOf {
+  #settleDiscarded(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
+    const { refused = nothing, saidLast = nothing } = held;
+    const isKnown = ({ constraints: { key }, variant }: CacheEntry): boolean => {
+      if (refused.has(key)) return false;
+      const last = saidLast.get(key)?.variant;
+      if (last !== undefined && sameVariantContent(last, variant)) return true;
+      return refused.values().some((one) => sameVariantContent(one.variant, variant));
+    };
+    if (!this.#saysElse(name, refused, isKnown))
+      this.table.change(name, held, { refused: new Map([...refused, ...variantsOf(live)]) });
+    else if (this.#isFrozen(live ?? held.released)) this.table.change(name, held, { masked: 'frozen' });
+    else if (this.#queues(name)) this.table.change(name, held, { masked: 'queued' });
+    else {
+      this.table.unmask(name, held);
+      this.#unmasked.add(name);
+    }
+  }
+
+  /**
+   * Whether upstream says something else, but for what has come since and does not wait: a client with other parameters
+   * changes nothing for those who have judged the others.
+   */
+  #saysElse(
+    name: ResourceName,
+    before: VariantsOf,
+    isKnown: (entry: CacheEntry) => boolean = () => false,
+  ): boolean {
     const released = this.table.held.get(name)?.released.variants;
-    return variantsOf(this.table.resources.get(name), ({ constraints: { key }, variant }) => {
+    return this.table.saysElse(name, before, (entry) => {
+      const { key } = entry.constraints;
       const everybodys = before.has(key) ? undefined : released?.get(key);
-      return everybodys !== undefined && sameVariantContent(everybodys.variant, variant);
+      return isKnown(entry) || (everybodys && sameVariantContent(everybodys.variant, entry.variant)) === true;
     });
   }
 
@@ -189,15 +224,7 @@ export class HeldTransaction {
     if (held.masked === undefined && held.canary !== undefined)
       if (sameVariants(variantsOf(held.canary), variantsOf(live)))
         this.table.change(name, held, { canary: undefined });
-    const refused = held.refused ?? new Map();
-    if (held.masked === 'discarded' && !sameVariants(refused, this.#waiting(name, refused))) {
-      if (this.#isFrozen(live ?? held.released)) this.table.change(name, held, { masked: 'frozen' });
-      else if (this.#queues(name)) this.table.change(name, held, { masked: 'queued' });
-      else {
-        this.table.unmask(name, held);
-        this.#unmasked.add(name);
-      }
-    }
+    if (held.masked === 'discarded') this.#settleDiscarded(name, held, live);
     this.#stopHoldingIfEqual(name);
   }
 

@@ -441,12 +441,12 @@ function contentOf(table: TypeTable, interest: Interest): InterestContent {
   return { hasContent, bytes };
 }
 
-/** Removes what only this interest saw, which has ended. `dropped` is called for each name that is not as it was, `dropping` before. */
+/** Removes what only this interest saw, which has ended. `dropped` is called for each name that is not as it was, `dropping` for each variant before. */
 function dropContentOf(
   table: TypeTable,
   interest: Interest,
   changes: CommitChanges,
-  dropping: ((name: ResourceName) => void) | undefined,
+  dropping: ((entry: CacheEntry) => void) | undefined,
   dropped: (name: ResourceName) => void,
 ): void {
   const { selector, parameters } = interest;
@@ -456,7 +456,7 @@ function dropContentOf(
     if (cached === undefined) continue;
     for (const entry of cached.variants.match(parameters)) {
       if (isSeen(table, name, entry)) continue;
-      dropping?.(name);
+      dropping?.(entry);
       table.remove(cached, entry);
       dropped(name);
     }

@@ -1,5 +1,12 @@
 import type { Side } from '../model/access.ts';
-import { type ResourceName, type Revision, resourceName, revision, type TypeUrl } from '../model/brand.ts';
+import {
+  type ConstraintsKey,
+  type ResourceName,
+  type Revision,
+  resourceName,
+  revision,
+  type TypeUrl,
+} from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
@@ -14,6 +21,7 @@ import {
   CachedResource,
   type CacheEntry,
   isHeldByWildcard,
+  type Said,
   sameVariants,
   type VariantsOf,
   variantsOf,
@@ -43,6 +51,8 @@ export interface HeldName {
   readonly masked: MaskReason | undefined;
   /** Discarded: what was refused. */
   readonly refused?: VariantsOf | undefined;
+  /** What upstream said last to those who have left. */
+  readonly saidLast?: VariantsOf | undefined;
   /** Something was taken out of its columns: what upstream has instead does not show. */
   readonly closed: boolean;
   readonly released: CachedResource;
@@ -398,6 +408,34 @@ export class TypeTable {
   refuse(name: ResourceName, held: HeldName): void {
     const refused = variantsOf(this.resources.get(name));
     this.change(name, held, { masked: 'discarded', refused, canary: held.released.copy() });
+  }
+
+  /** What upstream says under a name, to those who have left too. */
+  saidOf(name: ResourceName): VariantsOf {
+    const live = variantsOf(this.resources.get(name));
+    const last = this.saidLast(name);
+    return last.length === 0 ? live : new Map([...last, ...live]);
+  }
+
+  /** What upstream said last under a name to those who have left and are not back. */
+  saidLast(name: ResourceName): readonly (readonly [ConstraintsKey, Said])[] {
+    const last = this.#held.get(name)?.saidLast;
+    return last === undefined ? none : [...last].filter(([, one]) => !this.#isAnswered(one));
+  }
+
+  /** Whether upstream says something else now. That somebody has left is nothing that it has said. */
+  saysElse(name: ResourceName, before: VariantsOf, except?: (entry: CacheEntry) => boolean): boolean {
+    const live = this.resources.get(name);
+    const isSaid = (key: ConstraintsKey): boolean => live?.variants.get(key) !== undefined;
+    const known = [...before].filter(([key, one]) => isSaid(key) || this.#isAnswered(one));
+    return !sameVariants(new Map(known), variantsOf(live, except));
+  }
+
+  /** Somebody subscribes to a variant, and upstream has answered: if it is not there, upstream has removed it. */
+  #isAnswered({ variant, member }: Said): boolean {
+    return this.interests
+      .seeingVariant(variant)
+      .some(({ interest, answer }) => answer !== undefined && (member || interest.selector !== WILDCARD));
   }
 
   /** Canaries see what upstream has under a name. */

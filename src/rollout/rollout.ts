@@ -1,5 +1,5 @@
 import type { Side } from '../model/access.ts';
-import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { TypeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
 import type { Timer } from '../model/clock.ts';
 import { type Decision, type Scope, scopeText, type TypedName } from '../model/holds.ts';
@@ -91,8 +91,7 @@ export class Rollout {
     this.#settings = settings;
     this.#state = { kind: 'IDLE', since: clock.now() };
     this.canaries = new Canaries(settings?.waves ?? [], saved?.canaries, clock.now());
-    const contentOf = (type: TypeUrl, name: ResourceName) => gate.contentOf(type, name, 'canary');
-    this.#verdicts = new Verdicts(saved ?? { verdicts: [], discards: [] }, contentOf, hashOf);
+    this.#verdicts = new Verdicts(saved ?? { verdicts: [], discards: [] }, gate, hashOf);
     this.#removals = new RemovalLimits(gate, options.removalLimits);
     this.#guard = new Guard(gate, clock);
     const { checks, traffic } = options;

@@ -1,14 +1,15 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import type { Content } from '../model/change.ts';
 import type { TypedName } from '../model/holds.ts';
 import type { Variant } from '../model/resource.ts';
-import type { PendingName } from '../model/rollout.ts';
+import type { Gate, PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import type { HoldCause, JudgeSettings, Verdict } from './judge.ts';
 import { type CanaryStream, isEqual, keysOf, nameKey, type Standing } from './waiting.ts';
 
 /** What of a variant is kept: equal for equal content. The disk shows it, so nobody may guess a secret by it. */
 export type HashOf = (variant: Pick<Variant, 'deltaVersion'>) => string;
+
+type Contents = Pick<Gate, 'contentOf' | 'judgedContent'>;
 
 /** What upstream said under a name. */
 interface SavedContent extends TypedName {
@@ -43,7 +44,7 @@ const most = { verdicts: 100, names: 1000, hashes: 10_000, discards: 10_000, rea
  * it would reach everybody.
  */
 export class Verdicts {
-  readonly #contentOf: (type: TypeUrl, name: ResourceName) => Content;
+  readonly #gate: Contents;
   readonly #hashOf: HashOf;
   /** From before a restart. */
   #restored: readonly (SavedVerdict & Verdict)[];
@@ -59,12 +60,8 @@ export class Verdicts {
   /** What `saved` is not yet. */
   readonly #unsaved = { verdicts: false, discards: false };
 
-  /** `contentOf`: what canaries see. `hashOf`: as in `restored`. */
-  constructor(
-    restored: SavedVerdicts,
-    contentOf: (type: TypeUrl, name: ResourceName) => Content,
-    hashOf: HashOf,
-  ) {
+  /** `hashOf`: as in `restored`. */
+  constructor(restored: SavedVerdicts, gate: Contents, hashOf: HashOf) {
     const { verdicts, discards } = restored;
     this.#saved = { verdicts, discards };
     this.#restored = verdicts.map(({ cause, reason, contents }) => {
@@ -72,7 +69,7 @@ export class Verdicts {
     });
     this.#discards = new Map(discards.map((one) => [nameKey(one.type, one.name), one]));
     this.#awaited = new Set(this.#discards.keys());
-    this.#contentOf = contentOf;
+    this.#gate = gate;
     this.#hashOf = hashOf;
   }
 
@@ -97,7 +94,20 @@ export class Verdicts {
     if (known.length === 0) return;
     const discarded = new Set<string>();
     for (const one of pending) if (one.masked === 'discarded') discarded.add(nameKey(one.type, one.name));
-    for (const key of known) if (!discarded.has(key)) this.#forget(key);
+    for (const key of known)
+      if (discarded.has(key)) this.#extend(key);
+      else this.#forget(key);
+  }
+
+  /** Of who came back meanwhile, what upstream says to them is discarded too. */
+  #extend(key: string): void {
+    const discarded = this.#discards.get(key);
+    if (discarded === undefined) return;
+    const said = this.#gate.contentOf(discarded.type, discarded.name, 'said');
+    const hashes = new Set(discarded.hashes).union(new Set(said.map(({ variant }) => this.#hashOf(variant))));
+    if (hashes.size === discarded.hashes.length) return;
+    this.#discards.set(key, { ...discarded, hashes: [...hashes] });
+    this.#unsaved.discards = true;
   }
 
   /** Must be called before canaries go back to what is released. */
@@ -181,14 +191,14 @@ export class Verdicts {
   }
 
   #contentNow({ type, name }: TypedName): SavedContent {
-    return { type, name, hashes: this.#contentOf(type, name).map(({ variant }) => this.#hashOf(variant)) };
+    const judged = this.#gate.judgedContent(type, name);
+    return { type, name, hashes: judged.map(({ variant }) => this.#hashOf(variant)) };
   }
 
   /** What is restored and not confirmed says nothing: the sessions of other parameters may not have answered yet. */
   #saidNow({ type, name }: TypedName): ReadonlySet<string> {
-    const said = this.#contentOf(type, name).filter(
-      ({ holders }) => !holders.every(({ restored }) => restored),
-    );
+    const seen = this.#gate.contentOf(type, name, 'canary');
+    const said = seen.filter(({ holders }) => !holders.every(({ restored }) => restored));
     return new Set(said.map(({ variant }) => this.#hashOf(variant)));
   }
 
@@ -204,7 +214,7 @@ export class Verdicts {
     const discarded = this.#discards.get(key);
     if (discarded === undefined) return false;
     const before = new Set(discarded.hashes);
-    const isRemoved = this.#contentOf(discarded.type, discarded.name).length === 0;
+    const isRemoved = this.#gate.contentOf(discarded.type, discarded.name, 'canary').length === 0;
     const now = this.#saidNow(discarded);
     const isSame = isRemoved ? before.size === 0 : now.isSubsetOf(before);
     if (!this.#awaited.has(key) || !isSame) {
