@@ -442,7 +442,9 @@ export class Rollout {
   /** Once no change is past its first wave, and who was in a later one is back. False: not yet. */
   #unqueue(): boolean {
     const { fleet, gate } = this.#options;
-    if (this.canaries.reached.size > 0) return true;
+    // Who was in its first wave may be away.
+    const isPastFirst = this.#changes.rows.some(({ judge }) => judge.isPastFirst);
+    if (isPastFirst || this.canaries.reached.size > 0) return true;
     if (this.#settings !== undefined) {
       // What waits has its own survey.
       const { complete } = this.#waits ? this.#survey : fleet.survey(nothingOf(this.#settings));
