@@ -676,8 +676,9 @@ class Running {
         mayKnow: undefined,
         targets: () => [{ upstream: 'up', parameters }],
         reported: ({ success, error }, milliseconds) => {
-          this.rollout?.reported(client.nodeId, stream, error);
-          if (milliseconds === 0) return;
+          const isFirst = milliseconds === 0;
+          this.rollout?.reported(client.nodeId, stream, error, isFirst || success + error > 0);
+          if (isFirst) return;
           this.rollout?.traffic.add({
             stream,
             node: nodeKeyOf(client, peer),

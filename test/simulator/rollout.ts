@@ -90,8 +90,8 @@ export class RolloutHistory {
   readonly rejected = new Set<string>();
   /** When checks answered, and what. */
   readonly answers: { readonly at: number; readonly says: CheckSays }[] = [];
-  /** By kind, name and content: since when clients have what makes their requests fail. */
-  readonly harmed = new Map<string, Map<string, number>>();
+  /** By kind, name and content: since when clients have what not everybody has. */
+  readonly had = new Map<string, Map<string, number>>();
   /** When the clients of a stream have reported, and whether requests failed. */
   reports: {
     readonly node: string;
@@ -99,16 +99,25 @@ export class RolloutHistory {
     readonly stream: string;
     readonly fails: boolean;
   }[] = [];
+  /** When a client, or a relay that has not heard of its own in time, reported no requests. */
+  silentAt = Number.NEGATIVE_INFINITY;
   /** When something joined what waits. */
   joinedAt = 0;
+  /** A check was bad before the relay died, and what it found is saved. */
+  wasBad = false;
 
   constructor(plan: RolloutPlan, keeps: boolean) {
     this.plan = plan;
     this.saved = keeps ? nothingSaved : undefined;
   }
 
+  get saidBad(): boolean {
+    return this.wasBad || this.answers.some(({ says }) => says === 'BAD');
+  }
+
   /** The relay died. */
   died(): void {
+    this.wasBad = this.saved !== undefined && this.saidBad;
     this.answers.length = 0;
     if (this.saved !== undefined) return;
     this.discarded.clear();
@@ -150,6 +159,8 @@ export class SimulatedRollout {
   /** It is an operator who does what happens now. */
   #operated = false;
   #timedOutAt: number | undefined;
+  /** Clients of which it is known what they are sent: of relays below it is not. */
+  readonly #watched = new Set<string>();
   /** By node, as it was known last. */
   readonly #classes = new Map<string, string>();
   /** By kind and name: when the wave of a change began. */
@@ -327,6 +338,7 @@ export class SimulatedRollout {
 
   /** A client is written what it was not sent before. Rules 8 and 9. */
   written(nodeId: string, parameters: Parameters, kind: Kind, { name, content }: ReceivedResource): void {
+    this.#watched.add(nodeId);
     if (!gated.includes(kind)) return;
     const { history, id, world, isPlain, tally, clock } = this.#options;
     const key = idOf(kind, name);
@@ -340,10 +352,8 @@ export class SimulatedRollout {
       this.#meets(key);
     }
     history.sent.set(key, sent);
-    if (isHarmful(content)) {
-      const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, number>();
-      history.harmed.set(`${key} ${content}`, harmed.set(nodeId, clock.now()));
-    }
+    const had = history.had.get(`${key} ${content}`) ?? new Map<string, number>();
+    history.had.set(`${key} ${content}`, had.set(nodeId, clock.now()));
     const gone = history.discarded.get(key);
     if (isPlain && gone?.contents.has(content) === true && world.lastEdit(kind, name) <= gone.revision)
       throw new Violation(9, `${nodeId} is sent ${kind} ${name} ${content}, which ${id} has discarded`);
@@ -404,7 +414,7 @@ export class SimulatedRollout {
     takeDiscarded();
     this.#options.history.discarded.clear();
     this.#options.history.rejected.clear();
-    this.#options.history.harmed.clear();
+    this.#options.history.had.clear();
     this.#operated = false;
   }
 
@@ -434,8 +444,10 @@ export class SimulatedRollout {
       const isDue = {
         // What is bad may be something that everybody got at once, in the same response.
         rejected: caused.has('reject') || history.shown.values().some((all) => all.values().some(isBad)),
-        traffic: history.shown.values().some((all) => all.values().some(isHarmful)),
-        check: history.answers.some(({ says }) => says === 'BAD'),
+        traffic:
+          history.silentAt > history.joinedAt ||
+          history.shown.values().some((all) => all.values().some(isHarmful)),
+        check: history.saidBad,
         disconnects: caused.has('disconnect'),
         // It may wait for a name that its control plane never answers.
         timeout: canaries.accepted < canaries.total,
@@ -493,7 +505,7 @@ export class SimulatedRollout {
       );
   }
 
-  #contents(type: TypeUrl, name: string, side: Side): ReadonlySet<string> {
+  #contents(type: TypeUrl, name: string, side: Side): Set<string> {
     const { relay } = this.#options;
     const names = relay.gate.contentOf(type, resourceName(name), side);
     return new Set(names.flatMap(({ variant: { payload } }) => contentIn(payload) ?? []));
@@ -529,7 +541,7 @@ export class SimulatedRollout {
     // If it comes again behind other constraints, it is nothing new.
     for (const { type, name } of names)
       for (const content of this.#contents(type, name, 'released'))
-        history.harmed.delete(`${idOf(kindOf(type), name)} ${content}`);
+        history.had.delete(`${idOf(kindOf(type), name)} ${content}`);
   }
 
   #wasGood(names: readonly TypedName[]): void {
@@ -539,7 +551,7 @@ export class SimulatedRollout {
       for (const content of this.#contents(type, name, 'released'))
         if (history.rejected.has(`${key} ${content}`))
           throw new Violation(9, `${id} gives ${key} ${content} to everybody, which a client has rejected`);
-        else if (isHarmful(content)) this.#wasNotHarmful(key, content);
+        else if (isHarmful(content)) this.#wasNotHarmful(key, content, this.#whoHave(names));
     }
     const said = history.answers.filter(({ at }) => at > history.joinedAt);
     // A verdict needs two in a row in one wave.
@@ -551,14 +563,23 @@ export class SimulatedRollout {
   }
 
   /** A client has reported. */
-  reported(node: string, stream: string, errors: number): void {
+  reported(node: string, stream: string, errors: number, requests: boolean): void {
     const { history, clock } = this.#options;
+    if (!requests) history.silentAt = clock.now();
     history.reports = history.reports.slice(-500);
     history.reports.push({ node, stream, at: clock.now(), fails: errors > 0 });
   }
 
-  /** Rule 9: clients that have it have not said so often enough that it fails, while others of their class said that it does not. */
-  #wasNotHarmful(key: string, content: string): void {
+  /** The nodes that were sent something of this change. */
+  #whoHave(names: readonly TypedName[]): ReadonlySet<string> {
+    const contents = names.flatMap(({ type, name }) =>
+      [...this.#contents(type, name, 'released')].map((content) => `${idOf(kindOf(type), name)} ${content}`),
+    );
+    return new Set(contents.flatMap((one) => [...(this.#options.history.had.get(one)?.keys() ?? [])]));
+  }
+
+  /** Rule 9: clients that have it have not said so often enough that it fails, while others of their class, which have nothing of the change, said that it does not. */
+  #wasNotHarmful(key: string, content: string, having: ReadonlySet<string>): void {
     const { history, id, tally } = this.#options;
     if (!history.plan.traffic) return;
     // Then it is nothing new that requests fail.
@@ -568,7 +589,7 @@ export class SimulatedRollout {
       [...(history.released.get(key) ?? [])].some((one) => one !== content && isHarmful(one))
     )
       return;
-    const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, number>();
+    const harmed = history.had.get(`${key} ${content}`) ?? new Map<string, number>();
     const since = Math.max(history.joinedAt, ...harmed.values()) + settleMs;
     const saying = (fails: boolean): ReadonlySet<string> => {
       const own = history.reports.filter(({ at }) => at > since);
@@ -577,7 +598,7 @@ export class SimulatedRollout {
       return new Set(always.flatMap(([first]) => (first === undefined ? [] : [first.node])));
     };
     const failing = [...saying(true)].filter((node) => harmed.has(node));
-    const well = [...saying(false)].filter((node) => !harmed.has(node));
+    const well = [...saying(false)].filter((node) => this.#watched.has(node) && !having.has(node));
     const classOf = (node: string): string => this.#classes.get(node) ?? node;
     const bad = failing.find((node) => well.some((other) => classOf(other) === classOf(node)));
     if (failing.length > 0) tally.count('failing canaries at a release');
@@ -618,15 +639,20 @@ export class SimulatedRollout {
   }
 
   #discarded(names: readonly TypedName[], why: string): void {
-    const { history, world, tally } = this.#options;
+    const { history, world, tally, note, id } = this.#options;
     this.#turned();
     history.goings++;
     tally.count(`discarded: ${why}`);
-    for (const { type, name } of names)
-      history.discarded.set(idOf(kindOf(type), name), {
-        contents: this.#contents(type, name, 'canary'),
-        revision: world.revision,
-      });
+    note(() => `${id}: discarded: ${names.map((one) => one.name).join(' ')} ${why}`);
+    for (const { type, name } of names) {
+      const kind = kindOf(type);
+      const said = world.at(kind, name, world.revision).map(({ content }) => content);
+      const contents = this.#contents(type, name, 'canary');
+      // Of an edit of which the relay has not heard all, what comes is something else.
+      if (contents.isSubsetOf(new Set(said)))
+        history.discarded.set(idOf(kind, name), { contents, revision: world.revision });
+      else history.discarded.delete(idOf(kind, name));
+    }
   }
 }
 
