@@ -521,7 +521,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     };
     const known = this.#resendsAlone ? undefined : view.shared.find(step, this.responses.lastSerial);
     if (known !== undefined) return known;
-    const changes = changesSince(view, step.from, step.resend?.items);
+    const changes = this.#comingBack(changesSince(view, step.from, step.resend?.items));
     const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
     const composed = this.#pool.timed(() => this.#compose(this.#input(isDeferred), changes));
     if (!this.#resendsAlone && composed.response?.timeDependent !== true && view.isShared)
@@ -536,7 +536,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const resources =
       base === undefined ? new Map<string, ClientResource>() : resourcesOf(base, overlay, view);
     const isWithheld = base === undefined || !this.#isDelta ? () => false : withheldAt(base, overlay);
-    const changes = Array.from(view.items.values(), (item) => this.#changeOf(item, resources, isWithheld));
+    const changes = this.#comingBack(
+      view.items.values().map((item) => this.#changeOf(item, resources, isWithheld)),
+    );
     const claims = this.#claimed && goneOf(this.#claimed, view);
     const { mustRemove, owed } = this.#answers();
     const gone = new Map<string, RetainedResource>();
@@ -624,19 +626,27 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     );
   }
 
+  /** What comes back while its removal is deferred the client has, though its position says that it has gone. */
+  #comingBack(changes: Iterable<Change>): Iterable<Change> {
+    const deferred = this.#deferred;
+    if (deferred === undefined) return changes;
+    return Iterator.from(changes).map((change) => {
+      const has = isVariant(change.now) ? deferred.get(change.item.id)?.variant : undefined;
+      return has === undefined ? change : { ...change, lastSent: has };
+    });
+  }
+
   #changeOf(
     item: Item,
     resources: ReadonlyMap<string, ClientResource>,
     isWithheld: (id: string) => boolean,
   ): Change {
     const { id, spelling } = item;
-    const now = item.last.value;
     const has = resources.get(id);
-    const stillHas = isVariant(now) ? this.#deferred?.get(id)?.variant : undefined;
-    const lastSent = has?.variant ?? stillHas ?? this.#lastSent(id);
+    const lastSent = has?.variant ?? this.#lastSent(id);
     return {
       item,
-      now,
+      now: item.last.value,
       lastSent: lastSent === 'absent' && isWithheld(id) ? 'unknown' : lastSent,
       clientVersion: this.#claimed?.get(spelling),
       resend:

@@ -91,22 +91,16 @@ function addAbsence(
     content.addAbsent(item);
 }
 
-/**
- * What earlier responses deferred is removed now, or deferred again: also if it is unknown by now (protocol §3.9). What is
- * there again the client has: where all is compared, with that too.
- */
-function addDeferred(
-  content: DeltaContent,
-  { view, defers, deferredRemovals, allItems }: CompositionInput,
-): void {
+/** What earlier responses deferred is removed now, or deferred again: also if it is unknown by now (protocol §3.9). */
+function addDeferred(content: DeltaContent, { view, defers, deferredRemovals }: CompositionInput): void {
   if (deferredRemovals === undefined) return;
   const coverage = new Coverage(view);
   for (const [id, entry] of deferredRemovals) {
     const now = view.items.get(id)?.last.value;
+    // It has come back.
+    if (isVariant(now)) continue;
     const isUnknown = now === undefined ? coverage.of(entry) === 'unresolved' : now === 'unknown';
-    if (isVariant(now)) {
-      if (!allItems) content.replace(entry.item, entry.variant, now);
-    } else if (isUnknown || defers(entry)) content.keep(id, entry);
+    if (isUnknown || defers(entry)) content.keep(id, entry);
     else content.remove(entry.item, entry.variant);
   }
 }
@@ -132,10 +126,6 @@ class DeltaContent extends ResponseContent {
   get empty(): boolean {
     this.#writeRemovals();
     return this.resources.length + this.#removed.size + this.removedNames.length + this.errors.length === 0;
-  }
-
-  has(id: string): boolean {
-    return this.#seen.has(id);
   }
 
   override add(item: Item, variant: Variant, hasIt: boolean): void {
