@@ -182,6 +182,11 @@ export function isHeldByWildcard(entry: CacheEntry): boolean {
   return entry.holders.some((holder) => holder.role === 'wildcard');
 }
 
+/** Its present upstream has not said it. */
+export function isRestored({ holders }: Pick<CacheEntry, 'holders'>): boolean {
+  return holders.every(({ restored }) => restored === true);
+}
+
 /** Whether a variant may be chosen. If the wildcard's variant is denied, no other takes its place in the wildcard. */
 const isAmong = (
   entry: CacheEntry,

@@ -11,6 +11,7 @@ import {
   CachedResource,
   type CacheEntry,
   isHeldByWildcard,
+  isRestored,
   sameVariantContent,
   sameVariants,
   type VariantsOf,
@@ -180,14 +181,13 @@ export class HeldTransaction {
    */
   #settleDiscarded(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
     const { refused = nothing, saidLast = nothing } = held;
-    const isKnown = ({ constraints: { key }, variant }: CacheEntry): boolean => {
-      if (refused.has(key)) return false;
-      const last = saidLast.get(key)?.variant;
+    const isKnown = ({ constraints, variant }: CacheEntry): boolean => {
+      const last = saidLast.get(constraints.key)?.variant;
       if (last !== undefined && sameVariantContent(last, variant)) return true;
       return refused.values().some((one) => sameVariantContent(one.variant, variant));
     };
     if (!this.#saysElse(name, refused, isKnown))
-      this.table.change(name, held, { refused: new Map([...refused, ...variantsOf(live)]) });
+      this.table.change(name, held, { refused: new Map([...refused, ...variantsOf(live, isRestored)]) });
     else if (this.#isFrozen(live ?? held.released)) this.table.change(name, held, { masked: 'frozen' });
     else if (this.#queues(name)) this.table.change(name, held, { masked: 'queued' });
     else {
@@ -207,9 +207,8 @@ export class HeldTransaction {
   ): boolean {
     const released = this.table.held.get(name)?.released.variants;
     return this.table.saysElse(name, before, (entry) => {
-      const { key } = entry.constraints;
-      const everybodys = before.has(key) ? undefined : released?.get(key);
-      return isKnown(entry) || (everybodys && sameVariantContent(everybodys.variant, entry.variant)) === true;
+      const everybodys = released?.get(entry.constraints.key)?.variant;
+      return isKnown(entry) || (everybodys !== undefined && sameVariantContent(everybodys, entry.variant));
     });
   }
 

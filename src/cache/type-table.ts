@@ -21,7 +21,9 @@ import {
   CachedResource,
   type CacheEntry,
   isHeldByWildcard,
+  isRestored,
   type Said,
+  sameVariantContent,
   sameVariants,
   type VariantsOf,
   variantsOf,
@@ -406,8 +408,12 @@ export class TypeTable {
 
   /** Canaries see the released state of a name: what upstream says now is refused. */
   refuse(name: ResourceName, held: HeldName): void {
-    const refused = variantsOf(this.resources.get(name));
-    this.change(name, held, { masked: 'discarded', refused, canary: held.released.copy() });
+    const live = this.resources.get(name);
+    const canary = held.released.copy();
+    // What is restored may be gone since long.
+    const restored = variantsOf(live, (entry) => !isRestored(entry));
+    const saidLast = restored.size === 0 ? held.saidLast : new Map([...(held.saidLast ?? []), ...restored]);
+    this.change(name, held, { masked: 'discarded', refused: variantsOf(live, isRestored), saidLast, canary });
   }
 
   /** What upstream says under a name, to those who have left too. */
@@ -423,12 +429,15 @@ export class TypeTable {
     return last === undefined ? none : [...last].filter(([, one]) => !this.#isAnswered(one));
   }
 
-  /** Whether upstream says something else now. That somebody has left is nothing that it has said. */
-  saysElse(name: ResourceName, before: VariantsOf, except?: (entry: CacheEntry) => boolean): boolean {
-    const live = this.resources.get(name);
-    const isSaid = (key: ConstraintsKey): boolean => live?.variants.get(key) !== undefined;
-    const known = [...before].filter(([key, one]) => isSaid(key) || this.#isAnswered(one));
-    return !sameVariants(new Map(known), variantsOf(live, except));
+  /** Whether upstream says something else now. Who has left, and who asks by a wildcard, is nothing that it has said. */
+  saysElse(name: ResourceName, before: VariantsOf, except: (entry: CacheEntry) => boolean): boolean {
+    const live = this.resources.get(name)?.variants;
+    const isNew = (entry: CacheEntry): boolean => {
+      const known = before.get(entry.constraints.key)?.variant;
+      return known === undefined ? !except(entry) : !sameVariantContent(known, entry.variant);
+    };
+    if (live?.all().some(isNew) === true) return true;
+    return before.entries().some(([key, one]) => live?.get(key) === undefined && this.#isAnswered(one));
   }
 
   /** Somebody subscribes to a variant, and upstream has answered: if it is not there, upstream has removed it. */

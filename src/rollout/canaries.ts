@@ -7,6 +7,8 @@ const comeBackMs = 60_000;
 /** Nodes that are known to be canaries of what waits, and those of them that a restart remembers. */
 const most = { known: 10_000, remembered: 1000 };
 
+const none: ReadonlySet<string> = new Set();
+
 /** Which nodes get changes first: those that the rules name, and those that are elected for one rollout. */
 export class Canaries {
   /** Who gets a change first, then, and so on. None: nobody gets anything first. */
@@ -97,8 +99,7 @@ export class Canaries {
   }
 
   /** Who is a canary of what waits stays one over a restart. True: this has changed. */
-  remember(members: readonly Member[], now: number): boolean {
-    if (!this.mayComeBack(now)) this.#expected.clear();
+  remember(members: readonly Member[]): boolean {
     const before = this.#members.size;
     for (const { nodeId, classKey, side } of members) {
       if (side !== 'canary' || this.#members.size >= most.known) continue;
@@ -106,6 +107,14 @@ export class Canaries {
       if (this.#expected.delete(nodeId)) this.#elected.set(nodeId, classKey);
     }
     return before < most.remembered && this.#members.size > before;
+  }
+
+  /** Who was one before a restart, and has nothing of what waits, is none in the end. Returns who that is. */
+  expire(now: number): ReadonlySet<string> {
+    if (this.#expected.size === 0 || this.mayComeBack(now)) return none;
+    const nodes = new Set(this.#expected.keys());
+    this.#expected.clear();
+    return nodes;
   }
 
   /** How many of these classes wait for their canary of before a restart, while others of them are there. */
@@ -119,9 +128,8 @@ export class Canaries {
   /** Nothing waits any more. Returns the nodes that are no canaries now; undefined: nothing has changed. */
   over(now: number): ReadonlySet<string> | undefined {
     // Those of before a restart: what upstream says may still be on its way.
-    if (!this.mayComeBack(now)) this.#expected.clear();
-    if (this.#members.size === 0 && this.#elected.size === 0) return undefined;
-    const nodes = new Set(this.#elected.keys());
+    const nodes = new Set([...this.expire(now), ...this.#elected.keys()]);
+    if (this.#members.size === 0 && nodes.size === 0) return undefined;
     this.#elected.clear();
     this.#members.clear();
     return nodes;

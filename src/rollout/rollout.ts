@@ -513,7 +513,7 @@ export class Rollout {
     const nodes = this.canaries.elect(members.filter(({ classKey }) => !closed.has(classKey)));
     if (this.#survey.complete) this.#staffed = { members, closed };
     if (nodes.size === 0) return;
-    this.#options.fleet.moved(({ nodeId }) => nodes.has(nodeId));
+    this.#movedAre(nodes);
     this.#take(waiting, now);
   }
 
@@ -526,7 +526,10 @@ export class Rollout {
     if (complete) {
       this.#members = members;
       this.#ends.observe(canaries, this.#settings ?? unjudged, now);
-      if (this.canaries.remember(members, now)) this.#save();
+      const isNew = this.canaries.remember(members);
+      const expired = this.canaries.expire(now);
+      if (isNew || expired.size > 0) this.#save();
+      this.#movedAre(expired);
     }
     this.#arrange(waiting, now);
   }
@@ -625,6 +628,11 @@ export class Rollout {
     const nodes = this.canaries.over(now);
     if (nodes === undefined) return;
     this.#save();
+    this.#movedAre(nodes);
+  }
+
+  /** These nodes may be on another side now. */
+  #movedAre(nodes: ReadonlySet<string>): void {
     if (nodes.size > 0) this.#options.fleet.moved(({ nodeId }) => nodes.has(nodeId));
   }
 

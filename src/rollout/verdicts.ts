@@ -103,8 +103,7 @@ export class Verdicts {
   #extend(key: string): void {
     const discarded = this.#discards.get(key);
     if (discarded === undefined) return;
-    const said = this.#gate.contentOf(discarded.type, discarded.name, 'said');
-    const hashes = new Set(discarded.hashes).union(new Set(said.map(({ variant }) => this.#hashOf(variant))));
+    const hashes = new Set(discarded.hashes).union(this.#saidNow(discarded, 'said'));
     if (hashes.size === discarded.hashes.length) return;
     this.#discards.set(key, { ...discarded, hashes: [...hashes] });
     this.#unsaved.discards = true;
@@ -196,8 +195,8 @@ export class Verdicts {
   }
 
   /** What is restored and not confirmed says nothing: the sessions of other parameters may not have answered yet. */
-  #saidNow({ type, name }: TypedName): ReadonlySet<string> {
-    const seen = this.#gate.contentOf(type, name, 'canary');
+  #saidNow({ type, name }: TypedName, column: 'canary' | 'said' = 'canary'): ReadonlySet<string> {
+    const seen = this.#gate.contentOf(type, name, column);
     const said = seen.filter(({ holders }) => !holders.every(({ restored }) => restored));
     return new Set(said.map(({ variant }) => this.#hashOf(variant)));
   }

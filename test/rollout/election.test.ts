@@ -110,13 +110,32 @@ describe('canaries', () => {
     expect([...canaries.elect([n1])]).to.deep.equal([]);
     expect(canaries.reach(new Map([['prod', 2]]))?.(n1)).to.equal(true);
     expect([...canaries.elect([n1])]).to.deep.equal(['n1']);
-    canaries.remember([{ ...n1, side: 'canary' }], 0);
+    canaries.remember([{ ...n1, side: 'canary' }]);
     expect(sideOf()).to.equal('canary');
     // Another change may still wait, and may be found bad.
     canaries.reach(new Map());
     canaries.open = new Set();
     expect(sideOf()).to.equal('released');
     expect([...canaries.named]).to.deep.equal([]);
+  });
+
+  it('who was a canary before a restart, and has nothing of what waits after a minute, is told to be none', () => {
+    const waves = [{ path: 'rollout.waves[0]', percent: 0, match: [], elects: true, bakeMs: undefined }];
+    const canaries = new Canaries(
+      waves,
+      new Map([
+        ['n1', 'prod'],
+        ['n2', 'prod'],
+      ]),
+      0,
+    );
+    const [n1] = ['n1'].map((id) => member(id, 'prod', 'canary', all));
+    if (n1 === undefined) throw new Error('no member');
+    expect([...canaries.expire(59_000)]).to.deep.equal([]);
+    // The rollout is late.
+    canaries.remember([n1]);
+    expect([...canaries.expire(61_000)]).to.deep.equal(['n2']);
+    expect([...canaries.named], 'what waits is its').to.deep.equal(['n1']);
   });
 
   it('a client is in the first wave that takes it, that it was elected in, or with everybody', () => {

@@ -52,7 +52,9 @@ class Setting {
       isMoving: false,
       moved: (isMoved) => {
         this.elected.push(
-          ...['n1', 'n2'].filter((nodeId) => isMoved({ nodeId, classKey: this.classOf(nodeId) })),
+          ...['n1', 'n2']
+            .filter((nodeId) => isMoved({ nodeId, classKey: this.classOf(nodeId) }))
+            .filter((nodeId) => this.rollout.canaries.named.has(nodeId)),
         );
       },
     };
