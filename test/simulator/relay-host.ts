@@ -210,7 +210,7 @@ export class RelayHost implements Host {
     this.#gate = {
       open: does === 'close' ? false : open || does === 'open',
       turn: turn + 1,
-      discards: discards + (does === 'discard' || does === 'canaries' ? 1 : 0),
+      discards: discards + (this.#goesBack(does) ? 1 : 0),
       frozen: does === 'freeze' ? !open : frozen && does !== 'unfreeze' && does !== 'open',
       kinds: does === 'types' ? (kinds === gatedKinds ? fewerKinds : gatedKinds) : kinds,
       canaries: does === 'canaries' ? (canaries === 'odd' ? 'even' : 'odd') : canaries,
@@ -230,6 +230,20 @@ export class RelayHost implements Host {
     else if (does === 'types' || does === 'close') {
       if (!this.#gate.open) gate.gatedTypes(typesOf(this.#gate.kinds));
     } else if (!open) gate[does]();
+  }
+
+  /** What was frozen may be newer than what is above says now, if that has gone back meanwhile. */
+  #goesBack(does: 'open' | 'close' | GateTurn): boolean {
+    if (does === 'discard' || does === 'canaries') return true;
+    const above = this.#above?.host;
+    const ends = does === 'open' || does === 'unfreeze' || does === 'release';
+    return ends && above instanceof RelayHost && above.#hasGoneBack;
+  }
+
+  get #hasGoneBack(): boolean {
+    const above = this.#above?.host;
+    if (this.#gate.discards + (this.#history?.goings ?? 0) > 0) return true;
+    return above instanceof RelayHost && above.#hasGoneBack;
   }
 
   get rollout(): SimulatedRollout | undefined {

@@ -90,8 +90,8 @@ export class RolloutHistory {
   readonly rejected = new Set<string>();
   /** When checks answered, and what. */
   readonly answers: { readonly at: number; readonly says: CheckSays }[] = [];
-  /** By kind, name and content: since when clients have what not everybody has. */
-  readonly had = new Map<string, Map<string, number>>();
+  /** By kind, name and content: since when clients have what makes their requests fail. */
+  readonly harmed = new Map<string, Map<string, number>>();
   /** When the clients of a stream have reported, and whether requests failed. */
   reports: {
     readonly node: string;
@@ -159,8 +159,6 @@ export class SimulatedRollout {
   /** It is an operator who does what happens now. */
   #operated = false;
   #timedOutAt: number | undefined;
-  /** Clients of which it is known what they are sent: of relays below it is not. */
-  readonly #watched = new Set<string>();
   /** By node, as it was known last. */
   readonly #classes = new Map<string, string>();
   /** By kind and name: when the wave of a change began. */
@@ -338,7 +336,6 @@ export class SimulatedRollout {
 
   /** A client is written what it was not sent before. Rules 8 and 9. */
   written(nodeId: string, parameters: Parameters, kind: Kind, { name, content }: ReceivedResource): void {
-    this.#watched.add(nodeId);
     if (!gated.includes(kind)) return;
     const { history, id, world, isPlain, tally, clock } = this.#options;
     const key = idOf(kind, name);
@@ -352,8 +349,10 @@ export class SimulatedRollout {
       this.#meets(key);
     }
     history.sent.set(key, sent);
-    const had = history.had.get(`${key} ${content}`) ?? new Map<string, number>();
-    history.had.set(`${key} ${content}`, had.set(nodeId, clock.now()));
+    if (isHarmful(content)) {
+      const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, number>();
+      history.harmed.set(`${key} ${content}`, harmed.set(nodeId, clock.now()));
+    }
     const gone = history.discarded.get(key);
     if (isPlain && gone?.contents.has(content) === true && world.lastEdit(kind, name) <= gone.revision)
       throw new Violation(9, `${nodeId} is sent ${kind} ${name} ${content}, which ${id} has discarded`);
@@ -414,7 +413,7 @@ export class SimulatedRollout {
     takeDiscarded();
     this.#options.history.discarded.clear();
     this.#options.history.rejected.clear();
-    this.#options.history.had.clear();
+    this.#options.history.harmed.clear();
     this.#operated = false;
   }
 
@@ -541,7 +540,7 @@ export class SimulatedRollout {
     // If it comes again behind other constraints, it is nothing new.
     for (const { type, name } of names)
       for (const content of this.#contents(type, name, 'released'))
-        history.had.delete(`${idOf(kindOf(type), name)} ${content}`);
+        history.harmed.delete(`${idOf(kindOf(type), name)} ${content}`);
   }
 
   #wasGood(names: readonly TypedName[]): void {
@@ -551,7 +550,7 @@ export class SimulatedRollout {
       for (const content of this.#contents(type, name, 'released'))
         if (history.rejected.has(`${key} ${content}`))
           throw new Violation(9, `${id} gives ${key} ${content} to everybody, which a client has rejected`);
-        else if (isHarmful(content)) this.#wasNotHarmful(key, content, this.#whoHave(names));
+        else if (isHarmful(content)) this.#wasNotHarmful(key, content);
     }
     const said = history.answers.filter(({ at }) => at > history.joinedAt);
     // A verdict needs two in a row in one wave.
@@ -570,17 +569,9 @@ export class SimulatedRollout {
     history.reports.push({ node, stream, at: clock.now(), fails: errors > 0 });
   }
 
-  /** The nodes that were sent something of this change. */
-  #whoHave(names: readonly TypedName[]): ReadonlySet<string> {
-    const contents = names.flatMap(({ type, name }) =>
-      [...this.#contents(type, name, 'released')].map((content) => `${idOf(kindOf(type), name)} ${content}`),
-    );
-    return new Set(contents.flatMap((one) => [...(this.#options.history.had.get(one)?.keys() ?? [])]));
-  }
-
-  /** Rule 9: clients that have it have not said so often enough that it fails, while others of their class, which have nothing of the change, said that it does not. */
-  #wasNotHarmful(key: string, content: string, having: ReadonlySet<string>): void {
-    const { history, id, tally } = this.#options;
+  /** Rule 9: clients that have it have not said so often enough that it fails, while others of their class, which are in no wave, said that it does not. */
+  #wasNotHarmful(key: string, content: string): void {
+    const { history, id, tally, relay } = this.#options;
     if (!history.plan.traffic) return;
     // Then it is nothing new that requests fail.
     const others = [...history.released].flatMap(([own, contents]) => (own === key ? [] : [...contents]));
@@ -589,7 +580,7 @@ export class SimulatedRollout {
       [...(history.released.get(key) ?? [])].some((one) => one !== content && isHarmful(one))
     )
       return;
-    const harmed = history.had.get(`${key} ${content}`) ?? new Map<string, number>();
+    const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, number>();
     const since = Math.max(history.joinedAt, ...harmed.values()) + settleMs;
     const saying = (fails: boolean): ReadonlySet<string> => {
       const own = history.reports.filter(({ at }) => at > since);
@@ -598,9 +589,13 @@ export class SimulatedRollout {
       return new Set(always.flatMap(([first]) => (first === undefined ? [] : [first.node])));
     };
     const failing = [...saying(true)].filter((node) => harmed.has(node));
-    const well = [...saying(false)].filter((node) => this.#watched.has(node) && !having.has(node));
+    // Of relays below, and of who has several variants to choose from, it is not seen what they have.
+    const inWaves = Iterator.from(relay.server.streams()).filter(
+      ({ client }) => client?.access.side === 'canary',
+    );
+    const well = saying(false).difference(new Set(inWaves.map(({ client }) => client?.nodeId)));
     const classOf = (node: string): string => this.#classes.get(node) ?? node;
-    const bad = failing.find((node) => well.some((other) => classOf(other) === classOf(node)));
+    const bad = failing.find((node) => well.values().some((other) => classOf(other) === classOf(node)));
     if (failing.length > 0) tally.count('failing canaries at a release');
     if (bad !== undefined)
       throw new Violation(
