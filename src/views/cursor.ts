@@ -46,6 +46,7 @@ import {
   type CompositionInput,
   changesSince,
   changeToResend,
+  comingBack,
   type NamedRemoval,
   type RejectedChange,
   rejectedChanges,
@@ -521,7 +522,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     };
     const known = this.#resendsAlone ? undefined : view.shared.find(step, this.responses.lastSerial);
     if (known !== undefined) return known;
-    const changes = this.#comingBack(changesSince(view, step.from, step.resend?.items));
+    const changes = comingBack(changesSince(view, step.from, step.resend?.items), this.#deferred);
     const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
     const composed = this.#pool.timed(() => this.#compose(this.#input(isDeferred), changes));
     if (!this.#resendsAlone && composed.response?.timeDependent !== true && view.isShared)
@@ -536,9 +537,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const resources =
       base === undefined ? new Map<string, ClientResource>() : resourcesOf(base, overlay, view);
     const isWithheld = base === undefined || !this.#isDelta ? () => false : withheldAt(base, overlay);
-    const changes = this.#comingBack(
-      view.items.values().map((item) => this.#changeOf(item, resources, isWithheld)),
-    );
+    const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
+    const changes = comingBack(all, this.#deferred);
     const claims = this.#claimed && goneOf(this.#claimed, view);
     const { mustRemove, owed } = this.#answers();
     const gone = new Map<string, RetainedResource>();
@@ -624,16 +624,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       this.#view.admits(variant, item.parameters) &&
       defers({ spelling: item.spelling, variant, since })
     );
-  }
-
-  /** What comes back while its removal is deferred the client has, though its position says that it has gone. */
-  #comingBack(changes: Iterable<Change>): Iterable<Change> {
-    const deferred = this.#deferred;
-    if (deferred === undefined) return changes;
-    return Iterator.from(changes).map((change) => {
-      const has = isVariant(change.now) ? deferred.get(change.item.id)?.variant : undefined;
-      return has === undefined ? change : { ...change, lastSent: has };
-    });
   }
 
   #changeOf(

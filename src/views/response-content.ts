@@ -57,6 +57,24 @@ export function sameSuffix(claimed: string, deltaVersion: string): boolean {
   return claimed.includes('@') && contentHash({ deltaVersion: claimed }) === contentHash({ deltaVersion });
 }
 
+/** What comes back while its removal is deferred the client has, though its position says that it has gone. */
+export function comingBack(
+  changes: Iterable<Change>,
+  deferred: ReadonlyMap<string, RetainedResource> | undefined,
+): Iterable<Change> {
+  return deferred === undefined ? changes : withDeferred(changes, deferred);
+}
+
+function* withDeferred(
+  changes: Iterable<Change>,
+  deferred: ReadonlyMap<string, RetainedResource>,
+): Iterable<Change> {
+  for (const change of changes) {
+    const has = isVariant(change.now) ? deferred.get(change.item.id)?.variant : undefined;
+    yield has === undefined ? change : { ...change, lastSent: has };
+  }
+}
+
 /** The changes of a view since a revision (-1: all of it), and the items that must be resent. */
 export function* changesSince(
   view: View,
