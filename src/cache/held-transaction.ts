@@ -21,6 +21,8 @@ import type { Interests } from './interests.ts';
 import type { HeldName, TypeTable } from './type-table.ts';
 
 const nothing: VariantsOf = new Map();
+/** Of a name, for those who may come back: thousands of clients with constraints of their own may leave while it is held. */
+const mostSaidLast = 100;
 
 /** What one transaction does to the held names of its type. */
 export class HeldTransaction {
@@ -87,7 +89,8 @@ export class HeldTransaction {
     const held = this.table.held.get(name);
     if (held === undefined) return;
     const said = { variant, member: isHeldByWildcard(entry) };
-    this.table.change(name, held, { saidLast: new Map(held.saidLast).set(constraints.key, said) });
+    const before = [...(held.saidLast ?? [])].slice(1 - mostSaidLast);
+    this.table.change(name, held, { saidLast: new Map([...before, [constraints.key, said]]) });
   };
 
   #changingHeld(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
