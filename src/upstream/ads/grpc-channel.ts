@@ -65,6 +65,7 @@ class GrpcChannel implements Channel {
   readonly #handler: ChannelHandler;
   readonly #headers: StreamHeaders;
   readonly #clock: Clock;
+  readonly #longestUnreadMs: number;
   #client: Client | undefined;
   readonly #timeout: Timer;
   #phase: 'connecting' | 'connected' | 'ending' | 'over' = 'connecting';
@@ -75,7 +76,8 @@ class GrpcChannel implements Channel {
     this.#handler = handler;
     this.#headers = options;
     this.#clock = options.clock;
-    const { connectTimeoutMs } = options;
+    const { connectTimeoutMs, keepalive } = options;
+    this.#longestUnreadMs = keepalive.timeMs + keepalive.timeoutMs;
     this.#timeout = options.clock.after(connectTimeoutMs, () =>
       this.#lose(`no connection within ${connectTimeoutMs / 1000} s`),
     );
@@ -88,7 +90,7 @@ class GrpcChannel implements Channel {
     const metadata = streamMetadata(this.#headers, via);
     if (!metadata.ok) return unopened(`token_file ${metadata.error}`, handler);
     const call = client.makeBidiStreamRequest<Buffer, Buffer>(path, same, same, metadata.value);
-    return stream(call, this.#clock, {
+    return stream(call, this.#clock, this.#longestUnreadMs, {
       message: (bytes) => handler.message(bytes),
       proceed: () => handler.proceed(),
       closed: (reason, code) => {
@@ -176,6 +178,7 @@ const slice = 10;
 function stream(
   call: ClientDuplexStream<Buffer, Buffer>,
   clock: Clock,
+  longestUnreadMs: number,
   handler: ChannelStreamHandler,
 ): ChannelStream {
   let over = false;
@@ -185,11 +188,26 @@ function stream(
   let reading = false;
   /** Handling responses since the last break, in milliseconds. */
   let spent = 0;
+  /** The control plane has to read before anything of it is read. */
+  let unread: Timer | undefined;
+  const isRead = (): void => {
+    unread?.cancel();
+    unread = undefined;
+  };
   const close = (reason: string, code: Code): void => {
     if (over) return;
     over = true;
     gone = true;
+    isRead();
     handler.closed(reason, code);
+  };
+  /** Its end comes after what it has sent, which nobody reads: a stream that stands still may be over already. */
+  const waitForReader = (): void => {
+    isRead();
+    unread = clock.after(longestUnreadMs, () => {
+      close(`the control plane has read nothing for ${longestUnreadMs / 1000} s`, Code.UNAVAILABLE);
+      call.cancel();
+    });
   };
   const resume = (): void => {
     spent = 0;
@@ -212,6 +230,7 @@ function stream(
     setImmediate(reading ? proceed : resume);
   });
   call.on('drain', () => {
+    isRead();
     if (!reading) resume();
   });
   call.on('error', (error) => {
@@ -221,20 +240,27 @@ function stream(
   return {
     write(bytes, written) {
       if (over) return;
-      // The end of the stream may have arrived before.
-      const sent = written && ((): unknown => setImmediate(() => !gone && written()));
+      const sent = (): void => {
+        if (unread !== undefined) waitForReader();
+        // The end of the stream may have arrived before.
+        if (written !== undefined) setImmediate(() => !gone && written());
+      };
       const taken = call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), sent);
-      if (!taken) call.pause();
+      if (taken) return;
+      call.pause();
+      if (unread === undefined) waitForReader();
     },
     end() {
       if (over) return;
       over = true;
       gone = true;
+      isRead();
       call.cancel();
     },
     finish() {
       if (over) return Promise.resolve();
       over = true;
+      isRead();
       call.end();
       call.resume();
       return new Promise((resolve) => {
@@ -309,6 +335,8 @@ function channelOptions(
     'grpc.use_local_subchannel_pool': 1,
     'grpc.client_idle_timeout_ms': longestTimeoutMs,
     'grpc.enable_retries': 0,
+    // Retries are off, but what would be kept for them, a MiB, counts as written as soon as it is kept.
+    'grpc.per_rpc_retry_buffer_size': 0,
     'grpc.enable_channelz': 0,
     'grpc.service_config_disable_resolution': 1,
     // The configuration says where to go; a proxy for the way out of the network has no part in it.

@@ -1,23 +1,55 @@
+import { once } from 'node:events';
+import { createServer, type ServerHttp2Stream } from 'node:http2';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
 import { expect } from 'chai';
 import { systemClock } from '../../../src/model/clock.ts';
 import { LOAD_PATH } from '../../../src/model/load.ts';
+import type { Channel } from '../../../src/upstream/ads/channel.ts';
 import { grpcTransport } from '../../../src/upstream/ads/grpc-channel.ts';
+import { frameOf } from '../../../src/wire/grpc-frames.ts';
+import { eventually } from '../../e2e/support/eventually.ts';
 import { LoadPlane } from '../../e2e/support/load-plane.ts';
+
+/** Once it is connected. */
+async function channelTo(address: string, keepaliveMs = 60_000): Promise<Channel> {
+  const [host = '', port] = address.split(':');
+  const transport = grpcTransport({
+    tls: undefined,
+    connectTimeoutMs: 10_000,
+    keepalive: { timeMs: keepaliveMs, timeoutMs: keepaliveMs },
+    clock: systemClock,
+  });
+  const { promise: connected, resolve, reject } = Promise.withResolvers<void>();
+  const channel = transport({ kind: 'tcp', host, port: Number(port) }, { connected: resolve, lost: reject });
+  await connected;
+  return channel;
+}
+
+/** A control plane whose streams have room for so many bytes, of which it reads none before it is told to. */
+async function unreadingPlane(stack: AsyncDisposableStack, window: number) {
+  const server = createServer({ settings: { initialWindowSize: window } });
+  const streams: ServerHttp2Stream[] = [];
+  server.on('stream', (stream) => {
+    stream.on('error', () => undefined);
+    stream.pause();
+    stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true });
+    stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
+    streams.push(stream);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  stack.defer(() => {
+    for (const { session } of streams) session?.destroy();
+    server.close();
+  });
+  return { address: `127.0.0.1:${(server.address() as AddressInfo).port}`, streams };
+}
 
 describe('a stream to a control plane that is finished', () => {
   it('says what was written before it is over', async () => {
     await using plane = await new LoadPlane().listen();
-    const [host = '', port] = plane.address.split(':');
-    const transport = grpcTransport({
-      tls: undefined,
-      connectTimeoutMs: 10_000,
-      keepalive: { timeMs: 60_000, timeoutMs: 60_000 },
-      clock: systemClock,
-    });
-    const connected = Promise.withResolvers<void>();
-    const handler = { connected: connected.resolve, lost: connected.reject };
-    const channel = transport({ kind: 'tcp', host, port: Number(port) }, handler);
-    await connected.promise;
+    const channel = await channelTo(plane.address);
     const stream = channel.open(LOAD_PATH, '', {
       message: () => false,
       proceed: () => false,
@@ -29,5 +61,53 @@ describe('a stream to a control plane that is finished', () => {
     said.push('over');
     channel.close();
     expect(said).to.deep.equal(['written', 'over']);
+  });
+});
+
+describe('a stream to a control plane that reads nothing', () => {
+  const message = new Uint8Array(1000);
+
+  it('ends after a while, as its end comes behind what is not read before the control plane reads', async () => {
+    await using stack = new AsyncDisposableStack();
+    const plane = await unreadingPlane(stack, 100);
+    const channel = await channelTo(plane.address, 200);
+    stack.defer(() => channel.close());
+    const ended: string[] = [];
+    const stream = channel.open(LOAD_PATH, '', {
+      message: () => {
+        stream.write(message);
+        return false;
+      },
+      proceed: () => false,
+      closed: (reason) => ended.push(reason),
+    });
+    stream.write(message);
+    const [asked] = await eventually(() => {
+      if (plane.streams.length === 0) throw new Error('it was not asked');
+      return plane.streams;
+    });
+    for (let count = 0; count < 100; count++) asked?.write(frameOf(message));
+    asked?.end();
+    await eventually(() => expect(ended).to.deep.equal(['the control plane has read nothing for 0.4 s']));
+  });
+
+  it('has written only what the transport has sent', async () => {
+    await using stack = new AsyncDisposableStack();
+    const plane = await unreadingPlane(stack, 1500);
+    const channel = await channelTo(plane.address);
+    stack.defer(() => channel.close());
+    const written: string[] = [];
+    const stream = channel.open(LOAD_PATH, '', {
+      message: () => false,
+      proceed: () => false,
+      closed: () => {},
+    });
+    stream.write(message, () => written.push('first'));
+    stream.write(message, () => written.push('second'));
+    await eventually(() => expect(written).to.deep.equal(['first']));
+    await pause(50);
+    expect(written).to.deep.equal(['first']);
+    for (const asked of plane.streams) asked.resume();
+    await eventually(() => expect(written).to.deep.equal(['first', 'second']));
   });
 });
