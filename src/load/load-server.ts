@@ -166,6 +166,7 @@ export class LoadServer {
         stream.failIfOverdue();
         if (turn % checksForTargets === 0) stream.chooseAgain();
       }
+      this.view.forgetOld();
       this.#check(turn + 1);
     });
   }

@@ -76,6 +76,11 @@ export class LoadView {
     return { loads: [...shown.values()], seconds: (now - (windows[0] ?? current).since) / 1000 };
   }
 
+  /** Where nobody reports any more, and nobody looks, what was reported would be paid for as long. */
+  forgetOld(): void {
+    this.#windowAt(this.#clock.monotonic());
+  }
+
   #windowAt(now: number): Window {
     if (now < this.#current.since + windowMs) return this.#current;
     if (this.#last !== undefined) forget(this.#last);

@@ -101,8 +101,15 @@ export function explainConnect(details: string): string {
   return note === '' ? reason : `${reason}. ${note}`;
 }
 
-/** A peer that went away: daily business of a server, not worth a report. */
+const disconnects: ReadonlySet<string | undefined> = new Set([
+  'ECONNRESET',
+  'EPIPE',
+  'ECONNABORTED',
+  'ETIMEDOUT',
+]);
+
+/** A peer that went away: daily business of a server, not worth a report. connect-node has it as the cause of its own. */
 export function isDisconnect(error: unknown): boolean {
-  const code = errorCode(error);
-  return code === 'ECONNRESET' || code === 'EPIPE' || code === 'ECONNABORTED' || code === 'ETIMEDOUT';
+  const { cause } = error instanceof Error ? error : {};
+  return disconnects.has(errorCode(error)) || disconnects.has(errorCode(cause));
 }

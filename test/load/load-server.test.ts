@@ -5,6 +5,7 @@ import {
   LoadStatsResponseSchema,
 } from '../../src/gen/envoy/service/load_stats/v3/lrs_pb.ts';
 import { LoadServer, type ReportingClient } from '../../src/load/load-server.ts';
+import type { ReportingClass } from '../../src/load/load-view.ts';
 import { charged } from '../../src/model/brand.ts';
 import { LOAD_PATH, type LoadStreamHandler } from '../../src/model/load.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
@@ -91,14 +92,14 @@ const localities = Array.from({ length: 5000 }, (_, at) => ({
 }));
 const large = { clusterStats: [{ clusterName: 'shop', upstreamLocalityStats: localities }] };
 
-function setUp() {
+function setUp(of?: ReportingClass) {
   const clock = new VirtualClock();
   const plane = new Plane();
   let current = plane;
   let closed = 0;
   let renewals = 0;
   const client: ReportingClient = {
-    of: undefined,
+    of,
     mayKnow: undefined,
     targets: () => [{ upstream: 'central', parameters: NO_PARAMETERS }],
     reported() {},
@@ -177,6 +178,19 @@ describe('sums that are on their way when the upstream is replaced', () => {
     await plane.over();
     clock.advance(3000);
     expect([plane.issued, after.issued]).to.deep.equal([0, 14]);
+  });
+});
+
+describe('what operators are shown of load', () => {
+  it('is paid for while it is shown, also if nobody reports or looks any more', () => {
+    const { clock, stream } = setUp({ id: 'one', parameters: NO_PARAMETERS });
+    const { account } = stream.peer;
+    stream.send(small);
+    stream.handler?.closed();
+    clock.advance(5000);
+    expect(account.held).to.be.above(0);
+    clock.advance(60_000);
+    expect([account.held, account.count('load shown')]).to.deep.equal([0, 0]);
   });
 });
 

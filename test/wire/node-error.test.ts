@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { explainConnect, explainError } from '../../src/wire/node-error.ts';
+import { explainConnect, explainError, isDisconnect } from '../../src/wire/node-error.ts';
 
 const failed = (error: string, note = '') =>
   explainConnect(`No connection established. Last error: ${error}. Resolution note: ${note}`);
@@ -48,5 +48,15 @@ describe('why a connection failed', () => {
       'the other end requires a client certificate, and none was sent',
       'the other end requires a client certificate, and none was sent',
     ]);
+  });
+});
+
+describe('a client that has gone', () => {
+  it('is none that a bug is reported of, also where connect-node says it in words of its own', () => {
+    const gone = Object.assign(new Error('write EPIPE'), { code: 'EPIPE' });
+    expect(isDisconnect(gone)).to.equal(true);
+    expect(isDisconnect(new Error('[internal] write EPIPE', { cause: gone }))).to.equal(true);
+    expect(isDisconnect(new Error('something else', { cause: new Error('x') }))).to.equal(false);
+    expect(isDisconnect('EPIPE')).to.equal(false);
   });
 });
