@@ -16,7 +16,7 @@ import { ProblemLog } from '../inspect/problem-log.ts';
 import { diskText } from '../inspect/problems.ts';
 import { discardedFacts } from '../inspect/rollout-status.ts';
 import { typeUrl } from '../model/brand.ts';
-import { systemClock } from '../model/clock.ts';
+import { systemClock, type Timer } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { gatedByDefault, typeByName, typeInfo } from '../model/types.ts';
 import { Figures } from '../observe/figures.ts';
@@ -40,6 +40,8 @@ import { watchTls } from './watched-tls.ts';
 
 /** How long a reload waits until it is known what it changes, in milliseconds. */
 const longestComparisonMs = 2000;
+/** So often it is looked for problems. */
+const problemsMs = 5000;
 
 /** The relay with its listeners: what `run` and `demo` start. */
 export class Distributary {
@@ -65,6 +67,7 @@ export class Distributary {
   #refusedConfiguration: RefusedConfiguration | undefined;
   readonly #figures = new Figures(systemClock, async () => (await this.#serving?.counters()) ?? []);
   #closeAdminTls: (() => void) | undefined;
+  #problemsWatch: Timer | undefined;
 
   /** `lines`: those of the log. */
   private constructor(config: Config, dependencies: CoreDependencies, mode: ServingMode, lines: RecentLines) {
@@ -376,6 +379,7 @@ export class Distributary {
 
   async #close(milliseconds: number): Promise<void> {
     this.#figures.stop();
+    this.#problemsWatch?.cancel();
     await this.#serving?.drain(milliseconds);
     await this.#core.loadReports.drain();
     this.#core.loops.stop();
@@ -401,8 +405,17 @@ export class Distributary {
     if (!serving.ok) return serving;
     this.#serving = serving.value;
     this.#figures.start();
+    this.#watchProblems();
     const admin = await this.#listenAdmin();
     return admin.ok ? this.#listenMetrics() : admin;
+  }
+
+  /** The log says what is wrong though nobody asks for it. `Inspection` bounds what that costs. */
+  #watchProblems(): void {
+    this.#problemsWatch = systemClock.after(problemsMs, () => {
+      void this.#inspection.problems();
+      this.#watchProblems();
+    });
   }
 
   async #listenMetrics(): Promise<Result<undefined>> {

@@ -73,7 +73,7 @@ interface InspectionOptions extends ChangesOptions {
   readonly configDump: () => unknown;
   /** What is dangerous about the configuration in force. */
   readonly warnings: () => readonly string[];
-  /** Called with each list of problems that somebody has asked for. */
+  /** Called with each list of problems that is made: when somebody asks, and now and then. */
   readonly found: (problems: ReturnType<typeof problemsOf>) => void;
   readonly metricsText: () => Promise<string>;
   readonly heldRemovals: (upstream: string) => readonly HeldRemovals[];

@@ -230,3 +230,25 @@ describe('what is wrong is said everywhere, and its runbook ends it: control pla
     expect(notTyped()).to.deep.equal([]);
   });
 });
+
+describe('what is wrong is in the log', () => {
+  it('though nobody asks for it, and so is its end', async () => {
+    await using stack = new AsyncDisposableStack();
+    const plane = stack.use(await ModelPlane.start());
+    plane.set('cds', { shop: '1' });
+    const backoff = { initial: '20ms', max: '1s' };
+    const relay = stack.use(
+      await RelayProcess.start({
+        upstreams: [{ name: 'central', ads: { endpoints: [plane.address], backoff } }],
+      }),
+    );
+    using pool = new ClientPool(relay.xds, 1);
+    const client = pool.open('delta', 'client');
+    client.subscribe('cds');
+    await client.gets('cds', { shop: '1' });
+    plane.kill();
+    await relay.says(/^problem: .*central/);
+    await plane.again();
+    await relay.says(/^resolved: .*central/);
+  });
+});
