@@ -119,6 +119,7 @@ export class RolloutHistory {
   died(): void {
     this.wasBad = this.saved !== undefined && this.saidBad;
     this.answers.length = 0;
+    this.reports = [];
     if (this.saved !== undefined) return;
     this.discarded.clear();
     this.rejected.clear();
@@ -414,6 +415,8 @@ export class SimulatedRollout {
     this.#options.history.discarded.clear();
     this.#options.history.rejected.clear();
     this.#options.history.harmed.clear();
+    // What was usual is forgotten, too.
+    this.#options.history.reports = [];
     this.#operated = false;
   }
 
@@ -484,6 +487,11 @@ export class SimulatedRollout {
 
   #turned(): void {
     this.#options.history.turn++;
+  }
+
+  #sideNow(node: string): Side | undefined {
+    const streams = Iterator.from(this.#options.relay.server.streams());
+    return streams.find(({ client }) => client?.nodeId === node)?.client?.access.side;
   }
 
   #changeOf(kind: Kind, name: string) {
@@ -571,7 +579,7 @@ export class SimulatedRollout {
 
   /** Rule 9: clients that have it have not said so often enough that it fails, while others of their class, which are in no wave, said that it does not. */
   #wasNotHarmful(key: string, content: string): void {
-    const { history, id, tally, relay } = this.#options;
+    const { history, id, tally } = this.#options;
     if (!history.plan.traffic) return;
     // Then it is nothing new that requests fail.
     const others = [...history.released].flatMap(([own, contents]) => (own === key ? [] : [...contents]));
@@ -589,13 +597,17 @@ export class SimulatedRollout {
       return new Set(always.flatMap(([first]) => (first === undefined ? [] : [first.node])));
     };
     const failing = [...saying(true)].filter((node) => harmed.has(node));
-    // Of relays below, and of who has several variants to choose from, it is not seen what they have.
-    const inWaves = Iterator.from(relay.server.streams()).filter(
-      ({ client }) => client?.access.side === 'canary',
-    );
-    const well = saying(false).difference(new Set(inWaves.map(({ client }) => client?.nodeId)));
+    const isInWaves = (node: string): boolean => this.#sideNow(node) === 'canary';
+    const well = saying(false);
     const classOf = (node: string): string => this.#classes.get(node) ?? node;
-    const bad = failing.find((node) => well.values().some((other) => classOf(other) === classOf(node)));
+    const nodes = new Set(history.reports.map(({ node }) => node));
+    // Where nobody of the class is left, they are compared with themselves before it.
+    const bad = failing.find((node) => {
+      const others = [...nodes].filter((one) => !isInWaves(one) && classOf(one) === classOf(node));
+      if (others.length > 0) return others.some((one) => well.has(one));
+      const before = history.reports.filter((one) => one.node === node && one.at < (harmed.get(node) ?? 0));
+      return before.length >= 5 && before.every(({ fails }) => !fails);
+    });
     if (failing.length > 0) tally.count('failing canaries at a release');
     if (bad !== undefined)
       throw new Violation(
