@@ -131,7 +131,7 @@ for (const workers of cases(0, 2)) {
         expect((await reaches(relay, 'HELD')).canaries.total).to.equal(0);
       });
       expect(await firstLines())
-        .to.match(/; a change is held for /)
+        .to.match(/; a change is held \(for /)
         .and.not.include('no canary')
         .and.not.include(command);
     });
