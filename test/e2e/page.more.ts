@@ -99,7 +99,7 @@ describe('status page in Chromium', function () {
       const first = await page.locator('tbody tr', { hasText: 'test-' }).first().innerText();
       expect(first, 'who rejects comes first, at once').to.include('rejected');
     });
-    expect(await page.getByRole('status').first().textContent()).to.include('3 clients reject rtds/flags');
+    expect(await page.getByRole('status').first().textContent()).to.include('3 clients reject rtds flags');
     await open.picture('page-rejected');
     await page.locator('.problems').getByRole('link', { name: 'clients' }).first().click();
     await shows(page, '3 of 16', 'class env=test', 'rejected flags');
@@ -302,7 +302,8 @@ describe('status page in Chromium', function () {
         );
         expect(await check.locator('canvas').count()).to.equal(1);
         const marks = page.getByRole('img', { name: /answers: \d+ BAD, \d+ GOOD/ });
-        expect(await marks.innerText()).to.match(/^✗+✓+$/);
+        // Those of a change before, which this one replaces, may be there too.
+        expect(await marks.innerText()).to.match(/✗+✓+$/);
       }, patient);
       [says, value] = ['BAD', 0.25];
       const wide = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
