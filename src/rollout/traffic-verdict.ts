@@ -95,8 +95,9 @@ export function compareTraffic(
     return { state: 'UNKNOWN', reason, ...counted };
   }
   const compared = { clients, counted, usual: usualOf(clients) };
-  if (isDrop(compared, maxRequestDrop, limit)) {
-    const reason = `${perSecond(canaries)} requests a second for each client that has it, ${perSecond(others)} ${otherwise}: max_request_drop is ${maxRequestDrop} percent`;
+  const known = { ...compared, ...ofKnown(clients) };
+  if (isDrop(known, bounds, limit)) {
+    const reason = `${perSecond(known.counted.canaries)} requests a second for each client that has it, ${perSecond(known.counted.others)} ${otherwise}: max_request_drop is ${maxRequestDrop} percent`;
     return { state: 'BAD', reason, ...counted };
   }
   const errors = `${percent(canaries)} of ${amount(canaries.requests)} requests failed for clients that have it, ${percent(others)} of ${amount(others.requests)} ${otherwise}`;
@@ -113,9 +114,17 @@ function countedOf({ canaries, others }: Sides<readonly ComparedClient[]>): Side
   return { canaries: sumOf(canaries.map(({ counted }) => counted)), others: sumOf(compared) };
 }
 
+const isKnown = ({ usual }: ComparedClient): boolean => usual.reports >= leastReports;
+
+/** Only clients of which it is known how many requests they had before can be compared with that. */
+function ofKnown(clients: Sides<readonly ComparedClient[]>): Pick<Compared, 'clients' | 'counted'> {
+  const { canaries, others } = clients;
+  const known = others.length === 0 ? { canaries: canaries.filter(isKnown), others } : clients;
+  return { clients: known, counted: countedOf(known) };
+}
+
 /** Undefined: it is not known, or the canaries are compared with it anyway. */
 function usualOf({ canaries, others }: Sides<readonly ComparedClient[]>): Compared['usual'] {
-  const isKnown = ({ usual }: ComparedClient): boolean => usual.reports >= leastReports;
   if (others.length === 0 || !canaries.every(isKnown) || !others.some(isKnown)) return undefined;
   return {
     canaries: sumOf(canaries.map(({ usual }) => usual)),
@@ -154,9 +163,10 @@ function isRise(
 /** Fewer requests come. Clients to which fewer came before already are compared with that. */
 function isDrop(
   { clients, counted: { canaries, others }, usual }: Compared,
-  maxRequestDrop: number,
+  { maxRequestDrop, minRequests }: TrafficBounds,
   limit: number,
 ): boolean {
+  if (others.requests < minRequests) return false;
   let expected = requestRate(others) * canaries.seconds;
   // Of the expected number, relative.
   const differing = spread(clients.others.length === 0 ? clients.canaries : clients.others) * shares(clients);

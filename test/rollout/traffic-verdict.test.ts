@@ -60,6 +60,34 @@ describe('a change judged by traffic', () => {
     );
   });
 
+  describe('where nobody of the class is left, and little is known of the time before', () => {
+    const before = tally(5000, 50, 50);
+    const judged = (...canaries: readonly ComparedClient[]) =>
+      compareTraffic({ canaries, others: [] }, bounds, 1);
+
+    it('fewer than min_requests before: UNKNOWN', () => {
+      const { state, reason } = judged(client(tally(1000, 900), tally(99, 0, 50)));
+      expect([state, reason]).to.deep.equal(['UNKNOWN', '99 requests before: min_requests is 100']);
+    });
+
+    it('a burst in the only reports before is not what is usual', () => {
+      for (const seconds of [10, 40]) {
+        const usual = tally(100 * seconds, 0, seconds);
+        expect(judged(client(tally(100, 1), usual)).state).to.equal('GOOD');
+        expect(judged(client(tally(99, 1), usual)).state).to.equal('UNKNOWN');
+        expect(judged(client(tally(1000, 200), usual)).state).to.equal('BAD');
+      }
+    });
+
+    it('a client that has just come has no fewer requests than another one had', () => {
+      const newcomer = client(tally(0));
+      expect(judged(client(tally(800, 8), before), newcomer).state).to.equal('GOOD');
+      expect(judged(client(tally(0), before), newcomer).reason).to.equal(
+        '0.0 requests a second for each client that has it, 100.0 before: max_request_drop is 50 percent',
+      );
+    });
+  });
+
   it('a client of which more failed, or which had less to do, before already: compared with that too', () => {
     const others = [client(tally(10_000, 100), tally(50_000, 500, 50))];
     const state = (counted: Tally, usual: Tally) =>
@@ -88,6 +116,15 @@ describe('a change judged by traffic', () => {
     it('of 10,000 good changes fewer than 10 are found bad', () => {
       let alarms = 0;
       for (let change = 0; change < 10_000; change++) if (new Fleet(change).isFoundBad(0, 1)) alarms++;
+      expect(alarms).to.be.below(10);
+    });
+
+    it('nor are good changes that all of a class have, where many clients have just come', () => {
+      let alarms = 0;
+      for (let change = 0; change < 10_000; change++) {
+        const fleet = new Fleet(change, undefined, 1 + (change % 4));
+        if (fleet.isFoundBad(0, 1)) alarms++;
+      }
       expect(alarms).to.be.below(10);
     });
 
@@ -127,12 +164,15 @@ class Fleet {
   }[];
   readonly #canaries: number;
 
-  /** `requests`: what its canaries have in three reports; left out: anything. */
-  constructor(seed: number, requests?: number) {
+  /**
+   * `requests`: what its canaries have in three reports; left out: anything. `reports`: all have the change, and have
+   * reported so often before; left out: some have it, and 20.
+   */
+  constructor(seed: number, requests?: number, reports?: number) {
     this.#random = new Random(seed);
     const random = (): number => this.#random.next();
     const size = 1 + Math.floor(40 * random() ** 2);
-    this.#canaries = Math.max(1, Math.round(size * 0.05));
+    this.#canaries = reports === undefined ? Math.max(1, Math.round(size * 0.05)) : size;
     const mean =
       requests === undefined ? 10 ** (random() * 3) : requests / (3 * intervalSeconds) / this.#canaries;
     const differ = requests === undefined ? random() * 1.5 : 0;
@@ -143,7 +183,7 @@ class Fleet {
       usual: tally(0, 0, 0),
       counted: tally(0, 0, 0),
     }));
-    for (let report = 0; report < 20; report++)
+    for (let report = 0; report < (reports ?? 20); report++)
       for (const one of this.#clients) this.#report(one, one.usual, 0, 1);
   }
 
