@@ -72,14 +72,18 @@ export function rolloutEvents(
     },
     decided: (names, reason) => recorder?.decided(names, reason),
     changeIs(state, names, { wave, waves }) {
-      recorder?.isAt(names, { wave, waves, ...(state.kind === 'HELD' ? { cause: state.cause } : {}) });
+      const isQueued = names.every(({ masked }) => masked === 'queued');
+      const cause = state.kind === 'HELD' ? { cause: state.cause } : {};
+      recorder?.isAt(names, isQueued ? cause : { wave, waves, ...cause });
       if (state.kind === 'CANARY' && wave === 1) log.info('a change goes to canaries first', told(names));
       if (state.kind === 'CANARY' && wave > 1)
         log.info('a change goes to the next wave', { ...told(names), wave });
       if (state.kind === 'HELD') {
-        const { cause, reason } = state;
-        log.warn('a change is held: only canaries have it', { ...told(names), cause, reason });
-        notifications.tell({ event: 'HELD', cause, reason, ...listed(names) });
+        const { reason } = state;
+        const fields = { ...told(names), ...cause, reason };
+        if (isQueued) log.warn('a change is held: nobody has it', fields);
+        else log.warn('a change is held: only canaries have it', fields);
+        notifications.tell({ event: 'HELD', ...cause, reason, ...listed(names) });
       }
     },
     discarded(names, cause, reason) {

@@ -103,10 +103,11 @@ function clientsText({ clients, pollingClients }: StatusResponse): string {
 /** Where a change stands; nothing while there is none. */
 function rolloutText({ rollout, waveClients }: StatusResponse, now: number): string {
   if (rollout === undefined) return '';
-  const { state, reason, pending, queued, queuedTypes, wave, waves } = rollout;
+  const { state, reason, pending, queued, queuedTypes, queuedHeld, wave, waves } = rollout;
   if (state === 'IDLE' && pending === 0) return '';
   const why = reason === '' || state === 'IDLE' ? '' : `: ${errorLine(reason)}`;
-  const where = wave === 0 || waves < 2 ? '' : `, wave ${wave} of ${waves}${endText(rollout, now)}`;
+  const where =
+    wave === 0 || waves < 2 || queuedHeld ? '' : `, wave ${wave} of ${waves}${endText(rollout, now)}`;
   return [
     `rollout: ${state} for ${since(rollout.since, now)}${where}${why}`,
     ...pendingLines(rollout),

@@ -219,9 +219,12 @@ export class Recorder {
     }
   }
 
-  /** The changes of which all that is pending is among these names. */
+  /** The changes of which all that is pending is among these names. What nobody has is the last that upstream has said. */
   #waitingOf(names: readonly PendingName[]): readonly Change[] {
-    const judged = judgedRevisions(this.history.changes(), names);
+    const all = names.map((one) =>
+      one.masked === 'queued' ? { ...one, masked: undefined, queued: false } : one,
+    );
+    const judged = judgedRevisions(this.history.changes(), all);
     return [...this.history.changes()].filter((change) => {
       const pending = change.names.filter(({ verdict }) => verdict === 'PENDING');
       const own = judged.get(change.type);

@@ -12,6 +12,7 @@ import { formatBytes, formatSeconds } from '../observe/format.ts';
 import { othersText } from '../observe/missing-text.ts';
 import {
   countedLong as counted,
+  discardCommand,
   noCanary,
   parametersLabel,
   problemKinds,
@@ -166,7 +167,7 @@ function streamsEnd(
 /** A change that waits, and what an operator can type. */
 function changeHeld({ status: { rollout }, facts }: ProblemFacts): readonly Plain<Problem>[] {
   if (rollout === undefined || (rollout.state !== 'HELD' && rollout.state !== 'CANARY')) return [];
-  const { pending, types, names, upstream, reason, since, noCanary: waits } = rollout;
+  const { pending, types, names, upstream, reason, since, noCanary: waits, queuedHeld } = rollout;
   const isHeld = rollout.state === 'HELD';
   const { total = 0, accepted = 0, rejected = 0, ended = 0 } = rollout.canaries ?? {};
   const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${shorten(upstream, 60)}`;
@@ -174,7 +175,6 @@ function changeHeld({ status: { rollout }, facts }: ProblemFacts): readonly Plai
   const detail = [errorText(reason, 300), what, canaries].filter((part) => part !== '').join('; ');
   const about = { detail, since, upstream, ...onlyOf(types, names) };
   const end = endOfWait(since, facts);
-  const discardCommand = 'distributary discard --reason "…"';
   if (waits) {
     return [
       problem('change_held', [], {
@@ -187,14 +187,15 @@ function changeHeld({ status: { rollout }, facts }: ProblemFacts): readonly Plai
       }),
     ];
   }
-  if (isHeld) {
-    // Canaries have found it bad: what is typed first must not give it to everybody.
-    const commands = [discardCommand, releaseCommand];
-    return [
-      problem('change_held', [], { ...about, severity: 'critical', title: 'A change is held', commands }),
-    ];
-  }
+  if (isHeld) return [held(about, queuedHeld)];
   return [changePending({ ...about, until: end }, rollout, facts)];
+}
+
+/** What is typed first must not give to everybody what canaries have found bad, nor decide on another change. */
+function held(about: Partial<Plain<Problem>>, isQueued: boolean): Plain<Problem> {
+  const title = isQueued ? 'A change that nobody has is held' : 'A change is held';
+  const commands = isQueued ? ['distributary diff --pending'] : [discardCommand, releaseCommand];
+  return problem('change_held', [], { severity: 'critical', ...about, title, commands });
 }
 
 function changePending(

@@ -29,6 +29,7 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
     masked: pending.filter(({ masked }) => masked !== undefined).length,
     queued: queued.length,
     queuedTypes: shortTypes(queued),
+    queuedHeld: report.queuedHeld !== undefined,
     canaries,
     noCanary,
     wave,
@@ -89,15 +90,17 @@ export function discardedFacts({ pending, whyDiscarded }: RolloutReport): Discar
 /** In the words of the status, what a change of the history waits in. Undefined: it does not wait. */
 export function waitingState(
   { type, names, revision }: Pick<Change, 'type' | 'names' | 'revision'>,
-  { pending, changes, freezes }: Pick<RolloutReport, 'pending' | 'changes' | 'freezes'>,
+  report: Pick<RolloutReport, 'pending' | 'changes' | 'freezes' | 'queuedHeld'>,
   judged: ReturnType<typeof judgedRevisions>,
 ): RolloutState['kind'] | 'QUEUED' | undefined {
+  const { pending, changes, freezes, queuedHeld } = report;
   const own = new Set(names.filter(({ verdict }) => verdict === 'PENDING').map(({ name }) => name));
   if (own.size === 0) return undefined;
   const isOwn = (one: PendingName): boolean => one.type === type && own.has(one.name);
   const isJudged = (one: PendingName): boolean => isOwn(one) && judged.get(type)?.get(one.name) === revision;
   const states = changes.filter((one) => one.names.some(isJudged)).map(({ state }) => state.kind);
   if (states.length > 0) return states.includes('HELD') ? 'HELD' : 'CANARY';
+  if (queuedHeld?.some(isOwn) === true) return 'HELD';
   if (pending.some((one) => isOwn(one) && one.queued)) return 'QUEUED';
   // Nobody judges what is frozen.
   const frozen = pending.some((one) => isOwn(one) && (one.masked !== undefined || freezes.length > 0));

@@ -134,3 +134,4 @@ export function rejectedText({ name, names, changed, removal }: Rejected): strin
 /** What an operator reads and types where a change waits for canaries that are away. */
 export const noCanary = 'no canary is connected';
 export const releaseCommand = 'distributary release --reason "…"';
+export const discardCommand = 'distributary discard --reason "…"';

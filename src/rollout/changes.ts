@@ -1,6 +1,7 @@
 import type { PendingName } from '../model/rollout.ts';
 import type { Member } from './canaries.ts';
-import { Judge, type JudgeSettings } from './judge.ts';
+import type { Guard } from './guard.ts';
+import { Judge, type JudgeSettings, type Observation, type WaitingState } from './judge.ts';
 import { nameKey, type WaitingNames } from './waiting.ts';
 
 /** One change that waits: names that are judged together, and the classes of clients that subscribe to any of them. */
@@ -17,12 +18,19 @@ interface Component {
   readonly classes: Set<string>;
 }
 
+/** What can be seen of what nobody has. */
+const unseen: Observation = {
+  ...{ total: 0, accepted: 0, rejection: undefined, found: undefined, objection: undefined },
+  ...{ mayReturn: false, clientsMayComeBack: true, nodes: undefined, goodSince: undefined, waitsFor: '' },
+};
+
 /**
  * The changes that wait, one row each. Two names are of one change if a class subscribes to both, directly or over other
  * names and classes, or if one verdict is about both. Names to which nobody subscribes are one change.
  */
 export class Changes {
   #rows: readonly Change[] = [];
+  #queued: Change | undefined;
   /** What the rows were made of. */
   #made: readonly unknown[] = [];
 
@@ -30,26 +38,71 @@ export class Changes {
     return this.#rows;
   }
 
+  /** What the guard finds bad though nobody has it: a change before it is still judged. */
+  get queued(): Change | undefined {
+    return this.#queued;
+  }
+
+  /** The names of that, if the state is of it. */
+  get queuedHeld(): readonly PendingName[] | undefined {
+    return this.#queued?.judge.state === this.state ? this.#queued?.names : undefined;
+  }
+
+  /** The first change that is held, else the first that waits. */
+  get first(): Change | undefined {
+    const held = this.#rows.filter(({ judge }) => judge.state.kind === 'HELD');
+    const own = held.length > 0 ? held : this.#rows;
+    return own.toSorted((a, b) => a.judge.state.since - b.judge.state.since)[0];
+  }
+
+  /** Of what is held first, else of the first that waits; undefined: nothing waits. */
+  get state(): WaitingState | undefined {
+    const first = this.first?.judge.state;
+    const queued = this.#queued?.judge.state;
+    return queued === undefined || (first?.kind === 'HELD' && first.since <= queued.since) ? first : queued;
+  }
+
+  /** All of which there is something to say. */
+  get all(): readonly Change[] {
+    return this.#queued === undefined ? this.#rows : [...this.#rows, this.#queued];
+  }
+
   /**
-   * `members`: the same values as long as they do not change, and so `bonds`, the sets of names of one verdict.
+   * `stopped`: what is queued, and bad. `members`: the same values as long as they do not change, and so `bonds`, the sets of names of one verdict.
    * `joined`: names with a content that is new.
    */
   arrange(
     { names, keys }: WaitingNames,
+    stopped: WaitingNames,
     members: readonly Member[],
     bonds: readonly ReadonlySet<string>[],
     joined: ReadonlySet<string>,
     settings: JudgeSettings,
     now: number,
   ): void {
-    const made = [keys, members, ...bonds];
+    const made = [keys, stopped, members, ...bonds];
     const isSame = made.length === this.#made.length && made.every((one, at) => one === this.#made[at]);
     if (!isSame) {
       this.#made = made;
+      const { queued } = this;
       this.#rows = this.#arranged(names, componentsOf(keys, members, bonds), settings, now);
+      const judge = queued?.judge ?? new Judge(settings, now);
+      this.#queued =
+        stopped.names.length === 0
+          ? undefined
+          : { names: stopped.names, keys: stopped.keys, classes: new Set(), judge };
     }
     if (joined.size === 0) return;
     for (const { keys: own, judge } of this.#rows) if (!own.isDisjointFrom(joined)) judge.joined(now);
+  }
+
+  /** Nobody has what is queued, and nobody will before the change before it has ended. */
+  judgeQueued(guard: Pick<Guard, 'objectionTo'>, now: number): void {
+    if (this.#queued === undefined) return;
+    const { keys, judge } = this.#queued;
+    const found = guard.objectionTo(keys);
+    const objection = found && { cause: found.cause, reason: `${found.reason}; nobody has it: it is queued` };
+    judge.judge(now, { ...unseen, objection });
   }
 
   #arranged(
@@ -59,7 +112,7 @@ export class Changes {
     now: number,
   ): readonly Change[] {
     const before = new Map<string, Change>();
-    for (const row of this.#rows) for (const key of row.keys) before.set(key, row);
+    for (const row of this.all) for (const key of row.keys) before.set(key, row);
     const byKey = new Map<string, Component>();
     for (const component of components) for (const key of component.keys) byKey.set(key, component);
     const namesOf = Map.groupBy(names, ({ type, name }) => byKey.get(nameKey(type, name)));

@@ -98,28 +98,33 @@ export class Guard implements VerdictSource, TransactionGuard {
   }
 
   /**
-   * Must be called before `look`: what it finds bad of all that waits, as one update may be several changes. By
-   * `nameKey`.
+   * Must be called before `look`: what it finds bad of all that waits, as one update may be several changes. `queued`:
+   * what nobody has yet. By `nameKey`.
    */
-  weigh(waiting: WaitingNames): ReadonlySet<string> {
-    if (this.#settings === undefined || waiting.names.length === 0) {
+  weigh(waiting: WaitingNames, queued: readonly PendingName[]): ReadonlySet<string> {
+    if (this.#settings === undefined || (waiting.names.length === 0 && queued.length === 0)) {
       this.#objections = none;
       this.#sizes = undefined;
       return new Set();
     }
     if (this.#sizes?.waiting !== waiting)
       this.#sizes = { waiting, objections: this.#sizeObjections(waiting, this.#settings) };
-    this.#objections = [...this.#lossObjections(waiting, this.#settings.guard), ...this.#sizes.objections];
+    const losses = this.#lossObjections([...waiting.names, ...queued], this.#settings.guard);
+    this.#objections = [...losses, ...this.#sizes.objections];
     return new Set(this.#objections.flatMap(({ names }) => [...names]));
   }
 
   look(changes: readonly HeardChange[]): ReadonlyMap<Change, Opinion> {
     const opinions = new Map<Change, Opinion>();
     for (const { change } of this.#objections.length === 0 ? [] : changes) {
-      const objection = this.#objections.find(({ names }) => !names.isDisjointFrom(change.keys));
+      const objection = this.objectionTo(change.keys);
       if (objection !== undefined) opinions.set(change, { ...noObjection, objection });
     }
     return opinions;
+  }
+
+  objectionTo(keys: ReadonlySet<string>): Objection | undefined {
+    return this.#objections.find(({ names }) => !names.isDisjointFrom(keys));
   }
 
   #freshLosses(puts: readonly Put[], holder: Holder, bounds: GuardBounds): readonly Loss[] {
@@ -197,21 +202,22 @@ export class Guard implements VerdictSource, TransactionGuard {
     for (const [key, { at }] of this.#passed) if (at < oldest) this.#passed.delete(key);
   }
 
-  #lossObjections({ names, byType }: WaitingNames, bounds: GuardBounds): readonly Objection[] {
-    if (!byType.has(assignmentType)) return none;
+  #lossObjections(all: readonly PendingName[], bounds: GuardBounds): readonly Objection[] {
+    const names = all.filter(({ type }) => type === assignmentType);
+    if (names.length === 0) return none;
     this.#forgetOld();
-    const discarded = [...this.#gate.pending].filter(({ masked }) => masked === 'discarded');
-    const waiting = this.#waitingLosses(
-      [...names, ...discarded].filter(({ type }) => type === assignmentType),
+    const discarded = [...this.#gate.pending].filter(
+      ({ type, masked }) => type === assignmentType && masked === 'discarded',
     );
+    const waiting = this.#waitingLosses([...names, ...discarded]);
     if (waiting.length === 0) return none;
     const released = this.#gate.releasedByHolder(assignmentType);
     const waitingKeys = new Set(waiting.map(lossKey));
     const passed = this.#passedLosses().filter((one) => !waitingKeys.has(lossKey(one)));
     const objections: Objection[] = [];
     for (const [holder, own] of Map.groupBy(waiting, (one) => one.holder)) {
-      const all = [...own, ...passed.filter((one) => one.holder === holder)];
-      objections.push(...lossObjections(all, released.get(holder), bounds));
+      const losses = [...own, ...passed.filter((one) => one.holder === holder)];
+      objections.push(...lossObjections(losses, released.get(holder), bounds));
     }
     // What is told is about the session that it is worst for.
     return objections.toSorted((a, b) => b.names.size - a.names.size);

@@ -81,6 +81,8 @@ export class Rollout {
   #names: { readonly size: number; readonly all: WaitingNames } | undefined;
   /** Something waits for a verdict. */
   #waits = false;
+  /** What is queued, and the guard finds bad: the same value until it changes. */
+  #stopped = waitingNames([]);
   /** A change has gone past its first wave, and what upstream has said since may be queued. */
   #queues = false;
   #timer: Timer | undefined;
@@ -113,14 +115,14 @@ export class Rollout {
   /** Why a reload with these settings must be refused; undefined: it need not be. */
   objectionTo(settings: RolloutSettings | undefined): string | undefined {
     this.#look();
-    const state = this.#state;
+    const state = this.#changes.first?.judge.state;
     // What is frozen too: its verdict is only not shown.
     const names = this.#seenByCanaries();
     const keys = keysOf(names);
     const known = [...this.#found(), ...this.#verdicts.restored()].find(
       (one) => !one.names.isDisjointFrom(keys),
     );
-    const reason = state.kind === 'HELD' ? state.reason : known?.reason;
+    const reason = state?.kind === 'HELD' ? state.reason : known?.reason;
     if (names.length === 0 || this.#settings === undefined) return undefined;
     return reloadObjection(reason, names, this.#settings, settings);
   }
@@ -128,7 +130,7 @@ export class Rollout {
   /** Before the clients' rules are applied again. */
   reload(settings: RolloutSettings | undefined): void {
     this.#settings = settings;
-    for (const { judge } of this.#changes.rows) judge.configure(settings ?? unjudged);
+    for (const { judge } of this.#changes.all) judge.configure(settings ?? unjudged);
     this.canaries.waves = settings?.waves ?? [];
     this.#gate(settings);
     this.#settling.touch();
@@ -183,10 +185,11 @@ export class Rollout {
   }
 
   report(): RolloutReport {
-    const shown = this.#first();
+    const shown = this.#changes.first;
     const canaries = shown === undefined ? [] : this.#canariesOf(shown);
     const pending = [...this.#options.gate.pending];
     const discarded = pending.filter(({ masked }) => masked === 'discarded');
+    const { queuedHeld } = this.#changes;
     return {
       enabled: this.#settings !== undefined,
       state: this.#state,
@@ -204,13 +207,15 @@ export class Rollout {
         ...{ state, names, wave, isPastFirst },
         isAccepted: acceptedAt !== undefined,
       })),
+      queuedHeld,
       canaries: {
         total: canaries.length,
         accepted: countOf(canaries, 'accepted'),
         rejected: countOf(canaries, 'rejected'),
         ended: shown === undefined ? 0 : this.#ends.count(shown.keys),
       },
-      noCanary: shown !== undefined && canaries.length === 0 && this.#lacksCanary(shown),
+      noCanary:
+        shown !== undefined && queuedHeld === undefined && canaries.length === 0 && this.#lacksCanary(shown),
       whyDiscarded: this.#verdicts.whyDiscarded(discarded),
       cause: this.#state.kind === 'HELD' ? this.#state.cause : this.#verdicts.causeOf(discarded),
       freezes: this.#options.gate.holds.freezes,
@@ -374,6 +379,7 @@ export class Rollout {
         this.#options.events.counted('timeout');
       return judgement.passes !== undefined;
     });
+    this.#changes.judgeQueued(this.#guard, now);
     this.#saveIfNew();
     this.#discardHeld();
     if (this.#pass(passed, now) || this.#judged().names.length < waiting.names.length) {
@@ -472,7 +478,12 @@ export class Rollout {
 
   /** Endpoints that the guard does not stop any more go to everybody, whatever they waited with. True: some do. */
   #passUngated(waiting: WaitingNames): boolean {
-    const stopped = this.#guard.weigh(waiting);
+    const queued = this.#queues
+      ? [...this.#options.gate.pending].filter(({ masked }) => masked === 'queued')
+      : [];
+    const stopped = this.#guard.weigh(waiting, queued);
+    const bad = queued.filter(({ type, name }) => stopped.has(nameKey(type, name)));
+    if (!isEqual(keysOf(bad), this.#stopped.keys)) this.#stopped = waitingNames(bad);
     if (this.#settings === undefined) return false;
     const { types } = this.#settings;
     const free = waiting.names.filter(
@@ -539,7 +550,7 @@ export class Rollout {
     const verdicts = [...this.#found(), ...this.#foundBefore];
     const bonds = verdicts.map(({ names }) => names);
     const settings = this.#settings ?? unjudged;
-    this.#changes.arrange(waiting, this.#members, bonds, this.#joined, settings, now);
+    this.#changes.arrange(waiting, this.#stopped, this.#members, bonds, this.#joined, settings, now);
     const heard = this.#settings === undefined ? [] : this.#changes.rows;
     this.#sources.look(
       heard.map((change) => ({
@@ -636,17 +647,10 @@ export class Rollout {
     if (nodes.size > 0) this.#options.fleet.moved(({ nodeId }) => nodes.has(nodeId));
   }
 
-  /** The first change that is held, else the first that waits. */
-  #first(): Change | undefined {
-    const { rows } = this.#changes;
-    const held = rows.filter(({ judge }) => judge.state.kind === 'HELD');
-    return (held.length > 0 ? held : rows).toSorted((a, b) => a.judge.state.since - b.judge.state.since)[0];
-  }
-
   #tellState(now: number): void {
     const { events } = this.#options;
-    const wave = this.#first()?.judge.wave ?? 0;
-    for (const { judge, names } of this.#changes.rows) {
+    const wave = this.#changes.first?.judge.wave ?? 0;
+    for (const { judge, names } of this.#changes.all) {
       const state = judge.news();
       if (state === undefined) continue;
       if (state.kind === 'HELD') events.counted(state.cause === 'timeout' ? 'timeout' : 'held');
@@ -655,7 +659,7 @@ export class Rollout {
     const before = this.#state;
     const calm = this.#options.gate.holds.freezes.length > 0 ? 'FROZEN' : 'IDLE';
     const since = before.kind === calm ? before.since : now;
-    this.#state = this.#first()?.judge.state ?? { kind: calm, since };
+    this.#state = this.#changes.state ?? { kind: calm, since };
     const isSame = this.#state.kind === before.kind && this.#state.since === before.since;
     if (isSame && wave === this.#wave) return;
     this.#wave = wave;

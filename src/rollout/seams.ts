@@ -120,6 +120,8 @@ export interface RolloutReport {
   /** What the traffic of its clients says; undefined: nothing waits, or `rollout.traffic` is left out. */
   readonly traffic: TrafficHistory | undefined;
   readonly changes: readonly ReportedChange[];
+  /** The state is that of these, which the guard finds bad and nobody has; undefined: it is of something else. */
+  readonly queuedHeld: readonly PendingName[] | undefined;
   readonly canaries: {
     readonly total: number;
     readonly accepted: number;

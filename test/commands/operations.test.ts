@@ -53,6 +53,7 @@ const rollout = {
   masked: 0,
   queued: 0,
   queuedTypes: [],
+  queuedHeld: false,
 };
 const peer = {
   key: 'address 192.0.2.1',

@@ -4,6 +4,7 @@ import { expect } from 'chai';
 import type { TypeUrl } from '../../src/model/brand.ts';
 import { cases } from '../support/cases.ts';
 import { any } from '../support/in-memory-relay.ts';
+import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
@@ -211,6 +212,84 @@ for (const workers of cases(0, 2)) {
       plane.set('eds', assignments([], '81'));
       for (const { name, client } of clients) await client.gets('eds', { [name]: '81', a: '81' });
       await reaches(relay, 'IDLE');
+    });
+
+    /** A change of clusters is in its second wave. */
+    async function inSecondWave(relay: RelayProcess, clients: readonly RecordingClient[]): Promise<void> {
+      for (const client of clients) client.subscribe('cds');
+      for (const client of clients) await client.gets('cds', { x: '1' });
+      plane.set('cds', { x: '2' });
+      await eventually(async () => {
+        const { state, wave } = await rolloutOf(relay);
+        expect([state, wave]).to.deep.equal(['CANARY', 2]);
+      });
+    }
+
+    const twoWaves = {
+      canary: undefined,
+      waves: [
+        { percent: 0.01, bake: '300ms' },
+        { percent: 50, bake: '600s' },
+      ],
+      max_wait: '1h',
+    };
+    const reason =
+      '10 of 10 eds would have no endpoints any more; rollout.guard.max_emptied_percent allows 20 %; nobody has it: it is queued';
+
+    it('behind a change in a later wave they are held at once, and nobody has them', async () => {
+      plane.set('cds', { x: '1' });
+      await using relay = await start(twoWaves);
+      using pool = new ClientPool(relay.xds, workers + 1);
+      const clients = await fleet(pool);
+      await inSecondWave(relay, clients);
+      plane.set('eds', assignments(clusters));
+      const held = await reaches(relay, 'HELD');
+      expect(held).to.include({ cause: 'content', reason, wave: 2 });
+      expect(held.canaries.total).to.be.above(0);
+      expect(await relay.metric('rollout_state', 'state="HELD"')).to.equal(1);
+      expect(await relay.metric('rollouts_total', 'result="held"')).to.equal(1);
+      const [line] = await relay.says(/^a change is held: nobody has it$/);
+      expect(line).to.include({ cause: 'content', reason, names: 10 });
+      const at = ['--admin', `http://${relay.admin}`];
+      expect((await run('status', ...at)).out)
+        .to.include('\nqueued: 10 names (eds) until the change before it has ended\n')
+        .and.to.include('A change that nobody has is held')
+        .and.to.not.include('$ distributary discard');
+      expect((await run('history', ...at)).out).to.match(/ HELD: content /);
+      expect(counts(clients)).to.deep.equal([10, 10, 10]);
+      // The change before it has ended: it goes on as what it is.
+      expect((await operate(relay, 'Release')).status).to.equal(200);
+      await eventually(() => expect(counts(clients)).to.deep.equal([0, 10, 10]));
+      expect((await rolloutOf(relay)).reason).to.equal(reason.slice(0, reason.lastIndexOf(';')));
+      expect(await relay.metric('rollouts_total', 'result="held"')).to.equal(1);
+      plane.set('eds', assignments([], '81'));
+      for (const client of clients) await client.gets('eds', assignments([], '81'));
+      await reaches(relay, 'IDLE');
+      plane.set('cds', {});
+    });
+
+    it('on_failure: DISCARD: behind a change in a later wave they are discarded when that has ended', async () => {
+      plane.set('cds', { x: '1' });
+      await using relay = await start({ ...twoWaves, on_failure: 'DISCARD' });
+      using pool = new ClientPool(relay.xds, workers + 1);
+      const clients = await fleet(pool);
+      await inSecondWave(relay, clients);
+      plane.set('eds', assignments(clusters));
+      expect(await reaches(relay, 'HELD')).to.include({ cause: 'content', reason });
+      expect(await relay.metric('rollouts_total', 'result="discarded"')).to.equal(0);
+      expect(counts(clients)).to.deep.equal([10, 10, 10]);
+      expect((await operate(relay, 'Release')).status).to.equal(200);
+      const { state, cause } = await reaches(relay, 'IDLE');
+      expect([state, cause]).to.deep.equal(['IDLE', 'content']);
+      expect(await relay.metric('rollouts_total', 'result="discarded"')).to.equal(1);
+      const at = ['--admin', `http://${relay.admin}`];
+      expect((await run('history', ...at)).out).to.match(
+        / DISCARDED in wave 1: content | DISCARDED: content /,
+      );
+      await eventually(() => expect(counts(clients)).to.deep.equal([10, 10, 10]));
+      plane.set('eds', assignments([], '81'));
+      for (const client of clients) await client.gets('eds', assignments([], '81'));
+      plane.set('cds', {});
     });
 
     for (const waves of [1, 2]) {

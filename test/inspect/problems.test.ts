@@ -54,6 +54,7 @@ const rollout: Plain<RolloutStatus> = {
   masked: 0,
   queued: 0,
   queuedTypes: [],
+  queuedHeld: false,
   canaries: { total: 1, accepted: 0, rejected: 1, ended: 0 },
   wave: 0,
   waves: 1,

@@ -71,11 +71,11 @@ class World {
   /** Why what waits is held; empty: it is not. */
   look(): string {
     const waits = () => waitingNames([...this.store.held.pending].filter((one) => one.masked === undefined));
-    const stopped = this.guard.weigh(waits());
+    const stopped = this.guard.weigh(waits(), []);
     const free = waits().names.filter((one) => one.type === eds && !stopped.has(nameKey(eds, one.name)));
     for (const [filter, own] of byFilter(free)) this.store.held.release(filter, own);
     const { names, keys } = waits();
-    this.guard.weigh(waits());
+    this.guard.weigh(waits(), []);
     const change = { names, keys, classes: new Set<string>(), judge: new Judge(unjudged, 0) };
     return this.guard.look([{ change, canaries: [], isNew: false }]).get(change)?.objection?.reason ?? '';
   }
@@ -189,6 +189,26 @@ describe('the guard: assignments that lose their endpoints', () => {
     expect([world.empty('released'), world.empty('canary')]).to.deep.equal(['', '']);
   });
 
+  it('what is queued is found as soon as it is there, with what waits', () => {
+    world.store.held.queueing((one) => one.name !== 'a');
+    const weighed = () => {
+      const [queued, waiting] = [true, false].map((isQueued) =>
+        [...world.store.held.pending].filter(({ masked }) => (masked === 'queued') === isQueued),
+      );
+      return world.guard.weigh(waitingNames(waiting ?? []), queued ?? []);
+    };
+    world.store.apply(
+      transaction({ holder: namedHolder, type: eds, puts: assignments({ b: 0, c: 0, d: 0 }) }),
+    );
+    const keys = ['b', 'c', 'd'].map((name) => nameKey(eds, resourceName(name)));
+    expect([...weighed()]).to.deep.equal(keys);
+    expect(world.guard.objectionTo(new Set(keys))?.reason).to.match(/^3 of 10 eds/);
+    world.store.apply(transaction({ holder: namedHolder, type: eds, puts: assignments({ a: 0 }) }));
+    expect(world.guard.objectionTo(weighed())?.reason).to.match(/^4 of 10 eds/);
+    world.store.apply(transaction({ holder: namedHolder, type: eds, puts: assignments({ b: 1, c: 1 }) }));
+    expect([...weighed()]).to.deep.equal([]);
+  });
+
   it('what was discarded still counts, as long as upstream says it', () => {
     world.says(eds, assignments(all(0)));
     world.discard();
@@ -243,9 +263,9 @@ describe('the guard: assignments that lose their endpoints', () => {
     );
     guard.configure({ guard: { maxEmptiedPercent: 20 }, types: [cds], bakeMs });
     const waiting = () => waitingNames([...held.pending]);
-    expect(guard.weigh(waiting()).size).to.equal(10);
+    expect(guard.weigh(waiting(), []).size).to.equal(10);
     const first = reads;
-    for (let look = 0; look < 3; look++) expect(guard.weigh(waiting()).size).to.equal(10);
+    for (let look = 0; look < 3; look++) expect(guard.weigh(waiting(), []).size).to.equal(10);
     expect([first, reads]).to.deep.equal([20, 20]);
   });
 

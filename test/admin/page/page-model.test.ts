@@ -40,6 +40,7 @@ const waits: Plain<RolloutStatus> = {
     masked: 0,
     queued: 0,
     queuedTypes: [],
+    queuedHeld: false,
     noCanary: false,
   },
   bakeSeconds: [30],
