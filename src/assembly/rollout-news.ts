@@ -92,6 +92,10 @@ export function rolloutEvents(
         log.warn('a change was found bad, and who had it goes back', { ...told(names), cause, reason });
       notifications.tell({ event: 'DISCARDED', cause, reason, ...listed(names) });
     },
+    resolved(names, cause, reason) {
+      log.info('a change is not held any more', { ...told(names), cause, reason });
+      notifications.tell({ event: 'RESOLVED', cause, reason, ...listed(names) });
+    },
     save(state) {
       metrics.frozen(state.freezes.length > 0);
       file?.save(state);

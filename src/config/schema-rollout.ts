@@ -77,7 +77,7 @@ const notify = z
       .strictObject({
         ...peer,
         hmac_file: name().optional().describe('A file with a key. Each request then has x-distributary-timestamp, and x-distributary-signature: sha256= and the HMAC of timestamp, a dot and body. Read for each request'),
-        events: z.array(z.enum(notifiedEvents)).min(1).prefault([...notifiedEvents]).describe('What is told: a change is HELD, was DISCARDED, or was RELEASED to everybody'),
+        events: z.array(z.enum(notifiedEvents)).min(1).prefault([...notifiedEvents]).describe('What is told: a change is HELD, was DISCARDED, or was RELEASED to everybody, or one that was held is RESOLVED without that: upstream has taken it back, or says something else'),
       })
       .superRefine(checkPeer, evenIfWrong)
       .transform(inCode),

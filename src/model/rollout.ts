@@ -35,7 +35,7 @@ export interface Wave {
 }
 
 /** What servers are told of a change (`rollout.notify`). */
-export const notifiedEvents = ['HELD', 'DISCARDED', 'RELEASED'] as const;
+export const notifiedEvents = ['HELD', 'DISCARDED', 'RELEASED', 'RESOLVED'] as const;
 
 /** What a check says. UNKNOWN passes nothing and fails nothing. */
 export const checkStates = ['GOOD', 'BAD', 'UNKNOWN'] as const;

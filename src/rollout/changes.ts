@@ -1,7 +1,7 @@
 import type { PendingName } from '../model/rollout.ts';
 import type { Member } from './canaries.ts';
 import type { Guard } from './guard.ts';
-import { Judge, type JudgeSettings, type Observation, type WaitingState } from './judge.ts';
+import { type HoldCause, Judge, type JudgeSettings, type Observation, type WaitingState } from './judge.ts';
 import { nameKey, type WaitingNames } from './waiting.ts';
 
 /** One change that waits: names that are judged together, and the classes of clients that subscribe to any of them. */
@@ -12,6 +12,9 @@ export interface Change {
   readonly classes: ReadonlySet<string>;
   readonly judge: Judge;
 }
+
+/** One that is held. */
+type Hold = Pick<Change, 'names' | 'keys'> & { readonly cause: HoldCause };
 
 interface Component {
   readonly keys: Set<string>;
@@ -31,6 +34,8 @@ const unseen: Observation = {
 export class Changes {
   #rows: readonly Change[] = [];
   #queued: Change | undefined;
+  /** At the last call of `endedHolds`. */
+  #held: readonly Hold[] = [];
   /** What the rows were made of. */
   #made: readonly unknown[] = [];
 
@@ -94,6 +99,16 @@ export class Changes {
     }
     if (joined.size === 0) return;
     for (const { keys: own, judge } of this.#rows) if (!own.isDisjointFrom(joined)) judge.joined(now);
+  }
+
+  /** What was held when this was called last, and of which nothing is held any more. */
+  endedHolds(): readonly Hold[] {
+    const held = this.all.flatMap(({ names, keys, judge: { state } }) =>
+      state.kind === 'HELD' ? { names, keys, cause: state.cause } : [],
+    );
+    const ended = this.#held.filter(({ keys }) => held.every((one) => one.keys.isDisjointFrom(keys)));
+    this.#held = held;
+    return ended;
   }
 
   /** Nobody has what is queued, and nobody will before the change before it has ended. */

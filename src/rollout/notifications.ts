@@ -18,7 +18,7 @@ export interface NotifySettings extends WebPeer {
 /** What has become of a change. */
 export interface RolloutNews {
   readonly event: (typeof notifiedEvents)[number];
-  /** Of HELD, and of DISCARDED by `on_failure`. */
+  /** Of HELD and RESOLVED, and of DISCARDED by `on_failure`. */
   readonly cause?: HoldCause | undefined;
   readonly reason?: string | undefined;
   readonly upstreams: readonly string[];
@@ -153,7 +153,12 @@ const signed = (body: string, key: string, timestamp: number) => ({
   'x-distributary-signature': `sha256=${createHmac('sha256', key).update(`${timestamp}.${body}`).digest('hex')}`,
 });
 
-const verbs = { HELD: 'is held', DISCARDED: 'was discarded', RELEASED: 'goes to everybody' } as const;
+const verbs = {
+  HELD: 'is held',
+  DISCARDED: 'was discarded',
+  RELEASED: 'goes to everybody',
+  RESOLVED: 'is not held any more',
+} as const;
 
 /** One line for people. */
 function textOf({ event, reason, upstreams, types, names, count }: RolloutNews, relay: string): string {

@@ -81,6 +81,8 @@ export class Rollout {
   #names: { readonly size: number; readonly all: WaitingNames } | undefined;
   /** Something waits for a verdict. */
   #waits = false;
+  /** What everybody has been given, or what was taken back, since the state was told last, by `nameKey`. */
+  readonly #decided = new Set<string>();
   /** What is queued, and the guard finds bad: the same value until it changes. */
   #stopped = waitingNames([]);
   /** A change has gone past its first wave, and what upstream has said since may be queued. */
@@ -274,6 +276,7 @@ export class Rollout {
     const why = found === undefined ? reason : `${reason} (it was held: ${found.judge.state.reason})`;
     this.#options.events.counted('discarded');
     this.#options.events.discarded(names.value, undefined, why);
+    for (const key of keys) this.#decided.add(key);
     this.#verdicts.discard(names.value, why);
     this.#options.gate.discard(filter, why);
     this.#look();
@@ -412,6 +415,7 @@ export class Rollout {
       this.#verdicts.discard(bad, reason, cause);
       events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
       events.discarded(bad, cause, reason);
+      for (const key of keysOf(bad)) this.#decided.add(key);
       for (const [filter, own] of byFilter(bad)) gate.discard(filter, reason, own);
     }
   }
@@ -631,6 +635,7 @@ export class Rollout {
     if (this.#settings === undefined) return;
     events.counted('released');
     events.released(names, clock.now() - started);
+    for (const key of keysOf(names)) this.#decided.add(key);
   }
 
   /** Canaries that see what is frozen stay canaries: their side must not change under them. */
@@ -650,6 +655,7 @@ export class Rollout {
   #tellState(now: number): void {
     const { events } = this.#options;
     const wave = this.#changes.first?.judge.wave ?? 0;
+    this.#tellResolved();
     for (const { judge, names } of this.#changes.all) {
       const state = judge.news();
       if (state === undefined) continue;
@@ -665,6 +671,19 @@ export class Rollout {
     this.#wave = wave;
     if (this.#state.kind === calm) this.#removals.over();
     events.stateChanged(this.#state, wave);
+  }
+
+  /** What was held was neither released nor discarded, and is held no more. */
+  #tellResolved(): void {
+    for (const { names: all, keys, cause } of this.#changes.endedHolds()) {
+      const names = all.filter(({ type, name }) => !this.#decided.has(nameKey(type, name)));
+      if (names.length === 0) continue;
+      const isJudged = this.#changes.all.some((one) => !one.keys.isDisjointFrom(keys));
+      const isFrozen = names.some((one) => this.#isFrozen(one));
+      const gone = isFrozen ? 'it is frozen' : 'nothing of it waits any more';
+      this.#options.events.resolved(names, cause, isJudged ? 'it is judged again' : gone);
+    }
+    this.#decided.clear();
   }
 
   #saveIfNew(): void {

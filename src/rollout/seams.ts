@@ -60,6 +60,8 @@ export interface RolloutEvents {
   decided(names: readonly PendingName[], reason: string): void;
   /** By `on_failure`, because of `cause`, or by an operator. */
   discarded(names: readonly PendingName[], cause: HoldCause | undefined, reason: string): void;
+  /** They were held because of `cause`, and are not any more, though nobody has released or discarded them. */
+  resolved(names: readonly PendingName[], cause: HoldCause, reason: string): void;
   save(state: SavedRollout): void;
 }
 

@@ -1,6 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
+import { z } from 'zod';
 import type { TypeUrl } from '../../src/model/brand.ts';
 import { cases } from '../support/cases.ts';
 import { any } from '../support/in-memory-relay.ts';
@@ -10,6 +11,7 @@ import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
 import { type RelayConfig, RelayProcess } from './support/relay.ts';
 import { operate, reaches, rolloutOf } from './support/rollout-state.ts';
+import { Webhook } from './support/webhook.ts';
 
 const clusters = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'];
 
@@ -23,6 +25,19 @@ const assignment = (url: TypeUrl, name: string, content: string): Any => {
 /** Endpoints of ten clusters, but for these. */
 const assignments = (empty: readonly string[], content = '80'): Record<string, string> =>
   Object.fromEntries(clusters.map((name) => [name, empty.includes(name) ? 'none' : content]));
+
+/** Of a notification; the reasons of the guard are left out. */
+const notified = z
+  .object({
+    event: z.string(),
+    cause: z.string().optional(),
+    types: z.array(z.string()),
+    count: z.number(),
+    reason: z.string().optional(),
+  })
+  .transform(({ event, cause = '', types, count, reason = '' }) => ({
+    told: `${event} ${cause} ${types.join(' ')} ${count}${event === 'RESOLVED' ? ` ${reason}` : ''}`,
+  }));
 
 for (const workers of cases(0, 2)) {
   describe(`changes that take the endpoints of many clusters, workers: ${workers}`, function () {
@@ -145,6 +160,44 @@ for (const workers of cases(0, 2)) {
       );
       plane.set('cds', { ...all('2'), x: '3' });
       expect((await reaches(relay, 'HELD')).reason).to.match(/^1 of 4 cds/);
+      plane.set('cds', {});
+    });
+
+    it('rollout.notify: what ends a hold is told: RELEASED, DISCARDED, else RESOLVED with the reason', async () => {
+      using hook = await Webhook.start();
+      plane.set('cds', { x: '1' });
+      await using relay = await start({ guard: { max_growth_percent: 100 }, notify: [{ url: hook.url }] });
+      using pool = new ClientPool(relay.xds, workers + 1);
+      const clients = await fleet(pool);
+      for (const client of clients) client.subscribe('cds');
+      for (const client of clients) await client.gets('cds', { x: '1' });
+      const tells = async (...news: readonly string[]): Promise<void> => {
+        await eventually(() =>
+          expect(hook.told.map((body) => notified.parse(JSON.parse(body)).told)).to.deep.equal(news),
+        );
+        hook.told.length = 0;
+      };
+      plane.set('eds', assignments(['a', 'b', 'c']));
+      await tells('HELD content eds 3');
+      plane.set('eds', assignments([], '81'));
+      await tells('RESOLVED content eds 3 nothing of it waits any more');
+      const large = { x: 'x'.repeat(10_000) };
+      plane.set('cds', large);
+      await tells('HELD content cds 1');
+      plane.set('cds', { x: '2' });
+      await tells('RESOLVED content cds 1 it is judged again');
+      plane.set('cds', large);
+      await tells('HELD content cds 1');
+      await operate(relay, 'Freeze');
+      await tells('RESOLVED content cds 1 it is frozen');
+      await operate(relay, 'Unfreeze');
+      await tells('HELD content cds 1');
+      await operate(relay, 'Discard');
+      await tells('DISCARDED  cds 1');
+      plane.set('eds', assignments(['a', 'b', 'c']));
+      await tells('HELD content eds 3');
+      await operate(relay, 'Release');
+      await tells('RELEASED  eds 3');
       plane.set('cds', {});
     });
 

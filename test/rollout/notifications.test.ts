@@ -8,7 +8,7 @@ import { eventually } from '../e2e/support/eventually.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 import { Webhook } from '../e2e/support/webhook.ts';
 
-const events = ['HELD', 'DISCARDED', 'RELEASED'] as const;
+const events = ['HELD', 'DISCARDED', 'RELEASED', 'RESOLVED'] as const;
 const held: RolloutNews = {
   event: 'HELD',
   cause: 'rejected',

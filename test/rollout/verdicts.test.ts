@@ -84,6 +84,7 @@ class Setting {
           released: () => {},
           stateChanged: () => {},
           changeIs: () => {},
+          resolved: () => {},
           decided: () => {},
           discarded: () => {},
           save: (state) => {

@@ -203,6 +203,7 @@ export class SimulatedRollout {
             `${id}: ${state.kind} in wave ${wave}: ${names.map((one) => one.name).join(' ')} ${state.reason}`,
         );
       },
+      resolved: () => undefined,
       discarded: (names, cause, reason) => this.#discarded(names, cause ?? reason),
       save: (state) => {
         if (history.saved !== undefined) history.saved = state;
