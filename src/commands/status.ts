@@ -5,7 +5,7 @@ import {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { RolloutStatus, WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { counted, errorLine, printable } from '../model/text.ts';
-import { formatBytes, formatSeconds } from '../observe/format.ts';
+import { canariesText, formatBytes, formatSeconds } from '../observe/format.ts';
 import { lasting, readyText, sentence, worstOf } from '../observe/problems.ts';
 import { toggle } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
@@ -158,16 +158,9 @@ function pendingLines({
   const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${printable(upstream)}: ${shown}`;
   if (state === 'IDLE') return [`discarded: ${what}${reason === '' ? '' : ` (${errorLine(reason)})`}`];
   const hidden = masked > 0 && masked < pending ? `; ${masked} of them with nobody` : '';
-  const { total = 0, accepted = 0, rejected = 0, ended = 0 } = canaries ?? {};
-  const said = `${accepted} accepted, ${rejected} rejected, ${ended} disconnected`;
   const checked = checks.map((one) => printable(`check ${one.name}: ${one.state}: ${one.reason}`));
   const traffics = traffic === undefined ? [] : [printable(`traffic: ${traffic.state}: ${traffic.reason}`)];
-  return [
-    `pending: ${what}${hidden}`,
-    `canaries: ${counted(total, 'stream')}; ${said}`,
-    ...checked,
-    ...traffics,
-  ];
+  return [`pending: ${what}${hidden}`, `canaries: ${canariesText(state, canaries)}`, ...checked, ...traffics];
 }
 
 function upstreamsText({ upstreams }: StatusResponse, now: number, view: View): string {

@@ -1,3 +1,5 @@
+import { counted } from '../model/text.ts';
+
 /** 1536 → `1.5 KiB`. */
 export function formatBytes(bytes: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
@@ -53,6 +55,16 @@ export function verdictText({
   if (waves < 2) return `${state}${why}`;
   if (verdict === 'RELEASED' && wave === waves) return `${state} after ${waves} waves`;
   return `${state} in wave ${wave}${verdict === 'DISCARDED' ? '' : ` of ${waves}`}${why}`;
+}
+
+/** What canaries say to the change that a status is about. While it is frozen nobody asks them. */
+export function canariesText(
+  state: string,
+  canaries: Readonly<Record<'total' | 'accepted' | 'rejected' | 'ended', number>> | undefined,
+): string {
+  if (state === 'FROZEN') return 'not asked while it is frozen: they keep what they have';
+  const { total = 0, accepted = 0, rejected = 0, ended = 0 } = canaries ?? {};
+  return `${counted(total, 'stream')}; ${accepted} accepted, ${rejected} rejected, ${ended} disconnected`;
 }
 
 /** Characters that are kept of a text from a client, which may be as long as a request. */

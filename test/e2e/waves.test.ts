@@ -319,6 +319,20 @@ describe('waves for an operator', function () {
     });
   });
 
+  it('while a change is frozen its canaries are not counted, and `status` does not say that there are none', async () => {
+    await using world = await World.start({ mode: 'MANUAL' });
+    const status = async (): Promise<string> =>
+      (await run('status', '--admin', `http://${world.relay.admin}`)).out;
+    world.plane.set('cds', { a: '2', b: '1' });
+    await eventually(async () => expect(await status()).to.match(/^canaries: 1 stream; 1 accepted/m));
+    await operate(world.relay, 'Freeze');
+    await reaches(world.relay, 'FROZEN');
+    expect(await status()).to.match(/^canaries: not asked while it is frozen: they keep what they have$/m);
+    expect(world.having('2')).to.equal('canary');
+    await operate(world.relay, 'Unfreeze');
+    await eventually(async () => expect(await status()).to.match(/^canaries: 1 stream; 1 accepted/m));
+  });
+
   it('`explain` says who has what, and that nobody has what is queued', async () => {
     await using world = await World.start({ mode: 'MANUAL' });
     const explained = (env: string): Promise<string> => explainedOf(world.relay, env, 'cds', 'a');

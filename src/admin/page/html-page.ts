@@ -8,7 +8,7 @@ import type {
 } from '../../gen/distributary/admin/v1/admin_pb.ts';
 import { script, style } from '../../gen/page.ts';
 import { counted, errorText, printable, shorten } from '../../model/text.ts';
-import { ago, formatBytes, formatSeconds } from '../../observe/format.ts';
+import { ago, canariesText, formatBytes, formatSeconds } from '../../observe/format.ts';
 import { lasting, readyText, sentence } from '../../observe/problems.ts';
 import type { Plain } from '../plain.ts';
 import type { Figure, RelayFacts } from './model.ts';
@@ -59,13 +59,12 @@ function summary(status: Plain<StatusResponse>, now: number): string {
 function rollout({ rollout: change }: Plain<StatusResponse>, now: number): Html {
   if (change === undefined || change.state === 'IDLE') return html``;
   const { state, reason, pending, types, names, canaries } = change;
-  const { total = 0, accepted = 0, rejected = 0, ended = 0 } = canaries ?? {};
   const shown = names.slice(0, 10).map((name) => shorten(name, 200));
   const what =
     pending === 0
       ? html``
       : html`<p>Pending: ${counted(pending, 'name')} (${types.join(', ')}) of ${change.upstream}: <code>${shown.join(', ')}</code></p>
-<p>Canaries: ${counted(total, 'stream')}; ${accepted} accepted, ${rejected} rejected, ${ended} ended</p>`;
+<p>Canaries: ${canariesText(state, canaries)}</p>`;
   return html`<h2>Rollout</h2><p><span class="${state === 'HELD' ? 'bad' : 'good'}">${state}</span> for ${ago(change.since, now) ?? ''} ${errorText(reason, 500)}</p>
 ${what}`;
 }

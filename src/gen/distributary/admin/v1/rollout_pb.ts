@@ -61,6 +61,8 @@ export type RolloutStatus = Message<"distributary.admin.v1.RolloutStatus"> & {
   pending: number;
 
   /**
+   * While it is FROZEN nobody is asked: all of them are 0, though canaries may have something of it.
+   *
    * @generated from field: distributary.admin.v1.CanaryCounts canaries = 7;
    */
   canaries?: CanaryCounts | undefined;
