@@ -57,6 +57,10 @@ export class HeldNames implements Gate {
     return this.#pending();
   }
 
+  get revision(): number {
+    return this.#tables.revision;
+  }
+
   get size(): number {
     let size = 0;
     for (const { held } of this.#tables.values())

@@ -102,6 +102,8 @@ export type Contents = ReadonlyMap<ResourceName, readonly HeldVariant[]>;
  */
 export interface Gate {
   readonly pending: Iterable<PendingName>;
+  /** Of the last commit, as that of the store. */
+  readonly revision: number;
   /** How many names canaries see that the others do not see yet. */
   readonly size: number;
   /** From now on changes of these types wait. What is pending of other types is released, but for what is masked or frozen. */

@@ -48,7 +48,7 @@ interface Loss {
 }
 
 type LossKey = Pick<Loss, 'holder' | 'name' | 'constraints'>;
-type GuardedGate = Pick<Gate, 'contentOf' | 'releasedByHolder' | 'pending'>;
+type GuardedGate = Pick<Gate, 'contentOf' | 'releasedByHolder' | 'pending' | 'revision'>;
 
 const none: readonly Objection[] = [];
 
@@ -63,6 +63,10 @@ export class Guard implements VerdictSource, TransactionGuard {
   /** What everybody has lost within the last bake, by `lossKey`. */
   readonly #passed = new Map<string, Loss>();
   #objections = none;
+  /** Of what these were found, and all that is at fault. While something is held, time changes nothing. */
+  #weighed:
+    | { readonly waiting: WaitingNames; readonly revision: number; readonly stopped: ReadonlySet<string> }
+    | undefined;
   /** What was said of the size of what waits, which is the same as long as that is. */
   #sizes: { readonly waiting: WaitingNames; readonly objections: readonly Objection[] } | undefined;
 
@@ -74,6 +78,7 @@ export class Guard implements VerdictSource, TransactionGuard {
   /** Undefined: nobody is judged. */
   configure(settings: GuardSettings | undefined): void {
     this.#settings = settings;
+    this.#weighed = undefined;
     this.#sizes = undefined;
     if (settings === undefined) this.#passed.clear();
   }
@@ -104,14 +109,21 @@ export class Guard implements VerdictSource, TransactionGuard {
   weigh(waiting: WaitingNames, queued: readonly PendingName[]): ReadonlySet<string> {
     if (this.#settings === undefined || (waiting.names.length === 0 && queued.length === 0)) {
       this.#objections = none;
+      this.#weighed = undefined;
       this.#sizes = undefined;
       return new Set();
     }
+    const { revision } = this.#gate;
+    if (this.#weighed?.waiting === waiting && this.#weighed.revision === revision)
+      return this.#weighed.stopped;
     if (this.#sizes?.waiting !== waiting)
       this.#sizes = { waiting, objections: this.#sizeObjections(waiting, this.#settings) };
     const losses = this.#lossObjections([...waiting.names, ...queued], this.#settings.guard);
     this.#objections = [...losses, ...this.#sizes.objections];
-    return new Set(this.#objections.flatMap(({ names }) => [...names]));
+    const all = this.#objections.map(({ names }) => names);
+    const stopped = all.reduce((union, names) => union.union(names), new Set<string>());
+    this.#weighed = stopped.size === 0 ? undefined : { waiting, revision, stopped };
+    return stopped;
   }
 
   look(changes: readonly HeardChange[]): ReadonlyMap<Change, Opinion> {
@@ -212,8 +224,9 @@ export class Guard implements VerdictSource, TransactionGuard {
     const waiting = this.#waitingLosses([...names, ...discarded]);
     if (waiting.length === 0) return none;
     const released = this.#gate.releasedByHolder(assignmentType);
-    const waitingKeys = new Set(waiting.map(lossKey));
-    const passed = this.#passedLosses().filter((one) => !waitingKeys.has(lossKey(one)));
+    const before = this.#passedLosses();
+    const waitingKeys = new Set(before.length === 0 ? [] : waiting.map(lossKey));
+    const passed = before.filter((one) => !waitingKeys.has(lossKey(one)));
     const objections: Objection[] = [];
     for (const [holder, own] of Map.groupBy(waiting, (one) => one.holder)) {
       const losses = [...own, ...passed.filter((one) => one.holder === holder)];
@@ -281,7 +294,9 @@ const counted = new WeakMap<Payload, number>();
 
 function countIn({ payload }: Variant): number {
   if (payload === undefined) return 0;
-  const count = counted.get(payload) ?? endpointsIn(payload.bytes);
+  const known = counted.get(payload);
+  if (known !== undefined) return known;
+  const count = endpointsIn(payload.bytes);
   counted.set(payload, count);
   return count;
 }

@@ -240,6 +240,7 @@ describe('the guard: assignments that lose their endpoints', () => {
     world.says(eds, assignments(all(0)));
     const { held } = world.store;
     let reads = 0;
+    let revision = 0;
     const watched = new Map<string, Payload>();
     const watch = ({ variant, holders }: HeldVariant): HeldVariant => {
       const { hash, bytes } = variant.payload ?? { hash: '', bytes: new Uint8Array() };
@@ -256,6 +257,10 @@ describe('the guard: assignments that lose their endpoints', () => {
     const guard = new Guard(
       {
         pending: held.pending,
+        // Something else is said meanwhile.
+        get revision() {
+          return revision++;
+        },
         releasedByHolder: (url) => held.releasedByHolder(url),
         contentOf: (...of) => held.contentOf(...of).map(watch),
       },
@@ -267,6 +272,38 @@ describe('the guard: assignments that lose their endpoints', () => {
     const first = reads;
     for (let look = 0; look < 3; look++) expect(guard.weigh(waiting(), []).size).to.equal(10);
     expect([first, reads]).to.deep.equal([20, 20]);
+  });
+
+  it('while something is held and nothing is said, nothing is looked at again', () => {
+    world.says(eds, assignments(all(0)));
+    const { held } = world.store;
+    let asked = 0;
+    const guard = new Guard(
+      {
+        pending: held.pending,
+        get revision() {
+          return held.revision;
+        },
+        releasedByHolder: (url) => held.releasedByHolder(url),
+        contentOf: (...of) => {
+          asked++;
+          return held.contentOf(...of);
+        },
+      },
+      world.clock,
+    );
+    guard.configure({ guard: { maxEmptiedPercent: 20 }, types: [cds], bakeMs });
+    const waiting = waitingNames([...held.pending]);
+    const weighed = (): readonly number[] => [guard.weigh(waiting, []).size, asked];
+    expect([weighed(), weighed()]).to.deep.equal([
+      [10, 20],
+      [10, 20],
+    ]);
+    // Of another type, and what waits is the same: there may be fewer names, or others that are lost.
+    world.says(cds, clusters({ x: 1 }));
+    expect(weighed()).to.deep.equal([10, 40]);
+    guard.configure({ guard: { maxEmptiedPercent: 100 }, types: [cds], bakeMs });
+    expect(weighed()[0]).to.equal(0);
   });
 
   it('each session counts for itself', () => {
