@@ -1,7 +1,9 @@
-import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import { create, toBinary } from '@bufbuild/protobuf';
 import { LoadStatsResponseSchema } from '../gen/envoy/service/load_stats/v3/lrs_pb.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { bytesTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 import { frameOf } from '../wire/grpc-frames.ts';
+import { readDuration } from '../wire/response-reader.ts';
 
 /** What a control plane asks of clients: a LoadStatsResponse. */
 export interface Instruction {
@@ -17,24 +19,33 @@ export interface Instruction {
 const shortestMs = 100;
 const usualMs = 10_000;
 
+/** Nearly all are names of clusters. They are read in one turn, and each client is told them. */
+const mostFields = 100_000;
+
 /** The error says what is malformed. */
-export function readInstruction(response: Uint8Array): Result<Instruction> {
+export function readInstruction(response: Buffer): Result<Instruction> {
+  const clusters = new Set<string>();
+  let asksForAll = false;
+  let endpoints = false;
+  let interval = 0;
+  let fields = 0;
   try {
-    const { clusters, sendAllClusters, reportEndpointGranularity, loadReportingInterval } = fromBinary(
-      LoadStatsResponseSchema,
-      response,
-    );
-    const { seconds = 0n, nanos = 0 } = loadReportingInterval ?? {};
-    const interval = Number(seconds) * 1000 + nanos / 1e6;
-    return ok({
-      frame: frameOf(response),
-      clusters: sendAllClusters ? undefined : new Set(clusters),
-      endpoints: reportEndpointGranularity,
-      intervalMs: interval > 0 ? Math.max(interval, shortestMs) : usualMs,
-    });
+    for (const reader = new MessageReader(response); reader.next(); ) {
+      if (++fields > mostFields) throw new RangeError(`more than ${mostFields} fields`);
+      if (reader.tag === bytesTag(1)) clusters.add(reader.text());
+      else if (reader.tag === bytesTag(2)) interval = readDuration(reader.message());
+      else if (reader.tag === varintTag(3)) endpoints = reader.bool();
+      else if (reader.tag === varintTag(4)) asksForAll = reader.bool();
+    }
   } catch (cause) {
     return fail(`malformed LoadStatsResponse: ${errorMessage(cause)}`);
   }
+  return ok({
+    frame: frameOf(response),
+    clusters: asksForAll ? undefined : clusters,
+    endpoints,
+    intervalMs: interval > 0 ? Math.max(interval, shortestMs) : usualMs,
+  });
 }
 
 /** What the relay asks for itself. */

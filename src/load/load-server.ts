@@ -69,6 +69,8 @@ interface LoadServerOptions {
 }
 
 const checkMs = 1000;
+/** So many clients are told in one turn what is asked of them: a few milliseconds. */
+const toldPerTurn = 200;
 /** How often it is looked up to which control planes clients report, in checks: they may subscribe to others. */
 const checksForTargets = 5;
 /** A place of an account. */
@@ -81,6 +83,8 @@ export class LoadServer {
   readonly view: LoadView;
   #instruction: Instruction | undefined;
   readonly #streams = new Set<ClientReports>();
+  /** They have still to hear what is asked of them. */
+  readonly #untold = new Set<ClientReports>();
   /** By upstream and parameters. */
   readonly #sessions = new Map<string, SessionLoad>();
 
@@ -134,6 +138,22 @@ export class LoadServer {
     await Promise.all([...this.#sessions.values()].map((session) => session.finish()));
   }
 
+  /** They may be a fleet, so they hear over several turns what is asked of them by then. */
+  tell(streams: Iterable<ClientReports>): void {
+    const isUnderWay = this.#untold.size > 0;
+    for (const stream of streams) this.#untold.add(stream);
+    if (!isUnderWay) this.#tellNext();
+  }
+
+  #tellNext(): void {
+    const pace = new ReadingPace(toldPerTurn);
+    for (const stream of this.#untold) {
+      this.#untold.delete(stream);
+      if (pace.isTurnOver(stream.instructed())) break;
+    }
+    if (this.#untold.size > 0) this.options.clock.after(0, () => this.#tellNext());
+  }
+
   closed(stream: ClientReports): void {
     if (this.#streams.delete(stream)) this.options.events.closed(stream.peer);
   }
@@ -151,9 +171,10 @@ export class LoadServer {
       this.options.events.rejected(exhausted('upstream_sessions', message), peer);
       return undefined;
     }
-    const session = new SessionLoad(target, this.options, () => {
+    const over = (): void => {
       if (this.#sessions.delete(key)) account.leave(madeSessions);
-    });
+    };
+    const session = new SessionLoad(target, this.options, (streams) => this.tell(streams), over);
     if (session.isOver) return undefined;
     account.enter(madeSessions);
     this.#sessions.set(key, session);
@@ -244,7 +265,7 @@ class ClientReports implements StreamHandler {
 
   drained(): void {
     this.#blockedSince = undefined;
-    this.instructed();
+    this.#server.tell([this]);
   }
 
   faulted(status: GrpcStatus, why?: FaultReason): void {
@@ -262,20 +283,25 @@ class ClientReports implements StreamHandler {
     this.#turns.finish();
   }
 
-  /** Tells the client what is asked of it now. Nothing was asked so far: nothing is said. An empty list would mean all. */
-  instructed(): void {
-    if (this.#isOver || this.#blockedSince !== undefined) return;
+  /**
+   * Tells the client what is asked of it now. Nothing was asked so far: nothing is said. An empty list would mean all.
+   * Returns how many bytes it had to look at.
+   */
+  instructed(): number {
+    if (this.#isOver || this.#blockedSince !== undefined) return 0;
     const all = [...this.#memberships.map(({ session }) => session), this.#server].flatMap(
       ({ instruction }) => instruction ?? [],
     );
     // Looked at every few seconds, for each stream: nothing is encoded while they are the same.
-    if (all.length === this.#heard.length && all.every((one, at) => one === this.#heard[at])) return;
+    if (all.length === this.#heard.length && all.every((one, at) => one === this.#heard[at])) return 0;
     this.#heard = all;
+    const bytes = all.reduce((sum, { frame }) => sum + frame.length, 0);
     const mayKnow = this.#client?.mayKnow;
     const asked = joined(mayKnow === undefined ? all : all.flatMap((one) => restricted(one, mayKnow) ?? []));
-    if (asked === undefined || this.#told?.frame.equals(asked.frame) === true) return;
+    if (asked === undefined || this.#told?.frame.equals(asked.frame) === true) return bytes;
     this.#told = asked;
     if (!this.#stream.write(asked.frame)) this.#blockedSince = this.#server.options.clock.now();
+    return bytes;
   }
 
   /** By new rules, when what is read is read to its end. */
@@ -356,7 +382,7 @@ class ClientReports implements StreamHandler {
     );
     for (const session of sessions) session.join(this);
     for (const [session, membership] of before) if (!sessions.has(session)) this.#leave(membership);
-    this.instructed();
+    this.#server.tell([this]);
   }
 
   /** Of a report into each session's sums. */
@@ -457,6 +483,7 @@ class SessionLoad {
   readonly target: LoadTarget;
   readonly #subscribers = new Set<ClientReports>();
   readonly #options: LoadServerOptions;
+  readonly #tell: (streams: Iterable<ClientReports>) => void;
   readonly #over: () => void;
   #upstream: LoadUpstream | undefined;
   #stream: LoadStream | undefined;
@@ -468,9 +495,15 @@ class SessionLoad {
   #timer: Timer | undefined;
   #isOver = false;
 
-  constructor(target: LoadTarget, options: LoadServerOptions, over: () => void) {
+  constructor(
+    target: LoadTarget,
+    options: LoadServerOptions,
+    tell: (streams: Iterable<ClientReports>) => void,
+    over: () => void,
+  ) {
     this.target = target;
     this.#options = options;
+    this.#tell = tell;
     this.#over = over;
     this.sums = new LoadSums(options.clock.monotonic());
     this.reload();
@@ -541,7 +574,7 @@ class SessionLoad {
     if (!this.#isAsked || before?.intervalMs !== read.value.intervalMs) this.#schedule();
     this.#isAsked = true;
     if (before?.frame.equals(read.value.frame) === true) return;
-    for (const subscriber of [...this.#subscribers]) subscriber.instructed();
+    this.#tell(this.#subscribers);
   }
 
   #schedule(): void {

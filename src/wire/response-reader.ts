@@ -329,7 +329,7 @@ function resourceErrorOf(reader: MessageReader): IncomingError {
 }
 
 /** google.protobuf.Duration, in milliseconds; never negative. */
-function readDuration(reader: MessageReader): number {
+export function readDuration(reader: MessageReader): number {
   let milliseconds = 0;
   while (reader.next()) {
     if (reader.tag === varintTag(1)) milliseconds += reader.int64() * 1000;

@@ -46,9 +46,10 @@ class Plane {
     await this.#finishing.promise;
   }
 
-  ask(): void {
+  ask(...clusters: readonly string[]): void {
     const asked = create(LoadStatsResponseSchema, {
-      sendAllClusters: true,
+      clusters: [...clusters],
+      sendAllClusters: clusters.length === 0,
       loadReportingInterval: { seconds: 1n },
     });
     this.handler?.asked(Buffer.from(toBinary(LoadStatsResponseSchema, asked)));
@@ -62,12 +63,14 @@ class Stream implements ServerStream {
   handler: StreamHandler | undefined;
   paused = 0;
   status: GrpcStatus | undefined;
+  written = 0;
 
   header(): undefined {}
   handle(handler: StreamHandler): void {
     this.handler = handler;
   }
   write(): boolean {
+    this.written++;
     return true;
   }
   pause(): void {
@@ -98,6 +101,7 @@ function setUp(of?: ReportingClass) {
   let current = plane;
   let closed = 0;
   let renewals = 0;
+  const malformed: string[] = [];
   const client: ReportingClient = {
     of,
     mayKnow: undefined,
@@ -128,7 +132,7 @@ function setUp(of?: ReportingClass) {
       rejected() {},
       report() {},
       left() {},
-      malformed() {},
+      malformed: (_, reason) => malformed.push(reason),
     },
   });
   const stream = new Stream();
@@ -142,7 +146,7 @@ function setUp(of?: ReportingClass) {
     current.ask();
     return current;
   };
-  return { clock, plane, server, stream, closed: () => closed, renewed: () => renewals, replace };
+  return { clock, plane, server, stream, closed: () => closed, renewed: () => renewals, malformed, replace };
 }
 
 const small = {
@@ -178,6 +182,37 @@ describe('sums that are on their way when the upstream is replaced', () => {
     await plane.over();
     clock.advance(3000);
     expect([plane.issued, after.issued]).to.deep.equal([0, 14]);
+  });
+});
+
+describe('what a control plane asks for', () => {
+  it('is told to a fleet over several turns, and only the last of it', () => {
+    const { clock, plane, server } = setUp();
+    const fleet = Array.from({ length: 1000 }, (_, at) => {
+      const stream = new Stream();
+      server.accept(stream);
+      stream.send({ node: { id: `node-${at}` } });
+      return stream;
+    });
+    const written = (): number => fleet.reduce((sum, stream) => sum + stream.written, 0);
+    const before = written();
+    plane.ask('shop');
+    expect(written() - before).to.be.below(500);
+    plane.ask('basket');
+    clock.advance(0);
+    clock.advance(100);
+    expect(written() - before).to.be.within(1000, 1300);
+    plane.ask('shop');
+    clock.advance(100);
+    expect(written() - before).to.be.within(2000, 2300);
+  });
+
+  it('is ignored if it is more than 100,000 names', () => {
+    const { plane, malformed } = setUp();
+    plane.ask(...Array.from({ length: 99_000 }, (_, at) => `cluster-${at}`));
+    expect(malformed).to.deep.equal([]);
+    plane.ask(...Array.from({ length: 100_001 }, (_, at) => `cluster-${at}`));
+    expect(malformed).to.deep.equal(['malformed LoadStatsResponse: more than 100000 fields']);
   });
 });
 
