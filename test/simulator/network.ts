@@ -159,6 +159,11 @@ export class Connection {
     }
   }
 
+  /** The streams of a method end. */
+  cut(path: string, reason: string): void {
+    for (const call of [...this.#calls]) if (call.path === path) call.cut(reason);
+  }
+
   /** Both ends learn of it; what was on its way is lost. */
   kill(reason: string): void {
     if (!this.#open) return;

@@ -430,10 +430,15 @@ export class RelayHost implements Host {
     for (const connection of this.#running?.links ?? []) connection.stall(milliseconds);
   }
 
-  /** What clients have reported goes up before it ends; true: something may be on its way. */
+  /**
+   * What clients have reported goes up before it ends; true: something may be on its way. As src/assembly does it: the
+   * streams of all clients end first, and no others begin.
+   */
   drain(): boolean {
     const loads = this.#running?.loads;
-    if (loads === undefined) return false;
+    if (this.#running === undefined || loads === undefined) return false;
+    this.#running.draining = true;
+    for (const connection of [...this.connections]) connection.cut(LOAD_PATH, 'the relay drains');
     this.#options.ledger.drains(this.id, () => void loads.drain());
     return true;
   }
@@ -450,10 +455,11 @@ export class RelayHost implements Host {
   }
 
   #acceptLoad(call: Call): void {
-    const loads = this.#running?.loads;
-    if (loads === undefined) {
+    const { loads, draining } = this.#running ?? {};
+    if (loads === undefined || draining === true) {
+      const code = draining === true ? Code.UNAVAILABLE : Code.UNIMPLEMENTED;
       call.handle({ message: () => {}, ended: () => {}, drained: () => {}, closed: () => {} });
-      call.end({ code: Code.UNIMPLEMENTED, message: 'no load reports' });
+      call.end({ code, message: 'no load reports' });
       return;
     }
     const { ledger, hosts } = this.#options;
@@ -511,6 +517,8 @@ class Running {
   readonly saving: Saving | undefined;
   readonly rollout: SimulatedRollout | undefined;
   readonly loads: LoadServer | undefined;
+  /** It ends, and takes no streams of reports any more. */
+  draining = false;
   readonly #staleness: Staleness;
   #dead = false;
   readonly #deferred: (() => void)[] = [];
