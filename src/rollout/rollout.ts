@@ -25,11 +25,12 @@ import { Ends, Rejections, Verdicts } from './verdicts.ts';
 import {
   byFilter,
   type CanaryStream,
+  countOf,
   isEqual,
   keysOf,
   matching,
   nameKey,
-  type Standing,
+  nothingOf,
   type Survey,
   unknownCanary,
   type Waiting,
@@ -457,7 +458,7 @@ export class Rollout {
     if (isPastFirst || this.canaries.reached.size > 0) return true;
     if (this.#settings !== undefined) {
       // What waits has its own survey.
-      const { complete } = this.#waits ? this.#survey : fleet.survey(nothingOf(this.#settings));
+      const { complete } = this.#waits ? this.#survey : fleet.survey(nothingOf(this.#settings.types));
       if (!complete || fleet.isMoving) return false;
     }
     this.#queues = false;
@@ -700,9 +701,3 @@ export class Rollout {
     });
   }
 }
-
-/** No names: who is asked about them has taken its side before the answer. */
-const nothingOf = ({ types }: RolloutSettings): Waiting => new Map(types.map((type) => [type, new Set()]));
-
-const countOf = (canaries: readonly CanaryStream[], kind: Standing['kind']): number =>
-  canaries.filter(({ standing }) => standing.kind === kind).length;

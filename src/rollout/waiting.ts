@@ -34,6 +34,9 @@ export interface CanaryStream {
   readonly names: readonly ReadonlySet<string>[];
 }
 
+export const countOf = (canaries: readonly CanaryStream[], kind: Standing['kind']): number =>
+  canaries.filter(({ standing }) => standing.kind === kind).length;
+
 export interface Survey {
   /** False: some of the clients have not been asked yet. */
   readonly complete: boolean;
@@ -132,3 +135,7 @@ export function byFilter(names: readonly PendingName[]) {
 
 export const isEqual = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean =>
   a.size === b.size && a.isSubsetOf(b);
+
+/** No names: who is asked about them has taken its side before the answer. */
+export const nothingOf = (types: Iterable<TypeUrl>): Waiting =>
+  new Map(Iterator.from(types).map((type) => [type, new Set()]));
