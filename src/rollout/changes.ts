@@ -1,6 +1,5 @@
 import type { PendingName } from '../model/rollout.ts';
 import type { Member } from './canaries.ts';
-import type { Guard } from './guard.ts';
 import { type HoldCause, Judge, type JudgeSettings, type Observation, type WaitingState } from './judge.ts';
 import { nameKey, type WaitingNames } from './waiting.ts';
 
@@ -112,7 +111,10 @@ export class Changes {
   }
 
   /** Nobody has what is queued, and nobody will before the change before it has ended. */
-  judgeQueued(guard: Pick<Guard, 'objectionTo'>, now: number): void {
+  judgeQueued(
+    guard: { objectionTo(keys: ReadonlySet<string>): Observation['objection'] },
+    now: number,
+  ): void {
     if (this.#queued === undefined) return;
     const { keys, judge } = this.#queued;
     const found = guard.objectionTo(keys);
