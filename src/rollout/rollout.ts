@@ -25,13 +25,13 @@ import { Ends, Rejections, Verdicts } from './verdicts.ts';
 import {
   byFilter,
   type CanaryStream,
-  countOf,
   isEqual,
   keysOf,
   matching,
   nameKey,
   nothingOf,
   type Survey,
+  said,
   unknownCanary,
   type Waiting,
   type WaitingNames,
@@ -213,8 +213,7 @@ export class Rollout {
       queuedHeld,
       canaries: {
         total: canaries.length,
-        accepted: countOf(canaries, 'accepted'),
-        rejected: countOf(canaries, 'rejected'),
+        ...said(canaries),
         ended: shown === undefined ? 0 : this.#ends.count(shown.keys),
       },
       noCanary:
@@ -471,13 +470,8 @@ export class Rollout {
     const { judge, names } = row;
     const judgement = judge.judge(now, this.#observation(row, now));
     const canaries = this.#canariesOf(row);
-    if (canaries.length > 0) {
-      this.#options.events.canariesSaid(names, {
-        accepted: countOf(canaries, 'accepted'),
-        rejected: countOf(canaries, 'rejected'),
-        areAll: judge.acceptedAt !== undefined,
-      });
-    }
+    const areAll = judge.acceptedAt !== undefined;
+    if (canaries.length > 0) this.#options.events.canariesSaid(names, { ...said(canaries), areAll });
     return judgement;
   }
 
@@ -601,7 +595,7 @@ export class Rollout {
     );
     return {
       total: canaries.length + this.canaries.absent(classes, canaries),
-      accepted: countOf(canaries, 'accepted'),
+      accepted: said(canaries).accepted,
       rejection: rejected?.reason ?? this.#rejections.reason(keys),
       found,
       mayReturn: this.#ends.mayReturn(keys),

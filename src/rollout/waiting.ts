@@ -34,8 +34,15 @@ export interface CanaryStream {
   readonly names: readonly ReadonlySet<string>[];
 }
 
-export const countOf = (canaries: readonly CanaryStream[], kind: Standing['kind']): number =>
-  canaries.filter(({ standing }) => standing.kind === kind).length;
+/** How many of them have answered, and what. */
+export function said(canaries: readonly CanaryStream[]): {
+  readonly accepted: number;
+  readonly rejected: number;
+} {
+  const count = (kind: Standing['kind']): number =>
+    canaries.filter(({ standing }) => standing.kind === kind).length;
+  return { accepted: count('accepted'), rejected: count('rejected') };
+}
 
 export interface Survey {
   /** False: some of the clients have not been asked yet. */
