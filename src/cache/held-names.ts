@@ -138,7 +138,7 @@ export class HeldNames implements Gate {
     const before = this.#gated;
     this.#gated = types;
     for (const type of before) if (!types.has(type)) this.release({ type });
-    this.#unqueue((type) => !types.has(type));
+    this.#unqueue(({ type }) => !types.has(type));
   }
 
   guarding(guard: TransactionGuard): void {
@@ -149,15 +149,23 @@ export class HeldNames implements Gate {
     this.#isQueued = isQueued;
   }
 
-  unqueue(): void {
-    this.#unqueue(() => true);
+  queue(isMeant: (name: TypedName) => boolean): void {
+    this.#change(everything, ['canary'], (table, name, held) => {
+      if (held.masked !== undefined || !isMeant({ type: table.type, name })) return false;
+      table.change(name, held, { masked: 'queued', canary: held.released.copy() });
+      return true;
+    });
   }
 
-  #unqueue(isMeant: (type: TypeUrl) => boolean): void {
+  unqueue(stays: (name: TypedName) => boolean = () => false): void {
+    this.#unqueue((name) => !stays(name));
+  }
+
+  #unqueue(isMeant: (name: TypedName) => boolean): void {
     this.#change(everything, ['released', 'canary'], (table, name, held) => {
       const { masked, canary } = held;
       const isBehind = masked === undefined && canary !== undefined;
-      if (!isMeant(table.type) || (masked !== 'queued' && !isBehind)) return false;
+      if ((masked !== 'queued' && !isBehind) || !isMeant({ type: table.type, name })) return false;
       if (this.#isFrozen(table, name)) table.change(name, held, { masked: 'frozen' });
       // Endpoints were queued because they are too many at once: the judge sees whether they still are.
       else if (this.#gated.has(table.type) || table.type === assignmentType) table.unmask(name, held);

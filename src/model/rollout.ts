@@ -40,7 +40,10 @@ export const notifiedEvents = ['HELD', 'DISCARDED', 'RELEASED', 'RESOLVED'] as c
 /** What a check says. UNKNOWN passes nothing and fails nothing. */
 export const checkStates = ['GOOD', 'BAD', 'UNKNOWN'] as const;
 
-/** Why canaries do not see what upstream says under a name. `queued`: a change before it is still judged. */
+/**
+ * Why canaries do not see what upstream says under a name. `queued`: a change before it is still judged, or what is
+ * discarded or frozen needs what upstream removes.
+ */
 export type MaskReason = 'discarded' | 'frozen' | 'rolledBack' | 'queued';
 
 /** A name whose released state is not what upstream says. */
@@ -112,8 +115,10 @@ export interface Gate {
   guarding(guard: TransactionGuard): void;
   /** What upstream says anew under these names canaries do not see until `unqueue`. */
   queueing(isQueued: (name: TypedName) => boolean): void;
-  /** Canaries see what was queued. */
-  unqueue(): void;
+  /** Canaries go back to what is released of these names, until `unqueue`. */
+  queue(isMeant: (name: TypedName) => boolean): void;
+  /** Canaries see what was queued, but for what stays so. */
+  unqueue(stays: (name: TypedName) => boolean): void;
   /** Everybody sees what canaries see. What is masked or frozen stays. `names`: only these. */
   release(filter?: Scope, names?: ReadonlySet<ResourceName>): void;
   /**

@@ -17,6 +17,7 @@ import {
   unjudged,
   type Verdict,
 } from './judge.ts';
+import { neededIn } from './needed.ts';
 import { operations, reloadObjection } from './reload-objection.ts';
 import { RemovalLimits, type WaitingRemovals } from './removal-limits.ts';
 import type { Promoted, RolloutOptions, RolloutReport, RolloutSettings } from './seams.ts';
@@ -86,6 +87,8 @@ export class Rollout {
   readonly #decided = new Set<string>();
   /** What is queued, and the guard finds bad: the same value until it changes. */
   #stopped = waitingNames([]);
+  /** Of what upstream removes. */
+  #isNeeded: (name: TypedName) => boolean = () => false;
   /** A change has gone past its first wave, and what upstream has said since may be queued. */
   #queues = false;
   #timer: Timer | undefined;
@@ -364,8 +367,9 @@ export class Rollout {
     this.#timer?.cancel();
     this.#timer = undefined;
     const now = this.#options.clock.now();
-    let waiting = this.#judged();
-    if (this.#passUngated(waiting)) waiting = this.#judged();
+    this.#keepNeeded();
+    if (this.#passUngated(this.#judged())) this.#names = undefined;
+    const waiting = this.#judged();
     this.#waits = waiting.names.length > 0;
     this.#observe(now, waiting);
     const { rows } = this.#changes;
@@ -462,8 +466,19 @@ export class Rollout {
     }
     this.#queues = false;
     if (!this.#waits) fleet.waitingChanged();
-    gate.unqueue();
+    gate.unqueue(this.#isNeeded);
     return true;
+  }
+
+  /** What everybody has of what is discarded or frozen keeps what upstream removes. */
+  #keepNeeded(): void {
+    const { gate } = this.#options;
+    this.#isNeeded = this.#settings === undefined ? () => false : neededIn(gate);
+    const isWrong = (one: PendingName): boolean =>
+      this.#isNeeded(one) ? one.masked === undefined : one.masked === 'queued' && !this.#queues;
+    if (!Iterator.from(gate.pending).some(isWrong)) return;
+    gate.queue(this.#isNeeded);
+    if (!this.#queues) gate.unqueue(this.#isNeeded);
   }
 
   #judge(row: Change, now: number): Judgement {

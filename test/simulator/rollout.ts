@@ -99,7 +99,7 @@ export class RolloutHistory {
     readonly stream: string;
     readonly fails: boolean;
   }[] = [];
-  /** When a client, or a relay that has not heard of its own in time, reported no requests. */
+  /** When a client reported no requests. */
   silentAt = Number.NEGATIVE_INFINITY;
   /** When something joined what waits. */
   joinedAt = 0;

@@ -1,0 +1,159 @@
+import { expect } from 'chai';
+import { Store } from '../../src/cache/store.ts';
+import { resourceName, type TypeUrl } from '../../src/model/brand.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { type Put, type Transaction, transaction } from '../../src/model/transaction.ts';
+import { typeInfo } from '../../src/model/types.ts';
+import { Rollout } from '../../src/rollout/rollout.ts';
+import { cluster, namedHolder, put, type } from '../support/in-memory-relay.ts';
+import { anyOf } from '../support/real-bodies.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+const [cds, eds, rds] = [type('cds'), type('eds'), type('rds')];
+const decision = { operator: 'somebody', reason: 'a test' };
+const bakeMs = 30_000;
+
+/** The route `web`. */
+function routeTo(target: string): Put {
+  const routes = [{ match: { prefix: '/' }, route: { cluster: target } }];
+  const fields = { name: 'web', virtualHosts: [{ name: 'all', domains: ['*'], routes }] };
+  return put(rds, 'web', target, { any: anyOf(rds, fields) });
+}
+
+/** Nobody is a canary: a change goes to everybody after its bake. `web` leads to `old`. */
+class World {
+  readonly clock = new VirtualClock();
+  readonly store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
+  readonly rollout: Rollout;
+
+  constructor() {
+    this.rollout = new Rollout(
+      {
+        bakeMs,
+        maxWaitMs: 600_000,
+        guard: { maxEmptiedPercent: 100 },
+        onTimeout: 'HOLD',
+        onFailure: 'HOLD',
+        maxDisconnects: 20,
+        mode: 'AUTOMATIC',
+        waves: [{ path: 'rollout.canary', percent: 0, match: [], elects: true, bakeMs: undefined }],
+        canaryPrincipals: [],
+        types: [cds, eds, rds],
+      },
+      {
+        gate: this.store.held,
+        fleet: {
+          survey: () => ({ complete: true, members: [], canaries: [] }),
+          waitingChanged: () => {},
+          isMoving: false,
+          moved: () => {},
+        },
+        clock: this.clock,
+        saved: undefined,
+        revisions: () => ({ revision: 1, pendingRevision: 1 }),
+        removalLimits: () => [],
+        events: {
+          counted: () => {},
+          canariesSaid: () => {},
+          released: () => {},
+          stateChanged: () => {},
+          changeIs: () => {},
+          decided: () => {},
+          discarded: () => {},
+          save: () => {},
+        },
+      },
+    );
+    for (const [url, name] of [
+      [rds, 'web'],
+      [cds, 'old'],
+      [cds, 'new'],
+      [cds, 'other'],
+      [eds, 'a'],
+    ] as const)
+      this.store.addInterest({ type: url, selector: resourceName(name), parameters: NO_PARAMETERS });
+    this.says(eds, { puts: [put(eds, 'a', '1')] });
+    this.says(cds, { puts: [cluster('old', '1', 'a'), put(cds, 'new', '1'), put(cds, 'other', '1')] });
+    this.says(rds, { puts: [routeTo('old')] });
+  }
+
+  says(url: TypeUrl, part: Partial<Transaction>): void {
+    this.store.apply(transaction({ holder: namedHolder, type: url, ...part }));
+    this.store.held.notify();
+    this.clock.advance(100);
+  }
+
+  removes(url: TypeUrl, name: string): void {
+    this.says(url, { removals: [{ name: resourceName(name), constraints: UNCONSTRAINED }] });
+  }
+
+  /** What everybody has after a bake, and what waits. */
+  after(): string {
+    this.clock.advance(2 * bakeMs);
+    const released = ([cds, eds] as const).flatMap((url) =>
+      ['old', 'new', 'other', 'a'].filter(
+        (name) => this.store.held.contentOf(url, resourceName(name), 'released').length > 0,
+      ),
+    );
+    const pending = [...this.store.held.pending].map(
+      (one) => `${typeInfo(one.type).short} ${one.name} ${one.masked ?? 'waits'}`,
+    );
+    return [released.join(' '), ...pending.toSorted()].join(', ');
+  }
+}
+
+/** The new route is discarded, and upstream has heard that it was accepted. */
+function discarded(): World {
+  const world = new World();
+  world.says(rds, { puts: [routeTo('new')] });
+  world.rollout.discard({}, 'a test');
+  return world;
+}
+
+describe('what upstream removes, and what is discarded or frozen refers to', () => {
+  it('stays, with what it refers to itself, and nothing else does', () => {
+    const world = discarded();
+    world.removes(cds, 'old');
+    world.removes(cds, 'other');
+    world.removes(eds, 'a');
+    expect(world.after()).to.equal('old new a, cds old queued, eds a queued, rds web discarded');
+  });
+
+  it('goes when upstream says something else that everybody gets', () => {
+    const world = discarded();
+    world.removes(cds, 'old');
+    world.removes(eds, 'a');
+    world.after();
+    world.says(rds, { puts: [routeTo('other')] });
+    expect(world.after()).to.equal('new other');
+  });
+
+  it('stays if its removal waited when the other was discarded', () => {
+    const world = new World();
+    world.says(rds, { puts: [routeTo('new')] });
+    world.removes(cds, 'old');
+    world.rollout.discard({ type: rds }, 'a test');
+    expect(world.after()).to.equal('old new other a, cds old queued, rds web discarded');
+  });
+
+  it('is not queued any more when upstream has it again', () => {
+    const world = discarded();
+    world.removes(cds, 'old');
+    world.says(cds, { puts: [cluster('old', '1', 'a')] });
+    expect(world.after()).to.equal('old new other a, rds web discarded');
+    world.removes(cds, 'old');
+    world.says(cds, { puts: [cluster('old', '2', 'a')] });
+    expect(world.after()).to.equal('old new other a, rds web discarded');
+  });
+
+  it('stays while one type alone is frozen', () => {
+    const world = new World();
+    world.rollout.freeze({ type: rds }, decision);
+    world.says(rds, { puts: [routeTo('new')] });
+    world.removes(cds, 'old');
+    expect(world.after()).to.equal('old new other a, cds old queued, rds web frozen');
+    world.rollout.unfreeze({});
+    expect(world.after()).to.equal('new other a');
+  });
+});
