@@ -53,9 +53,12 @@ export class Canaries {
     const before = this.#reached;
     const moved = classesMoved(before, reached);
     if (moved === undefined) return undefined;
-    for (const classKey of this.#reached.keys()) if (!reached.has(classKey)) this.#forget(classKey);
+    // One of them may be of another class by now.
+    const forgotten = new Set(
+      [...before.keys()].flatMap((classKey) => (reached.has(classKey) ? [] : this.#forget(classKey))),
+    );
     this.#reached = reached;
-    return moved;
+    return (client) => moved(client) || forgotten.has(client.nodeId);
   }
 
   /** Canaries that the rules do not make in the open classes: elected ones, those of before a restart, and all where no rule makes any. */
@@ -88,10 +91,13 @@ export class Canaries {
     return nodes;
   }
 
-  /** The change of this class has ended: what comes next meets its first wave, and not who was in a later one. */
-  #forget(classKey: string): void {
-    for (const known of [this.#elected, this.#members])
-      for (const [nodeId, own] of known) if (own === classKey) known.delete(nodeId);
+  /** The change of this class has ended: what comes next meets its first wave, and not who was in a later one. Returns who was a canary. */
+  #forget(classKey: string): readonly string[] {
+    return [this.#elected, this.#members].flatMap((known) => {
+      const nodes = [...known].flatMap(([nodeId, own]) => (own === classKey ? [nodeId] : []));
+      for (const nodeId of nodes) known.delete(nodeId);
+      return nodes;
+    });
   }
 
   #elects(classKey: string): boolean {

@@ -119,6 +119,25 @@ describe('canaries', () => {
     expect([...canaries.named]).to.deep.equal([]);
   });
 
+  it('a change that has ended leaves nobody behind who is of another class by now', () => {
+    const waves = [0, 30].map((percent) => ({
+      path: '',
+      percent,
+      match: [],
+      elects: percent > 0,
+      bakeMs: undefined,
+    }));
+    const canaries = new Canaries(waves, undefined, 0);
+    canaries.reach(new Map([['prod', 2]]));
+    const elected = canaries.elect([member('n1', 'prod', 'released', all)]);
+    expect([...elected]).to.deep.equal(['n1']);
+    const isMoved = canaries.reach(new Map());
+    expect(['n1', 'n2'].map((nodeId) => isMoved?.({ nodeId, classKey: 'test' }))).to.deep.equal([
+      true,
+      false,
+    ]);
+  });
+
   it('who was a canary before a restart, and has nothing of what waits after a minute, is told to be none', () => {
     const waves = [{ path: 'rollout.waves[0]', percent: 0, match: [], elects: true, bakeMs: undefined }];
     const canaries = new Canaries(
