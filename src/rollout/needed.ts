@@ -17,13 +17,13 @@ export function neededIn(gate: Contents): (name: TypedName) => boolean {
   const isKept = ({ masked }: PendingName): boolean => masked !== undefined && masked !== 'queued';
   const kept = pending.filter(isKept);
   const needed = new Set<string>();
-  let left = kept.length === 0 ? [] : pending.filter((one) => !isKept(one) && isRemoved(gate, one));
+  let left = kept.length === 0 ? [] : pending.filter((one) => !isKept(one));
   // What is needed needs something itself.
   for (let added = kept; added.length > 0 && left.length > 0; ) {
     const references = referencesOfReleased(gate, added);
     const isReferredTo = ({ type, name }: TypedName): boolean =>
       references.has(reference(typeInfo(type).short, name));
-    added = left.filter(isReferredTo);
+    added = left.filter((one) => isReferredTo(one) && isRemoved(gate, one));
     left = left.filter((one) => !isReferredTo(one));
     for (const { type, name } of added) needed.add(nameKey(type, name));
   }
