@@ -7,12 +7,35 @@ import { nameKey } from './waiting.ts';
 
 type Contents = Pick<Gate, 'pending' | 'contentOf'>;
 
+/** What upstream removes is queued as long as everybody needs it. */
+export class Needed {
+  readonly #gate: Gate;
+  #isNeeded: (name: TypedName) => boolean = () => false;
+
+  constructor(gate: Gate) {
+    this.#gate = gate;
+  }
+
+  readonly has = (name: TypedName): boolean => this.#isNeeded(name);
+
+  /** `isJudged`: there is a rollout. `queues`: something else is queued, which stays so. */
+  look(isJudged: boolean, queues: boolean): void {
+    const gate = this.#gate;
+    this.#isNeeded = isJudged ? neededIn(gate) : () => false;
+    const isWrong = (one: PendingName): boolean =>
+      this.has(one) ? one.masked === undefined : one.masked === 'queued' && !queues;
+    if (!Iterator.from(gate.pending).some(isWrong)) return;
+    gate.queue(this.has);
+    if (!queues) gate.unqueue(this.has);
+  }
+}
+
 /**
  * What upstream removes, and what everybody needs: what they have of something that is discarded or frozen refers to
  * it. A control plane that moves a route removes the old cluster once the relay has accepted the new route, and so does
  * not know that nobody has it.
  */
-export function neededIn(gate: Contents): (name: TypedName) => boolean {
+function neededIn(gate: Contents): (name: TypedName) => boolean {
   const pending = [...gate.pending];
   const isKept = ({ masked }: PendingName): boolean => masked !== undefined && masked !== 'queued';
   const kept = pending.filter(isKept);

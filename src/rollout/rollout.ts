@@ -17,7 +17,7 @@ import {
   unjudged,
   type Verdict,
 } from './judge.ts';
-import { neededIn } from './needed.ts';
+import { Needed } from './needed.ts';
 import { operations, reloadObjection } from './reload-objection.ts';
 import { RemovalLimits, type WaitingRemovals } from './removal-limits.ts';
 import type { Promoted, RolloutOptions, RolloutReport, RolloutSettings } from './seams.ts';
@@ -87,8 +87,7 @@ export class Rollout {
   readonly #decided = new Set<string>();
   /** What is queued, and the guard finds bad: the same value until it changes. */
   #stopped = waitingNames([]);
-  /** Of what upstream removes. */
-  #isNeeded: (name: TypedName) => boolean = () => false;
+  readonly #needed: Needed;
   /** A change has gone past its first wave, and what upstream has said since may be queued. */
   #queues = false;
   #timer: Timer | undefined;
@@ -102,8 +101,9 @@ export class Rollout {
     this.#verdicts = new Verdicts(saved ?? { verdicts: [], discards: [] }, gate, hashOf);
     this.#removals = new RemovalLimits(gate, options.removalLimits);
     this.#guard = new Guard(gate, clock);
-    const { checks, traffic } = options;
-    this.#sources = new Sources([this.#removals, this.#guard, checks ?? [], traffic ?? []].flat());
+    this.#needed = new Needed(gate);
+    const outside = [options.checks ?? [], options.traffic ?? []];
+    this.#sources = new Sources([this.#removals, this.#guard, ...outside.flat()]);
     this.#settling = new Settling(clock, settling, () => this.#look());
     this.#gate(settings);
     gate.guarding(this.#guard);
@@ -367,19 +367,18 @@ export class Rollout {
     this.#timer?.cancel();
     this.#timer = undefined;
     const now = this.#options.clock.now();
-    this.#keepNeeded();
+    this.#needed.look(this.#settings !== undefined, this.#queues);
     if (this.#passUngated(this.#judged())) this.#names = undefined;
     const waiting = this.#judged();
     this.#waits = waiting.names.length > 0;
     this.#observe(now, waiting);
-    const { rows } = this.#changes;
     let nextAt = now + lookMs;
     // What is over already was seen in this look.
     const lookAt = (at: number): void => {
       if (at > now) nextAt = Math.min(nextAt, at);
     };
     lookAt(this.#ends.nextAt(this.#settings ?? unjudged));
-    const passed = rows.filter((row) => {
+    const passed = this.#changes.rows.filter((row) => {
       const judgement = this.#judge(row, now);
       lookAt(judgement.nextAt ?? nextAt);
       if (judgement.passes === 'timeout' && this.#settings !== undefined)
@@ -466,19 +465,8 @@ export class Rollout {
     }
     this.#queues = false;
     if (!this.#waits) fleet.waitingChanged();
-    gate.unqueue(this.#isNeeded);
+    gate.unqueue(this.#needed.has);
     return true;
-  }
-
-  /** What everybody has of what is discarded or frozen keeps what upstream removes. */
-  #keepNeeded(): void {
-    const { gate } = this.#options;
-    this.#isNeeded = this.#settings === undefined ? () => false : neededIn(gate);
-    const isWrong = (one: PendingName): boolean =>
-      this.#isNeeded(one) ? one.masked === undefined : one.masked === 'queued' && !this.#queues;
-    if (!Iterator.from(gate.pending).some(isWrong)) return;
-    gate.queue(this.#isNeeded);
-    if (!this.#queues) gate.unqueue(this.#isNeeded);
   }
 
   #judge(row: Change, now: number): Judgement {

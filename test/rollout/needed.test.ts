@@ -61,6 +61,7 @@ class World {
           changeIs: () => {},
           decided: () => {},
           discarded: () => {},
+          resolved: () => {},
           save: () => {},
         },
       },
