@@ -12,6 +12,10 @@ const answerGraceMs = 2000;
 const lookupIntervalMs = 5000;
 /** At most so many are asked. What ten relays do not have, the eleventh hardly has. */
 const mostSiblings = 16;
+/** So many interests of a list are subscribed in one turn: a few milliseconds. */
+const prefetchedPerTurn = 500;
+/** So many may wait for that. A fleet has fewer: who offers more does not know what clients ask for. */
+const mostListed = 1_000_000;
 
 /** The relay: what is cached, and where to put more. */
 export interface SiblingsSink extends Pick<UpstreamSink, 'apply' | 'changed'> {
@@ -49,6 +53,9 @@ export class Siblings {
   readonly #interests = new Set<Interest>();
   readonly #asked = new Set<Interest>();
   readonly #connections = new Map<string, Upstream>();
+  /** Names of lists of siblings that are not subscribed yet. */
+  readonly #listed = new Set<string>();
+  #prefetch: Timer | undefined;
   #timer: Timer | undefined;
   #isOpen = false;
   /** Runs while siblings may still answer what was asked last. */
@@ -97,6 +104,9 @@ export class Siblings {
   stop(): void {
     this.#isOpen = false;
     this.#timer?.cancel();
+    this.#prefetch?.cancel();
+    this.#prefetch = undefined;
+    this.#listed.clear();
     this.#grace?.cancel();
     this.#grace = undefined;
     for (const connection of this.#connections.values()) void connection.stop();
@@ -179,10 +189,8 @@ export class Siblings {
   /** A removal at a sibling, or a name that it does not have, says nothing: only what is there counts. */
   #heard({ holder, type, version, puts, resolved }: Transaction): void {
     if (type === INTERESTS_TYPE) {
-      for (const { name } of puts) {
-        const interest = interestOfName(name);
-        if (interest !== undefined && this.#serves(interest)) this.#sink.prefetch(interest);
-      }
+      for (const { name } of puts) if (this.#listed.size < mostListed) this.#listed.add(name);
+      if (this.#prefetch === undefined) this.#prefetchSome();
       return;
     }
     if (puts.length + resolved.length === 0) return;
@@ -195,6 +203,16 @@ export class Siblings {
     }
     this.#sink.apply(transaction({ holder: sibling, type, version, puts, resolved }));
     if (isFirst) this.#sink.changed();
+  }
+
+  #prefetchSome(): void {
+    for (const name of [...this.#listed.values().take(prefetchedPerTurn)]) {
+      this.#listed.delete(name);
+      const interest = interestOfName(name);
+      if (interest !== undefined && this.#serves(interest)) this.#sink.prefetch(interest);
+    }
+    this.#prefetch =
+      this.#listed.size === 0 ? undefined : this.#options.clock.after(0, () => this.#prefetchSome());
   }
 
   #serves({ type, selector }: Interest): boolean {

@@ -197,6 +197,18 @@ describe('an upstream with siblings', () => {
     expect(world.applied).to.deep.equal([]);
   });
 
+  it('asks for what is on a long list over several turns', async () => {
+    const world = new World();
+    await world.fails();
+    const puts = Array.from({ length: 10_000 }, (_, at) =>
+      put(INTERESTS_TYPE, nameOfInterest(interest('cds', `c${at}`)), ''),
+    );
+    world.says('10.0.0.1', transaction({ holder: wild, type: INTERESTS_TYPE, puts }));
+    expect(world.offered.length).to.be.within(1, 1000);
+    world.clock.advance(0);
+    expect(world.offered.length).to.equal(10_000);
+  });
+
   it('leaves them when the control plane has answered, and hears nothing more of them', async () => {
     const world = new World();
     world.upstream.subscribe(all);
