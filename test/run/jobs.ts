@@ -13,7 +13,8 @@ export interface Job {
 }
 
 /** Files that start processes wait most of the time: each is a job. Those of another folder are one job together. */
-export const waits = /^test\/(attacks|deploy|docs|e2e|fuzz|observability|simulator|tenants|workers)\//;
+export const waits =
+  /^test\/(attacks|cache\/persistence|deploy|docs|e2e|fuzz|observability|simulator|tenants|workers)\//;
 
 /** `test`: for `npm test`; `more`: for `npm run test:more`. */
 export type Extent = 'test' | 'more';
