@@ -63,5 +63,5 @@ function patienceFor(file: string): number {
       Number(ms.replaceAll('_', '')),
     ),
   );
-  return text.length + (isLong ? 10_000 : 0) + patience / 4;
+  return text.length + (isLong ? 25_000 : 0) + patience / 4;
 }

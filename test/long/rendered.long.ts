@@ -12,7 +12,7 @@ import { need } from '../e2e/support/skip.ts';
 
 const root = join(import.meta.dirname, '../..');
 const chart = join(root, 'deploy/chart');
-const snapshots = join(import.meta.dirname, 'rendered');
+const snapshots = join(root, 'test/deploy/rendered');
 const manifest = z.looseObject({ kind: z.string() });
 const service = z.object({
   kind: z.literal('Service'),
@@ -180,7 +180,7 @@ describe('the Helm chart and what it renders', function () {
         .map((part) =>
           part.replaceAll(/^(\s*)(app\.kubernetes\.io\/managed-by: Helm|helm\.sh\/chart: .*)\n/gm, ''),
         );
-      const text = `# Made from deploy/chart by test/deploy/rendered.more.ts.\n${objects.map((part) => `---\n${part}`).join('')}`;
+      const text = `# Made from deploy/chart by test/long/rendered.long.ts.\n${objects.map((part) => `---\n${part}`).join('')}`;
       expect(kindsOf(text)).to.include.members(['Service', 'NetworkPolicy', 'PodDisruptionBudget']);
       expectSnapshot(join(root, `deploy/kustomize/${name}/distributary.yaml`), text);
     });
