@@ -40,7 +40,7 @@ import { watchTls } from './watched-tls.ts';
 
 /** How long a reload waits until it is known what it changes, in milliseconds. */
 const longestComparisonMs = 2000;
-/** So often it is looked for problems. */
+/** How often problems are looked for, in milliseconds. */
 const problemsMs = 5000;
 
 /** The relay with its listeners: what `run` and `demo` start. */

@@ -82,8 +82,8 @@ async function reachTls(
     const refused = await outcome(socket.resume(), 'timeout', secondThoughtsMs);
     if (refused !== undefined) return fail(`the connection ends after the TLS handshake: ${refused}`);
     const version = socket.getProtocol() ?? 'TLS';
-    const speaks = socket.alpnProtocol === 'h2' ? 'HTTP/2' : 'not HTTP/2 (ALPN h2)';
-    return ok(`accepts connections with ${version} and ${speaks}; its certificate is trusted`);
+    const speaks = socket.alpnProtocol === 'h2' ? 'and HTTP/2' : 'but without HTTP/2 (ALPN h2)';
+    return ok(`accepts connections with ${version} ${speaks}; its certificate is trusted`);
   } finally {
     socket.destroy();
   }
@@ -95,7 +95,7 @@ function outcome(socket: Socket, event: string, milliseconds: number): Promise<s
     socket.once(event, () => resolve(undefined));
     socket.once('error', (error) => resolve(explainError(error)));
     socket.once('close', () => resolve('the other end closed the connection'));
-    socket.setTimeout(milliseconds, () => resolve('no answer within 5 s'));
+    socket.setTimeout(milliseconds, () => resolve(`no answer within ${milliseconds / 1000} s`));
   });
 }
 

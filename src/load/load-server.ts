@@ -174,7 +174,7 @@ export class LoadServer {
     const over = (): void => {
       if (this.#sessions.delete(key)) account.leave(madeSessions);
     };
-    const session = new SessionLoad(target, this.options, (streams) => this.tell(streams), over);
+    const session = new SessionLoad(target, this, over);
     if (session.isOver) return undefined;
     account.enter(madeSessions);
     this.#sessions.set(key, session);
@@ -482,8 +482,8 @@ class SessionLoad {
   readonly sums: LoadSums;
   readonly target: LoadTarget;
   readonly #subscribers = new Set<ClientReports>();
+  readonly #server: LoadServer;
   readonly #options: LoadServerOptions;
-  readonly #tell: (streams: Iterable<ClientReports>) => void;
   readonly #over: () => void;
   #upstream: LoadUpstream | undefined;
   #stream: LoadStream | undefined;
@@ -495,17 +495,12 @@ class SessionLoad {
   #timer: Timer | undefined;
   #isOver = false;
 
-  constructor(
-    target: LoadTarget,
-    options: LoadServerOptions,
-    tell: (streams: Iterable<ClientReports>) => void,
-    over: () => void,
-  ) {
+  constructor(target: LoadTarget, server: LoadServer, over: () => void) {
     this.target = target;
-    this.#options = options;
-    this.#tell = tell;
+    this.#server = server;
+    this.#options = server.options;
     this.#over = over;
-    this.sums = new LoadSums(options.clock.monotonic());
+    this.sums = new LoadSums(server.options.clock.monotonic());
     this.reload();
   }
 
@@ -574,7 +569,7 @@ class SessionLoad {
     if (!this.#isAsked || before?.intervalMs !== read.value.intervalMs) this.#schedule();
     this.#isAsked = true;
     if (before?.frame.equals(read.value.frame) === true) return;
-    this.#tell(this.#subscribers);
+    this.#server.tell(this.#subscribers);
   }
 
   #schedule(): void {

@@ -18,15 +18,16 @@ export class Needed {
 
   readonly has = (name: TypedName): boolean => this.#isNeeded(name);
 
-  /** `isJudged`: there is a rollout. `queues`: something else is queued, which stays so. */
-  look(isJudged: boolean, queues: boolean): void {
+  /** `isJudged`: there is a rollout. `queues`: something else is queued, which stays so. True: what canaries see has changed. */
+  look(isJudged: boolean, queues: boolean): boolean {
     const gate = this.#gate;
     this.#isNeeded = isJudged ? neededIn(gate) : () => false;
     const isWrong = (one: PendingName): boolean =>
       this.has(one) ? one.masked === undefined : one.masked === 'queued' && !queues;
-    if (!Iterator.from(gate.pending).some(isWrong)) return;
+    if (!Iterator.from(gate.pending).some(isWrong)) return false;
     gate.queue(this.has);
     if (!queues) gate.unqueue(this.has);
+    return true;
   }
 }
 

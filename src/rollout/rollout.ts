@@ -24,6 +24,7 @@ import type { Promoted, RolloutOptions, RolloutReport, RolloutSettings } from '.
 import { Sources } from './sources.ts';
 import { Ends, Rejections, Verdicts } from './verdicts.ts';
 import {
+  answersOf,
   byFilter,
   type CanaryStream,
   isEqual,
@@ -32,7 +33,6 @@ import {
   nameKey,
   nothingOf,
   type Survey,
-  said,
   unknownCanary,
   type Waiting,
   type WaitingNames,
@@ -216,7 +216,7 @@ export class Rollout {
       queuedHeld,
       canaries: {
         total: canaries.length,
-        ...said(canaries),
+        ...answersOf(canaries),
         ended: shown === undefined ? 0 : this.#ends.count(shown.keys),
       },
       noCanary:
@@ -367,7 +367,7 @@ export class Rollout {
     this.#timer?.cancel();
     this.#timer = undefined;
     const now = this.#options.clock.now();
-    this.#needed.look(this.#settings !== undefined, this.#queues);
+    if (this.#needed.look(this.#settings !== undefined, this.#queues)) this.#names = undefined;
     if (this.#passUngated(this.#judged())) this.#names = undefined;
     const waiting = this.#judged();
     this.#waits = waiting.names.length > 0;
@@ -474,7 +474,7 @@ export class Rollout {
     const judgement = judge.judge(now, this.#observation(row, now));
     const canaries = this.#canariesOf(row);
     const areAll = judge.acceptedAt !== undefined;
-    if (canaries.length > 0) this.#options.events.canariesSaid(names, { ...said(canaries), areAll });
+    if (canaries.length > 0) this.#options.events.canariesSaid(names, { ...answersOf(canaries), areAll });
     return judgement;
   }
 
@@ -598,7 +598,7 @@ export class Rollout {
     );
     return {
       total: canaries.length + this.canaries.absent(classes, canaries),
-      accepted: said(canaries).accepted,
+      accepted: answersOf(canaries).accepted,
       rejection: rejected?.reason ?? this.#rejections.reason(keys),
       found,
       mayReturn: this.#ends.mayReturn(keys),

@@ -35,7 +35,7 @@ export interface CanaryStream {
 }
 
 /** How many of them have answered, and what. */
-export function said(canaries: readonly CanaryStream[]): {
+export function answersOf(canaries: readonly CanaryStream[]): {
   readonly accepted: number;
   readonly rejected: number;
 } {

@@ -8,6 +8,7 @@ import { typeInfo } from '../../src/model/types.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
 import { cluster, namedHolder, put, type } from '../support/in-memory-relay.ts';
 import { anyOf } from '../support/real-bodies.ts';
+import { unheard, withoutCanaries } from '../support/rollouts.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 const [cds, eds, rds] = [type('cds'), type('eds'), type('rds')];
@@ -28,44 +29,20 @@ class World {
   readonly rollout: Rollout;
 
   constructor() {
-    this.rollout = new Rollout(
-      {
-        bakeMs,
-        maxWaitMs: 600_000,
-        guard: { maxEmptiedPercent: 100 },
-        onTimeout: 'HOLD',
-        onFailure: 'HOLD',
-        maxDisconnects: 20,
-        mode: 'AUTOMATIC',
-        waves: [{ path: 'rollout.canary', percent: 0, match: [], elects: true, bakeMs: undefined }],
-        canaryPrincipals: [],
-        types: [cds, eds, rds],
+    this.rollout = new Rollout(withoutCanaries([cds, eds, rds]), {
+      gate: this.store.held,
+      fleet: {
+        survey: () => ({ complete: true, members: [], canaries: [] }),
+        waitingChanged: () => {},
+        isMoving: false,
+        moved: () => {},
       },
-      {
-        gate: this.store.held,
-        fleet: {
-          survey: () => ({ complete: true, members: [], canaries: [] }),
-          waitingChanged: () => {},
-          isMoving: false,
-          moved: () => {},
-        },
-        clock: this.clock,
-        saved: undefined,
-        revisions: () => ({ revision: 1, pendingRevision: 1 }),
-        removalLimits: () => [],
-        events: {
-          counted: () => {},
-          canariesSaid: () => {},
-          released: () => {},
-          stateChanged: () => {},
-          changeIs: () => {},
-          decided: () => {},
-          discarded: () => {},
-          resolved: () => {},
-          save: () => {},
-        },
-      },
-    );
+      clock: this.clock,
+      saved: undefined,
+      revisions: () => ({ revision: 1, pendingRevision: 1 }),
+      removalLimits: () => [],
+      events: unheard,
+    });
     for (const [url, name] of [
       [rds, 'web'],
       [cds, 'old'],

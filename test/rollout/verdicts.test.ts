@@ -8,6 +8,7 @@ import { Rollout } from '../../src/rollout/rollout.ts';
 import type { SavedRollout } from '../../src/rollout/seams.ts';
 import { type CanaryStream, type Fleet, nameKey } from '../../src/rollout/waiting.ts';
 import { namedHolder, put, type, when } from '../support/in-memory-relay.ts';
+import { unheard, withoutCanaries } from '../support/rollouts.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 const cds = type('cds');
@@ -58,41 +59,20 @@ class Setting {
         );
       },
     };
-    this.rollout = new Rollout(
-      {
-        bakeMs: 30_000,
-        maxWaitMs: 600_000,
-        guard: { maxEmptiedPercent: 100 },
-        onTimeout: 'HOLD',
-        onFailure: 'HOLD',
-        maxDisconnects: 20,
-        mode: 'AUTOMATIC',
-        waves: [{ path: 'rollout.canary', percent: 0, match: [], elects: true, bakeMs: undefined }],
-        canaryPrincipals: [],
-        types: [cds],
-      },
-      {
-        gate: this.store.held,
-        fleet,
-        clock: this.clock,
-        saved,
-        revisions: () => ({ revision: 1, pendingRevision: 1 }),
-        removalLimits: () => [],
-        events: {
-          counted: () => {},
-          canariesSaid: () => {},
-          released: () => {},
-          stateChanged: () => {},
-          changeIs: () => {},
-          resolved: () => {},
-          decided: () => {},
-          discarded: () => {},
-          save: (state) => {
-            this.saved = state;
-          },
+    this.rollout = new Rollout(withoutCanaries([cds]), {
+      gate: this.store.held,
+      fleet,
+      clock: this.clock,
+      saved,
+      revisions: () => ({ revision: 1, pendingRevision: 1 }),
+      removalLimits: () => [],
+      events: {
+        ...unheard,
+        save: (state) => {
+          this.saved = state;
         },
       },
-    );
+    });
   }
 
   /** What is released is restored, and the interests with it. */

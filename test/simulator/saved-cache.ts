@@ -1,5 +1,6 @@
 import { Decoder } from '../../src/cache/persistence/decode.ts';
-import { Dirty, encode, StoredPayloads, takeSnapshot } from '../../src/cache/persistence/encode.ts';
+import { Dirty } from '../../src/cache/persistence/dirty.ts';
+import { encode, StoredPayloads, takeSnapshot } from '../../src/cache/persistence/encode.ts';
 import {
   Packer,
   type Row,

@@ -6,7 +6,7 @@ import type { HeldVariant } from '../../model/rollout.ts';
 import { isCollection } from '../../model/selection.ts';
 import { type Holder, type Interest, WILDCARD } from '../../model/transaction.ts';
 import type { CacheEntry } from '../cached-resource.ts';
-import type { Journal, TypeTable } from '../type-table.ts';
+import type { TypeTable } from '../type-table.ts';
 import type {
   ChangeBody,
   HolderBody,
@@ -15,6 +15,7 @@ import type {
   VariantBody,
   VersionBody,
 } from './decode.ts';
+import { interestKey, type TakenChanges } from './dirty.ts';
 import { Packer, type Row, type RowBatch } from './records.ts';
 
 /**
@@ -272,119 +273,4 @@ function variantBody({ variant, holders }: HeldVariant): VariantBody {
     ...(ttl === undefined ? {} : { ttl: [ttl.milliseconds, ttl.deadline] }),
     ...(metadata === undefined ? {} : { metadata: base64(metadata) }),
   };
-}
-
-/** More names than this are not listed: then everything is written. What was deleted has no other bound. */
-const maxListed = 200_000;
-
-/** What of one type is not on disk as it is in the store. */
-class DirtyType {
-  readonly resources = new Set<ResourceName>();
-  /** By `interestKey`. */
-  readonly interests = new Map<string, Interest>();
-  readonly versions = new Set<string>();
-}
-
-/** What is not on disk. */
-class Dirt {
-  /** Everything, listed or not; what is on disk is replaced. */
-  readonly everything: boolean;
-  readonly types = new Map<TypeUrl, DirtyType>();
-  /** By revision: the types of recorded changes. */
-  readonly changes = new Map<number, TypeUrl>();
-
-  constructor(everything = false) {
-    this.everything = everything;
-  }
-}
-
-function interestKey({ selector, parameters }: Interest): string {
-  return JSON.stringify([selector, parameters.key]);
-}
-
-/**
- * Names of what has changed since it was written. However often something changes, it is here once; what it is now is
- * read from the store when the disk is ready for it.
- */
-export class Dirty implements Journal {
-  /** Since when something waits, by the clock; undefined: nothing does. */
-  since: number | undefined;
-  #dirt = new Dirt();
-  readonly #now: () => number;
-  readonly #excluded: ReadonlySet<TypeUrl>;
-  readonly #changed: () => void;
-  #size = 0;
-
-  constructor(now: () => number, excluded: ReadonlySet<TypeUrl>, changed: () => void) {
-    this.#now = now;
-    this.#excluded = excluded;
-    this.#changed = changed;
-  }
-
-  resource(type: TypeUrl, name: ResourceName): void {
-    this.#mark(type, ({ resources }) => resources.add(name));
-  }
-
-  interest(interest: Interest): void {
-    this.#mark(interest.type, ({ interests }) => interests.set(interestKey(interest), interest));
-  }
-
-  version(type: TypeUrl, holder: string): void {
-    this.#mark(type, ({ versions }) => versions.add(holder));
-  }
-
-  change(type: TypeUrl, revision: number): void {
-    if (this.#excluded.has(type)) return;
-    if (!this.#dirt.everything) this.#dirt.changes.set(revision, type);
-    this.#notice();
-  }
-
-  all(): void {
-    this.#dirt = new Dirt(true);
-    this.#size = 0;
-    this.#notice();
-  }
-
-  /** Takes what has gathered; what comes from now on gathers anew. */
-  take(): TakenChanges {
-    const taken = { since: this.since, dirt: this.#dirt };
-    this.since = undefined;
-    this.#dirt = new Dirt();
-    this.#size = 0;
-    return taken;
-  }
-
-  /** It could not be written: it waits still. */
-  putBack({ since, dirt: { everything, types, changes } }: TakenChanges): void {
-    if (everything) this.all();
-    for (const [revision, type] of changes) this.change(type, revision);
-    for (const [type, { resources, interests, versions }] of types) {
-      for (const name of resources) this.resource(type, name);
-      for (const interest of interests.values()) this.interest(interest);
-      for (const holder of versions) this.version(type, holder);
-    }
-    this.since = since ?? this.since;
-  }
-
-  #mark(type: TypeUrl, mark: (dirty: DirtyType) => void): void {
-    if (this.#excluded.has(type)) return;
-    const { everything, types } = this.#dirt;
-    if (!everything) {
-      const known = types.get(type) ?? new DirtyType();
-      types.set(type, known);
-      mark(known);
-      if (++this.#size > maxListed) this.all();
-    }
-    this.#notice();
-  }
-
-  #notice(): void {
-    this.since ??= this.#now();
-    this.#changed();
-  }
-}
-
-export interface TakenChanges {
-  readonly since: number | undefined;
-  readonly dirt: Dirt;
 }

@@ -7,15 +7,9 @@ import { Conditions } from '../../observe/conditions.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Restored, Store } from '../store.ts';
 import { Decoder, type RestoreContext } from './decode.ts';
+import { Dirty } from './dirty.ts';
 import type { Disk } from './disk.ts';
-import {
-  type ChangeSource,
-  Dirty,
-  encode,
-  type SnapshotRow,
-  StoredPayloads,
-  takeSnapshot,
-} from './encode.ts';
+import { type ChangeSource, encode, type SnapshotRow, StoredPayloads, takeSnapshot } from './encode.ts';
 import type { DiskError } from './records.ts';
 
 /** Changes gather for so long before they are written together. */
