@@ -30,7 +30,7 @@ const meanings: ReadonlyMap<string, string> = new Map([
   ['ERR_OSSL_UNSUPPORTED', 'the key or certificate cannot be read (wrong format or a password)'],
   ['ERR_SSL_NO_SHARED_CIPHER', 'no TLS cipher in common'],
   ['ERR_SSL_HTTP_REQUEST', 'plain HTTP was spoken to a TLS port'],
-  ['ERR_SSL_WRONG_VERSION_NUMBER', 'something other than TLS was spoken to a TLS port'],
+  ['ERR_SSL_WRONG_VERSION_NUMBER', 'one end of the connection speaks TLS, and the other does not'],
   ['ERR_SSL_NO_APPLICATION_PROTOCOL', 'the client does not offer HTTP/2 (ALPN h2)'],
   ['ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE', 'the client sent no certificate'],
   [

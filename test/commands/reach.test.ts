@@ -68,6 +68,15 @@ describe('distributary reach', () => {
     expect((await typed('--endpoint', 'unix:/run/cp.sock')).code).to.equal(2);
   });
 
+  it('says where TLS is asked of a port without it', async () => {
+    const plain = await listening(
+      createServer((socket) => socket.on('error', () => undefined).end('no TLS here')),
+    );
+    const { code, err } = await typed('--endpoint', plain, '--tls');
+    expect(code).to.equal(1);
+    expect(err).to.include('one end of the connection speaks TLS, and the other does not');
+  });
+
   it('shows the certificate, and says whether it is trusted', async () => {
     const good = await typed('--endpoint', await tlsServer(issued('cp')), '--ca', ca);
     expect(good.out).to.match(
