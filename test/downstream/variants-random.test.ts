@@ -10,6 +10,7 @@ import {
 import { resourceName } from '../../src/model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
 import type { Put, Removal } from '../../src/model/transaction.ts';
+import { cases } from '../support/cases.ts';
 import {
   contentOf,
   InMemoryRelay,
@@ -368,7 +369,7 @@ function change(
 }
 
 describe('variants, in random transactions', () => {
-  for (const short of ['cds', 'eds']) {
+  for (const short of cases('cds', 'eds')) {
     it(`1,000 of ${short}: step by step each client has what the reference says, by one update for each`, function () {
       this.timeout(120_000);
       const seed = 20_260 + short.length * 7 + short.charCodeAt(0);

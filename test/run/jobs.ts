@@ -1,5 +1,6 @@
-import { globSync, readFileSync } from 'node:fs';
+import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { z } from 'zod';
 import { root } from './report.ts';
 
 /** `alone`: it measures time or memory, and nothing else may run beside it. */
@@ -18,6 +19,21 @@ export const waits =
 
 /** `test`: for `npm test`; `more`: for `npm run test:more`. */
 export type Extent = 'test' | 'more';
+
+/** What jobs took that took longer than two seconds: the longest come first, so that the end does not wait for one. */
+const durationsFile = join(import.meta.dirname, 'durations.json');
+const durations = z
+  .object({ test: z.record(z.string(), z.number()), more: z.record(z.string(), z.number()) })
+  .parse(JSON.parse(readFileSync(durationsFile, 'utf8')));
+
+/** For the next runs. `seconds`: by the names of all jobs of a whole run. */
+export function recordDurations(extent: Extent, seconds: ReadonlyMap<string, number>): void {
+  const long = [...seconds]
+    .map(([name, took]) => [name, Math.round(took)] as const)
+    .filter(([, took]) => took > 2);
+  const sorted = Object.fromEntries(long.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  writeFileSync(durationsFile, `${JSON.stringify({ ...durations, [extent]: sorted }, undefined, 2)}\n`);
+}
 
 /** Files with tables of which `npm test` takes the first case (test/support/cases.ts). */
 const hasMoreCases = (file: string): boolean =>
@@ -38,30 +54,11 @@ export function jobsOf(extent: Extent, parts: readonly string[] = []): readonly 
     .filter((file) => parts.length === 0 || parts.some((part) => file.includes(part)))
     .toSorted();
   const units = Map.groupBy(files, (file) => (isAlone(file) || waits.test(file) ? file : folderOf(file)));
+  const took = (name: string): number => durations[extent][name] ?? 0;
   return [...units]
     .map(([name, files]): Job => ({ name, files, lane: isAlone(name) ? 'alone' : 'side by side' }))
-    .toSorted((a, b) => weightOf(b.files) - weightOf(a.files));
+    .toSorted((a, b) => took(b.name) - took(a.name));
 }
 
 const isAlone = (file: string): boolean => file.includes('.alone.');
 const folderOf = (file: string): string => dirname(file).split('/').slice(0, 2).join('/');
-
-/** Longer files take longer, as a rule: they come first, so that the end does not wait for one. */
-const weightOf = (files: readonly string[]): number =>
-  files.reduce((sum, file) => sum + patienceFor(file), 0);
-
-/** In bytes of a file that only computes; those go at any time, also while the last ones wait. */
-function patienceFor(file: string): number {
-  const text = readFileSync(join(root, file), 'utf8');
-  if (!waits.test(file)) return text.length / 10;
-  // What they do stands elsewhere, in tables, or they wait for real Envoys.
-  const isLong =
-    /^test\/(attacks|fuzz)\//.test(file) || /support\/(envoy|prometheus|setting)[-\w]*\.ts/.test(text);
-  const patience = Math.max(
-    0,
-    ...Array.from(text.matchAll(/this\.timeout\(([\d_]+)\)/g), ([, ms = '']) =>
-      Number(ms.replaceAll('_', '')),
-    ),
-  );
-  return text.length + (isLong ? 25_000 : 0) + patience / 4;
-}

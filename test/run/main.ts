@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import '../support/compile-cache.ts';
 import { slowness } from '../support/cpu.ts';
-import { type Job, jobsOf } from './jobs.ts';
+import { type Job, jobsOf, recordDurations } from './jobs.ts';
 import { compete } from './load.ts';
 import { needsPrograms, prepare } from './prepare.ts';
 import { MochaProcess, type Outcome } from './run-job.ts';
@@ -13,6 +13,7 @@ const usage = `usage: npm test [-- [options] [PART_OF_A_PATH...]]
   --jobs N     so many processes side by side (four for each core, fewer on a slow machine)
   --more       what takes longer, instead: npm run test:more
   --load       beside twice as many busy loops as there are cores
+  --record     keeps what the files took, so that the next runs begin with the longest: for a quiet machine
   --verbose    prints what passes, too
 
 Without a part of a path all files run.
@@ -22,6 +23,7 @@ const options = {
   jobs: { type: 'string' },
   more: { type: 'boolean' },
   load: { type: 'boolean' },
+  record: { type: 'boolean' },
   verbose: { type: 'boolean' },
   help: { type: 'boolean' },
 } as const;
@@ -111,6 +113,9 @@ async function runAlone(): Promise<void> {
   await runSideBySide();
   await runAlone();
 }
+
+if (values.record === true && positionals.length === 0)
+  recordDurations(extent, new Map(outcomes.map(({ job, seconds }) => [job.name, seconds])));
 
 const sum = (count: (outcome: Outcome) => number): number =>
   outcomes.reduce((total, outcome) => total + count(outcome), 0);
