@@ -129,7 +129,7 @@ export class Judge {
     created.#acceptedAt = Number.isFinite(acceptedAt) ? acceptedAt : undefined;
     created.#told = worst.#told;
     // Together they are where the one is that fewer have seen. What nobody has judged yet joins what nobody has judged.
-    const met = before.some((one) => one.isPastFirst) ? [] : before.filter((one) => one.#hasMet);
+    const met = before.some((one) => one.isPastFirst) ? [] : before.filter((one) => one.#hasMetSomebody);
     const first = (met.length === 0 ? before : met).toSorted((a, b) => a.#wave - b.#wave)[0] ?? oldest;
     created.#wave = first.#wave;
     created.#shownSince = Math.max(...before.map((one) => one.#shownSince));
@@ -172,6 +172,11 @@ export class Judge {
   /** An earlier wave has ended. Waves that met nobody are none: what comes in the first that met somebody joins. */
   get isPastFirst(): boolean {
     return this.#isPastFirst;
+  }
+
+  /** Somebody is in this wave, or was let into it: that they have the change is not known at once. */
+  get #hasMetSomebody(): boolean {
+    return this.#hasMet || this.#reached.size > 0;
   }
 
   get isLastWave(): boolean {

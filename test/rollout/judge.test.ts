@@ -326,6 +326,7 @@ describe('judge: waves', () => {
     expect(outcome(later, 0, none)).to.equal('accepted');
     later.advance(new Set(), 0);
     later.reach(new Set(['tests']));
+    expect(Judge.of([later, fresh], three, 3).wave, 'before its clients have answered').to.equal(2);
     expect(outcome(later, 4, by('a'))).to.equal('CANARY');
     expect(Judge.of([later, fresh], three, 6).wave).to.equal(2);
     later.advance(new Set(['a']), 40);
