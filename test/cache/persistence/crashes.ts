@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { Process } from '../../e2e/support/process.ts';
-import { Cache, digestOf, interest, temporary } from './support.ts';
+import { Cache, digestOf, dump, interest, temporary } from './support.ts';
 
 export interface Crashes {
   /** Revisions written since the last crash that were on disk, summed up. */
@@ -37,7 +37,8 @@ export async function crash(times: number, random: () => number): Promise<Crashe
       const cache = await Cache.open({ directory: directory.path });
       const found = known.lastIndexOf(digestOf(cache.store));
       expect(cache.messages('error'), `crash ${time}`).to.deep.equal([]);
-      expect(found, `crash ${time}: what is loaded never was`).to.be.at.least(0);
+      const loaded = found >= 0 ? '' : `${cache.messages().join('\n')}\n${dump(cache.store).slice(0, 5000)}`;
+      expect(found, `crash ${time} of ${known.length}: this never was: ${loaded}`).to.be.at.least(0);
       const settled = cache.store.isResolved(interest('cds'));
       if (answered) expect(settled, `crash ${time}: the wildcard is unknown`).to.equal(true);
       answered = settled;
