@@ -1,8 +1,11 @@
 import type { ConstraintsKey, ResourceName } from '../model/brand.ts';
 import type { Removal } from '../model/transaction.ts';
 
+/** (name, constraints): what a variant is known by, with the session's stamp. */
+export type Identity = Removal;
+
 /** Variants of one type, each once. Nearly always a name has one variant only, so no Map for each. */
-export class VariantSet<Variant extends Removal = Removal> {
+export class VariantSet<Variant extends Identity = Identity> {
   readonly #byName = new Map<ResourceName, Variant | Map<ConstraintsKey, Variant>>();
   #size = 0;
 
@@ -16,7 +19,7 @@ export class VariantSet<Variant extends Removal = Removal> {
     return known?.constraints.key === key ? known : undefined;
   }
 
-  has({ name, constraints }: Removal): boolean {
+  has({ name, constraints }: Identity): boolean {
     return this.get(name, constraints.key) !== undefined;
   }
 
@@ -60,7 +63,7 @@ export class VariantSet<Variant extends Removal = Removal> {
     return true;
   }
 
-  delete({ name, constraints: { key } }: Removal): void {
+  delete({ name, constraints: { key } }: Identity): void {
     const known = this.#byName.get(name);
     if (known instanceof Map) {
       if (!known.delete(key)) return;

@@ -50,21 +50,17 @@ export interface IncomingError extends IncomingName {
   readonly status: Uint8Array;
 }
 
-/** A DiscoveryResponse; each resource is an encoded Any. Views into the response. */
-export interface IncomingSotw {
+/** A DiscoveryResponse, whose resources are encoded Anys, or a DeltaDiscoveryResponse, of Resources. Views into it. */
+export interface IncomingResponse {
   readonly version: string;
   readonly typeUrl: string;
   readonly nonce: string;
   readonly resources: ByteRanges;
   /** For `readError`. */
   readonly errors: ByteRanges;
-}
-
-/** A DeltaDiscoveryResponse; each resource is an encoded Resource. Views into the response. */
-export interface IncomingDelta extends IncomingSotw {
-  /** `removed_resources`, for `readString`. */
+  /** `removed_resources`, for `readString`. SotW has none. */
   readonly removed: ByteRanges;
-  /** `removed_resource_names`, for `readName`. */
+  /** `removed_resource_names`, for `readName`. SotW has none. */
   readonly removedNames: ByteRanges;
 }
 
@@ -98,16 +94,16 @@ const RESOURCE_URL = 'type.googleapis.com/envoy.service.discovery.v3.Resource';
 /** In all lists of a response together, and aliases of a resource: two bytes may be an entry. */
 const mostEntries = 1_000_000;
 
-export function readSotwResponse(bytes: Buffer): Result<IncomingSotw, UnreadableResponse> {
+export function readSotwResponse(bytes: Buffer): Result<IncomingResponse, UnreadableResponse> {
   return readResponse(bytes, 7);
 }
 
-export function readDeltaResponse(bytes: Buffer): Result<IncomingDelta, UnreadableResponse> {
+export function readDeltaResponse(bytes: Buffer): Result<IncomingResponse, UnreadableResponse> {
   return readResponse(bytes, 9);
 }
 
 /** The two messages differ in the fields after 5 only. */
-function readResponse(bytes: Buffer, errorField: 7 | 9): Result<IncomingDelta, UnreadableResponse> {
+function readResponse(bytes: Buffer, errorField: 7 | 9): Result<IncomingResponse, UnreadableResponse> {
   let version = '';
   let typeUrl = '';
   let nonce = '';

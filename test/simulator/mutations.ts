@@ -31,10 +31,9 @@ export const mutations: readonly Wrong[] = [
   {
     name: 'the first response after a reconnect replaces all that was held',
     rule: 2,
-    file: 'src/upstream/ads/stream-machine.ts',
-    right: '  connect(resumed: boolean): void {',
-    wrong:
-      '  connect(resumed: boolean): void {\n    for (const state of this.#types.values()) this.#applyPart(state, { complete: true });',
+    file: 'src/upstream/ads/subscribed-type.ts',
+    right: '    this.onStartOver(resumed);',
+    wrong: '    this.onStartOver(resumed);\n    this.#apply({ complete: true });',
   },
   {
     name: 'a swap of variants leaves the one before with the client',

@@ -1,9 +1,7 @@
-import { covers } from '../../model/selection.ts';
 import type { Transaction } from '../../model/transaction.ts';
-import type { Identity } from './response-parts.ts';
-import type { AckedVariant, DeltaState } from './type-state.ts';
+import type { Identity } from '../variant-set.ts';
+import type { AckedResources, AckedVariant } from './acked-resources.ts';
 import {
-  isFor,
   type UnansweredUnsubscribed,
   type UpstreamSubscription,
   type UpstreamSubscriptions,
@@ -18,16 +16,14 @@ import {
 /** What a response says of resources. */
 type Said = Pick<Transaction, 'puts' | 'removals' | 'heartbeats' | 'resourceErrors'>;
 
-/** A delta stream, as far as the judgement needs it. `acked` has what the response has brought. */
-export type DeltaWaiting = Pick<
-  DeltaState,
-  'subscriptions' | 'acked' | 'unansweredUnsubscribed' | 'repeated' | 'isEmpty' | 'sweepPending'
->;
-
-/** Whether a wildcard or glob shows a variant. */
-export function shows(subscription: UpstreamSubscription, { name, constraints }: Identity): boolean {
-  if (subscription.kind === 'glob' && !covers(subscription.selector, name)) return false;
-  return isFor(subscription, constraints);
+/** A type on a delta stream, as far as the judgement needs it. `acked` has what the response has brought. */
+export interface DeltaWaiting {
+  readonly subscriptions: UpstreamSubscriptions;
+  readonly acked: AckedResources;
+  readonly unansweredUnsubscribed: UnansweredUnsubscribed;
+  readonly repeated: ReadonlySet<Identity>;
+  readonly isEmpty: boolean;
+  readonly sweepPending: boolean;
 }
 
 /**
@@ -59,7 +55,7 @@ export function inDoubt(
 ): readonly UpstreamSubscription[] {
   const later = candidates.filter((one) => one.requestNumber > 1 && !answered.has(one));
   const mayBeAnswered = (one: UpstreamSubscription): boolean => {
-    const isShown = (identity: Identity): boolean => shows(one, identity);
+    const isShown = (identity: Identity): boolean => one.shows(identity);
     return one.expectedNames.size === 0 && (puts.some(isShown) || resourceErrors.some(isShown));
   };
   return answered.size > 0 || later.some(mayBeAnswered) ? later : [];
@@ -141,7 +137,7 @@ function mayBeUpdate(
         earlier.requestNumber > 0 &&
         earlier.requestNumber < requestNumber &&
         (earlier.responseSeen || earlier.resolvedOnThisStream) &&
-        !others.some((other) => isFor(earlier, other.constraints)),
+        !others.some((other) => earlier.isFor(other.constraints)),
     );
 }
 
@@ -155,9 +151,7 @@ function shownBy(stream: DeltaWaiting, said: Said) {
   const onlyFor = new Set<UpstreamSubscription>();
   const changes: readonly Identity[] = [...said.puts, ...said.removals];
   for (const [at, identity] of [...changes, ...said.heartbeats].entries()) {
-    const by = subscriptions
-      .collecting(identity.name)
-      .filter((subscription) => shows(subscription, identity));
+    const by = subscriptions.collecting(identity.name).filter((subscription) => subscription.shows(identity));
     // Servers answer in order, so of the requests that wait it is for the oldest one.
     const waiting = by.filter((one) => isWaiting(stream, one));
     const oldest = oldestOf(waiting);

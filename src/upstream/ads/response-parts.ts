@@ -1,5 +1,5 @@
-import { type ResourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
-import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
+import { type TypeUrl, typeUrl } from '../../model/brand.ts';
+import { parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
 import { contentHash, ownBytes } from '../../model/content-hash.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { quote } from '../../model/text.ts';
@@ -16,7 +16,7 @@ import {
   readName,
   readString,
 } from '../../wire/response-reader.ts';
-import type { VariantSet } from '../variant-set.ts';
+import type { Identity, VariantSet } from '../variant-set.ts';
 import type { Stamp } from './stamp.ts';
 
 /**
@@ -104,12 +104,6 @@ function withPayload(put: Put): Put {
   if (put.any === undefined) return put;
   const bytes = ownBytes(put.any);
   return { ...put, any: bytes, payload: { bytes, hash: contentHash(bytes) } };
-}
-
-/** (name, constraints): what a variant is known by, with the session's stamp. */
-export interface Identity {
-  readonly name: ResourceName;
-  readonly constraints: Constraints;
 }
 
 /** What is needed to judge what arrives. */

@@ -10,12 +10,11 @@ import { encodeRequest } from '../../wire/request-writer.ts';
 import { announcesMore } from '../../wire/via.ts';
 import type { ChannelStream } from './channel.ts';
 import type { AdsConnection, ConnectedStream } from './connection.ts';
-import { DeltaMachine } from './delta-machine.ts';
-import { SotwMachine } from './sotw-machine.ts';
 import type { Stamp } from './stamp.ts';
-import type { ProtocolEffect, StreamMachine } from './stream-machine.ts';
+import type { Holders, ProtocolEffect } from './stream-effects.ts';
+import { StreamMachine } from './stream-machine.ts';
+import type { SubscribedType } from './subscribed-type.ts';
 import { isIsolated, methodPath, type Relocation, type Role, type StreamId, Suspicion } from './suspicion.ts';
-import type { Holders, TypeState } from './type-state.ts';
 
 /** Entries of a response that are read in one turn: a few milliseconds. */
 const defaultEntriesPerTurn = 1000;
@@ -274,8 +273,8 @@ class AdsStream implements ConnectedStream {
     this.#id = id;
     const maxMs = isIsolated(id) ? Math.max(backoff.maxMs, isolatedMaxBackoffMs) : backoff.maxMs;
     this.#backoff = new Backoff(backoff.initialMs, maxMs, random);
-    const Machine = options.protocol === 'SOTW' ? SotwMachine : DeltaMachine;
-    this.machine = new Machine({
+    this.machine = new StreamMachine({
+      protocol: options.protocol,
       holders: session.holders,
       locators: options.variants === 'NATIVE',
       stamp,
@@ -331,14 +330,14 @@ class AdsStream implements ConnectedStream {
     this.#connection.closed(this);
   }
 
-  release(type: TypeUrl): TypeState | undefined {
+  release(type: TypeUrl): SubscribedType | undefined {
     const state = this.machine.release(type);
     if (this.machine.isUnused) this.#closeStream();
     return state;
   }
 
   /** Takes over a type from another stream. If nothing else is subscribed here, takes over that stream's backoff, too. */
-  adopt(state: TypeState, before: AdsStream): void {
+  adopt(state: SubscribedType, before: AdsStream): void {
     const endpoint = before.#lastEndpoint;
     this.#hasEndedBefore ||= before.#hasEndedBefore;
     const isNew = !this.#opened;

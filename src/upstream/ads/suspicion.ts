@@ -1,7 +1,7 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import { ADS_SERVICE, isKnownType, knownTypes, type TypeInfo, typeInfo } from '../../model/types.ts';
 import type { Suspect } from '../../model/upstream.ts';
-import { TypesInUse } from './type-state.ts';
+import { TypesInUse } from './types-in-use.ts';
 
 /** The wildcard or the names of a type move from one stream to another. */
 export interface Relocation {

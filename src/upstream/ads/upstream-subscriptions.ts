@@ -2,8 +2,10 @@ import { type ParametersKey, type ResourceName, resourceName } from '../../model
 import type { Constraints } from '../../model/constraints.ts';
 import { ParameterIndex } from '../../model/parameter-index.ts';
 import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
+import { covers } from '../../model/selection.ts';
 import { type Interest, type Selector, WILDCARD } from '../../model/transaction.ts';
 import { isGlob, parentGlob } from '../../model/xdstp.ts';
+import type { Identity } from '../variant-set.ts';
 
 /**
  * One subscription as upstream sees it: a name, or (NATIVE) a locator with parameters. Several interests may share
@@ -39,6 +41,26 @@ export class UpstreamSubscription {
     this.kind = selector === WILDCARD ? 'wildcard' : isGlob(selector) ? 'glob' : 'name';
     this.parameters = parameters;
     this.isLocator = isLocator;
+  }
+
+  /** A new stream, on which nothing is asked yet. */
+  startOver(): void {
+    this.requestNumber = 0;
+    this.anyResponseAnswers = false;
+    this.resolvedOnThisStream = false;
+    this.responseSeen = false;
+    this.expectedNames = new Set();
+  }
+
+  /** Whether a variant is for it, by its constraints. */
+  isFor(constraints: Constraints): boolean {
+    return !this.isLocator || constraints.matches(this.parameters);
+  }
+
+  /** Whether a wildcard or glob shows a variant. */
+  shows({ name, constraints }: Identity): boolean {
+    if (this.kind === 'glob' && !covers(this.selector, name)) return false;
+    return this.isFor(constraints);
   }
 }
 
@@ -179,15 +201,6 @@ export class UpstreamSubscriptions {
     );
   }
 
-  /** Marks a subscription as resolved. Its interests are added to `resolved` if they were not before. */
-  markResolved(subscription: UpstreamSubscription, resolved: Interest[]): void {
-    subscription.resolvedOnThisStream = true;
-    if (subscription.resolved) return;
-    subscription.resolved = true;
-    this.unresolved.delete(subscription);
-    resolved.push(...subscription.interests.values());
-  }
-
   /** The glob that covers this name, if it is subscribed. */
   #globOver(name: ResourceName): Selector | undefined {
     const glob = this.#globs.size > 0 ? parentGlob(name) : undefined;
@@ -200,11 +213,6 @@ export class UpstreamSubscriptions {
     for (const subscription of this.locators ? subscriptions.matching(constraints) : subscriptions.values())
       found.push(subscription);
   }
-}
-
-/** Whether a variant is for a subscription, by its constraints. */
-export function isFor({ parameters, isLocator }: UpstreamSubscription, constraints: Constraints): boolean {
-  return !isLocator || constraints.matches(parameters);
 }
 
 /** The wildcards and globs that were sent on this stream and have had no response that may answer them. */

@@ -9,7 +9,7 @@ import {
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ADS_SERVICE, typeByName } from '../../../src/model/types.ts';
 import {
-  type IncomingDelta,
+  type IncomingResponse,
   readDeltaResponse,
   readSotwResponse,
 } from '../../../src/wire/response-reader.ts';
@@ -195,7 +195,7 @@ export function sotwBodies({ first }: Received): readonly Uint8Array[] {
 }
 
 function removedOf(response: object): readonly string[] {
-  const { removed } = response as IncomingDelta;
+  const { removed } = response as IncomingResponse;
   return Array.from({ length: removed.length }, (_, index) => removed.at(index).toString());
 }
 

@@ -3,6 +3,7 @@ import { resourceName } from '../../../src/model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../../../src/model/constraints.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
 import type { ResourceError } from '../../../src/model/transaction.ts';
+import { AckedResources } from '../../../src/upstream/ads/acked-resources.ts';
 import {
   deltaAnswers,
   lastRequestSeen,
@@ -10,7 +11,6 @@ import {
   ofOldestRequest,
   sotwAnswers,
 } from '../../../src/upstream/ads/answer-attribution.ts';
-import { AckedResources } from '../../../src/upstream/ads/type-state.ts';
 import {
   UnansweredUnsubscribed,
   UpstreamSubscription,

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { resourceName } from '../../../src/model/brand.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
-import { deltaRequests } from '../../../src/upstream/ads/delta-machine.ts';
+import { deltaRequests } from '../../../src/upstream/ads/delta-type.ts';
 import {
   type UpstreamSubscription,
   UpstreamSubscriptions,

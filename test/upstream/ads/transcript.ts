@@ -4,11 +4,9 @@ import { type Constraints, formatConstraints, UNCONSTRAINED } from '../../../src
 import { internParameters } from '../../../src/model/parameters.ts';
 import type { Interest, Transaction } from '../../../src/model/transaction.ts';
 import { typeInfo } from '../../../src/model/types.ts';
-import { DeltaMachine } from '../../../src/upstream/ads/delta-machine.ts';
-import { SotwMachine } from '../../../src/upstream/ads/sotw-machine.ts';
 import { stampFor, unstamped } from '../../../src/upstream/ads/stamp.ts';
-import type { StreamMachine } from '../../../src/upstream/ads/stream-machine.ts';
-import type { MachineOptions } from '../../../src/upstream/ads/type-state.ts';
+import type { MachineOptions } from '../../../src/upstream/ads/stream-effects.ts';
+import { StreamMachine } from '../../../src/upstream/ads/stream-machine.ts';
 import type { OutgoingRequest } from '../../../src/wire/request-writer.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 import { contentOf, deltaResponse, parseItem, sotwResponse, typeOf } from './responses.ts';
@@ -44,6 +42,7 @@ export class Conversation {
     this.#sotw = protocol === 'sotw';
     const native = variants === 'native';
     const options: MachineOptions = {
+      protocol: this.#sotw ? 'SOTW' : 'DELTA',
       holders: {
         wildcard: { key: 'w', upstream: 'test', role: 'wildcard' },
         named: { key: 'n', upstream: 'test', role: 'named' },
@@ -54,7 +53,7 @@ export class Conversation {
       entriesPerTurn,
       resourceTimeoutMs: 15_000,
     };
-    this.#machine = this.#sotw ? new SotwMachine(options) : new DeltaMachine(options);
+    this.#machine = new StreamMachine(options);
   }
 
   /** What the machine does about one line. */

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { typeUrl } from '../../../src/model/brand.ts';
-import { TypesInUse } from '../../../src/upstream/ads/type-state.ts';
+import { TypesInUse } from '../../../src/upstream/ads/types-in-use.ts';
 
 describe('types that a client invents', () => {
   it('are forgotten once nobody uses them, however many there were', () => {

@@ -3,7 +3,6 @@ import { ok, type Result } from '../../model/result.ts';
 import type { InTurns } from '../../model/time-slices.ts';
 import {
   type Heartbeat,
-  type Interest,
   type Put,
   type ResourceError,
   type Transaction,
@@ -12,118 +11,190 @@ import {
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { Locator } from '../../wire/requests.ts';
-import {
-  type ByteRanges,
-  type IncomingSotw,
-  readSotwResource,
-  readSotwResponse,
-  type UnreadableResponse,
-} from '../../wire/response-reader.ts';
+import { type ByteRanges, type IncomingResponse, readSotwResource } from '../../wire/response-reader.ts';
 import { isUnknownName } from '../../wire/via.ts';
-import { VariantSet } from '../variant-set.ts';
+import { type Identity, VariantSet } from '../variant-set.ts';
+import type { AckedResources } from './acked-resources.ts';
 import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
-import { type Identity, ResponseParts } from './response-parts.ts';
-import type { Stamp } from './stamp.ts';
-import { StreamMachine, type TimeoutOutcome } from './stream-machine.ts';
-import { type AckedResources, type PreviousResponse, SotwState } from './type-state.ts';
-import { isFor, type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
+import { type AcceptanceRules, ResponseParts } from './response-parts.ts';
+import { SubscribedType } from './subscribed-type.ts';
+import { SubscribedAgain, type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
 
 /**
- * A state-of-the-world stream (protocol §3 from the client's side). SotW does not say which request a response answers:
+ * The last SotW response of a type. The next one is compared with it byte by byte, so that a response with 50,000
+ * resources, of which one has changed, creates objects only for that one.
+ */
+interface PreviousResponse {
+  readonly resources: ByteRanges;
+  /** Of each resource, in order. */
+  readonly identities: readonly Identity[];
+  /** Some have constraints. */
+  readonly constrained: boolean;
+  /** By which it was judged. By others its resources would be other variants. */
+  readonly rules: AcceptanceRules;
+}
+
+/**
+ * One type on a state-of-the-world stream (protocol §3 from the client's side). SotW does not say which request a response
+ * answers:
  *
  *     → names [a]   → names [a, b]   ← {a}, an answer to the first request: b is unknown, not absent
  *
  * Every response has seen the type's first request on the stream, so what is missing of that request is absent. A name
  * that was added later is absent if it came before and is missing now, or after resource_timeout.
  */
-export class SotwMachine extends StreamMachine<SotwState> {
-  protected createState(interest: Interest, stamp: Stamp): SotwState {
-    return new SotwState(interest, this.options, stamp);
+export class SotwType extends SubscribedType {
+  /** The last response, where the next one can be compared with it. */
+  #previous: PreviousResponse | undefined;
+  /** A full state was applied: the store has nothing from this holder but what this stream delivered. */
+  #storeSwept = false;
+  /** Something was named on this stream: from then on an empty list subscribes to nothing (protocol §3.6). */
+  #hasNamed = false;
+  #names: readonly string[] = [];
+  #locators: readonly Locator[] = [];
+  /**
+   * The newest request that upstream has seen for certain: a response had something that only this request subscribed
+   * to.
+   */
+  #lastRequestSeen = 0;
+  /**
+   * Something was unsubscribed on this stream. A resource may still come for it, so it does not prove which request
+   * upstream has seen.
+   */
+  #attributionAmbiguous = false;
+  readonly #subscribedAgain = new SubscribedAgain();
+  /** Names of which the last response said that a relay above does not know them yet (protocol §3.13). */
+  #unknownAbove: ReadonlySet<ResourceName> = new Set();
+
+  /** Absence deletes (protocol §3.7). */
+  get #isFull(): boolean {
+    return this.info.fullState || this.holder.role === 'wildcard';
   }
 
-  protected read(bytes: Buffer): Result<IncomingSotw, UnreadableResponse> {
-    return readSotwResponse(bytes);
+  protected onStartOver(): void {
+    this.#hasNamed = false;
+    this.#names = [];
+    this.#locators = [];
+    this.#subscribedAgain.clear();
+    this.#lastRequestSeen = 0;
+    this.#attributionAmbiguous = false;
+    this.#unknownAbove = new Set();
+    // Control planes count from 1 again when they restart, and are silent about a version that they think is known:
+    // without one everything comes, and is compared (protocol §3.10).
+    this.version = '';
   }
 
-  protected resetType(state: SotwState): void {
-    state.reset();
-  }
-
+  /** Each request names all that is subscribed. */
   protected changeSubscriptions(
-    state: SotwState,
     subscribed: readonly UpstreamSubscription[],
     unsubscribed: readonly UpstreamSubscription[],
   ): readonly OutgoingRequest[] {
-    if (!state.isFull && state.requestCount > 1) state.subscribedAgain.subscribe(subscribed, unsubscribed);
-    return sotwRequests(state, subscribed, unsubscribed);
+    if (!this.#isFull && this.requestCount > 1) this.#subscribedAgain.subscribe(subscribed, unsubscribed);
+    const requests: OutgoingRequest[] = [];
+    if (!this.#hasNamed && unsubscribed.some(({ kind }) => kind === 'wildcard')) {
+      // An empty list still means the wildcard. It can be unsubscribed only after "*" was named.
+      requests.push(this.#name(['*'], []));
+    }
+    const again = new Set(subscribed.map(({ selector }) => selector));
+    const isNew = new Set(subscribed);
+    // In a full-state type a name that is subscribed again must stay in the list: its absence would delete the
+    // resource.
+    const isLeftOut = (one: UpstreamSubscription): boolean =>
+      again.has(one.selector) && !(this.#isFull && isNew.has(one));
+    const active = [...this.subscriptions.all().filter(({ suspended }) => !suspended)];
+    // The store has dropped the resource. Upstream sends it again only if one request leaves the name out and the
+    // next one adds it.
+    if (unsubscribed.some(isLeftOut))
+      requests.push(this.#subscribeTo(active.filter((one) => !isNew.has(one))));
+    requests.push(this.#subscribeTo(active));
+    return requests;
   }
 
-  protected reply(state: SotwState): OutgoingRequest {
-    return sotwRequest(state);
+  #subscribeTo(subscriptions: readonly UpstreamSubscription[]): OutgoingRequest {
+    const [only, ...others] = subscriptions;
+    const isPlain = only?.kind === 'wildcard' && others.length === 0 && only.parameters.entries.size === 0;
+    // Every control plane knows the wildcard as an empty first request; not all know "*".
+    if (isPlain && !this.#hasNamed && this.info.legacyWildcard) return this.#name([], []);
+    const names: string[] = [];
+    const locators: Locator[] = [];
+    for (const { selector, parameters } of subscriptions) {
+      if (parameters.entries.size === 0) names.push(selector);
+      else locators.push({ name: selector, parameters: [...parameters.entries] });
+    }
+    return this.#name(names, locators);
+  }
+
+  #name(names: readonly string[], locators: readonly Locator[]): OutgoingRequest {
+    this.#names = names;
+    this.#locators = locators;
+    if (names.length + locators.length > 0) this.#hasNamed = true;
+    return this.reply();
+  }
+
+  /**
+   * Also a change of what is subscribed. After a NACK such a change repeats error_detail, so that it does not look like an
+   * ACK (protocol §3.4).
+   */
+  protected reply(): OutgoingRequest {
+    const { type: typeUrl, version, nonce, lastNack: error } = this;
+    return { kind: 'sotw', typeUrl, version, nonce, names: this.#names, locators: this.#locators, error };
   }
 
   protected answeredBy(
-    state: SotwState,
     _: Transaction,
     candidates: readonly UpstreamSubscription[],
   ): ReadonlySet<UpstreamSubscription> {
-    return sotwAnswers(state.lastRequestSeen, candidates);
+    return sotwAnswers(this.#lastRequestSeen, candidates);
   }
 
-  protected absentAfterTimeout(state: SotwState, subscription: UpstreamSubscription): boolean {
-    return state.info.fullState && subscription.kind !== 'wildcard';
+  protected absentAfterTimeout({ kind }: UpstreamSubscription): boolean {
+    return this.info.fullState && kind !== 'wildcard';
   }
 
   protected onTimeout(
-    state: SotwState,
     subscription: UpstreamSubscription,
     extended: boolean,
-  ): TimeoutOutcome {
-    if (subscription.resolvedOnThisStream) return [];
-    const isUnknownAbove = state.unknownAbove.has(subscription.selector);
+  ): 'absent' | 'unknown' | 'extend' {
+    if (subscription.resolvedOnThisStream) return 'absent';
+    const isUnknownAbove = this.#unknownAbove.has(subscription.selector);
     // A relay above may say nothing before something is known to it. Its own timeout comes a little later.
-    const extend = !extended && (state.nonce === '' || isUnknownAbove);
+    const extend = !extended && (this.nonce === '' || isUnknownAbove);
     // An earlier stream delivered it, and this one has not removed it.
-    const isAcked = state.covered(subscription).some(({ constraints }) => isFor(subscription, constraints));
-    if (!extend && !isAcked && !isUnknownAbove) return [];
+    const isAcked = this.covered(subscription).some(({ constraints }) => subscription.isFor(constraints));
+    if (!extend && !isAcked && !isUnknownAbove) return 'absent';
     subscription.anyResponseAnswers = true;
     return extend ? 'extend' : 'unknown';
   }
 
-  protected onUnsubscribed(state: SotwState, subscription: UpstreamSubscription): void {
-    if (state.previous !== undefined) {
-      state.previous = undefined;
-      state.rules = { ...state.rules }; // a response that is being read is read again
+  protected onUnsubscribed(subscription: UpstreamSubscription): void {
+    if (this.#previous !== undefined) {
+      this.#previous = undefined;
+      this.rules = { ...this.rules }; // a response that is being read is read again
     }
     if (subscription.requestNumber === 0) return;
-    state.attributionAmbiguous = true;
-    if (state.isFull || subscription.kind !== 'name') return;
-    state.subscribedAgain.leave(subscription);
-    this.arm(`leaving ${state.type}`, this.options.resourceTimeoutMs, () =>
-      state.subscribedAgain.forgetLeft(),
-    );
+    this.#attributionAmbiguous = true;
+    if (this.#isFull || subscription.kind !== 'name') return;
+    this.#subscribedAgain.leave(subscription);
+    this.whenAllHaveLeft(() => this.#subscribedAgain.forgetLeft());
   }
 
-  protected override askAgain({
-    subscribedAgain,
-    subscriptions,
-  }: SotwState): readonly UpstreamSubscription[] {
-    return subscribedAgain.unanswered(subscriptions);
+  protected override askAgain(): readonly UpstreamSubscription[] {
+    return this.#subscribedAgain.unanswered(this.subscriptions);
   }
 
-  protected *judge(state: SotwState, response: IncomingSotw): InTurns<Result<() => Transaction>> {
-    const reading = yield* this.#read(state, response);
-    return reading.ok ? ok(() => this.#commit(state, response, reading.value)) : reading;
+  *judge(response: IncomingResponse): InTurns<Result<() => Transaction>> {
+    const reading = yield* this.#read(response);
+    return reading.ok ? ok(() => this.#commit(response, reading.value)) : reading;
   }
 
-  *#read(state: SotwState, response: IncomingSotw): InTurns<Result<SotwReading>> {
-    const { rules, acked, storeSwept } = state;
-    const fullState = state.isFull;
-    const previous = state.previous?.rules === rules ? state.previous : undefined;
+  *#read(response: IncomingResponse): InTurns<Result<SotwReading>> {
+    const { rules, acked, stream } = this;
+    const fullState = this.#isFull;
+    const previous = this.#previous?.rules === rules ? this.#previous : undefined;
     // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
     // long as the store may have more than this stream delivered, it gets the whole response.
-    const comparable = fullState ? storeSwept : previous?.constrained === false;
-    const parts = new ResponseParts(rules, readSotwResource, this.options.entriesPerTurn, false);
+    const comparable = fullState ? this.#storeSwept : previous?.constrained === false;
+    const parts = new ResponseParts(rules, readSotwResource, stream.options.entriesPerTurn, false);
     const compared =
       comparable && previous !== undefined
         ? yield* compare(parts, acked, fullState, previous, response)
@@ -131,31 +202,27 @@ export class SotwMachine extends StreamMachine<SotwState> {
     return compared ?? (yield* readAll(parts, acked, fullState, response));
   }
 
-  #commit(state: SotwState, response: IncomingSotw, reading: SotwReading): Transaction {
-    const { subscriptions, acked, holder, type, rules } = state;
+  #commit({ version, resources }: IncomingResponse, reading: SotwReading): Transaction {
+    const { subscriptions, holder, type, rules } = this;
     const { identities, missing } = reading;
     const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
-    const unknown = reading.resourceErrors.filter(isUnknownName);
-    state.unknownAbove = new Set(unknown.map(({ name }) => name));
-    const { version, resources } = response;
-    const fullState = state.isFull;
-    const resolved: Interest[] = [];
-    const { puts, heartbeats, isRepeatable } = this.#takeResources(state, response, reading, resolved);
-    this.#attribute(state, puts);
-    if (fullState) this.#resolvePresent(state, missing, resolved);
-    const namesWithErrors = this.#resolveErrors(state, resourceErrors, resolved);
-    if (fullState) this.#resolveMissing(state, namesWithErrors, resolved);
-    const removals = acked.remove(
-      missing.filter((identity) => !this.#mayStillExist(state, identity, namesWithErrors)),
-    );
+    this.#unknownAbove = new Set(reading.resourceErrors.filter(isUnknownName).map(({ name }) => name));
+    const fullState = this.#isFull;
+    const { puts, heartbeats, isRepeatable } = this.#takeResources(version, reading);
+    this.#attribute(puts);
+    if (fullState) this.#resolvePresent(missing);
+    const namesWithErrors = this.#resolveErrors(resourceErrors);
+    if (fullState) this.#resolveMissing(namesWithErrors);
+    this.remove(missing.filter((identity) => !this.#mayStillExist(identity, namesWithErrors)));
+    const { removals, resolved } = this.takeConcluded();
     const allRemoved = removals.length === missing.length;
     // Before the first full state, the store may hold resources that this session does not know: those restored from
     // disk.
-    const mayComplete = fullState && !state.storeSwept && allRemoved && namesWithErrors.size === 0;
-    const complete = mayComplete && isCompleteFor(subscriptions, state.lastRequestSeen);
-    if (complete) state.storeSwept = true;
+    const mayComplete = fullState && !this.#storeSwept && allRemoved && namesWithErrors.size === 0;
+    const complete = mayComplete && isCompleteFor(subscriptions, this.#lastRequestSeen);
+    if (complete) this.#storeSwept = true;
     const constrained = identities.some((identity) => identity.constraints.key !== '');
-    state.previous = isRepeatable && allRemoved ? { resources, identities, constrained, rules } : undefined;
+    this.#previous = isRepeatable && allRemoved ? { resources, identities, constrained, rules } : undefined;
     return transaction({
       holder,
       type,
@@ -172,12 +239,8 @@ export class SotwMachine extends StreamMachine<SotwState> {
   }
 
   /** `isRepeatable`: the same resources again would say nothing new. */
-  #takeResources(
-    { subscriptions, acked, subscribedAgain }: SotwState,
-    response: IncomingSotw,
-    reading: SotwReading,
-    resolved: Interest[],
-  ) {
+  #takeResources(ofAll: string, reading: SotwReading) {
+    const { subscriptions, acked } = this;
     const puts: Put[] = [];
     const heartbeats: Heartbeat[] = [];
     let isRepeatable = true;
@@ -190,14 +253,14 @@ export class SotwMachine extends StreamMachine<SotwState> {
         if (acked.get(name, constraints.key) !== undefined)
           heartbeats.push({ name, constraints, ttlMilliseconds });
       } else {
-        const version = put.version === '' ? response.version : put.version;
+        const version = put.version === '' ? ofAll : put.version;
         puts.push({ ...put, version });
         acked.put({ name, constraints, version, hash: undefined, confirmed: true, viaAlias: false });
       }
       for (const subscription of subscriptions.matching(name, aliases, constraints)) {
         if (subscription.kind !== 'name') continue;
-        subscriptions.markResolved(subscription, resolved);
-        subscribedAgain.received(subscription);
+        this.resolve(subscription);
+        this.#subscribedAgain.received(subscription);
       }
     }
     return { puts, heartbeats, isRepeatable };
@@ -207,31 +270,27 @@ export class SotwMachine extends StreamMachine<SotwState> {
    * A response can arrive after a second wildcard was subscribed and still answer only the first: → names [*], →
    * names [*, xdstp://a/*], ← response to the first request. Names missing from it say nothing about the second.
    */
-  #attribute(state: SotwState, puts: readonly Put[]): void {
-    const { subscriptions } = state;
-    if (state.requestCount < 2 || !subscriptions.hasCollection) return;
-    if (!state.attributionAmbiguous)
-      state.lastRequestSeen = Math.max(state.lastRequestSeen, lastRequestSeen(subscriptions, puts));
-    this.renewIfDoubtful(state.type, state.type, () => {
-      const asked = waitingCollections(state.subscriptions.unresolved);
-      return sotwAnswers(state.lastRequestSeen, asked).size < asked.length;
+  #attribute(puts: readonly Put[]): void {
+    const { subscriptions, type } = this;
+    if (this.requestCount < 2 || !subscriptions.hasCollection) return;
+    if (!this.#attributionAmbiguous)
+      this.#lastRequestSeen = Math.max(this.#lastRequestSeen, lastRequestSeen(subscriptions, puts));
+    this.renewIfDoubtful(type, () => {
+      const asked = waitingCollections(subscriptions.unresolved);
+      return sotwAnswers(this.#lastRequestSeen, asked).size < asked.length;
     });
   }
 
   /** A name that is present is resolved, even if nothing changed: if it is missing later, it is absent. */
-  #resolvePresent(
-    { subscriptions, acked }: SotwState,
-    missing: readonly Identity[],
-    resolved: Interest[],
-  ): void {
+  #resolvePresent(missing: readonly Identity[]): void {
     const lacking = new VariantSet();
     for (const identity of missing) lacking.add(identity);
-    for (const subscription of [...subscriptions.unresolved]) {
+    for (const subscription of [...this.subscriptions.unresolved]) {
       if (subscription.kind !== 'name' || subscription.requestNumber === 0) continue;
-      const present = acked
-        .of(subscription.selector)
-        .some((variant) => !lacking.has(variant) && isFor(subscription, variant.constraints));
-      if (present) subscriptions.markResolved(subscription, resolved);
+      const present = this.covered(subscription).some(
+        (variant) => !lacking.has(variant) && subscription.isFor(variant.constraints),
+      );
+      if (present) this.resolve(subscription);
     }
   }
 
@@ -239,54 +298,42 @@ export class SotwMachine extends StreamMachine<SotwState> {
    * The names that have an error. That they are missing is no deletion: only NOT_FOUND in delta removes what is
    * cached (§8). Nor is it if a relay above does not know them yet.
    */
-  #resolveErrors(
-    state: SotwState,
-    resourceErrors: readonly ResourceError[],
-    resolved: Interest[],
-  ): ReadonlySet<ResourceName> {
-    const namesWithErrors = new Set(state.unknownAbove);
+  #resolveErrors(resourceErrors: readonly ResourceError[]): ReadonlySet<ResourceName> {
+    const namesWithErrors = new Set(this.#unknownAbove);
     for (const { name, constraints, code } of resourceErrors) {
-      if (code !== Code.NOT_FOUND || state.acked.hasName(name)) {
+      if (code !== Code.NOT_FOUND || this.acked.hasName(name)) {
         namesWithErrors.add(name);
         continue;
       }
-      for (const subscription of state.subscriptions.matching(name, [], constraints)) {
+      for (const subscription of this.subscriptions.matching(name, [], constraints)) {
         // The error does not say for which parameters. It counts for all locators of this name that were in the first
         // request.
         if (subscription.kind === 'name' && (subscription.anyResponseAnswers || !subscription.isLocator))
-          state.subscriptions.markResolved(subscription, resolved);
+          this.resolve(subscription);
       }
     }
     return namesWithErrors;
   }
 
   /** A full state without it says that it is absent, if any response answers it. */
-  #resolveMissing(state: SotwState, namesWithErrors: ReadonlySet<ResourceName>, resolved: Interest[]): void {
-    for (const subscription of [...state.subscriptions.unresolved]) {
+  #resolveMissing(namesWithErrors: ReadonlySet<ResourceName>): void {
+    const { subscriptions } = this;
+    for (const subscription of [...subscriptions.unresolved]) {
       if (subscription.anyResponseAnswers && !namesWithErrors.has(subscription.selector))
-        state.subscriptions.markResolved(subscription, resolved);
+        this.resolve(subscription);
     }
-    for (const subscription of state.subscriptions.named('*'))
+    for (const subscription of subscriptions.named('*'))
       if (subscription.anyResponseAnswers) subscription.resolvedOnThisStream = true;
   }
 
   /** Whether it may be there although this response does not have it. */
-  #mayStillExist(
-    state: SotwState,
-    { name, constraints }: Identity,
-    namesWithErrors: ReadonlySet<ResourceName>,
-  ): boolean {
+  #mayStillExist({ name, constraints }: Identity, namesWithErrors: ReadonlySet<ResourceName>): boolean {
     if (namesWithErrors.has(name)) return true;
     // A resource that this stream delivered and a later response lacks is removed, even if its wildcard is not
     // resolved yet.
-    if (state.acked.get(name, constraints.key)?.confirmed === true) return false;
-    const subscriptions = state.subscriptions.matching(name, [], constraints);
-    return (
-      subscriptions.length > 0 &&
-      !subscriptions.some(
-        (subscription) => subscription.resolvedOnThisStream || subscription.anyResponseAnswers,
-      )
-    );
+    if (this.acked.get(name, constraints.key)?.confirmed === true) return false;
+    const matching = this.subscriptions.matching(name, [], constraints);
+    return matching.length > 0 && !matching.some((one) => one.resolvedOnThisStream || one.anyResponseAnswers);
   }
 }
 
@@ -305,7 +352,7 @@ function* readAll(
   parts: ResponseParts,
   acked: AckedResources,
   fullState: boolean,
-  response: IncomingSotw,
+  response: IncomingResponse,
 ): InTurns<Result<SotwReading>> {
   const seen = new VariantSet();
   const puts = yield* parts.resources(response.resources, 0, response.resources.length, seen);
@@ -323,7 +370,7 @@ function* compare(
   acked: AckedResources,
   fullState: boolean,
   previous: PreviousResponse,
-  response: IncomingSotw,
+  response: IncomingResponse,
 ): InTurns<Result<SotwReading> | undefined> {
   const { resources } = response;
   const { prefix, suffix } = commonEnds(previous.resources, resources);
@@ -367,69 +414,6 @@ function* compare(
 function positions({ identities }: PreviousResponse, start: number, end: number) {
   const indexes = Array.from({ length: Math.max(0, end - start) }, (_, offset) => start + offset);
   return Map.groupBy(indexes, (index) => identities[index]?.name);
-}
-
-/** The requests for a change of what is subscribed: each names all that is. */
-function sotwRequests(
-  state: SotwState,
-  subscribed: readonly UpstreamSubscription[],
-  unsubscribed: readonly UpstreamSubscription[],
-): readonly OutgoingRequest[] {
-  const requests: OutgoingRequest[] = [];
-  if (!state.hasNamed && unsubscribed.some(({ kind }) => kind === 'wildcard')) {
-    // An empty list still means the wildcard. It can be unsubscribed only after "*" was named.
-    requests.push(nameAll(state, ['*'], []));
-  }
-  const again = new Set(subscribed.map(({ selector }) => selector));
-  const isNew = new Set(subscribed);
-  // In a full-state type a name that is subscribed again must stay in the list: its absence would delete the
-  // resource.
-  const isLeftOut = (subscription: UpstreamSubscription): boolean =>
-    again.has(subscription.selector) && !(state.isFull && isNew.has(subscription));
-  const active = [...state.subscriptions.all().filter(({ suspended }) => !suspended)];
-  if (unsubscribed.some(isLeftOut)) {
-    // The store has dropped the resource. Upstream sends it again only if one request leaves the name out and the
-    // next one adds it.
-    requests.push(
-      subscribeTo(
-        state,
-        active.filter((subscription) => !isNew.has(subscription)),
-      ),
-    );
-  }
-  requests.push(subscribeTo(state, active));
-  return requests;
-}
-
-function subscribeTo(state: SotwState, subscriptions: readonly UpstreamSubscription[]): OutgoingRequest {
-  const only = subscriptions.length === 1 ? subscriptions[0] : undefined;
-  if (only?.kind === 'wildcard' && only.parameters.entries.size === 0 && !state.hasNamed) {
-    // Every control plane knows the wildcard as an empty first request; not all know "*".
-    if (state.info.legacyWildcard) return nameAll(state, [], []);
-  }
-  const names: string[] = [];
-  const locators: Locator[] = [];
-  for (const { selector, parameters } of subscriptions) {
-    if (parameters.entries.size === 0) names.push(selector);
-    else locators.push({ name: selector, parameters: [...parameters.entries] });
-  }
-  return nameAll(state, names, locators);
-}
-
-function nameAll(state: SotwState, names: readonly string[], locators: readonly Locator[]): OutgoingRequest {
-  state.names = names;
-  state.locators = locators;
-  if (names.length + locators.length > 0) state.hasNamed = true;
-  return sotwRequest(state);
-}
-
-/**
- * An ACK, a NACK or a change of what is subscribed. After a NACK changes repeat error_detail, so that they do not look like an ACK
- * (protocol §3.4).
- */
-function sotwRequest(state: SotwState): OutgoingRequest {
-  const { type, version, nonce, names, locators, lastNack } = state;
-  return { kind: 'sotw', typeUrl: type, version, nonce, names, locators, error: lastNack };
 }
 
 /**

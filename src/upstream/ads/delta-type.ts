@@ -1,0 +1,538 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import { UNCONSTRAINED } from '../../model/constraints.ts';
+import { ok, type Result } from '../../model/result.ts';
+import type { InTurns } from '../../model/time-slices.ts';
+import {
+  type Heartbeat,
+  type Put,
+  type ResourceError,
+  type Transaction,
+  transaction,
+} from '../../model/transaction.ts';
+import { isGlob } from '../../model/xdstp.ts';
+import { Code } from '../../wire/grpc-status.ts';
+import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.ts';
+import type { ErrorDetail, Locator } from '../../wire/requests.ts';
+import { type IncomingResponse, readDeltaResource } from '../../wire/response-reader.ts';
+import { type Identity, VariantSet } from '../variant-set.ts';
+import { type AckedVariant, variantKey } from './acked-resources.ts';
+import { deltaAnswers, emptied, inDoubt, namesAnswered, ofOldestRequest } from './answer-attribution.ts';
+import { ResponseParts } from './response-parts.ts';
+import { SubscribedType } from './subscribed-type.ts';
+import {
+  UnansweredUnsubscribed,
+  type UpstreamSubscription,
+  waitingCollections,
+} from './upstream-subscriptions.ts';
+
+/** One type on an incremental stream (protocol §4 from the client's side). */
+export class DeltaType extends SubscribedType {
+  /**
+   * Subscriptions that were unsubscribed before upstream answered them. Their answers are still on their way. Answers
+   * about one name arrive in the order of the requests.
+   */
+  readonly unansweredUnsubscribed = new UnansweredUnsubscribed();
+  /** Of the last response, while a later wildcard or glob waits: what this stream had delivered so before. */
+  readonly repeated = new Set<Identity>();
+  /** The last response had no entries. One that says that a name is missing has. */
+  isEmpty = false;
+  /** initial_resource_versions of the next first request: the resources that the relay has, with upstream's versions. */
+  #initialVersions = noVersions;
+  /**
+   * What this stream delivered for a wildcard or glob that was unsubscribed just now. If it is subscribed again soon,
+   * upstream sends all of it again. By `variantKey`.
+   */
+  readonly #resendable = new Map<string, Identity>();
+  /** Subscriptions that still expect names to be sent again. */
+  readonly #awaitingResend = new Set<UpstreamSubscription>();
+  /** Something was unsubscribed just now. Responses for it may still be on their way. */
+  #unsubscribeInFlight = false;
+  /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
+  readonly #justAnswered = new Set<UpstreamSubscription>();
+
+  /** Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. */
+  protected onStartOver(resumed: boolean): void {
+    this.#forgetUnsubscribed();
+    this.#awaitingResend.clear();
+    const confirmed = resumed ? this.#resumable() : [];
+    this.#initialVersions = new Map(confirmed.map((variant) => [variant.name, variant.version]));
+    for (const variant of confirmed) variant.confirmed = true;
+    this.sweepPending = confirmed.length < this.acked.size;
+    if (!resumed) return;
+    for (const subscription of this.subscriptions.all()) {
+      if (!subscription.resolved) continue;
+      subscription.resolvedOnThisStream =
+        subscription.kind === 'name'
+          ? this.acked.of(subscription.selector).some((variant) => variant.confirmed)
+          : !this.sweepPending;
+    }
+  }
+
+  /** What needs no answer on a new stream to the same endpoint: it goes into initial_resource_versions. */
+  #resumable(): AckedVariant[] {
+    const { subscriptions, acked } = this;
+    // The answer to a wildcard or glob was cut off. If nothing has changed since, no response would complete it.
+    if ([...subscriptions.unresolved].some(({ kind, suspended }) => kind !== 'name' && !suspended)) return [];
+    const hasSuspended = subscriptions.all().some(({ suspended }) => suspended);
+    const confirmed: AckedVariant[] = [];
+    const stamped = this.rules.stamp(UNCONSTRAINED);
+    const plain = stamped.ok ? stamped.value.key : UNCONSTRAINED.key;
+    let variants = false;
+    let bytes = 0;
+    for (const variant of acked.all()) {
+      const { name, version, constraints } = variant;
+      if (!this.#isResumable(variant, hasSuspended)) continue;
+      // A removal by name alone does not say which variant is removed, or for which of several parameter sets.
+      if (constraints.key !== plain || subscriptions.named(name).length > 1) {
+        variants = true;
+        continue;
+      }
+      bytes += Buffer.byteLength(name) + Buffer.byteLength(version) + 12;
+      if (bytes > initialVersionsLimit) return [];
+      confirmed.push(variant);
+    }
+    // A wildcard or glob is resolved by a response, so something must be left that upstream has to send.
+    const needsAnswer = (subscriptions.locators || variants) && subscriptions.hasCollection;
+    return needsAnswer && confirmed.length < acked.size ? [] : confirmed;
+  }
+
+  #isResumable(variant: AckedVariant, hasSuspended: boolean): boolean {
+    const { name, version, constraints, viaAlias } = variant;
+    if (!this.acked.isOnly(variant) || version === '' || viaAlias) return false;
+    if (!hasSuspended) return true;
+    // Some control planes take what is named in initial_resource_versions for subscribed.
+    return this.subscriptions.matching(name, [], constraints).some(({ suspended }) => !suspended);
+  }
+
+  protected changeSubscriptions(
+    subscribed: readonly UpstreamSubscription[],
+    unsubscribed: readonly UpstreamSubscription[],
+  ): readonly OutgoingRequest[] {
+    const { type, requestCount } = this;
+    const initialVersions = this.#initialVersions;
+    this.#initialVersions = noVersions;
+    if (requestCount > 1) for (const subscription of subscribed) this.#expectResent(subscription);
+    const again = new Set(subscribed.map((subscription) => subscription.selector));
+    const together = !unsubscribed.some((subscription) => again.has(subscription.selector));
+    const only = subscribed.length === 1 && requestCount === 1 ? subscribed[0] : undefined;
+    const isPlain = only?.kind === 'wildcard' && only.parameters.entries.size === 0;
+    // Every control plane knows the wildcard as an empty first request; not all know "*".
+    const named = isPlain && this.info.legacyWildcard ? [] : subscribed;
+    if (together) return deltaRequests(type, named, unsubscribed, initialVersions);
+    // Servers apply subscribes before unsubscribes (§4.4): one message would unsubscribe what is subscribed again.
+    return [
+      ...deltaRequests(type, [], unsubscribed, noVersions),
+      ...deltaRequests(type, named, [], initialVersions),
+    ];
+  }
+
+  protected reply(): OutgoingRequest {
+    return deltaRequest(this.type, { nonce: this.nonce, error: this.lastNack });
+  }
+
+  /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
+  #expectResent(subscription: UpstreamSubscription): void {
+    if (subscription.kind === 'name') return;
+    const sent = [...this.covered(subscription), ...this.#resendable.values()];
+    subscription.expectedNames = new Set(
+      sent.filter((variant) => subscription.shows(variant)).map(({ name }) => name),
+    );
+    if (subscription.expectedNames.size > 0) this.#awaitingResend.add(subscription);
+  }
+
+  protected answeredBy(
+    said: Transaction,
+    candidates: readonly UpstreamSubscription[],
+  ): ReadonlySet<UpstreamSubscription> {
+    const answered = deltaAnswers(this, said, candidates);
+    this.repeated.clear();
+    const doubtful = inDoubt(said, candidates, answered);
+    const waits = (one: UpstreamSubscription): boolean => !one.responseSeen && this.subscriptions.has(one);
+    // Each request by itself: that an earlier one is answered in time says nothing of a later one.
+    for (const [request, asked] of Map.groupBy(doubtful, ({ requestNumber }) => requestNumber))
+      this.renewIfDoubtful(`${request} ${this.type}`, () => asked.some(waits));
+    return answered;
+  }
+
+  protected absentAfterTimeout({ kind }: UpstreamSubscription): boolean {
+    return kind !== 'wildcard';
+  }
+
+  protected onTimeout(subscription: UpstreamSubscription): 'absent' | 'unknown' {
+    if (subscription.resolvedOnThisStream) {
+      this.#removeUnconfirmedOfName(subscription);
+      return 'absent';
+    }
+    const isStale = this.covered(subscription).some(({ confirmed }) => !confirmed);
+    // A control plane that is silent altogether says nothing about what is held from an earlier stream.
+    if (isStale && !this.stream.controlPlaneResponded) return 'unknown';
+    this.removeUnconfirmed(subscription);
+    return 'absent';
+  }
+
+  /**
+   * After resource_timeout nothing is on its way any more. Later responses must not use this state: upstream may have
+   * deleted the resources, and does not send removals of what is not subscribed.
+   */
+  protected onUnsubscribed(subscription: UpstreamSubscription): void {
+    if (subscription.requestNumber === 0) return;
+    this.#awaitingResend.delete(subscription);
+    this.#unsubscribeInFlight = true;
+    if (this.subscriptions.locators && !subscription.resolvedOnThisStream)
+      this.unansweredUnsubscribed.add(subscription);
+    for (const variant of subscription.kind === 'name' ? [] : this.covered(subscription)) {
+      if (variant.confirmed && subscription.shows(variant))
+        this.#resendable.set(variantKey(variant), variant);
+    }
+    this.whenAllHaveLeft(() => this.#forgetUnsubscribed());
+  }
+
+  #forgetUnsubscribed(): void {
+    this.#unsubscribeInFlight = false;
+    this.#resendable.clear();
+    this.unansweredUnsubscribed.clear();
+  }
+
+  *judge(response: IncomingResponse): InTurns<Result<() => Transaction>> {
+    const { entriesPerTurn } = this.stream.options;
+    const parts = new ResponseParts(
+      this.rules,
+      readDeltaResource,
+      entriesPerTurn,
+      this.subscriptions.locators,
+    );
+    const reading = yield* readDelta(parts, response);
+    return reading.ok ? ok(() => this.#commit(response, reading.value)) : reading;
+  }
+
+  #commit({ version }: IncomingResponse, reading: DeltaReading): Transaction {
+    const { subscriptions, acked, holder, type } = this;
+    const { resourceErrors } = reading;
+    this.isEmpty = isEmpty(reading);
+    this.#noteRepeated(reading.puts);
+    const { puts, heartbeats, answered } = this.#takeResources(reading.puts);
+    for (const identity of reading.removedVariants) {
+      this.#markReceived(identity);
+      const known = acked.get(identity.name, identity.constraints.key);
+      if (isGlob(identity.name)) this.#empty(identity);
+      else if (known === undefined) this.#resolveMissing(identity);
+      else this.#removeVariant(known);
+    }
+    for (const identity of reading.removed) this.#removeName(identity);
+    for (const error of notFound(reading)) this.#removeName(error);
+    // It has another variant than the one from an earlier stream: in one transaction, as a swap.
+    for (const subscription of answered) this.#removeUnconfirmedOfName(subscription);
+    const { removals, resolved } = this.takeConcluded();
+    const unanswered = subscriptions.unansweredIn([...removals, ...resourceErrors]);
+    return transaction({
+      holder,
+      type,
+      version,
+      puts,
+      removals,
+      heartbeats,
+      resourceErrors,
+      resolved,
+      unanswered,
+    });
+  }
+
+  /** Before `acked` takes them. Only if a wildcard or glob waits that was not in the first request of the stream. */
+  #noteRepeated(puts: readonly Put[]): void {
+    if (this.requestCount <= 1 || waitingCollections(this.subscriptions.unresolved).length === 0) return;
+    for (const put of puts) if (this.#isRepeated(put)) this.repeated.add(put);
+  }
+
+  /**
+   * This stream had delivered it before, with the same version or (NATIVE) the same body: a control plane may number each of
+   * its answers, send no versions, or not encode the same body twice in the same way.
+   */
+  #isRepeated({ name, constraints, version, payload }: Put): boolean {
+    const known = this.acked.get(name, constraints.key);
+    if (known?.confirmed !== true) return false;
+    const hash = payload?.hash;
+    if (hash !== undefined && known.hash === hash) return true;
+    return known.version === version && (hash === undefined || version !== '');
+  }
+
+  /** `answered`: the subscriptions to names that got a resource. */
+  #takeResources(all: readonly Put[]) {
+    const { subscriptions, acked } = this;
+    const puts: Put[] = [];
+    const heartbeats: Heartbeat[] = [];
+    const answered: UpstreamSubscription[] = [];
+    this.#justAnswered.clear();
+    for (const put of all) {
+      const { name, constraints, aliases, ttlMilliseconds, version, payload } = put;
+      this.unansweredUnsubscribed.received(name, constraints);
+      if (!this.#isSubscribed(put)) continue;
+      const known = acked.get(name, constraints.key);
+      const repeated = this.#isRepeated(put);
+      if (put.any === undefined && ttlMilliseconds !== undefined) {
+        if (known === undefined) continue;
+        known.confirmed = true;
+        heartbeats.push({ name, constraints, ttlMilliseconds });
+      } else {
+        puts.push(put);
+        const viaAlias = subscriptions.matching(name, [], constraints).length === 0;
+        acked.put({ name, constraints, version, hash: payload?.hash, confirmed: true, viaAlias });
+      }
+      this.#markReceived(put);
+      const matching = subscriptions.matching(name, aliases, constraints);
+      for (const subscription of namesAnswered(matching, repeated)) {
+        answered.push(subscription);
+        if (!subscription.resolvedOnThisStream) this.#justAnswered.add(subscription);
+        this.resolve(subscription);
+      }
+      if (matching.length > 1) this.#awaitOwnAnswers(matching);
+    }
+    return { puts, heartbeats, answered };
+  }
+
+  /** False: it was on its way when its subscription ended, and upstream would not send its removal. */
+  #isSubscribed({ name, aliases, constraints }: Put): boolean {
+    const { subscriptions } = this;
+    if (!this.#unsubscribeInFlight || !subscriptions.locators) return subscriptions.includes(name, aliases);
+    return subscriptions.matching(name, aliases, constraints).length > 0;
+  }
+
+  /** They may have answers of their own (see `namesAnswered`), or the server has sent one for several requests. */
+  #awaitOwnAnswers(matching: readonly UpstreamSubscription[]): void {
+    for (const { kind, resolvedOnThisStream, requestNumber } of matching) {
+      if (kind === 'name' && !resolvedOnThisStream && requestNumber > 0)
+        this.stopDoubting(requestNumber, () => this.#trustNames(requestNumber));
+    }
+  }
+
+  /** The requests up to this one were so long ago that every response has seen them. */
+  #trustNames(requestNumber: number): void {
+    for (const subscription of this.subscriptions.unresolved) {
+      if (subscription.kind === 'name' && subscription.requestNumber > 0)
+        subscription.anyResponseAnswers ||= subscription.requestNumber <= requestNumber;
+    }
+  }
+
+  /**
+   * A variant was delivered or removed. Where its name is expected, it need not be the same variant: with these parameters,
+   * there is another one instead of what earlier subscriptions have:
+   *
+   *     → +* {}   ← a {}   → +* {env=prod}, expects a   ← a {env == "prod"}
+   */
+  #markReceived(variant: Identity): void {
+    if (this.#resendable.size + this.#awaitingResend.size === 0) return;
+    const { name, constraints } = variant;
+    this.#resendable.delete(variantKey(variant));
+    for (const subscription of this.#awaitingResend.size > 0 ? this.subscriptions.collecting(name) : []) {
+      if (!subscription.isFor(constraints)) continue;
+      if (subscription.expectedNames.delete(name) && subscription.expectedNames.size === 0)
+        this.#awaitingResend.delete(subscription);
+    }
+  }
+
+  #removeName(identity: Identity): void {
+    const { name, constraints } = identity;
+    const { acked, subscriptions } = this;
+    this.#markReceived(identity);
+    if (isGlob(name)) {
+      this.#empty(identity);
+      return;
+    }
+    const exact = acked.get(name, constraints.key);
+    // A server without locators for the name may mean any variant: it has no other way to say so.
+    const meant = exact === undefined && !subscriptions.hasLocatorFor(name) ? acked.of(name) : [];
+    const removed = exact === undefined ? meant : [exact];
+    for (const variant of removed) this.#removeVariant(variant);
+    if (removed.length === 0) this.#resolveMissing(identity);
+  }
+
+  /**
+   * The URL of a collection that is empty (protocol §6). Several locators may name it: then nothing is removed, since
+   * members that are deleted are named, and those that it is for are resolved when no more follows.
+   */
+  #empty({ name, constraints }: Identity): void {
+    const { subscriptions, unansweredUnsubscribed } = this;
+    const named = [...subscriptions.named(name), ...unansweredUnsubscribed.of(name)].filter((one) =>
+      one.isFor(constraints),
+    );
+    for (const one of emptied(named)) {
+      if (unansweredUnsubscribed.delete(one)) continue;
+      one.responseSeen = true;
+      if (named.length > 1) continue;
+      for (const variant of this.covered(one).filter((each) => one.shows(each))) this.#removeVariant(variant);
+      this.resolve(one);
+    }
+  }
+
+  #removeVariant(variant: Identity): void {
+    this.remove([variant]);
+    this.#markReceived(variant);
+    for (const subscription of this.subscriptions.matching(variant.name, [], variant.constraints)) {
+      // A subscription that is newer than this response may still get another variant.
+      if (subscription.kind === 'name' && (subscription.resolved || subscription.anyResponseAnswers))
+        this.resolve(subscription);
+    }
+  }
+
+  /**
+   * The response removes a name that was never delivered. If several locators name it, the response does not say for
+   * which parameters (protocol §5), unless it has constraints. Servers answer in order, so it is for the locators of
+   * the oldest unanswered request. If that is only one, what it has from an earlier stream is removed.
+   */
+  #resolveMissing(identity: Identity): void {
+    const { name, constraints } = identity;
+    const { subscriptions, unansweredUnsubscribed } = this;
+    const unanswered = unansweredUnsubscribed.of(name).filter((one) => one.isFor(constraints));
+    const named = [...subscriptions.naming(name, constraints), ...unanswered];
+    const meant = ofOldestRequest(named, this.#justAnswered);
+    if (meant.length === 0) this.#removeGoneMeanwhile(identity);
+    for (const subscription of meant)
+      if (!unansweredUnsubscribed.delete(subscription)) this.resolve(subscription);
+    const [only] = meant;
+    if (only !== undefined && meant.length === 1 && subscriptions.has(only))
+      this.#removeUnconfirmedOfName(only);
+  }
+
+  /**
+   * What a resolved name has from an earlier stream. Variants that an unresolved subscription may still confirm stay.
+   */
+  #removeUnconfirmedOfName(subscription: UpstreamSubscription): void {
+    if (subscription.kind !== 'name') return;
+    const isGone = ({ name, constraints, confirmed }: AckedVariant): boolean =>
+      !confirmed &&
+      subscription.isFor(constraints) &&
+      this.subscriptions.matching(name, [], constraints).every((one) => one.resolvedOnThisStream);
+    this.remove(this.covered(subscription).filter(isGone));
+  }
+
+  /**
+   * A locator was unsubscribed and subscribed again before it was answered. The resource that came then answered the first
+   * subscription. The second one is answered by a removal without constraints, if the resource was deleted in between:
+   *
+   *     → +a {env=prod}   → -a {env=prod}   → +a {env=prod}   ← a {env == "prod"}   ← removed: a
+   *
+   * A removal or an error with constraints for other parameters is not its answer.
+   */
+  #removeGoneMeanwhile({ name, constraints }: Identity): void {
+    const { acked, subscriptions, unansweredUnsubscribed } = this;
+    const [only, ...others] = subscriptions
+      .naming(name, constraints)
+      .filter((one) => unansweredUnsubscribed.mayHaveTakenAnswerOf(one));
+    if (only === undefined || others.length > 0) return;
+    this.remove(
+      acked.of(name).filter((variant) => {
+        const matching = subscriptions.matching(name, [], variant.constraints);
+        return matching.length === 1 && matching[0] === only;
+      }),
+    );
+  }
+}
+
+/** More in one first request is refused by common servers' limits (protocol §5b). */
+const initialVersionsLimit = 3 * 1024 * 1024;
+
+/** What a delta response says: all of it judged, nothing of it done yet. */
+interface DeltaReading {
+  readonly puts: readonly Put[];
+  /** `removed_resources`: whatever is known under this name and has no constraints. */
+  readonly removed: readonly Identity[];
+  /** `removed_resource_names`: exactly these. */
+  readonly removedVariants: readonly Identity[];
+  readonly resourceErrors: readonly ResourceError[];
+}
+
+/** Judges a response. The error is the reason for a NACK. */
+function* readDelta(parts: ResponseParts, response: IncomingResponse): InTurns<Result<DeltaReading>> {
+  const seen = { bodies: new VariantSet(), removals: new VariantSet() };
+  const puts = yield* parts.resources(response.resources, 0, response.resources.length, seen.bodies);
+  if (!puts.ok) return puts;
+  // The names first: a removal by name alone may mean more than one without constraints does.
+  const removed = yield* parts.removed(response.removed, seen);
+  if (!removed.ok) return removed;
+  const removedVariants = yield* parts.removedNames(response.removedNames, seen);
+  if (!removedVariants.ok) return removedVariants;
+  const resourceErrors = yield* parts.errors(response.errors);
+  if (!resourceErrors.ok) return resourceErrors;
+  return ok({
+    puts: puts.value,
+    removed: removed.value,
+    removedVariants: removedVariants.value,
+    resourceErrors: resourceErrors.value,
+  });
+}
+
+function isEmpty({ puts, removed, removedVariants, resourceErrors }: DeltaReading): boolean {
+  return puts.length + removed.length + removedVariants.length + resourceErrors.length === 0;
+}
+
+/** In delta NOT_FOUND is a removal (protocol §8): one of those that are not said already, in this way or the other. */
+function* notFound({ removed, removedVariants, resourceErrors }: DeltaReading): Iterable<Identity> {
+  if (resourceErrors.length === 0) return;
+  const names = new Set(removed.map(({ name }) => name));
+  const said = new Set(removedVariants.map(variantKey));
+  for (const error of resourceErrors) {
+    const key = variantKey(error);
+    if (error.code !== Code.NOT_FOUND || names.has(error.name) || said.has(key)) continue;
+    said.add(key);
+    yield error;
+  }
+}
+
+const noVersions: ReadonlyMap<string, string> = new Map();
+
+/**
+ * What one delta request names at most, in bytes. gRPC servers refuse messages of more than 4 MiB unless told
+ * otherwise, and such a refusal ends the stream of all clients; beside the names there may be versions and the node.
+ */
+const mostBytes = 512 * 1024;
+/** Tags and lengths. */
+const perName = 16;
+
+/** A change of what is subscribed, in parts that every server takes: all subscribes, then all unsubscribes; at least one. */
+export function deltaRequests(
+  type: TypeUrl,
+  subscribed: readonly UpstreamSubscription[],
+  unsubscribed: readonly UpstreamSubscription[],
+  initialVersions: ReadonlyMap<string, string>,
+): OutgoingDelta[] {
+  const parts = [emptyPart()];
+  let bytes = 0;
+  const add = (subscription: UpstreamSubscription, into: 'subscribe' | 'unsubscribe'): void => {
+    const { selector, parameters } = subscription;
+    const size = Buffer.byteLength(selector) + Buffer.byteLength(parameters.key) + perName;
+    if (bytes > 0 && bytes + size > mostBytes) {
+      parts.push(emptyPart());
+      bytes = 0;
+    }
+    bytes += size;
+    const part = parts.at(-1);
+    if (parameters.entries.size === 0) part?.[into].push(selector);
+    else part?.[`${into}Locators`].push({ name: selector, parameters: [...parameters.entries] });
+  };
+  for (const subscription of subscribed) add(subscription, 'subscribe');
+  for (const subscription of unsubscribed) add(subscription, 'unsubscribe');
+  return parts.map((part, index) =>
+    deltaRequest(type, { ...part, initialVersions: index === 0 ? initialVersions : noVersions }),
+  );
+}
+
+type RequestPart = Record<'subscribe' | 'unsubscribe', string[]> &
+  Record<'subscribeLocators' | 'unsubscribeLocators', Locator[]>;
+
+const emptyPart = (): RequestPart => ({
+  subscribe: [],
+  unsubscribe: [],
+  subscribeLocators: [],
+  unsubscribeLocators: [],
+});
+
+/**
+ * Refuses a type that was never subscribed. An empty first request would subscribe to the whole type. Subscribing and
+ * unsubscribing "*" in one request subscribes to nothing (§10.5).
+ */
+export const deltaRefusal = (type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest =>
+  deltaRequest(type, { nonce, error, subscribe: ['*'], unsubscribe: ['*'] });
+
+function deltaRequest(type: TypeUrl, part: Partial<OutgoingDelta>): OutgoingDelta {
+  const rest = { nonce: '', initialVersions: noVersions, error: undefined };
+  return { kind: 'delta', typeUrl: type, ...rest, ...emptyPart(), ...part };
+}

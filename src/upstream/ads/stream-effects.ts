@@ -1,0 +1,97 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import type { Holder, Transaction } from '../../model/transaction.ts';
+import type { OutgoingRequest } from '../../wire/request-writer.ts';
+import type { Stamp } from './stamp.ts';
+
+/** What is to be done about what happens to a stream. */
+export type ProtocolEffect =
+  | { readonly kind: 'send'; readonly request: OutgoingRequest }
+  | { readonly kind: 'apply'; readonly transaction: Transaction }
+  /** Starts the timer, or starts it anew; undefined: cancels it. All timers end with the stream. */
+  | { readonly kind: 'timer'; readonly timer: string; readonly milliseconds: number | undefined }
+  /** A subscription of this type is sent that was never sent before. */
+  | { readonly kind: 'asked'; readonly type: TypeUrl }
+  /** By a response. `refused`: why that is not accepted. */
+  | { readonly kind: 'answered'; readonly type: TypeUrl; readonly refused: string | undefined }
+  | Readonly<{ kind: 'log'; level: 'info' | 'warn'; message: string; type: TypeUrl }>
+  /** A wildcard has had no answer within resource_timeout. Nothing is concluded from it here. */
+  | { readonly kind: 'overdue' }
+  /** Only a new stream can tell which request a response answers: end this one, and open another at once. */
+  | { readonly kind: 'renew'; readonly reason: string }
+  /** The response is large: others get a turn, and then comes `readOn`. */
+  | { readonly kind: 'read_on' }
+  /** The stream is beyond use: end it. */
+  | { readonly kind: 'fail'; readonly reason: string };
+
+/** Of what arrives by the wildcard, and by name. */
+export type Holders = Readonly<Record<Holder['role'], Holder>>;
+
+export interface MachineOptions {
+  readonly protocol: 'DELTA' | 'SOTW';
+  readonly holders: Holders;
+  /** NATIVE: parameters are sent, in resource_locators. */
+  readonly locators: boolean;
+  readonly stamp: Stamp;
+  readonly maxConstraintDepth: number;
+  /** How many entries of a response are read in one turn. */
+  readonly entriesPerTurn: number;
+  /** Protocol §3.9. */
+  readonly resourceTimeoutMs: number;
+}
+
+/** One stream as its types see it: what is to be done about them, in order, and the timers that run. */
+export class StreamEffects {
+  readonly options: MachineOptions;
+  /**
+   * A response has come on this stream, or on another one of the session. From then on, silence means that a name
+   * does not exist.
+   */
+  controlPlaneResponded = false;
+  #effects: ProtocolEffect[] = [];
+  /** What each running timer does. */
+  readonly #timers = new Map<string, () => void>();
+
+  constructor(options: MachineOptions) {
+    this.options = options;
+  }
+
+  add(effect: ProtocolEffect): void {
+    this.#effects.push(effect);
+  }
+
+  send(requests: readonly OutgoingRequest[]): void {
+    for (const request of requests) this.add({ kind: 'send', request });
+  }
+
+  arm(timer: string, milliseconds: number, run: () => void): void {
+    this.#timers.set(timer, run);
+    this.add({ kind: 'timer', timer, milliseconds });
+  }
+
+  /** Arms it, unless it runs already. */
+  armOnce(timer: string, milliseconds: number, run: () => void): void {
+    if (!this.#timers.has(timer)) this.arm(timer, milliseconds, run);
+  }
+
+  cancel(timer: string): void {
+    if (this.#timers.delete(timer)) this.add({ kind: 'timer', timer, milliseconds: undefined });
+  }
+
+  fire(timer: string): void {
+    const run = this.#timers.get(timer);
+    this.#timers.delete(timer);
+    run?.();
+  }
+
+  /** The stream has ended, and its timers with it. */
+  forgetTimers(): void {
+    this.#timers.clear();
+  }
+
+  /** What is to be done since the last time. */
+  take(): readonly ProtocolEffect[] {
+    const effects = this.#effects;
+    this.#effects = [];
+    return effects;
+  }
+}

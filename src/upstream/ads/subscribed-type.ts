@@ -1,0 +1,463 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import type { Constraints } from '../../model/constraints.ts';
+import type { Result } from '../../model/result.ts';
+import { atOnce, type InTurns } from '../../model/time-slices.ts';
+import {
+  type Holder,
+  type Interest,
+  type Move,
+  type Removal,
+  type Transaction,
+  transaction,
+  WILDCARD,
+} from '../../model/transaction.ts';
+import { type TypeInfo, typeInfo } from '../../model/types.ts';
+import { Code } from '../../wire/grpc-status.ts';
+import type { OutgoingRequest } from '../../wire/request-writer.ts';
+import type { ErrorDetail } from '../../wire/requests.ts';
+import type { IncomingResponse } from '../../wire/response-reader.ts';
+import type { Identity } from '../variant-set.ts';
+import { AckedResources, type AckedVariant } from './acked-resources.ts';
+import type { AcceptanceRules } from './response-parts.ts';
+import { originalOf, type Stamp } from './stamp.ts';
+import type { StreamEffects } from './stream-effects.ts';
+import {
+  type UpstreamSubscription,
+  UpstreamSubscriptions,
+  waitingCollections,
+} from './upstream-subscriptions.ts';
+
+/**
+ * Some control planes split the first answer to a wildcard. It is complete when nothing more has come for this long
+ * (protocol §5b).
+ */
+const quietPeriodMs = 300;
+const longestQuietWaitMs = 3000;
+/**
+ * A fifteenth of resource_timeout is added where the upstream may be a relay that does not know yet: 16 s instead of
+ * 15 s. The relay above waits 15 s for its own control plane, and its answer must arrive first.
+ */
+const extensionShare = 15;
+/** The second rejection in a row waits so long, each further one twice as long: some servers send again at once. */
+const nackDelayMs = { first: 1000, longest: 30_000 };
+const reasonLimit = 2000;
+/** How long the relay waits for a response that shows that it answers a later wildcard or glob. */
+const attributionWaitMs = 2000;
+
+/**
+ * One type on one stream: its wildcard or its names, never both (protocol §5b). What happens to it are its methods; what is
+ * to be done goes to the stream's effects. This is what SotW and delta share; the methods without a body are where they
+ * differ (protocol §3 and §4 seen from the client). It may move to another stream of its session, as it is.
+ */
+export abstract class SubscribedType {
+  readonly type: TypeUrl;
+  readonly info: TypeInfo;
+  readonly holder: Holder;
+  readonly subscriptions: UpstreamSubscriptions;
+  /** Lives on over reconnects, as the store's content does. */
+  readonly acked = new AckedResources();
+  /** Another object: what was read by the one before must be read again. */
+  rules: AcceptanceRules;
+  /**
+   * Some resources of earlier streams are not confirmed on this one. Once the wildcard or glob is resolved, what is
+   * still not confirmed is removed.
+   */
+  sweepPending = false;
+  /** Subscription requests on this stream. */
+  requestCount = 0;
+  /** Of the last response on this stream, accepted or not. */
+  protected nonce = '';
+  /** Of the last accepted response. */
+  protected version = '';
+  /** Of the last response, if it was rejected. */
+  protected lastNack: ErrorDetail | undefined;
+  protected stream: StreamEffects;
+  /** Since the last accepted response. */
+  #nacksInARow = 0;
+  /** Not sent yet on this stream. */
+  readonly #toSubscribe = new Set<UpstreamSubscription>();
+  /** Subscribed on this stream, and to be unsubscribed with the next request. */
+  #toUnsubscribe: UpstreamSubscription[] = [];
+  /** What has been concluded and is not in a transaction yet. */
+  #concluded: { readonly removals: Removal[]; readonly resolved: Interest[] } = {
+    removals: [],
+    resolved: [],
+  };
+
+  /** Of the type of an interest: its wildcard or its names. */
+  constructor({ type, selector }: Interest, stream: StreamEffects, stamp: Stamp) {
+    const { holders, locators, maxConstraintDepth } = stream.options;
+    this.type = type;
+    this.info = typeInfo(type);
+    this.holder = selector === WILDCARD ? holders.wildcard : holders.named;
+    this.subscriptions = new UpstreamSubscriptions(locators);
+    this.rules = { type, stamp, maxConstraintDepth };
+    this.stream = stream;
+  }
+
+  /** Judges a response, in turns; changes nothing. Its result takes the response over; the error is the reason for a NACK. */
+  abstract judge(response: IncomingResponse): InTurns<Result<() => Transaction>>;
+  protected abstract onStartOver(resumed: boolean): void;
+  /** The requests for a change of what is subscribed. */
+  protected abstract changeSubscriptions(
+    subscribed: readonly UpstreamSubscription[],
+    unsubscribed: readonly UpstreamSubscription[],
+  ): readonly OutgoingRequest[];
+  /** An ACK, or with `lastNack` a NACK, of `nonce`. */
+  protected abstract reply(): OutgoingRequest;
+  /**
+   * Which of these wildcards and globs a response may answer. It may also be an update, or answer another subscription.
+   */
+  protected abstract answeredBy(
+    said: Transaction,
+    candidates: readonly UpstreamSubscription[],
+  ): ReadonlySet<UpstreamSubscription>;
+  /** Before the resources of this subscription are dropped, because nobody subscribes to them any more. */
+  protected abstract onUnsubscribed(subscription: UpstreamSubscription): void;
+  /** After a response: what must be left out and subscribed once more, because upstream may not have seen that it was. */
+  protected askAgain?(): readonly UpstreamSubscription[];
+  /** Whether silence means absence in the end (protocol §3.9). */
+  protected abstract absentAfterTimeout(subscription: UpstreamSubscription): boolean;
+  /**
+   * resource_timeout has passed, or (`extended`) a little more. `extend`: the timeout is a little longer. If it is absent,
+   * what it has from earlier streams is removed.
+   */
+  protected abstract onTimeout(
+    subscription: UpstreamSubscription,
+    extended: boolean,
+  ): 'absent' | 'unknown' | 'extend';
+
+  /** Nothing is subscribed, cached or to be unsubscribed. Only the last nonce and version are left in it. */
+  get isAbandoned(): boolean {
+    return this.subscriptions.size === 0 && this.acked.size === 0 && this.#toUnsubscribe.length === 0;
+  }
+
+  /**
+   * A new stream: everything is subscribed anew, except what is suspended. `resumed`: to the same endpoint as the last one.
+   */
+  startOver(stream: StreamEffects, resumed: boolean): void {
+    this.stream = stream;
+    this.nonce = '';
+    this.requestCount = 0;
+    this.lastNack = undefined;
+    this.#nacksInARow = 0;
+    this.#toUnsubscribe = [];
+    this.sweepPending = false;
+    for (const variant of this.acked.all()) variant.confirmed = false;
+    for (const subscription of this.subscriptions.all()) {
+      subscription.startOver();
+      if (!subscription.suspended) this.#toSubscribe.add(subscription);
+    }
+    this.onStartOver(resumed);
+  }
+
+  subscribe(interest: Interest): void {
+    const { subscription, created, repeated } = this.subscriptions.add(interest);
+    if (created) {
+      this.#toSubscribe.add(subscription);
+      return;
+    }
+    if (subscription.suspended) this.#resume(subscription);
+    if (repeated) this.#resubscribe(subscription);
+    else if (subscription.resolved) this.#apply({ resolved: [interest] });
+  }
+
+  unsubscribe(interest: Interest): void {
+    const subscription = this.subscriptions.delete(interest);
+    if (subscription === undefined) return;
+    this.#toSubscribe.delete(subscription);
+    if (subscription.requestNumber > 0) this.#toUnsubscribe.push(subscription);
+    this.onUnsubscribed(subscription);
+    // Upstream does not update it any more, so the store must not have it from here.
+    if (this.subscriptions.size === 0) {
+      if (this.acked.size > 0) this.#apply({ complete: true, unwanted: true });
+      this.acked.clear();
+      return;
+    }
+    this.remove(
+      this.covered(subscription).filter(
+        ({ name, constraints }) => this.subscriptions.matching(name, [], constraints).length === 0,
+      ),
+    );
+    this.#conclude({ unwanted: true });
+  }
+
+  /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */
+  suspendIdle(isIdle: (interest: Interest) => boolean): void {
+    for (const subscription of this.subscriptions.all()) {
+      subscription.suspended = subscription.interests.values().every(isIdle);
+      if (subscription.suspended) this.#toSubscribe.delete(subscription);
+    }
+  }
+
+  /** Somebody subscribes to it again: if it is suspended, it is sent with the next flush. */
+  resume(interest: Interest): void {
+    const subscription = this.subscriptions.covering(interest);
+    if (subscription?.suspended === true) this.#resume(subscription);
+  }
+
+  #resume(subscription: UpstreamSubscription): void {
+    subscription.suspended = false;
+    this.#toSubscribe.add(subscription);
+  }
+
+  /**
+   * Subscribes again to a name that is subscribed already. It is unsubscribed first, because some servers do not answer
+   * otherwise.
+   */
+  #resubscribe(subscription: UpstreamSubscription): void {
+    const { kind, requestNumber } = subscription;
+    if (kind !== 'name' || requestNumber === 0 || this.#toSubscribe.has(subscription)) return;
+    this.#toSubscribe.add(subscription);
+    this.#toUnsubscribe.push(subscription);
+  }
+
+  /** Gives the acked resources another stamp; undefined: removes them. */
+  *restamp(before: Stamp, stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]> {
+    const { type, holder, acked } = this;
+    const all = [...acked.all()];
+    acked.clear();
+    for (const variant of all) {
+      const { name, constraints: from } = variant;
+      const stamped = stamp?.(originalOf(before, from));
+      const to: Constraints | undefined = stamped?.ok === true ? stamped.value : undefined;
+      if (to !== undefined) acked.put({ ...variant, constraints: to });
+      yield [type, { holder, name, from, to }];
+    }
+    this.rules = { ...this.rules, stamp: stamp ?? before };
+  }
+
+  /** Changes of subscription are sent now: many that come together make one request. */
+  flush(): void {
+    const subscribed = [...this.#toSubscribe];
+    const unsubscribed = this.#toUnsubscribe;
+    if (subscribed.length + unsubscribed.length === 0) return;
+    this.#toSubscribe.clear();
+    this.#toUnsubscribe = [];
+    this.requestCount++;
+    if (subscribed.some(({ everSent }) => !everSent)) this.stream.add({ kind: 'asked', type: this.type });
+    for (const subscription of subscribed) {
+      subscription.everSent = true;
+      subscription.requestNumber = this.requestCount;
+      // No response can have been on its way before the first request.
+      subscription.anyResponseAnswers = this.requestCount === 1;
+    }
+    this.stream.send(this.changeSubscriptions(subscribed, unsubscribed));
+    this.#awaitAnswers(subscribed);
+  }
+
+  /** A response has been judged by these rules. */
+  received(response: IncomingResponse, rules: AcceptanceRules, judged: Result<() => Transaction>): void {
+    const { nonce } = response;
+    if (this.subscriptions.size === 0) {
+      // An answer that was in flight when its last subscription ended.
+      this.nonce = nonce;
+      this.stream.send([this.reply()]);
+      return;
+    }
+    // Another stamp came in between, or something was unsubscribed.
+    const reading = rules === this.rules ? judged : atOnce(this.judge(response));
+    if (!reading.ok) {
+      this.reject(nonce, reading.error);
+      return;
+    }
+    const said = reading.value();
+    this.stream.add({ kind: 'apply', transaction: said });
+    this.#acknowledge(response);
+    this.#heard(said);
+    const again = this.askAgain?.() ?? [];
+    for (const subscription of again) this.#resubscribe(subscription);
+    if (again.length > 0) this.flush();
+  }
+
+  #acknowledge({ nonce, version }: IncomingResponse): void {
+    const { type, stream } = this;
+    if (this.lastNack !== undefined) {
+      stream.cancel(`nack ${type}`);
+      stream.add({ kind: 'log', level: 'info', message: 'responses are accepted again', type });
+    }
+    this.lastNack = undefined;
+    this.#nacksInARow = 0;
+    this.nonce = nonce;
+    this.version = version;
+    stream.add({ kind: 'answered', type, refused: undefined });
+    stream.send([this.reply()]);
+  }
+
+  reject(nonce: string, reason: string): void {
+    const { type, stream } = this;
+    const message = reason.slice(0, reasonLimit);
+    if (this.lastNack?.message !== message) {
+      stream.add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type });
+    }
+    this.nonce = nonce;
+    this.lastNack = { code: Code.INVALID_ARGUMENT, message };
+    this.#nacksInARow++;
+    stream.add({ kind: 'answered', type, refused: message });
+    if (this.#nacksInARow === 1) {
+      stream.send([this.reply()]);
+      return;
+    }
+    const delay = Math.min(nackDelayMs.first * 2 ** (this.#nacksInARow - 2), nackDelayMs.longest);
+    stream.arm(`nack ${type}`, delay, () => stream.send([this.reply()]));
+  }
+
+  // What follows from silence: the answer to a wildcard is complete, a name is absent, or a stream is useless.
+
+  /** These were sent just now. */
+  #awaitAnswers(subscriptions: readonly UpstreamSubscription[]): void {
+    const unanswered = subscriptions.filter(({ resolvedOnThisStream }) => !resolvedOnThisStream);
+    const wildcards = unanswered.filter(({ kind }) => kind === 'wildcard');
+    const suffix = `${this.requestCount} ${this.type}`;
+    if (wildcards.length > 0) this.#awaitWildcards(`overdue ${suffix}`, wildcards);
+    const expiring = unanswered.filter((one) => this.absentAfterTimeout(one));
+    if (expiring.length > 0) this.#awaitExpiry(`expire ${suffix}`, expiring);
+  }
+
+  #awaitWildcards(timer: string, subscriptions: readonly UpstreamSubscription[]): void {
+    const { resourceTimeoutMs } = this.stream.options;
+    this.stream.arm(timer, resourceTimeoutMs, () => {
+      const waiting = subscriptions.filter(
+        (subscription) => !subscription.resolvedOnThisStream && this.subscriptions.has(subscription),
+      );
+      if (waiting.length === 0) return;
+      // The wildcard was subscribed later than other things on this stream, so its answer cannot be recognised. On a
+      // new stream it is in the first request, and the first response answers it.
+      if (this.nonce !== '' && waiting.some(({ requestNumber }) => requestNumber > 1)) {
+        const reason = `no answer to the wildcard of ${this.type} within ${resourceTimeoutMs / 1000} s`;
+        this.stream.add({ kind: 'renew', reason });
+        return;
+      }
+      this.stream.add({ kind: 'overdue' });
+      this.#awaitWildcards(timer, waiting);
+    });
+  }
+
+  #awaitExpiry(timer: string, subscriptions: readonly UpstreamSubscription[], extended = false): void {
+    const { resourceTimeoutMs } = this.stream.options;
+    this.stream.arm(timer, extended ? resourceTimeoutMs / extensionShare : resourceTimeoutMs, () => {
+      // The rejected response may have been the answer, so nothing is concluded yet.
+      if (this.lastNack !== undefined) {
+        this.#awaitExpiry(timer, subscriptions);
+        return;
+      }
+      const later: UpstreamSubscription[] = [];
+      for (const subscription of subscriptions) {
+        if (!this.subscriptions.has(subscription)) continue;
+        const outcome = this.onTimeout(subscription, extended);
+        if (outcome === 'extend') later.push(subscription);
+        else if (outcome === 'absent') this.resolve(subscription);
+      }
+      this.#conclude();
+      if (later.length > 0) this.#awaitExpiry(timer, later, true);
+    });
+  }
+
+  /** A response has come: a wildcard or glob that it may answer is answered when no more follow. */
+  #heard(said: Transaction): void {
+    const { sweepPending, subscriptions, type, stream } = this;
+    const waiting = waitingCollections(sweepPending ? subscriptions.all() : subscriptions.unresolved);
+    const answered = this.answeredBy(said, waiting);
+    for (const subscription of answered) subscription.responseSeen = true;
+    if (this.holder.exactParameters !== undefined) {
+      for (const subscription of answered) if (subscription.kind === 'wildcard') this.resolve(subscription);
+      this.#conclude();
+    }
+    if (!sweepPending && !subscriptions.unresolved.values().some(({ responseSeen }) => responseSeen)) return;
+    stream.arm(`quiet ${type}`, quietPeriodMs, () => this.#resolveAfterQuiet());
+    // A busy control plane is never quiet.
+    stream.armOnce(`enough ${type}`, longestQuietWaitMs, () => this.#resolveAfterQuiet());
+  }
+
+  #resolveAfterQuiet(): void {
+    const { type, stream, subscriptions } = this;
+    stream.cancel(`quiet ${type}`);
+    stream.cancel(`enough ${type}`);
+    // A part of the answer was rejected, so it is not complete.
+    if (this.lastNack !== undefined) return;
+    for (const subscription of [...subscriptions.unresolved])
+      if (subscription.responseSeen) this.resolve(subscription);
+    if (this.sweepPending) {
+      // What the answered wildcards and globs have from earlier streams goes.
+      this.sweepPending = false;
+      for (const subscription of subscriptions.all()) {
+        if (subscription.kind === 'name') continue;
+        if (subscription.responseSeen) this.removeUnconfirmed(subscription);
+        else this.sweepPending = true;
+      }
+    }
+    this.#conclude();
+  }
+
+  /**
+   * Opens a new stream if responses have not shown for so long which subscription they answer. There, all of them are in
+   * the first request. `doubt`: each has its own time.
+   */
+  protected renewIfDoubtful(doubt: string, isDoubtful: () => boolean): void {
+    if (!isDoubtful()) return;
+    this.stream.armOnce(`answers ${doubt}`, attributionWaitMs, () => {
+      const reason = `responses of ${this.type} do not show which subscription they answer: a new stream will`;
+      if (isDoubtful()) this.stream.add({ kind: 'renew', reason });
+    });
+  }
+
+  /** Runs once responses have not shown for so long whether a request has been seen. */
+  protected stopDoubting(request: number, run: () => void): void {
+    this.stream.armOnce(`doubt ${request} ${this.type}`, attributionWaitMs, run);
+  }
+
+  /** When nothing is on its way any more that was sent before something was unsubscribed. */
+  protected whenAllHaveLeft(run: () => void): void {
+    this.stream.arm(`leaving ${this.type}`, this.stream.options.resourceTimeoutMs, run);
+  }
+
+  /** The variants that upstream has delivered under the name, glob or wildcard of a subscription. */
+  protected covered({ kind, selector }: UpstreamSubscription): AckedVariant[] {
+    if (kind === 'name') return this.acked.of(selector);
+    return kind === 'glob' ? this.acked.under(selector) : [...this.acked.all()];
+  }
+
+  /** Upstream has answered it on this stream. */
+  protected resolve(subscription: UpstreamSubscription): void {
+    subscription.resolvedOnThisStream = true;
+    if (subscription.resolved) return;
+    subscription.resolved = true;
+    this.subscriptions.unresolved.delete(subscription);
+    this.#concluded.resolved.push(...subscription.interests.values());
+  }
+
+  protected remove(variants: readonly Identity[]): void {
+    for (const variant of variants) {
+      const { name, constraints } = variant;
+      this.acked.delete(variant);
+      this.#concluded.removals.push({ name, constraints });
+    }
+  }
+
+  /** Removes the variants that a subscription covers and this stream has not confirmed. */
+  protected removeUnconfirmed(subscription: UpstreamSubscription): void {
+    this.remove(
+      this.covered(subscription).filter(
+        ({ confirmed, constraints }) => !confirmed && subscription.isFor(constraints),
+      ),
+    );
+  }
+
+  /** What has been concluded is in a transaction now. */
+  protected takeConcluded() {
+    const concluded = this.#concluded;
+    this.#concluded = { removals: [], resolved: [] };
+    return concluded;
+  }
+
+  #conclude(part: Partial<Transaction> = {}): void {
+    const { removals, resolved } = this.#concluded;
+    if (removals.length + resolved.length > 0) this.#apply({ ...part, ...this.takeConcluded() });
+  }
+
+  /** Applies a transaction that does not come from a response. */
+  #apply(part: Partial<Transaction>): void {
+    const { holder, type, version } = this;
+    this.stream.add({ kind: 'apply', transaction: transaction({ holder, type, version, ...part }) });
+  }
+}
