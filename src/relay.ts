@@ -83,7 +83,6 @@ export class Relay implements UpstreamSink {
     apply: (transaction) => this.#apply(transaction, 'canary'),
     restamp: (restamp) => this.#publish(this.#stores.restamp(restamp, 'canary')),
     changed: () => this.changed(),
-    isIdle: (interest) => this.isIdle(interest),
     endIfIdle: (interest) => this.endIfIdle(interest),
   };
   readonly #stores: SideStores;
@@ -244,10 +243,6 @@ export class Relay implements UpstreamSink {
     }
     const { fetchMilliseconds = () => 0 } = this.#options;
     stream.handle(new FetchCall(info, stream, this.polls, this.#services, fetchMilliseconds()));
-  }
-
-  isIdle(interest: Interest): boolean {
-    return this.views.interests().isIdle(interest);
   }
 
   endIfIdle(interest: Interest): void {

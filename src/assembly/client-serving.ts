@@ -26,7 +26,7 @@ import { ADS_SERVICE, knownTypes, type TypeInfo } from '../model/types.ts';
 import type { Counters } from '../observe/counters.ts';
 import type { Spans } from '../observe/update-traces.ts';
 import type { Account } from '../wire/accounts.ts';
-import { formatHostPort } from '../wire/address.ts';
+import { formatAddress, formatHostPort } from '../wire/address.ts';
 import { type EncodedStatus, statusJson } from '../wire/client-status.ts';
 import { ConnectPaths } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -191,7 +191,7 @@ function openXdsListener(core: Core, answers: ClientAnswers): Promise<Result<Cli
   return openListener(core, 'xds', tls, (connections) =>
     listenGrpc({
       ...connections,
-      address: address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port),
+      address: formatAddress(address),
       unixMode,
       accept: (path) => {
         const fetched = fetchRoutes.get(path);

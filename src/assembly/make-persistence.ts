@@ -9,7 +9,7 @@ import {
 import type { Config, UpstreamConfig } from '../config/config.ts';
 import { knownTypes } from '../model/types.ts';
 import { claims } from '../upstream/claims.ts';
-import { formatHostPort } from '../wire/address.ts';
+import { formatAddress } from '../wire/address.ts';
 
 const secrets = knownTypes.filter(({ short }) => short === 'sds').map(({ url }) => url);
 
@@ -61,7 +61,5 @@ function requestedAs(upstream: UpstreamConfig, { parameters, node }: Config): re
 
 function places(upstream: UpstreamConfig): readonly string[] {
   if (upstream.kind === 'filesystem') return [resolve(upstream.path)];
-  return upstream.endpoints.map((address) =>
-    address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port),
-  );
+  return upstream.endpoints.map(formatAddress);
 }

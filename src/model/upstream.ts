@@ -11,8 +11,6 @@ export interface UpstreamSink {
   changed(): void;
   /** A new stream was opened for these holders. The control plane may have restarted, or be another one. */
   streamReopened?(holders: readonly string[]): void;
-  /** Whether nobody subscribes to this interest now. It stays for `cache.idle_ttl`. */
-  isIdle?(interest: Interest): boolean;
   /** Ends this interest if nobody subscribes to it, because upstream does not update it any more. */
   endIfIdle?(interest: Interest): void;
 }
@@ -46,6 +44,14 @@ export interface UpstreamState {
   readonly refusedStreams: number;
   /** What is otherwise odd about it, for the operator; left out or empty: nothing. */
   readonly warning?: string;
+}
+
+/** What of an upstream's removals of one type is held back. */
+export interface HeldRemovals {
+  readonly type: TypeUrl;
+  readonly count: number;
+  /** Milliseconds since the epoch. */
+  readonly since: number;
 }
 
 /** Parameter sets that are not subscribed upstream, and why. */

@@ -2,6 +2,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import { includes } from '../model/holds.ts';
 import type { Gate, PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
+import type { HeldRemovals } from '../model/upstream.ts';
 import type { Change } from './changes.ts';
 import { type HeardChange, noObjection, type Opinion, type VerdictSource } from './sources.ts';
 
@@ -14,15 +15,7 @@ export interface RemovalLimit {
   readonly maxRemovalHoldMs: number;
 }
 
-/** What of an upstream's removals waits. */
-export interface WaitingRemovals {
-  readonly type: TypeUrl;
-  readonly count: number;
-  /** Milliseconds since the epoch. */
-  readonly since: number;
-}
-
-interface Excess extends WaitingRemovals {
+interface Excess extends HeldRemovals {
   readonly released: number;
   readonly limit: RemovalLimit;
 }
@@ -74,7 +67,7 @@ export class RemovalLimits implements VerdictSource {
     return objection;
   }
 
-  held(upstream: string): readonly WaitingRemovals[] {
+  held(upstream: string): readonly HeldRemovals[] {
     return [...this.#excesses.values()].filter(({ limit }) => limit.upstream === upstream);
   }
 

@@ -1,6 +1,5 @@
-import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
-import type { Constraints } from '../model/constraints.ts';
 import { coversResource } from '../model/selection.ts';
 import {
   type Holder,
@@ -10,15 +9,10 @@ import {
   type Transaction,
   transaction,
 } from '../model/transaction.ts';
-import type { UpstreamSink } from '../model/upstream.ts';
+import type { HeldRemovals, UpstreamSink } from '../model/upstream.ts';
 import { VariantSet } from './variant-set.ts';
 
-interface GuardedVariant {
-  readonly name: ResourceName;
-  readonly constraints: Constraints;
-  readonly aliases: readonly string[];
-  readonly restored: boolean;
-}
+type GuardedVariant = Removal & { readonly aliases: readonly string[]; readonly restored: boolean };
 
 /** Times are milliseconds. */
 export interface ShrinkGuardOptions {
@@ -51,14 +45,6 @@ export interface ShrinkGuardOptions {
 }
 
 type EndOfHold = 'came again' | 'released' | 'held for too long' | 'within the limit';
-
-/** What is held back of one type. */
-export interface HeldRemovals {
-  readonly type: TypeUrl;
-  readonly count: number;
-  /** Milliseconds since the epoch. */
-  readonly since: number;
-}
 
 /**
  * The missing resources may come again in several responses. The limit is checked again when nothing has come for
@@ -127,10 +113,6 @@ export class ShrinkGuard implements UpstreamSink {
 
   changed(): void {
     this.#sink.changed();
-  }
-
-  isIdle(interest: Interest): boolean {
-    return this.#sink.isIdle?.(interest) === true;
   }
 
   endIfIdle(interest: Interest): void {

@@ -3,7 +3,7 @@ import type { Clock, Timer } from '../model/clock.ts';
 import { shuffled } from '../model/random.ts';
 import { type Holder, type Interest, type Transaction, transaction } from '../model/transaction.ts';
 import type { Upstream, UpstreamSink, UpstreamState } from '../model/upstream.ts';
-import { type Address, formatHostPort, type Lookup } from '../wire/address.ts';
+import { type Address, formatAddress, type Lookup } from '../wire/address.ts';
 import { ALL_INTERESTS, INTERESTS_TYPE, interestOfName } from '../wire/via.ts';
 
 /** So long siblings have to answer before a client hears that something is unavailable. Milliseconds. */
@@ -160,7 +160,7 @@ export class Siblings {
 
   #found(addresses: readonly Address[]): void {
     if (!this.#isOpen || addresses.length === 0) return;
-    const found = new Map(addresses.map((address) => [textOf(address), address]));
+    const found = new Map(addresses.map((address) => [formatAddress(address), address]));
     for (const [text, connection] of this.#connections) {
       if (found.has(text)) continue;
       this.#connections.delete(text);
@@ -219,6 +219,3 @@ export class Siblings {
     return this.#sink.servedBy(type, selector) === this.#options.name;
   }
 }
-
-const textOf = (address: Address): string =>
-  address.kind === 'unix' ? address.path : formatHostPort(address.host, address.port);

@@ -22,6 +22,11 @@ export function parseAddress(text: string): Result<Address> {
   return ok({ kind: 'tcp', host, port });
 }
 
+/** The same text. */
+export function formatAddress(address: Address): string {
+  return address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port);
+}
+
 export function formatHostPort(host: string, port: number): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }

@@ -1,9 +1,8 @@
 import { isIP } from 'node:net';
-import type { Timer } from '../../model/clock.ts';
 import { shuffled } from '../../model/random.ts';
 import type { Address, Lookup } from '../../wire/address.ts';
 import { explainError } from '../../wire/node-error.ts';
-import type { Channel, ChannelHandler, ChannelStream, ChannelStreamHandler, Transport } from './channel.ts';
+import type { Channel, ChannelHandler, Transport } from './channel.ts';
 import type { GrpcChannelOptions } from './grpc-channel.ts';
 
 /** `random`: 0 ≤ x < 1. `connectTimeoutMs`: for the lookup, and again for each address. */
@@ -24,7 +23,7 @@ export function addressesTransport(transport: Transport, options: AddressesOptio
     if (endpoint.kind === 'unix' || isIP(endpoint.host) !== 0) return transport(endpoint, handler);
     const known = names.get(endpoint.host) ?? { found: [], avoided: undefined };
     names.set(endpoint.host, known);
-    return new NamedChannel(endpoint, known, transport, options, handler);
+    return namedChannel(endpoint, known, transport, options, handler);
   };
 }
 
@@ -37,94 +36,66 @@ interface KnownAddresses {
 }
 
 /** One try at the addresses of a name, and then the connection. */
-class NamedChannel implements Channel {
-  readonly #endpoint: NamedAddress;
-  readonly #known: KnownAddresses;
-  readonly #transport: Transport;
-  readonly #handler: ChannelHandler;
-  readonly #reasons = new Set<string>();
-  readonly #timer: Timer;
-  #left: string[] = [];
-  #current: { readonly channel: Channel; readonly host: string } | undefined;
-  #phase: 'looking up' | 'connecting' | 'connected' | 'over' = 'looking up';
-
-  constructor(
-    endpoint: NamedAddress,
-    known: KnownAddresses,
-    transport: Transport,
-    { lookup, random, clock, connectTimeoutMs }: AddressesOptions,
-    handler: ChannelHandler,
-  ) {
-    this.#endpoint = endpoint;
-    this.#known = known;
-    this.#transport = transport;
-    this.#handler = handler;
-    const { host } = endpoint;
-    const found = (hosts: readonly string[], problem: string): void => {
-      if (this.#phase !== 'looking up') return;
-      this.#timer.cancel();
-      this.#phase = 'connecting';
-      if (hosts.length > 0) known.found = hosts;
-      if (known.found.length === 0) this.#reasons.add(`${host}: ${problem}`);
-      const order = shuffled(known.found, random);
-      this.#left = [
-        ...order.filter((one) => one !== known.avoided),
-        ...order.filter((one) => one === known.avoided),
-      ];
-      this.#next();
-    };
-    this.#timer = clock.after(connectTimeoutMs, () =>
-      found([], `not looked up within ${connectTimeoutMs / 1000} s`),
-    );
-    lookup(host).then(
-      (hosts) => found(hosts, 'the name has no addresses'),
-      (error: unknown) => found([], explainError(error)),
-    );
-  }
-
-  open(path: string, via: string, handler: ChannelStreamHandler): ChannelStream {
-    if (this.#current === undefined) throw new Error('a stream was opened before the connection');
-    return this.#current.channel.open(path, via, handler);
-  }
-
-  close(): void {
-    // Its owner gives up a connection that does not answer; a connection that ends by itself is no reason to avoid it.
-    if (this.#phase === 'connected') this.#known.avoided = this.#current?.host;
-    this.#phase = 'over';
-    this.#timer.cancel();
-    this.#current?.channel.close();
-  }
-
-  #next(): void {
-    const host = this.#left.shift();
+function namedChannel(
+  { host: name, port }: NamedAddress,
+  known: KnownAddresses,
+  transport: Transport,
+  { lookup, random, clock, connectTimeoutMs }: AddressesOptions,
+  handler: ChannelHandler,
+): Channel {
+  let phase: 'looking up' | 'connecting' | 'connected' | 'over' = 'looking up';
+  let current: { readonly channel: Channel; readonly host: string } | undefined;
+  const reasons = new Set<string>();
+  const lose = (reason: string, asked?: boolean): void => {
+    phase = 'over';
+    handler.lost(reason, asked);
+  };
+  const tryNext = ([host, ...left]: readonly string[]): void => {
     if (host === undefined) {
-      this.#lose([...this.#reasons].toSorted().join('; '));
+      lose([...reasons].toSorted().join('; '));
       return;
     }
-    const { port, host: name } = this.#endpoint;
-    const channel = this.#transport(
-      { kind: 'tcp', host, port },
-      {
-        connected: () => {
-          this.#phase = 'connected';
-          this.#handler.connected();
-        },
-        lost: (reason, asked) => {
-          if (this.#phase === 'connected') {
-            this.#lose(reason, asked);
-            return;
-          }
-          this.#reasons.add(reason);
-          this.#next();
-        },
-      },
-      name,
-    );
-    this.#current = { channel, host };
-  }
-
-  #lose(reason: string, asked?: boolean): void {
-    this.#phase = 'over';
-    this.#handler.lost(reason, asked);
-  }
+    const connected = (): void => {
+      phase = 'connected';
+      handler.connected();
+    };
+    const lost = (reason: string, asked?: boolean): void => {
+      if (phase === 'connected') lose(reason, asked);
+      else {
+        reasons.add(reason);
+        tryNext(left);
+      }
+    };
+    current = { channel: transport({ kind: 'tcp', host, port }, { connected, lost }, name), host };
+  };
+  const found = (hosts: readonly string[], problem: string): void => {
+    if (phase !== 'looking up') return;
+    timer.cancel();
+    phase = 'connecting';
+    if (hosts.length > 0) known.found = hosts;
+    if (known.found.length === 0) reasons.add(`${name}: ${problem}`);
+    const order = shuffled(known.found, random);
+    const { avoided } = known;
+    tryNext([...order.filter((one) => one !== avoided), ...order.filter((one) => one === avoided)]);
+  };
+  const timer = clock.after(connectTimeoutMs, () =>
+    found([], `not looked up within ${connectTimeoutMs / 1000} s`),
+  );
+  lookup(name).then(
+    (hosts) => found(hosts, 'the name has no addresses'),
+    (error: unknown) => found([], explainError(error)),
+  );
+  return {
+    open(path, via, streamHandler) {
+      if (current === undefined) throw new Error('a stream was opened before the connection');
+      return current.channel.open(path, via, streamHandler);
+    },
+    close() {
+      // Its owner gives up a connection that does not answer; a connection that ends by itself is no reason to avoid it.
+      if (phase === 'connected') known.avoided = current?.host;
+      phase = 'over';
+      timer.cancel();
+      current?.channel.close();
+    },
+  };
 }

@@ -208,6 +208,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
    */
   reconfigure(rules: readonly SessionRule[]): void {
     if (this.#options.variants === 'NATIVE' || JSON.stringify(rules) === JSON.stringify(this.#rules)) return;
+    const isIdle = new Set(this.#sessions.values().flatMap((session) => session.idleInterests()));
     const { moves, ending, leaving, toResubscribe } = this.#rearranged(rules);
     this.#rules = rules;
     this.#keys = rules.map(({ key }) => key);
@@ -221,7 +222,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     for (const [session, interest] of leaving) session.unsubscribe(interest);
     for (const session of this.#sessions.values()) session.setNode(this.#node(session.parameters));
     const { live = [], idle = [] } = Object.groupBy([...toResubscribe, ...this.#refused.takeAll()], (one) =>
-      this.#sink.isIdle?.(one) === true ? 'idle' : 'live',
+      isIdle.has(one) ? 'idle' : 'live',
     );
     for (const interest of live) this.#subscribe(interest);
     for (const session of [...this.#sessions.values()]) if (session.empty) this.#end(session);

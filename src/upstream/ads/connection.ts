@@ -5,7 +5,7 @@ import type { UpdateMetrics, UpstreamSink, UpstreamState } from '../../model/ups
 import { Conditions } from '../../observe/conditions.ts';
 import { formatSeconds } from '../../observe/format.ts';
 import type { Log } from '../../observe/log.ts';
-import { type Address, formatHostPort, systemLookup } from '../../wire/address.ts';
+import { type Address, formatAddress, systemLookup } from '../../wire/address.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { ClaimOptions } from '../claims.ts';
 import { addressesTransport } from './addresses-transport.ts';
@@ -416,8 +416,7 @@ export class AdsConnection {
   /** As the configuration has it. */
   #name(endpoint: number): string {
     const address = this.options.endpoints[endpoint];
-    if (address === undefined) return '';
-    return address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port);
+    return address === undefined ? '' : formatAddress(address);
   }
 
   #recovered(index: number): void {

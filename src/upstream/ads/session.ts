@@ -121,6 +121,10 @@ export class Session {
     this.#streamOf(interest)?.suspendIdle();
   }
 
+  isIdle(interest: Interest): boolean {
+    return this.#idle.has(interest);
+  }
+
   /** Somebody subscribes to it again. */
   markActive(interest: Interest): void {
     this.#idle.delete(interest);
@@ -254,8 +258,6 @@ class AdsStream implements ConnectedStream {
   #lastEndpoint: number | undefined;
   #flush: Timer | undefined;
   #retry: Timer | undefined;
-  /** Of an isolated stream: its types return to the usual ones if it lasts so long. */
-  #probation: Timer | undefined;
   #opened = false;
   /** Another stream of the session has had a response on this connection. */
   #siblingAnswered = false;
@@ -421,7 +423,7 @@ class AdsStream implements ConnectedStream {
     };
     this.#open = open;
     this.#session.suspicion.opened(this.#id, options.clock.now());
-    this.#beginProbation();
+    this.#beginProbation(open);
     const resumed = this.#lastEndpoint === endpoint;
     this.#lastEndpoint = endpoint;
     this.machine.connect(resumed);
@@ -429,21 +431,22 @@ class AdsStream implements ConnectedStream {
     if (this.#siblingAnswered) this.machine.siblingAnswered();
   }
 
-  #beginProbation(): void {
+  /** The types of an isolated stream return to the usual ones if it lasts so long. */
+  #beginProbation({ timers }: OpenStream): void {
     const { suspicion } = this.#session;
     const { clock } = this.#connection.options;
     const probation = suspicion.probation(this.#id);
     if (probation === undefined) return;
-    this.#probation = clock.after(probation, () => {
+    const survived = (): void => {
       // It is closed first: a response on its way cannot be taken for an answer on another stream.
       this.down();
       this.#session.relocate(suspicion.survived(this.#id, clock.now()));
-    });
+    };
+    timers.set('probation', clock.after(probation, survived));
   }
 
   #suspendIdle(): void {
-    const { sink } = this.#connection;
-    this.machine.suspendIdle((interest) => sink.isIdle?.(interest) === true);
+    this.machine.suspendIdle((interest) => this.#session.isIdle(interest));
     this.hasSuspended = this.machine.suspendedInterests().length > 0;
   }
 
@@ -466,8 +469,6 @@ class AdsStream implements ConnectedStream {
     const open = this.#open;
     if (open === undefined) return;
     this.#open = undefined;
-    this.#probation?.cancel();
-    this.#probation = undefined;
     for (const timer of open.timers.values()) timer.cancel();
     open.stream.end();
     const { clock, backoff } = this.#connection.options;
@@ -479,26 +480,23 @@ class AdsStream implements ConnectedStream {
   #receive(open: OpenStream, bytes: Buffer): boolean {
     if (this.#open !== open) return false;
     this.#session.arrived(this);
-    this.machine.receive(bytes);
+    const hasMore = this.machine.receive(bytes);
     const effects = this.machine.ready();
     if (!effects.some((effect) => effect.kind === 'fail')) {
       open.answered = true;
       this.#connection.answered(this, open.via);
       this.#session.accepted(this);
     }
-    return this.#hasMore(open, effects);
+    this.#run(effects);
+    if (!hasMore) open.arrivedAt = undefined;
+    return hasMore;
   }
 
   /** The same. */
   #readOn(open: OpenStream): boolean {
     if (this.#open !== open) return false;
-    this.machine.readOn();
-    return this.#hasMore(open, this.machine.ready());
-  }
-
-  #hasMore(open: OpenStream, effects: readonly ProtocolEffect[]): boolean {
-    this.#run(effects);
-    const hasMore = effects.some((effect) => effect.kind === 'read_on');
+    const hasMore = this.machine.readOn();
+    this.#run();
     if (!hasMore) open.arrivedAt = undefined;
     return hasMore;
   }
@@ -577,8 +575,6 @@ class AdsStream implements ConnectedStream {
         break;
       case 'fail':
         this.#fail(effect.reason);
-        break;
-      case 'read_on': // by `#hasMore`
         break;
       default:
         assertNever(effect);

@@ -183,23 +183,15 @@ export class SotwType extends SubscribedType {
   }
 
   *judge(response: IncomingResponse): InTurns<Result<() => Transaction>> {
-    const reading = yield* this.#read(response);
-    return reading.ok ? ok(() => this.#commit(response, reading.value)) : reading;
-  }
-
-  *#read(response: IncomingResponse): InTurns<Result<SotwReading>> {
     const { rules, acked, stream } = this;
     const fullState = this.#isFull;
-    const previous = this.#previous?.rules === rules ? this.#previous : undefined;
+    const last = this.#previous?.rules === rules ? this.#previous : undefined;
     // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
     // long as the store may have more than this stream delivered, it gets the whole response.
-    const comparable = fullState ? this.#storeSwept : previous?.constrained === false;
+    const comparable = fullState ? this.#storeSwept : last?.constrained === false;
     const parts = new ResponseParts(rules, readSotwResource, stream.options.entriesPerTurn, false);
-    const compared =
-      comparable && previous !== undefined
-        ? yield* compare(parts, acked, fullState, previous, response)
-        : undefined;
-    return compared ?? (yield* readAll(parts, acked, fullState, response));
+    const reading = yield* readSotw(parts, acked, fullState, comparable ? last : undefined, response);
+    return reading.ok ? ok(() => this.#commit(response, reading.value)) : reading;
   }
 
   #commit({ version, resources }: IncomingResponse, reading: SotwReading): Transaction {
@@ -348,73 +340,55 @@ interface SotwReading {
   readonly identities: readonly Identity[];
 }
 
-function* readAll(
+/** Judges a response; with a previous one, only what differs from it, unless that is not enough. */
+function* readSotw(
   parts: ResponseParts,
   acked: AckedResources,
   fullState: boolean,
+  previous: PreviousResponse | undefined,
   response: IncomingResponse,
 ): InTurns<Result<SotwReading>> {
+  const { resources, errors } = response;
+  const { prefix, suffix } = previous === undefined ? noneEqual : commonEnds(previous.resources, resources);
   const seen = new VariantSet();
-  const puts = yield* parts.resources(response.resources, 0, response.resources.length, seen);
-  if (!puts.ok) return puts;
-  const resourceErrors = yield* parts.errors(response.errors);
-  if (!resourceErrors.ok) return resourceErrors;
-  const missing = fullState ? [...acked.all().filter((variant) => !seen.has(variant))] : [];
-  const identities = puts.value.map(({ name, constraints }) => ({ name, constraints }));
-  return ok({ puts: puts.value, resourceErrors: resourceErrors.value, missing, identities });
-}
-
-/** Undefined: the comparison is not enough, and the whole response must be read. */
-function* compare(
-  parts: ResponseParts,
-  acked: AckedResources,
-  fullState: boolean,
-  previous: PreviousResponse,
-  response: IncomingResponse,
-): InTurns<Result<SotwReading> | undefined> {
-  const { resources } = response;
-  const { prefix, suffix } = commonEnds(previous.resources, resources);
-  const end = resources.length - suffix;
-  const seen = new VariantSet();
-  const read = yield* parts.resources(resources, prefix, end, seen);
+  const read = yield* parts.resources(resources, prefix, resources.length - suffix, seen);
   if (!read.ok) return read;
-  const before = positions(previous, prefix, previous.identities.length - suffix);
-  const puts: Put[] = [];
-  for (const [offset, put] of read.value.entries()) {
-    const at = before
-      .get(put.name)
-      ?.find((index) => previous.identities[index]?.constraints.key === put.constraints.key);
-    // It may be there twice: changed, and among what was not read because it is unchanged.
-    if (at === undefined && prefix + suffix > 0 && acked.get(put.name, put.constraints.key) !== undefined) {
-      return undefined;
-    }
+  const known = previous?.identities ?? [];
+  const replaced = known.slice(prefix, known.length - suffix);
+  const before = Map.groupBy(replaced.keys(), (index) => replaced[index]?.name);
+  const positionOf = ({ name, constraints }: Put): number | undefined =>
+    before.get(name)?.find((index) => replaced[index]?.constraints.key === constraints.key);
+  const isDoubtful = (put: Put): boolean => {
+    const { name, constraints } = put;
     // Where upstream cannot delete, all variants of a name count as received.
-    if (!fullState && put.constraints.key !== '') return undefined;
-    if (at === undefined || !sameRun(previous.resources, at, resources, prefix + offset, 1)) puts.push(put);
-  }
-  const resourceErrors = yield* parts.errors(response.errors);
+    if (!fullState && constraints.key !== '') return true;
+    // It may be there twice: changed, and among what was not read because it is unchanged.
+    const mayBeTwice = prefix + suffix > 0 && acked.get(name, constraints.key) !== undefined;
+    return mayBeTwice && positionOf(put) === undefined;
+  };
+  if (previous !== undefined && read.value.some(isDoubtful))
+    return yield* readSotw(parts, acked, fullState, undefined, response);
+  const isChanged = (put: Put, offset: number): boolean => {
+    const at = positionOf(put);
+    if (at === undefined || previous === undefined) return true;
+    return !sameRun(previous.resources, prefix + at, resources, prefix + offset, 1);
+  };
+  const resourceErrors = yield* parts.errors(errors);
   if (!resourceErrors.ok) return resourceErrors;
-  const missing = fullState
-    ? [...before.values().flatMap((indexes) => indexes.flatMap((index) => previous.identities[index] ?? []))]
-    : [];
-  const identities = [
-    ...previous.identities.slice(0, prefix),
-    ...read.value.map(({ name, constraints }) => ({ name, constraints })),
-    ...previous.identities.slice(previous.identities.length - suffix),
-  ];
+  const mayBeMissing = previous === undefined ? acked.all() : replaced.values();
   return ok({
-    puts,
+    puts: previous === undefined ? read.value : read.value.filter(isChanged),
     resourceErrors: resourceErrors.value,
-    missing: missing.filter((one) => !seen.has(one)),
-    identities,
+    missing: fullState ? mayBeMissing.filter((one) => !seen.has(one)).toArray() : [],
+    identities: [
+      ...known.slice(0, prefix),
+      ...read.value.map(({ name, constraints }) => ({ name, constraints })),
+      ...known.slice(known.length - suffix),
+    ],
   });
 }
 
-/** Where each name is, from `start` to before `end`. */
-function positions({ identities }: PreviousResponse, start: number, end: number) {
-  const indexes = Array.from({ length: Math.max(0, end - start) }, (_, offset) => start + offset);
-  return Map.groupBy(indexes, (index) => identities[index]?.name);
-}
+const noneEqual = { prefix: 0, suffix: 0 };
 
 /**
  * How many resources at the start and at the end are the same, byte by byte. Together at most the shorter's length.

@@ -18,8 +18,6 @@ export type ProtocolEffect =
   | { readonly kind: 'overdue' }
   /** Only a new stream can tell which request a response answers: end this one, and open another at once. */
   | { readonly kind: 'renew'; readonly reason: string }
-  /** The response is large: others get a turn, and then comes `readOn`. */
-  | { readonly kind: 'read_on' }
   /** The stream is beyond use: end it. */
   | { readonly kind: 'fail'; readonly reason: string };
 

@@ -159,8 +159,9 @@ export class StreamMachine {
     this.#types.dropUnused(({ isAbandoned }) => isAbandoned);
   }
 
-  receive(bytes: Buffer): void {
-    if (!this.#connected) return;
+  /** True: the response is large, others get a turn, and then comes `readOn`. */
+  receive(bytes: Buffer): boolean {
+    if (!this.#connected) return false;
     this.#readToEnd();
     const read = this.#isSotw ? readSotwResponse(bytes) : readDeltaResponse(bytes);
     const envelope = read.ok ? read.value : read.error;
@@ -170,25 +171,25 @@ export class StreamMachine {
       else if (envelope.typeUrl === '')
         this.#stream.add({ kind: 'fail', reason: 'a response without type_url' });
       else this.#refuseUnsolicited(read.value);
-      return;
+      return false;
     }
     if (!read.ok) {
       // Without a nonce there is nothing to refuse, and the framing itself may be broken.
       if (read.error.nonce === '') this.#stream.add({ kind: 'fail', reason: read.error.reason });
       else type.reject(read.error.nonce, read.error.reason);
-      return;
+      return false;
     }
     this.#stream.controlPlaneResponded = true;
     const response = read.value;
     this.#reading = { of: type, response, rules: type.rules, turns: type.judge(response) };
-    this.readOn();
+    return this.readOn();
   }
 
-  /** The next part of a large response is read. */
-  readOn(): void {
+  /** The next part of a large response is read. True: there is still more. */
+  readOn(): boolean {
     const step = this.#reading?.turns.next();
     if (step?.done === true) this.#received(step.value);
-    else if (step !== undefined) this.#stream.add({ kind: 'read_on' });
+    return step?.done === false;
   }
 
   #readToEnd(): void {

@@ -67,15 +67,14 @@ export class FilesystemUpstream implements Upstream {
   #scanning: Promise<void> | undefined;
   #reported: ReadonlyMap<string, FileProblem> = new Map();
   #current: UpstreamState;
-  /** By `keyOf`. */
-  readonly #interests = new Map<TypeUrl, Map<string, Interest>>();
-  /** Not answered yet. They are answered together, as one request of a client brings many. */
+  /** Not answered yet. */
   readonly #unanswered = new Set<Interest>();
+  /** Subscribed just now. They are answered together, as one request of a client brings many. */
+  readonly #asked = new Set<Interest>();
   /** What was last published. `complete`: see `#isComplete`. */
   readonly #published = new Map<TypeUrl, { readonly content: TypeContent; readonly complete: boolean }>();
   /** Types of which a file that never was good seems to hold some. */
   #withheld: ReadonlySet<TypeUrl> = new Set();
-  #answering = false;
   #stopped = false;
 
   constructor(options: FilesystemOptions, sink: UpstreamSink) {
@@ -102,19 +101,16 @@ export class FilesystemUpstream implements Upstream {
   }
 
   subscribe(interest: Interest): void {
-    const interests = getOrMake(this.#interests, interest.type, () => new Map<string, Interest>());
-    interests.set(keyOf(interest), interest);
     this.#unanswered.add(interest);
-    if (this.#current.everConnected) this.#answerSoon();
+    if (!this.#current.everConnected) return;
+    // After the caller is done: it may be in the middle of a change of its own.
+    if (this.#asked.size === 0) queueMicrotask(() => this.#answerAsked());
+    this.#asked.add(interest);
   }
 
   unsubscribe(interest: Interest): void {
-    const interests = this.#interests.get(interest.type);
-    const known = interests?.get(keyOf(interest));
-    if (known === undefined) return;
-    this.#unanswered.delete(known);
-    interests?.delete(keyOf(interest));
-    if (interests?.size === 0) this.#interests.delete(interest.type);
+    this.#unanswered.delete(interest);
+    this.#asked.delete(interest);
   }
 
   state(): UpstreamState {
@@ -191,9 +187,9 @@ export class FilesystemUpstream implements Upstream {
     this.#setState({ connected: true, everConnected: true, down: false }, stale);
     this.#withheld = new Set(files.values().flatMap(({ withheld }) => withheld.values()));
     // What is gone goes last: what referred to it has been changed by then (protocol §8, Order on ADS).
-    for (const type of new Set([...types.keys(), ...this.#interests.keys(), ...this.#published.keys()])) {
+    const unanswered = Array.from(this.#unanswered, ({ type }) => type);
+    for (const type of new Set([...types.keys(), ...unanswered, ...this.#published.keys()]))
       this.#publish(type, types.get(type) ?? emptyContent);
-    }
   }
 
   #publish(type: TypeUrl, content: TypeContent): void {
@@ -202,8 +198,8 @@ export class FilesystemUpstream implements Upstream {
     const same = before?.content.digest === content.digest && before.content.version === content.version;
     if (same && before.complete === complete) return;
     this.#published.set(type, { content, complete });
-    const interests = [...(this.#interests.get(type)?.values() ?? [])];
-    for (const interest of interests) this.#unanswered.delete(interest);
+    for (const one of this.#asked) if (one.type === type) this.#asked.delete(one);
+    const interests = [...this.#unanswered].filter((one) => one.type === type);
     this.#apply(type, content, allPuts(content), complete, interests);
   }
 
@@ -212,16 +208,10 @@ export class FilesystemUpstream implements Upstream {
     return !this.#withheld.has(type);
   }
 
-  /** After the caller is done: it may be in the middle of a change of its own. */
-  #answerSoon(): void {
-    if (this.#answering) return;
-    this.#answering = true;
-    queueMicrotask(() => {
-      this.#answering = false;
-      const byType = Map.groupBy(this.#unanswered, ({ type }) => type);
-      this.#unanswered.clear();
-      for (const [type, interests] of byType) this.#answer(type, interests);
-    });
+  #answerAsked(): void {
+    const byType = Map.groupBy(this.#asked, ({ type }) => type);
+    this.#asked.clear();
+    for (const [type, interests] of byType) this.#answer(type, interests);
   }
 
   #answer(type: TypeUrl, interests: readonly Interest[]): void {
@@ -245,6 +235,7 @@ export class FilesystemUpstream implements Upstream {
   ): void {
     if (this.#stopped) return;
     const resolved = this.#isComplete(type) ? interests : [];
+    for (const interest of resolved) this.#unanswered.delete(interest);
     const { clock, metrics } = this.#options;
     metrics.accepted?.(type);
     const arrivedAt = clock.monotonic();
@@ -358,8 +349,6 @@ function contentOf(names: Joined): TypeContent {
 const emptyContent: TypeContent = contentOf(new Map());
 
 const allPuts = ({ byName }: TypeContent): Put[] => [...byName.values()].flat();
-
-const keyOf = ({ selector, parameters }: Interest): string => `${parameters.id} ${selector}`;
 
 /** Everything wrong with the files below a path, for `validate`; nothing is watched or kept. */
 export async function checkResourceFiles(

@@ -132,7 +132,6 @@ describe('an ADS upstream', () => {
       apply: (transaction) => observed.transactions.push(transaction),
       restamp: (restamp) => observed.restamps.push(restamp),
       changed: () => {},
-      isIdle: (interest) => idle.has(interest),
       endIfIdle: (interest) => {
         if (idle.has(interest)) observed.ended.push(interest);
       },
@@ -265,12 +264,10 @@ describe('an ADS upstream', () => {
   it('is current once it is connected again, if all that it asks for is idle', async () => {
     const plane = await controlPlane();
     plane.answer = serving('1', 'a:1@v1');
-    const idle = new Set<Interest>();
-    const upstream = start({ endpoints: [address(plane.port)] }, idle);
+    const upstream = start({ endpoints: [address(plane.port)] });
     const everything = want('*');
     upstream.subscribe(everything);
     await until('the whole wildcard', () => observed.settled.includes('*'));
-    idle.add(everything);
     upstream.markIdle(everything);
     plane.kill();
     await until('the loss', () => upstream.state().staleSince !== undefined);
@@ -280,7 +277,6 @@ describe('an ADS upstream', () => {
     expect(upstream.state().staleSince, 'nobody waits for anything').to.equal(undefined);
     expect(again.requests).to.deep.equal([]);
 
-    idle.delete(everything);
     upstream.markActive(everything);
     await until('the update', () => observed.contents['a'] === '2');
   });
@@ -425,6 +421,7 @@ describe('an ADS upstream', () => {
       const idle = new Set([lingering, lone]);
       const upstream = start({ endpoints: [address(plane.port)], backoff }, idle);
       for (const interest of [kept, lingering, lone]) upstream.subscribe(interest);
+      for (const interest of idle) upstream.markIdle(interest);
       await until('requests', () => plane.requests.length >= 3);
       for (const stream of plane.openStreams) stream.end();
       await until('another stream', () => plane.streams[2]?.first !== undefined);

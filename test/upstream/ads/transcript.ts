@@ -85,10 +85,10 @@ export class Conversation {
         this.#clock.advance(milliseconds(words[0] ?? ''));
         break;
       case 'turn':
-        this.#machine.readOn();
+        this.#run(this.#machine.readOn());
         break;
       case '<':
-        this.#machine.receive(this.#response(words));
+        this.#run(this.#machine.receive(this.#response(words)));
         break;
       default:
         throw new Error(`cannot read the line ${line}`);
@@ -100,8 +100,7 @@ export class Conversation {
   /** Bytes as they come. */
   receive(bytes: Buffer): string[] {
     this.#lines = [];
-    this.#machine.receive(bytes);
-    this.#run();
+    this.#run(this.#machine.receive(bytes));
     return this.#lines;
   }
 
@@ -112,7 +111,7 @@ export class Conversation {
     return encode(typeOf(type), text(version), nonce, items.map(parseItem));
   }
 
-  #run(): void {
+  #run(hasMore = false): void {
     for (const effect of this.#machine.ready()) {
       switch (effect.kind) {
         case 'send':
@@ -134,9 +133,6 @@ export class Conversation {
         case 'timer':
           this.#setTimer(effect.timer, effect.milliseconds);
           break;
-        case 'read_on':
-          this.#lines.push('* a part is still to be read');
-          break;
         case 'asked':
         case 'answered':
           break;
@@ -144,6 +140,7 @@ export class Conversation {
           throw new Error('an effect without a notation');
       }
     }
+    if (hasMore) this.#lines.push('* a part is still to be read');
   }
 
   #setTimer(timer: string, after: number | undefined): void {

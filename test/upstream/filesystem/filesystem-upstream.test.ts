@@ -72,8 +72,9 @@ describe('upstream/filesystem', () => {
     files = await Harness.make({ 'a.yaml': clusters('one') });
     await files.start();
     await files.until(() => files.transactions.length === 1);
-    files.upstream.subscribe(interest(cds, 'x'));
-    files.upstream.unsubscribe(interest(cds, 'x'));
+    const x = interest(cds, 'x');
+    files.upstream.subscribe(x);
+    files.upstream.unsubscribe(x);
     files.upstream.subscribe(interest(cds, 'y'));
     await files.until(() => files.transactions.length === 2);
     expect(files.transactions[1]?.resolved.map(({ selector }) => selector)).to.deep.equal(['y']);
