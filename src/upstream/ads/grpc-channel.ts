@@ -90,13 +90,9 @@ class GrpcChannel implements Channel {
     const metadata = streamMetadata(this.#headers, via);
     if (!metadata.ok) return unopened(`token_file ${metadata.error}`, handler);
     const call = client.makeBidiStreamRequest<Buffer, Buffer>(path, same, same, metadata.value);
-    return stream(call, this.#clock, this.#longestUnreadMs, {
-      message: (bytes) => handler.message(bytes),
-      proceed: () => handler.proceed(),
-      closed: (reason, code) => {
-        if (this.#phase === 'ending') this.#droppedStreams = true;
-        else handler.closed(reason, code);
-      },
+    return stream(call, this.#clock, this.#longestUnreadMs, handler, (reason, code) => {
+      if (this.#phase === 'ending') this.#droppedStreams = true;
+      else handler.closed(reason, code);
     });
   }
 
@@ -180,6 +176,7 @@ function stream(
   clock: Clock,
   longestUnreadMs: number,
   handler: ChannelStreamHandler,
+  closed: ChannelStreamHandler['closed'],
 ): ChannelStream {
   let over = false;
   /** What is not written yet is not. */
@@ -199,7 +196,7 @@ function stream(
     over = true;
     gone = true;
     isRead();
-    handler.closed(reason, code);
+    closed(reason, code);
   };
   /** Its end comes after what it has sent, which nobody reads: a stream that stands still may be over already. */
   const waitForReader = (): void => {

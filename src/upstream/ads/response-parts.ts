@@ -171,11 +171,7 @@ function acceptError(rules: AcceptanceRules, error: IncomingError): Result<Resou
 }
 
 /** Why a response of a type that nobody asked for is refused, and what that type is `known` by in metrics and logs. */
-export function unsolicitedType(url: string): {
-  readonly type: TypeUrl;
-  readonly known: TypeUrl;
-  readonly message: string;
-} {
+export function unsolicitedType(url: string) {
   const type = typeUrl(url);
   const length = Buffer.byteLength(url);
   if (length <= longestTypeUrl) {

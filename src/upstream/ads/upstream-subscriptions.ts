@@ -96,11 +96,7 @@ export class UpstreamSubscriptions {
   }
 
   /** Adds an interest. Returns its subscription, whether that is new, and whether it had the interest before. */
-  add(interest: Interest): {
-    readonly subscription: UpstreamSubscription;
-    readonly created: boolean;
-    readonly repeated: boolean;
-  } {
+  add(interest: Interest) {
     const { selector } = interest;
     const parameters = this.locators ? interest.parameters : NO_PARAMETERS;
     const subscriptions = this.#bySelector.get(selector) ?? new ParameterIndex<UpstreamSubscription>();
