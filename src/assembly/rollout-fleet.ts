@@ -5,6 +5,7 @@ import type { Access } from '../model/access.ts';
 import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Clock, Timer } from '../model/clock.ts';
+import { nameKey } from '../model/holds.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import type { HeldVariant } from '../model/rollout.ts';
@@ -19,7 +20,6 @@ import type { Member, Moved } from '../rollout/canaries.ts';
 import {
   type CanaryStream,
   type Fleet,
-  nameKey,
   outdated,
   type Standing,
   type Survey,

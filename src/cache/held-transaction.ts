@@ -94,6 +94,7 @@ export class HeldTransaction {
   };
 
   #changingHeld(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
+    this.table.pendingChanges(name);
     this.#before.set(name, this.table.saidOf(name));
     if (held.masked !== undefined) return;
     const isFrozen = live !== undefined && this.#isFrozen(live);
@@ -104,6 +105,7 @@ export class HeldTransaction {
 
   /** A name whose change does not wait, as the end of a TTL. */
   passing(name: ResourceName, altered: boolean): void {
+    this.table.pendingChanges(name);
     this.#names.add(name);
     if (altered) this.#altered.add(name);
   }

@@ -10,7 +10,7 @@ import {
 import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
-import { includes, type Scope } from '../model/holds.ts';
+import { includes, nameKey, type Scope } from '../model/holds.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
@@ -112,6 +112,8 @@ export class TypeTables extends Map<TypeUrl, TypeTable> {
   readonly journal: Journal;
   readonly payloads: Payloads;
   readonly counts: { revision: number; interestBytes: number };
+  /** Of all types; undefined: something of it has changed. */
+  pending: readonly PendingName[] | undefined;
 
   constructor(options: StoreOptions) {
     super();
@@ -153,6 +155,8 @@ export class TypeTable {
   /** Names with something in any column. */
   readonly #globs = new GlobIndex();
   readonly #held = new Map<ResourceName, HeldName>();
+  /** Of those, what is pending, as it was told last. */
+  readonly #pending = new Map<ResourceName, PendingName>();
   /** What upstream says. */
   readonly resources = new CachedResources(this.#globs, this.#held);
   readonly interests = new Interests();
@@ -339,6 +343,7 @@ export class TypeTable {
 
   /** The sides see this of a name from now on. Undefined: they see what upstream says. */
   hold(name: ResourceName, held: HeldName | undefined): void {
+    this.pendingChanges(name);
     const before = this.#held.get(name);
     for (const column of ['released', 'canary'] as const) {
       if (before?.[column] === held?.[column]) continue;
@@ -383,12 +388,28 @@ export class TypeTable {
     }
   }
 
-  pendingName(name: ResourceName, { since, masked, canary }: HeldName): PendingName {
+  /** What upstream says under a name is another, or what a side has of it. */
+  pendingChanges(name: ResourceName): void {
+    this.#pending.delete(name);
+    this.all.pending = undefined;
+  }
+
+  *pending(): Iterable<PendingName> {
+    for (const [name, held] of this.#held) {
+      const known = this.#pending.get(name) ?? this.#pendingName(name, held);
+      this.#pending.set(name, known);
+      yield known;
+    }
+  }
+
+  #pendingName(name: ResourceName, { since, masked, canary }: HeldName): PendingName {
+    const { type } = this;
     const isBehind = masked === undefined && canary !== undefined;
     const live = isBehind ? canary : this.resources.get(name);
     const removed = live === undefined || live.variants.size === 0;
     const queued = isBehind || masked === 'queued';
-    return { type: this.type, name, upstream: this.#upstreamOf(name), since, removed, masked, queued };
+    const key = nameKey(type, name);
+    return { type, name, key, upstream: this.#upstreamOf(name), since, removed, masked, queued };
   }
 
   matches(name: ResourceName, scope: Scope): boolean {

@@ -13,6 +13,9 @@ export interface TypedName {
   readonly name: ResourceName;
 }
 
+/** One name of one type, as the key of sets. */
+export const nameKey = (type: TypeUrl, name: ResourceName): string => `${type} ${name}`;
+
 /** Of an operator: who, as far as that is known, and why. */
 export interface Decision {
   readonly operator: string;

@@ -1,7 +1,7 @@
 import type { PendingName } from '../model/rollout.ts';
 import type { Member } from './canaries.ts';
 import { type HoldCause, Judge, type JudgeSettings, type Observation, type WaitingState } from './judge.ts';
-import { nameKey, type WaitingNames } from './waiting.ts';
+import type { WaitingNames } from './waiting.ts';
 
 /** One change that waits: names that are judged together, and the classes of clients that subscribe to any of them. */
 export interface Change {
@@ -22,7 +22,7 @@ interface Component {
 
 /** What can be seen of what nobody has. */
 const unseen: Observation = {
-  ...{ total: 0, accepted: 0, rejection: undefined, found: undefined, objection: undefined },
+  ...{ total: 0, accepted: 0, found: undefined, objection: undefined },
   ...{ mayReturn: false, clientsMayComeBack: true, nodes: undefined, goodSince: undefined, waitsFor: '' },
 };
 
@@ -132,7 +132,7 @@ export class Changes {
     for (const row of this.all) for (const key of row.keys) before.set(key, row);
     const byKey = new Map<string, Component>();
     for (const component of components) for (const key of component.keys) byKey.set(key, component);
-    const namesOf = Map.groupBy(names, ({ type, name }) => byKey.get(nameKey(type, name)));
+    const namesOf = Map.groupBy(names, ({ key }) => byKey.get(key));
     return components.map((component) => {
       const rows = new Set([...component.keys].flatMap((key) => before.get(key) ?? []));
       const judges = [...rows].map(({ judge }) => judge);

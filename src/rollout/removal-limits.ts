@@ -47,10 +47,7 @@ export class RemovalLimits implements VerdictSource {
     for (const { change } of changes) {
       const reason = this.#objection(change.names, Math.min(change.judge.startedAt, now), now);
       if (reason !== undefined)
-        opinions.set(change, {
-          ...noObjection,
-          objection: { cause: 'removals', reason, names: change.keys },
-        });
+        opinions.set(change, { ...noObjection, verdict: { cause: 'removals', reason, names: change.keys } });
     }
     return opinions;
   }
