@@ -57,7 +57,7 @@ export class HeldNames implements Gate {
 
   get pending(): readonly PendingName[] {
     const all = this.#tables;
-    all.pending ??= [...all.values()].flatMap((table) => [...table.pending()]);
+    all.pending ??= [...all.values().flatMap((table) => table.pending())];
     return all.pending;
   }
 

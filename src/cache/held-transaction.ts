@@ -40,9 +40,10 @@ export class HeldTransaction {
   readonly #altered = new Set<ResourceName>();
   /** Names that a rollback has removed, and upstream says anew. */
   readonly #keptAway = new Set<ResourceName>();
-  /** Names that canaries see as upstream has them from now on: for them all of it may be new. */
-  readonly #unmasked = new Set<ResourceName>();
-  /** Names that do not wait any more, and of which a side has to hear all: what is new, and errors that waited. */
+  /**
+   * Of which a side has to hear all: names that do not wait any more, with what is new and errors that waited; and those
+   * that canaries see as upstream has them from now on.
+   */
   readonly #whole: Readonly<Record<Side, Set<ResourceName>>> = { released: new Set(), canary: new Set() };
 
   constructor(
@@ -154,7 +155,7 @@ export class HeldTransaction {
         released: { ...commit, changed: this.#withAll(released, this.#whole.released), version },
         canary: {
           ...commit,
-          changed: this.#withAll(canary, this.#unmasked.union(this.#whole.canary)),
+          changed: this.#withAll(canary, this.#whole.canary),
         },
       },
     };
@@ -197,7 +198,7 @@ export class HeldTransaction {
     else if (this.#queues(name)) this.table.change(name, held, { masked: 'queued' });
     else {
       this.table.unmask(name, held);
-      this.#unmasked.add(name);
+      this.#whole.canary.add(name);
     }
   }
 

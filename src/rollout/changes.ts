@@ -147,65 +147,39 @@ function componentsOf(
   members: readonly Member[],
   bonds: readonly ReadonlySet<string>[],
 ): readonly Component[] {
-  const trees = new Trees(keys);
-  for (const bond of bonds) trees.join(bond);
-  const anyOf = new Map<string, string>();
-  for (const [classKey, peers] of Map.groupBy(members, (member) => member.classKey)) {
-    const sets = new Set(peers.flatMap(({ subscribed }) => Array.from(subscribed)));
+  /** With which names each one is joined, itself among them. */
+  const joined = new Map<string, Set<string>>();
+  /** Names that do not wait are left out. Returns one of those that do. */
+  const join = (sets: Iterable<ReadonlySet<string>>): string | undefined => {
     let any: string | undefined;
-    for (const names of sets) any = trees.join(names, any);
-    if (any !== undefined) anyOf.set(classKey, any);
-  }
-  const components = new Map<string | undefined, Component>();
-  const at = (root: string | undefined): Component => {
-    const known = components.get(root) ?? { keys: new Set<string>(), classes: new Set<string>() };
-    components.set(root, known);
+    for (const names of sets)
+      for (const name of names) {
+        if (!keys.has(name)) continue;
+        any ??= name;
+        const before = joined.get(any);
+        if (before?.size === keys.size) return any;
+        const others = joined.get(name) ?? new Set([name]);
+        const [more, fewer] =
+          before === undefined || before.size < others.size ? [others, before] : [before, others];
+        if (more !== fewer) for (const one of fewer ?? others) joined.set(one, more.add(one));
+      }
+    return any;
+  };
+  for (const bond of bonds) join([bond]);
+  const anyOf = [...Map.groupBy(members, ({ classKey }) => classKey)].map(
+    ([classKey, peers]) =>
+      [classKey, join(new Set(peers.flatMap(({ subscribed }) => [...subscribed])))] as const,
+  );
+  const components = new Map<ReadonlySet<string> | undefined, Component>();
+  const of = (key: string): Component => {
+    const names = joined.get(key);
+    const known = components.get(names) ?? { keys: new Set<string>(), classes: new Set<string>() };
+    components.set(names, known);
     return known;
   };
-  for (const [classKey, any] of anyOf) at(trees.rootOf(any)).classes.add(classKey);
-  for (const bond of bonds) for (const key of bond) if (keys.has(key)) at(trees.rootOf(key));
+  for (const [classKey, any] of anyOf) if (any !== undefined) of(any).classes.add(classKey);
+  for (const bond of bonds) for (const key of bond) if (keys.has(key)) of(key);
   // What is of no class and no verdict is together.
-  for (const key of keys) {
-    const root = trees.rootOf(key);
-    at(components.has(root) ? root : undefined).keys.add(key);
-  }
+  for (const key of keys) of(key).keys.add(key);
   return [...components.values()];
-}
-
-/** Which names are joined with which. */
-class Trees {
-  readonly #parents: Map<string, string>;
-  #count: number;
-
-  constructor(keys: ReadonlySet<string>) {
-    this.#parents = new Map(keys.values().map((key) => [key, key]));
-    this.#count = keys.size;
-  }
-
-  /** These names, and the one that was returned before, are one. Names that do not wait are left out. */
-  join(names: ReadonlySet<string>, joined?: string): string | undefined {
-    let first = joined;
-    for (const name of names) {
-      if (!this.#parents.has(name)) continue;
-      first ??= name;
-      if (this.#count === 1) break;
-      const [a, b] = [this.rootOf(first), this.rootOf(name)];
-      if (a === b) continue;
-      this.#parents.set(b, a);
-      this.#count--;
-    }
-    return first;
-  }
-
-  rootOf(name: string): string {
-    let root = name;
-    for (let up = this.#parents.get(root); up !== undefined && up !== root; up = this.#parents.get(root))
-      root = up;
-    for (let at = name; at !== root; ) {
-      const up = this.#parents.get(at) ?? root;
-      this.#parents.set(at, root);
-      at = up;
-    }
-    return root;
-  }
 }

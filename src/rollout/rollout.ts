@@ -19,7 +19,7 @@ import {
 } from './judge.ts';
 import { Needed } from './needed.ts';
 import { operations, reloadObjection } from './reload-objection.ts';
-import { RemovalLimits, type WaitingRemovals } from './removal-limits.ts';
+import { RemovalLimits } from './removal-limits.ts';
 import type { Promoted, RolloutOptions, RolloutSettings } from './seams.ts';
 import { Sources } from './sources.ts';
 import { Ends, Rejections, Verdicts } from './verdicts.ts';
@@ -165,7 +165,8 @@ export class Rollout {
     if (this.#waits) this.#settling.touch();
   }
 
-  heldRemovals(upstream: string): readonly WaitingRemovals[] {
+  /** What of an upstream's removals waits because it is too much. */
+  heldRemovals(upstream: string): ReturnType<RemovalLimits['held']> {
     return this.#removals.held(upstream);
   }
 

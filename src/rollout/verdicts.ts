@@ -229,9 +229,20 @@ export class Rejections {
   get verdicts(): readonly Verdict[] {
     if (this.#verdicts !== undefined) return this.#verdicts;
     const verdicts: Verdict[] = [];
-    const known = new NameSets();
+    const known = new Set<ReadonlySet<string>>();
+    /** Thousands of clients may each reject something of their own: only those with the rarest of the names are compared. */
+    const byName = new Map<string, ReadonlySet<string>[]>();
     for (const { reason, names } of this.#all()) {
-      if (known.addUnlessWithin(names)) verdicts.push({ cause: 'rejected', reason, names });
+      if (known.has(names)) continue;
+      known.add(names);
+      const candidates = names.values().map((name) => byName.get(name) ?? []);
+      if (fewest(candidates).some((one) => names.isSubsetOf(one))) continue;
+      for (const name of names) {
+        const own = byName.get(name);
+        if (own === undefined) byName.set(name, [names]);
+        else own.push(names);
+      }
+      verdicts.push({ cause: 'rejected', reason, names });
     }
     this.#verdicts = verdicts;
     return verdicts;
@@ -292,33 +303,13 @@ export class Rejections {
   }
 }
 
-/** Sets of names, found by what they have in common: thousands of clients may each reject something of their own. */
-class NameSets {
-  readonly #all = new Set<ReadonlySet<string>>();
-  readonly #byName = new Map<string, ReadonlySet<string>[]>();
-
-  /** False: one of those before has all of these names. */
-  addUnlessWithin(names: ReadonlySet<string>): boolean {
-    if (this.#all.has(names) || this.#candidates(names).some((known) => isWithin(names, known))) return false;
-    this.#all.add(names);
-    for (const name of names) {
-      const known = this.#byName.get(name);
-      if (known === undefined) this.#byName.set(name, [names]);
-      else known.push(names);
-    }
-    return true;
+function fewest<T>(lists: Iterable<readonly T[]>): readonly T[] {
+  let fewest: readonly T[] | undefined;
+  for (const list of lists) {
+    if (fewest === undefined || list.length < fewest.length) fewest = list;
+    if (list.length === 0) break;
   }
-
-  /** Those with the rarest of the names. */
-  #candidates(names: ReadonlySet<string>): readonly ReadonlySet<string>[] {
-    let fewest: readonly ReadonlySet<string>[] | undefined;
-    for (const name of names) {
-      const known = this.#byName.get(name) ?? [];
-      if (known.length < (fewest?.length ?? Number.POSITIVE_INFINITY)) fewest = known;
-      if (known.length === 0) break;
-    }
-    return fewest ?? [];
-  }
+  return fewest ?? [];
 }
 
 function subscribesTo(stream: CanaryStream, names: ReadonlySet<string>): boolean {
