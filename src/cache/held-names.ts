@@ -268,8 +268,7 @@ export class HeldNames implements Gate {
     for (const name of table?.names(WILDCARD) ?? []) {
       for (const { variant, holders } of table?.resource(name, 'released')?.variants.all() ?? []) {
         for (const { key } of holders) {
-          const size = sizes.get(key) ?? { names: 0, bytes: 0, last: undefined };
-          sizes.set(key, size);
+          const size = sizes.getOrInsertComputed(key, () => ({ names: 0, bytes: 0, last: undefined }));
           // It may have several variants of a name.
           if (size.last !== name) size.names++;
           size.last = name;

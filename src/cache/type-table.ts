@@ -134,11 +134,7 @@ export class TypeTables extends Map<TypeUrl, TypeTable> {
 
   /** Made if there is none. */
   of(type: TypeUrl): TypeTable {
-    const known = this.get(type);
-    if (known !== undefined) return known;
-    const created = new TypeTable(type, this);
-    this.set(type, created);
-    return created;
+    return this.getOrInsertComputed(type, () => new TypeTable(type, this));
   }
 
   /** Clients can name any type: what is empty goes. */
@@ -370,9 +366,8 @@ export class TypeTable {
   link(variant: Variant): void {
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
-      const names = this.#aliases.get(key) ?? new Map<ResourceName, number>();
+      const names = this.#aliases.getOrInsertComputed(key, () => new Map());
       names.set(variant.name, (names.get(variant.name) ?? 0) + 1);
-      this.#aliases.set(key, names);
     }
   }
 
@@ -395,11 +390,8 @@ export class TypeTable {
   }
 
   *pending(): Iterable<PendingName> {
-    for (const [name, held] of this.#held) {
-      const known = this.#pending.get(name) ?? this.#pendingName(name, held);
-      this.#pending.set(name, known);
-      yield known;
-    }
+    for (const [name, held] of this.#held)
+      yield this.#pending.getOrInsertComputed(name, () => this.#pendingName(name, held));
   }
 
   #pendingName(name: ResourceName, { since, masked, canary }: HeldName): PendingName {

@@ -171,12 +171,8 @@ function componentsOf(
       [classKey, join(new Set(peers.flatMap(({ subscribed }) => [...subscribed])))] as const,
   );
   const components = new Map<ReadonlySet<string> | undefined, Component>();
-  const of = (key: string): Component => {
-    const names = joined.get(key);
-    const known = components.get(names) ?? { keys: new Set<string>(), classes: new Set<string>() };
-    components.set(names, known);
-    return known;
-  };
+  const of = (key: string): Component =>
+    components.getOrInsertComputed(joined.get(key), () => ({ keys: new Set(), classes: new Set() }));
   for (const [classKey, any] of anyOf) if (any !== undefined) of(any).classes.add(classKey);
   for (const bond of bonds) for (const key of bond) if (keys.has(key)) of(key);
   // What is of no class and no verdict is together.

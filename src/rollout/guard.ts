@@ -184,20 +184,12 @@ export class Guard implements VerdictSource, TransactionGuard {
   #waitingLosses(waiting: readonly PendingName[]): readonly Loss[] {
     const losses: Loss[] = [];
     for (const one of waiting) {
-      for (const compared of this.#comparedOnce(one)) {
+      for (const compared of this.#pending.getOrInsertComputed(one, () => this.#compared(one))) {
         const loss = this.#withPassed(compared);
         if (loss.after < loss.before) losses.push(loss);
       }
     }
     return losses;
-  }
-
-  #comparedOnce(one: PendingName): readonly Loss[] {
-    const known = this.#pending.get(one);
-    if (known !== undefined) return known;
-    const compared = this.#compared(one);
-    this.#pending.set(one, compared);
-    return compared;
   }
 
   /** What everybody has against what upstream says. What is removed loses nothing. */
@@ -274,8 +266,8 @@ export class Guard implements VerdictSource, TransactionGuard {
     const sizes = new Map<string, Map<string, number>>();
     for (const { type, name, key: of } of names) {
       const add = (holder: string, bytes: number): void => {
-        const own = sizes.get(holder) ?? new Map<string, number>();
-        sizes.set(holder, own.set(of, (own.get(of) ?? 0) + bytes));
+        const own = sizes.getOrInsertComputed(holder, () => new Map());
+        own.set(of, (own.get(of) ?? 0) + bytes);
       };
       const before = this.#gate.contentOf(type, name, 'released');
       const after = this.#gate.contentOf(type, name, 'canary');
@@ -315,11 +307,7 @@ const counted = new WeakMap<Payload, number>();
 
 function countIn({ payload }: Variant): number {
   if (payload === undefined) return 0;
-  const known = counted.get(payload);
-  if (known !== undefined) return known;
-  const count = endpointsIn(payload.bytes);
-  counted.set(payload, count);
-  return count;
+  return counted.getOrInsertComputed(payload, () => endpointsIn(payload.bytes));
 }
 
 const isSame = ({ payload }: Variant, any: Uint8Array): boolean =>
@@ -331,11 +319,7 @@ const variantOf = (all: readonly HeldVariant[], key: ConstraintsKey): Variant | 
 function byHolder(variants: readonly HeldVariant[]): ReadonlyMap<string, readonly HeldVariant[]> {
   const all = new Map<string, HeldVariant[]>();
   for (const one of variants)
-    for (const { key } of one.holders) {
-      const own = all.get(key);
-      if (own === undefined) all.set(key, [one]);
-      else own.push(one);
-    }
+    for (const { key } of one.holders) all.getOrInsertComputed(key, () => []).push(one);
   return all;
 }
 

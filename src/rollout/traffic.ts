@@ -148,8 +148,7 @@ export class Traffic implements VerdictSource {
     if (known === undefined) {
       known = { classKey, reporting: new Reporting(node) };
       this.#streams.set(stream, known);
-      const peers = this.#classes.get(classKey) ?? new Set();
-      this.#classes.set(classKey, peers.add(known.reporting));
+      this.#classes.getOrInsertComputed(classKey, () => new Set()).add(known.reporting);
       this.#labels.set(classKey, report.classLabel);
     }
     known.reporting.reportedAt = now;

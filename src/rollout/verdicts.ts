@@ -237,11 +237,7 @@ export class Rejections {
       known.add(names);
       const candidates = names.values().map((name) => byName.get(name) ?? []);
       if (fewest(candidates).some((one) => names.isSubsetOf(one))) continue;
-      for (const name of names) {
-        const own = byName.get(name);
-        if (own === undefined) byName.set(name, [names]);
-        else own.push(names);
-      }
+      for (const name of names) byName.getOrInsertComputed(name, () => []).push(names);
       verdicts.push({ cause: 'rejected', reason, names });
     }
     this.#verdicts = verdicts;
@@ -387,10 +383,8 @@ export class Ends {
     const { bakeMs, maxDisconnects } = settings;
     if (this.#fresh.length + this.#ends.size + this.#findings.length === 0) return;
     const present = new Map<string, Set<string>>();
-    for (const { classKey, node } of canaries) {
-      const nodes = present.get(classKey) ?? new Set();
-      present.set(classKey, nodes.add(node));
-    }
+    for (const { classKey, node } of canaries)
+      present.getOrInsertComputed(classKey, () => new Set()).add(node);
     const isThere = (classKey: string, node: string): boolean => present.get(classKey)?.has(node) === true;
     const ends = new Map(this.#ends);
     for (const { stream, at } of this.#fresh)

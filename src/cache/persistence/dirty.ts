@@ -102,9 +102,7 @@ export class Dirty implements Journal {
     if (this.#excluded.has(type)) return;
     const { everything, types } = this.#dirt;
     if (!everything) {
-      const known = types.get(type) ?? new DirtyType();
-      types.set(type, known);
-      mark(known);
+      mark(types.getOrInsertComputed(type, () => new DirtyType()));
       if (++this.#size > maxListed) this.all();
     }
     this.waits();

@@ -222,9 +222,7 @@ function payloadsOf(variants: readonly HeldVariant[]): Map<string, Payload> {
 const digests = new WeakMap<Payload, string>();
 
 function digestOf(payload: Payload): string {
-  const digest = digests.get(payload) ?? contentDigest(payload.bytes);
-  digests.set(payload, digest);
-  return digest;
+  return digests.getOrInsertComputed(payload, () => contentDigest(payload.bytes));
 }
 
 function resourceBody(all: readonly HeldVariant[], bindings: [string, string][]): ResourceBody {
