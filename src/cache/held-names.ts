@@ -141,7 +141,7 @@ export class HeldNames implements Gate {
     const before = this.#gated;
     this.#gated = types;
     for (const type of before) if (!types.has(type)) this.release({ type });
-    this.#unqueue(({ type }) => !types.has(type));
+    this.unqueue(({ type }) => !types.has(type));
   }
 
   guarding(guard: TransactionGuard): void {
@@ -160,11 +160,7 @@ export class HeldNames implements Gate {
     });
   }
 
-  unqueue(stays: (name: TypedName) => boolean = () => false): void {
-    this.#unqueue((name) => !stays(name));
-  }
-
-  #unqueue(isMeant: (name: TypedName) => boolean): void {
+  unqueue(isMeant: (name: TypedName) => boolean = () => true): void {
     this.#change(everything, ['released', 'canary'], (table, name, held) => {
       const { masked, canary } = held;
       const isBehind = masked === undefined && canary !== undefined;

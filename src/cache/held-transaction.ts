@@ -78,20 +78,21 @@ export class HeldTransaction {
     }
     if (!this.#waits(live)) return;
     const masked = this.#isFrozen(live) ? 'frozen' : this.#queues(name) ? 'queued' : undefined;
-    this.table.holdAsItIs(name, live, this.#now, masked);
+    // From now on everybody sees what is there now, or all but canaries do.
+    const canary = masked === undefined ? undefined : live.copy();
+    this.table.hold(name, { since: this.#now, masked, closed: false, released: live.copy(), canary });
   };
 
   /** Nobody subscribes to it any more, which is no change; but what is frozen stays for who comes back. */
-  readonly leaving = (entry: CacheEntry): void => {
-    const { constraints, variant } = entry;
+  readonly leaving = ({ constraints, variant, holders }: CacheEntry): void => {
     const { name } = variant;
     const live = this.table.resources.get(name);
     if (live !== undefined && this.#isFrozen(live)) this.changing(name);
     const held = this.table.held.get(name);
     if (held === undefined) return;
-    const said = { variant, member: isHeldByWildcard(entry) };
     const before = [...(held.saidLast ?? [])].slice(1 - mostSaidLast);
-    this.table.change(name, held, { saidLast: new Map([...before, [constraints.key, said]]) });
+    const saidLast = new Map([...before, [constraints.key, { variant, holders }] as const]);
+    this.table.change(name, held, { saidLast });
   };
 
   #changingHeld(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {

@@ -14,7 +14,7 @@ import { includes, nameKey, type Scope } from '../model/holds.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
-import type { MaskReason, PendingName } from '../model/rollout.ts';
+import type { HeldVariant, MaskReason, PendingName } from '../model/rollout.ts';
 import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { GlobIndex } from '../model/xdstp.ts';
 import {
@@ -22,7 +22,6 @@ import {
   type CacheEntry,
   isHeldByWildcard,
   isRestored,
-  type Said,
   sameVariantContent,
   sameVariants,
   type VariantsOf,
@@ -409,12 +408,6 @@ export class TypeTable {
     return includes(scope, { type: this.type, upstream: this.#upstreamOf(name) });
   }
 
-  /** From now on everybody sees what is there now under a name, whatever upstream says. */
-  holdAsItIs(name: ResourceName, live: CachedResource, since: number, masked: MaskReason | undefined): void {
-    const canary = masked === undefined ? undefined : live.copy();
-    this.hold(name, { since, masked, closed: false, released: live.copy(), canary });
-  }
-
   change(name: ResourceName, held: HeldName, changes: Partial<HeldName>): void {
     this.hold(name, { ...held, ...changes });
   }
@@ -437,7 +430,7 @@ export class TypeTable {
   }
 
   /** What upstream said last under a name to those who have left and are not back. */
-  saidLast(name: ResourceName): readonly (readonly [ConstraintsKey, Said])[] {
+  saidLast(name: ResourceName): readonly (readonly [ConstraintsKey, HeldVariant])[] {
     const last = this.#held.get(name)?.saidLast;
     return last === undefined ? none : [...last].filter(([, one]) => !this.#isAnswered(one));
   }
@@ -454,10 +447,11 @@ export class TypeTable {
   }
 
   /** Somebody subscribes to a variant, and upstream has answered: if it is not there, upstream has removed it. */
-  #isAnswered({ variant, member }: Said): boolean {
+  #isAnswered(said: HeldVariant): boolean {
+    const isMember = isHeldByWildcard(said);
     return this.interests
-      .seeingVariant(variant)
-      .some(({ interest, answer }) => answer !== undefined && (member || interest.selector !== WILDCARD));
+      .seeingVariant(said.variant)
+      .some(({ interest, answer }) => answer !== undefined && (isMember || interest.selector !== WILDCARD));
   }
 
   /** Canaries see what upstream has under a name. */

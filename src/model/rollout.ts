@@ -120,8 +120,8 @@ export interface Gate {
   queueing(isQueued: (name: TypedName) => boolean): void;
   /** Canaries go back to what is released of these names, until `unqueue`. */
   queue(isMeant: (name: TypedName) => boolean): void;
-  /** Canaries see what was queued, but for what stays so. */
-  unqueue(stays: (name: TypedName) => boolean): void;
+  /** Canaries see what was queued of these names. */
+  unqueue(isMeant: (name: TypedName) => boolean): void;
   /** Everybody sees what canaries see. What is masked or frozen stays. `keys`: only of these names, by `nameKey`. */
   release(filter?: Scope, keys?: ReadonlySet<string>): void;
   /**

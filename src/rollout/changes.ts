@@ -1,6 +1,6 @@
 import type { PendingName } from '../model/rollout.ts';
 import type { Member } from './canaries.ts';
-import { type HoldCause, Judge, type JudgeSettings, type Observation, type WaitingState } from './judge.ts';
+import { type HoldCause, Judge, type JudgeSettings, type Verdict, type WaitingState } from './judge.ts';
 import type { WaitingNames } from './waiting.ts';
 
 /** One change that waits: names that are judged together, and the classes of clients that subscribe to any of them. */
@@ -15,16 +15,7 @@ export interface Change {
 /** One that is held. */
 type Hold = Pick<Change, 'names' | 'keys'> & { readonly cause: HoldCause };
 
-interface Component {
-  readonly keys: Set<string>;
-  readonly classes: Set<string>;
-}
-
-/** What can be seen of what nobody has. */
-const unseen: Observation = {
-  ...{ total: 0, accepted: 0, found: undefined, objection: undefined },
-  ...{ mayReturn: false, clientsMayComeBack: true, nodes: undefined, goodSince: undefined, waitsFor: '' },
-};
+type Component = Readonly<Record<'keys' | 'classes', Set<string>>>;
 
 /**
  * The changes that wait, one row each. Two names are of one change if a class subscribes to both, directly or over other
@@ -111,15 +102,11 @@ export class Changes {
   }
 
   /** Nobody has what is queued, and nobody will before the change before it has ended. */
-  judgeQueued(
-    guard: { objectionTo(keys: ReadonlySet<string>): Observation['objection'] },
-    now: number,
-  ): void {
-    if (this.#queued === undefined) return;
-    const { keys, judge } = this.#queued;
-    const found = guard.objectionTo(keys);
-    const objection = found && { cause: found.cause, reason: `${found.reason}; nobody has it: it is queued` };
-    judge.judge(now, { ...unseen, objection });
+  judgeQueued(guard: { objectionTo(keys: ReadonlySet<string>): Verdict | undefined }, now: number): void {
+    const found = this.#queued && guard.objectionTo(this.#queued.keys);
+    if (found === undefined) return;
+    const reason = `${found.reason}; nobody has it: it is queued`;
+    this.#queued?.judge.hold(now, { cause: found.cause, reason });
   }
 
   #arranged(

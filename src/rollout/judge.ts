@@ -240,14 +240,17 @@ export class Judge {
     if (this.#state.kind === 'HELD') this.#waitsSince = now;
   }
 
+  hold(now: number, { cause, reason }: Pick<Verdict, 'cause' | 'reason'>): void {
+    this.#acceptedAt = undefined;
+    this.#enter({ kind: 'HELD', since: now, cause, reason });
+  }
+
   judge(now: number, seen: Observation): Judgement {
     const objection = objectionOf(seen, this.#state);
     this.#meetsNobody = this.#addsNobody(seen) && objection === undefined;
     this.#bakedAt = undefined;
     if (objection !== undefined) {
-      const { cause, reason } = objection;
-      this.#acceptedAt = undefined;
-      this.#enter({ kind: 'HELD', since: now, cause, reason });
+      this.hold(now, objection);
       return wait(undefined);
     }
     if (this.#meetsNobody) return { passes: 'accepted', nextAt: undefined };

@@ -29,7 +29,7 @@ export class Needed {
       this.#needed.has(key) ? masked === undefined : masked === 'queued' && !queues;
     if (!gate.pending.some(isWrong)) return;
     gate.queue(this.has);
-    if (!queues) gate.unqueue(this.has);
+    if (!queues) gate.unqueue((name) => !this.has(name));
   }
 
   /** Whether something is judged is another now. */

@@ -456,7 +456,7 @@ export class Rollout {
     }
     this.#queues = false;
     if (!this.#waits) fleet.waitingChanged();
-    gate.unqueue(this.#needed.has);
+    gate.unqueue((name) => !this.#needed.has(name));
     return true;
   }
 

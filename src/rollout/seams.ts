@@ -7,7 +7,8 @@ import type { GuardBounds } from './guard.ts';
 import type { HoldCause, JudgeSettings, RolloutState, WaitingState } from './judge.ts';
 import type { RemovalLimit } from './removal-limits.ts';
 import type { HashOf, SavedRollout } from './rollout-file.ts';
-import type { Traffic, TrafficSettings } from './traffic.ts';
+import type { Traffic } from './traffic.ts';
+import type { TrafficSettings } from './traffic-verdict.ts';
 import type { Fleet } from './waiting.ts';
 
 /* What a rollout is given, and what it tells: metrics, logs, the disk and inspection. */

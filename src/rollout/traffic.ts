@@ -10,20 +10,14 @@ import {
   type Sides,
   sumOf,
   type Tally,
-  type TrafficBounds,
   type TrafficPoint,
+  type TrafficSettings,
   type TrafficVerdict,
 } from './traffic-verdict.ts';
 import { type CanaryStream, isEqual } from './waiting.ts';
 
-/** As configured (`rollout.traffic`). */
-export interface TrafficSettings extends TrafficBounds {
-  /** How often clients are asked to report. Milliseconds. */
-  readonly intervalMs: number;
-}
-
 /** What traffic says of a change, and how it came to that. */
-export interface TrafficHistory extends TrafficVerdict, Pick<TrafficBounds, 'maxErrorIncrease'> {
+export interface TrafficHistory extends TrafficVerdict, Pick<TrafficSettings, 'maxErrorIncrease'> {
   /** The oldest first, at most 60: one for each interval, and the last one. */
   readonly recent: readonly TrafficPoint[];
 }
