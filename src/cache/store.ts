@@ -428,17 +428,14 @@ export interface InterestContent {
 
 function contentOf(table: TypeTable, interest: Interest): InterestContent {
   const { selector, parameters } = interest;
-  const isWildcard = selector === WILDCARD;
-  let hasContent = isWildcard && table.interests.get(selector, parameters)?.answer !== undefined;
   let bytes = 0;
   for (const name of table.namesOf(selector)) {
     for (const entry of table.resources.get(name)?.variants.match(parameters) ?? []) {
-      if (isWildcard && !isHeldByWildcard(entry)) continue;
-      hasContent = true;
+      if (selector === WILDCARD && !isHeldByWildcard(entry)) continue;
       if (!isSeen(table, name, entry, interest)) bytes += entry.variant.payload?.bytes.length ?? 0;
     }
   }
-  return { hasContent, bytes };
+  return { hasContent: table.hasContent(interest), bytes };
 }
 
 /** Removes what only this interest saw, which has ended. `dropped` is called for each name that is not as it was, `dropping` for each variant before. */
