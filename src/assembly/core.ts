@@ -256,7 +256,7 @@ export class Core {
     this.checks = new Checks(config.rollout?.checks ?? [], {
       clock: systemClock,
       subject: () => whatWaits(this.rollout.report()),
-      changed: () => this.rollout.checked(),
+      changed: () => this.rollout.answered(),
     });
     this.#traffic = new Traffic(config.rollout, systemClock);
     this.notifications = notificationsOf(config, this);
@@ -448,7 +448,8 @@ export class Core {
   }
 
   #canaryAnswered(): void {
-    (this.#role.rollout ?? this.rollout).canaryAnswered();
+    if (this.#role.rollout === undefined) this.rollout.answered();
+    else this.#role.rollout.canaryAnswered();
   }
 
   /** It still has its types. */

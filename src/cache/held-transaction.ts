@@ -133,8 +133,9 @@ export class HeldTransaction {
         if (held === undefined || held.closed || live === undefined) continue;
         for (const [side, column] of columnsOf(held)) {
           // Who asks only now has judged nothing.
-          this.#letNewIn(side, column, live, column);
-          joinWildcards(column, live, this.#interests);
+          const grown = this.#letNewIn(side, column, live, column);
+          const joined = joinWildcards(column, live, this.#interests);
+          if (grown || joined) this.table.pendingChanges(name);
         }
       }
     }

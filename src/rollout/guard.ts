@@ -69,7 +69,7 @@ export class Guard implements VerdictSource, TransactionGuard {
     | { readonly waiting: WaitingNames; readonly revision: number; readonly stopped: ReadonlySet<string> }
     | undefined;
   /** What was said of the size of what waits, which is the same as long as that is. */
-  #sizes: { readonly waiting: WaitingNames; readonly objections: readonly Verdict[] } | undefined;
+  #sizes = new WeakMap<WaitingNames, readonly Verdict[]>();
 
   constructor(gate: GuardedGate, clock: Clock) {
     this.#gate = gate;
@@ -80,7 +80,7 @@ export class Guard implements VerdictSource, TransactionGuard {
   configure(settings: GuardSettings | undefined): void {
     this.#settings = settings;
     this.#weighed = undefined;
-    this.#sizes = undefined;
+    this.#sizes = new WeakMap();
     if (settings === undefined) this.#passed.clear();
   }
 
@@ -108,19 +108,18 @@ export class Guard implements VerdictSource, TransactionGuard {
    * what nobody has yet. By `nameKey`.
    */
   weigh(waiting: WaitingNames, queued: readonly PendingName[]): ReadonlySet<string> {
-    if (this.#settings === undefined || (waiting.names.length === 0 && queued.length === 0)) {
+    const settings = this.#settings;
+    if (settings === undefined || (waiting.names.length === 0 && queued.length === 0)) {
       this.#objections = none;
       this.#weighed = undefined;
-      this.#sizes = undefined;
       return new Set();
     }
     const { revision } = this.#gate;
     if (this.#weighed?.waiting === waiting && this.#weighed.revision === revision)
       return this.#weighed.stopped;
-    if (this.#sizes?.waiting !== waiting)
-      this.#sizes = { waiting, objections: this.#sizeObjections(waiting, this.#settings) };
-    const losses = this.#lossObjections([...waiting.names, ...queued], this.#settings.guard);
-    this.#objections = [...losses, ...this.#sizes.objections];
+    const losses = this.#lossObjections([...waiting.names, ...queued], settings.guard);
+    const sizes = this.#sizes.getOrInsertComputed(waiting, () => this.#sizeObjections(waiting, settings));
+    this.#objections = [...losses, ...sizes];
     const [first = new Set<string>(), ...others] = this.#objections.map(({ names }) => names);
     const stopped = others.reduce((union, names) => union.union(names), first);
     this.#weighed = stopped.size === 0 ? undefined : { waiting, revision, stopped };

@@ -155,13 +155,8 @@ export class Rollout {
     this.#forget();
   }
 
-  /** A check says something else. */
-  checked(): void {
-    if (this.#waits) this.#settling.touch();
-  }
-
-  /** A canary has answered something. */
-  canaryAnswered(): void {
+  /** A canary has answered something, or a check. */
+  answered(): void {
     if (this.#waits) this.#settling.touch();
   }
 

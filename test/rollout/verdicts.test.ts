@@ -98,7 +98,7 @@ class Setting {
     const names = new Set(['a', 'b'].map((name) => nameKey(cds, resourceName(name))));
     const standing = { kind: 'rejected', reason: 'cds a: no', names, isFinal: true } as const;
     this.canaries = [{ stream: 's1', node: 'n1', classKey: 'one', standing, names: [names] }];
-    this.rollout.canaryAnswered();
+    this.rollout.answered();
     this.clock.advance(100);
   }
 
@@ -194,7 +194,7 @@ describe('promote', () => {
       { stream: 's1', node: 'n1', classKey: 'one', standing: no, names: [rejected] },
       { stream: 's2', node: 'n2', classKey: 'two', standing: { kind: 'accepted' }, names: [accepted] },
     ];
-    setting.rollout.canaryAnswered();
+    setting.rollout.answered();
     setting.clock.advance(100);
     return setting;
   }
@@ -247,7 +247,7 @@ describe('verdicts after a restart', () => {
     const keys = new Set(names.map((name) => nameKey(cds, resourceName(name))));
     const standing = { kind: 'rejected', reason: 'cds: no', names: keys, isFinal: true } as const;
     setting.canaries = [{ stream: 's1', node: 'n1', classKey: 'one', standing, names: [keys] }];
-    setting.rollout.canaryAnswered();
+    setting.rollout.answered();
     setting.clock.advance(100);
     expect(setting.saved.verdicts.map(({ contents }) => contents.length)).to.deep.equal([1000]);
   });

@@ -171,11 +171,11 @@ export class SimulatedRollout {
     const { clock, relay, history, tally, note, id } = options;
     const settings = settingsOf(history.plan);
     const isMoving = (): boolean => this.#fleet.isMoving;
-    this.#fleet = new RelayFleet(relay, clock, () => this.rollout.canaryAnswered());
+    this.#fleet = new RelayFleet(relay, clock, () => this.rollout.answered());
     this.#checks = new Checks(history.plan.checks ? [check] : [], {
       clock,
       subject: () => undefined,
-      changed: () => this.rollout.checked(),
+      changed: () => this.rollout.answered(),
       ask: (_, answered) => {
         const { says } = history;
         clock.after(answerMs, () => {
@@ -249,7 +249,7 @@ export class SimulatedRollout {
 
   answered(stream: string): void {
     this.#fleet.touched(stream);
-    this.rollout.canaryAnswered();
+    this.rollout.answered();
   }
 
   reselected(stream: string): void {
