@@ -26,6 +26,7 @@ import { Relay, type RelayOptions } from '../relay.ts';
 import { Checks } from '../rollout/checks.ts';
 import type { Notifications } from '../rollout/notifications.ts';
 import { Rollout } from '../rollout/rollout.ts';
+import type { RolloutFile } from '../rollout/rollout-file.ts';
 import { Traffic } from '../rollout/traffic.ts';
 import type { Fleet } from '../rollout/waiting.ts';
 import { type AccountBounds, Accounts } from '../wire/accounts.ts';
@@ -38,7 +39,6 @@ import { longestUnverified } from '../wire/via.ts';
 import { ClientRules } from './clients.ts';
 import { type LoadRole, loadServer, loadStreams, type TrafficJudge } from './load-reports.ts';
 import { LoopDetection, newRelayId } from './loop-detection.ts';
-import type { RolloutFile } from './rollout-file.ts';
 import { RelayFleet } from './rollout-fleet.ts';
 import { notificationsOf, rolloutEvents, whatWaits } from './rollout-news.ts';
 import { SessionShares } from './session-shares.ts';
@@ -256,7 +256,7 @@ export class Core {
     this.checks = new Checks(config.rollout?.checks ?? [], {
       clock: systemClock,
       subject: () => whatWaits(this.rollout.report()),
-      changed: () => this.rollout.checked(),
+      changed: () => this.rollout.answered(),
     });
     this.#traffic = new Traffic(config.rollout, systemClock);
     this.notifications = notificationsOf(config, this);
@@ -448,7 +448,8 @@ export class Core {
   }
 
   #canaryAnswered(): void {
-    (this.#role.rollout ?? this.rollout).canaryAnswered();
+    if (this.#role.rollout === undefined) this.rollout.answered();
+    else this.#role.rollout.canaryAnswered();
   }
 
   /** It still has its types. */

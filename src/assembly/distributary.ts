@@ -22,6 +22,7 @@ import { gatedByDefault, typeByName, typeInfo } from '../model/types.ts';
 import { Figures } from '../observe/figures.ts';
 import { RecentLines } from '../observe/log.ts';
 import type { RelayFacts } from '../observe/metrics.ts';
+import { RolloutFile } from '../rollout/rollout-file.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
 import { Core, type CoreDependencies, openTraces } from './core.ts';
 import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
@@ -34,7 +35,6 @@ import {
   rolloutInForce,
   upstreamChanges,
 } from './reload-effect.ts';
-import { RolloutFile } from './rollout-file.ts';
 import { UpstreamSet } from './upstream-set.ts';
 import { watchTls } from './watched-tls.ts';
 

@@ -5,6 +5,7 @@ import type { Access } from '../model/access.ts';
 import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Clock, Timer } from '../model/clock.ts';
+import { nameKey } from '../model/holds.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import type { HeldVariant } from '../model/rollout.ts';
@@ -19,7 +20,6 @@ import type { Member, Moved } from '../rollout/canaries.ts';
 import {
   type CanaryStream,
   type Fleet,
-  nameKey,
   outdated,
   type Standing,
   type Survey,
@@ -164,8 +164,7 @@ export class RelayFleet implements Fleet {
     for (const type of this.#indexes.keys()) if (!waiting.has(type)) this.#indexes.delete(type);
     this.#unread.clear();
     for (const [type, names] of waiting) {
-      const index = this.#indexes.get(type) ?? new WaitingIndex(this.#relay, type);
-      this.#indexes.set(type, index);
+      const index = this.#indexes.getOrInsertComputed(type, () => new WaitingIndex(this.#relay, type));
       index.begin(names);
       this.#unread.add(index);
     }
@@ -233,19 +232,13 @@ export class RelayFleet implements Fleet {
   }
 
   #membersNow(): readonly Member[] {
-    const members = new Map<string, Member & { readonly subscribed: Set<ReadonlySet<string>> }>();
+    const members = new Map<string, Member & { readonly subscribed: Set<Part> }>();
     for (const { client, types } of this.#subscribers.values()) {
       const { nodeId, place, classKey, access, mayBeCanary } = client;
       const key = JSON.stringify([nodeId, classKey, access.side, mayBeCanary]);
-      const known = members.get(key) ?? {
-        nodeId,
-        place,
-        classKey,
-        side: access.side,
-        mayBeCanary,
-        subscribed: new Set(),
-      };
-      members.set(key, known);
+      const { side } = access;
+      const created = () => ({ nodeId, place, classKey, side, mayBeCanary, subscribed: new Set<Part>() });
+      const known = members.getOrInsertComputed(key, created);
       for (const { parts } of types) for (const part of parts) known.subscribed.add(part);
     }
     return [...members.values()];
@@ -363,7 +356,8 @@ interface Difference {
 }
 
 /** What a subscription shows of what waits, by `nameKey`. Equal subscriptions share the sets. */
-export type Parts = readonly ReadonlySet<string>[];
+type Part = ReadonlySet<string>;
+export type Parts = readonly Part[];
 
 /** Undefined where nothing is shown. */
 type PartsBySelector = Map<Selector, ReadonlySet<string> | undefined>;
@@ -407,11 +401,12 @@ export class WaitingIndex {
   step(): boolean {
     const next = this.#rest?.next();
     if (next === undefined || next.done === true) return false;
-    const difference = this.#differenceOf(next.value);
+    const name = next.value;
+    const difference = this.#differences.getOrInsertComputed(name, () => this.#differenceOf(name));
     for (const selector of difference.selectors) {
-      add(this.#bySelector, selector, difference);
+      this.#bySelector.getOrInsertComputed(selector, () => []).push(difference);
       const glob = parentGlob(selector);
-      if (glob !== undefined) add(this.#byGlob, glob, difference);
+      if (glob !== undefined) this.#byGlob.getOrInsertComputed(glob, () => []).push(difference);
     }
     return true;
   }
@@ -424,8 +419,7 @@ export class WaitingIndex {
   /** What a client with this access sees of it by this selection. */
   shown(selection: Selection, access: Access): Parts {
     const rules = access.unrestricted ? '' : access.key;
-    const byRules = this.#bySelection.get(selection) ?? new Map<string, Parts>();
-    this.#bySelection.set(selection, byRules);
+    const byRules = this.#bySelection.getOrInsertComputed(selection, () => new Map());
     const known = byRules.get(rules);
     if (known !== undefined) return known;
     const parts = new Set<ReadonlySet<string>>();
@@ -451,10 +445,8 @@ export class WaitingIndex {
   #part({ selector, parameters }: SelectionEntry, access: Access, rules: string) {
     const differences = this.#under(selector);
     if (differences === undefined) return undefined;
-    const byRules = this.#parts.get(parameters) ?? new Map<string, PartsBySelector>();
-    this.#parts.set(parameters, byRules);
-    const known: PartsBySelector = byRules.get(rules) ?? new Map<Selector, ReadonlySet<string>>();
-    byRules.set(rules, known);
+    const byRules = this.#parts.getOrInsertComputed(parameters, () => new Map());
+    const known = byRules.getOrInsertComputed(rules, () => new Map());
     if (known.has(selector)) return known.get(selector);
     const isShown = ({ variants }: Difference): boolean =>
       variants.some(
@@ -478,8 +470,6 @@ export class WaitingIndex {
   }
 
   #differenceOf(name: ResourceName): Difference {
-    const known = this.#differences.get(name);
-    if (known !== undefined) return known;
     const before = this.#relay.variantsOf(this.#type, name, 'released');
     const after = this.#relay.variantsOf(this.#type, name, 'canary');
     const variants = [
@@ -487,23 +477,11 @@ export class WaitingIndex {
       ...after.filter((one) => !before.some((other) => isSame(one, other))),
     ].map(({ variant }) => variant);
     const aliases = variants.flatMap((variant) => variant.aliases.map(resourceName));
-    const created: Difference = {
-      name,
-      key: new Set([nameKey(this.#type, name)]),
-      selectors: aliases.length === 0 ? [name] : [...new Set([name, ...aliases])],
-      variants,
-    };
-    this.#differences.set(name, created);
-    return created;
+    const selectors = aliases.length === 0 ? [name] : [...new Set([name, ...aliases])];
+    return { name, key: new Set([nameKey(this.#type, name)]), selectors, variants };
   }
 }
 
 const isSame = (a: HeldVariant, b: HeldVariant): boolean =>
   a.variant === b.variant ||
   (a.variant.constraints.key === b.variant.constraints.key && a.variant.payload === b.variant.payload);
-
-function add(index: Map<Selector, Difference[]>, selector: Selector, difference: Difference): void {
-  const known = index.get(selector);
-  if (known === undefined) index.set(selector, [difference]);
-  else known.push(difference);
-}

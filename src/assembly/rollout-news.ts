@@ -7,8 +7,9 @@ import type { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { Notifications } from '../rollout/notifications.ts';
-import type { RolloutEvents, RolloutReport } from '../rollout/seams.ts';
-import type { RolloutFile } from './rollout-file.ts';
+import type { RolloutReport } from '../rollout/rollout.ts';
+import type { RolloutFile } from '../rollout/rollout-file.ts';
+import type { RolloutEvents } from '../rollout/seams.ts';
 import type { RelayFleet } from './rollout-fleet.ts';
 
 /** A webhook is told of so many names. */

@@ -5,6 +5,7 @@ import { type Content, NO_CONTENT } from '../model/change.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
+import type { HeldVariant } from '../model/rollout.ts';
 import type { Holder, Put, ResourceError } from '../model/transaction.ts';
 import { VariantIndex } from '../model/variant-index.ts';
 
@@ -178,12 +179,12 @@ export class CachedResource {
   }
 }
 
-export function isHeldByWildcard(entry: CacheEntry): boolean {
+export function isHeldByWildcard(entry: HeldVariant): boolean {
   return entry.holders.some((holder) => holder.role === 'wildcard');
 }
 
 /** Its present upstream has not said it. */
-export function isRestored({ holders }: Pick<CacheEntry, 'holders'>): boolean {
+export function isRestored({ holders }: Pick<HeldVariant, 'holders'>): boolean {
   return holders.every(({ restored }) => restored === true);
 }
 
@@ -230,14 +231,8 @@ function sameBytes(a: Uint8Array | undefined, b: Uint8Array | undefined): boolea
   return a.length === b.length && Buffer.compare(a, b) === 0;
 }
 
-/** `member`: wildcards show it. */
-export interface Said {
-  readonly variant: Variant;
-  readonly member: boolean;
-}
-
 /** The variants of a name at one moment. */
-export type VariantsOf = ReadonlyMap<ConstraintsKey, Said>;
+export type VariantsOf = ReadonlyMap<ConstraintsKey, HeldVariant>;
 
 const nothing: VariantsOf = new Map();
 
@@ -251,17 +246,17 @@ export function variantsOf(
     cached.variants
       .all()
       .filter((entry) => !except(entry))
-      .map((entry) => [entry.constraints.key, { variant: entry.variant, member: isHeldByWildcard(entry) }]),
+      .map(({ constraints, variant, holders }) => [constraints.key, { variant, holders }]),
   );
 }
 
 /** Whether clients see the same of both. Errors are no content: they come through when the variants are equal. */
 export function sameVariants(a: VariantsOf, b: VariantsOf): boolean {
   if (a.size !== b.size) return false;
-  for (const [key, { variant, member }] of a) {
+  for (const [key, one] of a) {
     const other = b.get(key);
-    if (other === undefined || other.member !== member || !sameVariantContent(variant, other.variant))
-      return false;
+    if (other === undefined || isHeldByWildcard(other) !== isHeldByWildcard(one)) return false;
+    if (!sameVariantContent(one.variant, other.variant)) return false;
   }
   return true;
 }

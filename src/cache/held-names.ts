@@ -7,6 +7,7 @@ import {
   type Decision,
   type Freeze,
   Holds,
+  includes,
   isEverything,
   type Scope,
   type TypedName,
@@ -24,6 +25,7 @@ import type {
   TransactionGuard,
 } from '../model/rollout.ts';
 import { type Interest, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
+import { typeInfo } from '../model/types.ts';
 import { CachedResource, contentIn } from './cached-resource.ts';
 import { HeldTransaction, isFrozen } from './held-transaction.ts';
 import type { Column, HeldName, TypeTable, TypeTables } from './type-table.ts';
@@ -53,8 +55,10 @@ export class HeldNames implements Gate {
     return this.#tables.options.clock;
   }
 
-  get pending(): Iterable<PendingName> {
-    return this.#pending();
+  get pending(): readonly PendingName[] {
+    const all = this.#tables;
+    all.pending ??= [...all.values().flatMap((table) => table.pending())];
+    return all.pending;
   }
 
   get revision(): number {
@@ -62,10 +66,7 @@ export class HeldNames implements Gate {
   }
 
   get size(): number {
-    let size = 0;
-    for (const { held } of this.#tables.values())
-      for (const { masked } of held.values()) if (masked === undefined) size++;
-    return size;
+    return this.pending.filter(({ masked }) => masked === undefined).length;
   }
 
   /** Undefined: nothing of the type waits, and nothing will. `transaction`: what upstream says. */
@@ -89,8 +90,10 @@ export class HeldNames implements Gate {
 
   /** After the sides have new constraints too. No content changes. */
   restamped(table: TypeTable, { moves }: Restamp): void {
-    for (const name of new Set(moves.map((move) => move.name)))
-      if (table.held.has(name)) table.stopHoldingIfEqual(name);
+    for (const name of new Set(moves.map((move) => move.name))) {
+      table.pendingChanges(name);
+      table.stopHoldingIfEqual(name);
+    }
   }
 
   /** The TTL of a variant may have passed for the sides. True: it has. */
@@ -138,7 +141,7 @@ export class HeldNames implements Gate {
     const before = this.#gated;
     this.#gated = types;
     for (const type of before) if (!types.has(type)) this.release({ type });
-    this.#unqueue(({ type }) => !types.has(type));
+    this.unqueue(({ type }) => !types.has(type));
   }
 
   guarding(guard: TransactionGuard): void {
@@ -157,11 +160,7 @@ export class HeldNames implements Gate {
     });
   }
 
-  unqueue(stays: (name: TypedName) => boolean = () => false): void {
-    this.#unqueue((name) => !stays(name));
-  }
-
-  #unqueue(isMeant: (name: TypedName) => boolean): void {
+  unqueue(isMeant: (name: TypedName) => boolean = () => true): void {
     this.#change(everything, ['released', 'canary'], (table, name, held) => {
       const { masked, canary } = held;
       const isBehind = masked === undefined && canary !== undefined;
@@ -174,21 +173,20 @@ export class HeldNames implements Gate {
     });
   }
 
-  release(filter = everything, names?: ReadonlySet<ResourceName>): void {
-    this.#change(filter, ['released'], (table, name, held) => {
+  release(filter = everything, keys?: ReadonlySet<string>): void {
+    const release = (table: TypeTable, name: ResourceName, held: HeldName): boolean => {
       const { masked, canary } = held;
-      if (names?.has(name) === false) return false;
       if (masked !== undefined || this.#isFrozen(table, name)) return false;
       // What upstream has said since is another change.
       if (canary !== undefined) table.change(name, held, { masked: 'queued', released: canary.copy() });
       else this.#letThrough(table, name);
       return true;
-    });
+    };
+    this.#change(filter, ['released'], release, { keys });
   }
 
-  discard(filter = everything, reason = '', names?: ReadonlySet<ResourceName>): void {
-    const discardOne = (table: TypeTable, name: ResourceName, held: HeldName): boolean => {
-      if (names?.has(name) === false) return false;
+  discard(filter = everything, reason = '', keys?: ReadonlySet<string>): void {
+    const discard = (table: TypeTable, name: ResourceName, held: HeldName): boolean => {
       // What was pending when it was frozen is taken back, and what upstream says now stays frozen.
       if (held.masked === 'frozen') table.change(name, held, { canary: held.released.copy() });
       else if (held.masked === undefined && held.canary !== undefined) {
@@ -198,7 +196,7 @@ export class HeldNames implements Gate {
       else return false;
       return true;
     };
-    this.#change(filter, ['canary'], discardOne, { verb: 'discard', reason });
+    this.#change(filter, ['canary'], discard, { keys, operation: { verb: 'discard', reason } });
   }
 
   freeze(scope = everything, decision: Decision = { operator: 'unknown', reason: '' }): Result<undefined> {
@@ -246,19 +244,18 @@ export class HeldNames implements Gate {
   }
 
   removals(filter = everything): RemovalCount {
-    let removed = 0;
+    const isReleased = (table: TypeTable | undefined, name: ResourceName): boolean =>
+      (table?.resource(name, 'released')?.variants.size ?? 0) > 0;
     let released = 0;
-    for (const table of this.#types()) {
-      for (const name of table.names(WILDCARD)) {
-        if (!table.matches(name, filter)) continue;
-        if ((table.resource(name, 'released')?.variants.size ?? 0) === 0) continue;
-        released++;
-        const entry = table.held.get(name);
-        if (entry === undefined || entry.masked !== undefined) continue;
-        if (table.pendingName(name, entry).removed && table.isHeldSeen(name)) removed++;
-      }
-    }
-    return { removed, released };
+    for (const table of this.#types())
+      for (const name of table.names(WILDCARD))
+        if (table.matches(name, filter) && isReleased(table, name)) released++;
+    const removed = this.pending.filter((one) => {
+      if (one.masked !== undefined || !one.removed || !includes(filter, one)) return false;
+      const table = this.#tables.get(one.type);
+      return isReleased(table, one.name) && table?.isHeldSeen(one.name) === true;
+    });
+    return { removed: removed.length, released };
   }
 
   releasedByHolder(type: TypeUrl): ReadonlyMap<string, ReleasedSize> {
@@ -267,8 +264,7 @@ export class HeldNames implements Gate {
     for (const name of table?.names(WILDCARD) ?? []) {
       for (const { variant, holders } of table?.resource(name, 'released')?.variants.all() ?? []) {
         for (const { key } of holders) {
-          const size = sizes.get(key) ?? { names: 0, bytes: 0, last: undefined };
-          sizes.set(key, size);
+          const size = sizes.getOrInsertComputed(key, () => ({ names: 0, bytes: 0, last: undefined }));
           // It may have several variants of a name.
           if (size.last !== name) size.names++;
           size.last = name;
@@ -318,21 +314,20 @@ export class HeldNames implements Gate {
     return all.some((cached) => cached !== undefined && isFrozen(this.holds, table.type, cached));
   }
 
-  *#pending(): Iterable<PendingName> {
-    for (const table of this.#types())
-      for (const [name, entry] of table.held) yield table.pendingName(name, entry);
-  }
-
-  /** Each pending name that the filter matches, as one commit of each type. */
+  /** Each pending name that the filter matches, as one commit of each type. `keys`: only these. */
   #change(
     filter: Scope,
     sides: readonly Side[],
     change: (table: TypeTable, name: ResourceName, held: HeldName) => boolean,
-    operation?: Commit['operation'],
+    { keys, operation }: Pick<Commit, 'operation'> & { readonly keys?: ReadonlySet<string> | undefined } = {},
   ): void {
-    for (const table of [...this.#types()]) {
-      const { type, held } = table;
-      const names = [...held.keys()].filter((name) => table.matches(name, filter));
+    const isMeant = (one: PendingName): boolean =>
+      keys === undefined ? includes(filter, one) : keys.has(one.key);
+    const byType = [...Map.groupBy(this.pending.filter(isMeant), (one) => one.type)];
+    for (const [type, meant] of byType.toSorted(([a], [b]) => typeInfo(a).order - typeInfo(b).order)) {
+      const table = this.#tables.of(type);
+      const { held } = table;
+      const names = meant.map(({ name }) => name);
       if (names.length === 0) continue;
       this.#tables.nextRevision();
       const version = sides.includes('released') ? table.heldVersion : undefined;

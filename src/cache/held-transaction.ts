@@ -40,9 +40,10 @@ export class HeldTransaction {
   readonly #altered = new Set<ResourceName>();
   /** Names that a rollback has removed, and upstream says anew. */
   readonly #keptAway = new Set<ResourceName>();
-  /** Names that canaries see as upstream has them from now on: for them all of it may be new. */
-  readonly #unmasked = new Set<ResourceName>();
-  /** Names that do not wait any more, and of which a side has to hear all: what is new, and errors that waited. */
+  /**
+   * Of which a side has to hear all: names that do not wait any more, with what is new and errors that waited; and those
+   * that canaries see as upstream has them from now on.
+   */
   readonly #whole: Readonly<Record<Side, Set<ResourceName>>> = { released: new Set(), canary: new Set() };
 
   constructor(
@@ -77,23 +78,25 @@ export class HeldTransaction {
     }
     if (!this.#waits(live)) return;
     const masked = this.#isFrozen(live) ? 'frozen' : this.#queues(name) ? 'queued' : undefined;
-    this.table.holdAsItIs(name, live, this.#now, masked);
+    // From now on everybody sees what is there now, or all but canaries do.
+    const canary = masked === undefined ? undefined : live.copy();
+    this.table.hold(name, { since: this.#now, masked, closed: false, released: live.copy(), canary });
   };
 
   /** Nobody subscribes to it any more, which is no change; but what is frozen stays for who comes back. */
-  readonly leaving = (entry: CacheEntry): void => {
-    const { constraints, variant } = entry;
+  readonly leaving = ({ constraints, variant, holders }: CacheEntry): void => {
     const { name } = variant;
     const live = this.table.resources.get(name);
     if (live !== undefined && this.#isFrozen(live)) this.changing(name);
     const held = this.table.held.get(name);
     if (held === undefined) return;
-    const said = { variant, member: isHeldByWildcard(entry) };
     const before = [...(held.saidLast ?? [])].slice(1 - mostSaidLast);
-    this.table.change(name, held, { saidLast: new Map([...before, [constraints.key, said]]) });
+    const saidLast = new Map([...before, [constraints.key, { variant, holders }] as const]);
+    this.table.change(name, held, { saidLast });
   };
 
   #changingHeld(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
+    this.table.pendingChanges(name);
     this.#before.set(name, this.table.saidOf(name));
     if (held.masked !== undefined) return;
     const isFrozen = live !== undefined && this.#isFrozen(live);
@@ -104,6 +107,7 @@ export class HeldTransaction {
 
   /** A name whose change does not wait, as the end of a TTL. */
   passing(name: ResourceName, altered: boolean): void {
+    this.table.pendingChanges(name);
     this.#names.add(name);
     if (altered) this.#altered.add(name);
   }
@@ -129,8 +133,9 @@ export class HeldTransaction {
         if (held === undefined || held.closed || live === undefined) continue;
         for (const [side, column] of columnsOf(held)) {
           // Who asks only now has judged nothing.
-          this.#letNewIn(side, column, live, column);
-          joinWildcards(column, live, this.#interests);
+          const grown = this.#letNewIn(side, column, live, column);
+          const joined = joinWildcards(column, live, this.#interests);
+          if (grown || joined) this.table.pendingChanges(name);
         }
       }
     }
@@ -152,7 +157,7 @@ export class HeldTransaction {
         released: { ...commit, changed: this.#withAll(released, this.#whole.released), version },
         canary: {
           ...commit,
-          changed: this.#withAll(canary, this.#unmasked.union(this.#whole.canary)),
+          changed: this.#withAll(canary, this.#whole.canary),
         },
       },
     };
@@ -195,7 +200,7 @@ export class HeldTransaction {
     else if (this.#queues(name)) this.table.change(name, held, { masked: 'queued' });
     else {
       this.table.unmask(name, held);
-      this.#unmasked.add(name);
+      this.#whole.canary.add(name);
     }
   }
 

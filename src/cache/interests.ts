@@ -33,8 +33,7 @@ export class Interests {
   }
 
   add(interest: Interest): InterestState {
-    const index = this.#bySelector.get(interest.selector) ?? new ParameterIndex<InterestState>();
-    this.#bySelector.set(interest.selector, index);
+    const index = this.#bySelector.getOrInsertComputed(interest.selector, () => new ParameterIndex());
     const state: InterestState = { interest, answer: undefined, holder: undefined };
     index.set(interest.parameters, state);
     return state;

@@ -428,17 +428,14 @@ export interface InterestContent {
 
 function contentOf(table: TypeTable, interest: Interest): InterestContent {
   const { selector, parameters } = interest;
-  const isWildcard = selector === WILDCARD;
-  let hasContent = isWildcard && table.interests.get(selector, parameters)?.answer !== undefined;
   let bytes = 0;
   for (const name of table.namesOf(selector)) {
     for (const entry of table.resources.get(name)?.variants.match(parameters) ?? []) {
-      if (isWildcard && !isHeldByWildcard(entry)) continue;
-      hasContent = true;
+      if (selector === WILDCARD && !isHeldByWildcard(entry)) continue;
       if (!isSeen(table, name, entry, interest)) bytes += entry.variant.payload?.bytes.length ?? 0;
     }
   }
-  return { hasContent, bytes };
+  return { hasContent: table.hasContent(interest), bytes };
 }
 
 /** Removes what only this interest saw, which has ended. `dropped` is called for each name that is not as it was, `dropping` for each variant before. */
@@ -514,32 +511,32 @@ function servicesIn(clusters: TypeTable, type: TypeUrl): ReadonlySet<string> | u
  * interest, so a client that moves to the other side finds what it subscribes to.
  */
 export class SideStores {
-  /** Of both sides, or what is released. */
-  readonly released: Store;
+  /** The same for both, if the sides share one. */
+  readonly #stores: Readonly<Record<Side, Store>>;
   readonly catalogs: Readonly<Record<Side, Catalog>>;
-  readonly #canary: Store | undefined;
+  /** The sides that have a store of their own; the released one's is for both if it is the only one. */
+  readonly separate: readonly Side[];
 
   constructor(options: StoreOptions, separate: boolean) {
-    this.released = new Store(options);
-    this.#canary = separate ? new Store({ ...options, beside: this.released.tables }) : undefined;
-    this.catalogs =
-      this.#canary === undefined
-        ? this.released.sides
-        : { released: this.released.sides.released, canary: this.#canary.sides.canary };
+    const released = new Store(options);
+    const canary = separate ? new Store({ ...options, beside: released.tables }) : released;
+    this.#stores = { released, canary };
+    this.catalogs = { released: released.sides.released, canary: canary.sides.canary };
+    this.separate = separate ? ['released', 'canary'] : ['released'];
   }
 
-  /** The sides that have a store of their own; the released one's is for both if it is the only one. */
-  get separate(): readonly Side[] {
-    return this.#canary === undefined ? ['released'] : ['released', 'canary'];
+  /** Of both sides, or what is released. */
+  get released(): Store {
+    return this.#stores.released;
   }
 
   /** `side`: whose upstream says it, where each has one. */
   apply(transaction: Transaction, side: Side): Commit {
-    return this.#seenBy(side, this.#of(side).apply(transaction));
+    return this.#seenBy(side, this.#stores[side].apply(transaction));
   }
 
   restamp(restamp: Restamp, side: Side): Commit {
-    return this.#seenBy(side, this.#of(side).restamp(restamp));
+    return this.#seenBy(side, this.#stores[side].restamp(restamp));
   }
 
   expire(variant: Variant): readonly Commit[] {
@@ -547,8 +544,7 @@ export class SideStores {
   }
 
   addInterest(interest: Interest): void {
-    this.released.addInterest(interest);
-    this.#canary?.addInterest(interest);
+    for (const side of this.separate) this.#stores[side].addInterest(interest);
   }
 
   removeInterest(interest: Interest): readonly Commit[] {
@@ -557,37 +553,27 @@ export class SideStores {
 
   /** Bodies that both stores have are the same: they are counted for what is released. */
   contentOf(interest: Interest): InterestContent {
-    const released = this.released.contentOf(interest);
-    if (released.hasContent || this.#canary === undefined) return released;
-    return this.#canary.contentOf(interest);
+    const { released, canary } = this.#stores;
+    const content = released.contentOf(interest);
+    return content.hasContent || canary === released ? content : canary.contentOf(interest);
   }
 
   /** What a side has under a name. */
   variantsOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[] {
-    return this.#of(side).held.contentOf(type, name, side);
-  }
-
-  #of(side: Side): Store {
-    return side === 'canary' ? (this.#canary ?? this.released) : this.released;
+    return this.#stores[side].held.contentOf(type, name, side);
   }
 
   #each(change: (store: Store) => Commit | undefined): readonly Commit[] {
     return this.separate.flatMap((side) => {
-      const commit = change(this.#of(side));
+      const commit = change(this.#stores[side]);
       return commit === undefined ? [] : [this.#seenBy(side, commit)];
     });
   }
 
   /** The views of the other side see nothing of it. */
   #seenBy(side: Side, commit: Commit): Commit {
-    if (this.#canary === undefined) return commit;
+    if (this.separate.length === 1) return commit;
     const nothing: Commit = { ...commit, changed: new Map(), resolved: [] };
-    return {
-      ...commit,
-      sides: {
-        released: side === 'released' ? commit : nothing,
-        canary: side === 'canary' ? commit : nothing,
-      },
-    };
+    return { ...commit, sides: { released: nothing, canary: nothing, [side]: commit } };
   }
 }

@@ -10,11 +10,11 @@ import {
 import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
-import { includes, type Scope } from '../model/holds.ts';
+import { includes, nameKey, type Scope } from '../model/holds.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
-import type { MaskReason, PendingName } from '../model/rollout.ts';
+import type { HeldVariant, MaskReason, PendingName } from '../model/rollout.ts';
 import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { GlobIndex } from '../model/xdstp.ts';
 import {
@@ -22,7 +22,6 @@ import {
   type CacheEntry,
   isHeldByWildcard,
   isRestored,
-  type Said,
   sameVariantContent,
   sameVariants,
   type VariantsOf,
@@ -112,6 +111,8 @@ export class TypeTables extends Map<TypeUrl, TypeTable> {
   readonly journal: Journal;
   readonly payloads: Payloads;
   readonly counts: { revision: number; interestBytes: number };
+  /** Of all types; undefined: something of it has changed. */
+  pending: readonly PendingName[] | undefined;
 
   constructor(options: StoreOptions) {
     super();
@@ -132,11 +133,7 @@ export class TypeTables extends Map<TypeUrl, TypeTable> {
 
   /** Made if there is none. */
   of(type: TypeUrl): TypeTable {
-    const known = this.get(type);
-    if (known !== undefined) return known;
-    const created = new TypeTable(type, this);
-    this.set(type, created);
-    return created;
+    return this.getOrInsertComputed(type, () => new TypeTable(type, this));
   }
 
   /** Clients can name any type: what is empty goes. */
@@ -153,6 +150,8 @@ export class TypeTable {
   /** Names with something in any column. */
   readonly #globs = new GlobIndex();
   readonly #held = new Map<ResourceName, HeldName>();
+  /** Of those, what is pending, as it was told last. */
+  readonly #pending = new Map<ResourceName, PendingName>();
   /** What upstream says. */
   readonly resources = new CachedResources(this.#globs, this.#held);
   readonly interests = new Interests();
@@ -339,6 +338,7 @@ export class TypeTable {
 
   /** The sides see this of a name from now on. Undefined: they see what upstream says. */
   hold(name: ResourceName, held: HeldName | undefined): void {
+    this.pendingChanges(name);
     const before = this.#held.get(name);
     for (const column of ['released', 'canary'] as const) {
       if (before?.[column] === held?.[column]) continue;
@@ -365,9 +365,8 @@ export class TypeTable {
   link(variant: Variant): void {
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
-      const names = this.#aliases.get(key) ?? new Map<ResourceName, number>();
+      const names = this.#aliases.getOrInsertComputed(key, () => new Map());
       names.set(variant.name, (names.get(variant.name) ?? 0) + 1);
-      this.#aliases.set(key, names);
     }
   }
 
@@ -383,23 +382,30 @@ export class TypeTable {
     }
   }
 
-  pendingName(name: ResourceName, { since, masked, canary }: HeldName): PendingName {
+  /** What upstream says under a name is another, or what a side has of it. */
+  pendingChanges(name: ResourceName): void {
+    this.#pending.delete(name);
+    this.all.pending = undefined;
+  }
+
+  *pending(): Iterable<PendingName> {
+    for (const [name, held] of this.#held)
+      yield this.#pending.getOrInsertComputed(name, () => this.#pendingName(name, held));
+  }
+
+  #pendingName(name: ResourceName, { since, masked, canary }: HeldName): PendingName {
+    const { type } = this;
     const isBehind = masked === undefined && canary !== undefined;
     const live = isBehind ? canary : this.resources.get(name);
     const removed = live === undefined || live.variants.size === 0;
     const queued = isBehind || masked === 'queued';
-    return { type: this.type, name, upstream: this.#upstreamOf(name), since, removed, masked, queued };
+    const key = nameKey(type, name);
+    return { type, name, key, upstream: this.#upstreamOf(name), since, removed, masked, queued };
   }
 
   matches(name: ResourceName, scope: Scope): boolean {
     if (scope.upstream === undefined) return scope.type === undefined || scope.type === this.type;
     return includes(scope, { type: this.type, upstream: this.#upstreamOf(name) });
-  }
-
-  /** From now on everybody sees what is there now under a name, whatever upstream says. */
-  holdAsItIs(name: ResourceName, live: CachedResource, since: number, masked: MaskReason | undefined): void {
-    const canary = masked === undefined ? undefined : live.copy();
-    this.hold(name, { since, masked, closed: false, released: live.copy(), canary });
   }
 
   change(name: ResourceName, held: HeldName, changes: Partial<HeldName>): void {
@@ -424,7 +430,7 @@ export class TypeTable {
   }
 
   /** What upstream said last under a name to those who have left and are not back. */
-  saidLast(name: ResourceName): readonly (readonly [ConstraintsKey, Said])[] {
+  saidLast(name: ResourceName): readonly (readonly [ConstraintsKey, HeldVariant])[] {
     const last = this.#held.get(name)?.saidLast;
     return last === undefined ? none : [...last].filter(([, one]) => !this.#isAnswered(one));
   }
@@ -441,10 +447,11 @@ export class TypeTable {
   }
 
   /** Somebody subscribes to a variant, and upstream has answered: if it is not there, upstream has removed it. */
-  #isAnswered({ variant, member }: Said): boolean {
+  #isAnswered(said: HeldVariant): boolean {
+    const isMember = isHeldByWildcard(said);
     return this.interests
-      .seeingVariant(variant)
-      .some(({ interest, answer }) => answer !== undefined && (member || interest.selector !== WILDCARD));
+      .seeingVariant(said.variant)
+      .some(({ interest, answer }) => answer !== undefined && (isMember || interest.selector !== WILDCARD));
   }
 
   /** Canaries see what upstream has under a name. */

@@ -70,8 +70,7 @@ export class CommitChanges {
   }
 
   #isNew(name: ResourceName, known: readonly Constraints[], constraints: Constraints): boolean {
-    const all = this.#largeSets.get(name) ?? new Set(known);
-    this.#largeSets.set(name, all);
+    const all = this.#largeSets.getOrInsertComputed(name, () => new Set(known));
     const { size } = all;
     return all.add(constraints).size > size;
   }
@@ -97,11 +96,8 @@ export class VariantRemover {
     this.changes = changes;
     this.#unwanted = said?.unwanted === true;
     this.#saidByUpstream = said !== undefined && !this.#unwanted;
-    for (const { selector, parameters } of said?.unanswered ?? []) {
-      const waiting = this.#unanswered.get(selector);
-      if (waiting === undefined) this.#unanswered.set(selector, new Set([parameters]));
-      else waiting.add(parameters);
-    }
+    for (const { selector, parameters } of said?.unanswered ?? [])
+      this.#unanswered.getOrInsertComputed(selector, () => new Set()).add(parameters);
   }
 
   /** This holder does not have the variant any more. Without holders, it is removed. */
@@ -219,8 +215,7 @@ export class Update extends VariantRemover {
     remembered: Map<CachedResource, Set<Parameters>>,
     choices: PreviousChoice[],
   ): void {
-    const seen = remembered.get(cached) ?? new Set<Parameters>();
-    remembered.set(cached, seen);
+    const seen = remembered.getOrInsertComputed(cached, () => new Set());
     for (const { interest } of this.table.interests.seeingVariant(put)) {
       const { parameters } = interest;
       if (seen.has(parameters)) continue;

@@ -199,8 +199,8 @@ export function judgedRevisions(
   const behind = new Map<TypeUrl, Set<ResourceName>>();
   for (const { type, name, masked, queued } of pending) {
     if (masked !== undefined) continue;
-    judged.set(type, (judged.get(type) ?? new Map<ResourceName, number>()).set(name, 0));
-    if (queued) behind.set(type, (behind.get(type) ?? new Set()).add(name));
+    judged.getOrInsertComputed(type, () => new Map()).set(name, 0);
+    if (queued) behind.getOrInsertComputed(type, () => new Set()).add(name);
   }
   for (const { type, names, revision } of changes) {
     const own = judged.get(type);
@@ -264,8 +264,7 @@ export function releasedAt(
 ): StateAt {
   const state = new Map<TypeUrl, Map<ResourceName, Content>>();
   for (const { type, names, first } of history.after(revision)) {
-    const contents = state.get(type) ?? new Map<ResourceName, Content>();
-    state.set(type, contents);
+    const contents = state.getOrInsertComputed(type, () => new Map());
     for (const { name, content, verdict } of names) {
       if (content === undefined || contents.has(name)) continue;
       const isUnknown = first && verdict === 'RELEASED';

@@ -7,11 +7,11 @@ import { HistoryRequestSchema, HistoryResponseSchema } from '../gen/distributary
 import { type StaleUpstream, WaitRequestSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
+import { nameKey } from '../model/holds.ts';
 import { isCollection } from '../model/selection.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
-import { nameKey } from '../rollout/waiting.ts';
 import { rpcError } from '../wire/connect.ts';
 import { Code } from '../wire/grpc-status.ts';
 import type { ChangesInspection, ChangesOptions } from './changes.ts';

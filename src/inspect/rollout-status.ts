@@ -6,7 +6,7 @@ import type { Change } from '../model/change.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import type { RolloutState } from '../rollout/judge.ts';
-import type { RolloutReport } from '../rollout/seams.ts';
+import type { RolloutReport } from '../rollout/rollout.ts';
 import type { TrafficVerdict } from '../rollout/traffic-verdict.ts';
 
 /** Names that are listed; there may be as many as resources. */

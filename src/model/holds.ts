@@ -13,6 +13,9 @@ export interface TypedName {
   readonly name: ResourceName;
 }
 
+/** One name of one type, as the key of sets. */
+export const nameKey = (type: TypeUrl, name: ResourceName): string => `${type} ${name}`;
+
 /** Of an operator: who, as far as that is known, and why. */
 export interface Decision {
   readonly operator: string;
@@ -85,9 +88,9 @@ export class Holds {
   }
 
   setRemoved({ type, name }: TypedName, removed: boolean): void {
-    const names = this.#removed.get(type) ?? new Set();
-    if (removed) this.#removed.set(type, names.add(name));
-    else if (names.delete(name) && names.size === 0) this.#removed.delete(type);
+    const names = this.#removed.get(type);
+    if (removed) this.#removed.getOrInsertComputed(type, () => new Set()).add(name);
+    else if (names?.delete(name) === true && names.size === 0) this.#removed.delete(type);
   }
 }
 

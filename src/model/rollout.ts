@@ -48,6 +48,8 @@ export type MaskReason = 'discarded' | 'frozen' | 'rolledBack' | 'queued';
 
 /** A name whose released state is not what upstream says. */
 export interface PendingName extends TypedName {
+  /** Its `nameKey`. */
+  readonly key: string;
   /** The upstream whose change waits. */
   readonly upstream: string;
   /** When it last became pending. Milliseconds of the cache's clock. */
@@ -104,7 +106,8 @@ export type Contents = ReadonlyMap<ResourceName, readonly HeldVariant[]>;
  * the order of ADS.
  */
 export interface Gate {
-  readonly pending: Iterable<PendingName>;
+  /** The same list until something of it changes, and the same value for a name until something of that changes. */
+  readonly pending: readonly PendingName[];
   /** Of the last commit, as that of the store. */
   readonly revision: number;
   /** How many names canaries see that the others do not see yet. */
@@ -117,15 +120,15 @@ export interface Gate {
   queueing(isQueued: (name: TypedName) => boolean): void;
   /** Canaries go back to what is released of these names, until `unqueue`. */
   queue(isMeant: (name: TypedName) => boolean): void;
-  /** Canaries see what was queued, but for what stays so. */
-  unqueue(stays: (name: TypedName) => boolean): void;
-  /** Everybody sees what canaries see. What is masked or frozen stays. `names`: only these. */
-  release(filter?: Scope, names?: ReadonlySet<ResourceName>): void;
+  /** Canaries see what was queued of these names. */
+  unqueue(isMeant: (name: TypedName) => boolean): void;
+  /** Everybody sees what canaries see. What is masked or frozen stays. `keys`: only of these names, by `nameKey`. */
+  release(filter?: Scope, keys?: ReadonlySet<string>): void;
   /**
-   * Canaries go back to what is released. When upstream says something else under a name, that is pending anew. `names`:
-   * only these. `reason`: of its commit.
+   * Canaries go back to what is released. When upstream says something else under a name, that is pending anew. `keys`:
+   * only of these names. `reason`: of its commit.
    */
-  discard(filter?: Scope, reason?: string, names?: ReadonlySet<ResourceName>): void;
+  discard(filter?: Scope, reason?: string, keys?: ReadonlySet<string>): void;
   /** What operators keep from everybody. */
   readonly holds: Holds;
   /** Nothing that is known changes, whatever its type. New names come through. The error: it is frozen already. */

@@ -1,7 +1,7 @@
 import type { PendingName } from '../model/rollout.ts';
 import type { Member } from './canaries.ts';
-import { type HoldCause, Judge, type JudgeSettings, type Observation, type WaitingState } from './judge.ts';
-import { nameKey, type WaitingNames } from './waiting.ts';
+import { type HoldCause, Judge, type JudgeSettings, type Verdict, type WaitingState } from './judge.ts';
+import type { WaitingNames } from './waiting.ts';
 
 /** One change that waits: names that are judged together, and the classes of clients that subscribe to any of them. */
 export interface Change {
@@ -15,16 +15,7 @@ export interface Change {
 /** One that is held. */
 type Hold = Pick<Change, 'names' | 'keys'> & { readonly cause: HoldCause };
 
-interface Component {
-  readonly keys: Set<string>;
-  readonly classes: Set<string>;
-}
-
-/** What can be seen of what nobody has. */
-const unseen: Observation = {
-  ...{ total: 0, accepted: 0, rejection: undefined, found: undefined, objection: undefined },
-  ...{ mayReturn: false, clientsMayComeBack: true, nodes: undefined, goodSince: undefined, waitsFor: '' },
-};
+type Component = Readonly<Record<'keys' | 'classes', Set<string>>>;
 
 /**
  * The changes that wait, one row each. Two names are of one change if a class subscribes to both, directly or over other
@@ -111,15 +102,11 @@ export class Changes {
   }
 
   /** Nobody has what is queued, and nobody will before the change before it has ended. */
-  judgeQueued(
-    guard: { objectionTo(keys: ReadonlySet<string>): Observation['objection'] },
-    now: number,
-  ): void {
-    if (this.#queued === undefined) return;
-    const { keys, judge } = this.#queued;
-    const found = guard.objectionTo(keys);
-    const objection = found && { cause: found.cause, reason: `${found.reason}; nobody has it: it is queued` };
-    judge.judge(now, { ...unseen, objection });
+  judgeQueued(guard: { objectionTo(keys: ReadonlySet<string>): Verdict | undefined }, now: number): void {
+    const found = this.#queued && guard.objectionTo(this.#queued.keys);
+    if (found === undefined) return;
+    const reason = `${found.reason}; nobody has it: it is queued`;
+    this.#queued?.judge.hold(now, { cause: found.cause, reason });
   }
 
   #arranged(
@@ -132,7 +119,7 @@ export class Changes {
     for (const row of this.all) for (const key of row.keys) before.set(key, row);
     const byKey = new Map<string, Component>();
     for (const component of components) for (const key of component.keys) byKey.set(key, component);
-    const namesOf = Map.groupBy(names, ({ type, name }) => byKey.get(nameKey(type, name)));
+    const namesOf = Map.groupBy(names, ({ key }) => byKey.get(key));
     return components.map((component) => {
       const rows = new Set([...component.keys].flatMap((key) => before.get(key) ?? []));
       const judges = [...rows].map(({ judge }) => judge);
@@ -147,65 +134,35 @@ function componentsOf(
   members: readonly Member[],
   bonds: readonly ReadonlySet<string>[],
 ): readonly Component[] {
-  const trees = new Trees(keys);
-  for (const bond of bonds) trees.join(bond);
-  const anyOf = new Map<string, string>();
-  for (const [classKey, peers] of Map.groupBy(members, (member) => member.classKey)) {
-    const sets = new Set(peers.flatMap(({ subscribed }) => Array.from(subscribed)));
+  /** With which names each one is joined, itself among them. */
+  const joined = new Map<string, Set<string>>();
+  /** Names that do not wait are left out. Returns one of those that do. */
+  const join = (sets: Iterable<ReadonlySet<string>>): string | undefined => {
     let any: string | undefined;
-    for (const names of sets) any = trees.join(names, any);
-    if (any !== undefined) anyOf.set(classKey, any);
-  }
-  const components = new Map<string | undefined, Component>();
-  const at = (root: string | undefined): Component => {
-    const known = components.get(root) ?? { keys: new Set<string>(), classes: new Set<string>() };
-    components.set(root, known);
-    return known;
+    for (const names of sets)
+      for (const name of names) {
+        if (!keys.has(name)) continue;
+        any ??= name;
+        const before = joined.get(any);
+        if (before?.size === keys.size) return any;
+        const others = joined.get(name) ?? new Set([name]);
+        const [more, fewer] =
+          before === undefined || before.size < others.size ? [others, before] : [before, others];
+        if (more !== fewer) for (const one of fewer ?? others) joined.set(one, more.add(one));
+      }
+    return any;
   };
-  for (const [classKey, any] of anyOf) at(trees.rootOf(any)).classes.add(classKey);
-  for (const bond of bonds) for (const key of bond) if (keys.has(key)) at(trees.rootOf(key));
+  for (const bond of bonds) join([bond]);
+  const anyOf = [...Map.groupBy(members, ({ classKey }) => classKey)].map(
+    ([classKey, peers]) =>
+      [classKey, join(new Set(peers.flatMap(({ subscribed }) => [...subscribed])))] as const,
+  );
+  const components = new Map<ReadonlySet<string> | undefined, Component>();
+  const of = (key: string): Component =>
+    components.getOrInsertComputed(joined.get(key), () => ({ keys: new Set(), classes: new Set() }));
+  for (const [classKey, any] of anyOf) if (any !== undefined) of(any).classes.add(classKey);
+  for (const bond of bonds) for (const key of bond) if (keys.has(key)) of(key);
   // What is of no class and no verdict is together.
-  for (const key of keys) {
-    const root = trees.rootOf(key);
-    at(components.has(root) ? root : undefined).keys.add(key);
-  }
+  for (const key of keys) of(key).keys.add(key);
   return [...components.values()];
-}
-
-/** Which names are joined with which. */
-class Trees {
-  readonly #parents: Map<string, string>;
-  #count: number;
-
-  constructor(keys: ReadonlySet<string>) {
-    this.#parents = new Map(keys.values().map((key) => [key, key]));
-    this.#count = keys.size;
-  }
-
-  /** These names, and the one that was returned before, are one. Names that do not wait are left out. */
-  join(names: ReadonlySet<string>, joined?: string): string | undefined {
-    let first = joined;
-    for (const name of names) {
-      if (!this.#parents.has(name)) continue;
-      first ??= name;
-      if (this.#count === 1) break;
-      const [a, b] = [this.rootOf(first), this.rootOf(name)];
-      if (a === b) continue;
-      this.#parents.set(b, a);
-      this.#count--;
-    }
-    return first;
-  }
-
-  rootOf(name: string): string {
-    let root = name;
-    for (let up = this.#parents.get(root); up !== undefined && up !== root; up = this.#parents.get(root))
-      root = up;
-    for (let at = name; at !== root; ) {
-      const up = this.#parents.get(at) ?? root;
-      this.#parents.set(at, root);
-      at = up;
-    }
-    return root;
-  }
 }

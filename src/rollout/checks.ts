@@ -5,7 +5,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import type { checkStates } from '../model/rollout.ts';
 import { printable, shorten, unknownWord } from '../model/text.ts';
 import type { Change } from './changes.ts';
-import { type HeardChange, type Opinion, type VerdictSource } from './sources.ts';
+import { type HeardChange, type Opinion, together, type VerdictSource } from './sources.ts';
 import { askWeb, type WebAnswer, type WebPeer } from './web-request.ts';
 
 /** As configured (`rollout.checks[]`). Times are milliseconds. */
@@ -53,16 +53,6 @@ export interface CheckState extends CheckAnswer {
   /** Of `value`. */
   readonly min: number | undefined;
   readonly max: number | undefined;
-}
-
-/** What all checks say of a wave. */
-export interface CheckVerdict {
-  /** A check that was BAD too often in a row since then; undefined: none was. */
-  readonly bad: { readonly name: string; readonly reason: string } | undefined;
-  /** Since when all of them are GOOD, not before the wave; undefined: one of them is not. Without checks: the wave's. */
-  readonly goodSince: number | undefined;
-  /** Those that are UNKNOWN, or were not asked since then. */
-  readonly unknown: readonly { readonly name: string; readonly why: string }[];
 }
 
 export interface ChecksOptions {
@@ -118,34 +108,18 @@ export class Checks implements VerdictSource {
 
   look(changes: readonly HeardChange[]): ReadonlyMap<Change, Opinion> {
     if (this.#checks.length === 0) return new Map();
-    return new Map(changes.map(({ change }) => [change, this.#opinionOf(change)]));
+    return new Map(
+      changes.map(({ change }) => [change, this.opinionOn(change.keys, change.judge.shownSince)]),
+    );
   }
 
-  #opinionOf({ keys, judge }: Change): Opinion {
-    const { bad, goodSince, unknown: silent } = this.verdict(judge.shownSince);
-    const reason = bad && `check ${bad.name}: ${bad.reason}`;
-    return {
-      verdict: reason === undefined ? undefined : { cause: 'check', reason, names: keys },
-      goodSince,
-      waitsFor: silent.map(({ name, why }) => `check ${name} ${why}`).join('; '),
-    };
+  /** By what was asked since the wave began, in milliseconds since the epoch. */
+  opinionOn(names: ReadonlySet<string>, since: number): Opinion {
+    return together(this.#checks.map((check) => check.opinionOn(names, since)));
   }
 
   states(): readonly CheckState[] {
     return this.#checks.map((check) => check.state());
-  }
-
-  /** What was asked since the wave began, in milliseconds since the epoch. */
-  verdict(since: number): CheckVerdict {
-    const all = this.#checks.map((check) => check.verdict(since));
-    const bad = all.find(({ isBad }) => isBad);
-    return {
-      bad: bad && { name: bad.name, reason: bad.reason },
-      goodSince: all.every(({ goodSince }) => goodSince !== undefined)
-        ? Math.max(since, ...all.flatMap(({ goodSince }) => goodSince ?? []))
-        : undefined,
-      unknown: all.flatMap(({ name, unknown }) => (unknown === undefined ? [] : { name, why: unknown })),
-    };
   }
 
   /** Asks one now. What it says is not counted. The error: there is no such check. */
@@ -200,19 +174,20 @@ class Check {
     };
   }
 
-  verdict(since: number) {
-    const last = this.#answers.at(-1);
-    const isAsked = last !== undefined && last.askedAt >= since;
-    const { state, reason } = last ?? unasked;
+  opinionOn(names: ReadonlySet<string>, since: number): Opinion {
     const { name, failures } = this.settings;
+    const last = this.#answers.at(-1);
+    if (last === undefined || last.askedAt < since)
+      return { goodSince: undefined, waitsFor: `check ${name} has not answered yet` };
+    const { state } = last;
     const row = this.#answers.slice(-failures);
     const isBad = row.length === failures && row.every((one) => one.state === 'BAD' && one.askedAt >= since);
+    const times = failures === 1 ? '' : ` (${this.#bad} times in a row)`;
+    const reason = `check ${name}: ${last.reason}${times}`;
     return {
-      name,
-      isBad,
-      reason: failures === 1 ? reason : `${reason} (${this.#bad} times in a row)`,
-      unknown: isAsked ? (state === 'UNKNOWN' ? `is UNKNOWN: ${reason}` : undefined) : 'has not answered yet',
-      goodSince: isAsked && state === 'GOOD' ? Math.max(since, this.#since) : undefined,
+      verdict: isBad ? { cause: 'check', reason, names } : undefined,
+      goodSince: state === 'GOOD' ? Math.max(since, this.#since) : undefined,
+      waitsFor: state === 'UNKNOWN' ? `check ${name} is UNKNOWN: ${last.reason}` : '',
     };
   }
 

@@ -2,19 +2,15 @@ import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import { areDisjoint, type Constraints } from '../model/constraints.ts';
 import { assignmentType, endpointsIn } from '../model/endpoints.ts';
+import { nameKey } from '../model/holds.ts';
 import type { Payload, Variant } from '../model/resource.ts';
 import type { Gate, HeldVariant, PendingName, ReleasedSize, TransactionGuard } from '../model/rollout.ts';
 import type { Holder, Put, Transaction } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Change } from './changes.ts';
-import {
-  type HeardChange,
-  noObjection,
-  type Objection,
-  type Opinion,
-  type VerdictSource,
-} from './sources.ts';
-import { nameKey, type WaitingNames } from './waiting.ts';
+import { type Verdict, verdictOn } from './judge.ts';
+import { type HeardChange, noObjection, type Opinion, type VerdictSource } from './sources.ts';
+import type { WaitingNames } from './waiting.ts';
 
 /** As configured (`rollout.guard`), in percent. Undefined: there is no bound. */
 export interface GuardBounds {
@@ -35,22 +31,25 @@ interface GuardSettings {
   readonly bakeMs: number;
 }
 
-/** An assignment that has fewer endpoints than before. */
+/** An assignment of a session that has fewer endpoints than before. */
 interface Loss {
-  /** The key of who has it: a session. */
+  /** The key of the session. */
   readonly holder: string;
   readonly name: ResourceName;
+  /** `nameKey` of that. */
+  readonly key: string;
   readonly constraints: ConstraintsKey;
+  /** The constraints of what its clients had. */
+  readonly former: readonly ConstraintsKey[];
   readonly before: number;
   readonly after: number;
   /** When it began to lose them. Milliseconds since the epoch. */
   readonly at: number;
 }
 
-type LossKey = Pick<Loss, 'holder' | 'name' | 'constraints'>;
 type GuardedGate = Pick<Gate, 'contentOf' | 'releasedByHolder' | 'pending' | 'revision'>;
 
-const none: readonly Objection[] = [];
+const none: readonly Verdict[] = [];
 
 /**
  * Finds changes that nobody should get, by their content alone (`rollout.guard`, docs/adr/0170). Endpoints do not wait for
@@ -62,13 +61,15 @@ export class Guard implements VerdictSource, TransactionGuard {
   #settings: GuardSettings | undefined;
   /** What everybody has lost within the last bake, by `lossKey`. */
   readonly #passed = new Map<string, Loss>();
+  /** What is pending against what everybody has, whether it loses anything or not: it is the same as long as that is. */
+  readonly #pending = new WeakMap<PendingName, readonly Loss[]>();
   #objections = none;
   /** Of what these were found, and all that is at fault. While something is held, time changes nothing. */
   #weighed:
     | { readonly waiting: WaitingNames; readonly revision: number; readonly stopped: ReadonlySet<string> }
     | undefined;
   /** What was said of the size of what waits, which is the same as long as that is. */
-  #sizes: { readonly waiting: WaitingNames; readonly objections: readonly Objection[] } | undefined;
+  #sizes = new WeakMap<WaitingNames, readonly Verdict[]>();
 
   constructor(gate: GuardedGate, clock: Clock) {
     this.#gate = gate;
@@ -79,7 +80,7 @@ export class Guard implements VerdictSource, TransactionGuard {
   configure(settings: GuardSettings | undefined): void {
     this.#settings = settings;
     this.#weighed = undefined;
-    this.#sizes = undefined;
+    this.#sizes = new WeakMap();
     if (settings === undefined) this.#passed.clear();
   }
 
@@ -90,7 +91,7 @@ export class Guard implements VerdictSource, TransactionGuard {
     const fresh = this.#freshLosses(puts, holder, bounds);
     if (fresh.length === 0) return false;
     this.#forgetOld();
-    const waiting = [...this.#gate.pending].filter((one) => one.type === type && isGuarded(one));
+    const waiting = this.#gate.pending.filter((one) => one.type === type && isGuarded(one));
     const names = new Set(fresh.map(({ name }) => name));
     const others = [...this.#waitingLosses(waiting), ...this.#passedLosses()].filter(
       (one) => one.holder === holder.key && !names.has(one.name),
@@ -107,21 +108,20 @@ export class Guard implements VerdictSource, TransactionGuard {
    * what nobody has yet. By `nameKey`.
    */
   weigh(waiting: WaitingNames, queued: readonly PendingName[]): ReadonlySet<string> {
-    if (this.#settings === undefined || (waiting.names.length === 0 && queued.length === 0)) {
+    const settings = this.#settings;
+    if (settings === undefined || (waiting.names.length === 0 && queued.length === 0)) {
       this.#objections = none;
       this.#weighed = undefined;
-      this.#sizes = undefined;
       return new Set();
     }
     const { revision } = this.#gate;
     if (this.#weighed?.waiting === waiting && this.#weighed.revision === revision)
       return this.#weighed.stopped;
-    if (this.#sizes?.waiting !== waiting)
-      this.#sizes = { waiting, objections: this.#sizeObjections(waiting, this.#settings) };
-    const losses = this.#lossObjections([...waiting.names, ...queued], this.#settings.guard);
-    this.#objections = [...losses, ...this.#sizes.objections];
-    const all = this.#objections.map(({ names }) => names);
-    const stopped = all.reduce((union, names) => union.union(names), new Set<string>());
+    const losses = this.#lossObjections([...waiting.names, ...queued], settings.guard);
+    const sizes = this.#sizes.getOrInsertComputed(waiting, () => this.#sizeObjections(waiting, settings));
+    this.#objections = [...losses, ...sizes];
+    const [first = new Set<string>(), ...others] = this.#objections.map(({ names }) => names);
+    const stopped = others.reduce((union, names) => union.union(names), first);
     this.#weighed = stopped.size === 0 ? undefined : { waiting, revision, stopped };
     return stopped;
   }
@@ -129,14 +129,14 @@ export class Guard implements VerdictSource, TransactionGuard {
   look(changes: readonly HeardChange[]): ReadonlyMap<Change, Opinion> {
     const opinions = new Map<Change, Opinion>();
     for (const { change } of this.#objections.length === 0 ? [] : changes) {
-      const objection = this.objectionTo(change.keys);
-      if (objection !== undefined) opinions.set(change, { ...noObjection, objection });
+      const verdict = this.objectionTo(change.keys);
+      if (verdict !== undefined) opinions.set(change, { ...noObjection, verdict });
     }
     return opinions;
   }
 
-  objectionTo(keys: ReadonlySet<string>): Objection | undefined {
-    return this.#objections.find(({ names }) => !names.isDisjointFrom(keys));
+  objectionTo(keys: ReadonlySet<string>): Verdict | undefined {
+    return verdictOn(this.#objections, keys);
   }
 
   #freshLosses(puts: readonly Put[], holder: Holder, bounds: GuardBounds): readonly Loss[] {
@@ -151,49 +151,56 @@ export class Guard implements VerdictSource, TransactionGuard {
   #freshLoss({ name, constraints, any }: Put, by: Holder, most: number | undefined): Loss | undefined {
     if (any === undefined) return undefined;
     const after = endpointsIn(any, most);
-    const key = { holder: by.key, name, constraints: constraints.key };
+    const of = { holder: by.key, name, constraints: constraints.key };
     if (after === most) {
-      if (this.#passed.size > 0) this.#passed.delete(lossKey(key));
+      if (this.#passed.size > 0) this.#passed.delete(lossKey(of));
       return undefined;
     }
     const said = formerOf(this.#gate.contentOf(assignmentType, name, 'said'), constraints, [by]);
     if (said.some(({ variant }) => variant.constraints.key === constraints.key && isSame(variant, any)))
       return undefined;
     const released = formerOf(this.#gate.contentOf(assignmentType, name, 'released'), constraints, [by]);
-    const { before, at = this.#clock.now() } = this.#before(key, [...said, ...released]);
-    if (after < before) return { ...key, before, after, at };
-    this.#passed.delete(lossKey(key));
+    const key = nameKey(assignmentType, name);
+    const former = countsOf([...said, ...released]);
+    const loss = this.#withPassed({ ...of, key, ...former, after, at: this.#clock.now() });
+    if (after < loss.before) return loss;
+    this.#passed.delete(lossKey(of));
     return undefined;
   }
 
-  /** How many endpoints there were before this bake, and when the first of them was lost; undefined: none of them was. */
-  #before(key: LossKey, former: readonly HeldVariant[]): { readonly before: number; readonly at?: number } {
-    const before = Math.max(0, ...former.map(({ variant }) => countIn(variant)));
-    if (this.#passed.size === 0) return { before };
-    const keys = new Set([key.constraints, ...former.map(({ variant }) => variant.constraints.key)]);
+  /** With what it has lost before, within this bake. */
+  #withPassed(loss: Loss): Loss {
+    if (this.#passed.size === 0) return loss;
+    const keys = new Set([loss.constraints, ...loss.former]);
     const passed = [...keys].flatMap(
-      (constraints) => this.#passed.get(lossKey({ ...key, constraints })) ?? [],
+      (constraints) => this.#passed.get(lossKey({ ...loss, constraints })) ?? [],
     );
-    if (passed.length === 0) return { before };
-    return {
-      before: Math.max(before, ...passed.map((one) => one.before)),
-      at: Math.min(...passed.map(({ at }) => at)),
-    };
+    if (passed.length === 0) return loss;
+    const before = Math.max(loss.before, ...passed.map((one) => one.before));
+    return { ...loss, before, at: Math.min(loss.at, ...passed.map(({ at }) => at)) };
   }
 
-  /** Of what waits: what everybody has against what upstream says. What is removed loses nothing. */
   #waitingLosses(waiting: readonly PendingName[]): readonly Loss[] {
-    return waiting.flatMap(({ type, name, masked, since: at }) => {
-      const released = this.#gate.contentOf(type, name, 'released');
-      const now = this.#gate.contentOf(type, name, masked === undefined ? 'canary' : 'said');
-      return now.flatMap(({ variant, holders }) => {
-        const former = formerOf(released, variant.constraints, holders);
-        const after = countIn(variant);
-        return [...byHolder(former)].flatMap(([holder, own]) => {
-          const key = { holder, name, constraints: variant.constraints.key };
-          const { before } = this.#before(key, own);
-          return after < before ? [{ ...key, before, after, at }] : [];
-        });
+    const losses: Loss[] = [];
+    for (const one of waiting) {
+      for (const compared of this.#pending.getOrInsertComputed(one, () => this.#compared(one))) {
+        const loss = this.#withPassed(compared);
+        if (loss.after < loss.before) losses.push(loss);
+      }
+    }
+    return losses;
+  }
+
+  /** What everybody has against what upstream says. What is removed loses nothing. */
+  #compared({ type, name, key, masked, since: at }: PendingName): readonly Loss[] {
+    const released = this.#gate.contentOf(type, name, 'released');
+    const now = this.#gate.contentOf(type, name, masked === undefined ? 'canary' : 'said');
+    return now.flatMap(({ variant, holders }) => {
+      const { constraints } = variant;
+      const after = countIn(variant);
+      return [...byHolder(formerOf(released, constraints, holders))].map(([holder, own]) => {
+        const { former, before } = countsOf(own);
+        return { holder, name, key, constraints: constraints.key, former, before, after, at };
       });
     });
   }
@@ -214,11 +221,11 @@ export class Guard implements VerdictSource, TransactionGuard {
     for (const [key, { at }] of this.#passed) if (at < oldest) this.#passed.delete(key);
   }
 
-  #lossObjections(all: readonly PendingName[], bounds: GuardBounds): readonly Objection[] {
+  #lossObjections(all: readonly PendingName[], bounds: GuardBounds): readonly Verdict[] {
     const names = all.filter(({ type }) => type === assignmentType);
     if (names.length === 0) return none;
     this.#forgetOld();
-    const discarded = [...this.#gate.pending].filter(
+    const discarded = this.#gate.pending.filter(
       ({ type, masked }) => type === assignmentType && masked === 'discarded',
     );
     const waiting = this.#waitingLosses([...names, ...discarded]);
@@ -227,7 +234,7 @@ export class Guard implements VerdictSource, TransactionGuard {
     const before = this.#passedLosses();
     const waitingKeys = new Set(before.length === 0 ? [] : waiting.map(lossKey));
     const passed = before.filter((one) => !waitingKeys.has(lossKey(one)));
-    const objections: Objection[] = [];
+    const objections: Verdict[] = [];
     for (const [holder, own] of Map.groupBy(waiting, (one) => one.holder)) {
       const losses = [...own, ...passed.filter((one) => one.holder === holder)];
       objections.push(...lossObjections(losses, released.get(holder), bounds));
@@ -237,10 +244,10 @@ export class Guard implements VerdictSource, TransactionGuard {
   }
 
   /** What a type has more, and how much of it is another. */
-  #sizeObjections({ names, byType }: WaitingNames, { guard, types }: GuardSettings): readonly Objection[] {
+  #sizeObjections({ names, byType }: WaitingNames, { guard, types }: GuardSettings): readonly Verdict[] {
     const { maxGrowthPercent, maxChangedPercent } = guard;
     if (maxGrowthPercent === undefined && maxChangedPercent === undefined) return none;
-    const objections: Objection[] = [];
+    const objections: Verdict[] = [];
     for (const type of byType.keys()) {
       if (!types.includes(type)) continue;
       const released = this.#gate.releasedByHolder(type);
@@ -256,11 +263,10 @@ export class Guard implements VerdictSource, TransactionGuard {
   /** By holder: of each name that changes, how many bytes it has more. */
   #sizesByHolder(names: readonly PendingName[]): ReadonlyMap<string, ReadonlyMap<string, number>> {
     const sizes = new Map<string, Map<string, number>>();
-    for (const { type, name } of names) {
+    for (const { type, name, key: of } of names) {
       const add = (holder: string, bytes: number): void => {
-        const own = sizes.get(holder) ?? new Map<string, number>();
-        const key = nameKey(type, name);
-        sizes.set(holder, own.set(key, (own.get(key) ?? 0) + bytes));
+        const own = sizes.getOrInsertComputed(holder, () => new Map());
+        own.set(of, (own.get(of) ?? 0) + bytes);
       };
       const before = this.#gate.contentOf(type, name, 'released');
       const after = this.#gate.contentOf(type, name, 'canary');
@@ -284,21 +290,23 @@ export class Guard implements VerdictSource, TransactionGuard {
 const isGuarded = ({ masked }: PendingName): boolean =>
   masked === undefined || masked === 'queued' || masked === 'discarded';
 
-const lossKey = ({ holder, name, constraints }: LossKey): string =>
+const lossKey = ({ holder, name, constraints }: Pick<Loss, 'holder' | 'name' | 'constraints'>): string =>
   JSON.stringify([holder, constraints, name]);
 
 const bytesOf = (variant: Variant | undefined): number => variant?.payload?.bytes.length ?? 0;
+
+/** What came before, and the most that one of them had. */
+const countsOf = (all: readonly HeldVariant[]): Pick<Loss, 'former' | 'before'> => ({
+  former: all.map(({ variant }) => variant.constraints.key),
+  before: Math.max(0, ...all.map(({ variant }) => countIn(variant))),
+});
 
 /** While something is held it is asked for at every look. */
 const counted = new WeakMap<Payload, number>();
 
 function countIn({ payload }: Variant): number {
   if (payload === undefined) return 0;
-  const known = counted.get(payload);
-  if (known !== undefined) return known;
-  const count = endpointsIn(payload.bytes);
-  counted.set(payload, count);
-  return count;
+  return counted.getOrInsertComputed(payload, () => endpointsIn(payload.bytes));
 }
 
 const isSame = ({ payload }: Variant, any: Uint8Array): boolean =>
@@ -310,11 +318,7 @@ const variantOf = (all: readonly HeldVariant[], key: ConstraintsKey): Variant | 
 function byHolder(variants: readonly HeldVariant[]): ReadonlyMap<string, readonly HeldVariant[]> {
   const all = new Map<string, HeldVariant[]>();
   for (const one of variants)
-    for (const { key } of one.holders) {
-      const own = all.get(key);
-      if (own === undefined) all.set(key, [one]);
-      else own.push(one);
-    }
+    for (const { key } of one.holders) all.getOrInsertComputed(key, () => []).push(one);
   return all;
 }
 
@@ -341,8 +345,8 @@ function lossObjections(
   losses: readonly Loss[],
   released: ReleasedSize | undefined,
   { maxEmptiedPercent, maxLostEndpointsPercent = 100 }: GuardBounds,
-): readonly Objection[] {
-  const objections: Objection[] = [];
+): readonly Verdict[] {
+  const objections: Verdict[] = [];
   const all = released?.names ?? 0;
   const emptied = keysOf(losses.filter(({ after }) => after === 0));
   if (emptied.size * 100 > maxEmptiedPercent * all) {
@@ -357,8 +361,7 @@ function lossObjections(
   return [...objections, { cause: 'content', reason, names: keysOf(lost) }];
 }
 
-const keysOf = (losses: readonly Loss[]): ReadonlySet<string> =>
-  new Set(losses.map(({ name }) => nameKey(assignmentType, name)));
+const keysOf = (losses: readonly Loss[]): ReadonlySet<string> => new Set(losses.map(({ key }) => key));
 
 /** How many there were elsewhere nobody knows. */
 const lostPercent = ({ before, after }: Loss): number =>
@@ -370,8 +373,8 @@ function sizeObjections(
   sizes: ReadonlyMap<string, number>,
   before: ReleasedSize,
   { maxGrowthPercent = Number.POSITIVE_INFINITY, maxChangedPercent = 100 }: GuardBounds,
-): readonly Objection[] {
-  const objections: Objection[] = [];
+): readonly Verdict[] {
+  const objections: Verdict[] = [];
   const { short } = typeInfo(type);
   const after = before.bytes + [...sizes.values()].reduce((sum, more) => sum + more, 0);
   const growth = ((after - before.bytes) * 100) / Math.max(1, before.bytes);

@@ -1,10 +1,16 @@
-/** Why these names were found bad. */
+export type HoldCause = 'rejected' | 'disconnects' | 'check' | 'traffic' | 'removals' | 'content' | 'timeout';
+
+/** Why these names are bad. */
 export interface Verdict {
-  readonly cause: 'rejected' | 'disconnects' | 'check' | 'traffic';
+  readonly cause: HoldCause;
   readonly reason: string;
   /** By `nameKey`. Any of these may be at fault. */
   readonly names: ReadonlySet<string>;
 }
+
+/** The first that is about any of these names. */
+export const verdictOn = (verdicts: readonly Verdict[], keys: ReadonlySet<string>): Verdict | undefined =>
+  verdicts.find(({ names }) => !names.isDisjointFrom(keys));
 
 /** As configured (`rollout`). Times are milliseconds. */
 export interface JudgeSettings {
@@ -33,14 +39,12 @@ export interface Observation {
   /** Streams of canaries that subscribe to what changed. */
   readonly total: number;
   readonly accepted: number;
-  /** What one of them rejects, and why; undefined: none rejects anything. */
-  readonly rejection: string | undefined;
-  /** What was found bad without a canary that says so now: by clients that left, or before a restart; undefined: nothing. */
+  /** What was found bad: a canary rejects it, or did, clients have left, … It is shown to no other client. Undefined: nothing. */
   readonly found: Pick<Verdict, 'cause' | 'reason'> | undefined;
   /** Canaries have left that may come back at once: nothing is decided until then. */
   readonly mayReturn: boolean;
   /** What the change itself shows, whatever canaries say; undefined: nothing. */
-  readonly objection: { readonly cause: HoldCause; readonly reason: string } | undefined;
+  readonly objection: Pick<Verdict, 'cause' | 'reason'> | undefined;
   /** After a restart the clients may not be back yet: that nobody subscribes to a change says nothing. */
   readonly clientsMayComeBack: boolean;
   /** Who has the change now, by node; undefined: it is not known, or there is one wave and nobody asks. */
@@ -50,8 +54,6 @@ export interface Observation {
   /** Why not; empty if it is. */
   readonly waitsFor: string;
 }
-
-export type HoldCause = Verdict['cause'] | 'removals' | 'content' | 'timeout';
 
 /** Of a change that waits. `since`: when the state began, in milliseconds since the epoch. */
 export type WaitingState =
@@ -243,14 +245,17 @@ export class Judge {
     if (this.#state.kind === 'HELD') this.#waitsSince = now;
   }
 
+  hold(now: number, { cause, reason }: Pick<Verdict, 'cause' | 'reason'>): void {
+    this.#acceptedAt = undefined;
+    this.#enter({ kind: 'HELD', since: now, cause, reason });
+  }
+
   judge(now: number, seen: Observation): Judgement {
     const objection = objectionOf(seen, this.#state);
     this.#meetsNobody = this.#addsNobody(seen) && objection === undefined;
     this.#bakedAt = undefined;
     if (objection !== undefined) {
-      const { cause, reason } = objection;
-      this.#acceptedAt = undefined;
-      this.#enter({ kind: 'HELD', since: now, cause, reason });
+      this.hold(now, objection);
       return wait(undefined);
     }
     if (this.#meetsNobody) return { passes: 'accepted', nextAt: undefined };
@@ -309,22 +314,10 @@ export class Judge {
   }
 }
 
-/** Why what waits is shown to no other client; undefined: it may be. */
-export function foundBad({
-  rejection,
-  found,
-}: Observation): { cause: HoldCause; reason: string } | undefined {
-  return rejection === undefined ? found : { cause: 'rejected', reason: rejection };
-}
-
 /** What held it first, as long as that is so: it may have led to the rest. */
-function objectionOf(
-  seen: Observation,
-  state: WaitingState,
-): { readonly cause: HoldCause; readonly reason: string } | undefined {
-  const { objection } = seen;
+function objectionOf({ found, objection }: Observation, state: WaitingState): Observation['found'] {
   const isFirst = state.kind === 'HELD' && state.cause === objection?.cause;
-  return isFirst ? objection : (foundBad(seen) ?? objection);
+  return isFirst ? objection : (found ?? objection);
 }
 
 const hasAccepted = ({ accepted, total, mayReturn }: Observation): boolean =>

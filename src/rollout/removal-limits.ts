@@ -1,6 +1,6 @@
 import type { TypeUrl } from '../model/brand.ts';
 import { includes } from '../model/holds.ts';
-import type { Gate, PendingName } from '../model/rollout.ts';
+import type { Gate } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
 import type { Change } from './changes.ts';
@@ -38,33 +38,33 @@ export class RemovalLimits implements VerdictSource {
     this.#excesses.clear();
     const opinions = new Map<Change, Opinion>();
     for (const { change } of changes) {
-      const reason = this.#objection(change.names, Math.min(change.judge.startedAt, now), now);
-      if (reason !== undefined)
-        opinions.set(change, {
-          ...noObjection,
-          objection: { cause: 'removals', reason, names: change.keys },
-        });
+      const all = [...this.#excessesOf(change, now)];
+      for (const one of all) {
+        const key = keyOf(one.limit.upstream, one.type);
+        if (!this.#excesses.has(key)) this.#excesses.set(key, one);
+      }
+      const [first] = all;
+      if (first === undefined) continue;
+      const verdict = { cause: 'removals', reason: textOf(first), names: change.keys } as const;
+      opinions.set(change, { ...noObjection, verdict });
     }
     return opinions;
   }
 
-  /** Why a change that waits since then removes too much; undefined: it does not. Milliseconds since the epoch. */
-  #objection(names: readonly PendingName[], since: number, now: number): string | undefined {
-    const limits = this.#limits().filter(({ maxRemovalHoldMs }) => now < since + maxRemovalHoldMs);
-    if (limits.length === 0) return undefined;
-    const removed = names.filter((one) => one.removed);
-    let objection: string | undefined;
-    for (const limit of limits) {
-      const own = removed.filter(({ upstream }) => upstream === limit.upstream);
+  /** What a change removes too much of. */
+  *#excessesOf({ names, judge }: Change, now: number): Iterable<Excess> {
+    const since = Math.min(judge.startedAt, now);
+    for (const limit of this.#limits()) {
+      const { upstream, maxRemovalPercent, maxRemovalHoldMs } = limit;
+      if (now >= since + maxRemovalHoldMs) continue;
+      const own = names.filter((one) => one.removed && one.upstream === upstream);
       for (const type of new Set(own.map((one) => one.type))) {
-        const excess = this.#excessOf(limit, type, since);
-        if (excess === undefined) continue;
-        objection ??= textOf(excess);
-        const key = keyOf(limit.upstream, type);
-        if (!this.#excesses.has(key)) this.#excesses.set(key, excess);
+        if (this.#waived.has(keyOf(upstream, type))) continue;
+        const { removed: count, released } = this.#gate.removals({ upstream, type });
+        if (count > 0 && count * 100 > maxRemovalPercent * released)
+          yield { type, count, since, released, limit };
       }
     }
-    return objection;
   }
 
   held(upstream: string): readonly HeldRemovals[] {
@@ -87,14 +87,6 @@ export class RemovalLimits implements VerdictSource {
   over(): void {
     this.#excesses.clear();
     this.#waived.clear();
-  }
-
-  #excessOf(limit: RemovalLimit, type: TypeUrl, since: number): Excess | undefined {
-    const { upstream, maxRemovalPercent } = limit;
-    if (this.#waived.has(keyOf(upstream, type))) return undefined;
-    const { removed, released } = this.#gate.removals({ upstream, type });
-    const isTooMuch = removed > 0 && removed * 100 > maxRemovalPercent * released;
-    return isTooMuch ? { type, count: removed, since, released, limit } : undefined;
   }
 }
 

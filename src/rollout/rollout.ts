@@ -1,8 +1,8 @@
 import type { Side } from '../model/access.ts';
-import type { TypeUrl } from '../model/brand.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
 import type { Timer } from '../model/clock.ts';
-import { type Decision, type Scope, scopeText, type TypedName } from '../model/holds.ts';
+import { type Decision, nameKey, type Scope, scopeText, type TypedName } from '../model/holds.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
@@ -10,33 +10,31 @@ import { Canaries, type Member, type Moved } from './canaries.ts';
 import { type Change, Changes } from './changes.ts';
 import { Guard } from './guard.ts';
 import {
-  foundBad,
   type Judgement,
   type Observation,
   type RolloutState,
   unjudged,
   type Verdict,
+  verdictOn,
 } from './judge.ts';
 import { Needed } from './needed.ts';
 import { operations, reloadObjection } from './reload-objection.ts';
 import { RemovalLimits } from './removal-limits.ts';
-import type { Promoted, RolloutOptions, RolloutReport, RolloutSettings } from './seams.ts';
+import type { Promoted, RolloutOptions, RolloutSettings } from './seams.ts';
 import { Sources } from './sources.ts';
 import { Ends, Rejections, Verdicts } from './verdicts.ts';
 import {
   answersOf,
-  byFilter,
   type CanaryStream,
   isEqual,
+  Judged,
   keysOf,
   matching,
-  nameKey,
   nothingOf,
   type Survey,
   unknownCanary,
   type Waiting,
-  type WaitingNames,
-  waitingNames,
+  WaitingNames,
 } from './waiting.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
@@ -47,6 +45,9 @@ const moveMs = 50;
 const settling = { quiet: 10, longest: 100 };
 
 const nobody: Survey = { complete: true, members: [], canaries: [] };
+
+/** Where a rollout is, for operators. */
+export type RolloutReport = Readonly<ReturnType<Rollout['report']>>;
 
 /**
  * Takes changes through their rollout: chooses canaries, hears what they say, and releases what they accept. Without
@@ -79,14 +80,12 @@ export class Rollout {
   #state: RolloutState;
   /** Of that state; 0: nothing waits. */
   #wave = 0;
-  /** What waits for a verdict, with the size of the gate then; undefined: to be read again. */
-  #names: { readonly size: number; readonly all: WaitingNames } | undefined;
-  /** Something waits for a verdict. */
-  #waits = false;
+  readonly #judged: Judged;
+  #isOver = false;
   /** What everybody has been given, or what was taken back, since the state was told last, by `nameKey`. */
   readonly #decided = new Set<string>();
   /** What is queued, and the guard finds bad: the same value until it changes. */
-  #stopped = waitingNames([]);
+  #stopped = new WaitingNames([]);
   readonly #needed: Needed;
   /** A change has gone past its first wave, and what upstream has said since may be queued. */
   #queues = false;
@@ -99,9 +98,10 @@ export class Rollout {
     this.#state = { kind: 'IDLE', since: clock.now() };
     this.canaries = new Canaries(settings?.waves ?? [], saved?.canaries, clock.now());
     this.#verdicts = new Verdicts(saved ?? { verdicts: [], discards: [] }, gate, hashOf);
+    this.#judged = new Judged(gate);
+    this.#needed = new Needed(gate);
     this.#removals = new RemovalLimits(gate, options.removalLimits);
     this.#guard = new Guard(gate, clock);
-    this.#needed = new Needed(gate);
     const outside = [options.checks ?? [], options.traffic ?? []];
     this.#sources = new Sources([this.#removals, this.#guard, ...outside.flat()]);
     this.#settling = new Settling(clock, settling, () => this.#look());
@@ -123,11 +123,9 @@ export class Rollout {
     this.#look();
     const state = this.#changes.first?.judge.state;
     // What is frozen too: its verdict is only not shown.
-    const names = this.#seenByCanaries();
+    const names = this.#judged.seen;
     const keys = keysOf(names);
-    const known = [...this.#found(), ...this.#verdicts.restored()].find(
-      (one) => !one.names.isDisjointFrom(keys),
-    );
+    const known = verdictOn([...this.#found(), ...this.#verdicts.restored()], keys);
     const reason = state?.kind === 'HELD' ? state.reason : known?.reason;
     if (names.length === 0 || this.#settings === undefined) return undefined;
     return reloadObjection(reason, names, this.#settings, settings);
@@ -136,6 +134,7 @@ export class Rollout {
   /** Before the clients' rules are applied again. */
   reload(settings: RolloutSettings | undefined): void {
     this.#settings = settings;
+    this.#needed.reload();
     for (const { judge } of this.#changes.all) judge.configure(settings ?? unjudged);
     this.canaries.waves = settings?.waves ?? [];
     this.#gate(settings);
@@ -149,23 +148,19 @@ export class Rollout {
   }
 
   stop(): void {
-    this.#waits = false;
+    this.#isOver = true;
     this.#options.checks?.waiting(false);
     this.#timer?.cancel();
     this.#settling.cancel();
     this.#forget();
   }
 
-  /** A check says something else. */
-  checked(): void {
+  /** A canary has answered something, or a check. */
+  answered(): void {
     if (this.#waits) this.#settling.touch();
   }
 
-  /** A canary has answered something. */
-  canaryAnswered(): void {
-    if (this.#waits) this.#settling.touch();
-  }
-
+  /** What of an upstream's removals waits because it is too much. */
   heldRemovals(upstream: string): ReturnType<RemovalLimits['held']> {
     return this.#removals.held(upstream);
   }
@@ -187,43 +182,54 @@ export class Rollout {
 
   /** What waits for a verdict: canaries see it, and it is not frozen. */
   waiting(): Waiting {
-    return this.#waits ? this.#judged().byType : new Map();
+    return this.#waits ? this.#judged.waiting.byType : new Map();
   }
 
-  report(): RolloutReport {
+  report() {
     const shown = this.#changes.first;
     const canaries = shown === undefined ? [] : this.#canariesOf(shown);
-    const pending = [...this.#options.gate.pending];
-    const discarded = pending.filter(({ masked }) => masked === 'discarded');
+    const { pending, holds } = this.#options.gate;
+    const discarded = keysOf(pending.filter(({ masked }) => masked === 'discarded'));
     const { queuedHeld } = this.#changes;
     return {
+      /** `rollout` is configured. */
       enabled: this.#settings !== undefined,
       state: this.#state,
+      /** Names that wait for a verdict, and those that nobody sees. Of several changes `state` and `canaries` are those of the first that is held, or of the first. */
       pending,
+      /** Of those, the names of that change, and those that nobody sees. */
       shown: pending.filter(
-        (one) =>
-          one.masked !== undefined || shown === undefined || shown.keys.has(nameKey(one.type, one.name)),
+        ({ key, masked }) => masked !== undefined || shown === undefined || shown.keys.has(key),
       ),
+      /** In which wave that change is, from 1; 0: nothing waits. */
       wave: this.#waveOf(shown),
+      /** The bake of each wave, in milliseconds. */
       bakes: (this.#settings?.waves ?? []).map((one) => one.bakeMs ?? this.#settings?.bakeMs ?? 0),
+      /** When its wave is over, if nothing else happens. Milliseconds since the epoch. */
       bakedAt: shown?.judge.bakedAt,
       checks: this.#options.checks?.states() ?? [],
+      /** What the traffic of its clients says; undefined: nothing waits, or `rollout.traffic` is left out. */
       traffic: shown && this.#options.traffic?.verdictOn(shown),
       changes: this.#changes.rows.map(({ judge: { state, wave, isPastFirst, acceptedAt }, names }) => ({
         ...{ state, names, wave, isPastFirst },
+        /** All who are to have it by now have accepted it. */
         isAccepted: acceptedAt !== undefined,
       })),
+      /** The state is that of these, which the guard finds bad and nobody has; undefined: it is of something else. */
       queuedHeld,
       canaries: {
         total: canaries.length,
         ...answersOf(canaries),
         ended: shown === undefined ? 0 : this.#ends.count(shown.keys),
       },
+      /** What waits was not rejected, and none of its canaries is connected. */
       noCanary:
         shown !== undefined && queuedHeld === undefined && canaries.length === 0 && this.#lacksCanary(shown),
+      /** Why what was discarded was. */
       whyDiscarded: this.#verdicts.whyDiscarded(discarded),
+      /** Why it is held, or was discarded by `on_failure`; undefined: neither. */
       cause: this.#state.kind === 'HELD' ? this.#state.cause : this.#verdicts.causeOf(discarded),
-      freezes: this.#options.gate.holds.freezes,
+      freezes: holds.freezes,
       ...this.#options.revisions(),
     };
   }
@@ -237,7 +243,7 @@ export class Rollout {
   release(filter: Scope, reason: string): Result<number> {
     const found = matching(this.#options.gate.pending, filter);
     if (!found.ok) return found;
-    const names = found.value.filter((pending) => !this.#isFrozen(pending));
+    const names = found.value.filter((pending) => !this.#judged.isFrozen(pending));
     if (names.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
     const keys = keysOf(names);
     const own = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
@@ -299,7 +305,6 @@ export class Rollout {
   unfreeze(filter: Scope): Result<undefined> {
     const ended = this.#options.gate.unfreeze(filter);
     if (!ended.ok) return ended;
-    this.#waits = true;
     this.#frozen();
     return ok(undefined);
   }
@@ -311,12 +316,7 @@ export class Rollout {
     return own === undefined || (own.isPastFirst && own.state.kind !== 'HELD');
   }
 
-  #isFrozen({ type, upstream }: PendingName): boolean {
-    return this.#options.gate.holds.isFrozen(type, upstream);
-  }
-
   #frozen(): void {
-    this.#names = undefined;
     this.#save();
     this.#options.fleet.waitingChanged();
     this.#look();
@@ -324,37 +324,23 @@ export class Rollout {
 
   #changed({ type, joined: all, left }: PendingChange): void {
     const { fleet, gate } = this.#options;
-    this.#names = undefined;
     this.#verdicts.left(type, left, gate.pending);
-    const discarded = this.#verdicts.discardedAgain(type, all);
+    const keyOf = (name: ResourceName): string => nameKey(type, name);
+    const discarded = this.#verdicts.discardedAgain(all.map(keyOf));
     // The views have heard of it, and no client has yet.
-    if (discarded.size > 0) {
-      const why = this.#verdicts.whyDiscarded(Iterator.from(discarded).map((name) => ({ type, name })));
-      gate.discard({ type }, why, discarded);
-    }
-    const joined = all.filter((name) => !discarded.has(name));
+    if (discarded.size > 0) gate.discard({}, this.#verdicts.whyDiscarded(discarded), discarded);
+    const joined = new Set(all.map(keyOf)).difference(discarded);
     fleet.waitingChanged();
-    const names = new Set([...joined, ...left].map((name) => nameKey(type, name)));
+    const names = joined.union(new Set(left.map(keyOf)));
     this.#rejections.changed(names);
     this.#ends.changed(names);
     this.#sources.changed(names);
-    for (const name of joined) this.#joined.add(nameKey(type, name));
-    if (joined.length > 0) this.#waits = true;
+    for (const key of joined) this.#joined.add(key);
     this.#settling.touch();
   }
 
-  #judged(): WaitingNames {
-    const { size } = this.#options.gate;
-    // Without a word a name goes for want of room, and others may have come back to what is released.
-    if (this.#names?.size !== size) {
-      const all = this.#seenByCanaries().filter((pending) => !this.#isFrozen(pending));
-      this.#names = { size, all: waitingNames(all) };
-    }
-    return this.#names.all;
-  }
-
-  #seenByCanaries(): readonly PendingName[] {
-    return [...this.#options.gate.pending].filter(({ masked }) => masked === undefined);
+  get #waits(): boolean {
+    return !this.#isOver && this.#judged.waiting.names.length > 0;
   }
 
   /** What was found bad since the start. */
@@ -367,10 +353,9 @@ export class Rollout {
     this.#timer?.cancel();
     this.#timer = undefined;
     const now = this.#options.clock.now();
-    if (this.#needed.look(this.#settings !== undefined, this.#queues)) this.#names = undefined;
-    if (this.#passUngated(this.#judged())) this.#names = undefined;
-    const waiting = this.#judged();
-    this.#waits = waiting.names.length > 0;
+    this.#needed.look(this.#settings !== undefined, this.#queues);
+    this.#passUngated();
+    const waiting = this.#judged.waiting;
     this.#observe(now, waiting);
     let nextAt = now + lookMs;
     // What is over already was seen in this look.
@@ -388,7 +373,7 @@ export class Rollout {
     this.#changes.judgeQueued(this.#guard, now);
     this.#saveIfNew();
     this.#discardHeld();
-    if (this.#pass(passed, now) || this.#judged().names.length < waiting.names.length) {
+    if (this.#pass(passed, now) || this.#judged.waiting.names.length < waiting.names.length) {
       this.#look();
       return;
     }
@@ -396,7 +381,7 @@ export class Rollout {
     // They are told of the state.
     this.#options.checks?.waiting(this.#waits && this.#settings !== undefined);
     if (!this.#waits) {
-      if (this.#seenByCanaries().length === 0) this.#restrict(undefined);
+      if (this.#judged.seen.length === 0) this.#restrict(undefined);
       this.#overAt(now);
     }
     if (this.#queues && !this.#unqueue()) nextAt = now + moveMs;
@@ -413,13 +398,14 @@ export class Rollout {
       if (state.kind !== 'HELD' || state.cause === 'timeout') continue;
       const { cause, reason } = state;
       // What waits with it is not to blame for its content.
-      const atFault = (cause === 'content' && this.#sources.objectionTo(row)?.names) || row.keys;
-      const bad = row.names.filter(({ type, name }) => atFault.has(nameKey(type, name)));
+      const atFault = (cause === 'content' && this.#sources.opinionOn(row).verdict?.names) || row.keys;
+      const bad = row.names.filter(({ key }) => atFault.has(key));
       this.#verdicts.discard(bad, reason, cause);
       events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
       events.discarded(bad, cause, reason);
-      for (const key of keysOf(bad)) this.#decided.add(key);
-      for (const [filter, own] of byFilter(bad)) gate.discard(filter, reason, own);
+      const keys = keysOf(bad);
+      for (const key of keys) this.#decided.add(key);
+      gate.discard({}, reason, keys);
     }
   }
 
@@ -465,7 +451,7 @@ export class Rollout {
     }
     this.#queues = false;
     if (!this.#waits) fleet.waitingChanged();
-    gate.unqueue(this.#needed.has);
+    gate.unqueue((name) => !this.#needed.has(name));
     return true;
   }
 
@@ -478,21 +464,18 @@ export class Rollout {
     return judgement;
   }
 
-  /** Endpoints that the guard does not stop any more go to everybody, whatever they waited with. True: some do. */
-  #passUngated(waiting: WaitingNames): boolean {
-    const queued = this.#queues
-      ? [...this.#options.gate.pending].filter(({ masked }) => masked === 'queued')
-      : [];
+  /** Endpoints that the guard does not stop any more go to everybody, whatever they waited with. */
+  #passUngated(): void {
+    const { gate } = this.#options;
+    const waiting = this.#judged.waiting;
+    const queued = this.#queues ? gate.pending.filter(({ masked }) => masked === 'queued') : [];
     const stopped = this.#guard.weigh(waiting, queued);
-    const bad = queued.filter(({ type, name }) => stopped.has(nameKey(type, name)));
-    if (!isEqual(keysOf(bad), this.#stopped.keys)) this.#stopped = waitingNames(bad);
-    if (this.#settings === undefined) return false;
+    const bad = queued.filter(({ key }) => stopped.has(key));
+    if (!isEqual(keysOf(bad), this.#stopped.keys)) this.#stopped = new WaitingNames(bad);
+    if (this.#settings === undefined) return;
     const { types } = this.#settings;
-    const free = waiting.names.filter(
-      ({ type, name }) => !types.includes(type) && !stopped.has(nameKey(type, name)),
-    );
-    for (const [filter, own] of byFilter(free)) this.#options.gate.release(filter, own);
-    return free.length > 0;
+    const free = waiting.names.filter(({ type, key }) => !types.includes(type) && !stopped.has(key));
+    if (free.length > 0) gate.release({}, keysOf(free));
   }
 
   /** Who the canaries are, what they say, and which changes there are. */
@@ -511,7 +494,7 @@ export class Rollout {
     }
     this.#take(waiting, now);
     if (this.#reach()) this.#take(waiting, now);
-    const bad = this.#changes.rows.filter((row) => this.#isBad(row, now));
+    const bad = this.#changes.rows.filter((row) => this.#foundBad(row) !== undefined);
     if (!this.#survey.complete) return;
     const open = this.#changes.rows
       .filter((row) => !bad.includes(row))
@@ -582,30 +565,28 @@ export class Rollout {
     return this.canaries.absent(classes, []) > 0;
   }
 
-  #isBad(row: Change, now: number): boolean {
-    return foundBad(this.#observation(row, now)) !== undefined;
+  /** Why what waits is shown to no other client; undefined: it may be. */
+  #foundBad(row: Change): Observation['found'] {
+    // It may be the change before that a canary rejects: nothing is taken back because of that.
+    const takesBack = this.#settings?.onFailure === 'DISCARD';
+    for (const { standing } of this.#canariesOf(row))
+      if (standing.kind === 'rejected' && (standing.isFinal || !takesBack))
+        return { cause: 'rejected', reason: standing.reason };
+    return verdictOn([...this.#found(), ...this.#foundBefore], row.keys);
   }
 
   #observation(row: Change, now: number): Observation {
     const { keys, classes } = row;
     const canaries = this.#canariesOf(row);
-    const rejections = canaries.map(({ standing }) => standing).filter((one) => one.kind === 'rejected');
-    // It may be the change before that a canary rejects: nothing is taken back because of that.
-    const takesBack = this.#settings?.onFailure === 'DISCARD';
-    const rejected = rejections.find(({ isFinal }) => isFinal || !takesBack);
-    const found = [...this.#ends.verdicts, ...this.#sources.verdicts, ...this.#foundBefore].find(
-      ({ names }) => !names.isDisjointFrom(keys),
-    );
+    const { verdict: objection, goodSince, waitsFor } = this.#sources.opinionOn(row);
     return {
       total: canaries.length + this.canaries.absent(classes, canaries),
       accepted: answersOf(canaries).accepted,
-      rejection: rejected?.reason ?? this.#rejections.reason(keys),
-      found,
+      found: this.#foundBad(row),
       mayReturn: this.#ends.mayReturn(keys),
-      objection: this.#sources.objectionTo(row),
+      ...{ objection, goodSince, waitsFor },
       clientsMayComeBack: this.canaries.mayComeBack(now),
       nodes: this.#survey.complete && this.canaries.waves.length > 1 ? this.#nodesOf(row) : undefined,
-      ...this.#sources.goodness(row),
     };
   }
 
@@ -628,7 +609,7 @@ export class Rollout {
   #release(names: readonly PendingName[], started: number): void {
     const { events, clock, gate } = this.#options;
     const [removed] = gate.holds.removed();
-    for (const [filter, own] of byFilter(names)) gate.release(filter, own);
+    gate.release({}, keysOf(names));
     if (removed !== undefined) this.#save();
     if (this.#settings === undefined) return;
     events.counted('released');
@@ -674,10 +655,10 @@ export class Rollout {
   /** What was held was neither released nor discarded, and is held no more. */
   #tellResolved(): void {
     for (const { names: all, keys, cause } of this.#changes.endedHolds()) {
-      const names = all.filter(({ type, name }) => !this.#decided.has(nameKey(type, name)));
+      const names = all.filter(({ key }) => !this.#decided.has(key));
       if (names.length === 0) continue;
       const isJudged = this.#changes.all.some((one) => !one.keys.isDisjointFrom(keys));
-      const isFrozen = names.some((one) => this.#isFrozen(one));
+      const isFrozen = names.some((one) => this.#judged.isFrozen(one));
       const gone = isFrozen ? 'it is frozen' : 'nothing of it waits any more';
       this.#options.events.resolved(names, cause, isJudged ? 'it is judged again' : gone);
     }
@@ -686,7 +667,7 @@ export class Rollout {
 
   #saveIfNew(): void {
     if (this.#options.saved === undefined) return;
-    if (this.#verdicts.record(this.#found(), () => this.#seenByCanaries())) this.#save();
+    if (this.#verdicts.record(this.#found(), () => this.#judged.seen)) this.#save();
   }
 
   #save(): void {

@@ -1,5 +1,5 @@
 import type { Change } from './changes.ts';
-import type { HoldCause, Verdict } from './judge.ts';
+import type { Verdict } from './judge.ts';
 import type { CanaryStream } from './waiting.ts';
 
 /** A change that waits, and who is to have it. */
@@ -11,20 +11,10 @@ export interface HeardChange {
   readonly isNew: boolean;
 }
 
-/** Why a change is bad. */
-export interface Objection {
-  readonly cause: HoldCause;
-  readonly reason: string;
-  /** What is at fault of it, by `nameKey`. */
-  readonly names: ReadonlySet<string>;
-}
-
 /** What a source says of one change now. */
 export interface Opinion {
-  /** It was measured, and stays bad until upstream says something else under one of its names. */
+  /** It is bad. What was measured stays so until upstream says something else under one of its names. */
   readonly verdict?: Verdict | undefined;
-  /** The change itself shows it, and is bad for as long as it does. */
-  readonly objection?: Objection | undefined;
   /** Since when it is good, in milliseconds since the epoch; undefined: it is not yet. */
   readonly goodSince: number | undefined;
   /** Why it is not; empty if it is. */
@@ -33,6 +23,19 @@ export interface Opinion {
 
 /** It does not keep a change from going on. */
 export const noObjection: Opinion = { goodSince: 0, waitsFor: '' };
+
+/** The change itself shows it, and is bad for as long as it does. All else is measured. */
+const isObjection = ({ cause }: Verdict): boolean => cause === 'removals' || cause === 'content';
+
+/** All of them together: the first verdict, since when all find it good, and why one does not. */
+export function together(all: readonly Opinion[]): Opinion {
+  const isGood = all.every(({ goodSince }) => goodSince !== undefined);
+  return {
+    verdict: all.find(({ verdict }) => verdict !== undefined)?.verdict,
+    goodSince: isGood ? Math.max(0, ...all.flatMap(({ goodSince }) => goodSince ?? [])) : undefined,
+    waitsFor: all.flatMap(({ waitsFor }) => (waitsFor === '' ? [] : waitsFor)).join('; '),
+  };
+}
 
 /** What may find a change bad whatever its canaries say: the guard, limits of removals, checks, traffic. */
 export interface VerdictSource {
@@ -52,9 +55,11 @@ export class Sources {
 
   look(changes: readonly HeardChange[], now: number): void {
     this.#opinions = this.#sources.map((source) => source.look(changes, now));
-    for (const { verdict } of this.#opinions.flatMap((all) => [...all.values()]))
-      if (verdict !== undefined && !this.#verdicts.some(({ names }) => verdict.names.isSubsetOf(names)))
+    for (const { verdict } of this.#opinions.flatMap((all) => [...all.values()])) {
+      if (verdict === undefined || isObjection(verdict)) continue;
+      if (!this.#verdicts.some(({ names }) => verdict.names.isSubsetOf(names)))
         this.#verdicts = [...this.#verdicts, verdict];
+    }
   }
 
   /** What was measured, the same values until something changes. */
@@ -67,21 +72,10 @@ export class Sources {
     this.#verdicts = this.#verdicts.filter((one) => one.names.isDisjointFrom(names));
   }
 
-  objectionTo(change: Change): Objection | undefined {
-    return this.#of(change).find(({ objection }) => objection !== undefined)?.objection;
-  }
-
-  /** Since when all of them find it good, and why one does not. */
-  goodness(change: Change): Pick<Opinion, 'goodSince' | 'waitsFor'> {
-    const all = this.#of(change);
-    const isGood = all.every(({ goodSince }) => goodSince !== undefined);
-    return {
-      goodSince: isGood ? Math.max(0, ...all.flatMap(({ goodSince }) => goodSince ?? [])) : undefined,
-      waitsFor: all.flatMap(({ waitsFor }) => (waitsFor === '' ? [] : waitsFor)).join('; '),
-    };
-  }
-
-  #of(change: Change): readonly Opinion[] {
-    return this.#opinions.flatMap((all) => all.get(change) ?? []);
+  /** Its verdict is an objection: the others are in `verdicts`. */
+  opinionOn(change: Change): Opinion {
+    const all = this.#opinions.flatMap((one) => one.get(change) ?? []);
+    const objecting = all.find(({ verdict }) => verdict !== undefined && isObjection(verdict));
+    return { ...together(all), verdict: objecting?.verdict };
   }
 }

@@ -18,13 +18,17 @@ export interface ComparedClient {
 }
 
 /** As configured (`rollout.traffic`). */
-export interface TrafficBounds {
+export interface TrafficSettings {
+  /** How often clients are asked to report. Milliseconds. */
+  readonly intervalMs: number;
   /** Percentage points. */
   readonly maxErrorIncrease: number;
   /** Percent of the requests of one client in one second. */
   readonly maxRequestDrop: number;
   readonly minRequests: number;
 }
+
+type TrafficBounds = Omit<TrafficSettings, 'intervalMs'>;
 
 /** Of the clients that have a change, and of those that have not. */
 export interface Sides<T> {
@@ -40,7 +44,7 @@ export interface TrafficVerdict extends Sides<Readonly<Tally>> {
 }
 
 /** What the tallies of a verdict were once. */
-export interface TrafficPoint extends Pick<TrafficVerdict, 'canaries' | 'others'> {
+export interface TrafficPoint extends Sides<Readonly<Tally>> {
   /** Milliseconds since the epoch. */
   readonly at: number;
 }

@@ -10,20 +10,14 @@ import {
   type Sides,
   sumOf,
   type Tally,
-  type TrafficBounds,
   type TrafficPoint,
+  type TrafficSettings,
   type TrafficVerdict,
 } from './traffic-verdict.ts';
-import { type CanaryStream, isEqual } from './waiting.ts';
-
-/** As configured (`rollout.traffic`). */
-export interface TrafficSettings extends TrafficBounds {
-  /** How often clients are asked to report. Milliseconds. */
-  readonly intervalMs: number;
-}
+import type { CanaryStream } from './waiting.ts';
 
 /** What traffic says of a change, and how it came to that. */
-export interface TrafficHistory extends TrafficVerdict, Pick<TrafficBounds, 'maxErrorIncrease'> {
+export interface TrafficHistory extends TrafficVerdict, Pick<TrafficSettings, 'maxErrorIncrease'> {
   /** The oldest first, at most 60: one for each interval, and the last one. */
   readonly recent: readonly TrafficPoint[];
 }
@@ -41,6 +35,9 @@ const mostPoints = 60;
 /** A stream of reports. */
 class Reporting implements ComparedClient {
   readonly node: string;
+  readonly classKey: string;
+  /** For people. */
+  readonly classLabel: string;
   readonly usual = noRequests();
   counted = noRequests();
   /** On which side of a change it is, and since when its reports count for that; `between`: for none. */
@@ -50,8 +47,10 @@ class Reporting implements ComparedClient {
   #isMixed = false;
   reportedAt = 0;
 
-  constructor(node: string) {
+  constructor({ node, classKey, classLabel }: ReportedTraffic) {
     this.node = node;
+    this.classKey = classKey;
+    this.classLabel = classLabel;
   }
 
   add({ requests, errors, milliseconds }: ReportedTraffic): void {
@@ -83,12 +82,6 @@ class Reporting implements ComparedClient {
   }
 }
 
-/** How the traffic of a change went so far. */
-interface Course {
-  readonly classes: ReadonlySet<string>;
-  readonly points: TrafficPoint[];
-}
-
 const nothing: TrafficVerdict = {
   state: 'UNKNOWN',
   reason: 'no client that has it reports its load (LRS)',
@@ -104,14 +97,9 @@ export class Traffic implements VerdictSource {
   #settings: TrafficSettings | undefined;
   readonly #clock: Clock;
   /** By id. */
-  readonly #streams = new Map<string, { readonly classKey: string; readonly reporting: Reporting }>();
-  readonly #classes = new Map<string, Set<Reporting>>();
-  /** Of classes, for people. */
-  readonly #labels = new Map<string, string>();
-  /** Classes whose clients are compared. Those of a change have one course. */
-  readonly #compared = new Map<string, Course>();
+  readonly #streams = new Map<string, Reporting>();
   /** Of the last look at which it was known who has what. */
-  #verdicts: ReadonlyMap<Change, TrafficHistory> = new Map();
+  #verdicts = new Map<Change, TrafficHistory>();
   #sweptAt: number;
 
   constructor(rollout: JudgingSettings, clock: Clock) {
@@ -129,9 +117,6 @@ export class Traffic implements VerdictSource {
     this.#settings = rollout?.traffic;
     if (this.#settings !== undefined) return;
     this.#streams.clear();
-    this.#classes.clear();
-    this.#labels.clear();
-    this.#compared.clear();
     this.#verdicts = new Map();
   }
 
@@ -139,45 +124,35 @@ export class Traffic implements VerdictSource {
     if (this.#settings === undefined) return;
     const { stream, node, classKey } = report;
     const now = this.#clock.monotonic();
-    let known = this.#streams.get(stream);
+    const known = this.#streams.get(stream);
     // By other rules it may be of another class.
-    if (known !== undefined && (known.classKey !== classKey || known.reporting.node !== node)) {
-      this.left(stream);
-      known = undefined;
-    }
-    if (known === undefined) {
-      known = { classKey, reporting: new Reporting(node) };
-      this.#streams.set(stream, known);
-      const peers = this.#classes.get(classKey) ?? new Set();
-      this.#classes.set(classKey, peers.add(known.reporting));
-      this.#labels.set(classKey, report.classLabel);
-    }
-    known.reporting.reportedAt = now;
-    known.reporting.add(report);
+    const isSame = known?.classKey === classKey && known.node === node;
+    const reporting = isSame ? known : new Reporting(report);
+    this.#streams.set(stream, reporting);
+    reporting.reportedAt = now;
+    reporting.add(report);
     this.#sweep(now, this.#settings.intervalMs * mostIntervals);
   }
 
   /** It reports no more. */
   left(stream: string): void {
-    const known = this.#streams.get(stream);
-    if (known === undefined) return;
     this.#streams.delete(stream);
-    const peers = this.#classes.get(known.classKey);
-    peers?.delete(known.reporting);
-    if (peers?.size !== 0) return;
-    this.#classes.delete(known.classKey);
-    this.#labels.delete(known.classKey);
   }
 
   look(changes: readonly HeardChange[]): ReadonlyMap<Change, Opinion> {
-    for (const { change, isNew } of changes) if (isNew) this.#restart(change.classes);
-    this.#keep(new Set(changes.flatMap(({ change }) => [...change.classes])));
+    const bounds = this.#settings;
+    if (bounds === undefined) return new Map();
+    this.#sweep(this.#clock.monotonic(), bounds.intervalMs * mostIntervals);
+    const all = new Set(changes.flatMap(({ change }) => [...change.classes]));
+    // Only clients of these classes are compared from now on.
+    for (const one of this.#streams.values()) if (!all.has(one.classKey)) one.take(undefined);
+    for (const { change, isNew } of changes) if (isNew) this.#restart(change);
+    const peers = Map.groupBy(this.#streams.values(), ({ classKey }) => classKey);
     const verdicts = new Map<Change, TrafficHistory>();
     for (const { change, canaries } of changes) {
       // What was found before may be about something else: it is kept where it was heard.
       if (canaries === undefined) return new Map();
-      const verdict = this.#verdict(change.classes, canaries);
-      if (verdict !== undefined) verdicts.set(change, verdict);
+      verdicts.set(change, this.#verdict(change, canaries, peers, bounds));
     }
     this.#verdicts = verdicts;
     return opinionsOf(verdicts);
@@ -188,70 +163,58 @@ export class Traffic implements VerdictSource {
     return this.#verdicts.get(change);
   }
 
-  /** What clients of these classes have is another now. */
-  #restart(classes: ReadonlySet<string>): void {
-    for (const classKey of classes) {
-      for (const one of this.#classes.get(classKey) ?? []) one.restart();
-      this.#compared.get(classKey)?.points.splice(0);
-    }
+  /** What its clients have is another now. */
+  #restart({ classes }: Change): void {
+    for (const one of this.#streams.values()) if (classes.has(one.classKey)) one.restart();
+    for (const [of, verdict] of this.#verdicts)
+      if (!of.classes.isDisjointFrom(classes)) this.#verdicts.set(of, { ...verdict, recent: [] });
   }
 
-  /** Only clients of these classes are compared from now on. */
-  #keep(classes: ReadonlySet<string>): void {
-    for (const classKey of this.#compared.keys()) {
-      if (classes.has(classKey)) continue;
-      this.#compared.delete(classKey);
-      for (const one of this.#classes.get(classKey) ?? []) one.take(undefined);
-    }
-  }
-
-  /** Of one change. `classes`: those that subscribe to it; `streams`: all that are to have it. */
-  #verdict(classes: ReadonlySet<string>, streams: readonly CanaryStream[]): TrafficHistory | undefined {
-    const bounds = this.#settings;
-    if (bounds === undefined) return undefined;
-    this.#sweep(this.#clock.monotonic(), bounds.intervalMs * mostIntervals);
-    const course = this.#courseOf(classes);
+  /** `streams`: all that are to have it; `peers`: all that report, by class. */
+  #verdict(
+    { classes }: Change,
+    streams: readonly CanaryStream[],
+    peers: ReadonlyMap<string, readonly Reporting[]>,
+    bounds: TrafficSettings,
+  ): TrafficHistory {
     const byClass = Map.groupBy(streams, ({ classKey }) => classKey);
     const verdicts = [...classes].flatMap((classKey) => {
-      const peers = this.#classes.get(classKey);
+      const reporting = peers.get(classKey) ?? [];
       const own = byClass.get(classKey) ?? [];
-      if (peers === undefined) return own.length === 0 ? [] : nothing;
-      this.#compared.set(classKey, course);
-      const sides = assignSides(peers, own);
+      if (reporting.length === 0) return own.length === 0 ? [] : nothing;
+      const sides = assignSides(reporting, own);
       // A class that has no canary says nothing about the change.
       if (sides.canaries.length === 0) return own.length === 0 ? [] : nothing;
       const { state, reason, canaries, others } = compareTraffic(sides, bounds, classes.size);
-      const of = classes.size === 1 ? '' : ` (${this.#labels.get(classKey) ?? ''})`;
+      const of = classes.size === 1 ? '' : ` (${reporting[0]?.classLabel ?? ''})`;
       return { state, reason: `${reason}${of}`, canaries, others };
     });
     const verdict = together(verdicts);
-    addPoint(course.points, { at: this.#clock.now(), ...verdict }, bounds.intervalMs);
-    return { ...verdict, recent: [...course.points], maxErrorIncrease: bounds.maxErrorIncrease };
-  }
-
-  /** Changes can become one, and a part of one can go on alone. */
-  #courseOf(classes: ReadonlySet<string>): Course {
-    const before = classes.values().map((classKey) => this.#compared.get(classKey));
-    const known = before.find((course) => course !== undefined);
-    if (known !== undefined && isEqual(known.classes, classes)) return known;
-    return { classes, points: [...(known?.points ?? [])] };
+    // Changes can become one, and a part of one can go on alone.
+    const [, before] = [...this.#verdicts].find(([of]) => !of.classes.isDisjointFrom(classes)) ?? [];
+    const point = { at: this.#clock.now(), ...verdict };
+    const recent = withPoint(before?.recent ?? [], point, bounds.intervalMs);
+    return { ...verdict, recent, maxErrorIncrease: bounds.maxErrorIncrease };
   }
 
   #sweep(now: number, longest: number): void {
     if (now < this.#sweptAt + longest) return;
     this.#sweptAt = now;
-    for (const [id, { reporting }] of this.#streams) if (reporting.reportedAt < now - longest) this.left(id);
+    for (const [id, { reportedAt }] of this.#streams) if (reportedAt < now - longest) this.left(id);
   }
 }
 
 /** Clients report one by one: the last point grows until it is as old as an interval. */
-function addPoint(points: TrafficPoint[], { at, canaries, others }: TrafficPoint, intervalMs: number): void {
+function withPoint(
+  points: readonly TrafficPoint[],
+  { at, canaries, others }: TrafficPoint,
+  intervalMs: number,
+): readonly TrafficPoint[] {
   const [before, last] = [points.at(-2), points.at(-1)];
   const isSame = last?.canaries.requests === canaries.requests && last.others.requests === others.requests;
-  if (isSame || canaries.requests === 0) return;
-  if (before !== undefined && at - before.at < intervalMs) points.pop();
-  points.push({ at, canaries, others });
-  if (points.length > mostPoints) points.shift();
+  if (isSame || canaries.requests === 0) return points;
+  const kept = before !== undefined && at - before.at < intervalMs ? points.slice(0, -1) : points;
+  return [...kept, { at, canaries, others }].slice(-mostPoints);
 }
 
 /** Too little to judge by keeps nothing from going on. */

@@ -1,39 +1,18 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import type { TypedName } from '../model/holds.ts';
-import type { Variant } from '../model/resource.ts';
+import { nameKey, type TypedName } from '../model/holds.ts';
 import type { Gate, PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import type { HoldCause, JudgeSettings, Verdict } from './judge.ts';
-import { type CanaryStream, isEqual, keysOf, nameKey, type Standing } from './waiting.ts';
-
-/** What of a variant is kept: equal for equal content. The disk shows it, so nobody may guess a secret by it. */
-export type HashOf = (variant: Pick<Variant, 'deltaVersion'>) => string;
+import type { HashOf, SavedRollout } from './rollout-file.ts';
+import { type CanaryStream, isEqual, type Standing } from './waiting.ts';
 
 type Contents = Pick<Gate, 'contentOf' | 'judgedContent'>;
 
-/** What upstream said under a name. */
-interface SavedContent extends TypedName {
-  /** Of each variant; none if the name was removed. */
-  readonly hashes: readonly string[];
-}
-
-/** What was discarded, and why. */
-interface SavedDiscard extends SavedContent {
-  readonly reason: string;
-  /** Undefined: an operator has discarded it. */
-  readonly cause?: HoldCause | undefined;
-}
-
-/** A verdict, and the content that it is about. */
-interface SavedVerdict extends Pick<Verdict, 'cause' | 'reason'> {
-  readonly contents: readonly SavedContent[];
-}
-
 /** What a restart must not forget: what was found bad, and what operators have discarded. */
-export interface SavedVerdicts {
-  readonly verdicts: readonly SavedVerdict[];
-  readonly discards: readonly SavedDiscard[];
-}
+type SavedVerdicts = Pick<SavedRollout, 'verdicts' | 'discards'>;
+type SavedVerdict = SavedVerdicts['verdicts'][number];
+type SavedDiscard = SavedVerdicts['discards'][number];
+type SavedContent = SavedVerdict['contents'][number];
 
 /** What a restart remembers: the newest verdicts, names of each, hashes of each, and the newest names discarded, with so much of why. */
 const most = { verdicts: 100, names: 1000, hashes: 10_000, discards: 10_000, reason: 300 };
@@ -65,7 +44,8 @@ export class Verdicts {
     const { verdicts, discards } = restored;
     this.#saved = { verdicts, discards };
     this.#restored = verdicts.map(({ cause, reason, contents }) => {
-      return { cause, reason, contents, names: keysOf(contents) };
+      const names = new Set(contents.map(({ type, name }) => nameKey(type, name)));
+      return { cause, reason, contents, names };
     });
     this.#discards = new Map(discards.map((one) => [nameKey(one.type, one.name), one]));
     this.#awaited = new Set(this.#discards.keys());
@@ -85,15 +65,14 @@ export class Verdicts {
   }
 
   /** These names do not wait any more, or an operator has decided. `pending`: what is held now. */
-  left(type: TypeUrl, names: readonly ResourceName[], pending: Iterable<PendingName>): void {
+  left(type: TypeUrl, names: readonly ResourceName[], pending: readonly PendingName[]): void {
     if (this.#restored.length > 0) {
       const gone = new Set(names);
       this.#keep(({ contents }) => !contents.some((one) => one.type === type && gone.has(one.name)));
     }
     const known = names.map((name) => nameKey(type, name)).filter((key) => this.#discards.has(key));
     if (known.length === 0) return;
-    const discarded = new Set<string>();
-    for (const one of pending) if (one.masked === 'discarded') discarded.add(nameKey(one.type, one.name));
+    const discarded = new Set(pending.flatMap(({ masked, key }) => (masked === 'discarded' ? key : [])));
     for (const key of known)
       if (discarded.has(key)) this.#extend(key);
       else this.#forget(key);
@@ -110,10 +89,10 @@ export class Verdicts {
   }
 
   /** Must be called before canaries go back to what is released. */
-  discard(names: readonly TypedName[], reason: string, cause?: HoldCause): void {
+  discard(names: readonly PendingName[], reason: string, cause?: HoldCause): void {
     const kept = shorten(reason, most.reason);
     for (const one of names) {
-      const key = nameKey(one.type, one.name);
+      const { key } = one;
       this.#discards.delete(key);
       this.#discards.set(key, { ...this.#contentNow(one), reason: kept, cause });
       this.#awaited.delete(key);
@@ -122,25 +101,21 @@ export class Verdicts {
   }
 
   /** Why operators have discarded these. */
-  whyDiscarded(names: Iterable<TypedName>): string {
-    const reasons = Iterator.from(names).map(
-      ({ type, name }) => this.#discards.get(nameKey(type, name))?.reason,
-    );
+  whyDiscarded(keys: ReadonlySet<string>): string {
+    const reasons = keys.values().map((key) => this.#discards.get(key)?.reason);
     return [...new Set(reasons)].filter((reason) => reason !== undefined && reason !== '').join('; ');
   }
 
   /** Why the first of these was found bad; undefined: operators have discarded them. */
-  causeOf(names: Iterable<TypedName>): HoldCause | undefined {
-    const causes = Iterator.from(names).map(
-      ({ type, name }) => this.#discards.get(nameKey(type, name))?.cause,
-    );
+  causeOf(keys: ReadonlySet<string>): HoldCause | undefined {
+    const causes = keys.values().map((key) => this.#discards.get(key)?.cause);
     return causes.find((cause) => cause !== undefined);
   }
 
   /** Which of the names that wait now were discarded before a restart, with the same content. */
-  discardedAgain(type: TypeUrl, joined: readonly ResourceName[]): ReadonlySet<ResourceName> {
+  discardedAgain(joined: readonly string[]): ReadonlySet<string> {
     if (this.#discards.size === 0) return new Set();
-    return new Set(joined.filter((name) => this.#isAgain(nameKey(type, name))));
+    return new Set(joined.filter((key) => this.#isAgain(key)));
   }
 
   /** What is found bad now. `pendingNames`: those that canaries see. True: something else has to be saved. */
@@ -180,7 +155,7 @@ export class Verdicts {
     const contents: SavedContent[] = [];
     let left = most.hashes;
     for (const one of pending) {
-      if (!names.has(nameKey(one.type, one.name))) continue;
+      if (!names.has(one.key)) continue;
       const content = this.#contentNow(one);
       left -= content.hashes.length;
       if (left < 0 || contents.length >= most.names) break;
@@ -254,9 +229,16 @@ export class Rejections {
   get verdicts(): readonly Verdict[] {
     if (this.#verdicts !== undefined) return this.#verdicts;
     const verdicts: Verdict[] = [];
-    const known = new NameSets();
+    const known = new Set<ReadonlySet<string>>();
+    /** Thousands of clients may each reject something of their own: only those with the rarest of the names are compared. */
+    const byName = new Map<string, ReadonlySet<string>[]>();
     for (const { reason, names } of this.#all()) {
-      if (known.addUnlessWithin(names)) verdicts.push({ cause: 'rejected', reason, names });
+      if (known.has(names)) continue;
+      known.add(names);
+      const candidates = names.values().map((name) => byName.get(name) ?? []);
+      if (fewest(candidates).some((one) => names.isSubsetOf(one))) continue;
+      for (const name of names) byName.getOrInsertComputed(name, () => []).push(names);
+      verdicts.push({ cause: 'rejected', reason, names });
     }
     this.#verdicts = verdicts;
     return verdicts;
@@ -299,11 +281,6 @@ export class Rejections {
     if (standing.kind === 'rejected' && standing.isFinal) this.#leave(stream, standing);
   }
 
-  /** Why what waits is rejected; undefined: it is not. */
-  reason(waiting: ReadonlySet<string>): string | undefined {
-    return this.#all().find(({ names }) => !names.isDisjointFrom(waiting))?.reason;
-  }
-
   /** A client that comes and goes adds nothing. */
   #leave(stream: CanaryStream['stream'], rejected: Rejected): void {
     this.#forget(stream);
@@ -322,33 +299,13 @@ export class Rejections {
   }
 }
 
-/** Sets of names, found by what they have in common: thousands of clients may each reject something of their own. */
-class NameSets {
-  readonly #all = new Set<ReadonlySet<string>>();
-  readonly #byName = new Map<string, ReadonlySet<string>[]>();
-
-  /** False: one of those before has all of these names. */
-  addUnlessWithin(names: ReadonlySet<string>): boolean {
-    if (this.#all.has(names) || this.#candidates(names).some((known) => isWithin(names, known))) return false;
-    this.#all.add(names);
-    for (const name of names) {
-      const known = this.#byName.get(name);
-      if (known === undefined) this.#byName.set(name, [names]);
-      else known.push(names);
-    }
-    return true;
+function fewest<T>(lists: Iterable<readonly T[]>): readonly T[] {
+  let fewest: readonly T[] | undefined;
+  for (const list of lists) {
+    if (fewest === undefined || list.length < fewest.length) fewest = list;
+    if (list.length === 0) break;
   }
-
-  /** Those with the rarest of the names. */
-  #candidates(names: ReadonlySet<string>): readonly ReadonlySet<string>[] {
-    let fewest: readonly ReadonlySet<string>[] | undefined;
-    for (const name of names) {
-      const known = this.#byName.get(name) ?? [];
-      if (known.length < (fewest?.length ?? Number.POSITIVE_INFINITY)) fewest = known;
-      if (known.length === 0) break;
-    }
-    return fewest ?? [];
-  }
+  return fewest ?? [];
 }
 
 function subscribesTo(stream: CanaryStream, names: ReadonlySet<string>): boolean {
@@ -426,10 +383,8 @@ export class Ends {
     const { bakeMs, maxDisconnects } = settings;
     if (this.#fresh.length + this.#ends.size + this.#findings.length === 0) return;
     const present = new Map<string, Set<string>>();
-    for (const { classKey, node } of canaries) {
-      const nodes = present.get(classKey) ?? new Set();
-      present.set(classKey, nodes.add(node));
-    }
+    for (const { classKey, node } of canaries)
+      present.getOrInsertComputed(classKey, () => new Set()).add(node);
     const isThere = (classKey: string, node: string): boolean => present.get(classKey)?.has(node) === true;
     const ends = new Map(this.#ends);
     for (const { stream, at } of this.#fresh)

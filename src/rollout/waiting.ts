@@ -1,8 +1,7 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import { includes, type Scope, scopeText, type TypedName } from '../model/holds.ts';
+import { includes, type Scope, scopeText } from '../model/holds.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { PendingName } from '../model/rollout.ts';
-import { typeInfo } from '../model/types.ts';
+import type { Gate, PendingName } from '../model/rollout.ts';
 import type { Member, Moved } from './canaries.ts';
 
 /** The names that wait and that canaries see, by type. */
@@ -82,8 +81,7 @@ export interface Fleet {
 }
 
 /** Of those that canaries see, the ones that an operator means. The error: there are none, and why. */
-export function matching(pending: Iterable<PendingName>, scope: Scope): Result<readonly PendingName[]> {
-  const all = [...pending];
+export function matching(all: readonly PendingName[], scope: Scope): Result<readonly PendingName[]> {
   const meant = all.filter((one) => includes(scope, one));
   const names = meant.filter(({ masked }) => masked === undefined);
   if (names.length > 0) return ok(names);
@@ -101,44 +99,57 @@ function whyNothing(masked: readonly PendingName[]): string {
   return 'it was released or discarded before, or upstream has taken it back';
 }
 
-/** One name of one type, as the key of sets. */
-export const nameKey = (type: TypeUrl, name: ResourceName): string => `${type} ${name}`;
-
 /** Names that wait, as lists of all kinds: made once for each change. */
-export interface WaitingNames {
+export class WaitingNames {
   readonly names: readonly PendingName[];
   /** By `nameKey`. */
   readonly keys: ReadonlySet<string>;
   readonly byType: Waiting;
+
+  constructor(names: readonly PendingName[]) {
+    this.names = names;
+    this.keys = keysOf(names);
+    const byType = Map.groupBy(names, ({ type }) => type).entries();
+    this.byType = new Map(byType.map(([type, own]) => [type, new Set(own.map(({ name }) => name))]));
+  }
 }
 
-export function waitingNames(names: readonly PendingName[]): WaitingNames {
-  const byType = Map.groupBy(names, ({ type }) => type).entries();
-  return {
-    names,
-    keys: keysOf(names),
-    byType: new Map(byType.map(([type, own]) => [type, new Set(own.map(({ name }) => name))])),
-  };
+/** What waits for a verdict: canaries see it, and it is not frozen. */
+export class Judged {
+  readonly #gate: Pick<Gate, 'pending' | 'holds'>;
+  /** What it was found in. */
+  #of: readonly unknown[] = [];
+  #names = new WaitingNames([]);
+
+  constructor(gate: Pick<Gate, 'pending' | 'holds'>) {
+    this.#gate = gate;
+  }
+
+  /** The same value until something of it changes. */
+  get waiting(): WaitingNames {
+    const { pending, holds } = this.#gate;
+    const [lastPending, lastFreezes] = this.#of;
+    if (lastPending === pending && lastFreezes === holds.freezes) return this.#names;
+    this.#of = [pending, holds.freezes];
+    const names = this.seen.filter((one) => !this.isFrozen(one));
+    const before = this.#names.names;
+    const isSame = names.length === before.length && names.every((one, at) => one === before[at]);
+    if (!isSame) this.#names = new WaitingNames(names);
+    return this.#names;
+  }
+
+  /** What canaries see, be it frozen or not. */
+  get seen(): readonly PendingName[] {
+    return this.#gate.pending.filter(({ masked }) => masked === undefined);
+  }
+
+  isFrozen({ type, upstream }: PendingName): boolean {
+    return this.#gate.holds.isFrozen(type, upstream);
+  }
 }
 
-export const keysOf = (names: readonly TypedName[]): ReadonlySet<string> =>
-  new Set(names.map(({ type, name }) => nameKey(type, name)));
-
-/** Filters that match these names and, of what is pending, nothing of another type or upstream. In the order of ADS. */
-function filtersOf(names: readonly PendingName[]): readonly Pick<PendingName, 'type' | 'upstream'>[] {
-  const filters = new Map<string, Pick<PendingName, 'type' | 'upstream'>>();
-  for (const { type, upstream } of names) filters.set(JSON.stringify([type, upstream]), { type, upstream });
-  return [...filters.values()].toSorted((a, b) => typeInfo(a.type).order - typeInfo(b.type).order);
-}
-
-/** What matches these names, and nothing else. */
-export function byFilter(names: readonly PendingName[]) {
-  const byType = Map.groupBy(names, ({ type }) => type);
-  return filtersOf(names).map((filter) => {
-    const own = byType.get(filter.type) ?? [];
-    return [filter, new Set(own.map(({ name }) => name))] as const;
-  });
-}
+export const keysOf = (names: readonly PendingName[]): ReadonlySet<string> =>
+  new Set(names.map(({ key }) => key));
 
 export const isEqual = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean =>
   a.size === b.size && a.isSubsetOf(b);

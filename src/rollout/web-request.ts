@@ -14,13 +14,13 @@ export interface WebPeer {
   /** A file whose token is sent as `authorization: Bearer …`; read for each request. */
   readonly tokenFile?: string | undefined;
   /** Paths of PEM files, read for each request; undefined: the authorities that come with Node. */
-  readonly tls?: WebTls | undefined;
-}
-
-interface WebTls {
-  readonly ca?: string | undefined;
-  readonly identity?: { readonly certificate: string; readonly privateKey: string } | undefined;
-  readonly serverName?: string | undefined;
+  readonly tls?:
+    | {
+        readonly ca?: string | undefined;
+        readonly identity?: { readonly certificate: string; readonly privateKey: string } | undefined;
+        readonly serverName?: string | undefined;
+      }
+    | undefined;
 }
 
 export interface WebRequest {

@@ -28,7 +28,7 @@ export interface ReportingWorkers {
 
 /** The process of the judge, as its workers' clients concern it. */
 export interface JudgingProcess {
-  readonly rollout: Pick<Rollout, 'canaryAnswered' | 'canaryEnded'> & {
+  readonly rollout: Pick<Rollout, 'answered' | 'canaryEnded'> & {
     readonly canaries: Pick<Canaries, 'waves' | 'reached' | 'named' | 'open'>;
   };
   /** Whether all workers have acknowledged everything that there is for a side. */
@@ -148,14 +148,14 @@ export class WorkersFleet implements Fleet {
   /** A worker has said something, or has acknowledged what it got for canaries. */
   reported(report?: CanaryReport): void {
     if (report !== undefined) this.#addEnds(report, false);
-    this.#judging?.rollout.canaryAnswered();
+    this.#judging?.rollout.answered();
   }
 
   /** The process of a worker has ended, and with it the streams of its canaries. */
   workerEnded(report: CanaryReport | undefined): void {
     if (report === undefined) return;
     this.#addEnds(report, true);
-    this.#judging?.rollout.canaryAnswered();
+    this.#judging?.rollout.answered();
   }
 
   /** The same as long as no worker says anything else. */

@@ -122,6 +122,21 @@ describe('held names', () => {
     ]);
     expect(setting.pending()).to.equal('');
   });
+  it('what is pending is the same list, and the same value for a name, until something of it changes', () => {
+    const setting = new Setting();
+    for (const name of ['a', 'b', 'c']) setting.want(name);
+    setting.apply({ puts: [cluster('a', '1'), cluster('b', '1')] });
+    setting.apply({ puts: [cluster('a', '2'), cluster('b', '2')] });
+    const before = setting.gate.pending;
+    expect(before.map(({ name }) => name)).to.deep.equal(['a', 'b']);
+    setting.apply({ puts: [cluster('c', '1')] });
+    expect(setting.gate.pending).to.equal(before);
+    setting.apply({ puts: [cluster('b', '3')] });
+    const [a, b] = setting.gate.pending;
+    expect([a === before[0], b === before[1]]).to.deep.equal([true, false]);
+    setting.apply({ removals: [gone('a')] });
+    expect(setting.gate.pending.map(({ removed }) => removed)).to.deep.equal([true, false]);
+  });
   it('types that are not gated, and names that are new, do not wait', () => {
     const setting = new Setting();
     setting.want('*');
@@ -288,7 +303,9 @@ describe('held names', () => {
       setting.apply(wildcardOfSecond);
       expect(setting.members('released', inSecond)).to.equal('');
       const all = setting.want('*', inSecond);
+      const [before] = setting.gate.pending;
       setting.apply({ holder: wildcardHolder, resolved: [all] });
+      expect(setting.gate.pending[0]).to.not.equal(before);
       expect(setting.wildcard('released', 'b', inSecond)).to.equal('2');
       expect(setting.members('released', inSecond)).to.equal('b');
       expect(setting.wildcard('released', 'b', inBoth)).to.equal('1');

@@ -5,6 +5,7 @@ import { type ResourceName, resourceName, revision, typeUrl } from '../../src/mo
 import type { Commit, Snapshot } from '../../src/model/catalog.ts';
 import { type Content, NO_CONTENT } from '../../src/model/change.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { nameKey } from '../../src/model/holds.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { PendingName } from '../../src/model/rollout.ts';
 import type { Interest } from '../../src/model/transaction.ts';
@@ -39,6 +40,7 @@ function content(text: string): Content {
 const pending = (name: ResourceName): PendingName => ({
   type,
   name,
+  key: nameKey(type, name),
   upstream: 'central',
   since: 0,
   removed: false,

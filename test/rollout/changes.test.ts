@@ -1,10 +1,11 @@
 import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
+import { nameKey } from '../../src/model/holds.ts';
 import type { PendingName } from '../../src/model/rollout.ts';
 import type { Member } from '../../src/rollout/canaries.ts';
 import { Changes } from '../../src/rollout/changes.ts';
 import { unjudged } from '../../src/rollout/judge.ts';
-import { nameKey, type WaitingNames, waitingNames } from '../../src/rollout/waiting.ts';
+import { WaitingNames } from '../../src/rollout/waiting.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { Random } from '../support/random.ts';
 
@@ -12,11 +13,12 @@ const cds = type('cds');
 const key = (name: string): string => nameKey(cds, resourceName(name));
 const keys = (names: string): ReadonlySet<string> => new Set((names === '' ? [] : names.split('')).map(key));
 const waiting = (names: string): WaitingNames =>
-  waitingNames(
+  new WaitingNames(
     names.split('').map(
       (name): PendingName => ({
         type: cds,
         name: resourceName(name),
+        key: key(name),
         upstream: 'central',
         since: 0,
         removed: false,

@@ -6,13 +6,14 @@ import type { Side } from '../../src/model/access.ts';
 import { type ResourceName, resourceName, type TypeUrl } from '../../src/model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { endpointsIn } from '../../src/model/endpoints.ts';
+import { nameKey } from '../../src/model/holds.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { Payload } from '../../src/model/resource.ts';
 import type { HeldVariant } from '../../src/model/rollout.ts';
 import { type Holder, type Put, transaction } from '../../src/model/transaction.ts';
 import { Guard, type GuardBounds } from '../../src/rollout/guard.ts';
 import { Judge, unjudged } from '../../src/rollout/judge.ts';
-import { byFilter, nameKey, waitingNames } from '../../src/rollout/waiting.ts';
+import { WaitingNames } from '../../src/rollout/waiting.ts';
 import { any, namedHolder, put, type, when } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -70,14 +71,15 @@ class World {
 
   /** Why what waits is held; empty: it is not. */
   look(): string {
-    const waits = () => waitingNames([...this.store.held.pending].filter((one) => one.masked === undefined));
+    const waits = () =>
+      new WaitingNames([...this.store.held.pending].filter((one) => one.masked === undefined));
     const stopped = this.guard.weigh(waits(), []);
-    const free = waits().names.filter((one) => one.type === eds && !stopped.has(nameKey(eds, one.name)));
-    for (const [filter, own] of byFilter(free)) this.store.held.release(filter, own);
+    const free = waits().names.filter((one) => one.type === eds && !stopped.has(one.key));
+    if (free.length > 0) this.store.held.release({}, new Set(free.map(({ key }) => key)));
     const { names, keys } = waits();
     this.guard.weigh(waits(), []);
     const change = { names, keys, classes: new Set<string>(), judge: new Judge(unjudged, 0) };
-    return this.guard.look([{ change, canaries: [], isNew: false }]).get(change)?.objection?.reason ?? '';
+    return this.guard.look([{ change, canaries: [], isNew: false }]).get(change)?.verdict?.reason ?? '';
   }
 
   /** As a file does, which is all of a type. */
@@ -195,7 +197,7 @@ describe('the guard: assignments that lose their endpoints', () => {
       const [queued, waiting] = [true, false].map((isQueued) =>
         [...world.store.held.pending].filter(({ masked }) => (masked === 'queued') === isQueued),
       );
-      return world.guard.weigh(waitingNames(waiting ?? []), queued ?? []);
+      return world.guard.weigh(new WaitingNames(waiting ?? []), queued ?? []);
     };
     world.store.apply(
       transaction({ holder: namedHolder, type: eds, puts: assignments({ b: 0, c: 0, d: 0 }) }),
@@ -267,7 +269,7 @@ describe('the guard: assignments that lose their endpoints', () => {
       world.clock,
     );
     guard.configure({ guard: { maxEmptiedPercent: 20 }, types: [cds], bakeMs });
-    const waiting = () => waitingNames([...held.pending]);
+    const waiting = () => new WaitingNames([...held.pending]);
     expect(guard.weigh(waiting(), []).size).to.equal(10);
     const first = reads;
     for (let look = 0; look < 3; look++) expect(guard.weigh(waiting(), []).size).to.equal(10);
@@ -293,15 +295,15 @@ describe('the guard: assignments that lose their endpoints', () => {
       world.clock,
     );
     guard.configure({ guard: { maxEmptiedPercent: 20 }, types: [cds], bakeMs });
-    const waiting = waitingNames([...held.pending]);
+    const waiting = new WaitingNames([...held.pending]);
     const weighed = (): readonly number[] => [guard.weigh(waiting, []).size, asked];
     expect([weighed(), weighed()]).to.deep.equal([
       [10, 20],
       [10, 20],
     ]);
-    // Of another type, and what waits is the same: there may be fewer names, or others that are lost.
+    // Of another type: what waits is the same. There may be fewer names, or others that are lost.
     world.says(cds, clusters({ x: 1 }));
-    expect(weighed()).to.deep.equal([10, 40]);
+    expect(weighed()).to.deep.equal([10, 20]);
     guard.configure({ guard: { maxEmptiedPercent: 100 }, types: [cds], bakeMs });
     expect(weighed()[0]).to.equal(0);
   });

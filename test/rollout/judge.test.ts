@@ -16,7 +16,6 @@ const tooMany = { cause: 'removals', reason: 'cds: 5 of 6' } as const;
 const accepted: Observation = {
   total: 2,
   accepted: 2,
-  rejection: undefined,
   found: undefined,
   mayReturn: false,
   objection: undefined,
@@ -26,7 +25,11 @@ const accepted: Observation = {
   waitsFor: '',
 };
 const waiting: Observation = { ...accepted, accepted: 1 };
-const rejects: Observation = { ...accepted, accepted: 1, rejection: 'lds web: no such filter' };
+const rejects: Observation = {
+  ...accepted,
+  accepted: 1,
+  found: { cause: 'rejected', reason: 'lds web: no such filter' },
+};
 const nobody: Observation = { ...accepted, total: 0, accepted: 0 };
 
 type Step =

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { verdictOn } from '../../src/rollout/judge.ts';
 import { Rejections } from '../../src/rollout/verdicts.ts';
 import type { CanaryStream, Standing } from '../../src/rollout/waiting.ts';
 import { cpuSeconds } from '../support/cpu.ts';
@@ -52,7 +53,7 @@ const rows: readonly Row[] = [
     rule: 'what it rejected is frozen, and then waits again',
     after: (r) => {
       r.observe([], names('shop'));
-      expect(r.reason(names('shop'))).to.equal(undefined);
+      expect(verdictOn(r.verdicts, names('shop'))?.reason).to.equal(undefined);
       r.observe([], waiting);
     },
     rejected: true,
@@ -84,7 +85,9 @@ describe('rejections of canaries', () => {
       const rejections = new Rejections();
       rejections.observe([says(rejects())], waiting);
       after(rejections);
-      expect(rejections.reason(waiting)).to.equal(rejected ? 'lds web: no such filter' : undefined);
+      expect(verdictOn(rejections.verdicts, waiting)?.reason).to.equal(
+        rejected ? 'lds web: no such filter' : undefined,
+      );
     });
   }
 
@@ -96,8 +99,9 @@ describe('rejections of canaries', () => {
     }
     expect(rejections.verdicts.length).to.be.at.most(101);
     rejections.changed(name(120));
-    for (const at of [0, 99, 119, 121, 149]) expect(rejections.reason(name(at)), `n${at}`).to.equal('no');
-    expect(rejections.reason(name(120))).to.equal(undefined);
+    for (const at of [0, 99, 119, 121, 149])
+      expect(verdictOn(rejections.verdicts, name(at))?.reason, `n${at}`).to.equal('no');
+    expect(verdictOn(rejections.verdicts, name(120))?.reason).to.equal(undefined);
   });
 
   it('of 20,000 canaries that each reject something of their own are not compared in pairs', () => {

@@ -1,12 +1,13 @@
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
+import { nameKey } from '../../src/model/holds.ts';
 import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
-import type { SavedRollout } from '../../src/rollout/seams.ts';
-import { type CanaryStream, type Fleet, nameKey } from '../../src/rollout/waiting.ts';
+import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
+import type { CanaryStream, Fleet } from '../../src/rollout/waiting.ts';
 import { namedHolder, put, type, when } from '../support/in-memory-relay.ts';
 import { unheard, withoutCanaries } from '../support/rollouts.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -97,7 +98,7 @@ class Setting {
     const names = new Set(['a', 'b'].map((name) => nameKey(cds, resourceName(name))));
     const standing = { kind: 'rejected', reason: 'cds a: no', names, isFinal: true } as const;
     this.canaries = [{ stream: 's1', node: 'n1', classKey: 'one', standing, names: [names] }];
-    this.rollout.canaryAnswered();
+    this.rollout.answered();
     this.clock.advance(100);
   }
 
@@ -193,7 +194,7 @@ describe('promote', () => {
       { stream: 's1', node: 'n1', classKey: 'one', standing: no, names: [rejected] },
       { stream: 's2', node: 'n2', classKey: 'two', standing: { kind: 'accepted' }, names: [accepted] },
     ];
-    setting.rollout.canaryAnswered();
+    setting.rollout.answered();
     setting.clock.advance(100);
     return setting;
   }
@@ -246,7 +247,7 @@ describe('verdicts after a restart', () => {
     const keys = new Set(names.map((name) => nameKey(cds, resourceName(name))));
     const standing = { kind: 'rejected', reason: 'cds: no', names: keys, isFinal: true } as const;
     setting.canaries = [{ stream: 's1', node: 'n1', classKey: 'one', standing, names: [keys] }];
-    setting.rollout.canaryAnswered();
+    setting.rollout.answered();
     setting.clock.advance(100);
     expect(setting.saved.verdicts.map(({ contents }) => contents.length)).to.deep.equal([1000]);
   });

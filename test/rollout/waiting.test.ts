@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import type { Scope } from '../../src/model/holds.ts';
+import { nameKey } from '../../src/model/holds.ts';
 import type { PendingName } from '../../src/model/rollout.ts';
 import { matching } from '../../src/rollout/waiting.ts';
 import { type } from '../support/in-memory-relay.ts';
@@ -8,6 +9,7 @@ import { type } from '../support/in-memory-relay.ts';
 const pending = (short: string, masked?: PendingName['masked']): PendingName => ({
   type: type(short),
   name: resourceName('a'),
+  key: nameKey(type(short), resourceName('a')),
   upstream: 'central',
   since: 0,
   removed: false,

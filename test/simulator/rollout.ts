@@ -13,7 +13,8 @@ import type { checkStates, SidedClient } from '../../src/model/rollout.ts';
 import type { Relay } from '../../src/relay.ts';
 import { Checks } from '../../src/rollout/checks.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
-import type { RolloutEvents, RolloutSettings, SavedRollout } from '../../src/rollout/seams.ts';
+import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
+import type { RolloutEvents, RolloutSettings } from '../../src/rollout/seams.ts';
 import { Traffic } from '../../src/rollout/traffic.ts';
 import { contentOf } from '../support/in-memory-relay.ts';
 import type { Parameters } from './constraints.ts';
@@ -170,11 +171,11 @@ export class SimulatedRollout {
     const { clock, relay, history, tally, note, id } = options;
     const settings = settingsOf(history.plan);
     const isMoving = (): boolean => this.#fleet.isMoving;
-    this.#fleet = new RelayFleet(relay, clock, () => this.rollout.canaryAnswered());
+    this.#fleet = new RelayFleet(relay, clock, () => this.rollout.answered());
     this.#checks = new Checks(history.plan.checks ? [check] : [], {
       clock,
       subject: () => undefined,
-      changed: () => this.rollout.checked(),
+      changed: () => this.rollout.answered(),
       ask: (_, answered) => {
         const { says } = history;
         clock.after(answerMs, () => {
@@ -248,7 +249,7 @@ export class SimulatedRollout {
 
   answered(stream: string): void {
     this.#fleet.touched(stream);
-    this.rollout.canaryAnswered();
+    this.rollout.answered();
   }
 
   reselected(stream: string): void {

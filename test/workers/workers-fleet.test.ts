@@ -52,7 +52,7 @@ class Setting {
             return named();
           },
         },
-        canaryAnswered: () => {},
+        answered: () => {},
         canaryEnded: ({ standing }) => this.ended.push(standing),
       },
       hasDelivered: (side) => !this.undelivered.has(side),

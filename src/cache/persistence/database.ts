@@ -162,9 +162,7 @@ export class Database {
   }
 
   #statement(sql: string): StatementSync {
-    const known = this.#statements.get(sql) ?? this.#database.prepare(sql);
-    this.#statements.set(sql, known);
-    return known;
+    return this.#statements.getOrInsertComputed(sql, () => this.#database.prepare(sql));
   }
 }
 

@@ -289,17 +289,13 @@ export class Decoder {
   }
 
   #slot(digest: string): PendingPayload {
-    const known = this.#payloads.get(digest) ?? { hash: hashOfDigest(digest), bytes: pending };
-    this.#payloads.set(digest, known);
-    return known;
+    return this.#payloads.getOrInsertComputed(digest, () => ({ hash: hashOfDigest(digest), bytes: pending }));
   }
 
   /** One object for each, with its version's. */
   #holder([key, upstream, role]: HolderBody, restored: boolean): Holder {
     const holders = restored ? this.#restoredHolders : this.#holders;
-    const known = holders.get(key) ?? { key, upstream, role, ...(restored ? { restored } : {}) };
-    holders.set(key, known);
-    return known;
+    return holders.getOrInsert(key, { key, upstream, role, ...(restored ? { restored } : {}) });
   }
 }
 

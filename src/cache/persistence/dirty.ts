@@ -11,19 +11,17 @@ class DirtyType {
   /** By `interestKey`. */
   readonly interests = new Map<string, Interest>();
   readonly versions = new Set<string>();
+  /** By revision. */
+  readonly changes = new Set<number>();
 }
 
 /** What is not on disk. */
-class Dirt {
+export class Dirt {
   /** Everything, listed or not; what is on disk is replaced. */
-  readonly everything: boolean;
+  everything = false;
+  /** When the first of it came, by the clock; undefined: nothing has. */
+  since: number | undefined;
   readonly types = new Map<TypeUrl, DirtyType>();
-  /** By revision: the types of recorded changes. */
-  readonly changes = new Map<number, TypeUrl>();
-
-  constructor(everything = false) {
-    this.everything = everything;
-  }
 }
 
 export function interestKey({ selector, parameters }: Interest): string {
@@ -35,8 +33,6 @@ export function interestKey({ selector, parameters }: Interest): string {
  * read from the store when the disk is ready for it.
  */
 export class Dirty implements Journal {
-  /** Since when something waits, by the clock; undefined: nothing does. */
-  since: number | undefined;
   #dirt = new Dirt();
   readonly #now: () => number;
   readonly #excluded: ReadonlySet<TypeUrl>;
@@ -47,6 +43,16 @@ export class Dirty implements Journal {
     this.#now = now;
     this.#excluded = excluded;
     this.#changed = changed;
+  }
+
+  get since(): number | undefined {
+    return this.#dirt.since;
+  }
+
+  /** Something waits: by now, or since then. */
+  waits(since = this.#now()): void {
+    this.#dirt.since ??= since;
+    this.#changed();
   }
 
   resource(type: TypeUrl, name: ResourceName): void {
@@ -62,57 +68,43 @@ export class Dirty implements Journal {
   }
 
   change(type: TypeUrl, revision: number): void {
-    if (this.#excluded.has(type)) return;
-    if (!this.#dirt.everything) this.#dirt.changes.set(revision, type);
-    this.#notice();
+    this.#mark(type, ({ changes }) => changes.add(revision));
   }
 
   all(): void {
-    this.#dirt = new Dirt(true);
+    this.#dirt.everything = true;
+    this.#dirt.types.clear();
     this.#size = 0;
-    this.#notice();
+    this.waits();
   }
 
   /** Takes what has gathered; what comes from now on gathers anew. */
-  take(): TakenChanges {
-    const taken = { since: this.since, dirt: this.#dirt };
-    this.since = undefined;
+  take(): Dirt {
+    const taken = this.#dirt;
     this.#dirt = new Dirt();
     this.#size = 0;
     return taken;
   }
 
   /** It could not be written: it waits still. */
-  putBack({ since, dirt: { everything, types, changes } }: TakenChanges): void {
+  putBack({ since, everything, types }: Dirt): void {
+    this.#dirt.since = since ?? this.since;
     if (everything) this.all();
-    for (const [revision, type] of changes) this.change(type, revision);
-    for (const [type, { resources, interests, versions }] of types) {
+    for (const [type, { resources, interests, versions, changes }] of types) {
       for (const name of resources) this.resource(type, name);
       for (const interest of interests.values()) this.interest(interest);
       for (const holder of versions) this.version(type, holder);
+      for (const revision of changes) this.change(type, revision);
     }
-    this.since = since ?? this.since;
   }
 
   #mark(type: TypeUrl, mark: (dirty: DirtyType) => void): void {
     if (this.#excluded.has(type)) return;
     const { everything, types } = this.#dirt;
     if (!everything) {
-      const known = types.get(type) ?? new DirtyType();
-      types.set(type, known);
-      mark(known);
+      mark(types.getOrInsertComputed(type, () => new DirtyType()));
       if (++this.#size > maxListed) this.all();
     }
-    this.#notice();
+    this.waits();
   }
-
-  #notice(): void {
-    this.since ??= this.#now();
-    this.#changed();
-  }
-}
-
-export interface TakenChanges {
-  readonly since: number | undefined;
-  readonly dirt: Dirt;
 }

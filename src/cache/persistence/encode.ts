@@ -15,7 +15,7 @@ import type {
   VariantBody,
   VersionBody,
 } from './decode.ts';
-import { interestKey, type TakenChanges } from './dirty.ts';
+import { type Dirt, interestKey } from './dirty.ts';
 import { Packer, type Row, type RowBatch } from './records.ts';
 
 /**
@@ -41,7 +41,7 @@ export interface ChangeSource {
 /** Of what is dirty, or of everything that may be kept. */
 export function takeSnapshot(
   tables: Iterable<readonly [TypeUrl, TypeTable]>,
-  { dirt }: TakenChanges,
+  dirt: Dirt,
   excluded: ReadonlySet<TypeUrl>,
   history?: ChangeSource,
 ): readonly SnapshotRow[] {
@@ -54,7 +54,7 @@ export function takeSnapshot(
     }
     return rows;
   }
-  for (const [type, { resources, interests, versions }] of dirt.types) {
+  for (const [type, { resources, interests, versions, changes }] of dirt.types) {
     const table = known.get(type);
     const touched = new Map(interests);
     for (const name of new Set([...resources, ...heldNames(table, interests.values())])) {
@@ -63,8 +63,8 @@ export function takeSnapshot(
     }
     for (const interest of touched.values()) rows.push(interestRow(type, table, interest));
     for (const holder of versions) rows.push(versionRow(type, table, holder));
+    for (const revision of changes) rows.push(changeRow(type, revision, history?.get(revision)));
   }
-  for (const [revision, type] of dirt.changes) rows.push(changeRow(type, revision, history?.get(revision)));
   return rows;
 }
 
@@ -222,9 +222,7 @@ function payloadsOf(variants: readonly HeldVariant[]): Map<string, Payload> {
 const digests = new WeakMap<Payload, string>();
 
 function digestOf(payload: Payload): string {
-  const digest = digests.get(payload) ?? contentDigest(payload.bytes);
-  digests.set(payload, digest);
-  return digest;
+  return digests.getOrInsertComputed(payload, () => contentDigest(payload.bytes));
 }
 
 function resourceBody(all: readonly HeldVariant[], bindings: [string, string][]): ResourceBody {

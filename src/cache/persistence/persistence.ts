@@ -206,7 +206,7 @@ export class Persistence {
     slow.cancel();
     if (failure !== undefined) {
       this.#reportFailure(failure);
-      this.journal.since ??= started;
+      this.journal.waits(started);
       return;
     }
     if (clock.now() - started < slowMs) this.#conditions.forget('speed');
@@ -221,7 +221,7 @@ export class Persistence {
     // From here to the snapshot nothing waits: it is of one moment.
     const taken = this.journal.take();
     const snapshot = takeSnapshot(store.tables, taken, this.#excluded, this.#history);
-    const written = await this.#transact(snapshot, taken.dirt.everything);
+    const written = await this.#transact(snapshot, taken.everything);
     if (written.ok) {
       this.#payloads.committed(written.value);
       return undefined;

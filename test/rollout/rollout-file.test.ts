@@ -1,9 +1,9 @@
 import { chmodSync, existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { RolloutFile } from '../../src/assembly/rollout-file.ts';
 import { createLog } from '../../src/observe/log.ts';
-import type { SavedRollout } from '../../src/rollout/seams.ts';
+import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
+import { RolloutFile } from '../../src/rollout/rollout-file.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 
 const web = { deltaVersion: '1@c2a7c6dc214a1ccc' };

@@ -6,48 +6,61 @@ import { Backoff } from '../model/backoff.ts';
 import { resourceName, typeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
 import type { Clock, Timer } from '../model/clock.ts';
+import type { Variant } from '../model/resource.ts';
 import type { Log } from '../observe/log.ts';
-import type { SavedRollout } from '../rollout/seams.ts';
-import type { HashOf } from '../rollout/verdicts.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 
 const type = z.string().transform(typeUrl);
 const name = z.string().transform(resourceName);
 /** Files of earlier versions say `rejection`. */
 const rejected = z.enum(['rejected', 'rejection']).transform(() => 'rejected' as const);
-const verdictCause = z.union([rejected, z.enum(['disconnects', 'check', 'traffic'])]);
-const holdCause = z.union([verdictCause, z.enum(['removals', 'content', 'timeout'])]);
-const savedContent = z.object({ type, name, hashes: z.array(z.string()) });
+const others = z.enum(['disconnects', 'check', 'traffic', 'removals', 'content', 'timeout']);
+const holdCause = z.union([rejected, others]);
+/** What upstream said under a name. `hashes`: of each variant; none if the name was removed. */
+const savedContent = z.object({ type, name, hashes: z.array(z.string()).readonly() });
 
-const content = z.object({
-  /** Hashes are keyed; those of earlier versions are not. */
-  keyed: z.boolean().default(false),
-  freezes: z.array(
-    z.object({
-      type: type.optional(),
-      upstream: z.string().optional(),
-      // Files of earlier versions have none.
-      operator: z.string().default('unknown'),
-      reason: z.string(),
-      since: z.number(),
-    }),
-  ),
-  canaries: z.array(z.tuple([z.string(), z.string()])).transform((pairs) => new Map(pairs)),
-  // Files of earlier versions have none.
-  verdicts: z
+/** What a restart must not forget. */
+const savedRollout = z.object({
+  freezes: z
     .array(
       z.object({
-        cause: verdictCause,
+        type: type.optional(),
+        upstream: z.string().optional(),
+        // Files of earlier versions have none.
+        operator: z.string().default('unknown'),
         reason: z.string(),
-        contents: z.array(savedContent),
+        since: z.number(),
       }),
     )
+    .readonly(),
+  /** The nodes that were canaries of what waited, each with its class. */
+  canaries: z
+    .array(z.tuple([z.string(), z.string()]))
+    .transform((pairs): ReadonlyMap<string, string> => new Map(pairs)),
+  /** What was found bad, and the content that it is about. Files of earlier versions have none. */
+  verdicts: z
+    .array(z.object({ cause: holdCause, reason: z.string(), contents: z.array(savedContent).readonly() }))
+    .readonly()
     .default([]),
+  /** What was discarded, and why. Without a cause: an operator has discarded it. */
   discards: z
     .array(savedContent.extend({ reason: z.string().default(''), cause: holdCause.optional() }))
+    .readonly()
     .default([]),
-  withheld: z.array(z.tuple([type, name]).transform(([type, name]) => ({ type, name }))).default([]),
+  /** Names that a rollback has removed, and that stay away until they are released. */
+  withheld: z
+    .array(z.tuple([type, name]).transform(([type, name]) => ({ type, name })))
+    .readonly()
+    .default([]),
 });
+
+export type SavedRollout = z.output<typeof savedRollout>;
+
+/** Hashes are keyed; those of earlier versions are not. */
+const content = savedRollout.extend({ keyed: z.boolean().default(false) });
+
+/** What of a variant is kept: equal for equal content. The disk shows it, so nobody may guess a secret by it. */
+export type HashOf = (variant: Pick<Variant, 'deltaVersion'>) => string;
 
 const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] };
 
