@@ -1,7 +1,7 @@
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Clock, Timer } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { Account } from './accounts.ts';
+import { prefixOf } from './grpc-frames.ts';
 import { refuse } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { Peer } from './server-stream.ts';
@@ -28,11 +28,6 @@ export interface AuxiliaryCallsOptions {
 /** How often calls are looked at whose clients do nothing, in milliseconds. */
 const stalledCheckMs = 1000;
 
-interface MadeAnswer {
-  readonly pieces: readonly Uint8Array[];
-  readonly framed: boolean;
-}
-
 /** One call of an auxiliary service, as its handler sees it. */
 export class AuxiliaryCall {
   readonly peer: Peer;
@@ -43,7 +38,7 @@ export class AuxiliaryCall {
   /** The stream, and work that goes on though the client may have left. */
   #holds = 1;
   #waitingSince: number | undefined;
-  #answer: MadeAnswer | undefined;
+  #answer: readonly Uint8Array[] | undefined;
   /** Bytes of answers that the client has not taken yet. */
   #kept = 0;
   #ended = false;
@@ -81,7 +76,8 @@ export class AuxiliaryCall {
    * length, as in gRPC and in Connect's streams.
    */
   answerWith(pieces: readonly Uint8Array[], framed = true): void {
-    this.#answer = { pieces, framed };
+    const size = pieces.reduce((sum, { length }) => sum + length, 0);
+    this.#answer = framed ? [prefixOf(size), ...pieces] : pieces;
   }
 
   /** So many bytes are held for the peer until it has taken its answer. A text says why they may not be. */
@@ -97,7 +93,7 @@ export class AuxiliaryCall {
     this.#kept = 0;
   }
 
-  takeAnswer(): MadeAnswer | undefined {
+  takeAnswer(): readonly Uint8Array[] | undefined {
     const answer = this.#answer;
     this.#answer = undefined;
     return answer;
@@ -145,8 +141,8 @@ export class AuxiliaryCall {
 /** The open calls of auxiliary services: how many there may be, and how long they may wait for their clients. */
 export class AuxiliaryCalls {
   readonly #options: AuxiliaryCallsOptions;
-  readonly #byKind = new Map<CallKind, CallsOfKind>();
-  #size = 0;
+  /** In the order in which they came. */
+  readonly #byKind = new Map<CallKind, Set<AuxiliaryCall>>();
   #stalledTimer: Timer | undefined;
 
   constructor(options: AuxiliaryCallsOptions) {
@@ -154,110 +150,52 @@ export class AuxiliaryCalls {
   }
 
   open(stream: ServerHttp2Stream, peer: Peer, kind: CallKind): Result<AuxiliaryCall, GrpcStatus> {
-    const excess = this.#excess(kind, peer);
-    if (excess !== undefined) {
+    const { name, max, maxPerPeer, whenExceeded } = kind;
+    const { account } = peer;
+    const calls = this.#byKind.get(kind) ?? new Set();
+    this.#byKind.set(kind, calls);
+    const isFull = account.count(name) >= maxPerPeer;
+    if (isFull || calls.size >= max) {
       this.#options.refused('calls');
-      const { status, oldest } = excess;
-      if (kind.whenExceeded === 'REFUSED' || oldest === undefined) return fail(status);
+      const message = isFull
+        ? `this peer has ${maxPerPeer} ${name} open, which is the maximum`
+        : `${max} ${name} are open, which is the maximum`;
+      const status: GrpcStatus = { code: Code.RESOURCE_EXHAUSTED, message };
+      if (whenExceeded === 'REFUSED') return fail(status);
+      const accounts = [...calls].map((call) => call.peer.account);
+      const largest = isFull ? account : accounts.reduce((a, b) => (b.count(name) > a.count(name) ? b : a));
+      const oldest = calls.values().find((call) => call.peer.account === largest);
+      if (oldest === undefined) return fail(status);
       this.#remove(oldest);
       oldest.end(status);
     }
     const call = new AuxiliaryCall(stream, peer, kind, (released) => this.#remove(released));
-    const calls = this.#byKind.get(kind) ?? new CallsOfKind();
-    this.#byKind.set(kind, calls);
     calls.add(call);
-    peer.account.enter(kind.name);
-    this.#size++;
+    account.enter(name);
     this.#watch();
     return ok(call);
   }
 
-  /** Which bound is reached; undefined: none. */
-  #excess(
-    kind: CallKind,
-    peer: Peer,
-  ): { readonly status: GrpcStatus; readonly oldest: AuxiliaryCall | undefined } | undefined {
-    const { name, max, maxPerPeer } = kind;
-    const { account } = peer;
-    const calls = this.#byKind.get(kind);
-    const isFull = account.count(name) >= maxPerPeer;
-    if (calls === undefined || (!isFull && calls.size < max)) return undefined;
-    const oldest = calls.oldestOf(isFull ? account : calls.largest());
-    const message = isFull
-      ? `this peer has ${maxPerPeer} ${name} open, which is the maximum`
-      : `${max} ${name} are open, which is the maximum`;
-    return { status: { code: Code.RESOURCE_EXHAUSTED, message }, oldest };
-  }
-
   #remove(call: AuxiliaryCall): void {
-    if (this.#byKind.get(call.kind)?.remove(call) !== true) return;
-    call.peer.account.leave(call.kind.name);
-    this.#size--;
-    if (this.#size > 0) return;
-    this.#stalledTimer?.cancel();
-    this.#stalledTimer = undefined;
+    if (this.#byKind.get(call.kind)?.delete(call) === true) call.peer.account.leave(call.kind.name);
   }
 
   #watch(): void {
     this.#stalledTimer ??= this.#options.clock.after(stalledCheckMs, () => {
       this.#stalledTimer = undefined;
       this.#endStalled();
-      if (this.#size > 0) this.#watch();
+      if (this.#byKind.values().some(({ size }) => size > 0)) this.#watch();
     });
   }
 
   #endStalled(): void {
     const { clock, stalledMilliseconds, refused } = this.#options;
     const [now, milliseconds] = [clock.now(), stalledMilliseconds()];
-    for (const calls of this.#byKind.values()) {
-      for (const call of calls.all()) {
-        if (call.ended || !call.isStalled(now, milliseconds)) continue;
-        refused('stalled');
-        const message = `the client has not finished its request, or not read its answer, for ${milliseconds} ms (limits.stalled_timeout)`;
-        call.end({ code: Code.RESOURCE_EXHAUSTED, message });
-      }
+    for (const call of [...this.#byKind.values()].flatMap((calls) => [...calls])) {
+      if (call.ended || !call.isStalled(now, milliseconds)) continue;
+      refused('stalled');
+      const message = `the client has not finished its request, or not read its answer, for ${milliseconds} ms (limits.stalled_timeout)`;
+      call.end({ code: Code.RESOURCE_EXHAUSTED, message });
     }
-  }
-}
-
-/** Those of each peer in the order in which they came. */
-class CallsOfKind {
-  readonly #byAccount = new Map<Account, Set<AuxiliaryCall>>();
-  #size = 0;
-
-  get size(): number {
-    return this.#size;
-  }
-
-  all(): IteratorObject<AuxiliaryCall> {
-    return this.#byAccount.values().flatMap((calls) => calls);
-  }
-
-  add(call: AuxiliaryCall): void {
-    const { account } = call.peer;
-    const calls = this.#byAccount.get(account) ?? new Set<AuxiliaryCall>();
-    this.#byAccount.set(account, calls.add(call));
-    this.#size++;
-  }
-
-  /** False: it is gone already. */
-  remove(call: AuxiliaryCall): boolean {
-    const { account } = call.peer;
-    const calls = this.#byAccount.get(account);
-    if (calls?.delete(call) !== true) return false;
-    if (calls.size === 0) this.#byAccount.delete(account);
-    this.#size--;
-    return true;
-  }
-
-  /** Who has most. */
-  largest(): Account | undefined {
-    let [found, most]: [Account | undefined, number] = [undefined, 0];
-    for (const [account, { size }] of this.#byAccount) if (size > most) [found, most] = [account, size];
-    return found;
-  }
-
-  oldestOf(account: Account | undefined): AuxiliaryCall | undefined {
-    return account && this.#byAccount.get(account)?.values().next().value;
   }
 }

@@ -1,8 +1,7 @@
-import { create, fromBinary, toJson } from '@bufbuild/protobuf';
+import { create, fromBinary } from '@bufbuild/protobuf';
 import { WireType } from '@bufbuild/protobuf/wire';
 import {
   type ClientConfig,
-  ClientConfig_GenericXdsConfigSchema,
   ClientConfigSchema,
   type ClientStatusResponse,
   ClientStatusResponseSchema,
@@ -23,7 +22,7 @@ import {
 } from '../protobuf/field-writer.ts';
 import { MessageReader } from '../protobuf/message-reader.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { messageText } from './json-in-turns.ts';
+import { JsonInTurns, JsonText, writtenWithin } from './json-in-turns.ts';
 
 /** One GenericXdsConfig (protocol §9). What is undefined, empty or 0 is left out. */
 export interface StatusEntry {
@@ -242,40 +241,10 @@ export async function statusJson(
   { useProtoFieldName, maxBytes }: { readonly useProtoFieldName: boolean; readonly maxBytes: number },
   pace: Pace,
 ): Promise<Result<readonly Buffer[], GrpcStatus>> {
-  const name = (proto: string, json: string): string => JSON.stringify(useProtoFieldName ? proto : json);
-  const parts: Buffer[] = [];
-  let batch = '{';
-  let size = 0;
-  /** False: that is too much. */
-  const push = (text: string): boolean => {
-    batch += text;
-    if (batch.length < slabSize) return true;
-    parts.push(Buffer.from(batch));
-    size += parts.at(-1)?.length ?? 0;
-    batch = '';
-    return size <= maxBytes;
-  };
-  let first = true;
-  const form = { useProtoFieldName };
-  for (const { entries, rest } of statusClients(pieces)) {
-    await pace.yieldIfDue();
-    const known = JSON.stringify(toJson(ClientConfigSchema, rest, { useProtoFieldName }));
-    let text = `${first ? '"config":[' : ','}${known.slice(0, -1)}`;
-    if (entries.length > 0) {
-      text += `${known === '{}' ? '' : ','}${name('generic_xds_configs', 'genericXdsConfigs')}:[`;
-    }
-    first = false;
-    for (const [index, entry] of entries.entries()) {
-      const shown = await messageText(ClientConfig_GenericXdsConfigSchema, entry, maxBytes, pace, form);
-      if (shown === undefined || !push(`${text}${index === 0 ? '' : ','}${shown}`))
-        return fail(jsonTooLarge(maxBytes));
-      text = '';
-    }
-    if (!push(`${text}${entries.length > 0 ? ']' : ''}}`)) return fail(jsonTooLarge(maxBytes));
-  }
-  parts.push(Buffer.from(`${batch}${first ? '' : ']'}}`));
-  size += parts.at(-1)?.length ?? 0;
-  return size <= maxBytes ? ok(parts) : fail(jsonTooLarge(maxBytes));
+  const text = new JsonText();
+  const json = new JsonInTurns(text, { useProtoFieldName });
+  const turns = json.message(ClientStatusResponseSchema, Buffer.concat(pieces));
+  return (await writtenWithin(maxBytes, text, turns, pace)) ? ok(text.parts) : fail(jsonTooLarge(maxBytes));
 }
 
 function jsonTooLarge(maxBytes: number): GrpcStatus {

@@ -25,7 +25,7 @@ import {
   type AuxiliaryCallsOptions,
   type CallKind,
 } from './auxiliary-calls.ts';
-import { Deframer, prefixLength, writePrefix } from './grpc-frames.ts';
+import { Deframer } from './grpc-frames.ts';
 import { closeSoon, refusalOf, refuse, statusTrailers } from './grpc-requests.ts';
 import { Code as GrpcCode, type GrpcStatus } from './grpc-status.ts';
 import type { Peer } from './server-stream.ts';
@@ -187,16 +187,8 @@ async function* withProgress(
     const made = call.takeAnswer();
     if (made === undefined) yield part;
     else {
-      const { pieces, framed } = made;
-      if (framed) {
-        const prefix = Buffer.alloc(prefixLength);
-        writePrefix(
-          prefix,
-          pieces.reduce((sum, { length }) => sum + length, 0),
-        );
-        yield prefix;
-      } else header?.delete('content-length'); // of the empty message
-      yield* pieces;
+      header?.delete('content-length'); // of the empty message
+      yield* made;
     }
     call.answerTaken();
   }

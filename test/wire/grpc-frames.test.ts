@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { Deframer, frameOf, prefixLength, writePrefix } from '../../src/wire/grpc-frames.ts';
+import { Deframer, frameOf, prefixOf } from '../../src/wire/grpc-frames.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 
 interface Collector {
@@ -102,9 +102,7 @@ describe('gRPC frames', () => {
 
   it('a message over the limit is refused by its prefix, naming its size and the limit', () => {
     const { deframer } = collector(4_194_304);
-    const prefix = Buffer.alloc(prefixLength);
-    writePrefix(prefix, 5_000_000);
-    expect(deframer.push(prefix)).to.deep.equal({
+    expect(deframer.push(prefixOf(5_000_000))).to.deep.equal({
       code: Code.RESOURCE_EXHAUSTED,
       message:
         'a request message of 5000000 bytes is over the limit of 4194304 bytes (limits.max_request_bytes)',
@@ -151,8 +149,7 @@ describe('gRPC frames', () => {
 
   it('the size that a prefix promises is not allocated before it comes', () => {
     const { deframer } = collector(2 ** 30);
-    const start = Buffer.alloc(prefixLength + 1);
-    writePrefix(start, 2 ** 30);
+    const start = Buffer.concat([prefixOf(2 ** 30), Buffer.alloc(1)]);
     const before = process.memoryUsage().arrayBuffers;
     deframer.push(start);
     expect(process.memoryUsage().arrayBuffers - before).to.be.lessThan(1 << 20);
