@@ -4,11 +4,11 @@ import {
   bytes,
   double,
   encoded,
+  encode as encodeFields,
   type Field,
   message,
   sizeOf,
   varint,
-  write,
 } from '../protobuf/field-writer.ts';
 import { bytesTag, checkMessage, MessageReader } from '../protobuf/message-reader.ts';
 import type { Account } from '../wire/accounts.ts';
@@ -261,22 +261,19 @@ export class LoadSums {
 const largestMessage = 2 * 1024 * 1024;
 
 function inMessages(fields: readonly Field[]): readonly Buffer[] {
-  let last: { readonly fields: Field[]; size: number } = { fields: [], size: 0 };
+  let last: Field[] = [];
+  let size = 0;
   const messages = [last];
   for (const field of fields) {
-    const size = sizeOf([field]);
-    if (last.size > 0 && last.size + size > largestMessage) {
-      last = { fields: [], size: 0 };
+    const length = sizeOf([field]);
+    size += length;
+    if (last.length > 0 && size > largestMessage) {
+      [last, size] = [[], length];
       messages.push(last);
     }
-    last.fields.push(field);
-    last.size += size;
+    last.push(field);
   }
-  return messages.map((part) => {
-    const target = Buffer.allocUnsafe(part.size);
-    write(target, 0, part.fields);
-    return target;
-  });
+  return messages.map(encodeFields);
 }
 
 /** Others get their turn after so many bytes of a report, which may be 3,000 new rows. */

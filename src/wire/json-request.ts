@@ -1,6 +1,6 @@
 import type { WantedMetadata } from '../model/node-path.ts';
 import { assertNever, fail, ok, type Result } from '../model/result.ts';
-import { type Field, message, nested, sizeOf, utf8, varint, write } from '../protobuf/field-writer.ts';
+import { encode, type Field, message, nested, utf8, varint } from '../protobuf/field-writer.ts';
 import { JsonFault, JsonReader, usualDepth } from './json-reader.ts';
 
 /** Envoy's node has 4,000, and 10,000 locators with their parameters have 60,000. */
@@ -20,9 +20,7 @@ export function requestFromJson(body: Buffer, wanted: WantedMetadata | undefined
     }
     const fields = readMessage(reader, requestShape(wanted));
     reader.end();
-    const bytes = Buffer.allocUnsafe(sizeOf(fields));
-    write(bytes, 0, fields);
-    return ok(bytes);
+    return ok(encode(fields));
   } catch (error) {
     if (!(error instanceof JsonFault)) throw error;
     return fail(`the body is ${verdicts[error.kind]}${error.message}`);

@@ -2,6 +2,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { Variant } from '../model/resource.ts';
 import {
   bytes,
+  encode,
   type Field,
   message,
   nested,
@@ -11,6 +12,8 @@ import {
   varint,
   write,
 } from '../protobuf/field-writer.ts';
+import { prefixLength } from './grpc-frames.ts';
+import type { ErrorDetail } from './requests.ts';
 
 /** A resource of a response, and the form that the subscriber gets it in. */
 export interface OutgoingResource {
@@ -95,13 +98,14 @@ export function encodeDeltaResponse(response: DeltaResponse): Buffer {
 }
 
 /** A google.rpc.Status. */
-export function encodeStatus(code: number, status: string): Uint8Array {
-  const fields: Field[] = [varint(1, code)];
-  text(fields, 2, status);
-  const target = Buffer.alloc(sizeOf(fields));
-  write(target, 0, fields);
-  return target;
+export function statusFields({ code, message }: ErrorDetail): Field[] {
+  const fields = [varint(1, code)];
+  text(fields, 2, message);
+  return fields;
 }
+
+export const encodeStatus = (code: number, message: string): Uint8Array =>
+  encode(statusFields({ code, message }));
 
 function resourceFields(resource: OutgoingResource): Field[] {
   const { variant } = resource;
@@ -143,9 +147,9 @@ function durationFields(milliseconds: number): Field[] {
 function framed(fields: readonly Field[]): Buffer {
   const size = sizeOf(fields);
   // Not from the shared pool: a frame may live long in a slow client's socket, and would pin the pool's slab.
-  const frame = Buffer.allocUnsafeSlow(5 + size);
+  const frame = Buffer.allocUnsafeSlow(prefixLength + size);
   frame[0] = 0;
   frame.writeUInt32BE(size, 1);
-  write(frame, 5, fields);
+  write(frame, prefixLength, fields);
   return frame;
 }
