@@ -27,6 +27,7 @@ import type { Counters } from '../observe/counters.ts';
 import type { Spans } from '../observe/update-traces.ts';
 import type { Account } from '../wire/accounts.ts';
 import { formatHostPort } from '../wire/address.ts';
+import type { ListenerOptions } from '../wire/client-connections.ts';
 import { type EncodedStatus, statusJson } from '../wire/client-status.ts';
 import { ConnectPaths } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -36,7 +37,7 @@ import { type HttpHandler, type HttpHead, type HttpServer, listenHttp } from '..
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
 import { isJsonValue } from '../wire/json-fault.ts';
 import { type JsonBounds, parseJson, usualDepth } from '../wire/json-reader.ts';
-import type { ListenerOptions } from '../wire/listener.ts';
+
 import { verifiedIdentity } from '../wire/peer-identity.ts';
 import { reflection, reflectionAliases } from '../wire/reflection.ts';
 import { lazyEnvoyRegistry } from '../wire/registry.ts';
@@ -143,7 +144,8 @@ async function openListener(
   listener: 'xds' | 'rest',
   files: ServerTls | undefined,
   listen: (
-    connections: Omit<ListenerOptions, 'address'> & Pick<Required<ListenerOptions>, 'report'>,
+    connections: Omit<ListenerOptions, 'address' | 'maxRequestBytes'> &
+      Pick<Required<ListenerOptions>, 'report'>,
   ) => Promise<Result<GrpcServer | HttpServer>>,
 ): Promise<Result<ClientListener>> {
   const opened: { server?: GrpcServer | HttpServer } = {};

@@ -3,13 +3,14 @@ import { constants, type Http2Server } from 'node:http2';
 import type { Server, Socket } from 'node:net';
 import type { Clock, Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
-import type { Accounts, Waiting } from './accounts.ts';
+import { type Accounts, boundlessAccounts, type Waiting } from './accounts.ts';
 import { CertificateReview } from './client-authorities.ts';
 import { drainShare } from './drain.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import { connectionWindow, idleTimeoutMs, idleTimeoutWhenFullMs, unixWindow } from './http2-settings.ts';
 import { addressOf, addressText, type ClientSession, peerOf, verifiedCertificate } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
+import type { TlsMaterial } from './tls-material.ts';
 
 /** How many connections there may be, and of whom. */
 export interface ConnectionBounds {
@@ -28,24 +29,35 @@ export interface ConnectionBounds {
   refusedCertificate(why: 'expired' | 'untrusted' | 'missing'): void;
 }
 
-export interface ClientConnectionsOptions {
-  readonly clock: Clock;
+/** Where clients connect, and who may. */
+export interface ListenerOptions {
+  /** `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`; port 0 is any free port. */
+  readonly address: string;
+  /** Of the socket at `unix:PATH`; undefined: what the umask leaves. */
+  readonly unixMode?: number | undefined;
+  readonly tls?: ListenerTls | undefined;
+  readonly clock?: Clock;
   /** In [0, 1). */
-  readonly random?: (() => number) | undefined;
-  /** The path that is listened on, if it is a Unix socket. */
-  readonly unixPath: string | undefined;
+  readonly random?: () => number;
+  /** A larger request is refused. */
+  readonly maxRequestBytes: number;
   /** Asked for each connection, in milliseconds: how old it may become, give or take a tenth. Undefined: any age. */
-  readonly maxConnectionAge?: (() => number | undefined) | undefined;
-  /** What client certificates are verified against; undefined: none are asked for. */
-  readonly ca?: Buffer | undefined;
+  readonly maxConnectionAge?: () => number | undefined;
   /** Milliseconds, asked for when `ca` loses an authority: over so long the connections end that it vouched for. */
-  readonly reviewTime?: (() => number) | undefined;
+  readonly reviewTime?: () => number;
   /** Such a review is over; so many connections ended. */
-  readonly reviewed?: ((ended: number) => void) | undefined;
+  readonly reviewed?: (ended: number) => void;
   /** Undefined: any number. */
-  readonly bounds?: ConnectionBounds | undefined;
-  /** Of the peers. */
-  readonly accounts: Accounts;
+  readonly bounds?: ConnectionBounds;
+  /** Of the peers. Undefined: nothing of a peer is bounded. */
+  readonly accounts?: Accounts;
+  /** What went wrong outside of any request, or a bug within one. Repeats are not held back here. */
+  readonly report?: (message: string, error: unknown, peer?: string) => void;
+}
+
+export interface ListenerTls extends TlsMaterial {
+  /** Refuse clients without a certificate of `ca`. Otherwise one is asked for, and believed if it is of `ca`. */
+  readonly requireClientCertificate: boolean;
 }
 
 const tooOld: GrpcStatus = {
@@ -71,7 +83,12 @@ const idleCheckMs = 10_000;
 
 /** The connections of one listener, from the first byte to the last, and what ends them. */
 export class ClientConnections {
-  readonly #options: ClientConnectionsOptions;
+  readonly #options: ListenerOptions;
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  readonly #accounts: Accounts;
+  /** The path that is listened on, if it is a Unix socket. */
+  readonly #unixPath: string | undefined;
   /** All of them, those that are within their TLS handshake too. */
   readonly #sockets = new Set<Socket>();
   readonly #sessions = new Map<ClientSession, ClientConnection>();
@@ -83,12 +100,22 @@ export class ClientConnections {
   #lastRoomMadeAt = 0;
 
   /** `listener` accepts; what is admitted is handed on, to servers that listen nowhere themselves. */
-  constructor(listener: Server, handOn: (socket: Socket) => void, options: ClientConnectionsOptions) {
+  constructor(
+    listener: Server,
+    handOn: (socket: Socket) => void,
+    unixPath: string | undefined,
+    clock: Clock,
+    options: ListenerOptions,
+  ) {
+    const { tls, random = systemRandom, accounts = boundlessAccounts(clock), reviewTime, reviewed } = options;
     this.#options = options;
-    const { ca, clock, random = systemRandom, reviewTime, reviewed } = options;
+    this.#unixPath = unixPath;
+    this.#clock = clock;
+    this.#random = random;
+    this.#accounts = accounts;
     const reviewMs = (): number => (reviewTime?.() ?? 0) * drainShare;
     this.#certificates =
-      ca && new CertificateReview(ca, clock, random, reviewMs, (ended) => reviewed?.(ended));
+      tls?.ca && new CertificateReview(tls.ca, clock, random, reviewMs, (ended) => reviewed?.(ended));
     listener.on('connection', (socket) => {
       if (this.#accepted(socket)) this.#inTurn(socket, handOn);
     });
@@ -108,7 +135,7 @@ export class ClientConnections {
         session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM, 0, Buffer.from(refusal));
         session.destroy();
       } else if (!session.destroyed) {
-        session.setLocalWindowSize(this.#options.unixPath === undefined ? connectionWindow : unixWindow);
+        session.setLocalWindowSize(this.#unixPath === undefined ? connectionWindow : unixWindow);
       }
     });
   }
@@ -163,9 +190,9 @@ export class ClientConnections {
 
   /** What HTTP and TLS cost to begin with is the address's, as nobody else is known yet. */
   #inTurn(socket: Socket, handOn: (socket: Socket) => void): void {
-    const { accounts, unixPath } = this.#options;
+    const unixPath = this.#unixPath;
     const address = unixPath ?? addressOf(socket);
-    const account = accounts.of({ address, unix: unixPath !== undefined, uriSans: [], dnsSans: [] });
+    const account = this.#accounts.of({ address, unix: unixPath !== undefined, uriSans: [], dnsSans: [] });
     if (!account.mustWait) {
       account.work(() => handOn(socket));
       return;
@@ -180,20 +207,21 @@ export class ClientConnections {
 
   /** HTTP is spoken on it from now on. A text says why it must not be. */
   opened(session: ClientSession, socket: Socket | undefined): string | undefined {
-    const { clock, unixPath, maxConnectionAge, bounds, accounts } = this.#options;
+    const { maxConnectionAge, bounds } = this.#options;
+    const unixPath = this.#unixPath;
     const certificate = verifiedCertificate(session);
     const validUntil = certificate && this.#acceptedUntil(certificate);
     if (certificate !== undefined && this.#certificates !== undefined && validUntil === undefined) {
       session.destroy();
       return undefined;
     }
-    const peer = peerOf(session, unixPath, accounts, certificate);
+    const peer = peerOf(session, unixPath, this.#accounts, certificate);
     const refusal = bounds?.joined(peer);
     if (refusal !== undefined) return refusal;
     // There is no other replica behind a Unix socket.
     const oldest = unixPath === undefined ? maxConnectionAge?.() : undefined;
     const calls = oldest === undefined && certificate === undefined ? undefined : new Set<ServerStream>();
-    const connection = new ClientConnection(peer, socket, calls, clock.now(), validUntil);
+    const connection = new ClientConnection(peer, socket, calls, this.#clock, validUntil);
     this.#sessions.set(session, connection);
     session.on('close', () => {
       bounds?.left(peer);
@@ -214,28 +242,27 @@ export class ClientConnections {
     // First, as it remembers the intermediates that count for the time.
     if (this.#certificates?.admits(certificate) !== true) return undefined;
     const validUntil = this.#certificates.validUntil(certificate);
-    if (validUntil > this.#options.clock.now()) return validUntil;
+    if (validUntil > this.#clock.now()) return validUntil;
     this.#options.bounds?.endedExpired();
     return undefined;
   }
 
   /** Clients connect again, and so spread over replicas that were added later (xds.max_connection_age). */
   #limitAge(session: ClientSession, connection: ClientConnection, oldest: number): void {
-    const { clock, random = systemRandom } = this.#options;
     const grace = Math.min(longestGraceMs, oldest / 10);
-    connection.timer = clock.after(oldest * (0.9 + 0.2 * random()), () =>
+    connection.timer = this.#clock.after(oldest * (0.9 + 0.2 * this.#random()), () =>
       this.#retire(session, connection, tooOld, grace),
     );
   }
 
   /** Ends it with its certificate, if that is before the next check: later than the other certificates of its time. */
   #endInTime(session: ClientSession, connection: ClientConnection): void {
-    const { clock, random = systemRandom, reviewTime } = this.#options;
+    const clock = this.#clock;
     const { validUntil } = connection;
     if (validUntil === undefined || validUntil > clock.now() + idleCheckMs || connection.isEnding) return;
     connection.isEnding = true;
     connection.timer?.cancel();
-    const milliseconds = validUntil - clock.now() + random() * (reviewTime?.() ?? 0);
+    const milliseconds = validUntil - clock.now() + this.#random() * (this.#options.reviewTime?.() ?? 0);
     connection.timer = clock.after(Math.max(0, milliseconds), () => {
       this.#options.bounds?.endedExpired();
       this.#retire(session, connection, certificateEnded, 0);
@@ -244,7 +271,7 @@ export class ClientConnections {
 
   /** GOAWAY; what is open goes on for a while, ends with `why`, and what still does not end then is cut. */
   #retire(session: ClientSession, connection: ClientConnection, why: GrpcStatus, milliseconds: number): void {
-    const { clock } = this.#options;
+    const clock = this.#clock;
     connection.isEnding = true;
     session.close(); // GOAWAY
     connection.timer?.cancel();
@@ -257,7 +284,7 @@ export class ClientConnections {
 
   /** One check of all connections every 10 s costs less than a timer for each. */
   #checkIdle(): void {
-    this.#watch = this.#options.clock.after(idleCheckMs, () => {
+    this.#watch = this.#clock.after(idleCheckMs, () => {
       this.#endIdle(idleTimeoutMs);
       for (const [session, connection] of this.#sessions) this.#endInTime(session, connection);
       this.#checkIdle();
@@ -266,7 +293,7 @@ export class ClientConnections {
 
   /** Ends idle connections with GOAWAY, and cuts those that are still there at the next check. Clients connect again. */
   #endIdle(idleMs: number): void {
-    const latest = this.#options.clock.now() - idleMs;
+    const latest = this.#clock.now() - idleMs;
     for (const [session, connection] of this.#sessions) {
       if (!connection.isIdleSince(latest)) continue;
       if (session.closed) {
@@ -280,7 +307,7 @@ export class ClientConnections {
 
   /** A connection was refused because of max_connections: idle connections end sooner now. At most once a second. */
   #makeRoom(): void {
-    const now = this.#options.clock.now();
+    const now = this.#clock.now();
     if (now - this.#lastRoomMadeAt < 1000) return;
     this.#lastRoomMadeAt = now;
     this.#endIdle(idleTimeoutWhenFullMs);
@@ -305,6 +332,7 @@ export class ClientConnection {
   /** When its certificate ends, by the clock. */
   readonly validUntil: number | undefined;
   readonly #socket: Socket | undefined;
+  readonly #clock: Clock;
   #calls = 0;
   /** Requests that had to wait since it was read on. */
   #unserved = 0;
@@ -317,8 +345,8 @@ export class ClientConnection {
     peer: Peer,
     socket: Socket | undefined,
     calls: Set<ServerStream> | undefined,
-    now: number,
-    validUntil?: number,
+    clock: Clock,
+    validUntil: number | undefined,
   ) {
     this.peer = peer;
     this.calls = calls;
@@ -326,7 +354,8 @@ export class ClientConnection {
     this.validUntil = validUntil;
     // A socket remembers what it was asked once. That is a system call, cheap beside a connection.
     void socket?.remoteAddress;
-    this.#idleSince = now;
+    this.#clock = clock;
+    this.#idleSince = clock.now();
   }
 
   /** Of the peer: it can be read when the connection is over, too. */
@@ -339,11 +368,18 @@ export class ClientConnection {
     this.#calls++;
   }
 
-  closed(now: number): void {
-    if (--this.#calls === 0) this.#idleSince = now;
+  closed(): void {
+    if (--this.#calls === 0) this.#idleSince = this.#clock.now();
     if (!this.#isFull || this.#socket === undefined) return;
     this.#isFull = false;
     this.#readLater(this.#socket);
+  }
+
+  /** A request has come, on which so many milliseconds were spent before anybody saw it. */
+  arrived(milliseconds: number): void {
+    const { account } = this.peer;
+    account.spent(milliseconds);
+    if (account.mustWait) this.unserved();
   }
 
   /**

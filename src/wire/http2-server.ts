@@ -1,21 +1,28 @@
-import { constants, createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import {
+  constants,
+  createServer,
+  type Http2Server,
+  type IncomingHttpHeaders,
+  type ServerHttp2Stream,
+} from 'node:http2';
+import type { Socket } from 'node:net';
 import type { Clock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import type { Result } from '../model/result.ts';
 import { tooMuchWaits, type Waiting } from './accounts.ts';
+import type { Address } from './address.ts';
 import { pieceMs } from './body-pieces.ts';
-import type { ClientConnection } from './client-connections.ts';
+import type { ClientConnection, ListenerOptions } from './client-connections.ts';
 import type { ConnectPaths } from './connect.ts';
 import { DRAINING, drainShare, spread } from './drain.ts';
 import { Deframer, type MessageSink } from './grpc-frames.ts';
 import { closeSoon, refusalOf, refuse, refuseUnknown, statusTrailers } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { type Gatherer, HalfSent, halfSentBudget } from './half-sent.ts';
+import type { Gatherer } from './half-sent.ts';
 import { sessionOptions, unixWindow } from './http2-settings.ts';
-import { type Listener, type ListenerOptions, listen } from './listener.ts';
+import { Listener, listen } from './listener.ts';
 import { explainError } from './node-error.ts';
 import type { Peer, ServerStream, StreamHandler } from './server-stream.ts';
-import type { TlsMaterial } from './tls-material.ts';
 import { VIA_HEADER } from './via.ts';
 
 export interface GrpcServerOptions extends ListenerOptions {
@@ -24,7 +31,6 @@ export interface GrpcServerOptions extends ListenerOptions {
    */
   readonly accept: (path: string) => ((stream: ServerStream) => void) | GrpcStatus | undefined;
   readonly auxiliary?: ConnectPaths;
-  readonly maxRequestBytes: number;
   /** Asked when it is looked at, in milliseconds: how long a request may take to arrive. Left out: any time. */
   readonly messageTimeout?: () => number;
   /** A client's connection ended other than HTTP/2 has it: cut, or with something that is no HTTP/2. */
@@ -36,60 +42,44 @@ const streamMs = 0.03;
 
 /** Listens. The error says which address, what is wrong, and is for the operator. */
 export function listenGrpc(options: GrpcServerOptions): Promise<Result<GrpcServer>> {
-  return listen(options, ['h2'], (listener) => new GrpcServer(listener, options));
+  return listen(options, (at) => new GrpcServer(at, options));
 }
 
 const noHttp2 =
   'HTTP/1.1 403 Forbidden\r\nconnection: close\r\n\r\nthis port speaks HTTP/2: offer h2 by ALPN\n';
 
 /** gRPC on one listener: hot calls as `ServerStream`, the rest to connect-node. */
-export class GrpcServer {
-  readonly clock: Clock;
-  readonly maxRequestBytes: number;
-  readonly halfSent: HalfSent;
+export class GrpcServer extends Listener {
   readonly unreadRequests: UnreadRequests;
-  readonly #listener: Listener;
   readonly #options: GrpcServerOptions;
+  readonly #http2: Http2Server;
   readonly #streams = new Map<Http2ServerStream, ClientConnection>();
   #whenIdle: (() => void) | undefined;
-  #drained: Promise<void> | undefined;
 
-  constructor(listener: Listener, options: GrpcServerOptions) {
-    this.#listener = listener;
+  constructor(at: Address, options: GrpcServerOptions) {
+    super(at, ['h2'], options, options.messageTimeout);
     this.#options = options;
-    this.clock = listener.clock;
-    this.maxRequestBytes = options.maxRequestBytes;
     this.unreadRequests = new UnreadRequests(this.clock);
-    this.halfSent = new HalfSent(this.clock, halfSentBudget(options.maxRequestBytes), options.messageTimeout);
     const { settings } = sessionOptions;
-    const http2 = createServer(
-      listener.unixPath === undefined
+    this.#http2 = createServer(
+      at.kind === 'tcp'
         ? sessionOptions
         : { ...sessionOptions, settings: { ...settings, initialWindowSize: unixWindow } },
     );
-    listener.connections.follow(http2);
-    listener.connected((socket, alpn) => {
-      if (alpn === undefined || alpn === 'h2') http2.emit('connection', socket);
-      else socket.end(noHttp2);
-    });
-    http2.on(
+    this.clients.follow(this.#http2);
+    this.#http2.on(
       'stream',
       (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, raw: string[]) =>
         this.#onStream(stream, headers, raw),
     );
-    http2.on('sessionError', (error, session) =>
-      options.connectionFailed?.(listener.connections.of(session)?.address ?? '', explainError(error)),
+    this.#http2.on('sessionError', (error, session) =>
+      options.connectionFailed?.(this.clients.of(session)?.address ?? '', explainError(error)),
     );
   }
 
-  /** As `listening` reports it: HOST:PORT with the port that was bound, or unix:PATH. */
-  get address(): string {
-    return this.#listener.address;
-  }
-
-  /** Open connections, those that are within their TLS handshake too. */
-  get connections(): number {
-    return this.#listener.connections.size;
+  protected override connected(socket: Socket, alpn: string | undefined): void {
+    if (alpn === undefined || alpn === 'h2') this.#http2.emit('connection', socket);
+    else socket.end(noHttp2);
   }
 
   /** Open hot calls. */
@@ -97,28 +87,16 @@ export class GrpcServer {
     return this.#streams.size;
   }
 
-  setTls(material: TlsMaterial): Result<undefined> {
-    return this.#listener.setTls(material);
-  }
-
-  /**
-   * Stops listening, sends GOAWAY on every connection, has `end` end the streams one by one over the time given, and
-   * cuts what is left. Resolves when everything is closed. Later calls get the first one's promise.
-   */
-  drain(
-    milliseconds: number,
-    end: (stream: ServerStream) => void = (stream) => stream.end(DRAINING),
-  ): Promise<void> {
+  /** Streams one by one. */
+  protected override async end(milliseconds: number): Promise<void> {
     const { auxiliary, random = systemRandom } = this.#options;
-    this.#drained ??= this.#listener.drain(milliseconds, async () => {
-      const ending = spread(this.#streams.keys(), milliseconds * drainShare, this.clock, random, end);
-      await this.#idle();
-      ending.cancel();
-      // Watches of the health service would otherwise always last until the deadline.
-      auxiliary?.shutDown();
-      this.halfSent.stop();
-    });
-    return this.#drained;
+    const ending = spread(this.#streams.keys(), milliseconds * drainShare, this.clock, random, (stream) =>
+      stream.end(DRAINING),
+    );
+    await this.#idle();
+    ending.cancel();
+    // Watches of the health service would otherwise always last until the deadline.
+    auxiliary?.shutDown();
   }
 
   /** Resolves when no hot call is open. */
@@ -133,7 +111,7 @@ export class GrpcServer {
   closed(stream: Http2ServerStream): void {
     const connection = this.#streams.get(stream);
     connection?.calls?.delete(stream);
-    connection?.closed(this.clock.now());
+    connection?.closed();
     this.#streams.delete(stream);
     if (this.#streams.size === 0) this.#whenIdle?.();
   }
@@ -143,19 +121,13 @@ export class GrpcServer {
     this.#streams.get(stream)?.unserved();
   }
 
-  /** A bug: something of ours threw in a handler. The stream is ended. */
-  threw(error: unknown, path: string): void {
-    this.#listener.report(`the handler of ${path} failed`, error);
-  }
-
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, rawHeaders: readonly string[]): void {
     stream.on('error', ignore);
-    const connection = this.#listener.connections.of(stream.session);
+    const connection = this.clients.of(stream.session);
     // Its connection was lost before it came here.
     if (connection === undefined) return;
     const { account } = connection.peer;
-    account.spent(streamMs);
-    if (account.mustWait) connection.unserved();
+    connection.arrived(streamMs);
     // Reset.
     if (stream.destroyed) return;
     const begin = (): void => {
@@ -188,7 +160,7 @@ export class GrpcServer {
     if (accepted === undefined) {
       if (this.#options.auxiliary?.serves(path) === true) {
         connection.opened();
-        stream.once('close', () => connection.closed(this.clock.now()));
+        stream.once('close', () => connection.closed());
         this.#options.auxiliary.handle(stream, headers, rawHeaders, peer);
       } else refuseUnknown(stream, headers);
       return;
