@@ -1,9 +1,7 @@
 import { constants, type ServerHttp2Stream } from 'node:http2';
-import type { Clock, Timer } from '../model/clock.ts';
-import { fail, ok, type Result } from '../model/result.ts';
 import { prefixOf } from './grpc-frames.ts';
 import { refuse } from './grpc-requests.ts';
-import { Code, type GrpcStatus } from './grpc-status.ts';
+import type { GrpcStatus } from './grpc-status.ts';
 import type { Peer } from './server-stream.ts';
 
 /** Calls that are counted together. One object for each kind. */
@@ -16,17 +14,6 @@ export interface CallKind {
   /** What happens to one too many: it is refused, or the oldest of the peer with most ends so that it can be answered. */
   readonly whenExceeded: 'REFUSED' | 'ENDS_OLDEST';
 }
-
-export interface AuxiliaryCallsOptions {
-  readonly clock: Clock;
-  /** How long a client may take to finish a request, or to read an answer. */
-  readonly stalledMilliseconds: () => number;
-  /** For metrics: a call too many, or one that was ended because its client did nothing. */
-  readonly refused: (reason: 'calls' | 'stalled') => void;
-}
-
-/** How often calls are looked at whose clients do nothing, in milliseconds. */
-const stalledCheckMs = 1000;
 
 /** One call of an auxiliary service, as its handler sees it. */
 export class AuxiliaryCall {
@@ -135,67 +122,5 @@ export class AuxiliaryCall {
 
   #release(): void {
     if (--this.#holds === 0) this.#released(this);
-  }
-}
-
-/** The open calls of auxiliary services: how many there may be, and how long they may wait for their clients. */
-export class AuxiliaryCalls {
-  readonly #options: AuxiliaryCallsOptions;
-  /** In the order in which they came. */
-  readonly #byKind = new Map<CallKind, Set<AuxiliaryCall>>();
-  #stalledTimer: Timer | undefined;
-
-  constructor(options: AuxiliaryCallsOptions) {
-    this.#options = options;
-  }
-
-  open(stream: ServerHttp2Stream, peer: Peer, kind: CallKind): Result<AuxiliaryCall, GrpcStatus> {
-    const { name, max, maxPerPeer, whenExceeded } = kind;
-    const { account } = peer;
-    const calls = this.#byKind.get(kind) ?? new Set();
-    this.#byKind.set(kind, calls);
-    const isFull = account.count(name) >= maxPerPeer;
-    if (isFull || calls.size >= max) {
-      this.#options.refused('calls');
-      const message = isFull
-        ? `this peer has ${maxPerPeer} ${name} open, which is the maximum`
-        : `${max} ${name} are open, which is the maximum`;
-      const status: GrpcStatus = { code: Code.RESOURCE_EXHAUSTED, message };
-      if (whenExceeded === 'REFUSED') return fail(status);
-      const accounts = [...calls].map((call) => call.peer.account);
-      const largest = isFull ? account : accounts.reduce((a, b) => (b.count(name) > a.count(name) ? b : a));
-      const oldest = calls.values().find((call) => call.peer.account === largest);
-      if (oldest === undefined) return fail(status);
-      this.#remove(oldest);
-      oldest.end(status);
-    }
-    const call = new AuxiliaryCall(stream, peer, kind, (released) => this.#remove(released));
-    calls.add(call);
-    account.enter(name);
-    this.#watch();
-    return ok(call);
-  }
-
-  #remove(call: AuxiliaryCall): void {
-    if (this.#byKind.get(call.kind)?.delete(call) === true) call.peer.account.leave(call.kind.name);
-  }
-
-  #watch(): void {
-    this.#stalledTimer ??= this.#options.clock.after(stalledCheckMs, () => {
-      this.#stalledTimer = undefined;
-      this.#endStalled();
-      if (this.#byKind.values().some(({ size }) => size > 0)) this.#watch();
-    });
-  }
-
-  #endStalled(): void {
-    const { clock, stalledMilliseconds, refused } = this.#options;
-    const [now, milliseconds] = [clock.now(), stalledMilliseconds()];
-    for (const call of [...this.#byKind.values()].flatMap((calls) => [...calls])) {
-      if (call.ended || !call.isStalled(now, milliseconds)) continue;
-      refused('stalled');
-      const message = `the client has not finished its request, or not read its answer, for ${milliseconds} ms (limits.stalled_timeout)`;
-      call.end({ code: Code.RESOURCE_EXHAUSTED, message });
-    }
   }
 }

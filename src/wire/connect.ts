@@ -18,15 +18,11 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
-import { fail, type Result } from '../model/result.ts';
-import {
-  type AuxiliaryCall,
-  AuxiliaryCalls,
-  type AuxiliaryCallsOptions,
-  type CallKind,
-} from './auxiliary-calls.ts';
+import type { Clock, Timer } from '../model/clock.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { AuxiliaryCall, type CallKind } from './auxiliary-calls.ts';
 import { Deframer } from './grpc-frames.ts';
-import { closeSoon, refusalOf, refuse, statusTrailers } from './grpc-requests.ts';
+import { beginAnswer, endAnswer, refusalOf, refuse } from './grpc-requests.ts';
 import { Code as GrpcCode, type GrpcStatus } from './grpc-status.ts';
 import type { Peer } from './server-stream.ts';
 
@@ -42,7 +38,12 @@ export interface AuxiliaryService {
   readonly refusal?: (peer: Peer) => GrpcStatus | undefined;
 }
 
-export interface ConnectPathsOptions extends AuxiliaryCallsOptions {
+export interface ConnectPathsOptions {
+  readonly clock: Clock;
+  /** How long a client may take to finish a request, or to read an answer. */
+  readonly stalledMilliseconds: () => number;
+  /** For metrics: a call too many, or one that was ended because its client did nothing. */
+  readonly refused: (reason: 'calls' | 'stalled') => void;
   readonly services: readonly AuxiliaryService[];
   /** Paths that are answered by the handler of another one. */
   readonly aliases?: ReadonlyMap<string, string>;
@@ -57,10 +58,8 @@ export const callKey = createContextKey<AuxiliaryCall | undefined>(undefined, { 
 
 type Handler = ConnectRouter['handlers'][number];
 
-interface AuxiliaryPath {
-  readonly handler: Handler;
-  readonly service: AuxiliaryService;
-}
+/** How often calls are looked at whose clients do nothing, in milliseconds. */
+const stalledCheckMs = 1000;
 
 /** Answers are written as they are: compressing megabytes for whoever asks costs more than sending them. */
 const compressNothing = 2 ** 32 - 1;
@@ -70,14 +69,15 @@ const compressNothing = 2 ** 32 - 1;
  * Connect. Its adapter is not used, because it prints to the console and answers unknown paths without a grpc-status.
  */
 export class ConnectPaths {
-  readonly #paths = new Map<string, AuxiliaryPath>();
+  readonly #paths = new Map<string, { readonly handler: Handler; readonly service: AuxiliaryService }>();
   readonly #options: ConnectPathsOptions;
   readonly #shutDown = new AbortController();
-  readonly #calls: AuxiliaryCalls;
+  /** Those that are open, in the order in which they came. */
+  readonly #calls = new Map<CallKind, Set<AuxiliaryCall>>();
+  #stalledTimer: Timer | undefined;
 
   constructor(options: ConnectPathsOptions) {
     this.#options = options;
-    this.#calls = new AuxiliaryCalls(options);
     for (const service of options.services) {
       const router = createConnectRouter({
         acceptCompression: [compressionGzip],
@@ -116,10 +116,9 @@ export class ConnectPaths {
     if (known === undefined) return;
     const { handler, service } = known;
     const refusal = service.refusal?.(peer);
-    const opened = refusal === undefined ? this.#calls.open(stream, peer, service.kindOf(path)) : undefined;
-    if (opened?.ok !== true) {
-      const status = refusal ?? opened?.error;
-      if (status !== undefined) refuse(stream, status, httpStatusOf(status, headers));
+    const opened = refusal === undefined ? this.#open(stream, peer, service.kindOf(path)) : fail(refusal);
+    if (!opened.ok) {
+      refuse(stream, opened.error, httpStatusOf(opened.error, headers));
       return;
     }
     const call = opened.value;
@@ -131,6 +130,56 @@ export class ConnectPaths {
     // Thousands of calls may arrive in one packet: those that are over when it is their turn do not begin.
     const start = (): void => this.#start(handler, stream, headers, raw, call);
     peer.account.wait(() => peer.account.work(start));
+  }
+
+  #open(stream: ServerHttp2Stream, peer: Peer, kind: CallKind): Result<AuxiliaryCall, GrpcStatus> {
+    const { name, max, maxPerPeer, whenExceeded } = kind;
+    const { account } = peer;
+    const calls = this.#calls.get(kind) ?? new Set();
+    this.#calls.set(kind, calls);
+    const isFull = account.count(name) >= maxPerPeer;
+    if (isFull || calls.size >= max) {
+      this.#options.refused('calls');
+      const message = isFull
+        ? `this peer has ${maxPerPeer} ${name} open, which is the maximum`
+        : `${max} ${name} are open, which is the maximum`;
+      const status: GrpcStatus = { code: GrpcCode.RESOURCE_EXHAUSTED, message };
+      if (whenExceeded === 'REFUSED') return fail(status);
+      const accounts = [...calls].map((call) => call.peer.account);
+      const largest = isFull ? account : accounts.reduce((a, b) => (b.count(name) > a.count(name) ? b : a));
+      const oldest = calls.values().find((call) => call.peer.account === largest);
+      if (oldest === undefined) return fail(status);
+      this.#remove(oldest);
+      oldest.end(status);
+    }
+    const call = new AuxiliaryCall(stream, peer, kind, (released) => this.#remove(released));
+    calls.add(call);
+    account.enter(name);
+    this.#watch();
+    return ok(call);
+  }
+
+  #remove(call: AuxiliaryCall): void {
+    if (this.#calls.get(call.kind)?.delete(call) === true) call.peer.account.leave(call.kind.name);
+  }
+
+  #watch(): void {
+    this.#stalledTimer ??= this.#options.clock.after(stalledCheckMs, () => {
+      this.#stalledTimer = undefined;
+      this.#endStalled();
+      if (this.#calls.values().some(({ size }) => size > 0)) this.#watch();
+    });
+  }
+
+  #endStalled(): void {
+    const { clock, stalledMilliseconds, refused } = this.#options;
+    const [now, milliseconds] = [clock.now(), stalledMilliseconds()];
+    for (const call of [...this.#calls.values()].flatMap((calls) => [...calls])) {
+      if (call.ended || !call.isStalled(now, milliseconds)) continue;
+      refused('stalled');
+      const message = `the client has not finished its request, or not read its answer, for ${milliseconds} ms (limits.stalled_timeout)`;
+      call.end({ code: GrpcCode.RESOURCE_EXHAUSTED, message });
+    }
   }
 
   /** Ends what is open there, such as health watches. */
@@ -210,8 +259,6 @@ function withoutQuery(path: string): string {
 export type AnswerAtOnce = (request: Buffer) => Result<Buffer, GrpcStatus>;
 
 const protobuf = /^application\/grpc(?:\+proto)?(?:;|$)/i;
-const responseHeaders: readonly string[] = [':status', '200', 'content-type', 'application/grpc'];
-const respondOptions = { waitForTrailers: true, sendDate: false } as const;
 const done: GrpcStatus = { code: GrpcCode.OK, message: '' };
 const missing: GrpcStatus = {
   code: GrpcCode.UNIMPLEMENTED,
@@ -243,14 +290,17 @@ function answerAtOnce(
       outcome = outcome === undefined ? answer(bytes) : fail(another);
     },
   };
-  const options = { maxBytes: maxRequestBytes, limitName: 'a fixed limit', encoding: undefined };
-  const deframer = new Deframer(sink, options);
+  const deframer = new Deframer(sink, maxRequestBytes, 'a fixed limit');
   call.onClose(() => deframer.stop());
   const finish = (result: Result<Buffer, GrpcStatus>): void => {
     deframer.stop();
     if (call.ended || stream.destroyed || stream.closed || stream.headersSent) return;
-    if (result.ok) respond(stream, result.value);
-    else refuse(stream, result.error);
+    if (!result.ok) {
+      refuse(stream, result.error);
+      return;
+    }
+    beginAnswer(stream);
+    endAnswer(stream, done, result.value);
   };
   stream.on('data', (chunk: Buffer) =>
     account.work(() => {
@@ -264,15 +314,6 @@ function answerAtOnce(
       finish(fault === undefined ? (outcome ?? fail(missing)) : fail(fault));
     }),
   );
-}
-
-function respond(stream: ServerHttp2Stream, frame: Buffer): void {
-  stream.respond(responseHeaders, respondOptions);
-  stream.once('wantTrailers', () => {
-    stream.sendTrailers(statusTrailers(done));
-    closeSoon(stream);
-  });
-  stream.end(frame);
 }
 
 /** Connect's codes are gRPC's, so the number is the same. */

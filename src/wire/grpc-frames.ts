@@ -19,17 +19,8 @@ export function frameOf(message: Uint8Array): Buffer {
 export interface MessageSink {
   /** The bytes are only valid during the call. */
   message(bytes: Buffer): void;
-}
-
-export interface DeframerOptions {
-  /** The largest message in bytes; a larger one is refused before any of it is kept. */
-  readonly maxBytes: number;
-  /** What the limit is called where the operator sets it. */
-  readonly limitName: string;
-  /** The request's `grpc-encoding`, for the error of a compressed message. */
-  readonly encoding: string | undefined;
-  /** Called with the bytes that are held for a message that has arrived in part; 0: none. May stop the deframer. */
-  readonly holds?: (bytes: number) => void;
+  /** So many bytes are held for a message that has arrived in part; 0: none. May stop the deframer. */
+  holds?(bytes: number): void;
 }
 
 /**
@@ -39,7 +30,9 @@ export interface DeframerOptions {
  */
 export class Deframer {
   readonly #sink: MessageSink;
-  readonly #options: DeframerOptions;
+  readonly #maxBytes: number;
+  readonly #limitName: string;
+  readonly #encoding: string | undefined;
   /** Bytes of the current prefix that have been read; at `prefixLength` the message follows. */
   #prefixRead = 0;
   #compressed = false;
@@ -50,9 +43,15 @@ export class Deframer {
   #held: Buffer | undefined;
   #mode: 'running' | 'paused' | 'stopped' = 'running';
 
-  constructor(sink: MessageSink, options: DeframerOptions) {
+  /**
+   * `maxBytes`: of a message; a larger one is refused before any of it is kept. `limitName`: what the operator sets it
+   * by. `encoding`: the request's `grpc-encoding`, for the error of a compressed message.
+   */
+  constructor(sink: MessageSink, maxBytes: number, limitName: string, encoding?: string) {
     this.#sink = sink;
-    this.#options = options;
+    this.#maxBytes = maxBytes;
+    this.#limitName = limitName;
+    this.#encoding = encoding;
   }
 
   /** Delivers the messages that the chunk completes. What is returned ends the call. */
@@ -135,7 +134,7 @@ export class Deframer {
 
   #checkPrefix(): GrpcStatus | undefined {
     if (this.#compressed) {
-      const { encoding } = this.#options;
+      const encoding = this.#encoding;
       if (encoding === undefined || encoding === 'identity') {
         return {
           code: Code.INTERNAL,
@@ -148,10 +147,10 @@ export class Deframer {
         message: `requests compressed with ${encoding} are not supported: send them uncompressed (identity)`,
       };
     }
-    if (this.#length > this.#options.maxBytes) {
+    if (this.#length > this.#maxBytes) {
       return {
         code: Code.RESOURCE_EXHAUSTED,
-        message: `a request message of ${this.#length} bytes is over the limit of ${this.#options.maxBytes} bytes (${this.#options.limitName})`,
+        message: `a request message of ${this.#length} bytes is over the limit of ${this.#maxBytes} bytes (${this.#limitName})`,
       };
     }
     return undefined;
@@ -168,7 +167,7 @@ export class Deframer {
     const held = this.#body?.held ?? 0;
     const body = (this.#body ??= new BodyPieces(borrow(this.#length)));
     body.add(piece, this.#length);
-    if (body.held !== held) this.#options.holds?.(body.held);
+    if (body.held !== held) this.#sink.holds?.(body.held);
     // Else it was given up, as all messages that are half sent hold too much together.
     if (this.#mode !== 'stopped' && body.bytes === this.#length) this.#deliver(body.whole);
     return end;
@@ -178,13 +177,13 @@ export class Deframer {
     const body = this.#body;
     if (body === undefined) return;
     this.#body = undefined;
-    this.#options.holds?.(0);
+    this.#sink.holds?.(0);
     giveBack(body.room);
   }
 
   #deliver(bytes: Buffer): void {
     const body = this.#body;
-    if (body !== undefined) this.#options.holds?.(0);
+    if (body !== undefined) this.#sink.holds?.(0);
     this.#prefixRead = 0;
     this.#length = 0;
     this.#body = undefined;

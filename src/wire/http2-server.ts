@@ -16,13 +16,13 @@ import type { ClientConnection, ListenerOptions } from './client-connections.ts'
 import type { ConnectPaths } from './connect.ts';
 import { DRAINING, drainShare, spread } from './drain.ts';
 import { Deframer, type MessageSink } from './grpc-frames.ts';
-import { closeSoon, refusalOf, refuse, refuseUnknown, statusTrailers } from './grpc-requests.ts';
+import { beginAnswer, endAnswer, refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { Gatherer } from './half-sent.ts';
 import { sessionOptions, unixWindow } from './http2-settings.ts';
 import { Listener, listen } from './listener.ts';
 import { explainError } from './node-error.ts';
-import type { Peer, ServerStream, StreamHandler } from './server-stream.ts';
+import type { FaultReason, Peer, ServerStream, StreamHandler } from './server-stream.ts';
 import { VIA_HEADER } from './via.ts';
 
 export interface GrpcServerOptions extends ListenerOptions {
@@ -186,10 +186,7 @@ function ignore(): void {}
 /** How long the trailers wait behind data that the client does not take; then the stream is reset. Milliseconds. */
 const trailersTimeoutMs = 5000;
 
-/** A list, because Node copies an object for each response. */
-const responseHeaders: readonly string[] = [':status', '200', 'content-type', 'application/grpc'];
 const noHeaders = {};
-const respondOptions = { waitForTrailers: true, sendDate: false } as const;
 
 /**
  * One gRPC call on an HTTP/2 stream: the hot path. Thousands of them are open at once and each update is one `write`
@@ -248,12 +245,13 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   handle(handler: StreamHandler): void {
     this.#handler = handler;
     if (this.#status !== undefined || this.#stream.destroyed) return;
-    this.#deframer = new Deframer(this, {
-      maxBytes: this.#owner.maxRequestBytes,
-      limitName: 'limits.max_request_bytes',
-      encoding: this.header('grpc-encoding'),
-      holds: (bytes) => this.#owner.halfSent.resize(this, bytes),
-    });
+    const { maxRequestBytes } = this.#owner;
+    this.#deframer = new Deframer(
+      this,
+      maxRequestBytes,
+      'limits.max_request_bytes',
+      this.header('grpc-encoding'),
+    );
     const stream = this.#stream;
     stream.on('data', (chunk: Buffer | string) => this.#read(chunk));
     stream.on('end', () => {
@@ -268,7 +266,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   write(frame: Buffer): boolean {
     const stream = this.#stream;
     if (this.#status !== undefined || stream.destroyed || stream.closed) return false;
-    if (!stream.headersSent) stream.respond(responseHeaders, respondOptions);
+    if (!stream.headersSent) beginAnswer(stream);
     const more = stream.write(frame);
     if (!more && !this.#mayBlock) {
       this.#mayBlock = true;
@@ -308,6 +306,11 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     if (account.mustWait) this.#waitForTurn();
   }
 
+  /** For the deframer. */
+  holds(bytes: number): void {
+    this.#owner.halfSent.resize(this, bytes);
+  }
+
   #waitForTurn(): void {
     if (this.#waiting !== undefined || this.#status !== undefined) return;
     this.#stopReading();
@@ -343,15 +346,9 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     return this.#stream.readableLength + (this.#deframer?.heldBytes ?? 0);
   }
 
-  /** For UnreadRequests. */
-  refuse(status: GrpcStatus): void {
-    this.#handler?.faulted?.(status, 'held_bytes');
-    this.end(status);
-  }
-
-  /** For HalfSent. */
-  abandon(status: GrpcStatus): void {
-    this.#handler?.faulted?.(status, 'half_sent');
+  /** For HalfSent and UnreadRequests. */
+  abandon(status: GrpcStatus, why: FaultReason = 'half_sent'): void {
+    this.#handler?.faulted?.(status, why);
     this.end(status);
   }
 
@@ -369,15 +366,8 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
       refuse(stream, status);
       return;
     }
-    stream.once('wantTrailers', () => this.#sendTrailers(status));
     if (stream.writableLength > 0) this.#limitTrailersWait(status);
-    stream.end();
-  }
-
-  #sendTrailers(status: GrpcStatus): void {
-    const stream = this.#stream;
-    stream.sendTrailers(statusTrailers(status));
-    closeSoon(stream);
+    endAnswer(stream, status);
   }
 
   /** Trailers come after all data. A stream whose client takes no data can only be reset. */
@@ -501,7 +491,7 @@ class UnreadRequests {
         const { unreadBytes } = stream;
         const excess = stream.peer.account.hold(unreadBytes - before);
         if (excess === undefined) this.#charged.set(stream, unreadBytes);
-        else stream.refuse({ code: Code.RESOURCE_EXHAUSTED, message: excess });
+        else stream.abandon({ code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
       }
       if (this.#charged.size > 0) this.#watch();
     });

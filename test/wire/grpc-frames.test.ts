@@ -12,7 +12,9 @@ function collector(maxBytes = 1 << 20, encoding?: string): Collector {
   const messages: string[] = [];
   const deframer = new Deframer(
     { message: (bytes) => messages.push(bytes.toString('latin1')) },
-    { maxBytes, limitName: 'limits.max_request_bytes', encoding },
+    maxBytes,
+    'limits.max_request_bytes',
+    encoding,
   );
   return { messages, deframer };
 }
@@ -59,7 +61,8 @@ describe('gRPC frames', () => {
                 if (toss.next().value === true) deframer.pause();
               },
             },
-            { maxBytes: 1000, limitName: 'x', encoding: undefined },
+            1000,
+            'x',
           );
           for (const chunk of cut(Buffer.concat(messages.map(frameOf)), cuts)) {
             deframer.push(chunk);
@@ -96,7 +99,7 @@ describe('gRPC frames', () => {
         seen = bytes;
       },
     };
-    new Deframer(sink, { maxBytes: 10, limitName: 'x', encoding: undefined }).push(chunk);
+    new Deframer(sink, 10, 'x').push(chunk);
     expect(seen?.buffer).to.equal(chunk.buffer);
   });
 
@@ -141,7 +144,8 @@ describe('gRPC frames', () => {
           deframer.stop();
         },
       },
-      { maxBytes: 100, limitName: 'x', encoding: undefined },
+      100,
+      'x',
     );
     deframer.push(Buffer.concat([frameOf(Buffer.from('a')), frameOf(Buffer.from('b'))]));
     expect(got).to.deep.equal(['a']);
