@@ -240,7 +240,7 @@ function auxiliaryPaths(core: Core, answers: ClientAnswers): ConnectPaths {
     clock: systemClock,
     stalledMilliseconds: () => core.config.limits.stalledTimeoutMs,
     services: [
-      health(services, { serving, subscribe: (changed) => core.onChange(changed) }),
+      health(services, serving, (changed) => core.onChange(changed)),
       reflection(() => (core.statusScopes.enabled ? [...services, csdsService] : services)),
       csds(
         (peer) => core.statusScopes.of(peer),

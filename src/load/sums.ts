@@ -1,4 +1,3 @@
-import type { LoadTotals } from '../model/load.ts';
 import type { InTurns } from '../model/time-slices.ts';
 import {
   bytes,
@@ -287,9 +286,11 @@ const nobody = { hold: () => undefined, count: () => 0, enter() {}, leave() {}, 
  * A LoadStatsRequest while it is read. Nothing of it counts before `apply`; what is not applied must be discarded. The
  * sums may be taken in between, and other reports read.
  */
-export class Reading implements ReadTotals {
+export class Reading {
+  /** What it says of requests. */
   readonly totals = { clusters: 0, success: 0, error: 0, dropped: 0 };
-  readonly clusters: (Counts & { readonly name: string })[] = [];
+  /** As often as the report names them. */
+  readonly clusters: ReadCluster[] = [];
   readonly #root: Row | undefined;
   readonly #reporter: Reporter;
   readonly #wanted: Wanted | undefined;
@@ -660,12 +661,7 @@ export interface Counts {
   dropped: number;
 }
 
-/** What a report says of requests. */
-export interface ReadTotals {
-  readonly totals: LoadTotals;
-  /** As often as the report names them. */
-  readonly clusters: readonly (Counts & { readonly name: string })[];
-}
+export type ReadCluster = Counts & { readonly name: string };
 
 /** More clusters of one report are in its totals only: a cluster may have two bytes. */
 const mostClusters = 10_000;

@@ -4,10 +4,16 @@ import type { Server, Socket } from 'node:net';
 import type { Clock, Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { type Accounts, boundlessAccounts, type Waiting } from './accounts.ts';
-import { CertificateReview } from './client-authorities.ts';
-import { drainShare } from './drain.ts';
+import { ClientAuthorities } from './client-authorities.ts';
+import { drainShare, spread } from './drain.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { connectionWindow, idleTimeoutMs, idleTimeoutWhenFullMs, unixWindow } from './http2-settings.ts';
+import {
+  connectionWindow,
+  handshakeTimeoutMs,
+  idleTimeoutMs,
+  idleTimeoutWhenFullMs,
+  unixWindow,
+} from './http2-settings.ts';
 import { addressOf, addressText, type ClientSession, peerOf, verifiedCertificate } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
 import type { TlsMaterial } from './tls-material.ts';
@@ -78,6 +84,9 @@ const longestGraceMs = 5000;
 /** At the least, the trailers of what ended have so long. Milliseconds. */
 const leastGraceMs = 1000;
 
+/** To verify one takes a tenth of a millisecond or two: however short the time of a review, it leaves some for the others. */
+const signaturesPerMs = 4;
+
 /** How often idle connections are looked for, in milliseconds. */
 const idleCheckMs = 10_000;
 
@@ -92,7 +101,10 @@ export class ClientConnections {
   /** All of them, those that are within their TLS handshake too. */
   readonly #sockets = new Set<Socket>();
   readonly #sessions = new Map<ClientSession, ClientConnection>();
-  readonly #certificates: CertificateReview | undefined;
+  readonly #authorities: ClientAuthorities | undefined;
+  /** Until then a handshake may complete that began with authorities that are gone. */
+  #handshakesUntil = 0;
+  #review: { cancel(): void } | undefined;
   /** The socket of the next session. Node creates the session while it emits the event of the socket. */
   #arriving: Socket | undefined;
   #watch: Timer | undefined;
@@ -107,15 +119,13 @@ export class ClientConnections {
     clock: Clock,
     options: ListenerOptions,
   ) {
-    const { tls, random = systemRandom, accounts = boundlessAccounts(clock), reviewTime, reviewed } = options;
+    const { tls, random = systemRandom, accounts = boundlessAccounts(clock) } = options;
     this.#options = options;
     this.#unixPath = unixPath;
     this.#clock = clock;
     this.#random = random;
     this.#accounts = accounts;
-    const reviewMs = (): number => (reviewTime?.() ?? 0) * drainShare;
-    this.#certificates =
-      tls?.ca && new CertificateReview(tls.ca, clock, random, reviewMs, (ended) => reviewed?.(ended));
+    this.#authorities = tls?.ca && new ClientAuthorities(tls.ca);
     listener.on('connection', (socket) => {
       if (this.#accepted(socket)) this.#inTurn(socket, handOn);
     });
@@ -155,11 +165,37 @@ export class ClientConnections {
     for (const session of this.#sessions.keys()) session.close();
   }
 
-  /** Ends the connections that none of these authorities vouches for, spread over `reviewTime`. */
+  /**
+   * If an authority is gone, every connection is checked, and ends if nobody vouches for its certificate any more: in
+   * random order and spread over `reviewTime`, so that neither blocks the process.
+   */
   replaceAuthorities(ca: Buffer): void {
-    this.#certificates?.replace(ca, this.#sessions, (session, connection) =>
-      this.#retire(session, connection, authorityRemoved, 0),
+    const authorities = this.#authorities;
+    if (authorities?.replace(ca) !== true) return;
+    this.#handshakesUntil = this.#clock.now() + handshakeTimeoutMs;
+    let left = this.#sessions.size;
+    let ended = 0;
+    const milliseconds = Math.max(this.#reviewMs * drainShare, left / signaturesPerMs);
+    this.#review?.cancel();
+    this.#review = spread(
+      this.#sessions,
+      milliseconds,
+      this.#clock,
+      this.#random,
+      ([session, connection]) => {
+        const certificate = verifiedCertificate(session);
+        // A client without one stays: it got nothing by a certificate.
+        if (certificate !== undefined && !authorities.vouchFor(certificate)) {
+          ended++;
+          this.#retire(session, connection, authorityRemoved, 0);
+        }
+        if (--left === 0) this.#options.reviewed?.(ended);
+      },
     );
+  }
+
+  get #reviewMs(): number {
+    return this.#options.reviewTime?.() ?? 0;
   }
 
   /** Cuts what is left. */
@@ -169,7 +205,7 @@ export class ClientConnections {
 
   stop(): void {
     this.#watch?.cancel();
-    this.#certificates?.stop();
+    this.#review?.cancel();
   }
 
   #accepted(socket: Socket): boolean {
@@ -211,7 +247,7 @@ export class ClientConnections {
     const unixPath = this.#unixPath;
     const certificate = verifiedCertificate(session);
     const validUntil = certificate && this.#acceptedUntil(certificate);
-    if (certificate !== undefined && this.#certificates !== undefined && validUntil === undefined) {
+    if (certificate !== undefined && this.#authorities !== undefined && validUntil === undefined) {
       session.destroy();
       return undefined;
     }
@@ -239,10 +275,14 @@ export class ClientConnections {
    * resumed TLS session began when its certificate was valid, and a handshake with the authorities of its time.
    */
   #acceptedUntil(certificate: X509Certificate): number | undefined {
-    // First, as it remembers the intermediates that count for the time.
-    if (this.#certificates?.admits(certificate) !== true) return undefined;
-    const validUntil = this.#certificates.validUntil(certificate);
-    if (validUntil > this.#clock.now()) return validUntil;
+    const authorities = this.#authorities;
+    const now = this.#clock.now();
+    // First, as the intermediates count for the time.
+    authorities?.remember(certificate);
+    if (authorities === undefined || (now < this.#handshakesUntil && !authorities.vouchFor(certificate)))
+      return undefined;
+    const validUntil = authorities.validUntil(certificate);
+    if (validUntil > now) return validUntil;
     this.#options.bounds?.endedExpired();
     return undefined;
   }
@@ -262,7 +302,7 @@ export class ClientConnections {
     if (validUntil === undefined || validUntil > clock.now() + idleCheckMs || connection.isEnding) return;
     connection.isEnding = true;
     connection.timer?.cancel();
-    const milliseconds = validUntil - clock.now() + this.#random() * (this.#options.reviewTime?.() ?? 0);
+    const milliseconds = validUntil - clock.now() + this.#random() * this.#reviewMs;
     connection.timer = clock.after(Math.max(0, milliseconds), () => {
       this.#options.bounds?.endedExpired();
       this.#retire(session, connection, certificateEnded, 0);
@@ -426,30 +466,18 @@ export class ClientConnection {
   }
 }
 
-interface SocketHandle {
-  readonly reading?: boolean;
-  readStart(): void;
-  readStop(): void;
-}
-
-const isHandle = (handle: unknown): handle is SocketHandle =>
-  typeof handle === 'object' && handle !== null && 'readStart' in handle && 'readStop' in handle;
-
 /**
- * Node's HTTP servers read from this below the socket, whose `pause` means nothing to them. It is not documented: where
- * it is missing, nothing is stopped.
+ * Node's HTTP servers read from the handle below the socket, whose `pause` means nothing to them. It is not documented:
+ * where it is missing, nothing is stopped.
  */
-function handleOf(socket: Socket): SocketHandle | undefined {
+function callHandle(socket: Socket, method: 'readStart' | 'readStop'): void {
   const handle: unknown = Reflect.get(socket, '_handle');
-  return isHandle(handle) ? handle : undefined;
+  if (typeof handle !== 'object' || handle === null) return;
+  const run: unknown = Reflect.get(handle, method);
+  // Where Node itself has stopped, it begins again itself.
+  const isNodes = method === 'readStart' && Reflect.get(handle, 'reading') === false;
+  if (typeof run === 'function' && !isNodes) Reflect.apply(run, handle, []);
 }
 
-function stopReading(socket: Socket): void {
-  handleOf(socket)?.readStop();
-}
-
-/** Unless Node itself has stopped: it begins again itself. */
-function startReading(socket: Socket): void {
-  const handle = handleOf(socket);
-  if (handle?.reading !== false) handle?.readStart();
-}
+const stopReading = (socket: Socket): void => callHandle(socket, 'readStop');
+const startReading = (socket: Socket): void => callHandle(socket, 'readStart');

@@ -14,9 +14,9 @@ import { tooMuchWaits } from './accounts.ts';
 import type { Address } from './address.ts';
 import { BodyPieces, pieceMs, tooSmallMessage } from './body-pieces.ts';
 import type { ClientConnection, ListenerOptions } from './client-connections.ts';
-import { Code, codeName, type GrpcStatus } from './grpc-status.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { Gatherer } from './half-sent.ts';
-import { type HttpAnswer, problem } from './http-answer.ts';
+import { type HttpAnswer, problem, refusal } from './http-answer.ts';
 import { handshakeTimeoutMs, sessionOptions } from './http2-settings.ts';
 import { Listener, listen } from './listener.ts';
 import { isDisconnect } from './node-error.ts';
@@ -428,12 +428,14 @@ class HttpExchange implements Gatherer {
     const message = `the body is larger than ${maxRequestBytes} bytes (limits.max_poll_bytes)`;
     const status = { code: Code.RESOURCE_EXHAUSTED, message };
     if ((this.#declared ?? 0) > mostDiscarded) this.#refuse(413, status);
-    else this.answer(problem(413, codeName(status.code).toLowerCase(), message));
+    else this.answer(refusal(status, 413));
   }
 
   /** The rest of the body does not come, or is not waited for. */
-  #refuse(http: number, { code, message }: GrpcStatus): void {
-    this.answer(problem(http, codeName(code).toLowerCase(), message, last(this.#request)));
+  #refuse(http: number, status: GrpcStatus): void {
+    // HTTP/1.1 alone can end its connection with an answer; HTTP/2 ends the stream.
+    const isLast = this.#request.httpVersionMajor === 1;
+    this.answer(refusal(status, http, isLast ? { connection: 'close' } : {}));
   }
 
   #drop(): void {
@@ -451,10 +453,6 @@ class HttpExchange implements Gatherer {
     this.#cancel?.();
   }
 }
-
-/** HTTP/1.1 alone can end its connection with an answer; HTTP/2 ends the stream. */
-const last = ({ httpVersionMajor }: Request): Readonly<Record<string, string>> =>
-  httpVersionMajor === 1 ? { connection: 'close' } : {};
 
 /**
  * Over HTTP/1.1 the connection may end with the answer. Many clients send all of a body before they read: to them a

@@ -5,10 +5,7 @@ import type { Account, Accounts } from './accounts.ts';
 import { formatHostPort } from './address.ts';
 import type { Peer } from './server-stream.ts';
 
-interface SubjectAltNames {
-  readonly uris: readonly string[];
-  readonly dns: readonly string[];
-}
+type SubjectAltNames = Readonly<Record<'uris' | 'dns', readonly string[]>>;
 
 const none: SubjectAltNames = { uris: [], dns: [] };
 
@@ -51,10 +48,11 @@ export function peerOf(
   accounts: Accounts,
   certificate: X509Certificate | undefined = verifiedCertificate(session),
 ): Peer {
+  const names = certificate?.subjectAltName;
   return new SessionPeer(
     session,
     listener,
-    certificate === undefined ? none : namesOf(certificate),
+    names === undefined ? none : parseSubjectAltNames(names),
     accounts,
   );
 }
@@ -85,13 +83,10 @@ class SessionPeer implements Peer {
   }
 
   get address(): string {
-    this.#address ??= addressOfSession(this.#session);
+    const session = this.#session;
+    this.#address ??= session.destroyed ? 'unknown:0' : addressOf(session.socket);
     return this.#address;
   }
-}
-
-function addressOfSession(session: Session): string {
-  return session.destroyed ? 'unknown:0' : addressOf(session.socket);
 }
 
 /** Of the other end, as far as it is known: a socket that is closed may have forgotten it. */
@@ -106,10 +101,6 @@ export function addressOf({
 export function addressText(address: string, port = 0): string {
   const isMapped = address.startsWith('::ffff:') && address.includes('.');
   return formatHostPort(isMapped ? address.slice('::ffff:'.length) : address, port);
-}
-
-function namesOf({ subjectAltName }: X509Certificate): SubjectAltNames {
-  return subjectAltName === undefined ? none : parseSubjectAltNames(subjectAltName);
 }
 
 /** HTTP on a connection, whichever version: node:http2's sessions are such, and `Http1Session`. */

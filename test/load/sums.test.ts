@@ -11,7 +11,6 @@ import {
   LoadSums,
   type Payer,
   Reading,
-  type ReadTotals,
   Reporter,
   type Wanted,
 } from '../../src/load/sums.ts';
@@ -33,7 +32,7 @@ function add(sums: LoadSums, bytes: Buffer, reporter: Reporter, wanted: Wanted |
   return atOnce(reading.apply());
 }
 
-function readTotals(bytes: Buffer): ReadTotals {
+function readTotals(bytes: Buffer): Pick<Reading, "totals" | "clusters"> {
   const reading = new Reading();
   atOnce(reading.read(bytes));
   return reading;
