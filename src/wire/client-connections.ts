@@ -3,7 +3,7 @@ import { constants, type Http2Server } from 'node:http2';
 import type { Server, Socket } from 'node:net';
 import type { Clock, Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
-import { type Accounts, boundlessAccounts, type Waiting } from './accounts.ts';
+import { type Account, type Accounts, boundlessAccounts, type Waiting } from './accounts.ts';
 import { ClientAuthorities } from './client-authorities.ts';
 import { drainShare, spread } from './drain.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
@@ -14,7 +14,7 @@ import {
   idleTimeoutWhenFullMs,
   unixWindow,
 } from './http2-settings.ts';
-import { addressOf, addressText, type ClientSession, peerOf, verifiedCertificate } from './peer.ts';
+import { addressOf, type ClientSession, parseSubjectAltNames, verifiedCertificate } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
 import type { TlsMaterial } from './tls-material.ts';
 
@@ -251,16 +251,25 @@ export class ClientConnections {
       session.destroy();
       return undefined;
     }
-    const peer = peerOf(session, unixPath, this.#accounts, certificate);
-    const refusal = bounds?.joined(peer);
-    if (refusal !== undefined) return refusal;
     // There is no other replica behind a Unix socket.
     const oldest = unixPath === undefined ? maxConnectionAge?.() : undefined;
     const calls = oldest === undefined && certificate === undefined ? undefined : new Set<ServerStream>();
-    const connection = new ClientConnection(peer, socket, calls, this.#clock, validUntil);
+    const names = certificate?.subjectAltName;
+    const accounts = this.#accounts;
+    const connection = new ClientConnection(
+      socket,
+      unixPath,
+      names,
+      accounts,
+      this.#clock,
+      calls,
+      validUntil,
+    );
+    const refusal = bounds?.joined(connection);
+    if (refusal !== undefined) return refusal;
     this.#sessions.set(session, connection);
     session.on('close', () => {
-      bounds?.left(peer);
+      bounds?.left(connection);
       this.#sessions.delete(session);
       connection.ended();
     });
@@ -359,10 +368,15 @@ export class ClientConnections {
  * so a region that comes back from one address at once is read as it comes.
  */
 const mostUnserved = 8;
+const nobody = { uris: [], dns: [] };
 
-/** What is known of a connection, for all its streams. */
-export class ClientConnection {
-  readonly peer: Peer;
+/** A connection, and who is at its other end: for all its streams. */
+export class ClientConnection implements Peer {
+  readonly account: Account;
+  readonly address: string;
+  readonly unix: boolean;
+  readonly uriSans: readonly string[];
+  readonly dnsSans: readonly string[];
   /** Its hot calls, only where it may have to end before them: at an age, or when its authority goes. */
   readonly calls: Set<ServerStream> | undefined;
   /** The next step towards its end. */
@@ -381,27 +395,28 @@ export class ClientConnection {
   /** Since when it has no call, if it has none. */
   #idleSince: number;
 
+  /** `names`: the subject alternative names of a verified certificate, as Node writes them. */
   constructor(
-    peer: Peer,
     socket: Socket | undefined,
-    calls: Set<ServerStream> | undefined,
+    unixPath: string | undefined,
+    names: string | undefined,
+    accounts: Accounts,
     clock: Clock,
+    calls: Set<ServerStream> | undefined,
     validUntil: number | undefined,
   ) {
-    this.peer = peer;
+    // Asked at once, as a socket that is closed has forgotten it. That is a system call, cheap beside a connection.
+    this.address = unixPath ?? addressOf(socket ?? {});
+    this.unix = unixPath !== undefined;
+    const { uris, dns } = names === undefined ? nobody : parseSubjectAltNames(names);
+    this.uriSans = uris;
+    this.dnsSans = dns;
+    this.account = accounts.of(this);
     this.calls = calls;
     this.#socket = socket;
     this.validUntil = validUntil;
-    // A socket remembers what it was asked once. That is a system call, cheap beside a connection.
-    void socket?.remoteAddress;
     this.#clock = clock;
     this.#idleSince = clock.now();
-  }
-
-  /** Of the peer: it can be read when the connection is over, too. */
-  get address(): string {
-    const { remoteAddress, remotePort } = this.#socket ?? {};
-    return remoteAddress === undefined ? this.peer.address : addressText(remoteAddress, remotePort);
   }
 
   opened(): void {
@@ -417,9 +432,8 @@ export class ClientConnection {
 
   /** A request has come, on which so many milliseconds were spent before anybody saw it. */
   arrived(milliseconds: number): void {
-    const { account } = this.peer;
-    account.spent(milliseconds);
-    if (account.mustWait) this.unserved();
+    this.account.spent(milliseconds);
+    if (this.account.mustWait) this.unserved();
   }
 
   /**
@@ -442,7 +456,7 @@ export class ClientConnection {
   }
 
   #readLater(socket: Socket): void {
-    this.#reading ??= this.peer.account.readLater(() => {
+    this.#reading ??= this.account.readLater(() => {
       this.#reading = undefined;
       this.#unserved = 0;
       startReading(socket);

@@ -150,10 +150,9 @@ export class HttpServer extends Listener {
     connection.opened();
     response.once('close', () => connection.closed());
     const { method = '', url = '/', headers } = request;
-    const { peer } = connection;
-    const head: HttpHead = { method, path: pathOf(url), headers, peer };
+    const head: HttpHead = { method, path: pathOf(url), headers, peer: connection };
     connection.arrived(requestMs);
-    peer.account.work(() => {
+    connection.account.work(() => {
       const exchange = new HttpExchange(request, response, head, this);
       const routed = this.#options.route(head);
       if (typeof routed === 'function') exchange.read(routed);

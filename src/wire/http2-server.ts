@@ -126,7 +126,7 @@ export class GrpcServer extends Listener {
     const connection = this.clients.of(stream.session);
     // Its connection was lost before it came here.
     if (connection === undefined) return;
-    const { account } = connection.peer;
+    const { account } = connection;
     connection.arrived(streamMs);
     // Reset.
     if (stream.destroyed) return;
@@ -154,14 +154,13 @@ export class GrpcServer extends Listener {
     rawHeaders: readonly string[],
     connection: ClientConnection,
   ): void {
-    const { peer } = connection;
     const path = headers[':path'] ?? '';
     const accepted = this.#options.accept(path);
     if (accepted === undefined) {
       if (this.#options.auxiliary?.serves(path) === true) {
         connection.opened();
         stream.once('close', () => connection.closed());
-        this.#options.auxiliary.handle(stream, headers, rawHeaders, peer);
+        this.#options.auxiliary.handle(stream, headers, rawHeaders, connection);
       } else refuseUnknown(stream, headers);
       return;
     }
@@ -169,7 +168,7 @@ export class GrpcServer extends Listener {
     if (refusal !== undefined) {
       refuse(stream, refusal.status, refusal.http);
     } else if (typeof accepted === 'function') {
-      const call = new Http2ServerStream(stream, headers, peer, this);
+      const call = new Http2ServerStream(stream, headers, connection, this);
       this.#streams.set(call, connection);
       connection.opened();
       connection.calls?.add(call);
