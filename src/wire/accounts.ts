@@ -323,12 +323,7 @@ export class Account implements Payer {
     return this.#changes.trySpend(now, count);
   }
 
-  /** Hands a message over, which its handler cannot get otherwise, and charges the time that takes. */
-  deliver(bytes: Buffer, handler: { message(bytes: Charged): void }): void {
-    this.#accounts.measured(this, () => handler.message(charged(bytes)));
-  }
-
-  /** The same for a handler that answers. */
+  /** Hands bytes over, which a handler cannot get otherwise, and charges the time that takes. */
   charge<T>(bytes: Buffer, run: (bytes: Charged) => T): T {
     return this.#accounts.measured(this, () => run(charged(bytes)));
   }

@@ -2,8 +2,7 @@ import type { ServiceImpl } from '@connectrpc/connect';
 import { Health, HealthCheckResponse_ServingStatus as Status } from '../gen/health_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { bytesTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
-import type { CallKind } from './auxiliary-calls.ts';
-import { type AuxiliaryService, rpcError } from './connect.ts';
+import { type AuxiliaryService, type CallKind, rpcError } from './connect.ts';
 import { frameOf } from './grpc-frames.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 

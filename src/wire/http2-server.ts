@@ -301,7 +301,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     const handler = this.#handler;
     if (handler === undefined) return;
     const { account } = this.peer;
-    account.deliver(bytes, handler);
+    account.charge(bytes, (message) => handler.message(message));
     if (account.mustWait) this.#waitForTurn();
   }
 

@@ -1,9 +1,9 @@
 import {
-  createRegistry,
+  createFileRegistry,
   type DescExtension,
   type DescFile,
+  type FileRegistry,
   type MessageInitShape,
-  type Registry,
   toBinary,
 } from '@bufbuild/protobuf';
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
@@ -15,8 +15,7 @@ import {
   type ServerReflectionRequest,
   type ServerReflectionResponseSchema,
 } from '../gen/reflection_pb.ts';
-import type { CallKind } from './auxiliary-calls.ts';
-import type { AuxiliaryService } from './connect.ts';
+import type { AuxiliaryService, CallKind } from './connect.ts';
 import { Code } from './grpc-status.ts';
 import { envoyRegistry } from './registry.ts';
 
@@ -135,22 +134,17 @@ const errorAnswer = (errorCode: number, errorMessage: string): ReflectionAnswer 
 
 /** Descriptors by what reflection asks for. */
 class Descriptors {
-  readonly #registry: Registry;
-  readonly #files = new Map<string, DescFile>();
-  readonly #extensions = new Map<string, readonly DescExtension[]>();
+  readonly #registry: FileRegistry;
+  readonly #extensions: ReadonlyMap<string, readonly DescExtension[]>;
 
   constructor(files: readonly DescFile[]) {
-    this.#registry = createRegistry(envoyRegistry(), ...files);
-    for (const desc of this.#registry) {
-      this.#addFile(desc.file);
-      if (desc.kind !== 'extension') continue;
-      const { typeName } = desc.extendee;
-      this.#extensions.set(typeName, [...this.extensionsOf(typeName), desc]);
-    }
+    this.#registry = createFileRegistry(envoyRegistry(), ...files.map(withImports));
+    const extensions = [...this.#registry].filter((desc) => desc.kind === 'extension');
+    this.#extensions = Map.groupBy(extensions, ({ extendee }) => extendee.typeName);
   }
 
   byName(name: string): DescFile | undefined {
-    return this.#files.get(name);
+    return this.#registry.getFile(name);
   }
 
   /** Of a type, a service, an extension, or a field, method or enum value within one. */
@@ -180,10 +174,7 @@ class Descriptors {
   extensionsOf(message: string): readonly DescExtension[] {
     return this.#extensions.get(message) ?? [];
   }
-
-  #addFile(file: DescFile): void {
-    if (this.#files.has(file.proto.name)) return;
-    this.#files.set(file.proto.name, file);
-    for (const dependency of file.dependencies) this.#addFile(dependency);
-  }
 }
+
+const withImports = ({ proto, dependencies }: DescFile): FileRegistry =>
+  createFileRegistry(proto, (name) => dependencies.find((file) => file.proto.name === name));
