@@ -36,7 +36,7 @@ import { type HttpAnswer, jsonAnswer, problem, refusal } from '../wire/http-answ
 import { type HttpHandler, type HttpHead, type HttpServer, listenHttp } from '../wire/http-server.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
 import { isJsonValue } from '../wire/json-fault.ts';
-import { type JsonBounds, parseJson, usualDepth } from '../wire/json-reader.ts';
+import { parseJson } from '../wire/json-reader.ts';
 
 import { verifiedIdentity } from '../wire/peer-identity.ts';
 import { reflection, reflectionAliases } from '../wire/reflection.ts';
@@ -350,7 +350,7 @@ const clientStatusPath = '/v3/discovery:client_status';
 const { name, max, maxPerPeer } = csdsCalls;
 /** A request may hold a node, 61 KB of Envoy's, which is not read. */
 const maxRequestBytes = 256 << 10;
-const bounds: JsonBounds = { depth: usualDepth, values: 20_000 };
+const mostValues = 20_000;
 
 /** CSDS over REST (protocol §9): a peer is told what it would be told on the xDS port (ADR 65). */
 function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], slices: TimeSlices): Route {
@@ -406,7 +406,7 @@ function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], 
 function readRequest(body: Buffer): Result<ClientStatusRequest> {
   if (body.length === 0) return ok(create(ClientStatusRequestSchema));
   try {
-    const json = parseJson(body, bounds, ['node']);
+    const json = parseJson(body, mostValues, ['node']);
     if (!isJsonValue(json)) return fail('the body is nested too deeply');
     return ok(fromJson(ClientStatusRequestSchema, json, { ignoreUnknownFields: true }));
   } catch (error) {

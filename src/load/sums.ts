@@ -11,17 +11,14 @@ import {
 } from '../protobuf/field-writer.ts';
 import { bytesTag, checkMessage, MessageReader } from '../protobuf/message-reader.ts';
 import type { Account } from '../wire/accounts.ts';
+import type { Instruction } from './instruction.ts';
 import { CLUSTER_STATS, ENDPOINT_STATS, type FieldPlan, type Plan, REPORT } from './plan.ts';
 
 /** Who pays for what its reports make new. */
 export type Payer = Pick<Account, 'hold' | 'count' | 'enter' | 'leave' | 'exempt'>;
 
 /** What of a report counts. */
-export interface Wanted {
-  /** Undefined: all. */
-  readonly clusters: ReadonlySet<string> | undefined;
-  readonly endpoints: boolean;
-}
+export type Wanted = Pick<Instruction, 'clusters' | 'endpoints'>;
 
 /** A row costs about so much beside its key. */
 const rowBytes = 400;

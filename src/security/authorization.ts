@@ -47,11 +47,7 @@ export function compileAuthorization(rules: readonly AuthorizationRule[]): {
   };
 }
 
-interface CompiledRule {
-  readonly types: ReadonlySet<TypeUrl> | undefined;
-  readonly names: NamePatterns | undefined;
-  readonly allow: boolean;
-}
+type CompiledRule = ReturnType<typeof compileRule>;
 
 function accessBy(rules: readonly AuthorizationRule[]): RuledAccess {
   const reachable = withoutUnreachable(rules);
@@ -74,7 +70,7 @@ function keyOf(rules: readonly AuthorizationRule[]): string {
   return createHash('sha256').update(JSON.stringify(content)).digest('base64url').slice(0, 22);
 }
 
-function compileRule({ types, names, allow }: AuthorizationRule): CompiledRule {
+function compileRule({ types, names, allow }: AuthorizationRule) {
   return { types: types && new Set(types), names: names && new NamePatterns(names), allow };
 }
 

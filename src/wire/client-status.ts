@@ -38,12 +38,6 @@ export interface StatusEntry {
   readonly error?: { readonly at: number; readonly details: string; readonly version: string };
 }
 
-interface StatusClient {
-  readonly nodeId: string;
-  readonly cluster: string;
-  readonly scope: string;
-}
-
 /** An encoded ClientStatusResponse in pieces. */
 export type EncodedStatus = readonly Uint8Array[];
 
@@ -147,7 +141,7 @@ export class ClientStatusWriter {
   }
 
   /** Ends a client. False: that is too much. */
-  client({ nodeId, cluster, scope }: StatusClient): boolean {
+  client({ nodeId, cluster, scope }: Readonly<Record<'nodeId' | 'cluster' | 'scope', string>>): boolean {
     const node: Field[] = [];
     text(node, 1, nodeId);
     text(node, 2, cluster);
@@ -208,19 +202,14 @@ export function encodedResponse(pieces: EncodedStatus): ClientStatusResponse {
   return response;
 }
 
-/** A client of an answer: its entries are encoded GenericXdsConfigs. */
-interface EncodedClient {
-  readonly entries: readonly Uint8Array[];
-  readonly rest: ClientConfig;
-}
-
-/** The clients of an answer one by one, for who looks into them: to decode all of it at once takes long. */
-export function statusClients(pieces: EncodedStatus): IteratorObject<EncodedClient> {
-  return Iterator.from(clientsIn(Buffer.concat(pieces)));
-}
-
-function* clientsIn(bytes: Buffer): Iterable<EncodedClient> {
-  for (const reader = new MessageReader(bytes); reader.next(); ) {
+/**
+ * The clients of an answer one by one, for who looks into them: to decode all of it at once takes long. Their entries are
+ * encoded GenericXdsConfigs.
+ */
+export function* statusClients(
+  pieces: EncodedStatus,
+): Generator<{ readonly entries: readonly Uint8Array[]; readonly rest: ClientConfig }> {
+  for (const reader = new MessageReader(Buffer.concat(pieces)); reader.next(); ) {
     const entries: Uint8Array[] = [];
     const rest: Uint8Array[] = [];
     const client = reader.view();

@@ -404,20 +404,13 @@ function* lastOfEach(bytes: Buffer, places: readonly Place[]): InTurns<Iterable<
   return last.values();
 }
 
-interface LargeEntry {
-  /** What stands before the value. */
-  readonly key: string;
-  readonly desc: DescMessage;
-  readonly value: Buffer;
-}
-
-/** Undefined: it cannot be divided. */
+/** Its value, and what stands before that. Undefined: it cannot be divided. */
 function largeEntry(
   field: DescField | undefined,
   bytes: Buffer,
   start: number,
   end: number,
-): LargeEntry | undefined {
+): { readonly key: string; readonly desc: DescMessage; readonly value: Buffer } | undefined {
   if (field?.fieldKind === 'list' && field.listKind === 'message') {
     return { key: '', desc: field.message, value: bytes.subarray(start, end) };
   }

@@ -236,12 +236,7 @@ function readWrapper(entry: Buffer): Result<IncomingResource> {
   });
 }
 
-interface OpenedAny {
-  readonly typeUrl: string;
-  readonly value: Buffer;
-}
-
-function readAny(bytes: Buffer): OpenedAny {
+function readAny(bytes: Buffer): { readonly typeUrl: string; readonly value: Buffer } {
   let typeUrl = '';
   let value: Buffer = empty;
   for (const reader = new MessageReader(bytes); reader.next(); ) {
@@ -258,7 +253,7 @@ const empty = Buffer.alloc(0);
  * is there once, and is text. Else the resource is a singleton of its type with the empty name, as Istio's NameTable
  * is, whose field 1 is a map.
  */
-function ownName({ typeUrl, value }: OpenedAny): string {
+function ownName({ typeUrl, value }: ReturnType<typeof readAny>): string {
   const reader = new MessageReader(value);
   if (isKnownType(typeUrl)) {
     while (reader.next()) if (reader.tag === bytesTag(1)) return reader.text();

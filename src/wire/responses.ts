@@ -14,6 +14,7 @@ import {
 } from '../protobuf/field-writer.ts';
 import { prefixLength } from './grpc-frames.ts';
 import type { ErrorDetail } from './requests.ts';
+import type { IncomingError, IncomingName } from './response-reader.ts';
 
 /** A resource of a response, and the form that the subscriber gets it in. */
 export interface OutgoingResource {
@@ -31,17 +32,10 @@ export interface OutgoingResource {
 }
 
 /** What a locator client is told of a variant that it loses; empty bytes are no constraints. */
-export interface RemovedName {
-  readonly name: string;
-  readonly constraints: Uint8Array;
-}
+export type RemovedName = IncomingName;
 
 /** A resource_errors entry. */
-export interface OutgoingError {
-  readonly name: string;
-  readonly constraints: Uint8Array;
-  readonly status: Uint8Array;
-}
+export type OutgoingError = Pick<IncomingError, 'name' | 'constraints' | 'status'>;
 
 interface DiscoveryResponse {
   readonly type: TypeUrl;
