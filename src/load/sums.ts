@@ -239,11 +239,11 @@ export class LoadSums {
       messages: inMessages(encode(this.#root, interval, taken) ?? []),
       confirm: () => {
         this.#since = now;
-        for (const { row, isShown } of taken) row.wasShown = isShown;
+        for (const [row, , isShown] of taken) row.wasShown = isShown;
         prune(this.#root);
       },
       giveBack: () => {
-        for (const { row, counters } of taken) {
+        for (const [row, counters] of taken) {
           row.isReported = true;
           for (const [slot, value] of counters.entries())
             row.counters[slot] = clipped((row.counters[slot] ?? 0) + value, largest);
@@ -571,11 +571,7 @@ function replaceGauges(reporter: Reporter, gauges: Values): void {
 }
 
 /** A row of the sums that were taken, with the counters it had; `isShown`: a gauge of it is not 0. */
-interface TakenRow {
-  readonly row: Row;
-  readonly counters: readonly number[];
-  readonly isShown: boolean;
-}
+type TakenRow = readonly [row: Row, counters: readonly number[], isShown: boolean];
 
 /** What a row has to say; undefined: nothing. Its counters begin at 0 again. */
 function encode(row: Row, interval: Field, taken: TakenRow[]): Field[] | undefined {
@@ -583,7 +579,7 @@ function encode(row: Row, interval: Field, taken: TakenRow[]): Field[] | undefin
   for (const field of row.plan.fields)
     if (field.kind === 'rows') pushRows(fields, row, field, interval, taken);
   if (fields.length === 1 && !saysSomething(row)) return undefined;
-  taken.push({ row, counters: row.counters, isShown: row.holders > 0 });
+  taken.push([row, row.counters, row.holders > 0]);
   for (const field of row.plan.fields) pushValue(fields, row, field, interval);
   row.counters = zeros(row.plan.counters);
   row.wasReported = row.isReported;

@@ -6,7 +6,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { Socket } from 'node:net';
-import type { Clock } from '../model/clock.ts';
+import type { Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import type { Result } from '../model/result.ts';
 import { tooMuchWaits, type Waiting } from './accounts.ts';
@@ -40,6 +40,9 @@ export interface GrpcServerOptions extends ListenerOptions {
 /** What Node spends on a stream, most of it before it tells of it and after it has ended: milliseconds, measured. */
 const streamMs = 0.03;
 
+/** Node says nothing when a stream receives that is not read, so it is looked at. Milliseconds. */
+const unreadCheckMs = 100;
+
 /** Listens. The error says which address, what is wrong, and is for the operator. */
 export function listenGrpc(options: GrpcServerOptions): Promise<Result<GrpcServer>> {
   return listen(options, (at) => new GrpcServer(at, options));
@@ -50,16 +53,17 @@ const noHttp2 =
 
 /** gRPC on one listener: hot calls as `ServerStream`, the rest to connect-node. */
 export class GrpcServer extends Listener {
-  readonly unreadRequests: UnreadRequests;
   readonly #options: GrpcServerOptions;
   readonly #http2: Http2Server;
   readonly #streams = new Map<Http2ServerStream, ClientConnection>();
   #whenIdle: (() => void) | undefined;
+  /** Those that are not read, and what their peers are charged for what they have received meanwhile. */
+  readonly #unread = new Map<Http2ServerStream, number>();
+  #watch: Timer | undefined;
 
   constructor(at: Address, options: GrpcServerOptions) {
     super(at, ['h2'], options, options.messageTimeout);
     this.#options = options;
-    this.unreadRequests = new UnreadRequests(this.clock);
     const { settings } = sessionOptions;
     this.#http2 = createServer(
       at.kind === 'tcp'
@@ -114,6 +118,29 @@ export class GrpcServer extends Listener {
     connection?.closed();
     this.#streams.delete(stream);
     if (this.#streams.size === 0) this.#whenIdle?.();
+  }
+
+  /** For Http2ServerStream, which is not read from now on. */
+  stopsReading(stream: Http2ServerStream): void {
+    if (!this.#unread.has(stream)) this.#unread.set(stream, 0);
+    this.#watch ??= this.clock.after(unreadCheckMs, () => this.#chargeUnread());
+  }
+
+  /** It is read again, or has ended. */
+  readsOn(stream: Http2ServerStream): void {
+    stream.peer.account.keeps(-(this.#unread.get(stream) ?? 0));
+    this.#unread.delete(stream);
+  }
+
+  #chargeUnread(): void {
+    this.#watch = undefined;
+    for (const [stream, before] of this.#unread) {
+      const { unreadBytes } = stream;
+      const excess = stream.peer.account.hold(unreadBytes - before);
+      if (excess === undefined) this.#unread.set(stream, unreadBytes);
+      else stream.abandon({ code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
+    }
+    if (this.#unread.size > 0) this.#watch = this.clock.after(unreadCheckMs, () => this.#chargeUnread());
   }
 
   /** What a stream brought has to wait for its peer's turn. */
@@ -325,7 +352,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   #stopReading(): void {
     this.#deframer?.pause();
     this.#stream.pause();
-    if (this.#status === undefined) this.#owner.unreadRequests.add(this);
+    if (this.#status === undefined) this.#owner.stopsReading(this);
   }
 
   #readOn(): void {
@@ -335,7 +362,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     this.#guard(() => deframer.resume());
     // It may be paused again within the messages that were held.
     if (deframer.paused) return;
-    this.#owner.unreadRequests.delete(this);
+    this.#owner.readsOn(this);
     this.#stream.resume();
     this.#checkEnded();
   }
@@ -345,7 +372,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     return this.#stream.readableLength + (this.#deframer?.heldBytes ?? 0);
   }
 
-  /** For HalfSent and UnreadRequests. */
+  /** For HalfSent and GrpcServer. */
   abandon(status: GrpcStatus, why: FaultReason = 'half_sent'): void {
     this.#handler?.faulted?.(status, why);
     this.end(status);
@@ -356,7 +383,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     this.#status = status;
     this.#waiting?.cancel();
     this.#deframer?.stop();
-    this.#owner.unreadRequests.delete(this);
+    this.#owner.readsOn(this);
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
     // A paused stream would never hear that its client has gone. What still comes is dropped.
@@ -422,7 +449,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   #closed(): void {
     this.#waiting?.cancel();
     this.#deframer?.stop();
-    this.#owner.unreadRequests.delete(this);
+    this.#owner.readsOn(this);
     this.#owner.closed(this);
     const handler = this.#handler;
     this.#handler = undefined;
@@ -450,49 +477,5 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   #threw(error: unknown): void {
     this.#owner.threw(error, this.path);
     this.end({ code: Code.INTERNAL, message: 'internal error' });
-  }
-}
-
-/** Node says nothing when a stream receives that is not read, so it is looked at. Milliseconds. */
-const unreadCheckMs = 100;
-
-/** What streams have received that are not read: it is charged to their peers. */
-class UnreadRequests {
-  readonly #clock: Clock;
-  readonly #charged = new Map<Http2ServerStream, number>();
-  #isWatched = false;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /** It is not read from now on. */
-  add(stream: Http2ServerStream): void {
-    if (this.#charged.has(stream)) return;
-    this.#charged.set(stream, 0);
-    this.#watch();
-  }
-
-  /** It is read again, or has ended. */
-  delete(stream: Http2ServerStream): void {
-    const bytes = this.#charged.get(stream);
-    if (bytes === undefined) return;
-    this.#charged.delete(stream);
-    stream.peer.account.keeps(-bytes);
-  }
-
-  #watch(): void {
-    if (this.#isWatched) return;
-    this.#isWatched = true;
-    this.#clock.after(unreadCheckMs, () => {
-      this.#isWatched = false;
-      for (const [stream, before] of this.#charged) {
-        const { unreadBytes } = stream;
-        const excess = stream.peer.account.hold(unreadBytes - before);
-        if (excess === undefined) this.#charged.set(stream, unreadBytes);
-        else stream.abandon({ code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
-      }
-      if (this.#charged.size > 0) this.#watch();
-    });
   }
 }

@@ -37,21 +37,18 @@ export type RemovedName = IncomingName;
 /** A resource_errors entry. */
 export type OutgoingError = Pick<IncomingError, 'name' | 'constraints' | 'status'>;
 
-interface DiscoveryResponse {
+export interface SotwResponse {
   readonly type: TypeUrl;
   readonly version: string;
   readonly nonce: string;
   readonly resources: readonly OutgoingResource[];
   readonly errors: readonly OutgoingError[];
   readonly controlPlane: string;
-}
-
-export interface SotwResponse extends DiscoveryResponse {
   /** Resources as their bodies alone, before those of `resources`. */
   readonly plain?: readonly Uint8Array[] | undefined;
 }
 
-export interface DeltaResponse extends DiscoveryResponse {
+export interface DeltaResponse extends Omit<SotwResponse, 'plain'> {
   readonly removed: readonly string[];
   readonly removedNames: readonly RemovedName[];
 }
