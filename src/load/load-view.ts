@@ -26,9 +26,7 @@ const rowBytes = 200;
 /** Longer names are in sums only. Bytes. */
 const longestName = 1024;
 
-interface Row extends Counts {
-  readonly payer: Payer;
-}
+type Row = Counts & { readonly payer: Payer };
 
 interface Window {
   readonly since: number;

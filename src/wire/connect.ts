@@ -19,7 +19,7 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
-import type { Clock, Timer } from '../model/clock.ts';
+import type { Clock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { Deframer, prefixOf } from './grpc-frames.ts';
 import { beginAnswer, endAnswer, refusalOf, refuse } from './grpc-requests.ts';
@@ -195,7 +195,7 @@ export class ConnectPaths {
   readonly #shutDown = new AbortController();
   /** Those that are open, in the order in which they came. */
   readonly #calls = new Map<CallKind, Set<AuxiliaryCall>>();
-  #stalledTimer: Timer | undefined;
+  #isWatched = false;
 
   constructor(options: ConnectPathsOptions) {
     this.#options = options;
@@ -285,22 +285,23 @@ export class ConnectPaths {
   }
 
   #watch(): void {
-    this.#stalledTimer ??= this.#options.clock.after(stalledCheckMs, () => {
-      this.#stalledTimer = undefined;
-      this.#endStalled();
+    if (this.#isWatched) return;
+    this.#isWatched = true;
+    const { clock, stalledMilliseconds } = this.#options;
+    clock.after(stalledCheckMs, () => {
+      this.#isWatched = false;
+      const [now, milliseconds] = [clock.now(), stalledMilliseconds()];
+      for (const calls of this.#calls.values())
+        for (const call of calls) this.#endIfStalled(call, now, milliseconds);
       if (this.#calls.values().some(({ size }) => size > 0)) this.#watch();
     });
   }
 
-  #endStalled(): void {
-    const { clock, stalledMilliseconds, refused } = this.#options;
-    const [now, milliseconds] = [clock.now(), stalledMilliseconds()];
-    for (const call of [...this.#calls.values()].flatMap((calls) => [...calls])) {
-      if (call.ended || !call.isStalled(now, milliseconds)) continue;
-      refused('stalled');
-      const message = `the client has not finished its request, or not read its answer, for ${milliseconds} ms (limits.stalled_timeout)`;
-      call.end({ code: GrpcCode.RESOURCE_EXHAUSTED, message });
-    }
+  #endIfStalled(call: AuxiliaryCall, now: number, milliseconds: number): void {
+    if (call.ended || !call.isStalled(now, milliseconds)) return;
+    this.#options.refused('stalled');
+    const message = `the client has not finished its request, or not read its answer, for ${milliseconds} ms (limits.stalled_timeout)`;
+    call.end({ code: GrpcCode.RESOURCE_EXHAUSTED, message });
   }
 
   /** Ends what is open there, such as health watches. */

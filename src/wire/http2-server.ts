@@ -6,7 +6,6 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { Socket } from 'node:net';
-import type { Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import type { Result } from '../model/result.ts';
 import { tooMuchWaits, type Waiting } from './accounts.ts';
@@ -59,7 +58,7 @@ export class GrpcServer extends Listener {
   #whenIdle: (() => void) | undefined;
   /** Those that are not read, and what their peers are charged for what they have received meanwhile. */
   readonly #unread = new Map<Http2ServerStream, number>();
-  #watch: Timer | undefined;
+  #isWatched = false;
 
   constructor(at: Address, options: GrpcServerOptions) {
     super(at, ['h2'], options, options.messageTimeout);
@@ -123,7 +122,7 @@ export class GrpcServer extends Listener {
   /** For Http2ServerStream, which is not read from now on. */
   stopsReading(stream: Http2ServerStream): void {
     if (!this.#unread.has(stream)) this.#unread.set(stream, 0);
-    this.#watch ??= this.clock.after(unreadCheckMs, () => this.#chargeUnread());
+    this.#watchUnread();
   }
 
   /** It is read again, or has ended. */
@@ -132,15 +131,19 @@ export class GrpcServer extends Listener {
     this.#unread.delete(stream);
   }
 
-  #chargeUnread(): void {
-    this.#watch = undefined;
-    for (const [stream, before] of this.#unread) {
-      const { unreadBytes } = stream;
-      const excess = stream.peer.account.hold(unreadBytes - before);
-      if (excess === undefined) this.#unread.set(stream, unreadBytes);
-      else stream.abandon({ code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
-    }
-    if (this.#unread.size > 0) this.#watch = this.clock.after(unreadCheckMs, () => this.#chargeUnread());
+  #watchUnread(): void {
+    if (this.#isWatched) return;
+    this.#isWatched = true;
+    this.clock.after(unreadCheckMs, () => {
+      this.#isWatched = false;
+      for (const [stream, before] of this.#unread) {
+        const { unreadBytes } = stream;
+        const excess = stream.peer.account.hold(unreadBytes - before);
+        if (excess === undefined) this.#unread.set(stream, unreadBytes);
+        else stream.abandon({ code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
+      }
+      if (this.#unread.size > 0) this.#watchUnread();
+    });
   }
 
   /** What a stream brought has to wait for its peer's turn. */

@@ -50,23 +50,22 @@ export interface IncomingError extends IncomingName {
   readonly status: Uint8Array;
 }
 
-/** A DiscoveryResponse; each resource is an encoded Any. Views into the response. */
-export interface IncomingSotw {
+/** A DeltaDiscoveryResponse; each resource is an encoded Resource. Views into the response. */
+export interface IncomingDelta {
   readonly version: string;
   readonly typeUrl: string;
   readonly nonce: string;
   readonly resources: ByteRanges;
   /** For `readError`. */
   readonly errors: ByteRanges;
-}
-
-/** A DeltaDiscoveryResponse; each resource is an encoded Resource. Views into the response. */
-export interface IncomingDelta extends IncomingSotw {
   /** `removed_resources`, for `readString`. */
   readonly removed: ByteRanges;
   /** `removed_resource_names`, for `readName`. */
   readonly removedNames: ByteRanges;
 }
+
+/** A DiscoveryResponse; each resource is an encoded Any. Views into the response. */
+export type IncomingSotw = Omit<IncomingDelta, 'removed' | 'removedNames'>;
 
 /** Why a response could not be read, and what was read of it before: enough to refuse it, if it is there. */
 export interface UnreadableResponse {
