@@ -25,13 +25,13 @@ const maxRemembered = 1000;
 /** The first rule that matches decides; once there is a rule, what none matches is denied (docs/configuration.md, xds.authorization). */
 export function compileAuthorization(rules: readonly AuthorizationRule[]): {
   /** What a peer may see. Peers to which the same rules apply have equal keys, also after a reload. */
-  accessOf(peer: Peer): RuledAccess;
+  accessOf(peer: Peer): ClientAccess;
 } {
   if (rules.length === 0) return { accessOf: () => ALLOW_ALL };
   const applies = rules.map(({ principals }) =>
     principals === undefined ? () => true : compilePrincipals(principals),
   );
-  const remembered = new Map<string, RuledAccess>();
+  const remembered = new Map<string, ClientAccess>();
   return {
     accessOf(peer) {
       const indexes = rules.keys().filter((index) => applies[index]?.(peer) === true);
@@ -49,11 +49,11 @@ export function compileAuthorization(rules: readonly AuthorizationRule[]): {
 
 type CompiledRule = ReturnType<typeof compileRule>;
 
-function accessBy(rules: readonly AuthorizationRule[]): RuledAccess {
+function accessBy(rules: readonly AuthorizationRule[]): ClientAccess {
   const reachable = withoutUnreachable(rules);
   const [only] = reachable;
   if (only?.allow === true && matchesAll(only)) return ALLOW_ALL;
-  return new RuledAccess(keyOf(reachable), reachable.map(compileRule));
+  return new ClientAccess(keyOf(reachable), reachable.map(compileRule));
 }
 
 const matchesAll = (rule: AuthorizationRule): boolean => rule.types === undefined && rule.names === undefined;
@@ -75,14 +75,14 @@ function compileRule({ types, names, allow }: AuthorizationRule) {
 }
 
 /** Immutable: the same rules for others are another one. */
-class RuledAccess implements Access {
+class ClientAccess implements Access {
   readonly key: string;
   readonly unrestricted: boolean;
   readonly side: Side;
   /** Undefined: everything is allowed. */
   readonly #rules: readonly CompiledRule[] | undefined;
   readonly #derived: DerivedParameters | undefined;
-  #canaries: RuledAccess | undefined;
+  #canaries: ClientAccess | undefined;
 
   constructor(
     key: string,
@@ -101,14 +101,14 @@ class RuledAccess implements Access {
    * Where trusted rules are for single authorities. A wildcard or an alias can show resources of other authorities than
    * its own, so each resource must also match the parameters that are trusted for its authority.
    */
-  guardedBy(derived: DerivedParameters): RuledAccess {
+  guardedBy(derived: DerivedParameters): ClientAccess {
     const { trustedKey } = derived;
-    return trustedKey === '' ? this : new RuledAccess(`${this.key} ${trustedKey}`, this.#rules, derived);
+    return trustedKey === '' ? this : new ClientAccess(`${this.key} ${trustedKey}`, this.#rules, derived);
   }
 
   /** The same access for canaries: they share no view with the others. */
-  get ofCanaries(): RuledAccess {
-    this.#canaries ??= new RuledAccess(`canary:${this.key}`, this.#rules, this.#derived, 'canary');
+  get ofCanaries(): ClientAccess {
+    this.#canaries ??= new ClientAccess(`canary:${this.key}`, this.#rules, this.#derived, 'canary');
     return this.#canaries;
   }
 
@@ -151,4 +151,4 @@ class RuledAccess implements Access {
 }
 
 /** Without rules: everyone may see everything. */
-export const ALLOW_ALL = new RuledAccess('', undefined);
+export const ALLOW_ALL = new ClientAccess('', undefined);

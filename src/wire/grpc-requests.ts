@@ -100,13 +100,8 @@ export function encodeGrpcMessage(message: string): string {
   return encoded;
 }
 
-function percent(character: string): string {
-  let encoded = '';
-  for (const byte of Buffer.from(character)) {
-    encoded += `%${byte.toString(16).toUpperCase().padStart(2, '0')}`;
-  }
-  return encoded;
-}
+const percent = (character: string): string =>
+  Buffer.from(character).toString('hex').toUpperCase().replaceAll(/../g, '%$&');
 
 export function statusTrailers(status: GrpcStatus): OutgoingHttpHeaders {
   const trailers: OutgoingHttpHeaders = { 'grpc-status': String(status.code) };
