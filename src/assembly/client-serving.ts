@@ -27,6 +27,7 @@ import type { Counters } from '../observe/counters.ts';
 import type { Spans } from '../observe/update-traces.ts';
 import type { Account } from '../wire/accounts.ts';
 import { formatAddress, formatHostPort } from '../wire/address.ts';
+import type { ListenerOptions } from '../wire/client-connections.ts';
 import { type EncodedStatus, statusJson } from '../wire/client-status.ts';
 import { ConnectPaths } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -35,8 +36,8 @@ import { type HttpAnswer, jsonAnswer, problem, refusal } from '../wire/http-answ
 import { type HttpHandler, type HttpHead, type HttpServer, listenHttp } from '../wire/http-server.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
 import { isJsonValue } from '../wire/json-fault.ts';
-import { type JsonBounds, parseJson, usualDepth } from '../wire/json-reader.ts';
-import type { ListenerOptions } from '../wire/listener.ts';
+import { parseJson } from '../wire/json-reader.ts';
+
 import { verifiedIdentity } from '../wire/peer-identity.ts';
 import { reflection, reflectionAliases } from '../wire/reflection.ts';
 import { lazyEnvoyRegistry } from '../wire/registry.ts';
@@ -143,7 +144,8 @@ async function openListener(
   listener: 'xds' | 'rest',
   files: ServerTls | undefined,
   listen: (
-    connections: Omit<ListenerOptions, 'address'> & Pick<Required<ListenerOptions>, 'report'>,
+    connections: Omit<ListenerOptions, 'address' | 'maxRequestBytes'> &
+      Pick<Required<ListenerOptions>, 'report'>,
   ) => Promise<Result<GrpcServer | HttpServer>>,
 ): Promise<Result<ClientListener>> {
   const opened: { server?: GrpcServer | HttpServer } = {};
@@ -238,7 +240,7 @@ function auxiliaryPaths(core: Core, answers: ClientAnswers): ConnectPaths {
     clock: systemClock,
     stalledMilliseconds: () => core.config.limits.stalledTimeoutMs,
     services: [
-      health(services, { serving, subscribe: (changed) => core.onChange(changed) }),
+      health(services, serving, (changed) => core.onChange(changed)),
       reflection(() => (core.statusScopes.enabled ? [...services, csdsService] : services)),
       csds(
         (peer) => core.statusScopes.of(peer),
@@ -348,7 +350,7 @@ const clientStatusPath = '/v3/discovery:client_status';
 const { name, max, maxPerPeer } = csdsCalls;
 /** A request may hold a node, 61 KB of Envoy's, which is not read. */
 const maxRequestBytes = 256 << 10;
-const bounds: JsonBounds = { depth: usualDepth, values: 20_000 };
+const mostValues = 20_000;
 
 /** CSDS over REST (protocol §9): a peer is told what it would be told on the xDS port (ADR 65). */
 function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], slices: TimeSlices): Route {
@@ -404,7 +406,7 @@ function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], 
 function readRequest(body: Buffer): Result<ClientStatusRequest> {
   if (body.length === 0) return ok(create(ClientStatusRequestSchema));
   try {
-    const json = parseJson(body, bounds, ['node']);
+    const json = parseJson(body, mostValues, ['node']);
     if (!isJsonValue(json)) return fail('the body is nested too deeply');
     return ok(fromJson(ClientStatusRequestSchema, json, { ignoreUnknownFields: true }));
   } catch (error) {

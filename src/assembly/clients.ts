@@ -6,7 +6,7 @@ import { nodePath, type WantedMetadata, wantedMetadata } from '../model/node-pat
 import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { SideOf } from '../model/rollout.ts';
-import { canaryAccess, compileAuthorization, guarded } from '../security/authorization.ts';
+import { compileAuthorization } from '../security/authorization.ts';
 import { type ClientNode, readClientNode } from '../security/client-node.ts';
 import { compileParameterRules, type DerivedParameters } from '../security/derive-parameters.ts';
 import { compilePrincipals } from '../security/pattern.ts';
@@ -154,13 +154,13 @@ export class ClientRules {
 
   #apply(node: ClientNode, peer: Peer): ClientContext {
     const derived = this.#derivation.of(node, peer);
-    const rules = guarded(this.accessOf(peer), derived);
+    const rules = this.#authorization.accessOf(peer).guardedBy(derived);
     const { id: nodeId, place } = node;
     const classKey = this.#classes.keyOf(derived, rules.key);
     const mayBeCanary = this.#mayBeCanary(peer);
     const parameters = derived.for(undefined);
     const side = this.#sideOf({ nodeId, place, classKey, parameters, address: peer.address });
-    const access = mayBeCanary && side === 'canary' ? canaryAccess(rules) : rules;
+    const access = mayBeCanary && side === 'canary' ? rules.ofCanaries : rules;
     return new KnownClient(
       node,
       this.#metadataPaths,

@@ -186,12 +186,11 @@ export class Core {
       },
       reselected: (stream) => this.fleet.touched(stream),
     });
-    this.accounts = new Accounts({
-      clock: systemClock,
-      bounds: () => this.#accountBounds,
-      isExempt: (peer) => this.#rules.isRelay(peer),
-      defer: (run) => setImmediate(run),
-    });
+    this.accounts = new Accounts(
+      systemClock,
+      () => this.#accountBounds,
+      (peer) => this.#rules.isRelay(peer),
+    );
     this.admission = new Admission(this, role);
     this.relay = new Relay({
       clock: systemClock,

@@ -5,7 +5,7 @@ import type { CertificateOwner, FollowedCertificate } from '../observe/certifica
 import type { Log } from '../observe/log.ts';
 import { readTlsFiles, type TlsFiles, watchTlsFiles } from '../security/tls-files.ts';
 import type { AdsTls } from '../upstream/ads/grpc-channel.ts';
-import type { ListenerTls } from '../wire/listener.ts';
+import type { ListenerTls } from '../wire/client-connections.ts';
 import { parseCertificates, type TlsMaterial } from '../wire/tls-material.ts';
 import type { Core } from './core.ts';
 

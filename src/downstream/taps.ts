@@ -4,10 +4,9 @@ import type { Clock } from '../model/clock.ts';
 import type { RequestKind, Response } from '../model/subscription.ts';
 import { keptError } from '../model/text.ts';
 import {
-  type DeltaRequest,
+  type Request,
   readSelectors,
   type SelectorFields,
-  type SotwRequest,
   sotwSelectors,
   subscribed,
   unsubscribed,
@@ -81,19 +80,12 @@ export class Taps {
   }
 
   /** `request` is only valid during the call. */
-  heard(
-    stream: TappedStream,
-    type: TypeUrl,
-    kind: RequestKind,
-    request: SotwRequest | DeltaRequest,
-    bytes: number,
-  ): void {
+  heard(stream: TappedStream, type: TypeUrl, kind: RequestKind, request: Request, bytes: number): void {
     if (this.#taps.size === 0) return;
     const taps = [...this.#taps].filter((tap) => tap.wants(stream.id, type));
     if (taps.length === 0) return;
-    const { nonce, error } = request;
+    const { nonce, error, version } = request;
     const names = namesIn(request, kind);
-    const version = request.kind === 'sotw' ? request.version : '';
     const content = {
       type,
       kind,
@@ -200,12 +192,12 @@ function removedIn(message: Buffer): readonly string[] {
 }
 
 /** In SotW each ACK repeats all names: they are only listed where they are new. */
-function namesIn(request: SotwRequest | DeltaRequest, kind: RequestKind): readonly string[] {
+function namesIn(request: Request, kind: RequestKind): readonly string[] {
   if (request.kind === 'delta') {
     const gone = selected(request.unsubscribe, unsubscribed).map((name) => `-${name}`);
     return [...selected(request.subscribe, subscribed), ...gone];
   }
-  return kind === 'subscribe' ? selected(request.selectors, sotwSelectors) : [];
+  return kind === 'subscribe' ? selected(request.subscribe, sotwSelectors) : [];
 }
 
 function selected(range: Buffer | undefined, fields: SelectorFields): readonly string[] {

@@ -23,12 +23,11 @@ import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
 import { authorityOf, canonicalName, isXdstp } from '../model/xdstp.ts';
 import {
-  type DeltaRequest,
   type Locator,
+  type Request,
   readSelectorsInTurns,
   readVersions,
   type SelectorFields,
-  type SotwRequest,
   sotwSelectors,
   subscribed,
   unsubscribed,
@@ -47,8 +46,6 @@ const readBefore = new WeakMap<Buffer, Result<readonly SelectionEntry[]>>();
 
 /** The bytes that a selection was read from, so that whoever sends the same needs no reading. */
 const sources = new WeakMap<Selection, Buffer>();
-
-export type Request = SotwRequest | DeltaRequest;
 
 export interface Handled {
   readonly kind: RequestKind;
@@ -119,13 +116,11 @@ export class TypeStream {
    */
   repeats(request: Request): boolean {
     if (this.#subscription === undefined) return false;
-    if (request.kind === 'delta') {
-      const { subscribe, unsubscribe, initialVersions } = request;
+    const { kind, subscribe, unsubscribe, initialVersions } = request;
+    if (kind === 'delta')
       return subscribe === undefined && unsubscribe === undefined && initialVersions === undefined;
-    }
-    const { selectors } = request;
-    if (selectors === undefined || this.#namedNothing) return this.#namedNothing && selectors === undefined;
-    return sources.get(this.#subscription.selection)?.equals(selectors) === true;
+    if (subscribe === undefined || this.#namedNothing) return this.#namedNothing && subscribe === undefined;
+    return sources.get(this.#subscription.selection)?.equals(subscribe) === true;
   }
 
   /**
@@ -162,7 +157,7 @@ export class TypeStream {
     if (kind === 'stale' && request.kind === 'sotw') return unchanged.stale;
     // Most requests are ACKs.
     if (this.repeats(request) || !this.#admitsLists(request, client)) return unchanged[kind];
-    if (request.kind === 'sotw') this.#namedNothing = request.selectors === undefined;
+    if (request.kind === 'sotw') this.#namedNothing = request.subscribe === undefined;
     const step = this.#takeAhead(request) ?? this.#step(request, client);
     return step.ok ? this.#apply(step.value, request, kind, client) : step;
   }
@@ -179,12 +174,12 @@ export class TypeStream {
     if (!step.changed) {
       if (request.kind === 'delta') return unchanged[kind];
       // The node has changed since, and with it what the bytes select.
-      rememberSource(this.selection, request.selectors);
+      rememberSource(this.selection, request.subscribe);
       return ok({ kind, changed: false, reread: true });
     }
     const subscription = this.#select(step, client);
     if (subscription === undefined) return unchanged[kind];
-    if (request.kind === 'sotw') rememberSource(subscription.selection, request.selectors);
+    if (request.kind === 'sotw') rememberSource(subscription.selection, request.subscribe);
     if (earlier.value !== undefined) subscription.resume(earlier.value);
     return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true, reread: false });
   }
@@ -220,7 +215,7 @@ export class TypeStream {
 
   #admitsLists(request: Request, client: ClientContext): boolean {
     const { quota } = this.#context;
-    if (request.kind === 'sotw') return quota.names(request.selectors, sotwSelectors, client);
+    if (request.kind === 'sotw') return quota.names(request.subscribe, sotwSelectors, client);
     return (
       quota.names(request.subscribe, subscribed, client) &&
       quota.names(request.unsubscribe, unsubscribed, client) &&
@@ -231,7 +226,7 @@ export class TypeStream {
   /** What a request makes of the subscription. */
   #step(request: Request, client: ClientContext): Result<Step> {
     if (request.kind === 'sotw') {
-      const read = this.#state(request.selectors, client);
+      const read = this.#state(request.subscribe, client);
       return read.ok ? ok(stepTo(this.#subscription?.selection, read.value)) : read;
     }
     if (this.#subscription !== undefined || request.unsubscribe !== undefined)
@@ -253,7 +248,7 @@ export class TypeStream {
     return selectState(selectors, this.info.url, client, this.#context.services, read);
   }
 
-  #stepDelta(request: DeltaRequest, client: ClientContext): Result<Step> {
+  #stepDelta(request: Request, client: ClientContext): Result<Step> {
     const { url } = this.info;
     const select = (range: Buffer | undefined, fields: SelectorFields) =>
       (range && readBefore.get(range)) ?? selectAll(range, fields, url, client);
@@ -602,8 +597,7 @@ export function isLarge(request: Request, bytes: number, from = largeBytes): boo
 }
 
 /** The buffer of a request is used again when `message` returns, so what is read later is copied. */
-export function copyOf<R extends Request>(request: R): R {
-  if (request.kind === 'sotw') return { ...request, selectors: copied(request.selectors) };
+export function copyOf(request: Request): Request {
   const { subscribe, unsubscribe, initialVersions } = request;
   return {
     ...request,
@@ -614,19 +608,18 @@ export function copyOf<R extends Request>(request: R): R {
 }
 
 /** The names and locators of a request, with the numbers of their fields. */
-const listsOf = (
-  request: Request,
-): readonly (readonly [range: Buffer | undefined, fields: SelectorFields])[] =>
-  request.kind === 'sotw'
-    ? [[request.selectors, sotwSelectors]]
-    : [
-        [request.subscribe, subscribed],
-        [request.unsubscribe, unsubscribed],
-      ];
+const listsOf = ({
+  kind,
+  subscribe,
+  unsubscribe,
+}: Request): readonly (readonly [range: Buffer | undefined, fields: SelectorFields])[] => [
+  [subscribe, kind === 'sotw' ? sotwSelectors : subscribed],
+  [unsubscribe, unsubscribed],
+];
 
 export function bytesOf(request: Request): number {
-  const versions = request.kind === 'delta' ? request.initialVersions : undefined;
-  return listsOf(request).reduce((sum, [list]) => sum + (list?.length ?? 0), versions?.length ?? 0);
+  const { initialVersions } = request;
+  return listsOf(request).reduce((sum, [list]) => sum + (list?.length ?? 0), initialVersions?.length ?? 0);
 }
 
 const copied = (range: Buffer | undefined): Buffer | undefined => range && Buffer.from(range);

@@ -14,7 +14,7 @@ import {
   stalled,
 } from '../wire/refusal.ts';
 import { RequestTurns } from '../wire/request-turns.ts';
-import { type ErrorDetail, LastNode, readDeltaRequest, readSotwRequest } from '../wire/requests.ts';
+import { type ErrorDetail, LastNode, type Request, readRequest } from '../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
 import { denied, heldTooMuch, noPlace, Quota, refusedUpstream, tooLarge, unavailable } from './admission.ts';
 import {
@@ -26,15 +26,7 @@ import {
 } from './conversations.ts';
 import { longestWarmingMs, type OrderedStream, SendOrder } from './send-order.ts';
 import type { ClientContext, DownstreamServices, Overdue } from './services.ts';
-import {
-  bytesOf,
-  copyOf,
-  type Handled,
-  isLarge,
-  type Request,
-  type StreamContext,
-  TypeStream,
-} from './type-stream.ts';
+import { bytesOf, copyOf, type Handled, isLarge, type StreamContext, TypeStream } from './type-stream.ts';
 
 /** Every streaming xDS method (protocol §2), by path. */
 export const routes: ReadonlyMap<string, Route> = new Map(
@@ -236,7 +228,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
 
   message(bytes: Charged): void {
     if (this.#ended) return;
-    const read = this.route.protocol === 'sotw' ? readSotwRequest(bytes) : readDeltaRequest(bytes);
+    const read = readRequest(bytes, this.route.protocol);
     if (!read.ok) {
       this.failFor(malformed(read.error));
       return;

@@ -24,7 +24,6 @@ import { type Pace, type Payer, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { compileBounded, compilePrincipals } from '../security/pattern.ts';
-import type { AuxiliaryCall, CallKind } from '../wire/auxiliary-calls.ts';
 import {
   ClientStatusWriter,
   type EncodedStatus,
@@ -33,7 +32,7 @@ import {
   sizeOf,
   statusJson,
 } from '../wire/client-status.ts';
-import { type AuxiliaryService, callKey } from '../wire/connect.ts';
+import { type AuxiliaryCall, type AuxiliaryService, type CallKind, callKey } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { verifiedIdentity } from '../wire/peer-identity.ts';
 import { redactedBody } from '../wire/redaction.ts';

@@ -123,7 +123,8 @@ export class LoadServer {
   reload(): void {
     const { upstream } = this.options;
     const isGone = ({ target }: SessionLoad): boolean => upstream(target.upstream) === undefined;
-    for (const stream of [...this.#streams]) if (stream.sessions.some(isGone)) stream.finishReading();
+    for (const stream of [...this.#streams])
+      if (stream.sessions.values().some(isGone)) stream.finishReading();
     for (const session of [...this.#sessions.values()]) session.reload();
     for (const stream of [...this.#streams]) stream.reidentify();
   }
@@ -193,12 +194,6 @@ export class LoadServer {
   }
 }
 
-/** A session that a client reports to, and what it has in its sums. */
-interface Membership {
-  readonly session: SessionLoad;
-  readonly reporter: Reporter;
-}
-
 const nodeTag = bytesTag(1);
 /** Longer reports, not counting their nodes, are read in turns. Bytes. */
 const largeReport = 32 * 1024;
@@ -212,7 +207,8 @@ class ClientReports implements StreamHandler {
   readonly #openedAt: number;
   #client: ReportingClient | undefined;
   readonly #node = new LastNode();
-  #memberships: readonly Membership[] = [];
+  /** To which it reports. */
+  #sessions: ReadonlySet<SessionLoad> = new Set();
   /** Of the sessions, and of the relay. */
   #heard: readonly Instruction[] = [];
   #told: Instruction | undefined;
@@ -243,9 +239,8 @@ class ClientReports implements StreamHandler {
     return this.#isReading;
   }
 
-  /** To which it reports. */
-  get sessions(): readonly SessionLoad[] {
-    return this.#memberships.map(({ session }) => session);
+  get sessions(): ReadonlySet<SessionLoad> {
+    return this.#sessions;
   }
 
   message(bytes: Charged): void {
@@ -289,9 +284,7 @@ class ClientReports implements StreamHandler {
    */
   instructed(): number {
     if (this.#isOver || this.#blockedSince !== undefined) return 0;
-    const all = [...this.#memberships.map(({ session }) => session), this.#server].flatMap(
-      ({ instruction }) => instruction ?? [],
-    );
+    const all = [...this.#sessions, this.#server].flatMap(({ instruction }) => instruction ?? []);
     // Looked at every few seconds, for each stream: nothing is encoded while they are the same.
     if (all.length === this.#heard.length && all.every((one, at) => one === this.#heard[at])) return 0;
     this.#heard = all;
@@ -375,21 +368,18 @@ class ClientReports implements StreamHandler {
     // Each worker has bound its own.
     const mostRows = this.#client.of === undefined ? Number.POSITIVE_INFINITY : mostRowsOfSession;
     const targets = this.#client.targets();
-    const sessions = new Set(targets.flatMap((target) => this.#server.session(target, this.peer) ?? []));
-    const before = new Map(this.#memberships.map((membership) => [membership.session, membership]));
-    this.#memberships = [...sessions].map(
-      (session) => before.get(session) ?? { session, reporter: new Reporter(account, most, mostRows) },
-    );
-    for (const session of sessions) session.join(this);
-    for (const [session, membership] of before) if (!sessions.has(session)) this.#leave(membership);
+    const before = this.#sessions;
+    this.#sessions = new Set(targets.flatMap((target) => this.#server.session(target, this.peer) ?? []));
+    for (const session of this.#sessions) session.join(this, () => new Reporter(account, most, mostRows));
+    for (const session of before.difference(this.#sessions)) session.leave(this);
     this.#server.tell([this]);
   }
 
   /** Of a report into each session's sums. */
   #readings(): readonly Reading[] {
-    const isShared = this.#memberships.length > 1 || this.#server.options.ownIntervalMs() !== undefined;
-    return this.#memberships.map(({ session, reporter }) =>
-      session.sums.reading(reporter, isShared ? wantedBy(session) : undefined, this.#client?.mayKnow),
+    const isShared = this.#sessions.size > 1 || this.#server.options.ownIntervalMs() !== undefined;
+    return [...this.#sessions].flatMap(
+      (session) => session.reading(this, isShared, this.#client?.mayKnow) ?? [],
     );
   }
 
@@ -411,7 +401,7 @@ class ClientReports implements StreamHandler {
     const of = this.#client?.of;
     if (of !== undefined) this.#server.view.add(of, this.peer.account, clusters);
     if (!isFirst || totals.clusters > 0) {
-      for (const { session } of this.#memberships) events.report('received', session.target.upstream);
+      for (const session of this.#sessions) events.report('received', session.target.upstream);
       this.#client?.reported(totals, isFirst ? 0 : now - this.#reportedAt);
     }
     this.#reportedAt = now;
@@ -440,13 +430,8 @@ class ClientReports implements StreamHandler {
   #leaveAll(): void {
     this.#client?.left();
     this.#client = undefined;
-    for (const membership of this.#memberships) this.#leave(membership);
-    this.#memberships = [];
-  }
-
-  #leave({ session, reporter }: Membership): void {
-    session.sums.leave(reporter);
-    session.leave(this);
+    for (const session of this.#sessions) session.leave(this);
+    this.#sessions = new Set();
   }
 }
 
@@ -470,18 +455,14 @@ function* nodeOf(report: Buffer): InTurns<Buffer | undefined> {
   return node;
 }
 
-/** What it has asked for, of a client that others ask for more. */
-const wantedBy = ({ instruction }: SessionLoad): Wanted =>
-  instruction ?? { clusters: new Set(), endpoints: false };
-
 /**
  * The load of one session: who reports, the sums of what they said, and the stream that takes them. It lives from its
  * first client until the last one has left and its sums are sent.
  */
 class SessionLoad {
-  readonly sums: LoadSums;
   readonly target: LoadTarget;
-  readonly #subscribers = new Set<ClientReports>();
+  readonly #sums: LoadSums;
+  readonly #reporters = new Map<ClientReports, Reporter>();
   readonly #server: LoadServer;
   readonly #options: LoadServerOptions;
   readonly #over: () => void;
@@ -500,7 +481,7 @@ class SessionLoad {
     this.#server = server;
     this.#options = server.options;
     this.#over = over;
-    this.sums = new LoadSums(server.options.clock.monotonic());
+    this.#sums = new LoadSums(server.options.clock.monotonic());
     this.reload();
   }
 
@@ -514,13 +495,27 @@ class SessionLoad {
     return this.#isAsked;
   }
 
-  join(subscriber: ClientReports): void {
-    this.#subscribers.add(subscriber);
+  /** Who reports already goes on. */
+  join(client: ClientReports, make: () => Reporter): void {
+    if (!this.#reporters.has(client)) this.#reporters.set(client, make());
   }
 
-  leave(subscriber: ClientReports): void {
-    this.#subscribers.delete(subscriber);
+  leave(client: ClientReports): void {
+    const reporter = this.#reporters.get(client);
+    if (reporter !== undefined) this.#sums.leave(reporter);
+    this.#reporters.delete(client);
     this.#endIfDone();
+  }
+
+  /** Of a report. `isShared`: others ask its client for more than this one does. */
+  reading(
+    client: ClientReports,
+    isShared: boolean,
+    mayKnow: ReportingClient['mayKnow'],
+  ): Reading | undefined {
+    const reporter = this.#reporters.get(client);
+    const asked: Wanted = this.#instruction ?? { clusters: new Set(), endpoints: false };
+    return reporter && this.#sums.reading(reporter, isShared ? asked : undefined, mayKnow);
   }
 
   /** Nobody reports any more, and nothing is left to be sent; or the upstream is gone. */
@@ -551,8 +546,8 @@ class SessionLoad {
   /** Sends what is left; resolves when that is handed over, or cannot be. */
   async finish(): Promise<void> {
     const stream = this.#stream;
-    if (this.#isAsked && !this.sums.isEmpty)
-      reportAll(stream, this.sums.take(this.#options.clock.monotonic()), () => this.#sent());
+    if (this.#isAsked && !this.#sums.isEmpty)
+      reportAll(stream, this.#sums.take(this.#options.clock.monotonic()), () => this.#sent());
     this.#end();
     await stream?.finish();
   }
@@ -565,11 +560,11 @@ class SessionLoad {
     }
     const before = this.#instruction;
     this.#instruction = read.value;
-    if (before === undefined) this.sums.begin(this.#options.clock.monotonic());
+    if (before === undefined) this.#sums.begin(this.#options.clock.monotonic());
     if (!this.#isAsked || before?.intervalMs !== read.value.intervalMs) this.#schedule();
     this.#isAsked = true;
     if (before?.frame.equals(read.value.frame) === true) return;
-    this.#server.tell(this.#subscribers);
+    this.#server.tell(this.#reporters.keys());
   }
 
   #schedule(): void {
@@ -583,7 +578,7 @@ class SessionLoad {
 
   #report(): void {
     const stream = this.#stream;
-    const taken = { ...this.sums.take(this.#options.clock.monotonic()), stream };
+    const taken = { ...this.#sums.take(this.#options.clock.monotonic()), stream };
     this.#taken = taken;
     reportAll(stream, taken, () => {
       if (this.#taken !== taken) return;
@@ -614,8 +609,8 @@ class SessionLoad {
 
   /** A control plane that has never asked for anything gets nothing. */
   #endIfDone(): void {
-    if (this.#subscribers.size > 0 || this.#isOver) return;
-    const isDone = this.#taken === undefined && this.sums.isEmpty;
+    if (this.#reporters.size > 0 || this.#isOver) return;
+    const isDone = this.#taken === undefined && this.#sums.isEmpty;
     if (!isDone && this.#instruction !== undefined) return;
     void this.#stream?.finish();
     this.#end();
@@ -625,7 +620,7 @@ class SessionLoad {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#timer?.cancel();
-    this.sums.clear();
+    this.#sums.clear();
     this.#over();
   }
 }

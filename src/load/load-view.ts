@@ -1,6 +1,6 @@
 import type { Clock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
-import { addCounts, type Counts, type Payer, type ReadTotals } from './sums.ts';
+import { addCounts, type Counts, type Payer, type ReadCluster } from './sums.ts';
 
 /** A class of clients, as operators see it. */
 export interface ReportingClass {
@@ -26,9 +26,7 @@ const rowBytes = 200;
 /** Longer names are in sums only. Bytes. */
 const longestName = 1024;
 
-interface Row extends Counts {
-  readonly payer: Payer;
-}
+type Row = Counts & { readonly payer: Payer };
 
 interface Window {
   readonly since: number;
@@ -49,7 +47,7 @@ export class LoadView {
   }
 
   /** What a report says of clusters. */
-  add(of: ReportingClass, payer: Payer, clusters: ReadTotals['clusters']): void {
+  add(of: ReportingClass, payer: Payer, clusters: readonly ReadCluster[]): void {
     const window = this.#windowAt(this.#clock.monotonic());
     const rows = window.classes.get(of.id)?.rows;
     for (const one of clusters) {

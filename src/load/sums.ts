@@ -1,28 +1,24 @@
-import type { LoadTotals } from '../model/load.ts';
 import type { InTurns } from '../model/time-slices.ts';
 import {
   bytes,
   double,
   encoded,
+  encode as encodeFields,
   type Field,
   message,
   sizeOf,
   varint,
-  write,
 } from '../protobuf/field-writer.ts';
 import { bytesTag, checkMessage, MessageReader } from '../protobuf/message-reader.ts';
 import type { Account } from '../wire/accounts.ts';
+import type { Instruction } from './instruction.ts';
 import { CLUSTER_STATS, ENDPOINT_STATS, type FieldPlan, type Plan, REPORT } from './plan.ts';
 
 /** Who pays for what its reports make new. */
 export type Payer = Pick<Account, 'hold' | 'count' | 'enter' | 'leave' | 'exempt'>;
 
 /** What of a report counts. */
-export interface Wanted {
-  /** Undefined: all. */
-  readonly clusters: ReadonlySet<string> | undefined;
-  readonly endpoints: boolean;
-}
+export type Wanted = Pick<Instruction, 'clusters' | 'endpoints'>;
 
 /** A row costs about so much beside its key. */
 const rowBytes = 400;
@@ -243,11 +239,11 @@ export class LoadSums {
       messages: inMessages(encode(this.#root, interval, taken) ?? []),
       confirm: () => {
         this.#since = now;
-        for (const { row, isShown } of taken) row.wasShown = isShown;
+        for (const [row, , isShown] of taken) row.wasShown = isShown;
         prune(this.#root);
       },
       giveBack: () => {
-        for (const { row, counters } of taken) {
+        for (const [row, counters] of taken) {
           row.isReported = true;
           for (const [slot, value] of counters.entries())
             row.counters[slot] = clipped((row.counters[slot] ?? 0) + value, largest);
@@ -261,22 +257,19 @@ export class LoadSums {
 const largestMessage = 2 * 1024 * 1024;
 
 function inMessages(fields: readonly Field[]): readonly Buffer[] {
-  let last: { readonly fields: Field[]; size: number } = { fields: [], size: 0 };
+  let last: Field[] = [];
+  let size = 0;
   const messages = [last];
   for (const field of fields) {
-    const size = sizeOf([field]);
-    if (last.size > 0 && last.size + size > largestMessage) {
-      last = { fields: [], size: 0 };
+    const length = sizeOf([field]);
+    size += length;
+    if (last.length > 0 && size > largestMessage) {
+      [last, size] = [[], length];
       messages.push(last);
     }
-    last.fields.push(field);
-    last.size += size;
+    last.push(field);
   }
-  return messages.map((part) => {
-    const target = Buffer.allocUnsafe(part.size);
-    write(target, 0, part.fields);
-    return target;
-  });
+  return messages.map(encodeFields);
 }
 
 /** Others get their turn after so many bytes of a report, which may be 3,000 new rows. */
@@ -290,9 +283,11 @@ const nobody = { hold: () => undefined, count: () => 0, enter() {}, leave() {}, 
  * A LoadStatsRequest while it is read. Nothing of it counts before `apply`; what is not applied must be discarded. The
  * sums may be taken in between, and other reports read.
  */
-export class Reading implements ReadTotals {
+export class Reading {
+  /** What it says of requests. */
   readonly totals = { clusters: 0, success: 0, error: 0, dropped: 0 };
-  readonly clusters: (Counts & { readonly name: string })[] = [];
+  /** As often as the report names them. */
+  readonly clusters: ReadCluster[] = [];
   readonly #root: Row | undefined;
   readonly #reporter: Reporter;
   readonly #wanted: Wanted | undefined;
@@ -576,11 +571,7 @@ function replaceGauges(reporter: Reporter, gauges: Values): void {
 }
 
 /** A row of the sums that were taken, with the counters it had; `isShown`: a gauge of it is not 0. */
-interface TakenRow {
-  readonly row: Row;
-  readonly counters: readonly number[];
-  readonly isShown: boolean;
-}
+type TakenRow = readonly [row: Row, counters: readonly number[], isShown: boolean];
 
 /** What a row has to say; undefined: nothing. Its counters begin at 0 again. */
 function encode(row: Row, interval: Field, taken: TakenRow[]): Field[] | undefined {
@@ -588,7 +579,7 @@ function encode(row: Row, interval: Field, taken: TakenRow[]): Field[] | undefin
   for (const field of row.plan.fields)
     if (field.kind === 'rows') pushRows(fields, row, field, interval, taken);
   if (fields.length === 1 && !saysSomething(row)) return undefined;
-  taken.push({ row, counters: row.counters, isShown: row.holders > 0 });
+  taken.push([row, row.counters, row.holders > 0]);
   for (const field of row.plan.fields) pushValue(fields, row, field, interval);
   row.counters = zeros(row.plan.counters);
   row.wasReported = row.isReported;
@@ -663,12 +654,7 @@ export interface Counts {
   dropped: number;
 }
 
-/** What a report says of requests. */
-export interface ReadTotals {
-  readonly totals: LoadTotals;
-  /** As often as the report names them. */
-  readonly clusters: readonly (Counts & { readonly name: string })[];
-}
+export type ReadCluster = Counts & { readonly name: string };
 
 /** More clusters of one report are in its totals only: a cluster may have two bytes. */
 const mostClusters = 10_000;

@@ -72,6 +72,13 @@ export function sizeOf(fields: readonly Field[]): number {
   return size;
 }
 
+/** A message with these fields. */
+export function encode(fields: readonly Field[]): Buffer {
+  const target = Buffer.allocUnsafeSlow(sizeOf(fields)); // it may be kept: it must not pin a slab
+  write(target, 0, fields);
+  return target;
+}
+
 /** Where the fields end, which are written from `at` on. */
 export function write(target: Buffer, at: number, fields: readonly Field[]): number {
   let position = at;

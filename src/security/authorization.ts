@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Access } from '../model/access.ts';
+import type { Access, Side } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
@@ -17,16 +17,6 @@ export interface AuthorizationRule {
   readonly allow: boolean;
 }
 
-/** Without rules: everyone may see everything. */
-export const ALLOW_ALL: Access = {
-  key: '',
-  unrestricted: true,
-  side: 'released',
-  allows: () => true,
-  admits: () => true,
-  deniesEverything: () => false,
-};
-
 /**
  * One for each combination of rules that some peer matches: few. If there are more, all are forgotten and made again.
  */
@@ -35,13 +25,13 @@ const maxRemembered = 1000;
 /** The first rule that matches decides; once there is a rule, what none matches is denied (docs/configuration.md, xds.authorization). */
 export function compileAuthorization(rules: readonly AuthorizationRule[]): {
   /** What a peer may see. Peers to which the same rules apply have equal keys, also after a reload. */
-  accessOf(peer: Peer): Access;
+  accessOf(peer: Peer): ClientAccess;
 } {
   if (rules.length === 0) return { accessOf: () => ALLOW_ALL };
   const applies = rules.map(({ principals }) =>
     principals === undefined ? () => true : compilePrincipals(principals),
   );
-  const remembered = new Map<string, Access>();
+  const remembered = new Map<string, ClientAccess>();
   return {
     accessOf(peer) {
       const indexes = rules.keys().filter((index) => applies[index]?.(peer) === true);
@@ -57,17 +47,13 @@ export function compileAuthorization(rules: readonly AuthorizationRule[]): {
   };
 }
 
-interface CompiledRule {
-  readonly types: ReadonlySet<TypeUrl> | undefined;
-  readonly names: NamePatterns | undefined;
-  readonly allow: boolean;
-}
+type CompiledRule = ReturnType<typeof compileRule>;
 
-function accessBy(rules: readonly AuthorizationRule[]): Access {
+function accessBy(rules: readonly AuthorizationRule[]): ClientAccess {
   const reachable = withoutUnreachable(rules);
   const [only] = reachable;
   if (only?.allow === true && matchesAll(only)) return ALLOW_ALL;
-  return new RuledAccess(keyOf(reachable), reachable.map(compileRule));
+  return new ClientAccess(keyOf(reachable), reachable.map(compileRule));
 }
 
 const matchesAll = (rule: AuthorizationRule): boolean => rule.types === undefined && rule.names === undefined;
@@ -84,22 +70,50 @@ function keyOf(rules: readonly AuthorizationRule[]): string {
   return createHash('sha256').update(JSON.stringify(content)).digest('base64url').slice(0, 22);
 }
 
-function compileRule({ types, names, allow }: AuthorizationRule): CompiledRule {
+function compileRule({ types, names, allow }: AuthorizationRule) {
   return { types: types && new Set(types), names: names && new NamePatterns(names), allow };
 }
 
-class RuledAccess implements Access {
+/** Immutable: the same rules for others are another one. */
+class ClientAccess implements Access {
   readonly key: string;
-  readonly unrestricted = false;
-  readonly side = 'released';
-  readonly #rules: readonly CompiledRule[];
+  readonly unrestricted: boolean;
+  readonly side: Side;
+  /** Undefined: everything is allowed. */
+  readonly #rules: readonly CompiledRule[] | undefined;
+  readonly #derived: DerivedParameters | undefined;
+  #canaries: ClientAccess | undefined;
 
-  constructor(key: string, rules: readonly CompiledRule[]) {
+  constructor(
+    key: string,
+    rules: readonly CompiledRule[] | undefined,
+    derived?: DerivedParameters,
+    side: Side = 'released',
+  ) {
     this.key = key;
+    this.unrestricted = rules === undefined && derived === undefined;
+    this.side = side;
     this.#rules = rules;
+    this.#derived = derived;
+  }
+
+  /**
+   * Where trusted rules are for single authorities. A wildcard or an alias can show resources of other authorities than
+   * its own, so each resource must also match the parameters that are trusted for its authority.
+   */
+  guardedBy(derived: DerivedParameters): ClientAccess {
+    const { trustedKey } = derived;
+    return trustedKey === '' ? this : new ClientAccess(`${this.key} ${trustedKey}`, this.#rules, derived);
+  }
+
+  /** The same access for canaries: they share no view with the others. */
+  get ofCanaries(): ClientAccess {
+    this.#canaries ??= new ClientAccess(`canary:${this.key}`, this.#rules, this.#derived, 'canary');
+    return this.#canaries;
   }
 
   allows(type: TypeUrl, name: string): boolean {
+    if (this.#rules === undefined) return true;
     for (const { types, names, allow } of this.#rules) {
       if ((types?.has(type) ?? true) && (names?.matches(name) ?? true)) return allow;
     }
@@ -107,11 +121,14 @@ class RuledAccess implements Access {
   }
 
   /** All its names must be allowed, because the client would get all of them. */
-  admits({ type, name, aliases }: Variant): boolean {
-    return this.allows(type, name) && aliases.every((alias) => this.allows(type, alias));
+  admits({ type, name, aliases, constraints }: Variant, parameters: Parameters): boolean {
+    if (!this.allows(type, name) || !aliases.every((alias) => this.allows(type, alias))) return false;
+    const trusted = this.#derived?.enforce(parameters, authorityOf(name)) ?? parameters;
+    return trusted === parameters || constraints.matches(trusted);
   }
 
   deniesEverything(type: TypeUrl | undefined): boolean {
+    if (this.#rules === undefined) return false;
     if (type !== undefined) return this.#deniesAllOf(type);
     const allowing = this.#rules.filter(({ allow }) => allow);
     const named = new Set(allowing.flatMap(({ types }) => [...(types ?? [])]));
@@ -123,7 +140,7 @@ class RuledAccess implements Access {
   /** Undefined: of a type that no rule names. */
   #deniesAllOf(type: TypeUrl | undefined): boolean {
     const denied: NamePatterns[] = [];
-    for (const { types, names, allow } of this.#rules) {
+    for (const { types, names, allow } of this.#rules ?? []) {
       if (types !== undefined && (type === undefined || !types.has(type))) continue;
       if (names === undefined) return !allow;
       if (!allow) denied.push(names);
@@ -133,57 +150,5 @@ class RuledAccess implements Access {
   }
 }
 
-/**
- * Access where trusted rules are for single authorities. A wildcard or an alias can show resources of other authorities
- * than its own, so each resource must also match the parameters that are trusted for its authority.
- */
-export function guarded(access: Access, derived: DerivedParameters): Access {
-  const { trustedKey } = derived;
-  return trustedKey === '' ? access : new GuardedAccess(access, derived, trustedKey);
-}
-
-class GuardedAccess implements Access {
-  readonly key: string;
-  readonly unrestricted = false;
-  readonly side = 'released';
-  readonly #access: Access;
-  readonly #derived: DerivedParameters;
-
-  constructor(access: Access, derived: DerivedParameters, trustedKey: string) {
-    this.key = `${access.key} ${trustedKey}`;
-    this.#access = access;
-    this.#derived = derived;
-  }
-
-  allows(type: TypeUrl, name: string): boolean {
-    return this.#access.allows(type, name);
-  }
-
-  admits(resource: Variant, parameters: Parameters): boolean {
-    if (!this.#access.admits(resource, parameters)) return false;
-    const trusted = this.#derived.enforce(parameters, authorityOf(resource.name));
-    return trusted === parameters || resource.constraints.matches(trusted);
-  }
-
-  deniesEverything(type: TypeUrl | undefined): boolean {
-    return this.#access.deniesEverything(type);
-  }
-}
-
-const remembered = new WeakMap<Access, Access>();
-
-/** The same access for canaries: they share no view with the others. */
-export function canaryAccess(access: Access): Access {
-  const known = remembered.get(access);
-  if (known !== undefined) return known;
-  const created: Access = {
-    key: `canary:${access.key}`,
-    unrestricted: access.unrestricted,
-    side: 'canary',
-    allows: (type, name) => access.allows(type, name),
-    admits: (resource, parameters) => access.admits(resource, parameters),
-    deniesEverything: (type) => access.deniesEverything(type),
-  };
-  remembered.set(access, created);
-  return created;
-}
+/** Without rules: everyone may see everything. */
+export const ALLOW_ALL = new ClientAccess('', undefined);

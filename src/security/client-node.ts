@@ -19,11 +19,7 @@ export interface ClientNode {
 /** Strings, numbers and booleans as text, in nested mappings. Nulls and lists are left out. */
 export type Metadata = ReadonlyMap<string, string | Metadata>;
 
-interface Locality {
-  readonly region: string;
-  readonly zone: string;
-  readonly subZone: string;
-}
+type Locality = Readonly<Record<'region' | 'zone' | 'subZone', string>>;
 
 const NO_LOCALITY: Locality = { region: '', zone: '', subZone: '' };
 const NO_METADATA: Metadata = new Map();

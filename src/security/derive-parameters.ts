@@ -34,23 +34,13 @@ const longestValue = 4096;
  */
 const maxRemembered = { bytes: 4 << 20, perResult: 400 };
 
-interface CompiledRule {
-  readonly rule: ParameterRule;
-  readonly source: ParameterSource;
-  readonly extract: (text: string) => string | undefined;
-}
+type CompiledRule = ReturnType<typeof compileRule>;
 
 /** Of several rules for one key the first wins that gives a value. Throws if a pattern is not RE2. */
 export function compileParameterRules(rules: readonly ParameterRule[]): {
   of(node: ClientNode, peer: Peer): DerivedParameters;
 } {
-  const compiled = rules.map(
-    (rule): CompiledRule => ({
-      rule,
-      source: parameterSource(rule.from),
-      extract: compilePattern(rule.pattern),
-    }),
-  );
+  const compiled = rules.map(compileRule);
   const results = new LRUCache<string, DerivedParameters>({
     maxSize: maxRemembered.bytes,
     sizeCalculation: (_, key) => maxRemembered.perResult + key.length,
@@ -71,6 +61,10 @@ export function compileParameterRules(rules: readonly ParameterRule[]): {
       return created;
     },
   };
+}
+
+function compileRule(rule: ParameterRule) {
+  return { rule, source: parameterSource(rule.from), extract: compilePattern(rule.pattern) };
 }
 
 function compilePattern(pattern: string | undefined): (text: string) => string | undefined {

@@ -17,16 +17,6 @@ export interface AccountBounds {
   readonly changesPerSecond: number;
 }
 
-export interface AccountsOptions {
-  readonly clock: Clock;
-  /** Those in force. */
-  readonly bounds: () => AccountBounds;
-  /** It stands for many clients: its bytes are counted and not bounded. */
-  readonly isExempt: (peer: PeerNames) => boolean;
-  /** Runs after others had their turn. */
-  readonly defer: (run: () => void) => void;
-}
-
 /** What an account has, for the status page and for metrics. */
 export interface AccountFigures {
   readonly key: string;
@@ -69,7 +59,10 @@ const sweepMs = 10_000;
  * What many share is charged to nobody.
  */
 export class Accounts {
-  readonly #options: AccountsOptions;
+  readonly #clock: Clock;
+  readonly #bounds: () => AccountBounds;
+  readonly #isExempt: (peer: PeerNames) => boolean;
+  readonly #defer: (run: () => void) => void;
   readonly #accounts = new Map<string, Account>();
   readonly #waiting = new Set<Account>();
   /** Bytes held for single peers, all together. Like what follows, only accounts change it. */
@@ -89,12 +82,24 @@ export class Accounts {
   /** Work is measured once: what runs within it is part of it. */
   #isWorking = false;
 
-  constructor(options: AccountsOptions) {
-    this.#options = options;
+  /**
+   * `bounds`: those in force. `isExempt`: it stands for many clients, and its bytes are counted and not bounded. `defer`:
+   * runs after others had their turn.
+   */
+  constructor(
+    clock: Clock,
+    bounds: () => AccountBounds,
+    isExempt: (peer: PeerNames) => boolean = () => true,
+    defer: (run: () => void) => void = (run) => void setImmediate(run),
+  ) {
+    this.#clock = clock;
+    this.#bounds = bounds;
+    this.#isExempt = isExempt;
+    this.#defer = defer;
   }
 
   get bounds(): AccountBounds {
-    return this.#options.bounds();
+    return this.#bounds();
   }
 
   /** How many peers have had to wait for their turn within the last second. */
@@ -110,7 +115,7 @@ export class Accounts {
     const key = peerKey(peer);
     const known = this.#accounts.get(key);
     if (known !== undefined) return known;
-    const opened = new Account(key, this, this.#options.clock, () => this.#options.isExempt(peer));
+    const opened = new Account(key, this, this.#clock, () => this.#isExempt(peer));
     this.#accounts.set(key, opened);
     this.emptied();
     return opened;
@@ -148,7 +153,7 @@ export class Accounts {
   endTurnSoon(): void {
     if (this.#isTurnScheduled) return;
     this.#isTurnScheduled = true;
-    this.#options.defer(this.#endTurn);
+    this.#defer(this.#endTurn);
   }
 
   /** For Account: something of it waits. */
@@ -161,7 +166,7 @@ export class Accounts {
   emptied(): void {
     if (this.#isSweepScheduled) return;
     this.#isSweepScheduled = true;
-    this.#options.clock.after(sweepMs, () => {
+    this.#clock.after(sweepMs, () => {
       this.#isSweepScheduled = false;
       for (const [key, account] of this.#accounts) if (account.isIdle) this.#accounts.delete(key);
       if (this.#accounts.size > 0) this.emptied();
@@ -171,7 +176,7 @@ export class Accounts {
   /** For Account: measures, unless this is part of what is measured already. */
   measured<T>(account: Account, run: () => T): T {
     if (this.#isWorking) return run();
-    const { clock } = this.#options;
+    const clock = this.#clock;
     const began = clock.monotonic();
     this.#isWorking = true;
     try {
@@ -191,7 +196,7 @@ export class Accounts {
     this.#isTurnScheduled = false;
     this.turn++;
     this.workInTurn = 0;
-    const { clock } = this.#options;
+    const clock = this.#clock;
     const now = clock.monotonic();
     const [calm = [], busy = []] = [true, false].map((isCalm) =>
       this.#waiting
@@ -318,12 +323,7 @@ export class Account implements Payer {
     return this.#changes.trySpend(now, count);
   }
 
-  /** Hands a message over, which its handler cannot get otherwise, and charges the time that takes. */
-  deliver(bytes: Buffer, handler: { message(bytes: Charged): void }): void {
-    this.#accounts.measured(this, () => handler.message(charged(bytes)));
-  }
-
-  /** The same for a handler that answers. */
+  /** Hands bytes over, which a handler cannot get otherwise, and charges the time that takes. */
   charge<T>(bytes: Buffer, run: (bytes: Charged) => T): T {
     return this.#accounts.measured(this, () => run(charged(bytes)));
   }
@@ -460,16 +460,6 @@ export const tooMuchWaits = ({ key }: Account): GrpcStatus => ({
 /** For listeners that only we ourselves can reach. */
 export function boundlessAccounts(clock: Clock): Accounts {
   const none = Number.MAX_SAFE_INTEGER;
-  const bounds: AccountBounds = {
-    heldPerPeer: none,
-    held: none,
-    workPerSecond: none,
-    changesPerSecond: none,
-  };
-  return new Accounts({
-    clock,
-    bounds: () => bounds,
-    isExempt: () => true,
-    defer: (run) => setImmediate(run),
-  });
+  const bounds = { heldPerPeer: none, held: none, workPerSecond: none, changesPerSecond: none };
+  return new Accounts(clock, () => bounds);
 }

@@ -10,18 +10,18 @@ const leastPieceBytes = 64;
 const freePieces = 10_000;
 const firstRoom = 4096;
 
-/** So many bytes have come in so many pieces: nobody sends like that who does not mean to cost much. */
-export function areTooSmall(pieces: number, bytes: number): boolean {
-  return pieces > freePieces + bytes / leastPieceBytes;
-}
-
 export const tooSmallMessage = `it comes in pieces of less than ${leastPieceBytes} bytes: send it in fewer pieces`;
 
 /** A body as it arrives. What it holds is one buffer: a Buffer for each piece takes hundreds of bytes more than it has. */
 export class BodyPieces {
-  #gathered: Buffer = none;
+  #room: Buffer;
   #bytes = 0;
   #pieces = 0;
+
+  /** `room`: where it may begin. */
+  constructor(room: Buffer = none) {
+    this.#room = room;
+  }
 
   get bytes(): number {
     return this.#bytes;
@@ -29,11 +29,21 @@ export class BodyPieces {
 
   /** Bytes of memory that are held for what has come. */
   get held(): number {
-    return this.#gathered.length;
+    return this.#room.length;
   }
 
+  get room(): Buffer {
+    return this.#room;
+  }
+
+  /** Nobody sends so many pieces for so few bytes who does not mean to cost much. */
   get areTooSmall(): boolean {
-    return areTooSmall(this.#pieces, this.#bytes);
+    return this.#pieces > freePieces + this.#bytes / leastPieceBytes;
+  }
+
+  /** All that has come. */
+  get whole(): Buffer {
+    return this.#room.subarray(0, this.#bytes);
   }
 
   /** `most`: so long the body may be. A piece that is all of it is kept as it is. */
@@ -41,16 +51,16 @@ export class BodyPieces {
     const start = this.#bytes;
     this.skip(piece);
     if (piece.length === most) {
-      this.#gathered = piece;
+      this.#room = piece;
       return;
     }
-    if (this.#bytes > this.#gathered.length) {
+    if (this.#room === none || this.#bytes > this.#room.length) {
       const room = Math.max(this.#bytes, Math.min(most, Math.max(2 * this.#bytes, firstRoom)));
       const grown = Buffer.allocUnsafeSlow(room);
-      this.#gathered.copy(grown, 0, 0, start);
-      this.#gathered = grown;
+      this.#room.copy(grown, 0, 0, start);
+      this.#room = grown;
     }
-    piece.copy(this.#gathered, start);
+    piece.copy(this.#room, start);
   }
 
   /** It is counted, and not kept. */
@@ -59,15 +69,14 @@ export class BodyPieces {
     this.#bytes += piece.length;
   }
 
-  /** All that has come. */
   take(): Buffer {
-    const whole = this.#gathered.subarray(0, this.#bytes);
+    const { whole } = this;
     this.drop();
     return whole;
   }
 
   drop(): void {
-    this.#gathered = none;
+    this.#room = none;
   }
 }
 

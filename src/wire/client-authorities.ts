@@ -1,8 +1,4 @@
 import type { X509Certificate } from 'node:crypto';
-import type { Clock } from '../model/clock.ts';
-import { spread } from './drain.ts';
-import { handshakeTimeoutMs } from './http2-settings.ts';
-import { type ClientSession, verifiedCertificate } from './peer.ts';
 import { parseCertificates } from './tls-material.ts';
 
 /** A longer chain counts as broken. OpenSSL accepts up to a hundred. */
@@ -120,87 +116,4 @@ export class ClientAuthorities {
 
 function isIssued(certificate: X509Certificate, issuer: X509Certificate): boolean {
   return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
-}
-
-/** A signature takes a tenth of a millisecond or two: however short the time, a review must leave some for the others. */
-const perMillisecond = 4;
-
-/** Ends the connections of a listener whose certificates its authorities do not vouch for any more. */
-export class CertificateReview {
-  readonly #authorities: ClientAuthorities;
-  readonly #clock: Clock;
-  readonly #random: () => number;
-  readonly #durationMs: () => number;
-  readonly #done: (ended: number) => void;
-  /** Until then a handshake may complete that began with the old authorities. */
-  #handshakesUntil = 0;
-  #running: { cancel(): void } | undefined;
-
-  /**
-   * `durationMs` is asked for at each review: over so long connections end. `done`: a review is over, and so many
-   * connections ended.
-   */
-  constructor(
-    ca: Buffer,
-    clock: Clock,
-    random: () => number,
-    durationMs: () => number,
-    done: (ended: number) => void,
-  ) {
-    this.#authorities = new ClientAuthorities(ca);
-    this.#clock = clock;
-    this.#random = random;
-    this.#durationMs = durationMs;
-    this.#done = done;
-  }
-
-  /** Of a connection that was made just now: false if its authority went during the handshake. */
-  admits(certificate: X509Certificate): boolean {
-    this.#authorities.remember(certificate);
-    return this.#clock.now() >= this.#handshakesUntil || this.#authorities.vouchFor(certificate);
-  }
-
-  /** Until when a connection with this certificate may last, in milliseconds since the epoch. */
-  validUntil(certificate: X509Certificate): number {
-    return this.#authorities.validUntil(certificate);
-  }
-
-  /**
-   * If an authority was removed, every connection is checked and, if it has to be, ended: in random order and spread over
-   * time, so that neither blocks the process.
-   */
-  replace<T>(
-    ca: Buffer,
-    sessions: ReadonlyMap<ClientSession, T>,
-    end: (session: ClientSession, of: T) => void,
-  ) {
-    if (!this.#authorities.replace(ca)) return;
-    this.#handshakesUntil = this.#clock.now() + handshakeTimeoutMs;
-    let left = sessions.size;
-    let ended = 0;
-    this.stop();
-    this.#running = spread(
-      sessions,
-      Math.max(this.#durationMs(), left / perMillisecond),
-      this.#clock,
-      this.#random,
-      ([session, of]) => {
-        if (!this.#isVouchedFor(session)) {
-          ended++;
-          end(session, of);
-        }
-        if (--left === 0) this.#done(ended);
-      },
-    );
-  }
-
-  stop(): void {
-    this.#running?.cancel();
-  }
-
-  /** A client without a verified certificate stays: it got nothing by a certificate. */
-  #isVouchedFor(session: ClientSession): boolean {
-    const certificate = verifiedCertificate(session);
-    return certificate === undefined || this.#authorities.vouchFor(certificate);
-  }
 }

@@ -3,13 +3,20 @@ import { constants, type Http2Server } from 'node:http2';
 import type { Server, Socket } from 'node:net';
 import type { Clock, Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
-import type { Accounts, Waiting } from './accounts.ts';
-import { CertificateReview } from './client-authorities.ts';
-import { drainShare } from './drain.ts';
+import { type Account, type Accounts, boundlessAccounts, type Waiting } from './accounts.ts';
+import { ClientAuthorities } from './client-authorities.ts';
+import { drainShare, spread } from './drain.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { connectionWindow, idleTimeoutMs, idleTimeoutWhenFullMs, unixWindow } from './http2-settings.ts';
-import { addressOf, addressText, type ClientSession, peerOf, verifiedCertificate } from './peer.ts';
+import {
+  connectionWindow,
+  handshakeTimeoutMs,
+  idleTimeoutMs,
+  idleTimeoutWhenFullMs,
+  unixWindow,
+} from './http2-settings.ts';
+import { addressOf, type ClientSession, parseSubjectAltNames, verifiedCertificate } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
+import type { TlsMaterial } from './tls-material.ts';
 
 /** How many connections there may be, and of whom. */
 export interface ConnectionBounds {
@@ -28,24 +35,35 @@ export interface ConnectionBounds {
   refusedCertificate(why: 'expired' | 'untrusted' | 'missing'): void;
 }
 
-export interface ClientConnectionsOptions {
-  readonly clock: Clock;
+/** Where clients connect, and who may. */
+export interface ListenerOptions {
+  /** `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`; port 0 is any free port. */
+  readonly address: string;
+  /** Of the socket at `unix:PATH`; undefined: what the umask leaves. */
+  readonly unixMode?: number | undefined;
+  readonly tls?: ListenerTls | undefined;
+  readonly clock?: Clock;
   /** In [0, 1). */
-  readonly random?: (() => number) | undefined;
-  /** The path that is listened on, if it is a Unix socket. */
-  readonly unixPath: string | undefined;
+  readonly random?: () => number;
+  /** A larger request is refused. */
+  readonly maxRequestBytes: number;
   /** Asked for each connection, in milliseconds: how old it may become, give or take a tenth. Undefined: any age. */
-  readonly maxConnectionAge?: (() => number | undefined) | undefined;
-  /** What client certificates are verified against; undefined: none are asked for. */
-  readonly ca?: Buffer | undefined;
+  readonly maxConnectionAge?: () => number | undefined;
   /** Milliseconds, asked for when `ca` loses an authority: over so long the connections end that it vouched for. */
-  readonly reviewTime?: (() => number) | undefined;
+  readonly reviewTime?: () => number;
   /** Such a review is over; so many connections ended. */
-  readonly reviewed?: ((ended: number) => void) | undefined;
+  readonly reviewed?: (ended: number) => void;
   /** Undefined: any number. */
-  readonly bounds?: ConnectionBounds | undefined;
-  /** Of the peers. */
-  readonly accounts: Accounts;
+  readonly bounds?: ConnectionBounds;
+  /** Of the peers. Undefined: nothing of a peer is bounded. */
+  readonly accounts?: Accounts;
+  /** What went wrong outside of any request, or a bug within one. Repeats are not held back here. */
+  readonly report?: (message: string, error: unknown, peer?: string) => void;
+}
+
+export interface ListenerTls extends TlsMaterial {
+  /** Refuse clients without a certificate of `ca`. Otherwise one is asked for, and believed if it is of `ca`. */
+  readonly requireClientCertificate: boolean;
 }
 
 const tooOld: GrpcStatus = {
@@ -66,16 +84,27 @@ const longestGraceMs = 5000;
 /** At the least, the trailers of what ended have so long. Milliseconds. */
 const leastGraceMs = 1000;
 
+/** To verify one takes a tenth of a millisecond or two: however short the time of a review, it leaves some for the others. */
+const signaturesPerMs = 4;
+
 /** How often idle connections are looked for, in milliseconds. */
 const idleCheckMs = 10_000;
 
 /** The connections of one listener, from the first byte to the last, and what ends them. */
 export class ClientConnections {
-  readonly #options: ClientConnectionsOptions;
+  readonly #options: ListenerOptions;
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  readonly #accounts: Accounts;
+  /** The path that is listened on, if it is a Unix socket. */
+  readonly #unixPath: string | undefined;
   /** All of them, those that are within their TLS handshake too. */
   readonly #sockets = new Set<Socket>();
   readonly #sessions = new Map<ClientSession, ClientConnection>();
-  readonly #certificates: CertificateReview | undefined;
+  readonly #authorities: ClientAuthorities | undefined;
+  /** Until then a handshake may complete that began with authorities that are gone. */
+  #handshakesUntil = 0;
+  #review: { cancel(): void } | undefined;
   /** The socket of the next session. Node creates the session while it emits the event of the socket. */
   #arriving: Socket | undefined;
   #watch: Timer | undefined;
@@ -83,12 +112,20 @@ export class ClientConnections {
   #lastRoomMadeAt = 0;
 
   /** `listener` accepts; what is admitted is handed on, to servers that listen nowhere themselves. */
-  constructor(listener: Server, handOn: (socket: Socket) => void, options: ClientConnectionsOptions) {
+  constructor(
+    listener: Server,
+    handOn: (socket: Socket) => void,
+    unixPath: string | undefined,
+    clock: Clock,
+    options: ListenerOptions,
+  ) {
+    const { tls, random = systemRandom, accounts = boundlessAccounts(clock) } = options;
     this.#options = options;
-    const { ca, clock, random = systemRandom, reviewTime, reviewed } = options;
-    const reviewMs = (): number => (reviewTime?.() ?? 0) * drainShare;
-    this.#certificates =
-      ca && new CertificateReview(ca, clock, random, reviewMs, (ended) => reviewed?.(ended));
+    this.#unixPath = unixPath;
+    this.#clock = clock;
+    this.#random = random;
+    this.#accounts = accounts;
+    this.#authorities = tls?.ca && new ClientAuthorities(tls.ca);
     listener.on('connection', (socket) => {
       if (this.#accepted(socket)) this.#inTurn(socket, handOn);
     });
@@ -108,7 +145,7 @@ export class ClientConnections {
         session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM, 0, Buffer.from(refusal));
         session.destroy();
       } else if (!session.destroyed) {
-        session.setLocalWindowSize(this.#options.unixPath === undefined ? connectionWindow : unixWindow);
+        session.setLocalWindowSize(this.#unixPath === undefined ? connectionWindow : unixWindow);
       }
     });
   }
@@ -128,11 +165,37 @@ export class ClientConnections {
     for (const session of this.#sessions.keys()) session.close();
   }
 
-  /** Ends the connections that none of these authorities vouches for, spread over `reviewTime`. */
+  /**
+   * If an authority is gone, every connection is checked, and ends if nobody vouches for its certificate any more: in
+   * random order and spread over `reviewTime`, so that neither blocks the process.
+   */
   replaceAuthorities(ca: Buffer): void {
-    this.#certificates?.replace(ca, this.#sessions, (session, connection) =>
-      this.#retire(session, connection, authorityRemoved, 0),
+    const authorities = this.#authorities;
+    if (authorities?.replace(ca) !== true) return;
+    this.#handshakesUntil = this.#clock.now() + handshakeTimeoutMs;
+    let left = this.#sessions.size;
+    let ended = 0;
+    const milliseconds = Math.max(this.#reviewMs * drainShare, left / signaturesPerMs);
+    this.#review?.cancel();
+    this.#review = spread(
+      this.#sessions,
+      milliseconds,
+      this.#clock,
+      this.#random,
+      ([session, connection]) => {
+        const certificate = verifiedCertificate(session);
+        // A client without one stays: it got nothing by a certificate.
+        if (certificate !== undefined && !authorities.vouchFor(certificate)) {
+          ended++;
+          this.#retire(session, connection, authorityRemoved, 0);
+        }
+        if (--left === 0) this.#options.reviewed?.(ended);
+      },
     );
+  }
+
+  get #reviewMs(): number {
+    return this.#options.reviewTime?.() ?? 0;
   }
 
   /** Cuts what is left. */
@@ -142,7 +205,7 @@ export class ClientConnections {
 
   stop(): void {
     this.#watch?.cancel();
-    this.#certificates?.stop();
+    this.#review?.cancel();
   }
 
   #accepted(socket: Socket): boolean {
@@ -163,9 +226,9 @@ export class ClientConnections {
 
   /** What HTTP and TLS cost to begin with is the address's, as nobody else is known yet. */
   #inTurn(socket: Socket, handOn: (socket: Socket) => void): void {
-    const { accounts, unixPath } = this.#options;
+    const unixPath = this.#unixPath;
     const address = unixPath ?? addressOf(socket);
-    const account = accounts.of({ address, unix: unixPath !== undefined, uriSans: [], dnsSans: [] });
+    const account = this.#accounts.of({ address, unix: unixPath !== undefined, uriSans: [], dnsSans: [] });
     if (!account.mustWait) {
       account.work(() => handOn(socket));
       return;
@@ -180,23 +243,33 @@ export class ClientConnections {
 
   /** HTTP is spoken on it from now on. A text says why it must not be. */
   opened(session: ClientSession, socket: Socket | undefined): string | undefined {
-    const { clock, unixPath, maxConnectionAge, bounds, accounts } = this.#options;
+    const { maxConnectionAge, bounds } = this.#options;
+    const unixPath = this.#unixPath;
     const certificate = verifiedCertificate(session);
     const validUntil = certificate && this.#acceptedUntil(certificate);
-    if (certificate !== undefined && this.#certificates !== undefined && validUntil === undefined) {
+    if (certificate !== undefined && this.#authorities !== undefined && validUntil === undefined) {
       session.destroy();
       return undefined;
     }
-    const peer = peerOf(session, unixPath, accounts, certificate);
-    const refusal = bounds?.joined(peer);
-    if (refusal !== undefined) return refusal;
     // There is no other replica behind a Unix socket.
     const oldest = unixPath === undefined ? maxConnectionAge?.() : undefined;
     const calls = oldest === undefined && certificate === undefined ? undefined : new Set<ServerStream>();
-    const connection = new ClientConnection(peer, socket, calls, clock.now(), validUntil);
+    const names = certificate?.subjectAltName;
+    const accounts = this.#accounts;
+    const connection = new ClientConnection(
+      socket,
+      unixPath,
+      names,
+      accounts,
+      this.#clock,
+      calls,
+      validUntil,
+    );
+    const refusal = bounds?.joined(connection);
+    if (refusal !== undefined) return refusal;
     this.#sessions.set(session, connection);
     session.on('close', () => {
-      bounds?.left(peer);
+      bounds?.left(connection);
       this.#sessions.delete(session);
       connection.ended();
     });
@@ -211,31 +284,34 @@ export class ClientConnections {
    * resumed TLS session began when its certificate was valid, and a handshake with the authorities of its time.
    */
   #acceptedUntil(certificate: X509Certificate): number | undefined {
-    // First, as it remembers the intermediates that count for the time.
-    if (this.#certificates?.admits(certificate) !== true) return undefined;
-    const validUntil = this.#certificates.validUntil(certificate);
-    if (validUntil > this.#options.clock.now()) return validUntil;
+    const authorities = this.#authorities;
+    const now = this.#clock.now();
+    // First, as the intermediates count for the time.
+    authorities?.remember(certificate);
+    if (authorities === undefined || (now < this.#handshakesUntil && !authorities.vouchFor(certificate)))
+      return undefined;
+    const validUntil = authorities.validUntil(certificate);
+    if (validUntil > now) return validUntil;
     this.#options.bounds?.endedExpired();
     return undefined;
   }
 
   /** Clients connect again, and so spread over replicas that were added later (xds.max_connection_age). */
   #limitAge(session: ClientSession, connection: ClientConnection, oldest: number): void {
-    const { clock, random = systemRandom } = this.#options;
     const grace = Math.min(longestGraceMs, oldest / 10);
-    connection.timer = clock.after(oldest * (0.9 + 0.2 * random()), () =>
+    connection.timer = this.#clock.after(oldest * (0.9 + 0.2 * this.#random()), () =>
       this.#retire(session, connection, tooOld, grace),
     );
   }
 
   /** Ends it with its certificate, if that is before the next check: later than the other certificates of its time. */
   #endInTime(session: ClientSession, connection: ClientConnection): void {
-    const { clock, random = systemRandom, reviewTime } = this.#options;
+    const clock = this.#clock;
     const { validUntil } = connection;
     if (validUntil === undefined || validUntil > clock.now() + idleCheckMs || connection.isEnding) return;
     connection.isEnding = true;
     connection.timer?.cancel();
-    const milliseconds = validUntil - clock.now() + random() * (reviewTime?.() ?? 0);
+    const milliseconds = validUntil - clock.now() + this.#random() * this.#reviewMs;
     connection.timer = clock.after(Math.max(0, milliseconds), () => {
       this.#options.bounds?.endedExpired();
       this.#retire(session, connection, certificateEnded, 0);
@@ -244,7 +320,7 @@ export class ClientConnections {
 
   /** GOAWAY; what is open goes on for a while, ends with `why`, and what still does not end then is cut. */
   #retire(session: ClientSession, connection: ClientConnection, why: GrpcStatus, milliseconds: number): void {
-    const { clock } = this.#options;
+    const clock = this.#clock;
     connection.isEnding = true;
     session.close(); // GOAWAY
     connection.timer?.cancel();
@@ -257,7 +333,7 @@ export class ClientConnections {
 
   /** One check of all connections every 10 s costs less than a timer for each. */
   #checkIdle(): void {
-    this.#watch = this.#options.clock.after(idleCheckMs, () => {
+    this.#watch = this.#clock.after(idleCheckMs, () => {
       this.#endIdle(idleTimeoutMs);
       for (const [session, connection] of this.#sessions) this.#endInTime(session, connection);
       this.#checkIdle();
@@ -266,7 +342,7 @@ export class ClientConnections {
 
   /** Ends idle connections with GOAWAY, and cuts those that are still there at the next check. Clients connect again. */
   #endIdle(idleMs: number): void {
-    const latest = this.#options.clock.now() - idleMs;
+    const latest = this.#clock.now() - idleMs;
     for (const [session, connection] of this.#sessions) {
       if (!connection.isIdleSince(latest)) continue;
       if (session.closed) {
@@ -280,7 +356,7 @@ export class ClientConnections {
 
   /** A connection was refused because of max_connections: idle connections end sooner now. At most once a second. */
   #makeRoom(): void {
-    const now = this.#options.clock.now();
+    const now = this.#clock.now();
     if (now - this.#lastRoomMadeAt < 1000) return;
     this.#lastRoomMadeAt = now;
     this.#endIdle(idleTimeoutWhenFullMs);
@@ -292,10 +368,15 @@ export class ClientConnections {
  * so a region that comes back from one address at once is read as it comes.
  */
 const mostUnserved = 8;
+const nobody = { uris: [], dns: [] };
 
-/** What is known of a connection, for all its streams. */
-export class ClientConnection {
-  readonly peer: Peer;
+/** A connection, and who is at its other end: for all its streams. */
+export class ClientConnection implements Peer {
+  readonly account: Account;
+  readonly address: string;
+  readonly unix: boolean;
+  readonly uriSans: readonly string[];
+  readonly dnsSans: readonly string[];
   /** Its hot calls, only where it may have to end before them: at an age, or when its authority goes. */
   readonly calls: Set<ServerStream> | undefined;
   /** The next step towards its end. */
@@ -305,6 +386,7 @@ export class ClientConnection {
   /** When its certificate ends, by the clock. */
   readonly validUntil: number | undefined;
   readonly #socket: Socket | undefined;
+  readonly #clock: Clock;
   #calls = 0;
   /** Requests that had to wait since it was read on. */
   #unserved = 0;
@@ -313,37 +395,45 @@ export class ClientConnection {
   /** Since when it has no call, if it has none. */
   #idleSince: number;
 
+  /** `names`: the subject alternative names of a verified certificate, as Node writes them. */
   constructor(
-    peer: Peer,
     socket: Socket | undefined,
+    unixPath: string | undefined,
+    names: string | undefined,
+    accounts: Accounts,
+    clock: Clock,
     calls: Set<ServerStream> | undefined,
-    now: number,
-    validUntil?: number,
+    validUntil: number | undefined,
   ) {
-    this.peer = peer;
+    // Asked at once, as a socket that is closed has forgotten it. That is a system call, cheap beside a connection.
+    this.address = unixPath ?? addressOf(socket ?? {});
+    this.unix = unixPath !== undefined;
+    const { uris, dns } = names === undefined ? nobody : parseSubjectAltNames(names);
+    this.uriSans = uris;
+    this.dnsSans = dns;
+    this.account = accounts.of(this);
     this.calls = calls;
     this.#socket = socket;
     this.validUntil = validUntil;
-    // A socket remembers what it was asked once. That is a system call, cheap beside a connection.
-    void socket?.remoteAddress;
-    this.#idleSince = now;
-  }
-
-  /** Of the peer: it can be read when the connection is over, too. */
-  get address(): string {
-    const { remoteAddress, remotePort } = this.#socket ?? {};
-    return remoteAddress === undefined ? this.peer.address : addressText(remoteAddress, remotePort);
+    this.#clock = clock;
+    this.#idleSince = clock.now();
   }
 
   opened(): void {
     this.#calls++;
   }
 
-  closed(now: number): void {
-    if (--this.#calls === 0) this.#idleSince = now;
+  closed(): void {
+    if (--this.#calls === 0) this.#idleSince = this.#clock.now();
     if (!this.#isFull || this.#socket === undefined) return;
     this.#isFull = false;
     this.#readLater(this.#socket);
+  }
+
+  /** A request has come, on which so many milliseconds were spent before anybody saw it. */
+  arrived(milliseconds: number): void {
+    this.account.spent(milliseconds);
+    if (this.account.mustWait) this.unserved();
   }
 
   /**
@@ -366,7 +456,7 @@ export class ClientConnection {
   }
 
   #readLater(socket: Socket): void {
-    this.#reading ??= this.peer.account.readLater(() => {
+    this.#reading ??= this.account.readLater(() => {
       this.#reading = undefined;
       this.#unserved = 0;
       startReading(socket);
@@ -390,30 +480,18 @@ export class ClientConnection {
   }
 }
 
-interface SocketHandle {
-  readonly reading?: boolean;
-  readStart(): void;
-  readStop(): void;
-}
-
-const isHandle = (handle: unknown): handle is SocketHandle =>
-  typeof handle === 'object' && handle !== null && 'readStart' in handle && 'readStop' in handle;
-
 /**
- * Node's HTTP servers read from this below the socket, whose `pause` means nothing to them. It is not documented: where
- * it is missing, nothing is stopped.
+ * Node's HTTP servers read from the handle below the socket, whose `pause` means nothing to them. It is not documented:
+ * where it is missing, nothing is stopped.
  */
-function handleOf(socket: Socket): SocketHandle | undefined {
+function callHandle(socket: Socket, method: 'readStart' | 'readStop'): void {
   const handle: unknown = Reflect.get(socket, '_handle');
-  return isHandle(handle) ? handle : undefined;
+  if (typeof handle !== 'object' || handle === null) return;
+  const run: unknown = Reflect.get(handle, method);
+  // Where Node itself has stopped, it begins again itself.
+  const isNodes = method === 'readStart' && Reflect.get(handle, 'reading') === false;
+  if (typeof run === 'function' && !isNodes) Reflect.apply(run, handle, []);
 }
 
-function stopReading(socket: Socket): void {
-  handleOf(socket)?.readStop();
-}
-
-/** Unless Node itself has stopped: it begins again itself. */
-function startReading(socket: Socket): void {
-  const handle = handleOf(socket);
-  if (handle?.reading !== false) handle?.readStart();
-}
+const stopReading = (socket: Socket): void => callHandle(socket, 'readStop');
+const startReading = (socket: Socket): void => callHandle(socket, 'readStart');

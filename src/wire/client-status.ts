@@ -1,8 +1,7 @@
-import { create, fromBinary, toJson } from '@bufbuild/protobuf';
+import { create, fromBinary } from '@bufbuild/protobuf';
 import { WireType } from '@bufbuild/protobuf/wire';
 import {
   type ClientConfig,
-  ClientConfig_GenericXdsConfigSchema,
   ClientConfigSchema,
   type ClientStatusResponse,
   ClientStatusResponseSchema,
@@ -23,7 +22,7 @@ import {
 } from '../protobuf/field-writer.ts';
 import { MessageReader } from '../protobuf/message-reader.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { messageText } from './json-in-turns.ts';
+import { JsonInTurns, JsonText, writtenWithin } from './json-in-turns.ts';
 
 /** One GenericXdsConfig (protocol §9). What is undefined, empty or 0 is left out. */
 export interface StatusEntry {
@@ -37,12 +36,6 @@ export interface StatusEntry {
   readonly configStatus?: number;
   readonly clientStatus?: number;
   readonly error?: { readonly at: number; readonly details: string; readonly version: string };
-}
-
-interface StatusClient {
-  readonly nodeId: string;
-  readonly cluster: string;
-  readonly scope: string;
 }
 
 /** An encoded ClientStatusResponse in pieces. */
@@ -148,7 +141,7 @@ export class ClientStatusWriter {
   }
 
   /** Ends a client. False: that is too much. */
-  client({ nodeId, cluster, scope }: StatusClient): boolean {
+  client({ nodeId, cluster, scope }: Readonly<Record<'nodeId' | 'cluster' | 'scope', string>>): boolean {
     const node: Field[] = [];
     text(node, 1, nodeId);
     text(node, 2, cluster);
@@ -209,19 +202,14 @@ export function encodedResponse(pieces: EncodedStatus): ClientStatusResponse {
   return response;
 }
 
-/** A client of an answer: its entries are encoded GenericXdsConfigs. */
-interface EncodedClient {
-  readonly entries: readonly Uint8Array[];
-  readonly rest: ClientConfig;
-}
-
-/** The clients of an answer one by one, for who looks into them: to decode all of it at once takes long. */
-export function statusClients(pieces: EncodedStatus): IteratorObject<EncodedClient> {
-  return Iterator.from(clientsIn(Buffer.concat(pieces)));
-}
-
-function* clientsIn(bytes: Buffer): Iterable<EncodedClient> {
-  for (const reader = new MessageReader(bytes); reader.next(); ) {
+/**
+ * The clients of an answer one by one, for who looks into them: to decode all of it at once takes long. Their entries are
+ * encoded GenericXdsConfigs.
+ */
+export function* statusClients(
+  pieces: EncodedStatus,
+): Generator<{ readonly entries: readonly Uint8Array[]; readonly rest: ClientConfig }> {
+  for (const reader = new MessageReader(Buffer.concat(pieces)); reader.next(); ) {
     const entries: Uint8Array[] = [];
     const rest: Uint8Array[] = [];
     const client = reader.view();
@@ -242,40 +230,10 @@ export async function statusJson(
   { useProtoFieldName, maxBytes }: { readonly useProtoFieldName: boolean; readonly maxBytes: number },
   pace: Pace,
 ): Promise<Result<readonly Buffer[], GrpcStatus>> {
-  const name = (proto: string, json: string): string => JSON.stringify(useProtoFieldName ? proto : json);
-  const parts: Buffer[] = [];
-  let batch = '{';
-  let size = 0;
-  /** False: that is too much. */
-  const push = (text: string): boolean => {
-    batch += text;
-    if (batch.length < slabSize) return true;
-    parts.push(Buffer.from(batch));
-    size += parts.at(-1)?.length ?? 0;
-    batch = '';
-    return size <= maxBytes;
-  };
-  let first = true;
-  const form = { useProtoFieldName };
-  for (const { entries, rest } of statusClients(pieces)) {
-    await pace.yieldIfDue();
-    const known = JSON.stringify(toJson(ClientConfigSchema, rest, { useProtoFieldName }));
-    let text = `${first ? '"config":[' : ','}${known.slice(0, -1)}`;
-    if (entries.length > 0) {
-      text += `${known === '{}' ? '' : ','}${name('generic_xds_configs', 'genericXdsConfigs')}:[`;
-    }
-    first = false;
-    for (const [index, entry] of entries.entries()) {
-      const shown = await messageText(ClientConfig_GenericXdsConfigSchema, entry, maxBytes, pace, form);
-      if (shown === undefined || !push(`${text}${index === 0 ? '' : ','}${shown}`))
-        return fail(jsonTooLarge(maxBytes));
-      text = '';
-    }
-    if (!push(`${text}${entries.length > 0 ? ']' : ''}}`)) return fail(jsonTooLarge(maxBytes));
-  }
-  parts.push(Buffer.from(`${batch}${first ? '' : ']'}}`));
-  size += parts.at(-1)?.length ?? 0;
-  return size <= maxBytes ? ok(parts) : fail(jsonTooLarge(maxBytes));
+  const text = new JsonText();
+  const json = new JsonInTurns(text, { useProtoFieldName });
+  const turns = json.message(ClientStatusResponseSchema, Buffer.concat(pieces));
+  return (await writtenWithin(maxBytes, text, turns, pace)) ? ok(text.parts) : fail(jsonTooLarge(maxBytes));
 }
 
 function jsonTooLarge(maxBytes: number): GrpcStatus {

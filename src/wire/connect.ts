@@ -1,4 +1,5 @@
 import {
+  constants,
   Http2ServerRequest,
   Http2ServerResponse,
   type IncomingHttpHeaders,
@@ -18,17 +19,133 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
-import { fail, type Result } from '../model/result.ts';
-import {
-  type AuxiliaryCall,
-  AuxiliaryCalls,
-  type AuxiliaryCallsOptions,
-  type CallKind,
-} from './auxiliary-calls.ts';
-import { Deframer, prefixLength, writePrefix } from './grpc-frames.ts';
-import { closeSoon, refusalOf, refuse, statusTrailers } from './grpc-requests.ts';
+import type { Clock } from '../model/clock.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { Deframer, prefixOf } from './grpc-frames.ts';
+import { beginAnswer, endAnswer, refusalOf, refuse } from './grpc-requests.ts';
 import { Code as GrpcCode, type GrpcStatus } from './grpc-status.ts';
 import type { Peer } from './server-stream.ts';
+
+/** Calls that are counted together. One object for each kind. */
+export interface CallKind {
+  /** For messages: "health watches". */
+  readonly name: string;
+  /** Open at once, of all peers and of one (wire/peer-identity.ts). */
+  readonly max: number;
+  readonly maxPerPeer: number;
+  /** What happens to one too many: it is refused, or the oldest of the peer with most ends so that it can be answered. */
+  readonly whenExceeded: 'REFUSED' | 'ENDS_OLDEST';
+}
+
+/** One call of an auxiliary service, as its handler sees it. */
+export class AuxiliaryCall {
+  readonly peer: Peer;
+  readonly kind: CallKind;
+  readonly #stream: ServerHttp2Stream;
+  readonly #released: (call: AuxiliaryCall) => void;
+  readonly #closing: (() => void)[] = [];
+  /** The stream, and work that goes on though the client may have left. */
+  #holds = 1;
+  #waitingSince: number | undefined;
+  #answer: readonly Uint8Array[] | undefined;
+  /** Bytes of answers that the client has not taken yet. */
+  #kept = 0;
+  #ended = false;
+
+  constructor(
+    stream: ServerHttp2Stream,
+    peer: Peer,
+    kind: CallKind,
+    released: (call: AuxiliaryCall) => void,
+  ) {
+    this.peer = peer;
+    this.kind = kind;
+    this.#stream = stream;
+    this.#released = released;
+    stream.once('close', () => {
+      for (const run of this.#closing) run();
+      this.answerTaken();
+      this.#release();
+    });
+  }
+
+  /** It was ended here: what its handler says now reaches nobody. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Work for it goes on until the function returned is called: until then it counts, whether or not the client stays. */
+  hold(): () => void {
+    this.#holds++;
+    return () => this.#release();
+  }
+
+  /**
+   * Sent instead of the empty message that the handler answers with next. It is encoded already. `framed`: behind a
+   * length, as in gRPC and in Connect's streams.
+   */
+  answerWith(pieces: readonly Uint8Array[], framed = true): void {
+    const size = pieces.reduce((sum, { length }) => sum + length, 0);
+    this.#answer = framed ? [prefixOf(size), ...pieces] : pieces;
+  }
+
+  /** So many bytes are held for the peer until it has taken its answer. A text says why they may not be. */
+  keepAnswer(bytes: number): string | undefined {
+    if (this.#stream.closed || this.#stream.destroyed) return undefined;
+    const excess = this.peer.account.hold(bytes);
+    if (excess === undefined) this.#kept += bytes;
+    return excess;
+  }
+
+  answerTaken(): void {
+    this.peer.account.keeps(-this.#kept);
+    this.#kept = 0;
+  }
+
+  takeAnswer(): readonly Uint8Array[] | undefined {
+    const answer = this.#answer;
+    this.#answer = undefined;
+    return answer;
+  }
+
+  /** At once, if it is closed already. */
+  onClose(run: () => void): void {
+    if (this.#stream.closed || this.#stream.destroyed) run();
+    else this.#closing.push(run);
+  }
+
+  /** A request was complete, and something was answered. */
+  progressed(): void {
+    this.#waitingSince = undefined;
+  }
+
+  /** Whether the relay has waited for the client for so long. */
+  isStalled(now: number, milliseconds: number): boolean {
+    if (this.#stream.readableEnded && this.#stream.writableLength === 0) {
+      this.#waitingSince = undefined;
+      return false;
+    }
+    this.#waitingSince ??= now;
+    return now - this.#waitingSince >= milliseconds;
+  }
+
+  end(status: GrpcStatus): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const stream = this.#stream;
+    if (!stream.headersSent) {
+      refuse(stream, status);
+      return;
+    }
+    // Trailers cannot overtake what the client does not read. gRPC takes this code for RESOURCE_EXHAUSTED.
+    stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    stream.destroy();
+  }
+
+  #release(): void {
+    if (--this.#holds === 0) this.#released(this);
+  }
+}
 
 /** Services with bounds of their own. */
 export interface AuxiliaryService {
@@ -42,7 +159,12 @@ export interface AuxiliaryService {
   readonly refusal?: (peer: Peer) => GrpcStatus | undefined;
 }
 
-export interface ConnectPathsOptions extends AuxiliaryCallsOptions {
+export interface ConnectPathsOptions {
+  readonly clock: Clock;
+  /** How long a client may take to finish a request, or to read an answer. */
+  readonly stalledMilliseconds: () => number;
+  /** For metrics: a call too many, or one that was ended because its client did nothing. */
+  readonly refused: (reason: 'calls' | 'stalled') => void;
   readonly services: readonly AuxiliaryService[];
   /** Paths that are answered by the handler of another one. */
   readonly aliases?: ReadonlyMap<string, string>;
@@ -57,10 +179,8 @@ export const callKey = createContextKey<AuxiliaryCall | undefined>(undefined, { 
 
 type Handler = ConnectRouter['handlers'][number];
 
-interface AuxiliaryPath {
-  readonly handler: Handler;
-  readonly service: AuxiliaryService;
-}
+/** How often calls are looked at whose clients do nothing, in milliseconds. */
+const stalledCheckMs = 1000;
 
 /** Answers are written as they are: compressing megabytes for whoever asks costs more than sending them. */
 const compressNothing = 2 ** 32 - 1;
@@ -70,14 +190,15 @@ const compressNothing = 2 ** 32 - 1;
  * Connect. Its adapter is not used, because it prints to the console and answers unknown paths without a grpc-status.
  */
 export class ConnectPaths {
-  readonly #paths = new Map<string, AuxiliaryPath>();
+  readonly #paths = new Map<string, { readonly handler: Handler; readonly service: AuxiliaryService }>();
   readonly #options: ConnectPathsOptions;
   readonly #shutDown = new AbortController();
-  readonly #calls: AuxiliaryCalls;
+  /** Those that are open, in the order in which they came. */
+  readonly #calls = new Map<CallKind, Set<AuxiliaryCall>>();
+  #isWatched = false;
 
   constructor(options: ConnectPathsOptions) {
     this.#options = options;
-    this.#calls = new AuxiliaryCalls(options);
     for (const service of options.services) {
       const router = createConnectRouter({
         acceptCompression: [compressionGzip],
@@ -116,10 +237,9 @@ export class ConnectPaths {
     if (known === undefined) return;
     const { handler, service } = known;
     const refusal = service.refusal?.(peer);
-    const opened = refusal === undefined ? this.#calls.open(stream, peer, service.kindOf(path)) : undefined;
-    if (opened?.ok !== true) {
-      const status = refusal ?? opened?.error;
-      if (status !== undefined) refuse(stream, status, httpStatusOf(status, headers));
+    const opened = refusal === undefined ? this.#open(stream, peer, service.kindOf(path)) : fail(refusal);
+    if (!opened.ok) {
+      refuse(stream, opened.error, httpStatusOf(opened.error, headers));
       return;
     }
     const call = opened.value;
@@ -131,6 +251,57 @@ export class ConnectPaths {
     // Thousands of calls may arrive in one packet: those that are over when it is their turn do not begin.
     const start = (): void => this.#start(handler, stream, headers, raw, call);
     peer.account.wait(() => peer.account.work(start));
+  }
+
+  #open(stream: ServerHttp2Stream, peer: Peer, kind: CallKind): Result<AuxiliaryCall, GrpcStatus> {
+    const { name, max, maxPerPeer, whenExceeded } = kind;
+    const { account } = peer;
+    const calls = this.#calls.get(kind) ?? new Set();
+    this.#calls.set(kind, calls);
+    const isFull = account.count(name) >= maxPerPeer;
+    if (isFull || calls.size >= max) {
+      this.#options.refused('calls');
+      const message = isFull
+        ? `this peer has ${maxPerPeer} ${name} open, which is the maximum`
+        : `${max} ${name} are open, which is the maximum`;
+      const status: GrpcStatus = { code: GrpcCode.RESOURCE_EXHAUSTED, message };
+      if (whenExceeded === 'REFUSED') return fail(status);
+      const accounts = [...calls].map((call) => call.peer.account);
+      const largest = isFull ? account : accounts.reduce((a, b) => (b.count(name) > a.count(name) ? b : a));
+      const oldest = calls.values().find((call) => call.peer.account === largest);
+      if (oldest === undefined) return fail(status);
+      this.#remove(oldest);
+      oldest.end(status);
+    }
+    const call = new AuxiliaryCall(stream, peer, kind, (released) => this.#remove(released));
+    calls.add(call);
+    account.enter(name);
+    this.#watch();
+    return ok(call);
+  }
+
+  #remove(call: AuxiliaryCall): void {
+    if (this.#calls.get(call.kind)?.delete(call) === true) call.peer.account.leave(call.kind.name);
+  }
+
+  #watch(): void {
+    if (this.#isWatched) return;
+    this.#isWatched = true;
+    const { clock, stalledMilliseconds } = this.#options;
+    clock.after(stalledCheckMs, () => {
+      this.#isWatched = false;
+      const [now, milliseconds] = [clock.now(), stalledMilliseconds()];
+      for (const calls of this.#calls.values())
+        for (const call of calls) this.#endIfStalled(call, now, milliseconds);
+      if (this.#calls.values().some(({ size }) => size > 0)) this.#watch();
+    });
+  }
+
+  #endIfStalled(call: AuxiliaryCall, now: number, milliseconds: number): void {
+    if (call.ended || !call.isStalled(now, milliseconds)) return;
+    this.#options.refused('stalled');
+    const message = `the client has not finished its request, or not read its answer, for ${milliseconds} ms (limits.stalled_timeout)`;
+    call.end({ code: GrpcCode.RESOURCE_EXHAUSTED, message });
   }
 
   /** Ends what is open there, such as health watches. */
@@ -187,16 +358,8 @@ async function* withProgress(
     const made = call.takeAnswer();
     if (made === undefined) yield part;
     else {
-      const { pieces, framed } = made;
-      if (framed) {
-        const prefix = Buffer.alloc(prefixLength);
-        writePrefix(
-          prefix,
-          pieces.reduce((sum, { length }) => sum + length, 0),
-        );
-        yield prefix;
-      } else header?.delete('content-length'); // of the empty message
-      yield* pieces;
+      header?.delete('content-length'); // of the empty message
+      yield* made;
     }
     call.answerTaken();
   }
@@ -218,8 +381,6 @@ function withoutQuery(path: string): string {
 export type AnswerAtOnce = (request: Buffer) => Result<Buffer, GrpcStatus>;
 
 const protobuf = /^application\/grpc(?:\+proto)?(?:;|$)/i;
-const responseHeaders: readonly string[] = [':status', '200', 'content-type', 'application/grpc'];
-const respondOptions = { waitForTrailers: true, sendDate: false } as const;
 const done: GrpcStatus = { code: GrpcCode.OK, message: '' };
 const missing: GrpcStatus = {
   code: GrpcCode.UNIMPLEMENTED,
@@ -251,14 +412,17 @@ function answerAtOnce(
       outcome = outcome === undefined ? answer(bytes) : fail(another);
     },
   };
-  const options = { maxBytes: maxRequestBytes, limitName: 'a fixed limit', encoding: undefined };
-  const deframer = new Deframer(sink, options);
+  const deframer = new Deframer(sink, maxRequestBytes, 'a fixed limit');
   call.onClose(() => deframer.stop());
   const finish = (result: Result<Buffer, GrpcStatus>): void => {
     deframer.stop();
     if (call.ended || stream.destroyed || stream.closed || stream.headersSent) return;
-    if (result.ok) respond(stream, result.value);
-    else refuse(stream, result.error);
+    if (!result.ok) {
+      refuse(stream, result.error);
+      return;
+    }
+    beginAnswer(stream);
+    endAnswer(stream, done, result.value);
   };
   stream.on('data', (chunk: Buffer) =>
     account.work(() => {
@@ -272,15 +436,6 @@ function answerAtOnce(
       finish(fault === undefined ? (outcome ?? fail(missing)) : fail(fault));
     }),
   );
-}
-
-function respond(stream: ServerHttp2Stream, frame: Buffer): void {
-  stream.respond(responseHeaders, respondOptions);
-  stream.once('wantTrailers', () => {
-    stream.sendTrailers(statusTrailers(done));
-    closeSoon(stream);
-  });
-  stream.end(frame);
 }
 
 /** Connect's codes are gRPC's, so the number is the same. */

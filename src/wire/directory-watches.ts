@@ -1,9 +1,7 @@
-import { watch } from 'node:fs';
+import { type FSWatcher, watch } from 'node:fs';
 import { basename } from 'node:path';
 
-interface Closable {
-  close(): void;
-}
+type Closable = Pick<FSWatcher, 'close'>;
 
 /**
  * Calls `changed` when an entry of a directory is made, moved or written; with true when the watch is useless from now

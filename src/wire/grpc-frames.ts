@@ -1,40 +1,26 @@
-import { areTooSmall, tooSmallMessage } from './body-pieces.ts';
+import { BodyPieces, tooSmallMessage } from './body-pieces.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 
 /** A gRPC message on the wire: a compressed flag, the length in 4 bytes big-endian, the message. */
 export const prefixLength = 5;
 
-/** Writes the prefix of an uncompressed message of `length` bytes at `offset`. */
-export function writePrefix(target: Uint8Array, length: number, offset = 0): void {
-  target[offset] = 0;
-  target[offset + 1] = length >>> 24;
-  target[offset + 2] = length >>> 16;
-  target[offset + 3] = length >>> 8;
-  target[offset + 4] = length;
+/** Of an uncompressed message of `length` bytes. */
+export function prefixOf(length: number): Buffer {
+  const prefix = Buffer.alloc(prefixLength);
+  prefix.writeUInt32BE(length, 1);
+  return prefix;
 }
 
-/** A copy of the message with its prefix. Encoders that care reserve the prefix and use `writePrefix`. */
+/** A copy of the message with its prefix. Encoders that care make room for the prefix themselves. */
 export function frameOf(message: Uint8Array): Buffer {
-  const frame = Buffer.allocUnsafe(prefixLength + message.length);
-  writePrefix(frame, message.length);
-  frame.set(message, prefixLength);
-  return frame;
+  return Buffer.concat([prefixOf(message.length), message]);
 }
 
 export interface MessageSink {
   /** The bytes are only valid during the call. */
   message(bytes: Buffer): void;
-}
-
-export interface DeframerOptions {
-  /** The largest message in bytes; a larger one is refused before any of it is kept. */
-  readonly maxBytes: number;
-  /** What the limit is called where the operator sets it. */
-  readonly limitName: string;
-  /** The request's `grpc-encoding`, for the error of a compressed message. */
-  readonly encoding: string | undefined;
-  /** Called with the bytes that are held for a message that has arrived in part; 0: none. May stop the deframer. */
-  readonly holds?: (bytes: number) => void;
+  /** So many bytes are held for a message that has arrived in part; 0: none. May stop the deframer. */
+  holds?(bytes: number): void;
 }
 
 /**
@@ -44,22 +30,28 @@ export interface DeframerOptions {
  */
 export class Deframer {
   readonly #sink: MessageSink;
-  readonly #options: DeframerOptions;
+  readonly #maxBytes: number;
+  readonly #limitName: string;
+  readonly #encoding: string | undefined;
   /** Bytes of the current prefix that have been read; at `prefixLength` the message follows. */
   #prefixRead = 0;
   #compressed = false;
   #length = 0;
-  #gathered: Buffer | undefined;
-  #gatheredBytes = 0;
-  /** In so many pieces. */
-  #pieces = 0;
+  /** What has arrived of the message, if that is not all of it. */
+  #body: BodyPieces | undefined;
   /** What had arrived when the owner paused. */
   #held: Buffer | undefined;
   #mode: 'running' | 'paused' | 'stopped' = 'running';
 
-  constructor(sink: MessageSink, options: DeframerOptions) {
+  /**
+   * `maxBytes`: of a message; a larger one is refused before any of it is kept. `limitName`: what the operator sets it
+   * by. `encoding`: the request's `grpc-encoding`, for the error of a compressed message.
+   */
+  constructor(sink: MessageSink, maxBytes: number, limitName: string, encoding?: string) {
     this.#sink = sink;
-    this.#options = options;
+    this.#maxBytes = maxBytes;
+    this.#limitName = limitName;
+    this.#encoding = encoding;
   }
 
   /** Delivers the messages that the chunk completes. What is returned ends the call. */
@@ -82,7 +74,7 @@ export class Deframer {
         }
       }
       at = this.#readMessage(chunk, at);
-      if (areTooSmall(this.#pieces, this.#gatheredBytes)) {
+      if (this.#body?.areTooSmall === true) {
         this.stop();
         return { code: Code.RESOURCE_EXHAUSTED, message: `a message is refused, because ${tooSmallMessage}` };
       }
@@ -124,7 +116,7 @@ export class Deframer {
     const missing =
       this.#prefixRead < prefixLength
         ? `after ${this.#prefixRead} of the ${prefixLength} bytes of a message's prefix`
-        : `after ${this.#gatheredBytes} of the ${this.#length} bytes of a message`;
+        : `after ${this.#body?.bytes ?? 0} of the ${this.#length} bytes of a message`;
     this.stop();
     return { code: Code.INVALID_ARGUMENT, message: `the request ends ${missing}` };
   }
@@ -142,7 +134,7 @@ export class Deframer {
 
   #checkPrefix(): GrpcStatus | undefined {
     if (this.#compressed) {
-      const { encoding } = this.#options;
+      const encoding = this.#encoding;
       if (encoding === undefined || encoding === 'identity') {
         return {
           code: Code.INTERNAL,
@@ -155,66 +147,50 @@ export class Deframer {
         message: `requests compressed with ${encoding} are not supported: send them uncompressed (identity)`,
       };
     }
-    if (this.#length > this.#options.maxBytes) {
+    if (this.#length > this.#maxBytes) {
       return {
         code: Code.RESOURCE_EXHAUSTED,
-        message: `a request message of ${this.#length} bytes is over the limit of ${this.#options.maxBytes} bytes (${this.#options.limitName})`,
+        message: `a request message of ${this.#length} bytes is over the limit of ${this.#maxBytes} bytes (${this.#limitName})`,
       };
     }
     return undefined;
   }
 
   #readMessage(chunk: Buffer, start: number): number {
-    const missing = this.#length - this.#gatheredBytes;
+    const missing = this.#length - (this.#body?.bytes ?? 0);
     const end = Math.min(start + missing, chunk.length);
-    if (this.#gatheredBytes === 0 && end - start === missing) {
-      this.#deliver(chunk.subarray(start, end));
+    const piece = chunk.subarray(start, end);
+    if (this.#body === undefined && piece.length === missing) {
+      this.#deliver(piece);
       return end;
     }
-    const target = this.#room(end - start);
-    // Given up, as all messages that are half sent hold too much together.
-    if (this.#mode === 'stopped') return end;
-    chunk.copy(target, this.#gatheredBytes, start, end);
-    this.#gatheredBytes += end - start;
-    this.#pieces++;
-    if (this.#gatheredBytes === this.#length) this.#deliver(target.subarray(0, this.#length));
+    const held = this.#body?.held ?? 0;
+    const body = (this.#body ??= new BodyPieces(borrow(this.#length)));
+    body.add(piece, this.#length);
+    if (body.held !== held) this.#sink.holds?.(body.held);
+    // Else it was given up, as all messages that are half sent hold too much together.
+    if (this.#mode !== 'stopped' && body.bytes === this.#length) this.#deliver(body.whole);
     return end;
   }
 
-  /** The gathering buffer with room for so many bytes more: twice what is there, never more than the message needs. */
-  #room(bytes: number): Buffer {
-    const needed = this.#gatheredBytes + bytes;
-    const old = this.#gathered;
-    if (old !== undefined && old.length >= needed) return old;
-    const grown =
-      (old === undefined ? borrow(this.#length) : undefined) ??
-      Buffer.allocUnsafeSlow(Math.min(this.#length, Math.max(needed * 2, 4096)));
-    old?.copy(grown, 0, 0, this.#gatheredBytes);
-    this.#gathered = grown;
-    this.#options.holds?.(grown.length);
-    return grown;
-  }
-
   #release(): void {
-    const gathered = this.#gathered;
-    if (gathered === undefined) return;
-    this.#gathered = undefined;
-    this.#options.holds?.(0);
-    giveBack(gathered);
+    const body = this.#body;
+    if (body === undefined) return;
+    this.#body = undefined;
+    this.#sink.holds?.(0);
+    giveBack(body.room);
   }
 
   #deliver(bytes: Buffer): void {
-    const borrowed = this.#gathered;
-    if (borrowed !== undefined) this.#options.holds?.(0);
+    const body = this.#body;
+    if (body !== undefined) this.#sink.holds?.(0);
     this.#prefixRead = 0;
     this.#length = 0;
-    this.#gathered = undefined;
-    this.#gatheredBytes = 0;
-    this.#pieces = 0;
+    this.#body = undefined;
     try {
       this.#sink.message(bytes);
     } finally {
-      giveBack(borrowed);
+      giveBack(body?.room);
     }
   }
 }

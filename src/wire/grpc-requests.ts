@@ -6,20 +6,16 @@ import {
 } from 'node:http2';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 
-interface HttpRefusal {
-  readonly status: GrpcStatus;
-  /** 200 where a gRPC client is sure to read the grpc-status. */
-  readonly http: number;
-}
-
 /** `application/grpc`, with a subtype or parameters; not `application/grpc-web`. */
 const grpcContentType = /^application\/grpc(?:[+;]|$)/i;
 
 /** Every service of xDS v2: discovery, load stats, accesslog and all. */
 const v2Path = /^\/envoy\.(?:\w+\.)*v2(?:alpha)?\./;
 
-/** Why a request to a hot path is not a gRPC call; undefined if it is. */
-export function refusalOf(headers: IncomingHttpHeaders): HttpRefusal | undefined {
+/** Why a request to a hot path is not a gRPC call; undefined if it is. `http`: 200 where a gRPC client is sure to read the status. */
+export function refusalOf(
+  headers: IncomingHttpHeaders,
+): { readonly status: GrpcStatus; readonly http: number } | undefined {
   const method = headers[':method'];
   if (method !== 'POST') {
     return {
@@ -58,11 +54,29 @@ export function refuse(stream: ServerHttp2Stream, status: GrpcStatus, http = 200
   closeSoon(stream);
 }
 
+/** A list, because Node copies an object for each response. */
+const responseHeaders: readonly string[] = [':status', '200', 'content-type', 'application/grpc'];
+const respondOptions = { waitForTrailers: true, sendDate: false } as const;
+
+/** Messages follow, and then `endAnswer`. */
+export function beginAnswer(stream: ServerHttp2Stream): void {
+  stream.respond(responseHeaders, respondOptions);
+}
+
+/** With a last message. Trailers come after all that was written. */
+export function endAnswer(stream: ServerHttp2Stream, status: GrpcStatus, frame?: Buffer): void {
+  stream.once('wantTrailers', () => {
+    stream.sendTrailers(statusTrailers(status));
+    closeSoon(stream);
+  });
+  stream.end(frame);
+}
+
 /**
  * The client may still be sending: it is told to stop (RFC 9113 §8.1), but after what was submitted in this turn. Node
  * 24 submits trailers in an immediate of its own, and Node 26 sends a reset before the headers that it is to follow.
  */
-export function closeSoon(stream: ServerHttp2Stream): void {
+function closeSoon(stream: ServerHttp2Stream): void {
   setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR));
 }
 
@@ -86,13 +100,8 @@ export function encodeGrpcMessage(message: string): string {
   return encoded;
 }
 
-function percent(character: string): string {
-  let encoded = '';
-  for (const byte of Buffer.from(character)) {
-    encoded += `%${byte.toString(16).toUpperCase().padStart(2, '0')}`;
-  }
-  return encoded;
-}
+const percent = (character: string): string =>
+  Buffer.from(character).toString('hex').toUpperCase().replaceAll(/../g, '%$&');
 
 export function statusTrailers(status: GrpcStatus): OutgoingHttpHeaders {
   const trailers: OutgoingHttpHeaders = { 'grpc-status': String(status.code) };

@@ -9,12 +9,6 @@ export interface Gatherer {
   abandon(status: GrpcStatus): void;
 }
 
-interface Gathering {
-  readonly gatherer: Gatherer;
-  readonly since: number;
-  bytes: number;
-}
-
 /**
  * The bytes that messages in part may hold: room for 16 of the largest at the default of
  * limits.max_request_bytes, and always for four. A fleet's requests of 61 KB that are on their way fit a thousand times.
@@ -32,7 +26,7 @@ export class HalfSent {
   readonly #clock: Clock;
   readonly #budget: number;
   /** The oldest first. */
-  readonly #messages = new Map<Gatherer, Gathering>();
+  readonly #messages = new Map<Gatherer, { readonly since: number; readonly bytes: number }>();
   #bytes = 0;
   #watch: Timer | undefined;
 
@@ -57,8 +51,7 @@ export class HalfSent {
     }
     this.#bytes += more;
     if (bytes === 0) this.#messages.delete(gatherer);
-    else if (known !== undefined) known.bytes = bytes;
-    else this.#messages.set(gatherer, { gatherer, since: this.#clock.now(), bytes });
+    else this.#messages.set(gatherer, { since: known?.since ?? this.#clock.now(), bytes });
     if (this.#bytes > this.#budget) this.#makeRoom();
   }
 
@@ -69,14 +62,13 @@ export class HalfSent {
   /** The peer that holds most loses first, and of it the largest message, then the oldest. */
   #makeRoom(): void {
     const budget = this.#budget;
-    const heldBy = ({ gatherer }: Gathering): number => gatherer.peer.account.held;
-    const messages = [...this.#messages.values()]
-      .map((message) => ({ message, held: heldBy(message) }))
-      .toSorted((a, b) => b.held - a.held || b.message.bytes - a.message.bytes);
     const message = `unfinished messages of clients hold more than ${budget} bytes together, and this one is among the largest: send it again, all at once`;
-    for (const { message: victim } of messages) {
+    const victims = [...this.#messages]
+      .map(([victim, { bytes }]) => ({ victim, bytes, held: victim.peer.account.held }))
+      .toSorted((a, b) => b.held - a.held || b.bytes - a.bytes);
+    for (const { victim } of victims) {
       if (this.#bytes <= budget * targetShare) return;
-      victim.gatherer.abandon({ code: Code.RESOURCE_EXHAUSTED, message });
+      victim.abandon({ code: Code.RESOURCE_EXHAUSTED, message });
     }
   }
 
@@ -86,7 +78,7 @@ export class HalfSent {
       const milliseconds = timeout();
       const latest = clock.now() - milliseconds;
       const message = `a request did not arrive within ${milliseconds} ms of its first bytes (limits.stalled_timeout)`;
-      for (const { gatherer, since } of this.#messages.values()) {
+      for (const [gatherer, { since }] of this.#messages) {
         if (since > latest) break;
         gatherer.abandon({ code: Code.DEADLINE_EXCEEDED, message });
       }

@@ -2,8 +2,7 @@ import type { ServiceImpl } from '@connectrpc/connect';
 import { Health, HealthCheckResponse_ServingStatus as Status } from '../gen/health_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { bytesTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
-import type { CallKind } from './auxiliary-calls.ts';
-import { type AuxiliaryService, rpcError } from './connect.ts';
+import { type AuxiliaryService, type CallKind, rpcError } from './connect.ts';
 import { frameOf } from './grpc-frames.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 
@@ -15,20 +14,23 @@ const checks: CallKind = { name: 'health checks', max: 1000, maxPerPeer: 100, wh
 /** They last, and are counted apart, so that they leave room for checks. */
 const watches: CallKind = { name: 'health watches', max: 1000, maxPerPeer: 100, whenExceeded: 'REFUSED' };
 
-/** Whether the process can serve, as a value that changes. */
-interface HealthSource {
-  serving(): boolean;
-  /** Calls back after each change until the function returned is called. */
-  subscribe(changed: () => void): () => void;
-}
-
 const serviceTag = bytesTag(1);
 const statusTag = varintTag(1);
 
-/** grpc.health.v1: the overall service `""` and each of `services` (full names) share one state. */
-export function health(services: readonly string[], readiness: HealthSource): AuxiliaryService {
+/** Calls back after each change until the function returned is called. */
+type Subscribe = (changed: () => void) => () => void;
+
+/**
+ * grpc.health.v1: the overall service `""` and each of `services` (full names) share one state, which is whether the
+ * process can serve.
+ */
+export function health(
+  services: readonly string[],
+  serving: () => boolean,
+  subscribe: Subscribe,
+): AuxiliaryService {
   const known = new Set(['', ...services]);
-  const status = (): Status => (readiness.serving() ? Status.SERVING : Status.NOT_SERVING);
+  const status = (): Status => (serving() ? Status.SERVING : Status.NOT_SERVING);
   /** Of an unknown one it fails with NOT_FOUND, as the protocol wants it. */
   const check = (service: string): Result<Status, GrpcStatus> => {
     if (known.has(service)) return ok(status());
@@ -63,7 +65,7 @@ export function health(services: readonly string[], readiness: HealthSource): Au
         signal.throwIfAborted();
         return;
       }
-      for await (const current of changes(status, readiness, signal)) yield { status: current };
+      for await (const current of changes(status, subscribe, signal)) yield { status: current };
       signal.throwIfAborted();
     },
     list() {
@@ -82,11 +84,11 @@ export function health(services: readonly string[], readiness: HealthSource): Au
 /** The status now and after each change that lasted until it could be sent: latest wins. */
 async function* changes(
   status: () => Status,
-  readiness: HealthSource,
+  subscribe: Subscribe,
   signal: AbortSignal,
 ): AsyncGenerator<Status> {
   let wake = (): void => undefined;
-  const unsubscribe = readiness.subscribe(() => wake());
+  const unsubscribe = subscribe(() => wake());
   onAbort(signal, () => wake());
   try {
     let sent: Status | undefined;

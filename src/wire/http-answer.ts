@@ -33,10 +33,12 @@ const statuses: ReadonlyMap<Code, number> = new Map<Code, number>([
 ]);
 
 /** Codes are written as Connect writes them. */
-export function refusal({ code, message }: GrpcStatus): HttpAnswer {
-  const status = statuses.get(code) ?? 500;
-  const retry = status === 429 || status === 503 ? { 'retry-after': '1' } : {};
-  return problem(status, codeName(code).toLowerCase(), message, retry);
+export function refusal(
+  { code, message }: GrpcStatus,
+  status = statuses.get(code) ?? 500,
+  headers: Readonly<Record<string, string>> = status === 429 || status === 503 ? { 'retry-after': '1' } : {},
+): HttpAnswer {
+  return problem(status, codeName(code).toLowerCase(), message, headers);
 }
 
 export function jsonAnswer(

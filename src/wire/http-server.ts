@@ -11,22 +11,21 @@ import type { Charged } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Result } from '../model/result.ts';
 import { tooMuchWaits } from './accounts.ts';
+import type { Address } from './address.ts';
 import { BodyPieces, pieceMs, tooSmallMessage } from './body-pieces.ts';
-import type { ClientConnection, ClientConnections } from './client-connections.ts';
-import { Code, codeName, type GrpcStatus } from './grpc-status.ts';
-import { type Gatherer, HalfSent, halfSentBudget } from './half-sent.ts';
-import { type HttpAnswer, problem } from './http-answer.ts';
+import type { ClientConnection, ListenerOptions } from './client-connections.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
+import type { Gatherer } from './half-sent.ts';
+import { type HttpAnswer, problem, refusal } from './http-answer.ts';
 import { handshakeTimeoutMs, sessionOptions } from './http2-settings.ts';
-import { type Listener, type ListenerOptions, listen } from './listener.ts';
+import { Listener, listen } from './listener.ts';
 import { isDisconnect } from './node-error.ts';
 import type { ClientSession } from './peer.ts';
 import type { Peer } from './server-stream.ts';
-import type { TlsMaterial } from './tls-material.ts';
 
 export interface HttpServerOptions extends ListenerOptions {
   /** An answer refuses a request before its body is read. */
   readonly route: (head: HttpHead) => HttpHandler | HttpAnswer;
-  readonly maxRequestBytes: number;
   /** Milliseconds: how long a request may take to arrive, and an answer to be read. */
   readonly stalledTimeout: () => number;
 }
@@ -42,17 +41,12 @@ const requestMs = 0.05;
 
 /** HTTP/1.1 and HTTP/2 on one port, with TLS and without. The error is for the operator. */
 export function listenHttp(options: HttpServerOptions): Promise<Result<HttpServer>> {
-  return listen(options, ['h2', 'http/1.1'], (listener) => new HttpServer(listener, options));
+  return listen(options, (at) => new HttpServer(at, options));
 }
 
 /** Connections come in by one listener, and go to the server of the HTTP that is spoken on them. */
-export class HttpServer {
-  readonly halfSent: HalfSent;
-  readonly maxRequestBytes: number;
-  readonly #listener: Listener;
+export class HttpServer extends Listener {
   readonly #options: HttpServerOptions;
-  readonly #clock: Clock;
-  readonly #connections: ClientConnections;
   readonly #http1: ReturnType<typeof createHttp1>;
   readonly #http2: ReturnType<typeof createHttp2>;
   readonly #sessions = new WeakMap<Socket, Http1Session>();
@@ -61,17 +55,10 @@ export class HttpServer {
   /** Those whose client has something to do, and since when; the oldest first. */
   readonly #waiting = new Map<HttpExchange, number>();
   #watch: Timer | undefined;
-  #drained: Promise<void> | undefined;
 
-  constructor(listener: Listener, options: HttpServerOptions) {
-    const { clock, connections } = listener;
-    const { maxRequestBytes } = options;
-    this.#listener = listener;
+  constructor(at: Address, options: HttpServerOptions) {
+    super(at, ['h2', 'http/1.1'], options);
     this.#options = options;
-    this.#clock = clock;
-    this.#connections = connections;
-    this.maxRequestBytes = maxRequestBytes;
-    this.halfSent = new HalfSent(clock, halfSentBudget(maxRequestBytes));
     this.#http1 = createHttp1({ keepAliveTimeout: 0, maxHeaderSize: maxHeaderBytes }, (request, response) =>
       this.#onHttp1(request, response),
     );
@@ -80,11 +67,7 @@ export class HttpServer {
       { ...sessionOptions, settings: { ...settings, maxConcurrentStreams: maxOpenPerConnection } },
       (request, response) => this.#onHttp2(request, response),
     );
-    connections.follow(this.#http2);
-    listener.connected((socket, alpn) => {
-      if (alpn === undefined) this.#sniff(socket);
-      else this.#handOn(socket, alpn === 'h2' ? 'http2' : 'http1');
-    });
+    this.clients.follow(this.#http2);
     this.#http2.on('sessionError', () => {}); // the session ends
     this.#http1.on('clientError', (error: Error, socket: Socket) => {
       if (socket.writable && !isDisconnect(error)) socket.end(notHttp);
@@ -93,37 +76,26 @@ export class HttpServer {
     this.#checkStalled();
   }
 
-  get address(): string {
-    return this.#listener.address;
+  protected override connected(socket: Socket, alpn: string | undefined): void {
+    if (alpn === undefined) this.#sniff(socket);
+    else this.#handOn(socket, alpn === 'h2' ? 'http2' : 'http1');
   }
 
-  setTls(material: TlsMaterial): Result<undefined> {
-    return this.#listener.setTls(material);
+  /** Connections end with what is under way. */
+  protected override async end(): Promise<void> {
+    for (const socket of this.#silent) socket.destroy();
   }
 
-  /** Stops listening. Connections end with what is under way, and what is left is cut after the time given. */
-  drain(milliseconds: number): Promise<void> {
-    this.#drained ??= this.#drain(milliseconds);
-    return this.#drained;
-  }
-
-  async #drain(milliseconds: number): Promise<void> {
-    await this.#listener.drain(milliseconds, async () => {
-      for (const socket of this.#silent) socket.destroy();
-    });
-    this.#watch?.cancel();
-    this.halfSent.stop();
-  }
-
-  /** A bug: a handler of ours threw. Its client gets 500. */
-  threw(error: unknown, path: string): void {
-    this.#listener.report(`the handler of ${path} failed`, error);
+  override drain(milliseconds: number): Promise<void> {
+    const drained = super.drain(milliseconds);
+    void drained.then(() => this.#watch?.cancel());
+    return drained;
   }
 
   /** The client has to send its body now, or to read its answer: that may not take for ever. */
   waitsForClient(exchange: HttpExchange): void {
     this.#waiting.delete(exchange);
-    this.#waiting.set(exchange, this.#clock.now());
+    this.#waiting.set(exchange, this.clock.now());
   }
 
   /** It is the relay's turn, or over. */
@@ -134,7 +106,7 @@ export class HttpServer {
   #sniff(socket: Socket): void {
     this.#silent.add(socket);
     socket.once('close', () => this.#silent.delete(socket));
-    sniffVersion(socket, this.#clock, (version) => {
+    sniffVersion(socket, this.clock, (version) => {
       this.#silent.delete(socket);
       this.#handOn(socket, version);
     });
@@ -146,7 +118,7 @@ export class HttpServer {
       return;
     }
     const session = new Http1Session(socket);
-    const refusal = this.#connections.opened(session, socket);
+    const refusal = this.clients.opened(session, socket);
     if (refusal !== undefined || socket.destroyed) {
       if (refusal === undefined) socket.destroy();
       else socket.end(tooMany(refusal));
@@ -158,7 +130,7 @@ export class HttpServer {
 
   #onHttp1(request: IncomingMessage, response: ServerResponse): void {
     const session = this.#sessions.get(request.socket);
-    const connection = this.#connections.of(session);
+    const connection = this.clients.of(session);
     if (session === undefined || connection === undefined || session.open >= maxOpenPerConnection) {
       request.socket.destroy();
       return;
@@ -169,20 +141,18 @@ export class HttpServer {
   }
 
   #onHttp2(request: Http2ServerRequest, response: Http2ServerResponse): void {
-    const connection = this.#connections.of(request.stream.session);
+    const connection = this.clients.of(request.stream.session);
     if (connection === undefined) request.stream.destroy();
     else this.#serve(request, response, connection);
   }
 
   #serve(request: Request, response: Response, connection: ClientConnection): void {
     connection.opened();
-    response.once('close', () => connection.closed(this.#clock.now()));
+    response.once('close', () => connection.closed());
     const { method = '', url = '/', headers } = request;
-    const { peer } = connection;
-    const head: HttpHead = { method, path: pathOf(url), headers, peer };
-    peer.account.spent(requestMs);
-    if (peer.account.mustWait) connection.unserved();
-    peer.account.work(() => {
+    const head: HttpHead = { method, path: pathOf(url), headers, peer: connection };
+    connection.arrived(requestMs);
+    connection.account.work(() => {
       const exchange = new HttpExchange(request, response, head, this);
       const routed = this.#options.route(head);
       if (typeof routed === 'function') exchange.read(routed);
@@ -191,9 +161,9 @@ export class HttpServer {
   }
 
   #checkStalled(): void {
-    this.#watch = this.#clock.after(stalledCheckMs, () => {
+    this.#watch = this.clock.after(stalledCheckMs, () => {
       const milliseconds = this.#options.stalledTimeout();
-      const latest = this.#clock.now() - milliseconds;
+      const latest = this.clock.now() - milliseconds;
       for (const [exchange, since] of this.#waiting) {
         if (since > latest) break;
         exchange.expire(milliseconds);
@@ -457,12 +427,14 @@ class HttpExchange implements Gatherer {
     const message = `the body is larger than ${maxRequestBytes} bytes (limits.max_poll_bytes)`;
     const status = { code: Code.RESOURCE_EXHAUSTED, message };
     if ((this.#declared ?? 0) > mostDiscarded) this.#refuse(413, status);
-    else this.answer(problem(413, codeName(status.code).toLowerCase(), message));
+    else this.answer(refusal(status, 413));
   }
 
   /** The rest of the body does not come, or is not waited for. */
-  #refuse(http: number, { code, message }: GrpcStatus): void {
-    this.answer(problem(http, codeName(code).toLowerCase(), message, last(this.#request)));
+  #refuse(http: number, status: GrpcStatus): void {
+    // HTTP/1.1 alone can end its connection with an answer; HTTP/2 ends the stream.
+    const isLast = this.#request.httpVersionMajor === 1;
+    this.answer(refusal(status, http, isLast ? { connection: 'close' } : {}));
   }
 
   #drop(): void {
@@ -480,10 +452,6 @@ class HttpExchange implements Gatherer {
     this.#cancel?.();
   }
 }
-
-/** HTTP/1.1 alone can end its connection with an answer; HTTP/2 ends the stream. */
-const last = ({ httpVersionMajor }: Request): Readonly<Record<string, string>> =>
-  httpVersionMajor === 1 ? { connection: 'close' } : {};
 
 /**
  * Over HTTP/1.1 the connection may end with the answer. Many clients send all of a body before they read: to them a

@@ -1,21 +1,27 @@
-import { constants, createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
-import type { Clock } from '../model/clock.ts';
+import {
+  constants,
+  createServer,
+  type Http2Server,
+  type IncomingHttpHeaders,
+  type ServerHttp2Stream,
+} from 'node:http2';
+import type { Socket } from 'node:net';
 import { systemRandom } from '../model/random.ts';
 import type { Result } from '../model/result.ts';
 import { tooMuchWaits, type Waiting } from './accounts.ts';
+import type { Address } from './address.ts';
 import { pieceMs } from './body-pieces.ts';
-import type { ClientConnection } from './client-connections.ts';
+import type { ClientConnection, ListenerOptions } from './client-connections.ts';
 import type { ConnectPaths } from './connect.ts';
 import { DRAINING, drainShare, spread } from './drain.ts';
 import { Deframer, type MessageSink } from './grpc-frames.ts';
-import { closeSoon, refusalOf, refuse, refuseUnknown, statusTrailers } from './grpc-requests.ts';
+import { beginAnswer, endAnswer, refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { type Gatherer, HalfSent, halfSentBudget } from './half-sent.ts';
+import type { Gatherer } from './half-sent.ts';
 import { sessionOptions, unixWindow } from './http2-settings.ts';
-import { type Listener, type ListenerOptions, listen } from './listener.ts';
+import { Listener, listen } from './listener.ts';
 import { explainError } from './node-error.ts';
-import type { Peer, ServerStream, StreamHandler } from './server-stream.ts';
-import type { TlsMaterial } from './tls-material.ts';
+import type { FaultReason, Peer, ServerStream, StreamHandler } from './server-stream.ts';
 import { VIA_HEADER } from './via.ts';
 
 export interface GrpcServerOptions extends ListenerOptions {
@@ -24,7 +30,6 @@ export interface GrpcServerOptions extends ListenerOptions {
    */
   readonly accept: (path: string) => ((stream: ServerStream) => void) | GrpcStatus | undefined;
   readonly auxiliary?: ConnectPaths;
-  readonly maxRequestBytes: number;
   /** Asked when it is looked at, in milliseconds: how long a request may take to arrive. Left out: any time. */
   readonly messageTimeout?: () => number;
   /** A client's connection ended other than HTTP/2 has it: cut, or with something that is no HTTP/2. */
@@ -34,62 +39,50 @@ export interface GrpcServerOptions extends ListenerOptions {
 /** What Node spends on a stream, most of it before it tells of it and after it has ended: milliseconds, measured. */
 const streamMs = 0.03;
 
+/** Node says nothing when a stream receives that is not read, so it is looked at. Milliseconds. */
+const unreadCheckMs = 100;
+
 /** Listens. The error says which address, what is wrong, and is for the operator. */
 export function listenGrpc(options: GrpcServerOptions): Promise<Result<GrpcServer>> {
-  return listen(options, ['h2'], (listener) => new GrpcServer(listener, options));
+  return listen(options, (at) => new GrpcServer(at, options));
 }
 
 const noHttp2 =
   'HTTP/1.1 403 Forbidden\r\nconnection: close\r\n\r\nthis port speaks HTTP/2: offer h2 by ALPN\n';
 
 /** gRPC on one listener: hot calls as `ServerStream`, the rest to connect-node. */
-export class GrpcServer {
-  readonly clock: Clock;
-  readonly maxRequestBytes: number;
-  readonly halfSent: HalfSent;
-  readonly unreadRequests: UnreadRequests;
-  readonly #listener: Listener;
+export class GrpcServer extends Listener {
   readonly #options: GrpcServerOptions;
+  readonly #http2: Http2Server;
   readonly #streams = new Map<Http2ServerStream, ClientConnection>();
   #whenIdle: (() => void) | undefined;
-  #drained: Promise<void> | undefined;
+  /** Those that are not read, and what their peers are charged for what they have received meanwhile. */
+  readonly #unread = new Map<Http2ServerStream, number>();
+  #isWatched = false;
 
-  constructor(listener: Listener, options: GrpcServerOptions) {
-    this.#listener = listener;
+  constructor(at: Address, options: GrpcServerOptions) {
+    super(at, ['h2'], options, options.messageTimeout);
     this.#options = options;
-    this.clock = listener.clock;
-    this.maxRequestBytes = options.maxRequestBytes;
-    this.unreadRequests = new UnreadRequests(this.clock);
-    this.halfSent = new HalfSent(this.clock, halfSentBudget(options.maxRequestBytes), options.messageTimeout);
     const { settings } = sessionOptions;
-    const http2 = createServer(
-      listener.unixPath === undefined
+    this.#http2 = createServer(
+      at.kind === 'tcp'
         ? sessionOptions
         : { ...sessionOptions, settings: { ...settings, initialWindowSize: unixWindow } },
     );
-    listener.connections.follow(http2);
-    listener.connected((socket, alpn) => {
-      if (alpn === undefined || alpn === 'h2') http2.emit('connection', socket);
-      else socket.end(noHttp2);
-    });
-    http2.on(
+    this.clients.follow(this.#http2);
+    this.#http2.on(
       'stream',
       (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, raw: string[]) =>
         this.#onStream(stream, headers, raw),
     );
-    http2.on('sessionError', (error, session) =>
-      options.connectionFailed?.(listener.connections.of(session)?.address ?? '', explainError(error)),
+    this.#http2.on('sessionError', (error, session) =>
+      options.connectionFailed?.(this.clients.of(session)?.address ?? '', explainError(error)),
     );
   }
 
-  /** As `listening` reports it: HOST:PORT with the port that was bound, or unix:PATH. */
-  get address(): string {
-    return this.#listener.address;
-  }
-
-  /** Open connections, those that are within their TLS handshake too. */
-  get connections(): number {
-    return this.#listener.connections.size;
+  protected override connected(socket: Socket, alpn: string | undefined): void {
+    if (alpn === undefined || alpn === 'h2') this.#http2.emit('connection', socket);
+    else socket.end(noHttp2);
   }
 
   /** Open hot calls. */
@@ -97,28 +90,16 @@ export class GrpcServer {
     return this.#streams.size;
   }
 
-  setTls(material: TlsMaterial): Result<undefined> {
-    return this.#listener.setTls(material);
-  }
-
-  /**
-   * Stops listening, sends GOAWAY on every connection, has `end` end the streams one by one over the time given, and
-   * cuts what is left. Resolves when everything is closed. Later calls get the first one's promise.
-   */
-  drain(
-    milliseconds: number,
-    end: (stream: ServerStream) => void = (stream) => stream.end(DRAINING),
-  ): Promise<void> {
+  /** Streams one by one. */
+  protected override async end(milliseconds: number): Promise<void> {
     const { auxiliary, random = systemRandom } = this.#options;
-    this.#drained ??= this.#listener.drain(milliseconds, async () => {
-      const ending = spread(this.#streams.keys(), milliseconds * drainShare, this.clock, random, end);
-      await this.#idle();
-      ending.cancel();
-      // Watches of the health service would otherwise always last until the deadline.
-      auxiliary?.shutDown();
-      this.halfSent.stop();
-    });
-    return this.#drained;
+    const ending = spread(this.#streams.keys(), milliseconds * drainShare, this.clock, random, (stream) =>
+      stream.end(DRAINING),
+    );
+    await this.#idle();
+    ending.cancel();
+    // Watches of the health service would otherwise always last until the deadline.
+    auxiliary?.shutDown();
   }
 
   /** Resolves when no hot call is open. */
@@ -133,9 +114,36 @@ export class GrpcServer {
   closed(stream: Http2ServerStream): void {
     const connection = this.#streams.get(stream);
     connection?.calls?.delete(stream);
-    connection?.closed(this.clock.now());
+    connection?.closed();
     this.#streams.delete(stream);
     if (this.#streams.size === 0) this.#whenIdle?.();
+  }
+
+  /** For Http2ServerStream, which is not read from now on. */
+  stopsReading(stream: Http2ServerStream): void {
+    if (!this.#unread.has(stream)) this.#unread.set(stream, 0);
+    this.#watchUnread();
+  }
+
+  /** It is read again, or has ended. */
+  readsOn(stream: Http2ServerStream): void {
+    stream.peer.account.keeps(-(this.#unread.get(stream) ?? 0));
+    this.#unread.delete(stream);
+  }
+
+  #watchUnread(): void {
+    if (this.#isWatched) return;
+    this.#isWatched = true;
+    this.clock.after(unreadCheckMs, () => {
+      this.#isWatched = false;
+      for (const [stream, before] of this.#unread) {
+        const { unreadBytes } = stream;
+        const excess = stream.peer.account.hold(unreadBytes - before);
+        if (excess === undefined) this.#unread.set(stream, unreadBytes);
+        else stream.abandon({ code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
+      }
+      if (this.#unread.size > 0) this.#watchUnread();
+    });
   }
 
   /** What a stream brought has to wait for its peer's turn. */
@@ -143,19 +151,13 @@ export class GrpcServer {
     this.#streams.get(stream)?.unserved();
   }
 
-  /** A bug: something of ours threw in a handler. The stream is ended. */
-  threw(error: unknown, path: string): void {
-    this.#listener.report(`the handler of ${path} failed`, error);
-  }
-
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, rawHeaders: readonly string[]): void {
     stream.on('error', ignore);
-    const connection = this.#listener.connections.of(stream.session);
+    const connection = this.clients.of(stream.session);
     // Its connection was lost before it came here.
     if (connection === undefined) return;
-    const { account } = connection.peer;
-    account.spent(streamMs);
-    if (account.mustWait) connection.unserved();
+    const { account } = connection;
+    connection.arrived(streamMs);
     // Reset.
     if (stream.destroyed) return;
     const begin = (): void => {
@@ -182,14 +184,13 @@ export class GrpcServer {
     rawHeaders: readonly string[],
     connection: ClientConnection,
   ): void {
-    const { peer } = connection;
     const path = headers[':path'] ?? '';
     const accepted = this.#options.accept(path);
     if (accepted === undefined) {
       if (this.#options.auxiliary?.serves(path) === true) {
         connection.opened();
-        stream.once('close', () => connection.closed(this.clock.now()));
-        this.#options.auxiliary.handle(stream, headers, rawHeaders, peer);
+        stream.once('close', () => connection.closed());
+        this.#options.auxiliary.handle(stream, headers, rawHeaders, connection);
       } else refuseUnknown(stream, headers);
       return;
     }
@@ -197,7 +198,7 @@ export class GrpcServer {
     if (refusal !== undefined) {
       refuse(stream, refusal.status, refusal.http);
     } else if (typeof accepted === 'function') {
-      const call = new Http2ServerStream(stream, headers, peer, this);
+      const call = new Http2ServerStream(stream, headers, connection, this);
       this.#streams.set(call, connection);
       connection.opened();
       connection.calls?.add(call);
@@ -214,10 +215,7 @@ function ignore(): void {}
 /** How long the trailers wait behind data that the client does not take; then the stream is reset. Milliseconds. */
 const trailersTimeoutMs = 5000;
 
-/** A list, because Node copies an object for each response. */
-const responseHeaders: readonly string[] = [':status', '200', 'content-type', 'application/grpc'];
 const noHeaders = {};
-const respondOptions = { waitForTrailers: true, sendDate: false } as const;
 
 /**
  * One gRPC call on an HTTP/2 stream: the hot path. Thousands of them are open at once and each update is one `write`
@@ -276,12 +274,13 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   handle(handler: StreamHandler): void {
     this.#handler = handler;
     if (this.#status !== undefined || this.#stream.destroyed) return;
-    this.#deframer = new Deframer(this, {
-      maxBytes: this.#owner.maxRequestBytes,
-      limitName: 'limits.max_request_bytes',
-      encoding: this.header('grpc-encoding'),
-      holds: (bytes) => this.#owner.halfSent.resize(this, bytes),
-    });
+    const { maxRequestBytes } = this.#owner;
+    this.#deframer = new Deframer(
+      this,
+      maxRequestBytes,
+      'limits.max_request_bytes',
+      this.header('grpc-encoding'),
+    );
     const stream = this.#stream;
     stream.on('data', (chunk: Buffer | string) => this.#read(chunk));
     stream.on('end', () => {
@@ -296,7 +295,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   write(frame: Buffer): boolean {
     const stream = this.#stream;
     if (this.#status !== undefined || stream.destroyed || stream.closed) return false;
-    if (!stream.headersSent) stream.respond(responseHeaders, respondOptions);
+    if (!stream.headersSent) beginAnswer(stream);
     const more = stream.write(frame);
     if (!more && !this.#mayBlock) {
       this.#mayBlock = true;
@@ -332,8 +331,13 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     const handler = this.#handler;
     if (handler === undefined) return;
     const { account } = this.peer;
-    account.deliver(bytes, handler);
+    account.charge(bytes, (message) => handler.message(message));
     if (account.mustWait) this.#waitForTurn();
+  }
+
+  /** For the deframer. */
+  holds(bytes: number): void {
+    this.#owner.halfSent.resize(this, bytes);
   }
 
   #waitForTurn(): void {
@@ -351,7 +355,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   #stopReading(): void {
     this.#deframer?.pause();
     this.#stream.pause();
-    if (this.#status === undefined) this.#owner.unreadRequests.add(this);
+    if (this.#status === undefined) this.#owner.stopsReading(this);
   }
 
   #readOn(): void {
@@ -361,7 +365,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     this.#guard(() => deframer.resume());
     // It may be paused again within the messages that were held.
     if (deframer.paused) return;
-    this.#owner.unreadRequests.delete(this);
+    this.#owner.readsOn(this);
     this.#stream.resume();
     this.#checkEnded();
   }
@@ -371,15 +375,9 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     return this.#stream.readableLength + (this.#deframer?.heldBytes ?? 0);
   }
 
-  /** For UnreadRequests. */
-  refuse(status: GrpcStatus): void {
-    this.#handler?.faulted?.(status, 'held_bytes');
-    this.end(status);
-  }
-
-  /** For HalfSent. */
-  abandon(status: GrpcStatus): void {
-    this.#handler?.faulted?.(status, 'half_sent');
+  /** For HalfSent and GrpcServer. */
+  abandon(status: GrpcStatus, why: FaultReason = 'half_sent'): void {
+    this.#handler?.faulted?.(status, why);
     this.end(status);
   }
 
@@ -388,7 +386,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     this.#status = status;
     this.#waiting?.cancel();
     this.#deframer?.stop();
-    this.#owner.unreadRequests.delete(this);
+    this.#owner.readsOn(this);
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
     // A paused stream would never hear that its client has gone. What still comes is dropped.
@@ -397,15 +395,8 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
       refuse(stream, status);
       return;
     }
-    stream.once('wantTrailers', () => this.#sendTrailers(status));
     if (stream.writableLength > 0) this.#limitTrailersWait(status);
-    stream.end();
-  }
-
-  #sendTrailers(status: GrpcStatus): void {
-    const stream = this.#stream;
-    stream.sendTrailers(statusTrailers(status));
-    closeSoon(stream);
+    endAnswer(stream, status);
   }
 
   /** Trailers come after all data. A stream whose client takes no data can only be reset. */
@@ -461,7 +452,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   #closed(): void {
     this.#waiting?.cancel();
     this.#deframer?.stop();
-    this.#owner.unreadRequests.delete(this);
+    this.#owner.readsOn(this);
     this.#owner.closed(this);
     const handler = this.#handler;
     this.#handler = undefined;
@@ -489,49 +480,5 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   #threw(error: unknown): void {
     this.#owner.threw(error, this.path);
     this.end({ code: Code.INTERNAL, message: 'internal error' });
-  }
-}
-
-/** Node says nothing when a stream receives that is not read, so it is looked at. Milliseconds. */
-const unreadCheckMs = 100;
-
-/** What streams have received that are not read: it is charged to their peers. */
-class UnreadRequests {
-  readonly #clock: Clock;
-  readonly #charged = new Map<Http2ServerStream, number>();
-  #isWatched = false;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /** It is not read from now on. */
-  add(stream: Http2ServerStream): void {
-    if (this.#charged.has(stream)) return;
-    this.#charged.set(stream, 0);
-    this.#watch();
-  }
-
-  /** It is read again, or has ended. */
-  delete(stream: Http2ServerStream): void {
-    const bytes = this.#charged.get(stream);
-    if (bytes === undefined) return;
-    this.#charged.delete(stream);
-    stream.peer.account.keeps(-bytes);
-  }
-
-  #watch(): void {
-    if (this.#isWatched) return;
-    this.#isWatched = true;
-    this.#clock.after(unreadCheckMs, () => {
-      this.#isWatched = false;
-      for (const [stream, before] of this.#charged) {
-        const { unreadBytes } = stream;
-        const excess = stream.peer.account.hold(unreadBytes - before);
-        if (excess === undefined) this.#charged.set(stream, unreadBytes);
-        else stream.refuse({ code: Code.RESOURCE_EXHAUSTED, message: excess });
-      }
-      if (this.#charged.size > 0) this.#watch();
-    });
   }
 }

@@ -1,10 +1,29 @@
-import { type DescField, type DescMessage, type DescOneof, ScalarType } from '@bufbuild/protobuf';
-import { AnySchema, hasCustomJsonRepresentation } from '@bufbuild/protobuf/wkt';
+import {
+  create,
+  type DescField,
+  type DescMessage,
+  type DescOneof,
+  fromBinary,
+  type JsonValue,
+  type MessageShape,
+  ScalarType,
+  toJson,
+} from '@bufbuild/protobuf';
+import { type Any, AnySchema, hasCustomJsonRepresentation } from '@bufbuild/protobuf/wkt';
 import { errorMessage } from '../model/result.ts';
 import type { InTurns, Pace } from '../model/time-slices.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
-import { type Bytes, type JsonForm, messageToJson, unreadableForm } from './readable-any.ts';
 import { envoyRegistry, messageName, unknownType } from './registry.ts';
+
+/** How messages are written. */
+export interface JsonForm {
+  /** Hears of the types that had to be shown as bytes. */
+  readonly unreadable?: (typeUrl: string) => void;
+  /** Names of fields as in the API's files: `route_config`. Otherwise as clients read them: `routeConfig`. */
+  readonly useProtoFieldName?: boolean;
+}
+
+type Bytes = Pick<Any, 'typeUrl' | 'value'>;
 
 /** Of so many bytes JSON is made at once, in a few milliseconds. */
 export const bytesAtOnce = 32 << 10;
@@ -13,6 +32,8 @@ const fieldsPerTurn = 10_000;
 /** Base64 writes three bytes in four characters. */
 const base64Step = 3 << 14;
 const deepest = 100;
+/** Nothing is small enough to be written at once. */
+const divideAll = -1;
 
 /** JSON under way, encoded. */
 export class JsonText {
@@ -68,8 +89,15 @@ interface Occurrences {
   bytes: number;
 }
 
-/** What JSON calls a part of a message. */
-type PartOf = (json: unknown) => unknown;
+/** The entries of a list or a map, which is this field of a message. */
+interface Items {
+  readonly desc: DescMessage;
+  readonly field: DescField | undefined;
+  readonly bytes: Buffer;
+  readonly depth: number;
+  /** What is theirs in the JSON of a message that has nothing else. */
+  readonly part: (json: JsonValue) => unknown;
+}
 
 /** Lets the text be written, in slices. False: it has more bytes than that. */
 export async function writtenWithin(
@@ -102,8 +130,12 @@ export async function messageText(
 }
 
 /**
- * `messageToJson` of a large message, as text: message by message, and of long lists and maps some entries at a time,
- * from the encoded bytes. Nothing of it is ever a whole tree of objects.
+ * The JSON of encoded messages, as text. Small ones are written by protobuf's own writer. Of a large one it writes the
+ * parts: message by message, and of long lists and maps some entries at a time. Nothing is ever a whole tree of objects.
+ *
+ * JSON needs the descriptor of every Any. One that this build does not know, or whose bytes are malformed, becomes a
+ * Struct {unreadable, type_url, value_base64}: a client can read the bytes back. What has such an Any inside of it is
+ * divided until only that is written so.
  */
 export class JsonInTurns {
   readonly #text: JsonText;
@@ -117,8 +149,14 @@ export class JsonInTurns {
     this.#atOnce = atOnce;
   }
 
-  *any({ typeUrl, value }: Bytes, depth = 0): InTurns<void> {
+  *any(any: Bytes, depth = 0): InTurns<void> {
+    const { typeUrl, value } = any;
     const text = this.#text;
+    const small = value.length <= this.#atOnce ? this.#written(AnySchema, create(AnySchema, any)) : undefined;
+    if (small !== undefined) {
+      text.add(JSON.stringify(small));
+      return;
+    }
     const { length } = text.parts;
     try {
       const name = messageName(typeUrl);
@@ -135,18 +173,39 @@ export class JsonInTurns {
     } catch (error) {
       text.cut(length);
       this.#form.unreadable?.(typeUrl);
-      const [before, after] = unreadableForm(typeUrl, errorMessage(error));
-      text.add(before);
+      const known = `"unreadable":${JSON.stringify(errorMessage(error))},"type_url":${JSON.stringify(typeUrl)}`;
+      text.add(`{"@type":"type.googleapis.com/google.protobuf.Struct","value":{${known},"value_base64":"`);
       yield* this.#base64(value);
-      text.add(after);
+      text.add('"}}');
     }
+  }
+
+  /** Undefined: protobuf cannot write it, so it has to be divided. */
+  #written<Desc extends DescMessage>(desc: Desc, message: MessageShape<Desc>): JsonValue | undefined {
+    const { useProtoFieldName = false } = this.#form;
+    try {
+      return toJson(desc, message, { registry: envoyRegistry(), useProtoFieldName });
+    } catch (error) {
+      if (this.#atOnce === divideAll) throw error;
+      return undefined;
+    }
+  }
+
+  #decoded(desc: DescMessage, bytes: Buffer): JsonValue | undefined {
+    return this.#written(desc, fromBinary(desc, bytes));
+  }
+
+  get #dividing(): JsonInTurns {
+    return new JsonInTurns(this.#text, this.#form, divideAll);
   }
 
   *message(desc: DescMessage, bytes: Buffer, depth = 0): InTurns<void> {
     if (depth > deepest) throw new RangeError(`it is nested deeper than ${deepest} messages`);
     if (bytes.length <= this.#atOnce) {
       yield;
-      this.#text.add(JSON.stringify(messageToJson(desc, bytes, this.#form)));
+      const json = this.#decoded(desc, bytes);
+      if (json === undefined) yield* this.#dividing.message(desc, bytes, depth);
+      else this.#text.add(JSON.stringify(json));
       return;
     }
     switch (desc.typeName) {
@@ -162,7 +221,10 @@ export class JsonInTurns {
         if (found.field.fieldKind === 'message') {
           yield* this.message(found.field.message, content(bytes, found), depth + 1);
         } else {
-          yield* this.#entries(desc, found, bytes, depth, (json) => json);
+          yield* this.#entries(
+            { desc, field: found.field, bytes, depth, part: (json) => json },
+            found.places,
+          );
         }
         return;
       }
@@ -173,30 +235,30 @@ export class JsonInTurns {
         this.#text.add('}');
         return;
     }
-    this.#text.add(JSON.stringify(messageToJson(desc, bytes, this.#form)));
+    this.#text.add(JSON.stringify(toJson(desc, fromBinary(desc, bytes))));
   }
 
   #nameOf({ name, jsonName }: DescField): string {
     return this.#form.useProtoFieldName === true ? name : jsonName;
   }
 
-  /** Those of an object that is open already. */
-  *#fields(desc: DescMessage, bytes: Buffer, depth: number, separator: string): InTurns<void> {
+  /** Those of an object that is open already. Returns what separates them from the next. */
+  *#fields(desc: DescMessage, bytes: Buffer, depth: number, separator: string): InTurns<string> {
     const text = this.#text;
     const all = yield* occurrences(desc, bytes, this.#atOnce);
-    const large = all.filter((one) => one.bytes > this.#atOnce && isDivisible(one.field));
+    const isDivided = this.#atOnce === divideAll ? isNested : isDivisible;
+    const large = all.filter((one) => one.bytes > this.#atOnce && isDivided(one.field));
     const rest = all.filter((one) => !large.includes(one)).flatMap(({ places }) => places);
     // Of what excludes each other the last one counts.
     const small = whole(
       bytes,
       rest.toSorted(([a], [b]) => a - b),
     );
-    let comma = separator;
-    const members = JSON.stringify(messageToJson(desc, small, this.#form)).slice(1, -1);
-    if (members !== '') {
-      text.add(`${comma}${members}`);
-      comma = ',';
-    }
+    const json = this.#decoded(desc, small);
+    let comma =
+      json === undefined
+        ? yield* this.#dividing.#fields(desc, small, depth, separator)
+        : this.#addInner(json, separator);
     yield;
     for (const one of large) {
       const { field } = one;
@@ -210,54 +272,50 @@ export class JsonInTurns {
         yield* this.#base64(content(bytes, { ...one, places: one.places.slice(-1) }));
         text.add('"');
       } else {
-        yield* this.#entries(desc, one, bytes, depth, (json) => memberOf(json, this.#nameOf(field)));
+        const part = (json: JsonValue): unknown => memberOf(json, this.#nameOf(field));
+        yield* this.#entries({ desc, field, bytes, depth, part }, one.places);
       }
     }
+    return comma;
   }
 
-  /** A list or a map, of which `part` is what belongs to it in the JSON of a message with nothing else. */
-  *#entries(
-    desc: DescMessage,
-    { field, places }: Occurrences,
-    bytes: Buffer,
-    depth: number,
-    part: PartOf,
-  ): InTurns<void> {
-    const isMap = field?.fieldKind === 'map';
-    const text = this.#text;
-    text.add(isMap ? '{' : '[');
-    let comma = '';
-    let batch: Place[] = [];
-    let size = 0;
-    const write = (): void => {
-      if (batch.length === 0) return;
-      const json = part(messageToJson(desc, whole(bytes, batch), this.#form));
-      const inner = json === undefined ? '' : JSON.stringify(json).slice(1, -1);
-      if (inner !== '') {
-        text.add(`${comma}${inner}`);
-        comma = ',';
-      }
-      batch = [];
-      size = 0;
-    };
-    for (const place of isMap ? yield* lastOfEach(bytes, places) : places) {
-      const [begin, start, end] = place;
-      const large = end - start > this.#atOnce ? largeEntry(field, bytes, place) : undefined;
+  /** What is between the brackets of an object or a list. Returns as `#fields` does. */
+  #addInner(json: unknown, separator: string): string {
+    const inner = json === undefined ? '' : JSON.stringify(json).slice(1, -1);
+    if (inner === '') return separator;
+    this.#text.add(`${separator}${inner}`);
+    return ',';
+  }
+
+  /** A list or a map. */
+  *#entries(of: Items, places: readonly Place[]): InTurns<void> {
+    const isMap = of.field?.fieldKind === 'map';
+    this.#text.add(isMap ? '{' : '[');
+    yield* this.#items(of, isMap ? yield* lastOfEach(of.bytes, places) : places, '');
+    this.#text.add(isMap ? '}' : ']');
+  }
+
+  /** Without the brackets. Returns as `#fields` does. */
+  *#items(of: Items, places: Iterable<Place>, separator: string): InTurns<string> {
+    const { desc, field, bytes, depth, part } = of;
+    let comma = separator;
+    for (const batch of batches(places, this.#atOnce)) {
+      const [[, start, end]] = batch;
+      const large = end - start > this.#atOnce ? largeEntry(field, bytes, start, end) : undefined;
       if (large !== undefined) {
-        write();
-        text.add(`${comma}${large.key}`);
+        this.#text.add(`${comma}${large.key}`);
         comma = ',';
         yield* this.message(large.desc, large.value, depth + 1);
         continue;
       }
-      batch.push(place);
-      size += end - begin;
-      if (size < this.#atOnce) continue;
-      write();
+      const json = this.#decoded(desc, whole(bytes, batch));
+      comma =
+        json === undefined
+          ? yield* this.#dividing.#items(of, apart(bytes, batch), comma)
+          : this.#addInner(part(json), comma);
       yield;
     }
-    write();
-    text.add(isMap ? '}' : ']');
+    return comma;
   }
 
   *#base64(bytes: Uint8Array): InTurns<void> {
@@ -267,6 +325,30 @@ export class JsonInTurns {
       yield;
     }
   }
+}
+
+/** Each by itself, also those of a run. */
+function* apart(bytes: Buffer, places: readonly Place[]): Iterable<Place> {
+  for (const [begin, , end] of places)
+    for (const reader = new MessageReader(bytes, begin, end); reader.next(); )
+      yield [reader.fieldStart, reader.start, reader.end];
+}
+
+/** As many as have so many bytes together, but at least one. */
+function* batches(places: Iterable<Place>, bytes: number): Iterable<readonly [Place, ...Place[]]> {
+  let batch: [Place, ...Place[]] | undefined;
+  let size = 0;
+  for (const place of places) {
+    const length = place[2] - place[0];
+    size += length;
+    if (batch !== undefined && size <= bytes) {
+      batch.push(place);
+      continue;
+    }
+    if (batch !== undefined) yield batch;
+    [batch, size] = [[place], length];
+  }
+  if (batch !== undefined) yield batch;
 }
 
 /** The fields of a message in the order of their first places. Of a oneof only what counts is left. */
@@ -322,19 +404,13 @@ function* lastOfEach(bytes: Buffer, places: readonly Place[]): InTurns<Iterable<
   return last.values();
 }
 
-interface LargeEntry {
-  /** What stands before the value. */
-  readonly key: string;
-  readonly desc: DescMessage;
-  readonly value: Buffer;
-}
-
-/** Undefined: it cannot be divided. */
+/** Its value, and what stands before that. Undefined: it cannot be divided. */
 function largeEntry(
   field: DescField | undefined,
   bytes: Buffer,
-  [, start, end]: Place,
-): LargeEntry | undefined {
+  start: number,
+  end: number,
+): { readonly key: string; readonly desc: DescMessage; readonly value: Buffer } | undefined {
   if (field?.fieldKind === 'list' && field.listKind === 'message') {
     return { key: '', desc: field.message, value: bytes.subarray(start, end) };
   }

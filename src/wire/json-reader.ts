@@ -1,15 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 
-/** How much JSON of a stranger is looked at. */
-export interface JsonBounds {
-  /** Of objects and lists inside each other. */
-  readonly depth: number;
-  /** Objects, lists, texts, numbers and literals, also those that are skipped. */
-  readonly values: number;
-}
-
-/** As deep as protobuf's own readers go. */
-export const usualDepth = 100;
+/** Of objects and lists inside each other: as deep as protobuf's own readers go. */
+const mostDepth = 100;
 
 /** What is wrong, and where: `a text is accepted at byte 12, in node.id`. */
 export class JsonFault extends Error {
@@ -22,9 +14,12 @@ export class JsonFault extends Error {
   }
 }
 
-/** Parses JSON within bounds, without these fields of the object that it is: they hold objects that nobody reads. */
-export function parseJson(bytes: Buffer, bounds: JsonBounds, ignored: readonly string[] = []): unknown {
-  const reader = new JsonReader(bytes, bounds);
+/**
+ * Parses JSON of so many values, also those that are skipped, without these fields of the object that it is: they hold
+ * objects that nobody reads.
+ */
+export function parseJson(bytes: Buffer, mostValues: number, ignored: readonly string[] = []): unknown {
+  const reader = new JsonReader(bytes, mostValues);
   const fields: string[] = [];
   if (reader.kind() !== 'object') reader.refuse('an object is expected');
   reader.fields((key) => {
@@ -75,7 +70,7 @@ const longestPlace = 200;
  */
 export class JsonReader {
   readonly #bytes: Buffer;
-  readonly #bounds: JsonBounds;
+  readonly #mostValues: number;
   readonly #path: (string | number)[] = [];
   #at = 0;
   #depth = 0;
@@ -84,9 +79,10 @@ export class JsonReader {
   #start = 0;
   #isEscaped = false;
 
-  constructor(bytes: Buffer, bounds: JsonBounds) {
+  /** `mostValues`: objects, lists, texts, numbers and literals, also those that are skipped. */
+  constructor(bytes: Buffer, mostValues: number) {
     this.#bytes = bytes;
-    this.#bounds = bounds;
+    this.#mostValues = mostValues;
     if (!isUtf8(bytes)) throw new JsonFault('malformed', 'it is not UTF-8');
   }
 
@@ -98,27 +94,25 @@ export class JsonReader {
 
   /** An object: for each key, `read` must read or skip the value. */
   fields(read: (key: string) => void): void {
-    this.#open(openBrace, 'an object');
+    if (this.#begin() !== openBrace) this.refuse('an object is expected');
     const { length } = this.#path;
-    if (this.#takes(closeBrace)) return;
-    do {
+    this.#each(closeBrace, () => {
       const key = this.#key();
       this.#path[length] = key;
       read(key);
-    } while (this.#hasMore(closeBrace));
+    });
     this.#path.length = length;
   }
 
   /** A list: `read` must read or skip each element. */
   elements(read: () => void): void {
-    this.#open(openBracket, 'a list');
+    if (this.#begin() !== openBracket) this.refuse('a list is expected');
     const { length } = this.#path;
-    if (this.#takes(closeBracket)) return;
     let index = 0;
-    do {
+    this.#each(closeBracket, () => {
       this.#path[length] = index++;
       read();
-    } while (this.#hasMore(closeBracket));
+    });
     this.#path.length = length;
   }
 
@@ -167,8 +161,8 @@ export class JsonReader {
   skip(): void {
     const byte = this.#begin();
     if (byte === quote) this.#passText();
-    else if (byte === openBrace) this.#skipObject();
-    else if (byte === openBracket) this.#skipList();
+    else if (byte === openBrace) this.#each(closeBrace, this.#skipMember);
+    else if (byte === openBracket) this.#each(closeBracket, this.#skipElement);
     else this.#passWord(byte);
   }
 
@@ -183,41 +177,25 @@ export class JsonReader {
     throw this.#fault('unexpected', accepted);
   }
 
-  #skipObject(): void {
-    this.#enter();
-    if (this.#takes(closeBrace)) return;
-    do {
-      this.#passKeyText();
-      this.#passColon();
-      this.skip();
-    } while (this.#hasMore(closeBrace));
-  }
+  readonly #skipMember = (): void => {
+    this.#passKeyText();
+    this.#passColon();
+    this.skip();
+  };
 
-  #skipList(): void {
-    this.#enter();
-    if (this.#takes(closeBracket)) return;
-    do this.skip();
-    while (this.#hasMore(closeBracket));
-  }
+  readonly #skipElement = (): void => this.skip();
 
-  #open(byte: number, what: string): void {
-    if (this.#begin() !== byte) this.refuse(`${what} is expected`);
-    this.#enter();
-  }
-
-  #enter(): void {
+  /** Of an object or list that begins here: `read` must pass each of its parts. */
+  #each(close: number, read: () => void): void {
     this.#at++;
-    if (++this.#depth > this.#bounds.depth) {
-      throw this.#fault('beyond', `nested too deeply: more than ${this.#bounds.depth} levels`);
+    if (++this.#depth > mostDepth)
+      throw this.#fault('beyond', `nested too deeply: more than ${mostDepth} levels`);
+    if (this.#next() === close) this.#at++;
+    else {
+      do read();
+      while (this.#hasMore(close));
     }
-  }
-
-  /** Whether an object or list ends before it has begun. */
-  #takes(close: number): boolean {
-    if (this.#next() !== close) return false;
-    this.#at++;
     this.#depth--;
-    return true;
   }
 
   #hasMore(close: number): boolean {
@@ -226,9 +204,7 @@ export class JsonReader {
       this.#malformed(`"," or ${JSON.stringify(String.fromCharCode(close))} is missing`);
     }
     this.#at++;
-    if (byte === comma) return true;
-    this.#depth--;
-    return false;
+    return byte === comma;
   }
 
   #key(): string {
@@ -251,8 +227,8 @@ export class JsonReader {
   /** The byte with which a value begins. */
   #begin(): number {
     const byte = this.#next();
-    if (++this.#values > this.#bounds.values)
-      throw this.#fault('beyond', `too long: more than ${this.#bounds.values} values`);
+    if (++this.#values > this.#mostValues)
+      throw this.#fault('beyond', `too long: more than ${this.#mostValues} values`);
     return byte;
   }
 

@@ -1,7 +1,7 @@
 import type { WantedMetadata } from '../model/node-path.ts';
 import { assertNever, fail, ok, type Result } from '../model/result.ts';
-import { type Field, message, nested, sizeOf, utf8, varint, write } from '../protobuf/field-writer.ts';
-import { JsonFault, JsonReader, usualDepth } from './json-reader.ts';
+import { encode, type Field, message, nested, utf8, varint } from '../protobuf/field-writer.ts';
+import { JsonFault, JsonReader } from './json-reader.ts';
 
 /** Envoy's node has 4,000, and 10,000 locators with their parameters have 60,000. */
 const mostValues = 200_000;
@@ -12,7 +12,7 @@ const mostValues = 200_000;
  */
 export function requestFromJson(body: Buffer, wanted: WantedMetadata | undefined): Result<Buffer> {
   try {
-    const reader = new JsonReader(body, { depth: usualDepth, values: mostValues });
+    const reader = new JsonReader(body, mostValues);
     if (reader.kind() !== 'object') {
       reader.skip();
       reader.end();
@@ -20,9 +20,7 @@ export function requestFromJson(body: Buffer, wanted: WantedMetadata | undefined
     }
     const fields = readMessage(reader, requestShape(wanted));
     reader.end();
-    const bytes = Buffer.allocUnsafe(sizeOf(fields));
-    write(bytes, 0, fields);
-    return ok(bytes);
+    return ok(encode(fields));
   } catch (error) {
     if (!(error instanceof JsonFault)) throw error;
     return fail(`the body is ${verdicts[error.kind]}${error.message}`);
@@ -38,26 +36,15 @@ const verdicts: Readonly<Record<JsonFault['kind'], string>> = {
 /** Reads a value that is not null. */
 type Read = (reader: JsonReader, into: Field[]) => void;
 
-interface Known {
-  readonly read: Read;
-  /** May be set once: the field, or the one-of that it belongs to. */
-  readonly once: string;
-}
-
-/** The fields that are read, under both of their names. */
-type Shape = ReadonlyMap<string, Known>;
+/** The fields that are read, under both of their names. `once` may be set once: the field, or the one-of that has it. */
+type Shape = ReadonlyMap<string, { readonly read: Read; readonly once: string }>;
 
 function shape(fields: Readonly<Record<string, Read>>, oneOfs: Readonly<Record<string, string>> = {}): Shape {
   return new Map(
-    Object.entries(fields).flatMap(([name, read]): [string, Known][] => {
+    Object.entries(fields).flatMap(([name, read]) => {
       const known = { read, once: oneOfs[name] ?? name };
       const jsonName = name.replaceAll(/_(.)/g, (_, letter: string) => letter.toUpperCase());
-      return jsonName === name
-        ? [[name, known]]
-        : [
-            [name, known],
-            [jsonName, known],
-          ];
+      return [name, jsonName].map((key) => [key, known] as const);
     }),
   );
 }

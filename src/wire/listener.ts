@@ -5,52 +5,28 @@ import { dirname } from 'node:path';
 import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls';
 import { type Clock, systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { boundlessAccounts } from './accounts.ts';
 import { type Address, formatHostPort, parseAddress } from './address.ts';
-import { ClientConnections, type ClientConnectionsOptions } from './client-connections.ts';
+import { ClientConnections, type ListenerOptions, type ListenerTls } from './client-connections.ts';
+import { HalfSent, halfSentBudget } from './half-sent.ts';
 import { backlog, handshakeTimeoutMs, tcpKeepAlive } from './http2-settings.ts';
 import { errorCode, explainError, isDisconnect } from './node-error.ts';
 import { addressOf } from './peer.ts';
 import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from './tls-material.ts';
 
-export interface ListenerTls extends TlsMaterial {
-  /** Refuse clients without a certificate of `ca`. Otherwise one is asked for, and believed if it is of `ca`. */
-  readonly requireClientCertificate: boolean;
-}
-
-/** Where clients connect, and who may. Without accounts nothing of a peer is bounded. */
-export interface ListenerOptions extends Partial<Omit<ClientConnectionsOptions, 'unixPath' | 'ca'>> {
-  /** `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`; port 0 is any free port. */
-  readonly address: string;
-  /** Of the socket at `unix:PATH`; undefined: what the umask leaves. */
-  readonly unixMode?: number | undefined;
-  readonly tls?: ListenerTls | undefined;
-  /** What went wrong outside of any request, or a bug within one. Repeats are not held back here. */
-  readonly report?: (message: string, error: unknown, peer?: string) => void;
-}
-
-/** What is spoken on a connection is up to the owner. `alpn`: what TLS has agreed on; undefined without TLS. */
-type Connected = (socket: Socket, alpn: string | undefined) => void;
-
-/**
- * Listens. `serve`: what answers on the listener, made before there can be a connection; drained if the listener cannot
- * listen. The error says which address, what is wrong, and is for the operator.
- */
-export async function listen<S extends { drain(milliseconds: number): Promise<void> }>(
+/** Listens. The error says which address, what is wrong, and is for the operator. */
+export async function listen<S extends Listener>(
   options: ListenerOptions,
-  protocols: readonly string[],
-  serve: (listener: Listener) => S,
+  make: (at: Address) => S,
 ): Promise<Result<S>> {
   const { address, tls } = options;
   const at = parseAddress(address);
   if (!at.ok) return at;
   const checked = tls === undefined ? undefined : checkListenerTls(tls);
   if (checked?.ok === false) return fail(`${address}: ${checked.error}`);
-  const listener = new Listener(at.value, protocols, options);
-  const server = serve(listener);
+  const listener = make(at.value);
   const listening = await listener.listen();
-  if (listening.ok) return ok(server);
-  await server.drain(0);
+  if (listening.ok) return ok(listener);
+  await listener.drain(0);
   return listening;
 }
 
@@ -61,44 +37,58 @@ function checkListenerTls(tls: ListenerTls): Result<TlsMaterial> {
   return checkTlsMaterial(tls);
 }
 
-/** One address: its TLS, its connections, and their end. */
-export class Listener {
-  readonly unixPath: string | undefined;
+/** One address: its TLS, its connections, and their end. What is spoken on them is up to its classes. */
+export abstract class Listener {
   readonly clock: Clock;
-  readonly connections: ClientConnections;
+  readonly maxRequestBytes: number;
+  readonly halfSent: HalfSent;
+  protected readonly clients: ClientConnections;
   readonly #at: Address;
   /** What TLS and HTTP cost is only for connections that are admitted: their servers listen nowhere themselves. */
   readonly #server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: tcpKeepAlive });
   readonly #tls: TlsServer | undefined;
   readonly #options: ListenerOptions;
   #address: string;
-  #connected: Connected | undefined;
+  #drained: Promise<void> | undefined;
 
-  constructor(at: Address, protocols: readonly string[], options: ListenerOptions) {
-    const { tls, clock = systemClock, accounts = boundlessAccounts(clock) } = options;
+  /** `messageTimeout`: milliseconds in which a message must have arrived once it has begun; undefined: any. */
+  constructor(
+    at: Address,
+    protocols: readonly string[],
+    options: ListenerOptions,
+    messageTimeout?: () => number,
+  ) {
+    const { tls, clock = systemClock, maxRequestBytes, address } = options;
     this.#at = at;
     this.#options = options;
-    this.#address = options.address;
-    this.unixPath = at.kind === 'unix' ? at.path : undefined;
+    this.#address = address;
     this.clock = clock;
+    this.maxRequestBytes = maxRequestBytes;
+    this.halfSent = new HalfSent(clock, halfSentBudget(maxRequestBytes), messageTimeout);
     this.#tls = tls && this.#createTls(tls, protocols);
-    this.connections = new ClientConnections(this.#server, (socket) => this.#admitted(socket), {
-      ...options,
+    this.clients = new ClientConnections(
+      this.#server,
+      (socket) => this.#admitted(socket),
+      at.kind === 'unix' ? at.path : undefined,
       clock,
-      accounts,
-      unixPath: this.unixPath,
-      ca: tls?.ca,
-    });
+      options,
+    );
   }
+
+  /** `alpn`: what TLS has agreed on; undefined without TLS. */
+  protected abstract connected(socket: Socket, alpn: string | undefined): void;
+
+  /** Ends what is under way, over the time given; then it resolves. */
+  protected abstract end(milliseconds: number): Promise<void>;
 
   /** As `listening` reports it: HOST:PORT with the port that was bound, or unix:PATH. */
   get address(): string {
     return this.#address;
   }
 
-  /** Must be called before `listen`: node:cluster may hand over a connection before it says that this process listens. */
-  connected(run: Connected): void {
-    this.#connected = run;
+  /** Open connections, those that are within their TLS handshake too. */
+  get connections(): number {
+    return this.clients.size;
   }
 
   async listen(): Promise<Result<undefined>> {
@@ -115,7 +105,7 @@ export class Listener {
       server.once('error', refused);
       server.listen({ ...target, backlog }, () => {
         server.off('error', refused);
-        server.on('error', (error) => this.report('cannot accept connections', error));
+        server.on('error', (error) => this.#report('cannot accept connections', error));
         if (at.kind === 'unix' && unixMode !== undefined) chmodSync(at.path, unixMode);
         const bound = server.address();
         if (typeof bound === 'object' && bound !== null)
@@ -134,29 +124,40 @@ export class Listener {
     const checked = checkTlsMaterial(material);
     if (!checked.ok) return checked;
     this.#tls.setSecureContext(serverContextOptions(material));
-    if (material.ca !== undefined) this.connections.replaceAuthorities(material.ca);
+    if (material.ca !== undefined) this.clients.replaceAuthorities(material.ca);
     return ok(undefined);
   }
 
   /**
-   * Stops listening and sends GOAWAY on every connection. Resolves when `finished` has, and everything is closed; what is
-   * open after the time given is cut.
+   * Stops listening, sends GOAWAY on every connection, lets end what is under way, and cuts what is left after the time
+   * given. Resolves when everything is closed. Later calls get the first one's promise.
    */
-  async drain(milliseconds: number, finished: () => Promise<void>): Promise<void> {
+  drain(milliseconds: number): Promise<void> {
+    this.#drained ??= this.#drain(milliseconds);
+    return this.#drained;
+  }
+
+  async #drain(milliseconds: number): Promise<void> {
     const closed = new Promise((resolve) => {
       // Its callback comes when the last connection has closed.
       this.#server.close(resolve);
     });
-    this.connections.beginDrain();
-    const deadline = this.clock.after(milliseconds, () => this.connections.destroyAll());
-    await finished();
+    this.clients.beginDrain();
+    const deadline = this.clock.after(milliseconds, () => this.clients.destroyAll());
+    await this.end(milliseconds);
+    this.halfSent.stop();
     await closed;
     deadline.cancel();
-    this.connections.stop();
+    this.clients.stop();
+  }
+
+  /** A bug: something of ours threw in a handler. */
+  threw(error: unknown, path: string): void {
+    this.#report(`the handler of ${path} failed`, error);
   }
 
   /** Clients that leave are no fault. */
-  report(message: string, error: unknown, peer?: string): void {
+  #report(message: string, error: unknown, peer?: string): void {
     if (!isDisconnect(error)) this.#options.report?.(message, error, peer);
   }
 
@@ -174,7 +175,7 @@ export class Listener {
       socket.destroy(); // one that was not done in time goes on else
     });
     server.on('secureConnection', (socket: TLSSocket) =>
-      this.#connected?.(socket, socket.alpnProtocol === false ? '' : (socket.alpnProtocol ?? '')),
+      this.connected(socket, socket.alpnProtocol === false ? '' : (socket.alpnProtocol ?? '')),
     );
     return server;
   }
@@ -187,16 +188,16 @@ export class Listener {
     if (typeof code !== 'string') {
       if (errorCode(error) === 'ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE')
         this.#options.bounds?.refusedCertificate('missing');
-      if (!isDisconnect(error)) this.report(handshakeFailed, explainError(error), peer);
+      if (!isDisconnect(error)) this.#report(handshakeFailed, explainError(error), peer);
       return;
     }
     this.#options.bounds?.refusedCertificate(code === 'CERT_HAS_EXPIRED' ? 'expired' : 'untrusted');
     const why = `the client's certificate is refused: ${explainError({ code })}`;
-    this.report(handshakeFailed, why, peer);
+    this.#report(handshakeFailed, why, peer);
   }
 
   #admitted(socket: Socket): void {
-    if (this.#tls === undefined) this.#connected?.(socket, undefined);
+    if (this.#tls === undefined) this.connected(socket, undefined);
     else this.#tls.emit('connection', socket);
   }
 }

@@ -1,14 +1,9 @@
 import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import type { Account, Accounts } from './accounts.ts';
 import { formatHostPort } from './address.ts';
-import type { Peer } from './server-stream.ts';
 
-interface SubjectAltNames {
-  readonly uris: readonly string[];
-  readonly dns: readonly string[];
-}
+type SubjectAltNames = Readonly<Record<'uris' | 'dns', readonly string[]>>;
 
 const none: SubjectAltNames = { uris: [], dns: [] };
 
@@ -42,74 +37,25 @@ function unquote(value: string): string | undefined {
   }
 }
 
-type Session = Pick<ClientSession, 'destroyed' | 'encrypted' | 'socket'>;
-
-/** Who is at the other end of a session. `listener` is the path of the Unix socket, if it came in there. */
-export function peerOf(
-  session: Session,
-  listener: string | undefined,
-  accounts: Accounts,
-  certificate: X509Certificate | undefined = verifiedCertificate(session),
-): Peer {
-  return new SessionPeer(
-    session,
-    listener,
-    certificate === undefined ? none : namesOf(certificate),
-    accounts,
-  );
-}
-
 /** Read anew for each call; undefined without TLS, and where it proves nothing. */
-export function verifiedCertificate(session: Session): X509Certificate | undefined {
+export function verifiedCertificate(
+  session: Pick<ClientSession, 'destroyed' | 'encrypted' | 'socket'>,
+): X509Certificate | undefined {
   // Session.socket is a proxy, which only TLS should pay for.
   if (session.encrypted !== true || session.destroyed) return undefined;
   const { socket } = session;
   return socket instanceof TLSSocket && socket.authorized ? socket.getPeerX509Certificate() : undefined;
 }
 
-class SessionPeer implements Peer {
-  readonly account: Account;
-  readonly unix: boolean;
-  readonly uriSans: readonly string[];
-  readonly dnsSans: readonly string[];
-  readonly #session: Session;
-  #address: string | undefined;
-
-  constructor(session: Session, listener: string | undefined, names: SubjectAltNames, accounts: Accounts) {
-    this.#session = session;
-    this.#address = listener;
-    this.unix = listener !== undefined;
-    this.uriSans = names.uris;
-    this.dnsSans = names.dns;
-    this.account = accounts.of(this);
-  }
-
-  get address(): string {
-    this.#address ??= addressOfSession(this.#session);
-    return this.#address;
-  }
-}
-
-function addressOfSession(session: Session): string {
-  return session.destroyed ? 'unknown:0' : addressOf(session.socket);
-}
-
 /** Of the other end, as far as it is known: a socket that is closed may have forgotten it. */
-export function addressOf({
-  remoteAddress,
-  remotePort,
-}: Pick<Socket, 'remoteAddress' | 'remotePort'>): string {
-  return addressText(remoteAddress ?? 'unknown', remotePort);
+export function addressOf({ remoteAddress = 'unknown', remotePort }: Partial<Socket>): string {
+  return addressText(remoteAddress, remotePort);
 }
 
 /** HOST:PORT. A listener on `[::]` sees IPv4 clients as ::ffff:1.2.3.4. */
 export function addressText(address: string, port = 0): string {
   const isMapped = address.startsWith('::ffff:') && address.includes('.');
   return formatHostPort(isMapped ? address.slice('::ffff:'.length) : address, port);
-}
-
-function namesOf({ subjectAltName }: X509Certificate): SubjectAltNames {
-  return subjectAltName === undefined ? none : parseSubjectAltNames(subjectAltName);
 }
 
 /** HTTP on a connection, whichever version: node:http2's sessions are such, and `Http1Session`. */

@@ -3,11 +3,7 @@ import { type Reference, type References, reference, type Variant } from '../mod
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 
 /** What a field leads to: the name of a resource of this type, an Any, or a message. The entries of a map are messages. */
-interface Part {
-  readonly to: string;
-  readonly inMap: boolean;
-}
-type Parts = ReadonlyMap<number, Part>;
+type Parts = ReadonlyMap<number, { readonly to: string; readonly inMap: boolean }>;
 
 const [typeUrlTag, valueTag] = [bytesTag(1), bytesTag(2)];
 /** As deep as protobuf itself reads. */
@@ -83,7 +79,7 @@ function partsOf(message: string): Parts | undefined {
   return parts;
 }
 
-function partOf(text: string): [number, Part] {
+function partOf(text: string) {
   const [number = '', to = ''] = text.split(':');
-  return [Number(number), { to: to.replace('*', ''), inMap: to.startsWith('*') }];
+  return [Number(number), { to: to.replace('*', ''), inMap: to.startsWith('*') }] as const;
 }

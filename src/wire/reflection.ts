@@ -1,8 +1,9 @@
 import {
-  createRegistry,
+  createFileRegistry,
   type DescExtension,
   type DescFile,
-  type Registry,
+  type FileRegistry,
+  type MessageInitShape,
   toBinary,
 } from '@bufbuild/protobuf';
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
@@ -12,10 +13,9 @@ import {
   file_reflection,
   ServerReflection,
   type ServerReflectionRequest,
-  type ServerReflectionResponse,
+  type ServerReflectionResponseSchema,
 } from '../gen/reflection_pb.ts';
-import type { CallKind } from './auxiliary-calls.ts';
-import type { AuxiliaryService } from './connect.ts';
+import type { AuxiliaryService, CallKind } from './connect.ts';
 import { Code } from './grpc-status.ts';
 import { envoyRegistry } from './registry.ts';
 
@@ -44,7 +44,9 @@ export const reflectionAliases: ReadonlyMap<string, string> = new Map([
   ],
 ]);
 
-type ReflectionAnswer = ServerReflectionResponse['messageResponse'];
+type ReflectionAnswer = NonNullable<
+  MessageInitShape<typeof ServerReflectionResponseSchema>['messageResponse']
+>;
 
 /**
  * gRPC server reflection. `services` are the full names that it lists now, besides health and itself; their descriptors
@@ -86,13 +88,7 @@ function answer(
 ): ReflectionAnswer {
   switch (asked.case) {
     case 'listServices':
-      return {
-        case: 'listServicesResponse',
-        value: {
-          $typeName: 'grpc.reflection.v1.ListServiceResponse',
-          service: listed.map((name) => ({ $typeName: 'grpc.reflection.v1.ServiceResponse', name })),
-        },
-      };
+      return { case: 'listServicesResponse', value: { service: listed.map((name) => ({ name })) } };
     case 'fileByFilename':
       return filesAnswer(descriptors().byName(asked.value), asked.value, sent);
     case 'fileContainingSymbol':
@@ -104,73 +100,51 @@ function answer(
       return filesAnswer(file, `extension ${extensionNumber} of ${containingType}`, sent);
     }
     case 'allExtensionNumbersOfType': {
-      if (!descriptors().hasMessage(asked.value)) return notFound(asked.value);
-      return {
-        case: 'allExtensionNumbersResponse',
-        value: {
-          $typeName: 'grpc.reflection.v1.ExtensionNumberResponse',
-          baseTypeName: asked.value,
-          extensionNumber: descriptors()
-            .extensionsOf(asked.value)
-            .map((extension) => extension.number),
-        },
-      };
+      const { value: baseTypeName } = asked;
+      if (!descriptors().hasMessage(baseTypeName)) return notFound(baseTypeName);
+      const extensionNumber = descriptors()
+        .extensionsOf(baseTypeName)
+        .map(({ number }) => number);
+      return { case: 'allExtensionNumbersResponse', value: { baseTypeName, extensionNumber } };
     }
     default:
       return errorAnswer(Code.INVALID_ARGUMENT, 'the request asks for nothing that is known here');
   }
 }
 
+/** The file first, then what it imports. */
 function filesAnswer(file: DescFile | undefined, asked: string, sent: Set<string>): ReflectionAnswer {
   if (file === undefined) return notFound(asked);
-  const encoded: Uint8Array[] = [];
-  sent.delete(file.proto.name);
-  collect(file, sent, encoded);
-  return {
-    case: 'fileDescriptorResponse',
-    value: { $typeName: 'grpc.reflection.v1.FileDescriptorResponse', fileDescriptorProto: encoded },
+  const fileDescriptorProto: Uint8Array[] = [];
+  const collect = ({ proto, dependencies }: DescFile): void => {
+    sent.add(proto.name);
+    fileDescriptorProto.push(toBinary(FileDescriptorProtoSchema, proto));
+    for (const dependency of dependencies) if (!sent.has(dependency.proto.name)) collect(dependency);
   };
+  collect(file);
+  return { case: 'fileDescriptorResponse', value: { fileDescriptorProto } };
 }
 
-/** The file first, then what it imports. */
-function collect(file: DescFile, sent: Set<string>, into: Uint8Array[]): void {
-  if (sent.has(file.proto.name)) return;
-  sent.add(file.proto.name);
-  into.push(toBinary(FileDescriptorProtoSchema, file.proto));
-  for (const dependency of file.dependencies) collect(dependency, sent, into);
-}
+const notFound = (what: string): ReflectionAnswer => errorAnswer(Code.NOT_FOUND, `${what} is not known here`);
 
-function notFound(what: string): ReflectionAnswer {
-  return errorAnswer(Code.NOT_FOUND, `${what} is not known here`);
-}
-
-function errorAnswer(errorCode: number, errorMessage: string): ReflectionAnswer {
-  return {
-    case: 'errorResponse',
-    value: { $typeName: 'grpc.reflection.v1.ErrorResponse', errorCode, errorMessage },
-  };
-}
+const errorAnswer = (errorCode: number, errorMessage: string): ReflectionAnswer => ({
+  case: 'errorResponse',
+  value: { errorCode, errorMessage },
+});
 
 /** Descriptors by what reflection asks for. */
 class Descriptors {
-  readonly #registry: Registry;
-  readonly #files = new Map<string, DescFile>();
-  readonly #extensions = new Map<string, DescExtension[]>();
+  readonly #registry: FileRegistry;
+  readonly #extensions: ReadonlyMap<string, readonly DescExtension[]>;
 
   constructor(files: readonly DescFile[]) {
-    this.#registry = createRegistry(envoyRegistry(), ...files);
-    for (const desc of this.#registry) {
-      this.#addFile(desc.file);
-      if (desc.kind === 'extension') {
-        const others = this.#extensions.get(desc.extendee.typeName);
-        if (others === undefined) this.#extensions.set(desc.extendee.typeName, [desc]);
-        else others.push(desc);
-      }
-    }
+    this.#registry = createFileRegistry(envoyRegistry(), ...files.map(withImports));
+    const extensions = [...this.#registry].filter((desc) => desc.kind === 'extension');
+    this.#extensions = Map.groupBy(extensions, ({ extendee }) => extendee.typeName);
   }
 
   byName(name: string): DescFile | undefined {
-    return this.#files.get(name);
+    return this.#registry.getFile(name);
   }
 
   /** Of a type, a service, an extension, or a field, method or enum value within one. */
@@ -200,10 +174,7 @@ class Descriptors {
   extensionsOf(message: string): readonly DescExtension[] {
     return this.#extensions.get(message) ?? [];
   }
-
-  #addFile(file: DescFile): void {
-    if (this.#files.has(file.proto.name)) return;
-    this.#files.set(file.proto.name, file);
-    for (const dependency of file.dependencies) this.#addFile(dependency);
-  }
 }
+
+const withImports = ({ proto, dependencies }: DescFile): FileRegistry =>
+  createFileRegistry(proto, (name) => dependencies.find((file) => file.proto.name === name));

@@ -2,6 +2,7 @@ import { zstdDecompressSync } from 'node:zlib';
 import {
   createFileRegistry,
   type DescMessage,
+  type FileRegistry,
   fromBinary,
   fromJson,
   type JsonValue,
@@ -14,13 +15,13 @@ import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { packageFile } from '../package/files.ts';
 import { isJsonValue, type JsonFaultPlace, jsonFaults } from './json-fault.ts';
 
-let registry: Registry | undefined;
+let registry: FileRegistry | undefined;
 
 /**
  * The whole Envoy API as descriptors: what JSON and text need for the messages inside Any. Loaded when it is first
  * asked for, in about 0.1 s and 13 MB, because gRPC never needs it.
  */
-export function envoyRegistry(): Registry {
+export function envoyRegistry(): FileRegistry {
   registry ??= createFileRegistry(
     fromBinary(FileDescriptorSetSchema, zstdDecompressSync(packageFile('proto/envoy-api.binpb.zst'))),
   );

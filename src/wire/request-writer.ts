@@ -1,5 +1,6 @@
-import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import { bytes, encode, encoded, type Field, nested, text, utf8 } from '../protobuf/field-writer.ts';
 import type { ErrorDetail, Locator } from './requests.ts';
+import { statusFields } from './responses.ts';
 
 /** A DiscoveryRequest to send. `node` is encoded already. */
 interface OutgoingSotw {
@@ -29,70 +30,53 @@ export interface OutgoingDelta {
 export type OutgoingRequest = OutgoingSotw | OutgoingDelta;
 
 /** Encodes it. `node` only belongs into the first request of a stream (protocol §3.1). */
-export function encodeRequest(request: OutgoingRequest, node: Uint8Array): Uint8Array {
+export function encodeRequest(request: OutgoingRequest, node: Uint8Array): Buffer {
   return request.kind === 'sotw' ? encodeSotw(request, node) : encodeDelta(request, node);
 }
 
-function encodeSotw(request: OutgoingSotw, node: Uint8Array): Uint8Array {
-  const writer = new BinaryWriter();
-  text(writer, 1, request.version);
-  writer.tag(2, WireType.LengthDelimited).bytes(node);
-  writer.raw(namesOf(request.names));
-  text(writer, 4, request.typeUrl);
-  text(writer, 5, request.nonce);
-  if (request.error !== undefined) status(writer, 6, request.error);
-  for (const locator of request.locators) locate(writer, 7, locator);
-  return writer.finish();
+function encodeSotw(request: OutgoingSotw, node: Uint8Array): Buffer {
+  const fields: Field[] = [];
+  text(fields, 1, request.version);
+  fields.push(bytes(2, node), encoded(namesOf(request.names)));
+  text(fields, 4, request.typeUrl);
+  text(fields, 5, request.nonce);
+  if (request.error !== undefined) nested(fields, 6, statusFields(request.error));
+  for (const locator of request.locators) nested(fields, 7, locatorFields(locator));
+  return encode(fields);
 }
 
-function encodeDelta(request: OutgoingDelta, node: Uint8Array): Uint8Array {
-  const writer = new BinaryWriter();
-  writer.tag(1, WireType.LengthDelimited).bytes(node);
-  text(writer, 2, request.typeUrl);
-  for (const name of request.subscribe) writer.tag(3, WireType.LengthDelimited).string(name);
-  for (const name of request.unsubscribe) writer.tag(4, WireType.LengthDelimited).string(name);
-  for (const entry of request.initialVersions) mapEntry(writer, 5, entry);
-  text(writer, 6, request.nonce);
-  if (request.error !== undefined) status(writer, 7, request.error);
-  for (const locator of request.subscribeLocators) locate(writer, 8, locator);
-  for (const locator of request.unsubscribeLocators) locate(writer, 9, locator);
-  return writer.finish();
+function encodeDelta(request: OutgoingDelta, node: Uint8Array): Buffer {
+  const fields: Field[] = [bytes(1, node)];
+  text(fields, 2, request.typeUrl);
+  for (const name of request.subscribe) fields.push(utf8(3, name));
+  for (const name of request.unsubscribe) fields.push(utf8(4, name));
+  for (const entry of request.initialVersions) nested(fields, 5, entryFields(entry));
+  text(fields, 6, request.nonce);
+  if (request.error !== undefined) nested(fields, 7, statusFields(request.error));
+  for (const locator of request.subscribeLocators) nested(fields, 8, locatorFields(locator));
+  for (const locator of request.unsubscribeLocators) nested(fields, 9, locatorFields(locator));
+  return encode(fields);
 }
 
 /** Every ACK repeats all names of its type: the same list is encoded once. */
 const encodedNames = new WeakMap<readonly string[], Uint8Array>();
 
 function namesOf(names: readonly string[]): Uint8Array {
-  const known = encodedNames.get(names);
-  if (known !== undefined) return known;
-  const writer = new BinaryWriter();
-  for (const name of names) writer.tag(3, WireType.LengthDelimited).string(name);
-  const encoded = writer.finish();
-  encodedNames.set(names, encoded);
-  return encoded;
+  const known = encodedNames.get(names) ?? encode(names.map((name) => utf8(3, name)));
+  encodedNames.set(names, known);
+  return known;
 }
 
-function text(writer: BinaryWriter, field: number, value: string): void {
-  if (value !== '') writer.tag(field, WireType.LengthDelimited).string(value);
+function locatorFields({ name, parameters }: Locator): Field[] {
+  const fields: Field[] = [];
+  text(fields, 1, name);
+  for (const entry of parameters) nested(fields, 2, entryFields(entry));
+  return fields;
 }
 
-function status(writer: BinaryWriter, field: number, error: ErrorDetail): void {
-  writer.tag(field, WireType.LengthDelimited).fork();
-  writer.tag(1, WireType.Varint).int32(error.code);
-  text(writer, 2, error.message);
-  writer.join();
-}
-
-function locate(writer: BinaryWriter, field: number, locator: Locator): void {
-  writer.tag(field, WireType.LengthDelimited).fork();
-  text(writer, 1, locator.name);
-  for (const entry of locator.parameters) mapEntry(writer, 2, entry);
-  writer.join();
-}
-
-function mapEntry(writer: BinaryWriter, field: number, [key, value]: readonly [string, string]): void {
-  writer.tag(field, WireType.LengthDelimited).fork();
-  text(writer, 1, key);
-  text(writer, 2, value);
-  writer.join();
+function entryFields([key, value]: readonly [string, string]): Field[] {
+  const fields: Field[] = [];
+  text(fields, 1, key);
+  text(fields, 2, value);
+  return fields;
 }

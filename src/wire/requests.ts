@@ -24,32 +24,24 @@ export interface ErrorDetail {
 }
 
 /**
- * A request with only its cheap parts read. Most requests are ACKs, and Envoy repeats its node and all names in each of
- * them: what equals the last request's bytes is never decoded again (protocol §3.1). The byte ranges are views, valid
- * as long as the request's buffer.
+ * A DiscoveryRequest or DeltaDiscoveryRequest with only its cheap parts read. Most requests are ACKs, and Envoy repeats
+ * its node and all names in each of them: what equals the last request's bytes is never decoded again (protocol §3.1).
+ * The byte ranges are views, valid as long as the request's buffer. Each is from the first to the last of its entries;
+ * undefined: there are none.
  */
-export interface SotwRequest {
-  readonly kind: 'sotw';
+export interface Request {
+  readonly kind: 'sotw' | 'delta';
   readonly node: Buffer | undefined;
   readonly typeUrl: string;
+  /** SotW only. */
   readonly version: string;
   readonly nonce: string;
   readonly error: ErrorDetail | undefined;
-  /** From the first to the last of resource_names and resource_locators; undefined if there are none. */
-  readonly selectors: Buffer | undefined;
-}
-
-export interface DeltaRequest {
-  readonly kind: 'delta';
-  readonly node: Buffer | undefined;
-  readonly typeUrl: string;
-  readonly nonce: string;
-  readonly error: ErrorDetail | undefined;
-  /** From the first to the last of resource_names_subscribe and resource_locators_subscribe; undefined: none. */
+  /** Names and locators: in SotW all of them. */
   readonly subscribe: Buffer | undefined;
-  /** The same of what it unsubscribes. */
+  /** Delta only, as what follows. */
   readonly unsubscribe: Buffer | undefined;
-  /** From the first to the last of initial_resource_versions. */
+  /** initial_resource_versions. */
   readonly initialVersions: Buffer | undefined;
 }
 
@@ -164,32 +156,15 @@ function scannedError(bytes: Buffer): ErrorDetail | undefined {
   return start < 0 ? undefined : readStatus(new MessageReader(bytes, start, ends[part.error] ?? 0));
 }
 
-/** Reads a DiscoveryRequest. The error says what is malformed. */
-export function readSotwRequest(bytes: Buffer): Result<SotwRequest> {
+/** The error says what is malformed. */
+export function readRequest(bytes: Buffer, kind: Request['kind']): Result<Request> {
   try {
-    scan(bytes, sotwLayout);
+    scan(bytes, kind === 'sotw' ? sotwLayout : deltaLayout);
     return ok({
-      kind: 'sotw',
+      kind,
       node: rangeOf(bytes, part.node),
       typeUrl: scannedType(bytes),
       version: scannedText(bytes, part.version),
-      nonce: scannedText(bytes, part.nonce),
-      error: scannedError(bytes),
-      selectors: rangeOf(bytes, part.subscribe),
-    });
-  } catch (cause) {
-    return fail(malformed('DiscoveryRequest', cause));
-  }
-}
-
-/** Reads a DeltaDiscoveryRequest. The error says what is malformed. */
-export function readDeltaRequest(bytes: Buffer): Result<DeltaRequest> {
-  try {
-    scan(bytes, deltaLayout);
-    return ok({
-      kind: 'delta',
-      node: rangeOf(bytes, part.node),
-      typeUrl: scannedType(bytes),
       nonce: scannedText(bytes, part.nonce),
       error: scannedError(bytes),
       subscribe: rangeOf(bytes, part.subscribe),
@@ -197,7 +172,7 @@ export function readDeltaRequest(bytes: Buffer): Result<DeltaRequest> {
       initialVersions: rangeOf(bytes, part.versions),
     });
   } catch (cause) {
-    return fail(malformed('DeltaDiscoveryRequest', cause));
+    return fail(malformed(kind === 'sotw' ? 'DiscoveryRequest' : 'DeltaDiscoveryRequest', cause));
   }
 }
 

@@ -177,67 +177,53 @@ const plain: IncomingResource = {
 };
 
 function readWrapper(entry: Buffer): Result<IncomingResource> {
-  let version = '';
-  let any: Buffer | undefined;
-  let name = '';
+  const read: { -readonly [Key in keyof IncomingResource]: IncomingResource[Key] } = { ...plain };
   let resourceName: IncomingName | undefined;
   let aliases: string[] | undefined;
-  let ttlMilliseconds: number | undefined;
-  let doNotCache = false;
-  let metadata: Uint8Array | undefined;
   for (const reader = new MessageReader(entry); reader.next(); ) {
     switch (reader.tag) {
       case bytesTag(1):
-        version = reader.text();
+        read.version = reader.text();
         break;
       case bytesTag(2):
-        any = reader.view();
+        read.any = reader.view();
         break;
       case bytesTag(3):
-        name = reader.text();
+        read.name = reader.text();
         break;
       case bytesTag(4):
         if ((aliases ??= []).push(reader.text()) > mostEntries)
           return fail(`a resource has more than ${mostEntries} aliases`);
         break;
       case bytesTag(6):
-        ttlMilliseconds = readDuration(reader.message());
+        read.ttlMilliseconds = readDuration(reader.message());
         break;
       case bytesTag(7):
-        doNotCache = readFlag(reader.message());
+        read.doNotCache = readFlag(reader.message());
         break;
       case bytesTag(8):
         resourceName = resourceNameOf(reader.message());
         break;
       case bytesTag(9):
-        metadata = reader.view();
-        checkMessage(MetadataSchema, metadata);
+        read.metadata = reader.view();
+        checkMessage(MetadataSchema, read.metadata);
         break;
       default:
     }
   }
-  if (name !== '' && resourceName !== undefined) {
-    return fail(`resource ${JSON.stringify(name)} has both name and resource_name`);
+  if (read.name !== '' && resourceName !== undefined) {
+    return fail(`resource ${JSON.stringify(read.name)} has both name and resource_name`);
   }
-  return ok({
-    name: resourceName?.name ?? name,
-    constraints: resourceName?.constraints ?? noBytes,
-    version,
-    any,
-    anyType: any === undefined ? '' : readAny(any).typeUrl,
-    aliases: aliases ?? none,
-    ttlMilliseconds,
-    doNotCache,
-    metadata,
-  });
+  if (resourceName !== undefined) {
+    read.name = resourceName.name;
+    read.constraints = resourceName.constraints;
+  }
+  if (aliases !== undefined) read.aliases = aliases;
+  if (read.any !== undefined) read.anyType = readAny(read.any).typeUrl;
+  return ok(read);
 }
 
-interface OpenedAny {
-  readonly typeUrl: string;
-  readonly value: Buffer;
-}
-
-function readAny(bytes: Buffer): OpenedAny {
+function readAny(bytes: Buffer): { readonly typeUrl: string; readonly value: Buffer } {
   let typeUrl = '';
   let value: Buffer = empty;
   for (const reader = new MessageReader(bytes); reader.next(); ) {
@@ -254,7 +240,7 @@ const empty = Buffer.alloc(0);
  * is there once, and is text. Else the resource is a singleton of its type with the empty name, as Istio's NameTable
  * is, whose field 1 is a map.
  */
-function ownName({ typeUrl, value }: OpenedAny): string {
+function ownName({ typeUrl, value }: ReturnType<typeof readAny>): string {
   const reader = new MessageReader(value);
   if (isKnownType(typeUrl)) {
     while (reader.next()) if (reader.tag === bytesTag(1)) return reader.text();

@@ -2,6 +2,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { Variant } from '../model/resource.ts';
 import {
   bytes,
+  encode,
   type Field,
   message,
   nested,
@@ -11,6 +12,9 @@ import {
   varint,
   write,
 } from '../protobuf/field-writer.ts';
+import { prefixLength } from './grpc-frames.ts';
+import type { ErrorDetail } from './requests.ts';
+import type { IncomingError, IncomingName } from './response-reader.ts';
 
 /** A resource of a response, and the form that the subscriber gets it in. */
 export interface OutgoingResource {
@@ -28,33 +32,23 @@ export interface OutgoingResource {
 }
 
 /** What a locator client is told of a variant that it loses; empty bytes are no constraints. */
-export interface RemovedName {
-  readonly name: string;
-  readonly constraints: Uint8Array;
-}
+export type RemovedName = IncomingName;
 
 /** A resource_errors entry. */
-export interface OutgoingError {
-  readonly name: string;
-  readonly constraints: Uint8Array;
-  readonly status: Uint8Array;
-}
+export type OutgoingError = Pick<IncomingError, 'name' | 'constraints' | 'status'>;
 
-interface DiscoveryResponse {
+export interface SotwResponse {
   readonly type: TypeUrl;
   readonly version: string;
   readonly nonce: string;
   readonly resources: readonly OutgoingResource[];
   readonly errors: readonly OutgoingError[];
   readonly controlPlane: string;
-}
-
-export interface SotwResponse extends DiscoveryResponse {
   /** Resources as their bodies alone, before those of `resources`. */
   readonly plain?: readonly Uint8Array[] | undefined;
 }
 
-export interface DeltaResponse extends DiscoveryResponse {
+export interface DeltaResponse extends Omit<SotwResponse, 'plain'> {
   readonly removed: readonly string[];
   readonly removedNames: readonly RemovedName[];
 }
@@ -95,13 +89,14 @@ export function encodeDeltaResponse(response: DeltaResponse): Buffer {
 }
 
 /** A google.rpc.Status. */
-export function encodeStatus(code: number, status: string): Uint8Array {
-  const fields: Field[] = [varint(1, code)];
-  text(fields, 2, status);
-  const target = Buffer.alloc(sizeOf(fields));
-  write(target, 0, fields);
-  return target;
+export function statusFields({ code, message }: ErrorDetail): Field[] {
+  const fields = [varint(1, code)];
+  text(fields, 2, message);
+  return fields;
 }
+
+export const encodeStatus = (code: number, message: string): Uint8Array =>
+  encode(statusFields({ code, message }));
 
 function resourceFields(resource: OutgoingResource): Field[] {
   const { variant } = resource;
@@ -143,9 +138,9 @@ function durationFields(milliseconds: number): Field[] {
 function framed(fields: readonly Field[]): Buffer {
   const size = sizeOf(fields);
   // Not from the shared pool: a frame may live long in a slow client's socket, and would pin the pool's slab.
-  const frame = Buffer.allocUnsafeSlow(5 + size);
+  const frame = Buffer.allocUnsafeSlow(prefixLength + size);
   frame[0] = 0;
   frame.writeUInt32BE(size, 1);
-  write(frame, 5, fields);
+  write(frame, prefixLength, fields);
   return frame;
 }

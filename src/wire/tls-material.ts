@@ -24,12 +24,8 @@ const ciphers = [
 ].join(':');
 
 /** The same for node:tls, of both ends. */
-export function secureContextOptions(material: TlsMaterial): SecureContextOptions {
-  const options: SecureContextOptions = { ciphers, minVersion: 'TLSv1.2' };
-  if (material.certificate !== undefined) options.cert = material.certificate;
-  if (material.privateKey !== undefined) options.key = material.privateKey;
-  if (material.ca !== undefined) options.ca = material.ca;
-  return options;
+export function secureContextOptions({ certificate, privateKey, ca }: TlsMaterial): SecureContextOptions {
+  return { ciphers, minVersion: 'TLSv1.2', cert: certificate, key: privateKey, ca };
 }
 
 /** For a listener, whose TLS sessions no other takes: Node gives all listeners of a process the same context. */

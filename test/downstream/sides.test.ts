@@ -3,7 +3,7 @@ import type { Side } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { transaction } from '../../src/model/transaction.ts';
-import { ALLOW_ALL, canaryAccess } from '../../src/security/authorization.ts';
+import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import {
   InMemoryRelay,
@@ -21,7 +21,7 @@ const idleMilliseconds = 1000;
 class Setting {
   readonly sides = new Map<string, Side>();
   readonly relay = new InMemoryRelay({
-    access: ({ address }) => (this.sides.get(address) === 'canary' ? canaryAccess(ALLOW_ALL) : ALLOW_ALL),
+    access: ({ address }) => (this.sides.get(address) === 'canary' ? ALLOW_ALL.ofCanaries : ALLOW_ALL),
     idleMilliseconds,
   });
 

@@ -7,14 +7,7 @@ import {
   type LoadStatsRequest,
   LoadStatsRequestSchema,
 } from '../../src/gen/envoy/service/load_stats/v3/lrs_pb.ts';
-import {
-  LoadSums,
-  type Payer,
-  Reading,
-  type ReadTotals,
-  Reporter,
-  type Wanted,
-} from '../../src/load/sums.ts';
+import { LoadSums, type Payer, Reading, Reporter, type Wanted } from '../../src/load/sums.ts';
 import { atOnce } from '../../src/model/time-slices.ts';
 
 type Clusters = NonNullable<MessageInitShape<typeof LoadStatsRequestSchema>['clusterStats']>;
@@ -33,7 +26,7 @@ function add(sums: LoadSums, bytes: Buffer, reporter: Reporter, wanted: Wanted |
   return atOnce(reading.apply());
 }
 
-function readTotals(bytes: Buffer): ReadTotals {
+function readTotals(bytes: Buffer): Pick<Reading, 'totals' | 'clusters'> {
   const reading = new Reading();
   atOnce(reading.read(bytes));
   return reading;

@@ -303,7 +303,7 @@ export class Call implements ServerStream {
       if (next === undefined) return;
       next.arrived?.();
       const copy = this.taken && Buffer.from(next.bytes);
-      this.peer.account.deliver(next.bytes, this.#server);
+      this.peer.account.charge(next.bytes, (bytes) => this.#server?.message(bytes));
       if (copy !== undefined) this.taken?.(copy);
       next.bytes.fill(0xaa); // the buffer is used again (wire/server-stream.ts)
     }

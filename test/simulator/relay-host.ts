@@ -13,7 +13,7 @@ import type { SidedClient } from '../../src/model/rollout.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import type { Log } from '../../src/observe/log.ts';
 import { Relay } from '../../src/relay.ts';
-import { ALLOW_ALL, canaryAccess } from '../../src/security/authorization.ts';
+import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules } from '../../src/security/derive-parameters.ts';
 import { AdsUpstream } from '../../src/upstream/ads/ads-upstream.ts';
@@ -533,7 +533,7 @@ class Running {
   ) {
     const accessOf = (client: SidedClient): Access => {
       const side = this.rollout?.sideOf(client) ?? (isCanary(client.nodeId) ? 'canary' : 'released');
-      return side === 'canary' ? canaryAccess(ALLOW_ALL) : ALLOW_ALL;
+      return side === 'canary' ? ALLOW_ALL.ofCanaries : ALLOW_ALL;
     };
     const contextOf = (bytes: Buffer, from: Peer): Result<ClientContext, GrpcStatus> => {
       const node = readClientNode(bytes);

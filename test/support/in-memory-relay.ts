@@ -386,7 +386,7 @@ class LabClient implements ServerStream {
 
   raw(bytes: Buffer): void {
     this.open();
-    if (this.#handler !== undefined) this.peer.account.deliver(bytes, this.#handler);
+    this.peer.account.charge(bytes, (message) => this.#handler?.message(message));
     this.lab.settle();
   }
 

@@ -13,7 +13,12 @@ export function testAccounts(
   defer: (run: () => void) => void = () => {},
 ): Accounts {
   const all = { heldPerPeer: none, held: none, workPerSecond: none, changesPerSecond: none, ...bounds };
-  return new Accounts({ clock, bounds: () => all, isExempt: () => false, defer });
+  return new Accounts(
+    clock,
+    () => all,
+    () => false,
+    defer,
+  );
 }
 
 export function testPeer(names: Partial<PeerNames> = {}, accounts = testAccounts()): Peer {

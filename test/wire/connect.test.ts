@@ -48,7 +48,14 @@ describe('cold services', () => {
       auxiliary: new ConnectPaths({
         clock: systemClock,
         stalledMilliseconds: () => 60_000,
-        services: [health([ads], readiness), reflection(() => [ads], files)],
+        services: [
+          health(
+            [ads],
+            () => readiness.serving(),
+            (changed) => readiness.subscribe(changed),
+          ),
+          reflection(() => [ads], files),
+        ],
         aliases: reflectionAliases,
         refused: () => undefined,
       }),

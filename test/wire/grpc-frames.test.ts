@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { Deframer, frameOf, prefixLength, writePrefix } from '../../src/wire/grpc-frames.ts';
+import { Deframer, frameOf, prefixOf } from '../../src/wire/grpc-frames.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 
 interface Collector {
@@ -12,7 +12,9 @@ function collector(maxBytes = 1 << 20, encoding?: string): Collector {
   const messages: string[] = [];
   const deframer = new Deframer(
     { message: (bytes) => messages.push(bytes.toString('latin1')) },
-    { maxBytes, limitName: 'limits.max_request_bytes', encoding },
+    maxBytes,
+    'limits.max_request_bytes',
+    encoding,
   );
   return { messages, deframer };
 }
@@ -59,7 +61,8 @@ describe('gRPC frames', () => {
                 if (toss.next().value === true) deframer.pause();
               },
             },
-            { maxBytes: 1000, limitName: 'x', encoding: undefined },
+            1000,
+            'x',
           );
           for (const chunk of cut(Buffer.concat(messages.map(frameOf)), cuts)) {
             deframer.push(chunk);
@@ -96,15 +99,13 @@ describe('gRPC frames', () => {
         seen = bytes;
       },
     };
-    new Deframer(sink, { maxBytes: 10, limitName: 'x', encoding: undefined }).push(chunk);
+    new Deframer(sink, 10, 'x').push(chunk);
     expect(seen?.buffer).to.equal(chunk.buffer);
   });
 
   it('a message over the limit is refused by its prefix, naming its size and the limit', () => {
     const { deframer } = collector(4_194_304);
-    const prefix = Buffer.alloc(prefixLength);
-    writePrefix(prefix, 5_000_000);
-    expect(deframer.push(prefix)).to.deep.equal({
+    expect(deframer.push(prefixOf(5_000_000))).to.deep.equal({
       code: Code.RESOURCE_EXHAUSTED,
       message:
         'a request message of 5000000 bytes is over the limit of 4194304 bytes (limits.max_request_bytes)',
@@ -143,7 +144,8 @@ describe('gRPC frames', () => {
           deframer.stop();
         },
       },
-      { maxBytes: 100, limitName: 'x', encoding: undefined },
+      100,
+      'x',
     );
     deframer.push(Buffer.concat([frameOf(Buffer.from('a')), frameOf(Buffer.from('b'))]));
     expect(got).to.deep.equal(['a']);
@@ -151,8 +153,7 @@ describe('gRPC frames', () => {
 
   it('the size that a prefix promises is not allocated before it comes', () => {
     const { deframer } = collector(2 ** 30);
-    const start = Buffer.alloc(prefixLength + 1);
-    writePrefix(start, 2 ** 30);
+    const start = Buffer.concat([prefixOf(2 ** 30), Buffer.alloc(1)]);
     const before = process.memoryUsage().arrayBuffers;
     deframer.push(start);
     expect(process.memoryUsage().arrayBuffers - before).to.be.lessThan(1 << 20);

@@ -18,13 +18,12 @@ class Sender implements Gatherer {
   constructor(halfSent: HalfSent, address: string) {
     this.peer = testPeer({ address }, accounts);
     this.#deframer = new Deframer(
-      { message: (bytes) => this.got.push(bytes.length) },
       {
-        maxBytes: 1 << 22,
-        limitName: 'limits.max_request_bytes',
-        encoding: undefined,
+        message: (bytes) => this.got.push(bytes.length),
         holds: (bytes) => halfSent.resize(this, bytes),
       },
+      1 << 22,
+      'limits.max_request_bytes',
     );
   }
 

@@ -6,14 +6,14 @@ import { type WantedMetadata, wantedMetadata } from '../../src/model/node-path.t
 import { readClientNode } from '../../src/security/client-node.ts';
 import { parseJson } from '../../src/wire/json-reader.ts';
 import { requestFromJson } from '../../src/wire/json-request.ts';
-import { readSelectors, readSotwRequest, sotwSelectors } from '../../src/wire/requests.ts';
+import { readRequest, readSelectors, sotwSelectors } from '../../src/wire/requests.ts';
 
 /** What the relay reads of an encoded request. */
 function readingOf(bytes: Buffer): unknown {
-  const request = readSotwRequest(bytes);
+  const request = readRequest(bytes, 'sotw');
   if (!request.ok) throw new Error(request.error);
-  const { node, selectors, ...rest } = request.value;
-  return { ...rest, node: node && readClientNode(node), selectors: readSelectors(selectors, sotwSelectors) };
+  const { node, subscribe, ...rest } = request.value;
+  return { ...rest, node: node && readClientNode(node), selectors: readSelectors(subscribe, sotwSelectors) };
 }
 
 function encoded(text: string, wanted?: WantedMetadata): Buffer {
@@ -156,16 +156,15 @@ describe('a DiscoveryRequest in JSON (§7.1)', () => {
 
 describe('other JSON of strangers', () => {
   it('is parsed without what nobody reads', () => {
-    const bounds = { depth: 10, values: 10 };
     const text = Buffer.from('{"node":{"a":[1]},"more":{"b":[2,"\\u0041"]}}');
-    expect(parseJson(text, bounds, ['node'])).to.deep.equal({ more: { b: [2, 'A'] } });
-    expect(() => parseJson(Buffer.from('{"node":1}'), bounds, ['node'])).to.throw('an object is expected');
-    expect(() => parseJson(Buffer.from('{"a":[1,1,1,1,1,1,1,1,1]}'), bounds)).to.throw('more than 10 values');
+    expect(parseJson(text, 10, ['node'])).to.deep.equal({ more: { b: [2, 'A'] } });
+    expect(() => parseJson(Buffer.from('{"node":1}'), 10, ['node'])).to.throw('an object is expected');
+    expect(() => parseJson(Buffer.from('{"a":[1,1,1,1,1,1,1,1,1]}'), 10)).to.throw('more than 10 values');
   });
 });
 
 function readSotwRequestOf(bytes: Buffer) {
-  const read = readSotwRequest(bytes);
+  const read = readRequest(bytes, 'sotw');
   if (!read.ok) throw new Error(read.error);
   return { ...read.value, node: read.value.node ?? Buffer.alloc(0) };
 }

@@ -7,9 +7,8 @@ import {
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { knownTypes } from '../../src/model/types.ts';
 import {
-  readDeltaRequest,
+  readRequest,
   readSelectors,
-  readSotwRequest,
   sotwSelectors,
   subscribed,
   unsubscribed,
@@ -52,15 +51,15 @@ describe('requests, read by hand', () => {
   it('SotW: as protobuf reads them', () => {
     fc.assert(
       fc.property(sotw, (request) => {
-        const read = readSotwRequest(Buffer.from(toBinary(DiscoveryRequestSchema, request)));
+        const read = readRequest(Buffer.from(toBinary(DiscoveryRequestSchema, request)), 'sotw');
         if (!read.ok) throw new Error(read.error);
-        const { typeUrl, version, nonce, selectors } = read.value;
+        const { typeUrl, version, nonce, subscribe } = read.value;
         expect([typeUrl, version, nonce]).to.deep.equal([
           request.typeUrl,
           request.versionInfo,
           request.responseNonce,
         ]);
-        const selected = readSelectors(selectors, sotwSelectors);
+        const selected = readSelectors(subscribe, sotwSelectors);
         expect(selected.ok ? selected.value.names : []).to.deep.equal(request.resourceNames);
       }),
     );
@@ -69,7 +68,7 @@ describe('requests, read by hand', () => {
   it('delta: as protobuf reads them', () => {
     fc.assert(
       fc.property(delta, (request) => {
-        const read = readDeltaRequest(Buffer.from(toBinary(DeltaDiscoveryRequestSchema, request)));
+        const read = readRequest(Buffer.from(toBinary(DeltaDiscoveryRequestSchema, request)), 'delta');
         if (!read.ok) throw new Error(read.error);
         const { typeUrl, nonce, subscribe, unsubscribe } = read.value;
         expect([typeUrl, nonce]).to.deep.equal([request.typeUrl, request.responseNonce]);
@@ -89,7 +88,7 @@ describe('requests, read by hand', () => {
         cut(sotw, (message) => toBinary(DiscoveryRequestSchema, message)),
         (bytes) => {
           const decoded = decodes(() => fromBinary(DiscoveryRequestSchema, bytes));
-          expect(readSotwRequest(bytes).ok).to.equal(decoded);
+          expect(readRequest(bytes, 'sotw').ok).to.equal(decoded);
         },
       ),
     );
@@ -98,7 +97,7 @@ describe('requests, read by hand', () => {
         cut(delta, (message) => toBinary(DeltaDiscoveryRequestSchema, message)),
         (bytes) => {
           const decoded = decodes(() => fromBinary(DeltaDiscoveryRequestSchema, bytes));
-          expect(readDeltaRequest(bytes).ok).to.equal(decoded);
+          expect(readRequest(bytes, 'delta').ok).to.equal(decoded);
         },
       ),
     );
@@ -110,7 +109,7 @@ describe('requests, read by hand', () => {
     ['a length past the end', [0x22, 2, 0x61]],
   ] as const) {
     it(`SotW, ${what}: malformed`, () => {
-      expect(readSotwRequest(Buffer.from(bytes)).ok).to.equal(false);
+      expect(readRequest(Buffer.from(bytes), 'sotw').ok).to.equal(false);
     });
   }
 
@@ -119,7 +118,7 @@ describe('requests, read by hand', () => {
     ['a length past the end', [0x12, 2, 0x61]],
   ] as const) {
     it(`delta, ${what}: malformed`, () => {
-      expect(readDeltaRequest(Buffer.from(bytes)).ok).to.equal(false);
+      expect(readRequest(Buffer.from(bytes), 'delta').ok).to.equal(false);
     });
   }
 });

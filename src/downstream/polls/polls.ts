@@ -15,7 +15,7 @@ import type { Account } from '../../wire/accounts.ts';
 import { DRAINING } from '../../wire/drain.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
 import { exhausted, faulty, malformed, noFirstRequest, type Refusal, stalled } from '../../wire/refusal.ts';
-import { readSotwRequest, sotwSelectors } from '../../wire/requests.ts';
+import { readRequest, sotwSelectors } from '../../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../../wire/server-stream.ts';
 import {
   denied,
@@ -98,9 +98,9 @@ export class Polls {
   /** Reads a DiscoveryRequest that stands for itself: it must carry the node, and the path says the type (§7.1). */
   #pollOf(info: TypeInfo, bytes: Buffer, peer: Peer, transport: ClientTransport): Result<Poll, Refusal> {
     const services = this.#services;
-    const read = readSotwRequest(bytes);
+    const read = readRequest(bytes, 'sotw');
     if (!read.ok) return fail(malformed(read.error));
-    const { typeUrl, node, selectors, version, error } = read.value;
+    const { typeUrl, node, subscribe: selectors, version, error } = read.value;
     if (typeUrl !== '' && typeUrl !== info.url) {
       return fail(malformed(`type_url ${JSON.stringify(typeUrl)} where ${info.url} is served`, 'type'));
     }

@@ -12,7 +12,7 @@ import type { Charged } from '../../model/brand.ts';
 import type { Clock } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { Response } from '../../model/subscription.ts';
-import { type Pace, TimeSlices } from '../../model/time-slices.ts';
+import { atOnce, type Pace, TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
 import { prefixLength } from '../../wire/grpc-frames.ts';
@@ -21,7 +21,6 @@ import { type HttpAnswer, jsonAnswer, problem, refusal } from '../../wire/http-a
 import type { HttpHandler, HttpHead } from '../../wire/http-server.ts';
 import { bytesAtOnce, JsonInTurns, JsonText, writtenWithin } from '../../wire/json-in-turns.ts';
 import { requestFromJson } from '../../wire/json-request.ts';
-import { anyToJson } from '../../wire/readable-any.ts';
 import { exhausted, heldBytes, malformed, type Refusal } from '../../wire/refusal.ts';
 import { lazyEnvoyRegistry } from '../../wire/registry.ts';
 import type { Peer } from '../../wire/server-stream.ts';
@@ -277,6 +276,7 @@ class JsonBodies {
     const maxBytes = this.#options.maxBytes();
     const message = fromBinary(DiscoveryResponseSchema, response.bytes.subarray(prefixLength));
     const text = new JsonText();
+    const json = new JsonInTurns(text, this.#options);
     text.add(JSON.stringify(envelope(message)).slice(0, -1));
     let before = ',"resources":[';
     for (const resource of message.resources) {
@@ -284,7 +284,7 @@ class JsonBodies {
       text.add(before);
       before = ',';
       if (resource.value.length <= bytesAtOnce) {
-        text.add(JSON.stringify(anyToJson(resource, this.#options)));
+        atOnce(json.any(resource));
       } else {
         const parts = await this.#textOf(resource, maxBytes, pace);
         if (parts === undefined) return this.#refused(response, tooLargeAsJson(maxBytes));

@@ -20,7 +20,7 @@ import {
   WILDCARD,
 } from '../../model/transaction.ts';
 import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
-import { bytes, sizeOf, write } from '../../protobuf/field-writer.ts';
+import { bytes, encode } from '../../protobuf/field-writer.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import { encodeStatus } from '../../wire/responses.ts';
 import { claims } from '../claims.ts';
@@ -590,10 +590,7 @@ export class UpstreamLoadStream implements LoadStream, ConnectionUser {
       },
     });
     this.#stream = stream;
-    const first = [bytes(1, this.#node())];
-    const request = Buffer.allocUnsafe(sizeOf(first));
-    write(request, 0, first);
-    stream.write(request);
+    stream.write(encode([bytes(1, this.#node())]));
   }
 
   down(): void {

@@ -20,10 +20,7 @@ export class Reader {
     const path = `/${ADS_SERVICE}/StreamAggregatedResources`;
     const headers = { ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers' };
     this.#stream = this.#session.request(headers);
-    const deframer = new Deframer(
-      { message: (bytes) => this.#take(bytes) },
-      { maxBytes: 64 << 20, limitName: '', encoding: undefined },
-    );
+    const deframer = new Deframer({ message: (bytes) => this.#take(bytes) }, 64 << 20, '');
     this.#stream.on('data', (chunk: Buffer) => deframer.push(chunk));
     this.#stream.on('close', () => {
       this.closed = true;
