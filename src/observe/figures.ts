@@ -1,9 +1,21 @@
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Counters } from './counters.ts';
-import type { Figure } from './figure.ts';
 import { delayBuckets } from './metrics.ts';
 
-export type { Figure };
+/** One point of the charts. */
+export interface Figure {
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+  /** Responses handed to clients, for each second. */
+  readonly updates: number;
+  /** Seconds from the receipt of an update to the ACK, of 99 % of them; null: there was none. */
+  readonly acknowledged: number | null;
+  readonly streams: number;
+  /** Of all processes, in bytes. */
+  readonly memory: number;
+  /** Of the busiest process: 0 to 1. */
+  readonly busy: number;
+}
 
 /** Five minutes of points. */
 const everyMs = 5000;

@@ -8,12 +8,12 @@ import {
 import type { Clock, Timer } from '../../model/clock.ts';
 import { Paced } from '../../model/paced.ts';
 import { printable } from '../../model/text.ts';
+import type { Figure } from '../../observe/figures.ts';
 import { collected } from '../answers.ts';
 import type { Plain } from '../plain.ts';
 import { problem, respond } from '../respond.ts';
 import type { Inspector } from '../service.ts';
-import type { Figure, PageModel } from './model.ts';
-import { pageModel } from './page-model.ts';
+import { type PageModel, pageModel } from './page-model.ts';
 
 /** More pages than this are not for people. */
 const mostWatchers = 100;
