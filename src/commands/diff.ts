@@ -1,6 +1,5 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import {
-  type DiffRequestSchema,
   type DiffResponse,
   DiffResponseSchema,
   type DiffSideSchema,
@@ -10,7 +9,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { printable } from '../model/text.ts';
 import { printableYaml } from '../observe/yaml-text.ts';
 import { parameters, readCount, text, texts, toggle, type, UsageError, type ValuesOf } from './command.ts';
-import { type AdminClient, answer, relayCommand } from './relay-command.ts';
+import { answer, everyPart, relayCommand } from './relay-command.ts';
 import { textTable, type View } from './terminal.ts';
 
 const flags = {
@@ -39,25 +38,14 @@ export const diff = relayCommand({
     if (!sides.ok) return new UsageError(sides.error);
     return async ({ rpc }) => {
       const { from, to } = sides.value;
-      const response = await everyDifference(rpc, { from: { of: from }, to: { of: to }, type, name });
+      const asked = { from: { of: from }, to: { of: to }, type, name };
+      const response = await everyPart('differences', 'nextOffset', (offset) =>
+        rpc.diff({ ...asked, offset }),
+      );
       return answer(DiffResponseSchema, response, (view) => diffText(response, view));
     };
   },
 });
-
-/** An answer may not hold all of them. */
-async function everyDifference(
-  rpc: AdminClient['rpc'],
-  asked: MessageInitShape<typeof DiffRequestSchema>,
-): Promise<DiffResponse> {
-  const whole = await rpc.diff(asked);
-  for (let offset = whole.nextOffset; offset > 0; ) {
-    const page = await rpc.diff({ ...asked, offset });
-    whole.differences.push(...page.differences);
-    offset = page.nextOffset;
-  }
-  return { ...whole, nextOffset: 0 };
-}
 
 type Side = NonNullable<MessageInitShape<typeof DiffSideSchema>['of']>;
 
@@ -127,8 +115,8 @@ function diffText({ differences, total }: DiffResponse, view: View): string {
 const queuedText = 'queued behind it: nobody has this before the change that is judged has ended';
 
 function listText(differences: readonly NameDifference[], view: View): string {
-  const rows = differences.map(({ type, name, change }) => [change.toLowerCase(), type, name]);
-  const parts = [textTable(['CHANGE', 'TYPE', 'NAME'], rows, view)];
+  const how = ({ change }: NameDifference): string => change.toLowerCase();
+  const parts = [textTable(differences, [['CHANGE', how], 'type', 'name'], view)];
   for (const { variants } of differences) {
     for (const { constraints, change, yaml } of variants) {
       const of = constraints === '' ? '' : ` of ${printable(constraints)}`;

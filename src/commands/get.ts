@@ -3,7 +3,7 @@ import { errorText, printable } from '../model/text.ts';
 import { formatBytes } from '../observe/format.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import { required, text, type } from './command.ts';
-import { type AdminClient, relayCommand } from './relay-command.ts';
+import { everyPart, relayCommand } from './relay-command.ts';
 import { versionText } from './terminal.ts';
 
 export const get = relayCommand({
@@ -20,24 +20,12 @@ marks as sensitive, are left out.`,
   ask:
     (asked) =>
     async ({ rpc }) => {
-      const response = await everyVariant(rpc, asked);
+      const response = await everyPart('variants', 'nextOffset', (offset) =>
+        rpc.getResource({ ...asked, offset }),
+      );
       return { json: () => jsonOf(response), text: () => yamlOf(response, asked.client) };
     },
 });
-
-/** An answer may not hold all of them. */
-async function everyVariant(
-  rpc: AdminClient['rpc'],
-  asked: { readonly type: string; readonly name: string; readonly client: string },
-): Promise<GetResourceResponse> {
-  const whole = await rpc.getResource(asked);
-  for (let offset = whole.nextOffset; offset > 0; ) {
-    const page = await rpc.getResource({ ...asked, offset });
-    whole.variants.push(...page.variants);
-    offset = page.nextOffset;
-  }
-  return whole;
-}
 
 /** The RPC's answer, with the resources themselves in the place of their JSON. */
 function jsonOf({ variants }: GetResourceResponse): unknown {

@@ -6,8 +6,8 @@ import {
 import { printable } from '../model/text.ts';
 import { formatBytes, verdictText } from '../observe/format.ts';
 import { count, text, type } from './command.ts';
-import { type AdminClient, answer, relayCommand } from './relay-command.ts';
-import { textTable, type View, wide } from './terminal.ts';
+import { answer, everyPart, relayCommand } from './relay-command.ts';
+import { textTable, type View } from './terminal.ts';
 
 /** How many names of a change a line shows. */
 const shownNames = 3;
@@ -26,47 +26,27 @@ export const history = relayCommand({
   ask:
     ({ limit, ...asked }) =>
     async ({ rpc }) => {
-      const response = await everyChange(rpc, asked, limit);
+      const response = await everyPart('changes', 'nextBefore', (before, listed) =>
+        rpc.history({ ...asked, before, limit: limit === 0 ? 0 : limit - listed }),
+      );
       return answer(HistoryResponseSchema, response, (view) => historyText(response, view));
     },
 });
 
-/** An answer may not hold all of them. `limit` 0: any number. */
-async function everyChange(
-  rpc: AdminClient['rpc'],
-  asked: { readonly type: string; readonly name: string },
-  limit: number,
-): Promise<HistoryResponse> {
-  const whole = await rpc.history({ ...asked, limit });
-  for (let before = whole.nextBefore; before > 0; ) {
-    const left = limit === 0 ? 0 : limit - whole.changes.length;
-    const page = await rpc.history({ ...asked, limit: left, before });
-    whole.changes.push(...page.changes);
-    before = page.nextBefore;
-  }
-  return { ...whole, nextBefore: 0 };
-}
-
 function historyText({ changes }: HistoryResponse, view: View): string {
   if (changes.length === 0) return 'nothing has changed yet';
-  const rows = changes.map((change) => [
-    change.revision,
-    change.since,
-    change.upstream || '(operator)',
-    change.type,
-    verdictText(change),
-    change.accepted,
-    change.rejected,
-    change.bodies ? 'yes' : 'no',
-    formatBytes(Number(change.bytes)),
-    namesText(change),
-  ]);
   return textTable(
+    changes,
     [
-      ...['REVISION', 'SINCE', wide('UPSTREAM'), 'TYPE', 'VERDICT'],
-      ...['ACCEPTED', 'REJECTED', wide('BODIES'), wide('SIZE'), 'CHANGED'],
+      ...(['revision', 'since'] as const),
+      ['UPSTREAM', ({ upstream }) => upstream || '(operator)', 'wide'],
+      'type',
+      ['VERDICT', verdictText],
+      ...(['accepted', 'rejected'] as const),
+      ['BODIES', ({ bodies }) => (bodies ? 'yes' : 'no'), 'wide'],
+      ['SIZE', ({ bytes }) => formatBytes(Number(bytes)), 'wide'],
+      ['CHANGED', namesText],
     ],
-    rows,
     view,
   );
 }

@@ -7,7 +7,7 @@ import {
 import { counted } from '../model/text.ts';
 import { count, text, type, UsageError } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
-import { textTable, type View, wide } from './terminal.ts';
+import { textTable, type View, variantColumns } from './terminal.ts';
 
 /** Without --limit. */
 const usualLimit = 1000;
@@ -59,21 +59,8 @@ async function listed(
 function resourcesText({ resources: found, nextPageToken }: ListResourcesResponse, view: View): string {
   if (found.length === 0) return 'no cached resource matches';
   const rows = found.flatMap(({ type, name, variants }) =>
-    variants.map(({ constraints, content, version, bytes, since, upstream }) => [
-      type,
-      name,
-      constraints,
-      content,
-      version,
-      bytes,
-      since,
-      upstream,
-    ]),
+    variants.map((variant) => Object.assign(variant, { type, name })),
   );
-  const heads = [
-    ...['TYPE', 'NAME', 'CONSTRAINTS', 'VERSION', 'UPSTREAM VERSION'],
-    ...[wide('BYTES'), wide('SINCE'), wide('UPSTREAM')],
-  ];
   const more = nextPageToken === '' ? '' : '; there are more: raise --limit';
-  return `${textTable(heads, rows, view)}\n\n${counted(found.length, 'resource')} in ${counted(rows.length, 'variant')}${more}`;
+  return `${textTable(rows, ['type', 'name', ...variantColumns], view)}\n\n${counted(found.length, 'resource')} in ${counted(rows.length, 'variant')}${more}`;
 }

@@ -18,6 +18,7 @@ import {
   type ClientChange,
   type CompareConfigurationResponse,
   CompareConfigurationResponseSchema,
+  type LostResource,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { systemClock } from '../model/clock.ts';
 import { counted, printable, printableJson } from '../model/text.ts';
@@ -231,34 +232,40 @@ const why: ReadonlyMap<string, string> = new Map([
 ]);
 
 function sessionsText({ sessions, reconnecting }: CompareConfigurationResponse, view: View): string {
-  const rows = sessions
-    .filter(({ before, after }) => before !== after)
-    .map(({ upstream, parameters, after }) => [after ? 'opened' : 'closed', upstream, textOf(parameters)]);
-  return rows.length === 0
-    ? reconnecting === 0
+  const moved = sessions.filter(({ before, after }) => before !== after);
+  if (moved.length === 0)
+    return reconnecting === 0
       ? 'No session is opened or closed.'
-      : 'Which sessions are opened or closed is unknown until they reconnect.'
-    : textTable(['SESSION', 'UPSTREAM', 'PARAMETERS'], rows, view);
+      : 'Which sessions are opened or closed is unknown until they reconnect.';
+  return textTable(
+    moved,
+    [
+      ['SESSION', ({ after }) => (after ? 'opened' : 'closed')],
+      'upstream',
+      ['PARAMETERS', ({ parameters }) => textOf(parameters)],
+    ],
+    view,
+  );
 }
 
 function clientsText(clients: readonly ClientChange[], view: View): string {
-  const rows = clients.map(({ client, node, before, after, reconnects, lostTotal }) => [
-    client,
-    node,
-    textOf(before),
-    reconnects ? '(reconnects)' : textOf(after),
-    reconnects ? 'unknown' : lostTotal,
-  ]);
-  return rows.length === 0
-    ? ''
-    : textTable(['CLIENT', 'NODE', 'PARAMETERS', 'NEW PARAMETERS', 'LOSES'], rows, view);
+  if (clients.length === 0) return '';
+  return textTable(
+    clients,
+    [
+      ...(['client', 'node'] as const),
+      ['PARAMETERS', ({ before }) => textOf(before)],
+      ['NEW PARAMETERS', ({ reconnects, after }) => (reconnects ? '(reconnects)' : textOf(after))],
+      ['LOSES', ({ reconnects, lostTotal }) => (reconnects ? 'unknown' : lostTotal)],
+    ],
+    view,
+  );
 }
 
 function lossesText(clients: readonly ClientChange[], view: View): string {
-  const rows = clients.flatMap(({ client, lost }) =>
-    lost.map((one) => [client, one.type, one.name, why.get(one.why) ?? one.why]),
-  );
-  return rows.length === 0 ? '' : textTable(['CLIENT', 'LOSES', 'NAME', 'WHY'], rows, view);
+  const rows = clients.flatMap(({ client, lost }) => lost.map((one) => Object.assign(one, { client })));
+  const said = (one: LostResource): string => why.get(one.why) ?? one.why;
+  return rows.length === 0 ? '' : textTable(rows, ['client', ['LOSES', 'type'], 'name', ['WHY', said]], view);
 }
 
 function textOf(parameters: Readonly<Record<string, string>>): string {

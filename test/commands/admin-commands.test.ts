@@ -321,11 +321,11 @@ describe('text table', () => {
   it('aligns columns and leaves no trailing spaces', () => {
     expect(
       textTable(
-        ['A', 'LONG'],
         [
-          ['wide cell', 1],
-          ['b', ''],
+          { a: 'wide cell', long: 1 },
+          { a: 'b', long: '' },
         ],
+        ['a', 'long'],
         { paint: (_, text) => text, wide: false, columns: Number.POSITIVE_INFINITY },
       ),
     ).to.equal('A          LONG\nwide cell  1\nb');
