@@ -190,7 +190,7 @@ const ofCertificate = (value: number, { owner: of }: FollowedCertificate, result
 // biome-ignore format: a table, one metric a line
 const ofCertificates: ReadMetrics<readonly FollowedCertificate[]> = {
   certificate_expiry_timestamp_seconds: { labels: certificateLabels, help: 'When the certificate expires that a listener presents, or the relay presents to an upstream, in seconds since the epoch', read: (all) => all.flatMap((one) => (one.expiresAt === undefined ? [] : [ofCertificate(one.expiresAt / 1000, one)])) },
-  certificate_last_reload_successful: { labels: certificateLabels, help: '1 while the certificate, key and ca in force are those in the files, 0 after new files were refused', read: (all) => all.map((one) => ofCertificate(one.refusal === undefined ? 1 : 0, one)) },
+  certificate_last_reload_successful: { labels: certificateLabels, help: '1 while the certificate, key and ca in force are those in the files, 0 after new files were refused', read: (all) => all.map((one) => ofCertificate(one.refused === undefined ? 1 : 0, one)) },
   certificate_reloads_total: { labels: [...certificateLabels, 'result'], help: 'Changed files of a certificate, key or ca that were taken (success) or refused. Each worker reads those of xds and rest', read: (all) => all.flatMap((one) => Object.entries(one.reloads).map(([result, count]) => ofCertificate(count, one, result))) },
 };
 

@@ -53,7 +53,7 @@ describe('metrics', () => {
     metrics.certificates.follow({ listener: 'xds' }, 'xds.crt', 'certificate').expiresAt = 1_600_000_000_000;
     const toCentral = metrics.certificates.follow({ upstream: 'central' }, 'relay.crt', 'certificate');
     toCentral.expiresAt = 1_700_000_000_000;
-    toCentral.refused('no', 0);
+    toCentral.refuse('no', 0);
     // A reload of the configuration makes another one, and then ends the one before.
     metrics.certificates.follow({ upstream: 'central' }, 'other.crt', 'certificate').expiresAt =
       1_800_000_000_000;

@@ -56,7 +56,7 @@ describe('metrics of a primary and its workers', () => {
     one.certificates.follow({ listener: 'xds' }, 'xds.crt', 'certificate').reloads.success++;
     const refusing = other.certificates.follow({ listener: 'xds' }, 'xds.crt', 'certificate');
     refusing.reloads.success++;
-    refusing.refused('no', 0);
+    refusing.refuse('no', 0);
     const value = await shown(one, other);
     expect(value('distributary_certificate_last_reload_successful{listener="xds"}')).to.equal('0');
     expect(value('distributary_certificate_reloads_total{listener="xds",result="success"}')).to.equal('2');
