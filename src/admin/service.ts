@@ -54,7 +54,7 @@ export interface ClientMethods
   extends Handlers<'explain' | 'getResource' | 'listClients' | 'getClient' | 'listClasses' | 'load'>,
     Handlers<'compareConfiguration' | 'wait'> {
   /** Messages as they pass, until the caller's signal aborts. */
-  tap(request: Request<'tap'>, call: Call): AsyncIterable<Plain<TapMessage>>;
+  tap(request: Request<'tap'>, call: Call): AsyncIterable<TapMessage>;
 }
 
 /** What has changed. */

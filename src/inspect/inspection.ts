@@ -242,7 +242,7 @@ export class Inspection implements Inspector {
     return this.#delivery.wait(request, call);
   }
 
-  tap(request: Request<'tap'>, call: Call): AsyncIterable<Plain<TapMessage>> {
+  tap(request: Request<'tap'>, call: Call): AsyncIterable<TapMessage> {
     return this.#options.clients().tap(request, call);
   }
 
@@ -381,12 +381,39 @@ function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeS
   return [...rows.values()];
 }
 
-const done: Readonly<Record<Operation['verb'], string>> = {
-  freeze: 'an operator has frozen changes',
-  unfreeze: 'an operator has ended a freeze',
-  promote: 'an operator has ended a wave',
-  release: 'an operator has released changes',
-  discard: 'an operator has discarded changes',
+type Operations = Readonly<
+  Record<
+    Operation['verb'],
+    readonly [
+      done: string,
+      /** How many names that was for; nothing: it is about no names. */
+      run: (operation: Operation, options: InspectionOptions) => Result<Promoted | number | undefined>,
+    ]
+  >
+>;
+
+const operations: Operations = {
+  freeze: [
+    'an operator has frozen changes',
+    ({ type, upstream, reason, operator }, { rollout }) =>
+      rollout.freeze({ type, upstream }, { operator, reason }),
+  ],
+  unfreeze: [
+    'an operator has ended a freeze',
+    ({ type, upstream }, { rollout }) => {
+      const ended = rollout.unfreeze({ type, upstream });
+      return ended.ok ? ok(rollout.report().pending.length) : ended;
+    },
+  ],
+  promote: [
+    'an operator has ended a wave',
+    ({ type, upstream, reason }, { rollout }) => rollout.promote({ type, upstream }, reason),
+  ],
+  release: ['an operator has released changes', release],
+  discard: [
+    'an operator has discarded changes',
+    ({ type, upstream, reason }, { rollout }) => rollout.discard({ type, upstream }, reason),
+  ],
 };
 
 /** What operators do to changes: done at once, or refused whole, and written to the log with who and why. */
@@ -398,6 +425,7 @@ function operate(operation: Operation, options: InspectionOptions): Result<Promo
     const message = unknownWord('upstream', upstream, upstreams);
     return fail({ code: Code.NOT_FOUND, message });
   }
+  const [done, run] = operations[verb];
   const result = run(operation, options);
   const said = {
     who: operator,
@@ -410,36 +438,10 @@ function operate(operation: Operation, options: InspectionOptions): Result<Promo
     log.warn('an operation on changes was refused', { ...said, error: result.error });
     return fail({ code: Code.FAILED_PRECONDITION, message: result.error });
   }
-  log.info(done[verb], { ...said, names: result.value.names });
-  return result;
-}
-
-/** No wave but for `promote`. */
-const ofNames = (result: Result<number>): Result<Promoted> =>
-  result.ok ? ok({ names: result.value, wave: 0 }) : result;
-
-function run(operation: Operation, options: InspectionOptions): Result<Promoted> {
-  const { rollout } = options;
-  const { verb, type, upstream, operator, reason } = operation;
-  const filter = { type, upstream };
-  switch (verb) {
-    case 'freeze': {
-      const frozen = rollout.freeze(filter, { operator, reason });
-      return frozen.ok ? ofNames(ok(0)) : frozen;
-    }
-    case 'unfreeze': {
-      const ended = rollout.unfreeze(filter);
-      return ended.ok ? ofNames(ok(rollout.report().pending.length)) : ended;
-    }
-    case 'promote':
-      return rollout.promote(filter, reason);
-    case 'release':
-      return ofNames(release(operation, options));
-    case 'discard':
-      return ofNames(rollout.discard(filter, reason));
-    default:
-      return verb satisfies never;
-  }
+  const { value = 0 } = result;
+  const promoted = typeof value === 'number' ? { names: value, wave: 0 } : value;
+  log.info(done, { ...said, names: promoted.names });
+  return ok(promoted);
 }
 
 /** What waits for canaries, and what is held back because it removes too much. The error: neither waits. */

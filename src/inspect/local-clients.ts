@@ -20,7 +20,11 @@ import {
   type StatusResponse,
   TypeStatusSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import {
+  type TapMessage,
+  TapMessageSchema,
+  WaitResponseSchema,
+} from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { ClusterLoad, LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
 import type { LoadView, ReportingClass } from '../load/load-view.ts';
 import { isVariant } from '../model/catalog.ts';
@@ -161,7 +165,7 @@ export class LocalClients implements ClientsView {
     return create(WaitResponseSchema, await acceptanceOf(this.#relay, waitQuery(request), this.#slices));
   }
 
-  tap(request: Request<'tap'>, { signal }: Call): AsyncIterable<Plain<TapMessage>> {
+  tap(request: Request<'tap'>, { signal }: Call): AsyncIterable<TapMessage> {
     return tapMessages(this.#relay, request, signal);
   }
 
@@ -378,7 +382,7 @@ function tapMessages(
   relay: Relay,
   { client, type }: Request<'tap'>,
   signal: AbortSignal,
-): AsyncIterable<Plain<TapMessage>> {
+): AsyncIterable<TapMessage> {
   if (client !== '' && relay.server.stream(client) === undefined) noSuchClient(client);
   if (relay.taps.size >= maxTaps) {
     const message = `${maxTaps} taps are open, the maximum: end one of them`;
@@ -389,11 +393,7 @@ function tapMessages(
 }
 
 /** In slices: who reads along must not hold up updates. */
-async function* messages(
-  relay: Relay,
-  filter: TapFilter,
-  signal: AbortSignal,
-): AsyncIterable<Plain<TapMessage>> {
+async function* messages(relay: Relay, filter: TapFilter, signal: AbortSignal): AsyncIterable<TapMessage> {
   const tap = relay.taps.open(filter);
   const close = (): void => tap.close();
   signal.addEventListener('abort', close);
@@ -411,34 +411,10 @@ async function* messages(
   }
 }
 
-const EMPTY: Plain<TapMessage> = {
-  at: '',
-  event: '',
-  client: '',
-  node: '',
-  type: '',
-  kind: '',
-  version: '',
-  nonce: '',
-  resources: 0,
-  names: [],
-  removed: [],
-  bytes: 0,
-  error: '',
-  errorCode: 0,
-  lost: 0,
-};
-
-function tapMessage({
-  at = systemClock.now(),
-  type,
-  names = [],
-  removed = [],
-  ...rest
-}: Tapped): Plain<TapMessage> {
+function tapMessage({ at = systemClock.now(), type, names = [], removed = [], ...rest }: Tapped): TapMessage {
   const short = type === undefined ? '' : typeInfo(type).short;
   const lists = { names: [...names], removed: [...removed] };
-  return { ...EMPTY, ...rest, ...lists, at: new Date(at).toISOString(), type: short };
+  return create(TapMessageSchema, { ...rest, ...lists, at: new Date(at).toISOString(), type: short });
 }
 
 /** Of an answer. */
