@@ -23,14 +23,18 @@ import { BodyPieces, tooSmallMessage } from '../wire/body-pieces.ts';
 import type { HttpAnswer } from '../wire/http-answer.ts';
 import { isDisconnect } from '../wire/node-error.ts';
 import { answerJson, type BodyTaker, takerKey } from './answers.ts';
-import { type HttpListener, type HttpListenerOptions, startHttpListener } from './http-listener.ts';
+import {
+  type HttpListener,
+  type HttpListenerOptions,
+  problem,
+  respond,
+  startHttpListener,
+} from './http-listener.ts';
 import { LivePage, ModelMaker, streamEvents } from './page/live-page.ts';
-import type { Awaitable } from './plain.ts';
 import { operatorKey, operatorOf } from './requests.ts';
-import { problem, respond } from './respond.ts';
 import { answerByRoute, type HttpRoutes, httpRoutes, pathOf, probeRoutes } from './routes.ts';
 import { adminCsdsRoutes, adminRoutes } from './rpc.ts';
-import type { Inspector } from './service.ts';
+import type { Awaitable, Inspector } from './service.ts';
 
 interface AdminOptions extends HttpListenerOptions {
   /** Called for each request. */

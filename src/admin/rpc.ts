@@ -9,9 +9,8 @@ import { systemClock } from '../model/clock.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { encodedResponse, statusJson } from '../wire/client-status.ts';
 import { answered, type Long, maxAnswerBytes, takerKey, written } from './answers.ts';
-import type { Awaitable } from './plain.ts';
 import { type Methods, operationOf, operatorKey, valueOf, verbs } from './requests.ts';
-import type { Answer, Call, ClientMethods, Inspector } from './service.ts';
+import type { Answer, Awaitable, Call, ClientMethods, Inspector } from './service.ts';
 
 /** `failed` is called for bugs: an RPC that threw something other than a status. */
 export type Failed = (error: unknown) => void;

@@ -1,8 +1,7 @@
 import { create, fromBinary } from '@bufbuild/protobuf';
 import { collected, Listed } from '../admin/answers.ts';
-import type { Plain } from '../admin/plain.ts';
 import { optionalType, type Request, valueOf } from '../admin/requests.ts';
-import type { Answer, Call, Changes } from '../admin/service.ts';
+import type { Answer, Call, Changes, Plain } from '../admin/service.ts';
 import {
   type Change as ChangeMessage,
   ChangeSchema,

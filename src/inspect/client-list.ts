@@ -1,8 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed } from '../admin/answers.ts';
-import type { Plain } from '../admin/plain.ts';
 import type { ClientQuery, ClientsQuery } from '../admin/requests.ts';
-import type { Answer } from '../admin/service.ts';
+import type { Answer, Plain } from '../admin/service.ts';
 import type { ClientContext, ListedClient, ListedType } from '../downstream/services.ts';
 import {
   type Client,

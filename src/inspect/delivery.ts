@@ -1,8 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { collected } from '../admin/answers.ts';
-import type { Plain } from '../admin/plain.ts';
 import { type Request, type WaitQuery, waitQuery } from '../admin/requests.ts';
-import type { Answer, Call } from '../admin/service.ts';
+import type { Answer, Call, Plain } from '../admin/service.ts';
 import { HistoryRequestSchema, HistoryResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { type StaleUpstream, WaitRequestSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';

@@ -1,4 +1,4 @@
-import type { Plain } from '../admin/plain.ts';
+import type { Plain } from '../admin/service.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
 import type {
   ClassProblem,

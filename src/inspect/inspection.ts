@@ -1,5 +1,4 @@
 import { hostname } from 'node:os';
-import type { Awaitable, Plain } from '../admin/plain.ts';
 import {
   type ExplainQuery,
   explainQuery,
@@ -12,7 +11,16 @@ import {
   resourcesQuery,
   valueOf,
 } from '../admin/requests.ts';
-import type { Answer, Call, Inspector, Operated, PageSource, ReadinessReport } from '../admin/service.ts';
+import type {
+  Answer,
+  Awaitable,
+  Call,
+  Inspector,
+  Operated,
+  PageSource,
+  Plain,
+  ReadinessReport,
+} from '../admin/service.ts';
 import { sameVariantContent } from '../cache/cached-resource.ts';
 import type {
   TypeStatus,
@@ -50,11 +58,10 @@ import { ChangesInspection, type ChangesOptions } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
 import { DeliveryInspection } from './delivery.ts';
 import type { ClientsStatus } from './local-clients.ts';
-import { matchesOf } from './matches.ts';
 import { onlyCanaries, whyHeldBack } from './missing-clients.ts';
 import { canonicalOf, explainMissing, whoHas } from './missing-resources.ts';
 import { type KnownStatus, problemsOf } from './problems.ts';
-import { cachedVariants, listResources, variantSummary } from './resources.ts';
+import { cachedVariants, listResources, matchesOf, variantSummary } from './resources.ts';
 import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
 import { type Staleness, staleReason } from './staleness.ts';
 

@@ -1,5 +1,4 @@
 import { create } from '@bufbuild/protobuf';
-import type { Awaitable, Plain } from '../admin/plain.ts';
 import {
   clientQuery,
   clientsQuery,
@@ -9,7 +8,7 @@ import {
   resourceQuery,
   waitQuery,
 } from '../admin/requests.ts';
-import type { Answer, Call, ClientMethods } from '../admin/service.ts';
+import type { Answer, Awaitable, Call, ClientMethods, Plain } from '../admin/service.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
 import type { TapFilter, Tapped } from '../downstream/taps.ts';
 import {

@@ -1,5 +1,4 @@
-import type { Plain } from '../admin/plain.ts';
-import type { PageFacts } from '../admin/service.ts';
+import type { PageFacts, Plain } from '../admin/service.ts';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem, ProblemClass } from '../gen/distributary/admin/v1/problems_pb.ts';
@@ -9,11 +8,11 @@ import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { type CertificateState, certificateText } from '../observe/certificates.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
-import { othersText } from '../observe/missing-text.ts';
 import {
   countedLong as counted,
   discardCommand,
   noCanary,
+  othersText,
   parametersLabel,
   problemKinds,
   releaseCommand,

@@ -11,7 +11,7 @@ import { counted, errorText, printable, shorten } from '../../model/text.ts';
 import type { Figure } from '../../observe/figures.ts';
 import { ago, canariesText, formatBytes, formatSeconds } from '../../observe/format.ts';
 import { lasting, readyText, sentence } from '../../observe/problems.ts';
-import type { Plain } from '../plain.ts';
+import type { Plain } from '../service.ts';
 import type { PageModel } from './page-model.ts';
 
 /** How many clients the page lists; there may be tens of thousands. */

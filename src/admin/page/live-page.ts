@@ -10,9 +10,8 @@ import { Paced } from '../../model/paced.ts';
 import { printable } from '../../model/text.ts';
 import type { Figure } from '../../observe/figures.ts';
 import { collected } from '../answers.ts';
-import type { Plain } from '../plain.ts';
-import { problem, respond } from '../respond.ts';
-import type { Inspector } from '../service.ts';
+import { problem, respond } from '../http-listener.ts';
+import type { Inspector, Plain } from '../service.ts';
 import { type PageModel, pageModel } from './page-model.ts';
 
 /** More pages than this are not for people. */

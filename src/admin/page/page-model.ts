@@ -17,8 +17,7 @@ import { WILDCARD } from '../../model/transaction.ts';
 import { verdictText } from '../../observe/format.ts';
 import type { RecentLine } from '../../observe/log.ts';
 import { parametersLabel } from '../../observe/problems.ts';
-import type { Plain } from '../plain.ts';
-import type { PageFacts, PageSource } from '../service.ts';
+import type { PageFacts, PageSource, Plain } from '../service.ts';
 
 /**
  * What the status page shows, as plain JSON: bounded in size, whatever the relay serves. Times are milliseconds since

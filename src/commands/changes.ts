@@ -1,16 +1,69 @@
-import type { MessageInitShape } from '@bufbuild/protobuf';
-import {
-  type DiffResponse,
-  DiffResponseSchema,
-  type DiffSideSchema,
-  type NameDifference,
-} from '../gen/distributary/admin/v1/changes_pb.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { type Change, type DiffResponse, DiffResponseSchema, type DiffSideSchema, type HistoryResponse, HistoryResponseSchema, type NameDifference } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { printable } from '../model/text.ts';
-import { printableYaml } from '../observe/yaml-text.ts';
-import { parameters, readCount, text, texts, toggle, type, UsageError, type ValuesOf } from './command.ts';
+import { formatBytes, verdictText } from '../observe/format.ts';
+import { UsageError, type ValuesOf, count, parameters, readCount, text, texts, toggle, type } from './command.ts';
 import { answer, everyPart, relayCommand } from './relay-command.ts';
-import { textTable, type View } from './terminal.ts';
+import { type View, textTable } from './terminal.ts';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { type Result, fail, ok } from '../model/result.ts';
+import { printableYaml } from '../observe/yaml-text.ts';
+
+/** How many names of a change a line shows. */
+const shownNames = 3;
+
+export const history = relayCommand({
+  name: 'history',
+  does: 'lists changes',
+  about:
+    'Lists changes, the newest first. VERDICT says where a change is in its waves, or where it ended. ACCEPTED and REJECTED count the streams that have answered the change. diff and rollback take these revisions and names.',
+  flags: {
+    type: type('only this type'),
+    name: text('N', 'only changes of this resource'),
+    limit: count('N', 'only the newest N', 0),
+  },
+  exit: '0, or 1 if the relay does not answer.',
+  ask:
+    ({ limit, ...asked }) =>
+    async ({ rpc }) => {
+      const response = await everyPart('changes', 'nextBefore', (before, listed) =>
+        rpc.history({ ...asked, before, limit: limit === 0 ? 0 : limit - listed }),
+      );
+      return answer(HistoryResponseSchema, response, (view) => historyText(response, view));
+    },
+});
+
+function historyText({ changes }: HistoryResponse, view: View): string {
+  if (changes.length === 0) return 'nothing has changed yet';
+  return textTable(
+    changes,
+    [
+      ...(['revision', 'since'] as const),
+      ['UPSTREAM', ({ upstream }) => upstream || '(operator)', 'wide'],
+      'type',
+      ['VERDICT', verdictText],
+      ...(['accepted', 'rejected'] as const),
+      ['BODIES', ({ bodies }) => (bodies ? 'yes' : 'no'), 'wide'],
+      ['SIZE', ({ bytes }) => formatBytes(Number(bytes)), 'wide'],
+      ['CHANGED', namesText],
+    ],
+    view,
+  );
+}
+
+const signs: ReadonlyMap<string, string> = new Map([
+  ['ADDED', '+'],
+  ['REMOVED', '-'],
+  ['CHANGED', '~'],
+]);
+
+function namesText({ names, added, changed, removed, reason }: Change): string {
+  const shown = names
+    .slice(0, shownNames)
+    .map(({ name, change }) => `${signs.get(change) ?? ''}${printable(name)}`);
+  const more = added + changed + removed - shown.length;
+  const said = reason === '' ? '' : ` (${printable(reason)})`;
+  return `${shown.join(' ')}${more > 0 ? ` and ${more} more` : ''}${said}`;
+}
 
 const flags = {
   from: text('REV', 'the older revision (see history); with --to, the same as diff FROM TO'),
