@@ -6,7 +6,7 @@ import {
 import { errorLine, printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
-import { othersText } from '../observe/problems.ts';
+import { othersText } from '../observe/missing-text.ts';
 import { parameters, required, text, type } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
 import { textTable, type View, variantColumns, versionText } from './terminal.ts';

@@ -1,4 +1,4 @@
-import type { Plain } from '../admin/service.ts';
+import type { Plain } from '../admin/plain.ts';
 import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
@@ -8,7 +8,7 @@ import type { Pace } from '../model/time-slices.ts';
 import type { Selector } from '../model/transaction.ts';
 import { typeByName } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
-import { missingSentence } from '../observe/problems.ts';
+import { missingSentence } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
 import { whyHeldBack } from './missing-clients.ts';
 
