@@ -233,8 +233,8 @@ export function problem(
   return json({ code, message }, status, headers);
 }
 
-/** `head`: without the body, as HEAD asks. */
-export function respond(response: ServerResponse, answer: HttpAnswer, head: boolean): void {
+/** Without the body, if HEAD asks. */
+export function respond(response: ServerResponse, answer: HttpAnswer): void {
   if (response.headersSent || response.destroyed) {
     response.destroy();
     return;
@@ -247,7 +247,7 @@ export function respond(response: ServerResponse, answer: HttpAnswer, head: bool
     ...(bodyComes(response.req) ? { connection: 'close' } : {}),
     ...answer.headers,
   });
-  response.end(head ? undefined : answer.body);
+  response.end(response.req.method === 'HEAD' ? undefined : answer.body);
 }
 
 /** What nobody asked for is not read to its end. */

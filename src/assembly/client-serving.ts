@@ -23,7 +23,7 @@ import { LOAD_PATH } from '../model/load.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes, type TypeInfo } from '../model/types.ts';
-import type { Counters } from '../observe/figures.ts';
+import type { Counters } from '../observe/counters.ts';
 import type { Spans } from '../observe/update-traces.ts';
 import type { Account } from '../wire/accounts.ts';
 import { formatHostPort } from '../wire/address.ts';

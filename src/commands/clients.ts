@@ -9,7 +9,7 @@ import { clientStates } from '../model/subscription.ts';
 import { counted } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { ago } from '../observe/format.ts';
-import { othersText } from '../observe/problems.ts';
+import { othersText } from '../observe/missing-text.ts';
 import { count, oneOf, text, type } from './command.ts';
 import { answer, everyPart, relayCommand } from './relay-command.ts';
 import { type Cell, type Column, painted, type Style, textTable, type View } from './terminal.ts';

@@ -51,7 +51,7 @@ that one has accepted it. Nothing else is needed. Runs until Ctrl-C.`,
   run: async ({ once }, { terminal }) => (await import('./demo.ts')).runDemo(once, terminal),
 });
 
-export const showVersion = defineCommand({
+const showVersion = defineCommand({
   name: 'version',
   does: 'shows the version',
   about:

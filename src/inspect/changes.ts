@@ -56,6 +56,7 @@ import {
 import { ALL_CLIENTS } from './csds.ts';
 import { type ClientsView, noSuchClient } from './local-clients.ts';
 import { waitingState } from './rollout-status.ts';
+import type { Staleness } from './staleness.ts';
 
 /** Of a comparison, in one answer. */
 const maxDifferences = 10_000;
@@ -164,6 +165,7 @@ async function differencesOf(
 
 export interface ChangesOptions {
   readonly relay: Relay;
+  readonly staleness: Staleness;
   readonly history: History;
   readonly log: Log;
   /** Called each time: there are none before the relay listens. */

@@ -25,7 +25,7 @@ import {
   whyHeld,
 } from './missing-clients.ts';
 import { canonicalOf } from './missing-resources.ts';
-import { type Staleness, staleReason } from './staleness.ts';
+import { staleReason } from './staleness.ts';
 
 /** How often clients are looked at, in milliseconds: at first, and at last. */
 const firstPauseMs = 50;
@@ -35,20 +35,14 @@ const mostWaits = 100;
 
 /** What clients were sent and have accepted. */
 export class DeliveryInspection {
-  readonly #options: Pick<ChangesOptions, 'relay' | 'clients' | 'rollout'>;
+  readonly #options: ChangesOptions;
   readonly #changes: ChangesInspection;
-  readonly #staleness: Staleness;
   readonly #slices = new TimeSlices(systemClock);
   #waits = 0;
 
-  constructor(
-    options: Pick<ChangesOptions, 'relay' | 'clients' | 'rollout'>,
-    changes: ChangesInspection,
-    staleness: Staleness,
-  ) {
+  constructor(options: ChangesOptions, changes: ChangesInspection) {
     this.#options = options;
     this.#changes = changes;
-    this.#staleness = staleness;
   }
 
   async wait(request: Request<'wait'>, call: Call): Promise<Answer<'wait'>> {
@@ -165,9 +159,9 @@ export class DeliveryInspection {
 
   /** Upstreams that what is asked for comes from, and that may be out of date. */
   #stale({ type, names }: AcceptanceQuery): Plain<StaleUpstream>[] {
-    const { relay } = this.#options;
+    const { relay, staleness } = this.#options;
     const stale = relay.upstreams.flatMap((upstream) => {
-      const since = this.#staleness.since(upstream);
+      const since = staleness.since(upstream);
       return since === undefined ? [] : [{ upstream, since }];
     });
     // Nearly always.

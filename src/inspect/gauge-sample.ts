@@ -53,20 +53,9 @@ export function sampleOf(
   };
 }
 
-interface Subscribers {
-  subscriptions: number;
-  /** Views: each is a class of clients. */
-  classes: number;
-  unacknowledged: number;
-  rejecting: number;
-}
-
-const NO_SUBSCRIBERS: Readonly<Subscribers> = {
-  subscriptions: 0,
-  classes: 0,
-  unacknowledged: 0,
-  rejecting: 0,
-};
+/** `classes` are views: each is a class of clients. */
+const NO_SUBSCRIBERS = { subscriptions: 0, classes: 0, unacknowledged: 0, rejecting: 0 };
+type Subscribers = typeof NO_SUBSCRIBERS;
 
 /** What the streams of a process are subscribed to, by type, and what they make of it. */
 function subscribersOf(relay: Relay): ReadonlyMap<TypeUrl, Readonly<Subscribers>> {

@@ -63,13 +63,12 @@ import { canonicalOf, explainMissing, whoHas } from './missing-resources.ts';
 import { type KnownStatus, problemsOf } from './problems.ts';
 import { cachedVariants, listResources, matchesOf, variantSummary } from './resources.ts';
 import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
-import { type Staleness, staleReason } from './staleness.ts';
+import { staleReason } from './staleness.ts';
 
 /** Milliseconds. A probe of Kubernetes waits for a second. */
 const longestProbeMs = 500;
 
 interface InspectionOptions extends ChangesOptions {
-  readonly staleness: Staleness;
   readonly version: string;
   readonly startedAt: number;
   /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
@@ -108,7 +107,7 @@ export class Inspection implements Inspector {
     this.changes = new ChangesInspection(options);
     this.page = options.page;
     this.compareConfiguration = options.compareConfiguration;
-    this.#delivery = new DeliveryInspection(options, this.changes, options.staleness);
+    this.#delivery = new DeliveryInspection(options, this.changes);
   }
 
   ready(): ReadinessReport {

@@ -50,6 +50,7 @@ import {
   clientList,
   inWaves,
   missingOf,
+  summed,
   sumOfWaves,
   typeState,
   type WaveOf,
@@ -318,14 +319,13 @@ export function mergeStatus(all: readonly ClientsStatus[]): ClientsStatus {
   const types = mergedRows(
     all.flatMap((status) => status.types),
     ({ type }) => type,
-    (one, other) => ({ ...other, subscriptions: one.subscriptions + other.subscriptions }),
+    summed('subscriptions'),
   );
-  const sum = (key: 'clients' | 'pollingClients' | 'rejectingClients'): number =>
-    all.reduce((count, status) => count + status[key], 0);
+  const { clients, pollingClients, rejectingClients } = all.reduce(
+    summed('clients', 'pollingClients', 'rejectingClients'),
+  );
   return {
-    clients: sum('clients'),
-    pollingClients: sum('pollingClients'),
-    rejectingClients: sum('rejectingClients'),
+    ...{ clients, pollingClients, rejectingClients },
     types,
     nacks: mostRecent(all.flatMap(({ nacks }) => nacks)),
     warnings: sharedWarnings(all),
@@ -360,12 +360,10 @@ export function noSuchClient(client: string): never {
 
 /** Those of several processes: a peer may have one in each. */
 function heaviest(accounts: readonly Plain<AccountStatus>[]): Plain<AccountStatus>[] {
+  const counts = summed('connections', 'streams', 'workPerSecond');
   const sum = (a: Plain<AccountStatus>, b: Plain<AccountStatus>): Plain<AccountStatus> => ({
-    key: a.key,
-    connections: a.connections + b.connections,
-    streams: a.streams + b.streams,
+    ...counts(a, b),
     heldBytes: a.heldBytes + b.heldBytes,
-    workPerSecond: a.workPerSecond + b.workPerSecond,
     waits: a.waits || b.waits,
   });
   return mergedRows(accounts, ({ key }) => key, sum)
@@ -448,7 +446,7 @@ export function mergeLoads(answers: readonly Plain<LoadResponse>[]): Plain<LoadR
   const loads = mergedRows(
     answers.flatMap((answer) => answer.loads),
     (one) => JSON.stringify([one.class, one.cluster]),
-    sum,
+    summed('requests', 'errors', 'dropped'),
   );
   return {
     loads: loads.toSorted(byRequests).slice(0, mostLoads),
@@ -457,13 +455,6 @@ export function mergeLoads(answers: readonly Plain<LoadResponse>[]): Plain<LoadR
     seconds: Math.max(0, ...answers.map(({ seconds }) => seconds)),
   };
 }
-
-const sum = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): Plain<ClusterLoad> => ({
-  ...a,
-  requests: a.requests + b.requests,
-  errors: a.errors + b.errors,
-  dropped: a.dropped + b.dropped,
-});
 
 const byRequests = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
   b.requests - a.requests || (a.cluster < b.cluster ? -1 : 1);

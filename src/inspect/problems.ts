@@ -8,11 +8,11 @@ import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { type CertificateState, certificateText } from '../observe/certificates.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
+import { othersText } from '../observe/missing-text.ts';
 import {
   countedLong as counted,
   discardCommand,
   noCanary,
-  othersText,
   parametersLabel,
   problemKinds,
   releaseCommand,

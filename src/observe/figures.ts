@@ -1,7 +1,5 @@
-import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
-import { z } from 'zod';
 import type { Clock, Timer } from '../model/clock.ts';
-import { certificateState } from './certificates.ts';
+import type { Counters } from './counters.ts';
 import { delayBuckets } from './metrics.ts';
 
 /** One point of the charts. */
@@ -33,26 +31,7 @@ const looksAtLag = perMinute;
 const inTime = 1;
 
 /** What has happened of late. */
-export interface Recent {
-  /** All but `restarts` and `lagMs` are of so many minutes. */
-  readonly minutes: number;
-  readonly acknowledged: number;
-  /** Of those, later than 1 s. */
-  readonly late: number;
-  readonly rejections: number;
-  readonly turnedAway: readonly { readonly reason: string; readonly count: number }[];
-  readonly refusedUpdates: readonly {
-    readonly upstream: string;
-    readonly type: string;
-    readonly count: number;
-    /** Of the last one: which resource, and why. */
-    readonly reason: string;
-  }[];
-  /** Within an hour. */
-  readonly restarts: number;
-  /** Of the busiest process: for how long events wait. */
-  readonly lagMs: number;
-}
+export type Recent = ReturnType<Figures['recent']>;
 
 /** What grew between two looks. Keys are lines of words. */
 type Growth = ReadonlyMap<string, number>;
@@ -84,7 +63,7 @@ export class Figures {
     return this.#last;
   }
 
-  recent(): Recent {
+  recent() {
     const sums = new Map<string, number>();
     for (const growth of this.#grown.slice(-recentMinutes * perMinute))
       for (const [key, count] of growth) sums.set(key, (sums.get(key) ?? 0) + count);
@@ -93,8 +72,10 @@ export class Figures {
     const sumOf = (kind: string): number => of(kind).reduce((total, { count }) => total + count, 0);
     const lags = this.#lags.toSorted((a, b) => a - b);
     return {
+      /** All but `restarts` and `lagMs` are of so many minutes. */
       minutes: recentMinutes,
       acknowledged: sumOf('acknowledged'),
+      /** Of those, later than 1 s. */
       late: sumOf('late'),
       rejections: sumOf('rejections'),
       turnedAway: of('turned away').map(({ words: [, reason = ''], count }) => ({ reason, count })),
@@ -102,9 +83,12 @@ export class Figures {
         upstream,
         type,
         count,
+        /** Of the last one: which resource, and why. */
         reason: this.#reasonOf(upstream, type),
       })),
+      /** Within an hour. */
       restarts: this.#grown.reduce((total, growth) => total + (growth.get(keyOf('restarts')) ?? 0), 0),
+      /** Of the busiest process: for how long events wait. */
       lagMs: lags.length < looksAtLag ? 0 : (lags[Math.floor(lags.length / 2)] ?? 0),
     };
   }
@@ -218,50 +202,4 @@ function quantile(part: number, counts: readonly number[]): number | null {
     below += count;
   }
   return delayBuckets.at(-1) ?? 0;
-}
-
-/** What a process has counted since its start, for the charts of the status page and for problems. All of it is plain data. */
-const schema = z.object({
-  /** Responses handed to clients. */
-  responses: z.number(),
-  /** ACKs by their delay, as `delayBuckets` has it; the last count is what is above them all. */
-  acknowledged: z.array(z.number()),
-  /** NACKs of clients. */
-  rejections: z.number(),
-  /** Clients that were refused, by the reason (observe/metrics.ts). */
-  turnedAway: z.array(z.tuple([z.string(), z.number()])),
-  /** Responses and files that the relay refused, by upstream and type, and why the last one was. */
-  refusedUpdates: z.array(z.tuple([z.string(), z.string(), z.number(), z.string()])),
-  /** Workers that were started in the place of others. */
-  restarts: z.number(),
-  streams: z.number(),
-  connections: z.number(),
-  memoryBytes: z.number(),
-  /** Milliseconds in which the event loop was busy, and was not. */
-  busyMs: z.number(),
-  idleMs: z.number(),
-  /** For how long 99 % of events waited at most, since it was asked before. Milliseconds. */
-  lagMs: z.number(),
-  certificates: z.array(certificateState),
-});
-
-export type Counters = Readonly<z.infer<typeof schema>>;
-
-/** Throws if it is something else. */
-export function readCounters(value: unknown): Counters {
-  return schema.parse(value);
-}
-
-export type OwnCounters = Pick<Counters, 'memoryBytes' | 'busyMs' | 'idleMs' | 'lagMs'>;
-
-/** One that does not keep the process alive. */
-const delay = monitorEventLoopDelay({ resolution: 20 });
-
-/** What only this process can say of itself. */
-export function processCounters(): OwnCounters {
-  const { active, idle } = performance.eventLoopUtilization();
-  const lagMs = delay.count === 0 ? 0 : delay.percentile(99) / 1e6;
-  delay.enable();
-  delay.reset();
-  return { memoryBytes: process.memoryUsage.rss(), busyMs: active, idleMs: idle, lagMs };
 }

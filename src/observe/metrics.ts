@@ -7,7 +7,7 @@ import { printable } from '../model/text.ts';
 import { isKnownType, longestTypeUrl, typeInfo } from '../model/types.ts';
 import type { Code } from '../wire/grpc-status.ts';
 import { Certificates, type FollowedCertificate } from './certificates.ts';
-import type { Counters, OwnCounters } from './figures.ts';
+import type { Counters, OwnCounters } from './counters.ts';
 import {
   type Description,
   Distribution,

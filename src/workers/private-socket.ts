@@ -95,7 +95,7 @@ function listener({ routes, pages, failed }: PrivateService) {
       request.resume();
       const page = pages?.get(url);
       const unknown = problem(404, 'not_found', `there is no ${url} here`);
-      respond(response, page === undefined ? unknown : await page(), false);
+      respond(response, page === undefined ? unknown : await page());
       return;
     }
     const answered = await handler(universalRequestFromNodeRequest(request, response, undefined, undefined));

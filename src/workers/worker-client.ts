@@ -5,7 +5,7 @@ import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { ClientStatusQuery } from '../inspect/csds.ts';
 import type { Result } from '../model/result.ts';
-import { type Counters, readCounters } from '../observe/figures.ts';
+import { type Counters, readCounters } from '../observe/counters.ts';
 import { readSeries, type Series } from '../observe/series.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';

@@ -23,7 +23,7 @@ import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../inspe
 import { systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { Counters } from '../observe/figures.ts';
+import type { Counters } from '../observe/counters.ts';
 import { formatSum, type Series, sumSeries } from '../observe/series.ts';
 import { tickOf } from '../observe/watchdog.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { type Counters, figure } from '../../src/observe/figures.ts';
+import type { Counters } from '../../src/observe/counters.ts';
+import { figure } from '../../src/observe/figures.ts';
 import { delayBuckets } from '../../src/observe/metrics.ts';
 
 const counters = (changes: Partial<Counters> = {}): Counters => ({
