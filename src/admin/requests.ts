@@ -172,7 +172,7 @@ export function operatorOf({ socket }: IncomingMessage): string {
   return identity === '' ? address : `${identity} (${address})`;
 }
 
-export const verbs = ['freeze', 'unfreeze', 'promote', 'release', 'discard'] as const;
+export const verbs = ['freeze', 'unfreeze', 'release', 'promote', 'discard'] as const;
 
 /** What an operator does to changes: of a type and an upstream, or (undefined) of all. */
 export interface Operation {

@@ -1,12 +1,30 @@
-import { type Change, type DiffResponse, DiffResponseSchema, type DiffSideSchema, type HistoryResponse, HistoryResponseSchema, type NameDifference } from '../gen/distributary/admin/v1/changes_pb.ts';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import {
+  type Change,
+  type DiffResponse,
+  DiffResponseSchema,
+  type DiffSideSchema,
+  type HistoryResponse,
+  HistoryResponseSchema,
+  type NameDifference,
+} from '../gen/distributary/admin/v1/changes_pb.ts';
+import { fail, ok, type Result } from '../model/result.ts';
 import { printable } from '../model/text.ts';
 import { formatBytes, verdictText } from '../observe/format.ts';
-import { UsageError, type ValuesOf, count, parameters, readCount, text, texts, toggle, type } from './command.ts';
-import { answer, everyPart, relayCommand } from './relay-command.ts';
-import { type View, textTable } from './terminal.ts';
-import type { MessageInitShape } from '@bufbuild/protobuf';
-import { type Result, fail, ok } from '../model/result.ts';
 import { printableYaml } from '../observe/yaml-text.ts';
+import {
+  count,
+  parameters,
+  readCount,
+  text,
+  texts,
+  toggle,
+  type,
+  UsageError,
+  type ValuesOf,
+} from './command.ts';
+import { answer, everyPart, relayCommand } from './relay-command.ts';
+import { textTable, type View } from './terminal.ts';
 
 /** How many names of a change a line shows. */
 const shownNames = 3;
