@@ -1,4 +1,4 @@
-import type { PageChart, PageModel, PageVerdict } from '../src/admin/page/model.ts';
+import type { PageChart, PageModel, PageVerdict } from '../src/admin/page/page-model.ts';
 import { formatSeconds } from '../src/observe/format.ts';
 import type { Clients } from './answers.ts';
 import { Graph, rounded } from './charts.tsx';

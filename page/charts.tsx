@@ -1,7 +1,8 @@
 import { useEffect, useRef } from 'preact/hooks';
 import Plot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import type { Figure, PageLine } from '../src/admin/page/model.ts';
+import type { PageLine } from '../src/admin/page/page-model.ts';
+import type { Figure } from '../src/observe/figures.ts';
 import { formatBytes } from '../src/observe/format.ts';
 
 interface Chart {

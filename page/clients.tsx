@@ -1,5 +1,5 @@
 import { useRef, useState } from 'preact/hooks';
-import type { PageModel } from '../src/admin/page/model.ts';
+import type { PageModel } from '../src/admin/page/page-model.ts';
 import { errorLine } from '../src/model/text.ts';
 import type { Clients as Answer, Client } from './answers.ts';
 import { useTicks } from './live.ts';

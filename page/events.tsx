@@ -1,4 +1,4 @@
-import type { PageModel } from '../src/admin/page/model.ts';
+import type { PageModel } from '../src/admin/page/page-model.ts';
 import { Moment } from './time.tsx';
 
 /** What has changed, and what the log says: the last 50. */

@@ -1,4 +1,4 @@
-import type { PageClass, PageModel } from '../src/admin/page/model.ts';
+import type { PageClass, PageModel } from '../src/admin/page/page-model.ts';
 
 /** The worst first. */
 export const states = ['bad', 'warn', 'ok'] as const;

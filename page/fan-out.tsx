@@ -1,7 +1,7 @@
 import { type HierarchyRectangularNode, hierarchy, partition } from 'd3-hierarchy';
 import { area, curveBumpX } from 'd3-shape';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { PageModel } from '../src/admin/page/model.ts';
+import type { PageModel } from '../src/admin/page/page-model.ts';
 import { type FanNode, fanOut, type Shares, states } from './fan-out-tree.ts';
 import { hrefOf, type Query } from './location.ts';
 

@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
-import type { Figure, PageModel } from '../src/admin/page/model.ts';
+import type { PageModel } from '../src/admin/page/page-model.ts';
+import type { Figure } from '../src/observe/figures.ts';
 import { trusted } from './trusted.ts';
 
 export interface LiveState {

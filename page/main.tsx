@@ -1,5 +1,6 @@
 import { render } from 'preact';
-import type { Figure, PageModel } from '../src/admin/page/model.ts';
+import type { PageModel } from '../src/admin/page/page-model.ts';
+import type { Figure } from '../src/observe/figures.ts';
 import { App } from './app.tsx';
 import { Live } from './live.ts';
 import { followLinks } from './location.ts';

@@ -1,4 +1,4 @@
-import type { PageModel } from '../src/admin/page/model.ts';
+import type { PageModel } from '../src/admin/page/page-model.ts';
 import { countedLong, parametersLabel } from '../src/observe/problems.ts';
 import type { Match, Matches } from './answers.ts';
 import { Choice, Search } from './clients.tsx';

@@ -1,4 +1,4 @@
-import type { PageModel, PageProblem } from '../src/admin/page/model.ts';
+import type { PageModel, PageProblem } from '../src/admin/page/page-model.ts';
 import { wrongOnes } from '../src/observe/problems.ts';
 import { Copyable } from './copyable.tsx';
 import { hrefOf, type Query } from './location.ts';

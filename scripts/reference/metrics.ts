@@ -1,4 +1,4 @@
-import { Metrics, NO_FACTS } from '../../src/observe/metrics.ts';
+import { Metrics } from '../../src/observe/metrics.ts';
 import { code, heading, table } from './markdown.ts';
 
 const about = `\`GET /metrics\` on the admin listener, and on the \`metrics\` listener, in the text format of Prometheus.
@@ -9,8 +9,8 @@ metrics tell you, and which of them have alerts.`;
 /** docs/reference/metrics.md: every metric of a registry that has them all. */
 export function metrics(): string {
   const all = new Metrics(undefined, { process: true });
-  all.relay('', () => NO_FACTS);
-  all.persistence(() => ({ lagSeconds: 0, lastWrite: undefined }));
+  all.relay('', () => ({}));
+  all.persistence(() => ({}));
   const found = all.describe().toSorted((a, b) => (a.name < b.name ? -1 : 1));
   const rows = (own: boolean): string =>
     table(

@@ -23,11 +23,15 @@ import { BodyPieces, tooSmallMessage } from '../wire/body-pieces.ts';
 import type { HttpAnswer } from '../wire/http-answer.ts';
 import { isDisconnect } from '../wire/node-error.ts';
 import { answerJson, type BodyTaker, takerKey } from './answers.ts';
-import { type HttpListener, type HttpListenerOptions, startHttpListener } from './http-listener.ts';
-import { LivePage, ModelMaker, streamEvents } from './page/live-page.ts';
-import type { Awaitable } from './plain.ts';
+import {
+  type HttpListener,
+  type HttpListenerOptions,
+  problem,
+  respond,
+  startHttpListener,
+} from './http-listener.ts';
+import { LivePage, modelMaker, streamEvents } from './page/live-page.ts';
 import { operatorKey, operatorOf } from './requests.ts';
-import { problem, respond } from './respond.ts';
 import { answerByRoute, type HttpRoutes, httpRoutes, pathOf, probeRoutes } from './routes.ts';
 import { adminCsdsRoutes, adminRoutes } from './rpc.ts';
 import type { Inspector } from './service.ts';
@@ -67,21 +71,21 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
       ...handlersOf(adminCsdsRoutes(inspector, failed)),
     ].map((handler) => [handler.requestPath, handler]),
   );
-  const maker = new ModelMaker(inspector, systemClock);
   const live = new LivePage({
     clock: systemClock,
-    model: () => maker.make(),
+    model: modelMaker(inspector, systemClock),
     figures: () => inspector.page.figures(),
     failed,
   });
   const routes = httpRoutes(inspector, live);
+  const streamed = [`GET ${eventsPath}`, ...rpcs.keys().map((known) => `POST ${known}`)];
 
   return (request, response) => {
     const path = pathOf(request);
     const refusal = refusalOf(request, path);
     if (refusal !== undefined) {
       request.resume();
-      respond(response, refusal, request.method === 'HEAD');
+      respond(response, refusal);
       return;
     }
     if (path === eventsPath) {
@@ -89,11 +93,12 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
       return;
     }
     const rpc = rpcs.get(path);
-    const run = rpc === undefined ? plain(request, response, path) : callRpc(rpc, request, response);
+    const run =
+      rpc === undefined ? plain(request, response, routes, streamed) : callRpc(rpc, request, response);
     run.catch((error: unknown) => {
       if (isDisconnect(error) || ConnectError.from(error).code === Code.Aborted) return;
       failed(error);
-      respond(response, problem(500, 'internal', 'this is a bug: see the log'), request.method === 'HEAD');
+      respond(response, problem(500, 'internal', 'this is a bug: see the log'));
     });
   };
 
@@ -106,13 +111,18 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
     const foreign = reads && path !== eventsPath ? undefined : refusedOrigin(request);
     return foreign === undefined ? undefined : problem(403, 'permission_denied', foreign);
   }
+}
 
-  async function plain(request: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
-    // A body would be read as the next request.
-    request.resume();
-    const answer = await answerTo(request.method ?? '', path, routes, rpcs);
-    respond(response, answer, request.method === 'HEAD');
-  }
+/** `alsoServed`: beside the routes. */
+async function plain(
+  request: IncomingMessage,
+  response: ServerResponse,
+  routes: HttpRoutes,
+  alsoServed: readonly string[] = [],
+): Promise<void> {
+  // A body would be read as the next request.
+  request.resume();
+  respond(response, await answerByRoute(request.method ?? '', pathOf(request), routes, alsoServed));
 }
 
 function handlersOf(
@@ -128,44 +138,34 @@ function handlersOf(
   return router.handlers;
 }
 
-function answerTo(
-  method: string,
-  path: string,
-  routes: HttpRoutes,
-  rpcs: ReadonlyMap<string, Handler>,
-): Awaitable<HttpAnswer> {
-  const streamed = [`GET ${eventsPath}`, ...rpcs.keys().map((known) => `POST ${known}`)];
-  return answerByRoute(method, path, routes, streamed);
-}
-
 async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerResponse): Promise<void> {
   if (request.method !== 'POST') {
     request.resume();
     const message = `${rpc.requestPath} takes POST, not ${request.method ?? ''}`;
-    respond(response, problem(405, 'unimplemented', message, { allow: 'POST' }), request.method === 'HEAD');
+    respond(response, problem(405, 'unimplemented', message, { allow: 'POST' }));
     return;
   }
   if (request.headers.host === undefined) {
     request.resume();
-    respond(response, problem(400, 'invalid_argument', 'the Host header is missing'), false);
+    respond(response, problem(400, 'invalid_argument', 'the Host header is missing'));
     return;
   }
   const type = request.headers['content-type'];
   if (!rpc.supportedContentType(type ?? null)) {
     request.resume();
     const message = `content-type: ${expectedText('application/json or application/proto', type ?? '')}`;
-    respond(response, problem(415, 'unimplemented', message), false);
+    respond(response, problem(415, 'unimplemented', message));
     return;
   }
   const body = await wholeBody(request, maxRequestBytes);
   if (body === undefined) return;
   if (!body.ok) {
-    respond(response, problem(429, 'resource_exhausted', body.error), false);
+    respond(response, problem(429, 'resource_exhausted', body.error));
     return;
   }
   const fault = type === 'application/proto' ? undecodable(rpc, body.value) : undefined;
   if (fault !== undefined) {
-    respond(response, problem(400, 'invalid_argument', fault), false);
+    respond(response, problem(400, 'invalid_argument', fault));
     return;
   }
   const taker: BodyTaker = {};
@@ -236,10 +236,8 @@ function refused(method: string, readOnly: boolean, caller: Caller): string | un
   return undefined;
 }
 
-interface ServedHosts extends Pick<AdminAccess, 'hosts'> {
-  /** As configured in admin.address. */
-  readonly bound: string;
-}
+/** `bound`: as configured in admin.address. */
+type ServedHosts = Pick<AdminAccess, 'hosts'> & { readonly bound: string };
 
 /** They reveal little, and a probe through a NAT names an address that is not the relay's own. */
 const probes: ReadonlySet<string> = new Set(['/healthz', '/ready', '/metrics']);
@@ -335,15 +333,10 @@ export function wholeBody(
 /** What scrapers and probes ask, and nothing else: everybody who can reach this listener may read it. */
 export function startMetricsServer(options: Omit<AdminOptions, 'access'>): Promise<Result<HttpListener>> {
   const routes = probeRoutes(options.inspector);
-  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    request.resume();
-    const found = await answerByRoute(request.method ?? '', pathOf(request), routes);
-    respond(response, found, request.method === 'HEAD');
-  };
   return startHttpListener('metrics', options, (request, response) => {
-    answer(request, response).catch((error: unknown) => {
+    plain(request, response, routes).catch((error: unknown) => {
       options.log.error('metrics: a request failed', { error });
-      respond(response, problem(500, 'internal', 'this is a bug: see the log'), request.method === 'HEAD');
+      respond(response, problem(500, 'internal', 'this is a bug: see the log'));
     });
   });
 }

@@ -12,9 +12,10 @@ import {
   toJson,
 } from '@bufbuild/protobuf';
 import { isReflectMessage, reflect } from '@bufbuild/protobuf/reflect';
-import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code, ConnectError, createContextKey, type HandlerContext } from '@connectrpc/connect';
 import type { TimeSlices } from '../model/time-slices.ts';
+import { undecoded } from '../wire/client-status.ts';
 
 /** What an answer of the admin listener has at most, in the encoding that is sent. What a list has beyond that is cut. */
 export const maxAnswerBytes = 8 << 20;
@@ -101,22 +102,12 @@ export async function answered<Desc extends DescMessage>(
   const chunks: Uint8Array[] = [];
   for await (const chunk of new AnswerWriter(desc, listed, binary, slices).chunks()) chunks.push(chunk);
   const bytes = Buffer.concat(chunks);
-  return type.includes('json') ? fromBinary(desc, bytes) : encoded(desc, bytes);
+  return type.includes('json') ? fromBinary(desc, bytes) : undecoded(desc, bytes);
 }
 
 /** An answer that is made already, as a body: a piece goes out when the client has taken the one before. */
 export async function* written(pieces: Iterable<Uint8Array>): AsyncIterable<Uint8Array> {
   yield* pieces;
-}
-
-/** For connect-node, which encodes it: protobuf writes fields that it does not know as they came. */
-function encoded<Desc extends DescMessage>(desc: Desc, bytes: Buffer): MessageShape<Desc> {
-  const message = create(desc);
-  if (bytes.length === 0) return message;
-  const reader = new BinaryReader(bytes);
-  const [no, wireType] = reader.tag();
-  message.$unknown = [{ no, wireType, data: bytes.subarray(reader.pos) }];
-  return message;
 }
 
 /** How a message is written: rows of its lists first, as they come. */

@@ -14,6 +14,7 @@ import type { Log } from '../observe/log.ts';
 import { type Account, type Accounts, boundlessAccounts } from '../wire/accounts.ts';
 import { formatHostPort } from '../wire/address.ts';
 import { ClientAuthorities } from '../wire/client-authorities.ts';
+import type { HttpAnswer } from '../wire/http-answer.ts';
 import { explainError } from '../wire/node-error.ts';
 import { addressOf } from '../wire/peer.ts';
 import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
@@ -211,3 +212,44 @@ export class HttpListener {
 /** What is made of it, its client has not taken. */
 const isUnread = ({ writableEnded, writableFinished, writableNeedDrain }: ServerResponse): boolean =>
   writableNeedDrain || (writableEnded && !writableFinished);
+
+/* Whole answers of the plain HTTP routes. */
+
+export function json(
+  value: unknown,
+  status = 200,
+  headers: Readonly<Record<string, string>> = {},
+): HttpAnswer {
+  return { status, type: 'application/json', body: `${JSON.stringify(value, null, 2)}\n`, headers };
+}
+
+/** HTTP statuses with the names of the codes that Connect uses in its bodies. */
+export function problem(
+  status: number,
+  code: string,
+  message: string,
+  headers: Readonly<Record<string, string>> = {},
+): HttpAnswer {
+  return json({ code, message }, status, headers);
+}
+
+/** Without the body, if HEAD asks. */
+export function respond(response: ServerResponse, answer: HttpAnswer): void {
+  if (response.headersSent || response.destroyed) {
+    response.destroy();
+    return;
+  }
+  response.writeHead(answer.status, {
+    'content-type': answer.type,
+    'content-length': Buffer.byteLength(answer.body),
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    ...(bodyComes(response.req) ? { connection: 'close' } : {}),
+    ...answer.headers,
+  });
+  response.end(response.req.method === 'HEAD' ? undefined : answer.body);
+}
+
+/** What nobody asked for is not read to its end. */
+const bodyComes = ({ complete, headers }: IncomingMessage): boolean =>
+  !complete && (headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0);

@@ -172,9 +172,11 @@ export function operatorOf({ socket }: IncomingMessage): string {
   return identity === '' ? address : `${identity} (${address})`;
 }
 
+export const verbs = ['freeze', 'unfreeze', 'release', 'promote', 'discard'] as const;
+
 /** What an operator does to changes: of a type and an upstream, or (undefined) of all. */
 export interface Operation {
-  readonly verb: 'freeze' | 'unfreeze' | 'promote' | 'release' | 'discard';
+  readonly verb: (typeof verbs)[number];
   readonly type: TypeUrl | undefined;
   readonly upstream: string | undefined;
   readonly reason: string;

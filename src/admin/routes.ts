@@ -10,11 +10,10 @@ import { problemKinds, wrongOnes } from '../observe/problems.ts';
 import { packageFile } from '../package/files.ts';
 import type { HttpAnswer } from '../wire/http-answer.ts';
 import { collected, maxAnswerBytes } from './answers.ts';
+import { json, problem } from './http-listener.ts';
 import { clientsShown, fallback, shell } from './page/html-page.ts';
 import type { LivePage } from './page/live-page.ts';
-import type { Awaitable, Plain } from './plain.ts';
-import { json, problem } from './respond.ts';
-import type { Inspector, ReadinessReport } from './service.ts';
+import type { Awaitable, Inspector, Plain, ReadinessReport } from './service.ts';
 
 export type HttpRoutes = ReadonlyMap<string, () => Awaitable<HttpAnswer>>;
 

@@ -9,22 +9,21 @@ import { systemClock } from '../model/clock.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { encodedResponse, statusJson } from '../wire/client-status.ts';
 import { answered, type Long, maxAnswerBytes, takerKey, written } from './answers.ts';
-import type { Awaitable } from './plain.ts';
-import { type Operation, operationOf, operatorKey, valueOf } from './requests.ts';
-import type { Answer, Call, ClientMethods, Inspector } from './service.ts';
+import { type Methods, operationOf, operatorKey, valueOf, verbs } from './requests.ts';
+import type { Answer, Awaitable, Call, ClientMethods, Inspector } from './service.ts';
 
 /** `failed` is called for bugs: an RPC that threw something other than a status. */
 export type Failed = (error: unknown) => void;
 
 const { method } = AdminService;
 
+type Operations = Methods[(typeof verbs)[number]];
+
 export function adminRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {
   const { changes } = inspector;
   return (router) => {
     clientRoutes(inspector, () => inspector.status(), failed)(router);
     const unary = unaryOn(router, failed);
-    const operate = async (verb: Operation['verb'], request: Parameters<typeof operationOf>[1], call: Call) =>
-      inspector.operate(operationOf(verb, request, call.operator));
     // What an operator decides about changes: with a warning if a restart would lose it.
     const kept = async <T>(done: Awaitable<T>) => ({ ...(await done), warning: await inspector.notKept() });
     unary(method.listResources, (request) => inspector.listResources(request));
@@ -35,19 +34,12 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
     unary(method.check, (request) => inspector.check(request));
     unary(method.setLogLevel, (request, call) => inspector.setLogLevel(request, call));
     unary(method.releaseRemovals, (request) => inspector.releaseRemovals(request));
-    unary(method.freeze, (request, call) => kept(operate('freeze', request, call).then(() => ({}))));
-    unary(method.unfreeze, (request, call) =>
-      kept(operate('unfreeze', request, call).then(({ names }) => ({ pending: names }))),
-    );
-    unary(method.release, (request, call) =>
-      kept(operate('release', request, call).then(({ names }) => ({ released: names }))),
-    );
-    unary(method.promote, (request, call) =>
-      kept(operate('promote', request, call).then(({ names, ...rest }) => ({ promoted: names, ...rest }))),
-    );
-    unary(method.discard, (request, call) =>
-      kept(operate('discard', request, call).then(({ names }) => ({ discarded: names }))),
-    );
+    for (const verb of verbs)
+      unary<Operations['input'], Operations['output']>(method[verb], async (request, { operator }) => {
+        const { names, ...wave } = await inspector.operate(operationOf(verb, request, operator));
+        // Each answer takes what it has a field for.
+        return kept({ pending: names, released: names, promoted: names, discarded: names, ...wave });
+      });
   };
 }
 

@@ -1,4 +1,4 @@
-import type { MessageShape } from '@bufbuild/protobuf';
+import type { Message, MessageShape } from '@bufbuild/protobuf';
 import type { UpstreamStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
@@ -10,7 +10,6 @@ import type { RecentLine } from '../observe/log.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Long } from './answers.ts';
-import type { Awaitable, Plain } from './plain.ts';
 import type { Method, Methods, Operation, Request } from './requests.ts';
 
 /** Answers with a list that may be long: it is written row by row. */
@@ -54,7 +53,7 @@ export interface ClientMethods
   extends Handlers<'explain' | 'getResource' | 'listClients' | 'getClient' | 'listClasses' | 'load'>,
     Handlers<'compareConfiguration' | 'wait'> {
   /** Messages as they pass, until the caller's signal aborts. */
-  tap(request: Request<'tap'>, call: Call): AsyncIterable<Plain<TapMessage>>;
+  tap(request: Request<'tap'>, call: Call): AsyncIterable<TapMessage>;
 }
 
 /** What has changed. */
@@ -200,3 +199,13 @@ export interface PageSource {
   /** The upstream that serves a name, a glob or the wildcard of a type (a short name or a type URL). */
   upstreamOf(type: string, selector: string): string | undefined;
 }
+
+/** A generated message as a plain value: all its fields, nothing else. `truncated` is set where it is written. */
+export type Plain<T> = T extends Message
+  ? { [Key in keyof T as Exclude<Key, '$typeName' | '$unknown' | 'truncated'>]: Plain<T[Key]> }
+  : T extends readonly (infer Element)[]
+    ? Plain<Element>[]
+    : T;
+
+/** Other processes may have to be asked first. */
+export type Awaitable<T> = T | Promise<T>;

@@ -18,11 +18,13 @@ import { discardedFacts } from '../inspect/rollout-status.ts';
 import { typeUrl } from '../model/brand.ts';
 import { systemClock, type Timer } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { checkStates } from '../model/rollout.ts';
 import { gatedByDefault, typeByName, typeInfo } from '../model/types.ts';
 import { Figures } from '../observe/figures.ts';
 import { RecentLines } from '../observe/log.ts';
 import type { RelayFacts } from '../observe/metrics.ts';
 import { RolloutFile } from '../rollout/rollout-file.ts';
+import type { Reading } from '../observe/series.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
 import { Core, type CoreDependencies, openTraces } from './core.ts';
 import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
@@ -186,7 +188,10 @@ export class Distributary {
     );
     if (persistence === undefined) return;
     persistence.attach(relay.store, this.#recorder.history);
-    metrics.persistence(() => persistence);
+    metrics.persistence(() => ({
+      persistence_lag_seconds: [[persistence.lagSeconds]],
+      persistence_last_write_timestamp_seconds: [[(persistence.lastWrite ?? 0) / 1000]],
+    }));
   }
 
   /** Where it listens, for the lines on stdout. */
@@ -343,38 +348,40 @@ export class Distributary {
   }
 
   async #facts(): Promise<RelayFacts> {
-    const held = this.#core.relay.upstreams.map(({ name }): [string, number] => [
-      name,
-      this.#heldRemovals(name).reduce((sum, { count }) => sum + count, 0),
-    ]);
+    const { checks, relay, rollout } = this.#core;
     return {
-      ready: this.#inspection.ready().ready,
-      heldRemovals: new Map(held),
-      discarded: discardedFacts(this.#core.rollout.report())?.names ?? 0,
-      checks: this.#core.checks.states(),
-      limits: boundsOf(this.#config),
-      missing: await this.#missing(),
-      isConfigured: this.#isConfigured,
-      configuredAt: this.#configuredAt,
+      ready: [[Number(this.#inspection.ready().ready)]],
+      held_removals: relay.upstreams.map(({ name }) => [
+        this.#heldRemovals(name).reduce((sum, { count }) => sum + count, 0),
+        name,
+      ]),
+      discarded_names: [[discardedFacts(rollout.report())?.names ?? 0]],
+      rollout_check_state: checks
+        .states()
+        .flatMap(({ name, state }) => checkStates.map((one): Reading => [Number(one === state), name, one])),
+      limit: [...boundsOf(this.#config)].map(([name, value]) => [value, name]),
+      ...(await this.#missing()),
+      config_last_reload_timestamp_seconds: [[this.#configuredAt / 1000]],
+      config_last_reload_successful: [[Number(this.#isConfigured)]],
     };
   }
 
   /** By the labels of all types that are cached or asked for. */
-  async #missing(): Promise<RelayFacts['missing']> {
+  async #missing(): Promise<RelayFacts> {
     const { metrics, relay } = this.#core;
     const { missing, problems } = await this.#inspection.listClasses();
-    const counts = new Map<string, { all: number; elsewhere: number }>();
-    const of = (type: string) => {
-      const label = metrics.typeLabel(typeByName(type) ?? typeUrl(type));
-      const known = counts.get(label) ?? { all: 0, elsewhere: 0 };
-      counts.set(label, known);
-      return known;
+    const label = (type: string): string => metrics.typeLabel(typeByName(type) ?? typeUrl(type));
+    const cached = [...relay.store.tables].map(([type]) => typeInfo(type).short);
+    const all = Object.entries(missing).map(([type, count]): Reading => [count, label(type)]);
+    const elsewhere = problems
+      .filter((one) => one.kind === 'MISSING' && one.elsewhere)
+      .map(({ clients, type }): Reading => [clients, label(type)]);
+    const none = [...cached.map(label), ...[...all, ...elsewhere].map(([, type]) => type)];
+    const zeros = none.map((type): Reading => [0, type]);
+    return {
+      missing_subscriptions: [...zeros, ...all],
+      unmatched_subscriptions: [...zeros, ...elsewhere],
     };
-    for (const [type] of relay.store.tables) of(typeInfo(type).short);
-    for (const [type, count] of Object.entries(missing)) of(type).all += count;
-    for (const { kind, type, elsewhere, clients } of problems)
-      if (kind === 'MISSING' && elsewhere) of(type).elsewhere += clients;
-    return counts;
   }
 
   async #close(milliseconds: number): Promise<void> {

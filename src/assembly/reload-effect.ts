@@ -1,4 +1,4 @@
-import type { Plain } from '../admin/plain.ts';
+import type { Plain } from '../admin/service.ts';
 import type { Config, UpstreamConfig } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';

@@ -135,7 +135,7 @@ class TlsFollower {
       take: (next) => this.#changed(next),
       refused: (error) => this.#refused(error),
       looked: (isInForce) => {
-        if (isInForce) this.#certificate.refusal = undefined;
+        if (isInForce) this.#certificate.refused = undefined;
         this.#warnOfExpiry();
       },
     });
@@ -157,7 +157,7 @@ class TlsFollower {
   #refused(error: string): void {
     // A connection that has nothing to be made with says why.
     if (!this.#inForce.ok) this.#inForce = fail(error);
-    this.#certificate.refused(error, systemClock.now());
+    this.#certificate.refuse(error, systemClock.now());
     const { kind, file } = this.#certificate;
     if (kind === 'ca') this.#log.error('a new CA file is refused', { ca: file, error });
     else this.#log.error('a new certificate is refused', { certificate: file, error });

@@ -11,8 +11,8 @@ import { WILDCARD } from '../model/transaction.ts';
 import { ago } from '../observe/format.ts';
 import { othersText } from '../observe/missing-text.ts';
 import { count, oneOf, text, type } from './command.ts';
-import { type AdminClient, answer, relayCommand } from './relay-command.ts';
-import { type Cell, type Head, painted, type Style, textTable, type View, wide } from './terminal.ts';
+import { answer, everyPart, relayCommand } from './relay-command.ts';
+import { type Cell, type Column, painted, type Style, textTable, type View } from './terminal.ts';
 
 export const clients = relayCommand({
   name: 'clients',
@@ -38,9 +38,17 @@ three of its own intervals; tap does not show polls.`,
   watch: true,
   exit: '0, even if there is none; 1 if the relay does not answer.',
   ask:
-    ({ state = '', ...asked }) =>
+    ({ state = '', limit: most, ...asked }) =>
     async ({ rpc }) => {
-      const response = await everyClient(rpc, { ...asked, state });
+      let silent: string | undefined;
+      const part = async (offset: number, listed: number): Promise<ListClientsResponse> => {
+        const limit = most === 0 ? 0 : most - listed;
+        const listing = await rpc.listClients({ ...asked, state, limit, offset });
+        silent ??= listing.noAnswer;
+        return listing;
+      };
+      const whole = await everyPart('clients', 'nextOffset', part);
+      const response = silent === undefined ? whole : { ...whole, noAnswer: silent };
       const text = async (view: View): Promise<string> => {
         const missing = response.clients.some((client) => client.types.some(isMissing))
           ? (await rpc.listClasses({})).problems.filter(({ kind }) => kind === 'MISSING')
@@ -50,29 +58,6 @@ three of its own intervals; tap does not show polls.`,
       return answer(ListClientsResponseSchema, response, text);
     },
 });
-
-/** An answer may not hold all of them. */
-async function everyClient(
-  rpc: AdminClient['rpc'],
-  asked: {
-    readonly node: string;
-    readonly type: string;
-    readonly state: string;
-    readonly wave: number;
-    readonly limit: number;
-  },
-): Promise<ListClientsResponse> {
-  const whole = await rpc.listClients(asked);
-  let { noAnswer } = whole;
-  for (let offset = whole.nextOffset; offset > 0; ) {
-    const limit = asked.limit === 0 ? 0 : asked.limit - whole.clients.length;
-    const page = await rpc.listClients({ ...asked, limit, offset });
-    whole.clients.push(...page.clients);
-    noAnswer ??= page.noAnswer;
-    offset = page.nextOffset;
-  }
-  return { ...whole, noAnswer, nextOffset: 0 };
-}
 
 /** `missing`: what classes of clients lack, and why. `now` is milliseconds since the epoch. */
 function clientsText(
@@ -87,14 +72,7 @@ function clientsText(
       total === 0 ? 'no client is connected' : `no client matches (${counted(total, 'client')} in all)`;
     return none + silent;
   }
-  const columns = columnsOf(missing, now).filter(
-    ({ isRare, cell }) => isRare !== true || listed.some((client) => cell(client) !== ''),
-  );
-  const table = textTable(
-    columns.map(({ head }) => head),
-    listed.toSorted(byUrgency).map((client) => columns.map(({ cell }) => cell(client))),
-    view,
-  );
+  const table = textTable(listed.toSorted(byUrgency), columnsOf(missing, now), view);
   const rest = matching - listed.length;
   const shown = matching === total ? counted(total, 'client') : `${matching} of ${counted(total, 'client')}`;
   return `${table}\n\n${shown}${rest > 0 ? `, ${rest} not shown` : ''}${silent}`;
@@ -122,29 +100,22 @@ function byUrgency(a: Client, b: Client): number {
   return left < right ? -1 : Number(left > right);
 }
 
-interface Column {
-  readonly head: Head;
-  readonly cell: (client: Client) => Cell;
-  /** Left out where no client has something in it: nobody polls, nothing waits. */
-  readonly isRare?: true;
-}
-
-const columnsOf = (missing: readonly ClassProblem[], now: number): readonly Column[] => [
-  { head: 'CLIENT', cell: ({ id }) => id },
-  { head: 'NODE', cell: ({ node }) => node?.id ?? '' },
-  { head: wide('CLUSTER'), cell: ({ node }) => node?.cluster ?? '' },
-  { head: wide('PEER'), cell: ({ peer }) => peer },
-  { head: wide('PROTOCOL'), cell: ({ transport }) => transport },
-  { head: 'LAST POLL', cell: (client) => agoText(lastPollOf(client), now), isRare: true },
-  { head: wide('WAVE'), cell: waveText, isRare: true },
-  { head: 'STATE', cell: stateCell },
-  { head: 'TYPES', cell: ({ types }) => typesText(types) },
-  { head: wide('ANSWERED WITH'), cell: versionsText, isRare: true },
-  {
-    head: 'WHY',
-    cell: (client) =>
-      client.types.find((type) => type.state === 'ERROR')?.lastNack ?? whyMissing(client, missing),
-  },
+/** Rare: nobody polls, nothing waits. */
+const columnsOf = (missing: readonly ClassProblem[], now: number): readonly Column<Client>[] => [
+  ['CLIENT', 'id'],
+  ['NODE', ({ node }) => node?.id ?? ''],
+  ['CLUSTER', ({ node }) => node?.cluster ?? '', 'wide'],
+  ['PEER', 'peer', 'wide'],
+  ['PROTOCOL', 'transport', 'wide'],
+  ['LAST POLL', (client) => agoText(lastPollOf(client), now), 'rare'],
+  ['WAVE', waveText, 'wide', 'rare'],
+  ['STATE', stateCell],
+  ['TYPES', ({ types }) => typesText(types)],
+  ['ANSWERED WITH', versionsText, 'wide', 'rare'],
+  [
+    'WHY',
+    (client) => client.types.find(({ state }) => state === 'ERROR')?.lastNack ?? whyMissing(client, missing),
+  ],
 ];
 
 /** `2 ACCEPTED`; empty: nothing waits for it. */

@@ -1,24 +1,22 @@
 import { printable, unknownWord } from '../model/text.ts';
 import { levels, logFormats } from '../observe/log-levels.ts';
 import { version } from '../package/files.ts';
+import { diff, history } from './changes.ts';
 import { clients } from './clients.ts';
 import { type Command, defineCommand, file, oneOf, required, toggle } from './command.ts';
 import { completionOf } from './completion.ts';
 import { context } from './context.ts';
-import { diff } from './diff.ts';
 import { explain } from './explain.ts';
-import { get } from './get.ts';
-import { history } from './history.ts';
 import { load } from './load.ts';
 import { log } from './log.ts';
+import { faultyNode } from './node-version.ts';
 import { check, discard, freeze, promote, release, rollback, unfreeze } from './operations.ts';
 import { reach } from './reach.ts';
-import { resources } from './resources.ts';
+import { get, resources } from './resources.ts';
 import { status } from './status.ts';
 import { tap } from './tap.ts';
 import { columnsOf, processTerminal, wrapped } from './terminal.ts';
 import { validate } from './validate.ts';
-import { showVersion } from './version.ts';
 import { wait } from './wait.ts';
 
 // The commands that are relays. Their modules are loaded only when one starts: no other command waits for them.
@@ -51,6 +49,23 @@ that one has accepted it. Nothing else is needed. Runs until Ctrl-C.`,
   flags: { once: toggle('end when the clients have everything') },
   exit: '0; 1 if the relay cannot start or the clients do not get everything in time.',
   run: async ({ once }, { terminal }) => (await import('./demo.ts')).runDemo(once, terminal),
+});
+
+const showVersion = defineCommand({
+  name: 'version',
+  does: 'shows the version',
+  about:
+    'Shows the version of this command; status shows that of a running relay. Warns on stderr if this Node has known vulnerabilities.',
+  flags: { json: toggle('with those of Node and the system, as JSON') },
+  exit: '0.',
+  run: async ({ json }, { terminal: { out, err } }) => {
+    const { versions, platform, arch } = process;
+    const all = { version: version(), node: versions.node, platform, arch };
+    out(`${json ? JSON.stringify(all, null, 2) : all.version}\n`);
+    const fault = faultyNode(versions.node);
+    if (fault !== undefined) err(`${fault}\n`);
+    return 0;
+  },
 });
 
 const seeing = [status, clients, resources, get, explain, history, diff, wait, check, load, tap, reach];

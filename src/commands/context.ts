@@ -126,9 +126,10 @@ function listed(terminal: Terminal): Result<string> {
   const read = readContexts(terminal.environment);
   if (!read.ok) return read;
   const { current, contexts } = read.value;
-  const rows = Object.entries(contexts).map(([one, { admin }]) => [one === current ? '*' : '', one, admin]);
+  const rows = Object.entries(contexts).map(([name, { admin }]) => ({ name, admin }));
   if (rows.length === 0) return ok(`no contexts: commands ask ${defaultAdmin}`);
-  return ok(textTable(['', 'CONTEXT', 'ADMIN'], rows, viewOf(terminal, false)));
+  const inUse = ({ name }: { readonly name: string }): string => (name === current ? '*' : '');
+  return ok(textTable(rows, [['', inUse], ['CONTEXT', 'name'], 'admin'], viewOf(terminal, false)));
 }
 
 function changed(

@@ -63,7 +63,7 @@ async function show(files: DemoFiles, once: boolean, terminal: Terminal): Promis
   terminal.out(`A relay over ${files.resources} and three clients that ask it for everything.\n\n`);
   const clients = sampleClients.map((sample) => startClient(sample, xds, admin, terminal));
   try {
-    const everything = Promise.all(clients.map(({ narrator }) => narrator.everything));
+    const everything = Promise.all(clients.map((one) => one.everything));
     const outcome = await Promise.race([everything, interrupted.promise, timeout(everythingTimeoutMs)]);
     if (outcome === 'too late') {
       terminal.err(`the clients did not get everything within ${everythingTimeoutMs / 1000} s\n`);
@@ -116,34 +116,61 @@ function sayWhatMatters(line: string, terminal: Terminal): void {
   if (/^\S+ (WARN|ERROR|INFO +resolved:) /.test(line)) terminal.err(line);
 }
 
+/**
+ * A sample client that tells what it receives. A client that asks by plain names, as Envoy does, never sees the
+ * constraints: so the relay is asked which variant it was.
+ */
 function startClient(
   { id, env }: (typeof sampleClients)[number],
   xds: string,
   admin: string,
   terminal: Terminal,
 ) {
-  const narrator = new Narrator({
-    client: id,
-    env,
-    admin,
-    say: (line) => terminal.out(`${line}\n`),
-    colours: colours(terminal),
+  const colours =
+    terminal === processTerminal && process.stdout.isTTY && terminal.environment['NO_COLOR'] === undefined;
+  const label = `[${id}]`.padEnd(8);
+  const shown = colours ? `\u001B[${env === 'prod' ? 32 : 36}m${label}\u001B[0m` : label;
+  const say = (type: string, name: string, what: string): void => {
+    const line = `${shown} ${type.padEnd(4)} ${printable(name).padEnd(16)} ${what}`;
+    terminal.out(`${line.trimEnd()}\n`);
+  };
+  const variantOf = async (type: string, name: string): Promise<string> => {
+    const client = adminClient({ admin, cert: '', key: '', ca: '' });
+    if (!client.ok) return client.error;
+    try {
+      const { match } = await client.value.rpc.explain({ type, name, parameters: { env } });
+      return match.padEnd(42);
+    } catch (error) {
+      return `(${ConnectError.from(error).rawMessage})`;
+    }
+  };
+  const { promise: everything, resolve } = Promise.withResolvers<undefined>();
+  const missing = new Set<string>(demoTypes);
+  const tell = async (response: DeltaDiscoveryResponse, rejection: string | undefined): Promise<void> => {
+    const { resources, removedResources } = response;
+    const { short } = typeInfo(typeUrl(response.typeUrl));
+    if (rejection !== undefined) {
+      say(short, resources.map(({ name }) => name).join(', '), `rejected: ${rejection}`);
+      return;
+    }
+    for (const { name, version: whole } of resources) {
+      const own = printable(whole.slice(whole.lastIndexOf('@') + 1));
+      say(short, name, `${await variantOf(short, name)}  version ${own}`);
+    }
+    for (const name of removedResources) say(short, name, 'removed');
+    missing.delete(short);
+    if (missing.size === 0) resolve(undefined);
+  };
+  // Each line needs an answer of the relay, so responses are told one after the other, in order.
+  let told = Promise.resolve();
+  const client = new DemoClient(xds, `demo-${id}`, env, {
+    received: (response, rejection) => {
+      told = told.then(() => tell(response, rejection));
+    },
+    ended: (reason) => say('stream ended', '', printable(reason)),
   });
-  const client = new DemoClient({
-    address: xds,
-    id: `demo-${id}`,
-    metadata: { env },
-    received: (response) => narrator.received(response),
-    rejected: (response, reason) => narrator.rejected(response, reason),
-    ended: (reason) => narrator.ended(reason),
-  });
-  return { narrator, client };
-}
-
-function colours(terminal: Terminal): boolean {
-  return (
-    terminal === processTerminal && process.stdout.isTTY && terminal.environment['NO_COLOR'] === undefined
-  );
+  /** Every type has been answered, and told. */
+  return { everything, client };
 }
 
 /** `files`: where the relay goes on. */
@@ -194,25 +221,22 @@ const sampleRevision = demoTypes.length;
 /** The filter of deploy/demo/broken: no Envoy has it. */
 const brokenFilter = 'no.such.filter';
 
+interface DemoEvents {
+  /** `rejection`: why it has rejected the response; undefined: it has not. */
+  readonly received: (response: DeltaDiscoveryResponse, rejection: string | undefined) => void;
+  /** The stream ended, with gRPC's reason; not called after `close`. */
+  readonly ended: (reason: string) => void;
+}
+
 /** A client as Envoy is one: delta ADS, plain names, a node with metadata. It rejects what is in deploy/demo/broken. */
 export class DemoClient {
   readonly #client: Client;
   readonly #stream: ClientDuplexStream<DeltaDiscoveryRequest, DeltaDiscoveryResponse>;
   #closed = false;
 
-  constructor(options: {
-    /** HOST:PORT of the relay's xDS listener. */
-    readonly address: string;
-    /** What it tells in node.metadata. */
-    readonly metadata: Readonly<Record<string, string>>;
-    readonly id: string;
-    readonly received: (response: DeltaDiscoveryResponse) => void;
-    /** It has rejected a response, for this reason. */
-    readonly rejected: (response: DeltaDiscoveryResponse, reason: string) => void;
-    /** The stream ended, with gRPC's reason; not called after `close`. */
-    readonly ended: (reason: string) => void;
-  }) {
-    this.#client = new Client(options.address, credentials.createInsecure());
+  /** `address`: of the relay's xDS listener. `env`: what it tells in node.metadata. */
+  constructor(address: string, id: string, env: string, events: DemoEvents) {
+    this.#client = new Client(address, credentials.createInsecure());
     this.#stream = this.#client.makeBidiStreamRequest(
       `/${ADS_SERVICE}/DeltaAggregatedResources`,
       (request: DeltaDiscoveryRequest) => Buffer.from(toBinary(DeltaDiscoveryRequestSchema, request)),
@@ -221,27 +245,21 @@ export class DemoClient {
     this.#stream.on('data', (response: DeltaDiscoveryResponse) => {
       const { typeUrl, nonce: responseNonce } = response;
       const reason = rejectionOf(response);
-      if (reason === undefined) {
-        this.#send({ typeUrl, responseNonce });
-        options.received(response);
-        return;
-      }
-      this.#send({ typeUrl, responseNonce, errorDetail: { code: Code.INVALID_ARGUMENT, message: reason } });
-      options.rejected(response, reason);
+      const said =
+        reason === undefined ? {} : { errorDetail: { code: Code.INVALID_ARGUMENT, message: reason } };
+      this.#send({ typeUrl, responseNonce, ...said });
+      events.received(response, reason);
     });
-    this.#stream.on('error', (error) => {
-      if (!this.#closed) options.ended(error.message);
-    });
-    this.#stream.on('end', () => {
-      if (!this.#closed) options.ended('the relay ended the stream');
-    });
+    const ended = (reason: string): void => {
+      if (!this.#closed) events.ended(reason);
+    };
+    this.#stream.on('error', ({ message }) => ended(message));
+    this.#stream.on('end', () => ended('the relay ended the stream'));
+    const node = { id, cluster: 'demo', metadata: { env } };
     for (const short of demoTypes) {
       // The node is needed on the first message only (protocol §3.1).
-      const node =
-        short === demoTypes[0]
-          ? { node: { id: options.id, cluster: 'demo', metadata: options.metadata } }
-          : {};
-      this.#send({ ...node, typeUrl: typeByName(short) ?? '', resourceNamesSubscribe: ['*'] });
+      const first = short === demoTypes[0] ? { node } : {};
+      this.#send({ ...first, typeUrl: typeByName(short) ?? '', resourceNamesSubscribe: ['*'] });
     }
   }
 
@@ -265,107 +283,22 @@ function rejectionOf({ resources }: DeltaDiscoveryResponse): string | undefined 
   return `Error adding/updating listener(s) ${broken.name}: Didn't find a registered implementation for '${brokenFilter}'`;
 }
 
-/** The demo's files on the disk, where a user edits them. */
-interface DemoFiles {
-  /** A directory. */
-  readonly resources: string;
-  /** A file with listeners that clients reject. */
-  readonly broken: string;
-  /** What was written for the demo. */
-  remove(): void;
-}
+type DemoFiles = ReturnType<typeof demoFiles>;
 
-/** Those of the package. The executable writes its own to a temporary directory. */
-function demoFiles(): DemoFiles {
+/** Those of the package, on the disk, where a user edits them. The executable writes its own to a temporary directory. */
+function demoFiles() {
   const directory = executable
     ? mkdtempSync(join(tmpdir(), 'distributary-demo-'))
     : fileURLToPath(new URL('../../deploy/demo', import.meta.url));
   if (executable) unpackFiles('deploy/demo/', directory);
   return {
+    /** A directory. */
     resources: join(directory, 'resources'),
+    /** With listeners that clients reject. */
     broken: join(directory, 'broken/listeners.yaml'),
+    /** What was written for the demo. */
     remove() {
       if (executable) rmSync(directory, { recursive: true, force: true });
     },
   };
-}
-
-interface NarratorOptions {
-  readonly client: string;
-  readonly env: string;
-  /** URL of the relay's admin listener. */
-  readonly admin: string;
-  readonly say: (line: string) => void;
-  readonly colours: boolean;
-}
-
-/**
- * Tells what a sample client receives. A client that asks by plain names, as Envoy does, never sees the constraints: so
- * the relay is asked which variant it was.
- */
-class Narrator {
-  /** Every type has been answered, and told. */
-  readonly everything: Promise<void>;
-  readonly #options: NarratorOptions;
-  readonly #missing = new Set<string>(demoTypes);
-  #complete: () => void = () => {};
-  #told: Promise<void> = Promise.resolve();
-
-  constructor(options: NarratorOptions) {
-    this.#options = options;
-    this.everything = new Promise((resolve) => {
-      this.#complete = resolve;
-    });
-  }
-
-  /** Each line needs an answer of the relay, so responses are told one after the other, in order. */
-  received(response: DeltaDiscoveryResponse): void {
-    this.#told = this.#told.then(() => this.#tell(response));
-  }
-
-  rejected({ typeUrl: url, resources }: DeltaDiscoveryResponse, reason: string): void {
-    const names = resources.map(({ name }) => name).join(', ');
-    this.#told = this.#told.then(() => this.#say(typeInfo(typeUrl(url)).short, names, `rejected: ${reason}`));
-  }
-
-  ended(reason: string): void {
-    this.#say('stream ended', '', printable(reason));
-  }
-
-  async #tell(response: DeltaDiscoveryResponse): Promise<void> {
-    const { short } = typeInfo(typeUrl(response.typeUrl));
-    for (const resource of response.resources) {
-      this.#say(
-        short,
-        resource.name,
-        `${await this.#variant(short, resource.name)}  version ${printable(resource.version.slice(resource.version.lastIndexOf('@') + 1))}`,
-      );
-    }
-    for (const name of response.removedResources) this.#say(short, name, 'removed');
-    this.#missing.delete(short);
-    if (this.#missing.size === 0) this.#complete();
-  }
-
-  async #variant(type: string, name: string): Promise<string> {
-    const client = adminClient({ admin: this.#options.admin, cert: '', key: '', ca: '' });
-    if (!client.ok) return client.error;
-    try {
-      const { match } = await client.value.rpc.explain({
-        type,
-        name,
-        parameters: { env: this.#options.env },
-      });
-      return match.padEnd(42);
-    } catch (error) {
-      return `(${ConnectError.from(error).rawMessage})`;
-    }
-  }
-
-  #say(type: string, name: string, what: string): void {
-    const { client: id, env, colours, say } = this.#options;
-    const client = `[${id}]`.padEnd(8);
-    const paint = env === 'prod' ? 32 : 36;
-    const shown = colours ? `\u001B[${paint}m${client}\u001B[0m` : client;
-    say(`${shown} ${type.padEnd(4)} ${printable(name).padEnd(16)} ${what}`.trimEnd());
-  }
 }

@@ -9,7 +9,7 @@ import { isGlob } from '../model/xdstp.ts';
 import { othersText } from '../observe/missing-text.ts';
 import { parameters, required, text, type } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
-import { textTable, type View, versionText, wide } from './terminal.ts';
+import { textTable, type View, variantColumns, versionText } from './terminal.ts';
 
 export const explain = relayCommand({
   name: 'explain',
@@ -132,16 +132,9 @@ function parametersText(parameters: Readonly<Record<string, string>>): string {
 
 function variantsText({ variants }: ExplainResponse, view: View): string {
   if (variants.length === 0) return '';
-  const rows = variants.map((variant) => [
-    variant.matches ? 'yes' : 'no',
-    variant.constraints,
-    variant.content,
-    variant.version,
-    variant.bytes,
-    variant.since,
-    variant.upstream,
-    variant.reason,
-  ]);
-  const about = [wide('BYTES'), wide('SINCE'), wide('UPSTREAM')];
-  return textTable(['MATCHES', 'CONSTRAINTS', 'VERSION', 'UPSTREAM VERSION', ...about, 'WHY'], rows, view);
+  return textTable(
+    variants,
+    [['MATCHES', ({ matches }) => (matches ? 'yes' : 'no')], ...variantColumns, ['WHY', 'reason']],
+    view,
+  );
 }

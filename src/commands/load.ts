@@ -41,14 +41,14 @@ function loadText(
     return `no client has reported any request${isFiltered ? ' that matches --cluster and --class' : ''}${silent}`;
   const perSecond = (count: number): string => (count / Math.max(1, seconds)).toFixed(1);
   const table = textTable(
-    ['CLUSTER', 'CLASS', 'REQUESTS/S', 'ERRORS', 'DROPPED/S'],
-    loads.map((one) => [
-      one.cluster,
-      classText(one),
-      perSecond(one.requests),
-      errorsCell(one),
-      perSecond(one.dropped),
-    ]),
+    loads,
+    [
+      'cluster',
+      ['CLASS', classText],
+      ['REQUESTS/S', ({ requests }) => perSecond(requests)],
+      ['ERRORS', errorsCell],
+      ['DROPPED/S', ({ dropped }) => perSecond(dropped)],
+    ],
     view,
   );
   const rest = total - loads.length;

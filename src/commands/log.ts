@@ -49,6 +49,6 @@ function readRequest({
 
 function levelText({ level, overrides }: SetLogLevelResponse, view: View): string {
   if (overrides.length === 0) return `log level ${level}`;
-  const rows = overrides.map((one) => [one.node === '' ? '(all)' : one.node, one.level, one.until]);
-  return `log level ${level}, with these exceptions\n${textTable(['NODE', 'LEVEL', 'UNTIL'], rows, view)}`;
+  const table = textTable(overrides, [['NODE', ({ node }) => node || '(all)'], 'level', 'until'], view);
+  return `log level ${level}, with these exceptions\n${table}`;
 }

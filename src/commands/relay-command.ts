@@ -68,6 +68,24 @@ export const answer = <Desc extends DescMessage>(
   problem?: Answer['problem'],
 ): Answer => ({ json: () => messageJson(schema, message), text, problem });
 
+/**
+ * The whole of a list, which one answer may not hold: asks on where `next` says that the next part begins, until that is 0.
+ * `listed`: how many rows there are already.
+ */
+export async function everyPart<
+  List extends string,
+  Next extends string,
+  Part extends Record<List, unknown[]> & Record<Next, number>,
+>(list: List, next: Next, ask: (from: number, listed: number) => Promise<Part>): Promise<Part> {
+  const whole = await ask(0, 0);
+  for (let from: number = whole[next]; from > 0; ) {
+    const part = await ask(from, whole[list].length);
+    whole[list].push(...part[list]);
+    from = part[next];
+  }
+  return Object.assign(whole, { [next]: 0 });
+}
+
 interface Unanswered {
   readonly text: string;
   readonly code: number;

@@ -164,15 +164,18 @@ function pendingLines({
 }
 
 function upstreamsText({ upstreams }: StatusResponse, now: number, view: View): string {
-  const rows = upstreams.map((upstream) => [
-    upstream.name,
-    stateCell(upstream),
-    dataCell(upstream, now),
-    `${upstream.kind} ${upstream.endpoint}`,
-    upstream.sessions,
-    upstream.lastError || upstream.staleReason,
-  ]);
-  return textTable(['UPSTREAM', 'STATE', 'DATA', 'ENDPOINT', 'SESSIONS', 'LAST ERROR'], rows, view);
+  return textTable(
+    upstreams,
+    [
+      ['UPSTREAM', 'name'],
+      ['STATE', stateCell],
+      ['DATA', (upstream) => dataCell(upstream, now)],
+      ['ENDPOINT', ({ kind, endpoint }) => `${kind} ${endpoint}`],
+      'sessions',
+      ['LAST ERROR', ({ lastError, staleReason }) => lastError || staleReason],
+    ],
+    view,
+  );
 }
 
 function dataCell({ stale, staleSince, fromSiblingsSince }: UpstreamStatus, now: number): Painted | string {
@@ -190,27 +193,21 @@ function stateCell({ connected, refusedStreams }: UpstreamStatus): Painted {
 /** Only of a relay that has some. */
 function workersText({ workers }: StatusResponse, view: View): string {
   if (workers.length === 0) return '';
-  const rows = workers.map(({ number, pid, listening, clients, restarts, lastError }) => [
-    number,
-    listening ? 'listening' : pid === 0 ? 'exited' : 'starting',
-    pid === 0 ? '' : pid,
-    clients,
-    restarts,
-    lastError,
-  ]);
-  return textTable(['WORKER', 'STATE', 'PROCESS', 'CLIENTS', 'RESTARTS', 'LAST ERROR'], rows, view);
+  return textTable(
+    workers,
+    [
+      ['WORKER', 'number'],
+      ['STATE', ({ listening, pid }) => (listening ? 'listening' : pid === 0 ? 'exited' : 'starting')],
+      ['PROCESS', ({ pid }) => (pid === 0 ? '' : pid)],
+      ...(['clients', 'restarts', 'lastError'] as const),
+    ],
+    view,
+  );
 }
 
 function typesText({ types }: StatusResponse, view: View): string {
   if (types.length === 0) return 'nothing is cached or subscribed to yet';
-  const rows = types.map(({ type, resources, variants, subscriptions, ambiguous }) => [
-    type,
-    resources,
-    variants,
-    subscriptions,
-    ambiguous,
-  ]);
-  return textTable(['TYPE', 'RESOURCES', 'VARIANTS', 'SUBSCRIPTIONS', 'AMBIGUOUS'], rows, view);
+  return textTable(types, ['type', 'resources', 'variants', 'subscriptions', 'ambiguous'], view);
 }
 
 /** Who has most done for it; nothing where nobody stands out. */
@@ -218,17 +215,18 @@ function accountsText({ accounts }: StatusResponse, view: View): string {
   const heavy = accounts.filter(
     ({ waits, heldBytes, workPerSecond }) => waits || heldBytes >= muchHeld || workPerSecond >= muchWork,
   );
-  const rows = heavy.map(({ key, connections, streams, heldBytes, workPerSecond, waits }) => [
-    key,
-    connections,
-    streams,
-    formatBytes(Number(heldBytes)),
-    `${Math.round(workPerSecond)} ms/s`,
-    waits ? painted('yellow', 'throttled') : '',
-  ]);
-  return rows.length === 0
-    ? ''
-    : textTable(['HEAVY PEER', 'CONNECTIONS', 'STREAMS', 'HELD', 'WORK', 'STATE'], rows, view);
+  if (heavy.length === 0) return '';
+  return textTable(
+    heavy,
+    [
+      ['HEAVY PEER', 'key'],
+      ...(['connections', 'streams'] as const),
+      ['HELD', ({ heldBytes }) => formatBytes(Number(heldBytes))],
+      ['WORK', ({ workPerSecond }) => `${Math.round(workPerSecond)} ms/s`],
+      ['STATE', ({ waits }) => (waits ? painted('yellow', 'throttled') : '')],
+    ],
+    view,
+  );
 }
 
 /** Less is not worth a line. */

@@ -1,4 +1,5 @@
 import { styleText } from 'node:util';
+import type { VariantSummary } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { errorLine, printable } from '../model/text.ts';
 
 /** Where a command writes, and its environment: the process's, or a test's. */
@@ -88,10 +89,17 @@ export const painted = (style: Style, text: string): Painted => ({ text, style }
 
 export type Cell = string | number | Painted;
 
-/** Of a column; one that only `-o wide` shows says so. */
-export type Head = string | { readonly wide: string };
+type Field<Row> = { [Key in keyof Row]: Row[Key] extends Cell ? Key : never }[keyof Row] & string;
 
-export const wide = (head: string): Head => ({ wide: head });
+/** What a column shows of a row, below its head. `wide`: only with `-o wide`; `rare`: only where a row has something in it. */
+type ShownColumn<Row> = readonly [
+  head: string,
+  cell: Field<Row> | ((row: Row) => Cell),
+  ...shown: readonly ('wide' | 'rare')[],
+];
+
+/** A field alone has its name as its head. */
+export type Column<Row> = Field<Row> | ShownColumn<Row>;
 
 /** A peer's name may have kilobytes. `-o json` has all of it. */
 const longestCell = 300;
@@ -106,15 +114,19 @@ const narrowestColumn = 8;
  * Columns as wide as their widest cell, two spaces apart; no trailing spaces. Where a terminal has no room for that, the
  * last column goes on in the next line, or has lines of its own; then the widest columns lose the middle of their cells.
  */
-export function textTable(
-  heads: readonly Head[],
-  rows: readonly (readonly Cell[])[],
-  { paint, columns, wide: all }: View,
+export function textTable<Row>(
+  rows: readonly Row[],
+  all: readonly Column<Row>[],
+  { paint, columns, wide }: View,
 ): string {
-  const shown = heads.flatMap((head, index) => (typeof head === 'string' || all ? [index] : []));
-  const titles = heads.map((head) => (typeof head === 'string' ? head : head.wide));
-  const lines = [titles, ...rows].map((row) => shown.map((index) => readCell(row[index] ?? '')));
-  const longest = shown.map((_, at) => Math.max(...lines.map((line) => line[at]?.text.length ?? 0)));
+  const shown = all.map(readColumn).filter(({ when }) => wide || !when.includes('wide'));
+  const cells = shown.map(({ head, cell, when }) => {
+    const own = rows.map((row) => readCell(cell(row)));
+    return when.includes('rare') && own.every(({ text }) => text === '') ? [] : [readCell(head)].concat(own);
+  });
+  const full = cells.filter(({ length }) => length > 0);
+  const lines = [undefined, ...rows].map((_, at) => full.map((column) => column[at] ?? readCell('')));
+  const longest = full.map((column) => Math.max(...column.map(({ text }) => text.length)));
   const widths = longest.map((width) => Math.min(widestColumn, width));
   if (widthOf(longest) <= columns || columns === Number.POSITIVE_INFINITY) {
     return lines.map((line) => lineText(line, widths, paint, (text) => text)).join('\n');
@@ -162,6 +174,13 @@ function fitting(widths: readonly number[], columns: number): readonly number[] 
   return fitted;
 }
 
+function readColumn<Row>(column: Column<Row>) {
+  const [head, what, ...when]: ShownColumn<Row> = typeof column === 'string' ? [column, column] : column;
+  const cell = typeof what === 'function' ? what : (row: Row): Cell => String(row[what]);
+  // `lastError` is LAST ERROR.
+  return { head: head === what ? head.replaceAll(/(?=[A-Z])/g, ' ').toUpperCase() : head, cell, when };
+}
+
 interface ReadCell {
   readonly text: string;
   readonly style: Style | undefined;
@@ -186,6 +205,16 @@ function lineText(line: readonly ReadCell[], widths: readonly number[], paint: P
     })
     .join('  ');
 }
+
+/** Of a variant, in every list of them. */
+export const variantColumns = [
+  'constraints',
+  ['VERSION', 'content'],
+  ['UPSTREAM VERSION', 'version'],
+  ['BYTES', 'bytes', 'wide'],
+  ['SINCE', 'since', 'wide'],
+  ['UPSTREAM', 'upstream', 'wide'],
+] as const satisfies readonly Column<VariantSummary>[];
 
 /** `, version 5e1f…, v7 at the control plane`: what of it there is. */
 export function versionText({

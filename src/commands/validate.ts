@@ -18,6 +18,7 @@ import {
   type ClientChange,
   type CompareConfigurationResponse,
   CompareConfigurationResponseSchema,
+  type LostResource,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { systemClock } from '../model/clock.ts';
 import { counted, printable, printableJson } from '../model/text.ts';
@@ -27,7 +28,7 @@ import { formatProblem } from '../upstream/filesystem/resource-file.ts';
 import { defineCommand, file, required, text, toggle } from './command.ts';
 import { certificateFlags } from './context.ts';
 import { messageJson, withRelay } from './relay-command.ts';
-import { type Terminal, textTable, type View, viewOf } from './terminal.ts';
+import { textTable, type View, viewOf } from './terminal.ts';
 
 export const validate = defineCommand({
   name: 'validate',
@@ -52,85 +53,75 @@ FILE:LINE:COLUMN: warning: path: message. A hint says what a control plane will 
   },
   exit: '0 if it is valid, even with warnings; 2 if it is not; 1 if the relay of --against does not answer.',
   run: async ({ config: file, against, json, ...relay }, { terminal }) => {
-    const checked = await check(file, terminal.environment);
-    const { config, report } = checked;
-    if (!json) printText(checked, terminal);
+    const { config, ...found } = await check(file, terminal.environment);
+    const good = found.problems.length === 0;
+    if (!json) {
+      // All at once: who mends a problem should not find the next one behind it.
+      for (const { line } of Object.values(found).flat()) terminal.err(`${printable(line)}\n`);
+      if (config === undefined) terminal.err(`${file}: ${counted(found.problems.length, 'problem')}\n`);
+      else terminal.out(`${file}: ok\n${summary(config)}\n`);
+    }
     if (config === undefined || against === '') {
-      if (json) terminal.out(`${reportText(report)}\n`);
-      return report.ok ? 0 : 2;
+      if (json) terminal.out(reportText(file, found));
+      return good ? 0 : 2;
     }
     return withRelay({ ...relay, admin: against }, terminal, async ({ rpc }) => {
       const text = withoutReferences(config.source.text, terminal.environment);
       const changes = await rpc.compareConfiguration({ text });
-      const unread = unreadFields(config, changes.unreadRules);
+      const unread = unreadFields(config, changes.unreadRules).map(foundIn(file, 'warning'));
       const said = await askChecks(config);
       if (json) {
-        const warnings = [...report.warnings, ...unread.map((one) => shown(foundIn(file, one)))];
-        terminal.out(`${reportText({ ...report, warnings }, changes, said)}\n`);
-      } else {
-        for (const one of unread) terminal.err(`${printable(warningLine(file, one))}\n`);
-        terminal.out(`\n${changesText(changes, viewOf(terminal, false))}\n`);
-        for (const { name, state, reason } of said)
-          terminal.out(printable(`check ${name}: ${state}: ${reason}`).concat('\n'));
+        const warnings = [...found.warnings, ...unread];
+        terminal.out(reportText(file, { ...found, warnings }, changes, said));
+        return 0;
       }
+      for (const { line } of unread) terminal.err(`${printable(line)}\n`);
+      terminal.out(`\n${changesText(changes, viewOf(terminal, false))}\n`);
+      for (const { name, state, reason } of said)
+        terminal.out(printable(`check ${name}: ${state}: ${reason}`).concat('\n'));
       return 0;
     });
   },
 });
 
-interface Checked {
-  /** Undefined: it is not good. */
-  readonly config: Config | undefined;
-  readonly report: Report;
-  /** Problems, then warnings, then hints. */
-  readonly lines: readonly string[];
+/** For people, and for --json: without what the format of the file does not have. */
+interface Found {
+  /** FILE:LINE:COLUMN: path: message. */
+  readonly line: string;
+  readonly at: {
+    readonly file: string;
+    readonly line?: number | undefined;
+    readonly column?: number | undefined;
+    readonly path?: string;
+    readonly message: string;
+  };
 }
 
-async function check(file: string, environment: Environment): Promise<Checked> {
+/** In the order in which they are printed. */
+type Report = Readonly<Record<'problems' | 'warnings' | 'hints', readonly Found[]>>;
+
+/** `config` undefined: it is not good. */
+async function check(
+  file: string,
+  environment: Environment,
+): Promise<Report & { readonly config: Config | undefined }> {
   const text = readConfigText(file);
   const { config, value, ...found } = text.ok
     ? examineConfig(text.value, file, environment, systemClock.now())
     : { problems: [unreadable(text.error)], config: undefined, value: undefined };
   const inFile = [...found.problems, ...(config === undefined ? [] : withoutEffect(config))];
   const problems = [
-    ...inFile.toSorted(byPlace).map((problem) => foundIn(file, problem)),
+    ...inFile.toSorted(byPlace).map(foundIn(file, undefined)),
     ...(await resourceProblems(value)),
   ];
   const warned = config === undefined ? [] : [...dangers(config), ...contradictions(config)];
   const hinted = config === undefined ? [] : hints(config);
-  const good = problems.length === 0;
   return {
-    config: good ? config : undefined,
-    report: {
-      file,
-      ok: good,
-      problems: problems.map(shown),
-      warnings: warned.map((warning) => shown(foundIn(file, warning))),
-      hints: hinted.map((hint) => shown(foundIn(file, hint))),
-    },
-    // All at once: who mends a problem should not find the next one behind it.
-    lines: [
-      ...problems.map(({ line }) => line),
-      ...warned.map((warning) => warningLine(file, warning)),
-      ...hinted.map((hint) => warningLine(file, hint, 'hint')),
-    ],
+    config: problems.length === 0 ? config : undefined,
+    problems,
+    warnings: warned.map(foundIn(file, 'warning')),
+    hints: hinted.map(foundIn(file, 'hint')),
   };
-}
-
-function printText({ config, report, lines }: Checked, { out, err }: Terminal): void {
-  const { file, problems } = report;
-  for (const line of lines) err(`${printable(line)}\n`);
-  if (config === undefined) {
-    err(`${file}: ${counted(problems.length, 'problem')}\n`);
-  } else out(`${file}: ok\n${summary(config)}\n`);
-}
-
-interface Report {
-  readonly file: string;
-  readonly ok: boolean;
-  readonly problems: readonly FoundAt[];
-  readonly warnings: readonly FoundAt[];
-  readonly hints: readonly FoundAt[];
 }
 
 /** Each once, all at the same time. A webhook is told that this is a trial. */
@@ -145,38 +136,28 @@ function askChecks({ rollout }: Config) {
 }
 
 function reportText(
-  report: Report,
+  file: string,
+  { problems, warnings, hints }: Report,
   changes?: CompareConfigurationResponse,
   checks: Awaited<ReturnType<typeof askChecks>> = [],
 ): string {
-  const compared =
-    changes === undefined ? {} : { changes: messageJson(CompareConfigurationResponseSchema, changes) };
-  const asked = checks.length === 0 ? {} : { checks };
-  return printableJson(JSON.stringify({ ...report, ...compared, ...asked }, null, 2));
+  const shown = (all: readonly Found[]) => all.map(({ at }) => at);
+  const report = {
+    ...{ file, ok: problems.length === 0 },
+    ...{ problems: shown(problems), warnings: shown(warnings), hints: shown(hints) },
+    ...(changes === undefined ? {} : { changes: messageJson(CompareConfigurationResponseSchema, changes) }),
+    ...(checks.length === 0 ? {} : { checks }),
+  };
+  return `${printableJson(JSON.stringify(report, null, 2))}\n`;
 }
 
-/** A problem for people, and for --json. */
-interface Found {
-  /** FILE:LINE:COLUMN: path: message. */
-  readonly line: string;
-  readonly at: FoundAt;
-}
-
-/** Left out: what the format of the file does not have. */
-interface FoundAt {
-  readonly file: string;
-  readonly line?: number | undefined;
-  readonly column?: number | undefined;
-  readonly path?: string;
-  readonly message: string;
-}
-
-const shown = ({ at }: Found): FoundAt => at;
-
-function foundIn(file: string, problem: ConfigProblem): Found {
-  const { line, column, path, message } = problem;
-  return { line: problemLine(file, problem), at: { file, line, column, path, message } };
-}
+const foundIn =
+  (file: string, mark: 'warning' | 'hint' | undefined) =>
+  (problem: ConfigProblem): Found => {
+    const { line, column, path, message } = problem;
+    const text = mark === undefined ? problemLine(file, problem) : warningLine(file, problem, mark);
+    return { line: text, at: { file, line, column, path, message } };
+  };
 
 /** Of the files of filesystem upstreams, whatever else is wrong. `run` goes on without them, and says so. */
 async function resourceProblems(value: unknown): Promise<readonly Found[]> {
@@ -231,34 +212,40 @@ const why: ReadonlyMap<string, string> = new Map([
 ]);
 
 function sessionsText({ sessions, reconnecting }: CompareConfigurationResponse, view: View): string {
-  const rows = sessions
-    .filter(({ before, after }) => before !== after)
-    .map(({ upstream, parameters, after }) => [after ? 'opened' : 'closed', upstream, textOf(parameters)]);
-  return rows.length === 0
-    ? reconnecting === 0
+  const moved = sessions.filter(({ before, after }) => before !== after);
+  if (moved.length === 0)
+    return reconnecting === 0
       ? 'No session is opened or closed.'
-      : 'Which sessions are opened or closed is unknown until they reconnect.'
-    : textTable(['SESSION', 'UPSTREAM', 'PARAMETERS'], rows, view);
+      : 'Which sessions are opened or closed is unknown until they reconnect.';
+  return textTable(
+    moved,
+    [
+      ['SESSION', ({ after }) => (after ? 'opened' : 'closed')],
+      'upstream',
+      ['PARAMETERS', ({ parameters }) => textOf(parameters)],
+    ],
+    view,
+  );
 }
 
 function clientsText(clients: readonly ClientChange[], view: View): string {
-  const rows = clients.map(({ client, node, before, after, reconnects, lostTotal }) => [
-    client,
-    node,
-    textOf(before),
-    reconnects ? '(reconnects)' : textOf(after),
-    reconnects ? 'unknown' : lostTotal,
-  ]);
-  return rows.length === 0
-    ? ''
-    : textTable(['CLIENT', 'NODE', 'PARAMETERS', 'NEW PARAMETERS', 'LOSES'], rows, view);
+  if (clients.length === 0) return '';
+  return textTable(
+    clients,
+    [
+      ...(['client', 'node'] as const),
+      ['PARAMETERS', ({ before }) => textOf(before)],
+      ['NEW PARAMETERS', ({ reconnects, after }) => (reconnects ? '(reconnects)' : textOf(after))],
+      ['LOSES', ({ reconnects, lostTotal }) => (reconnects ? 'unknown' : lostTotal)],
+    ],
+    view,
+  );
 }
 
 function lossesText(clients: readonly ClientChange[], view: View): string {
-  const rows = clients.flatMap(({ client, lost }) =>
-    lost.map((one) => [client, one.type, one.name, why.get(one.why) ?? one.why]),
-  );
-  return rows.length === 0 ? '' : textTable(['CLIENT', 'LOSES', 'NAME', 'WHY'], rows, view);
+  const rows = clients.flatMap(({ client, lost }) => lost.map((one) => Object.assign(one, { client })));
+  const said = (one: LostResource): string => why.get(one.why) ?? one.why;
+  return rows.length === 0 ? '' : textTable(rows, ['client', ['LOSES', 'type'], 'name', ['WHY', said]], view);
 }
 
 function textOf(parameters: Readonly<Record<string, string>>): string {

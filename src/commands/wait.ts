@@ -117,21 +117,13 @@ function missingText(
     ...(allowStale ? [] : staleLines(response)),
   ];
   if (missing === 0) return `${after}: ${lines.join('\n')}`;
-  const rows = missingClients.map(({ client, node, type, name, state, why }) => [
-    client,
-    node,
-    type,
-    name,
-    state,
-    why,
-  ]);
-  const table = textTable(['CLIENT', 'NODE', 'TYPE', 'NAME', 'STATE', 'WHY'], rows, view);
+  const table = textTable(missingClients, ['client', 'node', 'type', 'name', 'state', 'why'], view);
   // About a name, not about a stream.
   const unnamed = missingClients.filter(({ client, state }) => client === '' && state !== 'NOT_SENT');
   const held = unnamed.filter(({ state }) => state === 'HELD').length;
   const streams = missing - unnamed.length;
   const unknown = unnamed.length - held;
-  const said = `${after}${whose(streams, clients, held, unknown)}${rows.length < missing ? ', among them' : ''}:`;
+  const said = `${after}${whose(streams, clients, held, unknown)}${missingClients.length < missing ? ', among them' : ''}:`;
   return [...lines, `${said}\n\n${table}`].join('\n');
 }
 

@@ -1,3 +1,4 @@
+import type { Message } from '@bufbuild/protobuf';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
@@ -34,7 +35,8 @@ interface TappedStream {
 }
 
 /** A message as it passed, without bodies. Left out: what it does not have. */
-export interface Tapped extends Partial<Omit<TapMessage, 'at' | 'event' | 'type' | 'names' | 'removed'>> {
+export interface Tapped
+  extends Partial<Omit<TapMessage, keyof Message | 'at' | 'event' | 'type' | 'names' | 'removed'>> {
   readonly event: 'SENT' | 'HEARD' | 'ENDED' | 'LOST';
   /** Milliseconds since the epoch. */
   readonly at?: number;

@@ -1,8 +1,7 @@
 import { create, fromBinary } from '@bufbuild/protobuf';
 import { collected, Listed } from '../admin/answers.ts';
-import type { Plain } from '../admin/plain.ts';
 import { optionalType, type Request, valueOf } from '../admin/requests.ts';
-import type { Answer, Call, Changes } from '../admin/service.ts';
+import type { Answer, Call, Changes, Plain } from '../admin/service.ts';
 import {
   type Change as ChangeMessage,
   ChangeSchema,
@@ -26,12 +25,14 @@ import {
   type StateAt,
   verdictOf,
 } from '../history/history.ts';
+import type { Side } from '../model/access.ts';
 import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import type { Change, Content } from '../model/change.ts';
 import { systemClock } from '../model/clock.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import { ok } from '../model/result.ts';
+import type { PendingName } from '../model/rollout.ts';
 import { unknownWord } from '../model/text.ts';
 import { type Pace, sortedInSlices, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
@@ -43,7 +44,6 @@ import { statusClients } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import {
-  type ComparableSide,
   type Comparables,
   comparableOf,
   comparablesOf,
@@ -56,6 +56,7 @@ import {
 import { ALL_CLIENTS } from './csds.ts';
 import { type ClientsView, noSuchClient } from './local-clients.ts';
 import { waitingState } from './rollout-status.ts';
+import type { Staleness } from './staleness.ts';
 
 /** Of a comparison, in one answer. */
 const maxDifferences = 10_000;
@@ -112,8 +113,7 @@ export class ChangesInspection implements Changes {
     if (!canonical.ok) throw invalid(canonical.error);
     const sides = await this.#sides.of(from, to, this.#slices);
     const names = new Set(name === '' ? [] : [name, canonical.value]);
-    const queued =
-      to?.of.case === 'pending' ? await this.#slices.run((pace) => this.#sides.queued(pace)) : NO_SIDES;
+    const queued = to?.of.case === 'pending' ? this.#sides.queued() : [];
     const found = await this.#slices.run(async (pace) => [
       ...(await differencesOf(sides, only, names, pace)),
       ...(await differencesOf(queued, only, names, pace)).map((one) => Object.assign(one, { queued: true })),
@@ -138,48 +138,34 @@ export class ChangesInspection implements Changes {
   }
 }
 
-/** `names` empty: every name. */
+/** By type, in the order of ADS, and by name. `only` and `named` (if it is not empty): what is compared. */
 async function differencesOf(
-  { from, to }: Sides,
+  sides: readonly ComparedSide[],
   only: TypeUrl | undefined,
-  names: ReadonlySet<string>,
+  named: ReadonlySet<string>,
   pace: Pace,
 ): Promise<readonly Difference[]> {
-  // Types in the order of ADS.
-  const types = [...new Set([...from.keys(), ...to.keys()])].toSorted(
-    (a, b) => typeInfo(a).order - typeInfo(b).order,
-  );
+  const [from, to] = sides;
+  if (from === undefined || to === undefined) return [];
+  const types = new Set([...from.names.keys(), ...to.names.keys()]);
   const differences: (readonly Difference[])[] = [];
-  for (const type of types) {
+  for (const type of [...types].toSorted((a, b) => typeInfo(a).order - typeInfo(b).order)) {
     if (only !== undefined && only !== type) continue;
-    const [before, after] = [from.get(type) ?? NOTHING, to.get(type) ?? NOTHING];
-    differences.push(await differencesOfType(type, before, after, names, pace));
+    const found: Difference[] = [];
+    for (const name of new Set(sides.flatMap(({ names }) => [...(names.get(type)?.keys() ?? [])]))) {
+      await pace.yieldIfDue();
+      if (named.size > 0 && !named.has(name)) continue;
+      const difference = differenceOf(type, name, from.of(type, name), to.of(type, name));
+      if (difference !== undefined) found.push(difference);
+    }
+    differences.push(await sortedInSlices(found, (a, b) => (a.name < b.name ? -1 : 1), pace));
   }
   return differences.flat();
 }
 
-const NOTHING: ReadonlyMap<string, Comparables> = new Map();
-
-/** By name. */
-async function differencesOfType(
-  type: TypeUrl,
-  before: ReadonlyMap<string, Comparables>,
-  after: ReadonlyMap<string, Comparables>,
-  only: ReadonlySet<string>,
-  pace: Pace,
-): Promise<readonly Difference[]> {
-  const found: Difference[] = [];
-  for (const name of new Set([...before.keys(), ...after.keys()])) {
-    await pace.yieldIfDue();
-    if (only.size > 0 && !only.has(name)) continue;
-    const difference = differenceOf(type, name, before.get(name) ?? [], after.get(name) ?? []);
-    if (difference !== undefined) found.push(difference);
-  }
-  return sortedInSlices(found, (a, b) => (a.name < b.name ? -1 : 1), pace);
-}
-
 export interface ChangesOptions {
   readonly relay: Relay;
+  readonly staleness: Staleness;
   readonly history: History;
   readonly log: Log;
   /** Called each time: there are none before the relay listens. */
@@ -224,21 +210,24 @@ function changeMessage(change: Change, state: string | undefined): Plain<ChangeM
   };
 }
 
-interface Sides {
-  readonly from: ComparableSide;
-  readonly to: ComparableSide;
+/** What is compared, in one of two states or of one of two clients. */
+interface ComparedSide {
+  /** Those that may differ from the other side. */
+  readonly names: ReadonlyMap<TypeUrl, { keys(): Iterable<ResourceName> }>;
+  readonly of: (type: TypeUrl, name: ResourceName) => Comparables;
 }
 
-const NO_SIDES: Sides = { from: new Map(), to: new Map() };
+type Received = Map<TypeUrl, Map<ResourceName, Comparables>>;
+
+const sideOf = (names: Received): ComparedSide => ({
+  names,
+  of: (type, name) => names.get(type)?.get(name) ?? [],
+});
 
 type Of = Exclude<DiffSide['of'], { readonly case: undefined }>;
 
 /** A state of the cache, or what a client gets of it. */
 type StateQuery = Extract<Of, { readonly case: 'revision' | 'released' | 'pending' }>;
-
-type ContentOf = (type: TypeUrl, name: ResourceName) => Content;
-
-type MutableSide = Map<TypeUrl, Map<string, Comparables>>;
 
 /** What is compared. Only states of the cache are compared with each other, and only clients with clients. */
 class DiffSides {
@@ -248,59 +237,67 @@ class DiffSides {
     this.#options = options;
   }
 
-  async of(one: DiffSide | undefined, other: DiffSide | undefined, slices: TimeSlices): Promise<Sides> {
+  async of(
+    one: DiffSide | undefined,
+    other: DiffSide | undefined,
+    slices: TimeSlices,
+  ): Promise<ComparedSide[]> {
     const [from, to] = [ofSide('from', one), ofSide('to', other)];
-    if (isState(from) && isState(to)) return slices.run((pace) => this.#states(from, to, pace));
+    if (isState(from) && isState(to)) return [this.#state(from), this.#state(to)];
     if (isState(from) || isState(to)) {
       const message =
         'from and to must be of one kind: two of revision, released and pending, or two of client and parameters';
       throw invalid(message);
     }
-    return { from: await this.#received(from, slices), to: await this.#received(to, slices) };
+    return [await this.#received(from, slices), await this.#received(to, slices)];
   }
 
-  /** Of the names that may differ. */
-  async #states(from: StateQuery, to: StateQuery, pace: Pace): Promise<Sides> {
-    const names = new Map<TypeUrl, Set<ResourceName>>();
-    const [before, after] = [this.#state(from, names), this.#state(to, names)];
-    return { from: await sideOf(names, before, pace), to: await sideOf(names, after, pace) };
-  }
-
-  /** Adds the names that differ from what is released now. */
-  #state(query: StateQuery, names: Map<TypeUrl, Set<ResourceName>>): ContentOf {
-    const { gate } = this.#options.relay;
-    const queued = this.#queued();
+  /** Of the names that differ from what is released now. */
+  #state(query: StateQuery): ComparedSide {
     switch (query.case) {
       case 'released':
-        return (type, name) => gate.contentOf(type, name, 'released');
-      case 'pending':
-        for (const { type, name } of gate.pending) add(names, type, name);
-        return (type, name) =>
-          queued.get(type)?.has(name)
-            ? gate.contentOf(type, name, 'canary')
-            : gate.contentOf(type, name, 'said');
+        return this.#column('released', new Map());
+      case 'pending': {
+        const queued = this.#pending((one) => one.queued);
+        const [canaries, said] = [this.#column('canary', queued), this.#column('said', queued)];
+        return {
+          names: this.#pending(() => true),
+          of: (type, name) => (queued.get(type)?.has(name) === true ? canaries : said).of(type, name),
+        };
+      }
       case 'revision': {
-        const state = this.#revision(query.value);
-        for (const [type, contents] of state) for (const name of contents.keys()) add(names, type, name);
-        return (type, name) => state.get(type)?.get(name) ?? gate.contentOf(type, name, 'released');
+        const names = this.#revision(query.value);
+        const released = this.#column('released', names);
+        const of: ComparedSide['of'] = (type, name) => {
+          const content = names.get(type)?.get(name);
+          return content === undefined ? released.of(type, name) : comparablesOf(content);
+        };
+        return { names, of };
       }
       default:
         return query satisfies never;
     }
   }
 
-  /** What waits until the change before it has ended, against what canaries have. */
-  async queued(pace: Pace): Promise<Sides> {
+  #column(column: Side | 'said', names: ComparedSide['names']): ComparedSide {
     const { gate } = this.#options.relay;
-    const names = this.#queued();
-    const from = await sideOf(names, (type, name) => gate.contentOf(type, name, 'canary'), pace);
-    return { from, to: await sideOf(names, (type, name) => gate.contentOf(type, name, 'said'), pace) };
+    return { names, of: (type, name) => comparablesOf(gate.contentOf(type, name, column)) };
   }
 
-  #queued(): Map<TypeUrl, Set<ResourceName>> {
-    const names = new Map<TypeUrl, Set<ResourceName>>();
-    for (const { type, name, queued } of this.#options.relay.gate.pending) if (queued) add(names, type, name);
-    return names;
+  /** What waits until the change before it has ended, against what canaries have. */
+  queued(): readonly ComparedSide[] {
+    const names = this.#pending((one) => one.queued);
+    return [this.#column('canary', names), this.#column('said', names)];
+  }
+
+  #pending(isMeant: (one: PendingName) => boolean): Map<TypeUrl, Set<ResourceName>> {
+    const meant = Iterator.from(this.#options.relay.gate.pending).filter(isMeant);
+    return new Map(
+      [...Map.groupBy(meant, ({ type }) => type)].map(([type, all]) => [
+        type,
+        new Set(all.map((one) => one.name)),
+      ]),
+    );
   }
 
   /** Of a change that was not released, what upstream said then. */
@@ -321,35 +318,32 @@ class DiffSides {
     return state;
   }
 
-  #received(query: Exclude<Of, StateQuery>, slices: TimeSlices): Promise<ComparableSide> {
+  #received(query: Exclude<Of, StateQuery>, slices: TimeSlices): Promise<ComparedSide> {
     if (query.case === 'client') return this.#heldBy(query.value, slices);
     const parameters = internParameters(Object.entries(query.value.values));
     return slices.run((pace) => this.#matching(parameters, pace));
   }
 
   /** What a client with these parameters gets of everything that is cached, if it is no canary. */
-  async #matching(parameters: Parameters, pace: Pace): Promise<ComparableSide> {
+  async #matching(parameters: Parameters, pace: Pace): Promise<ComparedSide> {
     const { store } = this.#options.relay;
-    const side: MutableSide = new Map();
+    const side: Received = new Map();
+    // Upstream may have removed what waits.
+    const pending = this.#pending(() => true);
     for (const [type, table] of store.tables) {
-      const values = new Map<string, Comparables>();
-      for (const name of new Set([...table.resources.keys(), ...this.#pendingOf(type)])) {
+      const values = new Map<ResourceName, Comparables>();
+      for (const name of new Set([...table.resources.keys(), ...(pending.get(type) ?? [])])) {
         await pace.yieldIfDue();
         const value = store.sides.released.peek(type, name, parameters);
         if (isVariant(value)) values.set(name, comparableOf(value));
       }
       side.set(type, values);
     }
-    return side;
-  }
-
-  /** Upstream may have removed them. */
-  *#pendingOf(type: TypeUrl): Iterable<ResourceName> {
-    for (const pending of this.#options.relay.gate.pending) if (pending.type === type) yield pending.name;
+    return sideOf(side);
   }
 
   /** What a client was sent, by CSDS: its stream may be in another process. */
-  async #heldBy(client: string, slices: TimeSlices): Promise<ComparableSide> {
+  async #heldBy(client: string, slices: TimeSlices): Promise<ComparedSide> {
     const clients = this.#options.clients();
     const found = await clients.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
     const { nodeId } = await collected(GetClientResponseSchema, found);
@@ -359,7 +353,7 @@ class DiffSides {
     return slices.run(async (pace) => {
       const own = statusClients(configs).find(({ rest }) => rest.clientScope === client);
       if (own === undefined) return noSuchClient(client);
-      const side: MutableSide = new Map();
+      const side: Received = new Map();
       for (const bytes of own.entries) {
         await pace.yieldIfDue();
         const {
@@ -370,10 +364,10 @@ class DiffSides {
         } = fromBinary(ClientConfig_GenericXdsConfigSchema, bytes);
         if (versionInfo === '' && xdsConfig === undefined) continue;
         const type = typeUrl(url);
-        const values = side.get(type) ?? new Map<string, Comparables>();
+        const values = side.get(type) ?? new Map<ResourceName, Comparables>();
         side.set(type, values.set(resourceName(name), receivedComparable(versionInfo, xdsConfig)));
       }
-      return side;
+      return sideOf(side);
     });
   }
 }
@@ -384,27 +378,6 @@ function ofSide(field: string, side: DiffSide | undefined): Of {
 }
 
 const isState = (query: Of): query is StateQuery => query.case !== 'client' && query.case !== 'parameters';
-
-function add(names: Map<TypeUrl, Set<ResourceName>>, type: TypeUrl, name: ResourceName): void {
-  names.set(type, (names.get(type) ?? new Set()).add(name));
-}
-
-async function sideOf(
-  names: ReadonlyMap<TypeUrl, ReadonlySet<ResourceName>>,
-  content: ContentOf | undefined,
-  pace: Pace,
-): Promise<ComparableSide> {
-  const side: MutableSide = new Map();
-  for (const [type, all] of names) {
-    const values = new Map<string, Comparables>();
-    side.set(type, values);
-    for (const name of all) {
-      await pace.yieldIfDue();
-      values.set(name, comparablesOf(content?.(type, name) ?? []));
-    }
-  }
-  return side;
-}
 
 /** CSDS for the streams of one node. */
 const nodeRequest = (id: string): ClientStatusRequest =>

@@ -1,8 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed } from '../admin/answers.ts';
-import type { Plain } from '../admin/plain.ts';
 import type { ClientQuery, ClientsQuery } from '../admin/requests.ts';
-import type { Answer } from '../admin/service.ts';
+import type { Answer, Plain } from '../admin/service.ts';
 import type { ClientContext, ListedClient, ListedType } from '../downstream/services.ts';
 import {
   type Client,
@@ -341,17 +340,20 @@ export function waveClients(
   return counts;
 }
 
+/** Two rows of the same thing as one: these counts are sums. */
+export const summed =
+  <Key extends string>(...keys: readonly Key[]) =>
+  <Row extends Readonly<Record<Key, number>>>(a: Row, b: Row): Row =>
+    Object.assign({ ...a }, Object.fromEntries(keys.map((key) => [key, a[key] + b[key]])));
+
+const noWave: Plain<WaveStatus> = { clients: 0, accepted: 0, rejected: 0 };
+const bothWaves = summed('clients', 'accepted', 'rejected');
+
 /** Those of two processes. */
-export function sumOfWaves(
+export const sumOfWaves = (
   a: readonly Plain<WaveStatus>[],
   b: readonly Plain<WaveStatus>[],
-): Plain<WaveStatus>[] {
-  return (a.length < b.length ? b : a).map((longer, index) => {
-    const other = (a.length < b.length ? a : b)[index] ?? { clients: 0, accepted: 0, rejected: 0 };
-    return {
-      clients: longer.clients + other.clients,
-      accepted: longer.accepted + other.accepted,
-      rejected: longer.rejected + other.rejected,
-    };
-  });
-}
+): Plain<WaveStatus>[] =>
+  Array.from({ length: Math.max(a.length, b.length) }, (_, index) =>
+    bothWaves(a[index] ?? noWave, b[index] ?? noWave),
+  );

@@ -34,9 +34,6 @@ interface Comparable {
 /** The variants of a name. */
 export type Comparables = readonly Comparable[];
 
-/** Variants by names, by types. */
-export type ComparableSide = ReadonlyMap<TypeUrl, ReadonlyMap<string, Comparables>>;
-
 export function comparablesOf(content: Content): Comparables {
   return content.map(({ variant }) => ({
     constraints: formatConstraints(variant.constraints.expression),

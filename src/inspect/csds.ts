@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import type { ConnectRouter, HandlerContext } from '@connectrpc/connect';
-import type { Awaitable } from '../admin/plain.ts';
 import { valueOf } from '../admin/requests.ts';
+import type { Awaitable } from '../admin/service.ts';
 import type { Config } from '../config/config.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
 import { ClientResourceStatus } from '../gen/envoy/admin/v3/config_dump_shared_pb.ts';

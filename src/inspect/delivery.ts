@@ -1,8 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { collected } from '../admin/answers.ts';
-import type { Plain } from '../admin/plain.ts';
 import { type Request, type WaitQuery, waitQuery } from '../admin/requests.ts';
-import type { Answer, Call } from '../admin/service.ts';
+import type { Answer, Call, Plain } from '../admin/service.ts';
 import { HistoryRequestSchema, HistoryResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { type StaleUpstream, WaitRequestSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
@@ -26,7 +25,7 @@ import {
   whyHeld,
 } from './missing-clients.ts';
 import { canonicalOf } from './missing-resources.ts';
-import { type Staleness, staleReason } from './staleness.ts';
+import { staleReason } from './staleness.ts';
 
 /** How often clients are looked at, in milliseconds: at first, and at last. */
 const firstPauseMs = 50;
@@ -36,20 +35,14 @@ const mostWaits = 100;
 
 /** What clients were sent and have accepted. */
 export class DeliveryInspection {
-  readonly #options: Pick<ChangesOptions, 'relay' | 'clients' | 'rollout'>;
+  readonly #options: ChangesOptions;
   readonly #changes: ChangesInspection;
-  readonly #staleness: Staleness;
   readonly #slices = new TimeSlices(systemClock);
   #waits = 0;
 
-  constructor(
-    options: Pick<ChangesOptions, 'relay' | 'clients' | 'rollout'>,
-    changes: ChangesInspection,
-    staleness: Staleness,
-  ) {
+  constructor(options: ChangesOptions, changes: ChangesInspection) {
     this.#options = options;
     this.#changes = changes;
-    this.#staleness = staleness;
   }
 
   async wait(request: Request<'wait'>, call: Call): Promise<Answer<'wait'>> {
@@ -166,9 +159,9 @@ export class DeliveryInspection {
 
   /** Upstreams that what is asked for comes from, and that may be out of date. */
   #stale({ type, names }: AcceptanceQuery): Plain<StaleUpstream>[] {
-    const { relay } = this.#options;
+    const { relay, staleness } = this.#options;
     const stale = relay.upstreams.flatMap((upstream) => {
-      const since = this.#staleness.since(upstream);
+      const since = staleness.since(upstream);
       return since === undefined ? [] : [{ upstream, since }];
     });
     // Nearly always.

@@ -1,4 +1,4 @@
-import type { Plain } from '../admin/plain.ts';
+import type { Plain } from '../admin/service.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
 import type {
   ClassProblem,
@@ -11,7 +11,7 @@ import type { MissingEntry } from '../model/subscription.ts';
 import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { rejectedText } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
-import { type ClientClassId, classOf, missingOf } from './client-list.ts';
+import { type ClientClassId, classOf, missingOf, summed } from './client-list.ts';
 import { rejectedVersions } from './resources.ts';
 
 /** For so long a client may leave a response unanswered, in milliseconds. */
@@ -329,7 +329,7 @@ export function mergeClasses(answers: readonly Plain<ListClassesResponse>[]): Pl
   const classes = mergedRows(
     answers.flatMap((answer) => answer.classes),
     ({ id }) => id,
-    sum,
+    summed('streams', 'rejecting', 'unacknowledged', 'late'),
   );
   const counts = mergedRows(
     answers.flatMap((answer) => Object.entries(answer.missing)),
@@ -348,16 +348,6 @@ export function mergeClasses(answers: readonly Plain<ListClassesResponse>[]): Pl
     ),
     missing: Object.fromEntries(counts),
   });
-}
-
-function sum(a: Plain<ClientClass>, b: Plain<ClientClass>): Plain<ClientClass> {
-  return {
-    ...a,
-    streams: a.streams + b.streams,
-    rejecting: a.rejecting + b.rejecting,
-    unacknowledged: a.unacknowledged + b.unacknowledged,
-    late: a.late + b.late,
-  };
 }
 
 /** What more clients say too. Times are RFC 3339 in UTC, so their order is that of the texts. */

@@ -1,5 +1,7 @@
 import type { TypeUrl } from '../model/brand.ts';
+import type { Upstream, UpstreamState } from '../model/upstream.ts';
 import type { Sample } from '../observe/metrics.ts';
+import type { Reading } from '../observe/series.ts';
 import type { Relay } from '../relay.ts';
 import type { Accounts } from '../wire/accounts.ts';
 import type { Staleness } from './staleness.ts';
@@ -10,50 +12,50 @@ export function sampleOf(
   staleness: Staleness,
   connections: number,
   accounts: Accounts,
-  loadStreams: Sample['loadStreams'],
+  loadStreams: { readonly received: number; readonly sent: number },
 ): Sample {
-  const counts = new Map<string, { transport: 'sotw' | 'delta'; service: string; count: number }>();
-  for (const { route } of relay.server.streams()) {
-    const key = `${route.protocol} ${route.service}`;
-    const known = counts.get(key) ?? { transport: route.protocol, service: route.service, count: 0 };
-    known.count++;
-    counts.set(key, known);
-  }
+  const { store } = relay;
+  const streams = Map.groupBy(relay.server.streams(), ({ route }) => `${route.protocol} ${route.service}`);
   const subscribers = subscribersOf(relay);
   const now = Date.now();
+  const perType = (count: (of: Readonly<Subscribers>) => number): Reading[] =>
+    [...store.tables].map(([type]) => [count(subscribers.get(type) ?? NO_SUBSCRIBERS), type]);
+  const perUpstream = (value: (of: UpstreamState, upstream: Upstream) => number): Reading[] =>
+    relay.upstreams.map((upstream) => [value(upstream.state(), upstream), upstream.name]);
   return {
-    connections,
-    accounts,
-    streams: [...counts.values()],
-    types: [...relay.store.tables].map(([type, { resourceCount: resources, variants }]) =>
-      Object.assign({ type, resources, variants }, subscribers.get(type) ?? NO_SUBSCRIBERS),
-    ),
-    upstreams: relay.upstreams.map((upstream) => {
-      const { connected, sessions, fromSiblingsSince } = upstream.state();
-      const staleSince = staleness.since(upstream);
-      const staleSeconds = staleSince === undefined ? 0 : (now - staleSince) / 1000;
-      const fromSiblings = fromSiblingsSince !== undefined;
-      return { upstream: upstream.name, connected, sessions, staleSeconds, fromSiblings };
+    downstream_connections: [[connections]],
+    peer_accounts: [[accounts.size]],
+    peer_waiting: [[accounts.waiting]],
+    peer_held_bytes: [[accounts.held]],
+    downstream_streams: [...streams.values()].map((all) => [
+      all.length,
+      all[0]?.route.protocol,
+      all[0]?.route.service,
+    ]),
+    downstream_subscriptions: perType(({ subscriptions }) => subscriptions),
+    classes: perType(({ classes }) => classes),
+    downstream_unacknowledged: perType(({ unacknowledged }) => unacknowledged),
+    downstream_rejecting: perType(({ rejecting }) => rejecting),
+    upstream_connected: perUpstream(({ connected }) => Number(connected)),
+    upstream_sessions: perUpstream(({ sessions }) => sessions),
+    upstream_stale_seconds: perUpstream((_, upstream) => {
+      const since = staleness.since(upstream);
+      return since === undefined ? 0 : (now - since) / 1000;
     }),
-    cacheBytes: relay.store.bytes,
-    loadStreams,
+    upstream_from_siblings: perUpstream((state) => Number(state.fromSiblingsSince !== undefined)),
+    cache_resources: [...store.tables].map(([type, { resourceCount }]) => [resourceCount, type]),
+    cache_variants: [...store.tables].map(([type, { variants }]) => [variants, type]),
+    load_report_streams: [
+      [loadStreams.received, 'received'],
+      [loadStreams.sent, 'sent'],
+    ],
+    cache_bytes: [[store.bytes]],
   };
 }
 
-interface Subscribers {
-  subscriptions: number;
-  /** Views: each is a class of clients. */
-  classes: number;
-  unacknowledged: number;
-  rejecting: number;
-}
-
-const NO_SUBSCRIBERS: Readonly<Subscribers> = {
-  subscriptions: 0,
-  classes: 0,
-  unacknowledged: 0,
-  rejecting: 0,
-};
+/** `classes` are views: each is a class of clients. */
+const NO_SUBSCRIBERS = { subscriptions: 0, classes: 0, unacknowledged: 0, rejecting: 0 };
+type Subscribers = typeof NO_SUBSCRIBERS;
 
 /** What the streams of a process are subscribed to, by type, and what they make of it. */
 function subscribersOf(relay: Relay): ReadonlyMap<TypeUrl, Readonly<Subscribers>> {

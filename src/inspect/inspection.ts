@@ -1,5 +1,4 @@
 import { hostname } from 'node:os';
-import type { Awaitable, Plain } from '../admin/plain.ts';
 import {
   type ExplainQuery,
   explainQuery,
@@ -12,7 +11,16 @@ import {
   resourcesQuery,
   valueOf,
 } from '../admin/requests.ts';
-import type { Answer, Call, Inspector, Operated, PageSource, ReadinessReport } from '../admin/service.ts';
+import type {
+  Answer,
+  Awaitable,
+  Call,
+  Inspector,
+  Operated,
+  PageSource,
+  Plain,
+  ReadinessReport,
+} from '../admin/service.ts';
 import { sameVariantContent } from '../cache/cached-resource.ts';
 import type {
   TypeStatus,
@@ -49,19 +57,17 @@ import { ChangesInspection, type ChangesOptions } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
 import { DeliveryInspection } from './delivery.ts';
 import type { ClientsStatus } from './local-clients.ts';
-import { matchesOf } from './matches.ts';
 import { onlyCanaries, whyHeldBack } from './missing-clients.ts';
 import { canonicalOf, explainMissing, whoHas } from './missing-resources.ts';
 import { type KnownStatus, problemsOf } from './problems.ts';
-import { cachedVariants, listResources, variantSummary } from './resources.ts';
+import { cachedVariants, listResources, matchesOf, variantSummary } from './resources.ts';
 import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
-import { type Staleness, staleReason } from './staleness.ts';
+import { staleReason } from './staleness.ts';
 
 /** Milliseconds. A probe of Kubernetes waits for a second. */
 const longestProbeMs = 500;
 
 interface InspectionOptions extends ChangesOptions {
-  readonly staleness: Staleness;
   readonly version: string;
   readonly startedAt: number;
   /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
@@ -100,7 +106,7 @@ export class Inspection implements Inspector {
     this.changes = new ChangesInspection(options);
     this.page = options.page;
     this.compareConfiguration = options.compareConfiguration;
-    this.#delivery = new DeliveryInspection(options, this.changes, options.staleness);
+    this.#delivery = new DeliveryInspection(options, this.changes);
   }
 
   ready(): ReadinessReport {
@@ -241,7 +247,7 @@ export class Inspection implements Inspector {
     return this.#delivery.wait(request, call);
   }
 
-  tap(request: Request<'tap'>, call: Call): AsyncIterable<Plain<TapMessage>> {
+  tap(request: Request<'tap'>, call: Call): AsyncIterable<TapMessage> {
     return this.#options.clients().tap(request, call);
   }
 
@@ -380,12 +386,39 @@ function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeS
   return [...rows.values()];
 }
 
-const done: Readonly<Record<Operation['verb'], string>> = {
-  freeze: 'an operator has frozen changes',
-  unfreeze: 'an operator has ended a freeze',
-  promote: 'an operator has ended a wave',
-  release: 'an operator has released changes',
-  discard: 'an operator has discarded changes',
+type Operations = Readonly<
+  Record<
+    Operation['verb'],
+    readonly [
+      done: string,
+      /** How many names that was for; nothing: it is about no names. */
+      run: (operation: Operation, options: InspectionOptions) => Result<Promoted | number | undefined>,
+    ]
+  >
+>;
+
+const operations: Operations = {
+  freeze: [
+    'an operator has frozen changes',
+    ({ type, upstream, reason, operator }, { rollout }) =>
+      rollout.freeze({ type, upstream }, { operator, reason }),
+  ],
+  unfreeze: [
+    'an operator has ended a freeze',
+    ({ type, upstream }, { rollout }) => {
+      const ended = rollout.unfreeze({ type, upstream });
+      return ended.ok ? ok(rollout.report().pending.length) : ended;
+    },
+  ],
+  promote: [
+    'an operator has ended a wave',
+    ({ type, upstream, reason }, { rollout }) => rollout.promote({ type, upstream }, reason),
+  ],
+  release: ['an operator has released changes', release],
+  discard: [
+    'an operator has discarded changes',
+    ({ type, upstream, reason }, { rollout }) => rollout.discard({ type, upstream }, reason),
+  ],
 };
 
 /** What operators do to changes: done at once, or refused whole, and written to the log with who and why. */
@@ -397,6 +430,7 @@ function operate(operation: Operation, options: InspectionOptions): Result<Promo
     const message = unknownWord('upstream', upstream, upstreams);
     return fail({ code: Code.NOT_FOUND, message });
   }
+  const [done, run] = operations[verb];
   const result = run(operation, options);
   const said = {
     who: operator,
@@ -409,36 +443,10 @@ function operate(operation: Operation, options: InspectionOptions): Result<Promo
     log.warn('an operation on changes was refused', { ...said, error: result.error });
     return fail({ code: Code.FAILED_PRECONDITION, message: result.error });
   }
-  log.info(done[verb], { ...said, names: result.value.names });
-  return result;
-}
-
-/** No wave but for `promote`. */
-const ofNames = (result: Result<number>): Result<Promoted> =>
-  result.ok ? ok({ names: result.value, wave: 0 }) : result;
-
-function run(operation: Operation, options: InspectionOptions): Result<Promoted> {
-  const { rollout } = options;
-  const { verb, type, upstream, operator, reason } = operation;
-  const filter = { type, upstream };
-  switch (verb) {
-    case 'freeze': {
-      const frozen = rollout.freeze(filter, { operator, reason });
-      return frozen.ok ? ofNames(ok(0)) : frozen;
-    }
-    case 'unfreeze': {
-      const ended = rollout.unfreeze(filter);
-      return ended.ok ? ofNames(ok(rollout.report().pending.length)) : ended;
-    }
-    case 'promote':
-      return rollout.promote(filter, reason);
-    case 'release':
-      return ofNames(release(operation, options));
-    case 'discard':
-      return ofNames(rollout.discard(filter, reason));
-    default:
-      return verb satisfies never;
-  }
+  const { value = 0 } = result;
+  const promoted = typeof value === 'number' ? { names: value, wave: 0 } : value;
+  log.info(done, { ...said, names: promoted.names });
+  return ok(promoted);
 }
 
 /** What waits for canaries, and what is held back because it removes too much. The error: neither waits. */

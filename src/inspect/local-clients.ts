@@ -1,5 +1,4 @@
 import { create } from '@bufbuild/protobuf';
-import type { Awaitable, Plain } from '../admin/plain.ts';
 import {
   clientQuery,
   clientsQuery,
@@ -9,7 +8,7 @@ import {
   resourceQuery,
   waitQuery,
 } from '../admin/requests.ts';
-import type { Answer, Call, ClientMethods } from '../admin/service.ts';
+import type { Answer, Awaitable, Call, ClientMethods, Plain } from '../admin/service.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
 import type { TapFilter, Tapped } from '../downstream/taps.ts';
 import {
@@ -20,7 +19,11 @@ import {
   type StatusResponse,
   TypeStatusSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import {
+  type TapMessage,
+  TapMessageSchema,
+  WaitResponseSchema,
+} from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { ClusterLoad, LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
 import type { LoadView, ReportingClass } from '../load/load-view.ts';
 import { isVariant } from '../model/catalog.ts';
@@ -47,6 +50,7 @@ import {
   clientList,
   inWaves,
   missingOf,
+  summed,
   sumOfWaves,
   typeState,
   type WaveOf,
@@ -161,7 +165,7 @@ export class LocalClients implements ClientsView {
     return create(WaitResponseSchema, await acceptanceOf(this.#relay, waitQuery(request), this.#slices));
   }
 
-  tap(request: Request<'tap'>, { signal }: Call): AsyncIterable<Plain<TapMessage>> {
+  tap(request: Request<'tap'>, { signal }: Call): AsyncIterable<TapMessage> {
     return tapMessages(this.#relay, request, signal);
   }
 
@@ -315,14 +319,13 @@ export function mergeStatus(all: readonly ClientsStatus[]): ClientsStatus {
   const types = mergedRows(
     all.flatMap((status) => status.types),
     ({ type }) => type,
-    (one, other) => ({ ...other, subscriptions: one.subscriptions + other.subscriptions }),
+    summed('subscriptions'),
   );
-  const sum = (key: 'clients' | 'pollingClients' | 'rejectingClients'): number =>
-    all.reduce((count, status) => count + status[key], 0);
+  const { clients, pollingClients, rejectingClients } = all.reduce(
+    summed('clients', 'pollingClients', 'rejectingClients'),
+  );
   return {
-    clients: sum('clients'),
-    pollingClients: sum('pollingClients'),
-    rejectingClients: sum('rejectingClients'),
+    ...{ clients, pollingClients, rejectingClients },
     types,
     nacks: mostRecent(all.flatMap(({ nacks }) => nacks)),
     warnings: sharedWarnings(all),
@@ -357,12 +360,10 @@ export function noSuchClient(client: string): never {
 
 /** Those of several processes: a peer may have one in each. */
 function heaviest(accounts: readonly Plain<AccountStatus>[]): Plain<AccountStatus>[] {
+  const counts = summed('connections', 'streams', 'workPerSecond');
   const sum = (a: Plain<AccountStatus>, b: Plain<AccountStatus>): Plain<AccountStatus> => ({
-    key: a.key,
-    connections: a.connections + b.connections,
-    streams: a.streams + b.streams,
+    ...counts(a, b),
     heldBytes: a.heldBytes + b.heldBytes,
-    workPerSecond: a.workPerSecond + b.workPerSecond,
     waits: a.waits || b.waits,
   });
   return mergedRows(accounts, ({ key }) => key, sum)
@@ -378,7 +379,7 @@ function tapMessages(
   relay: Relay,
   { client, type }: Request<'tap'>,
   signal: AbortSignal,
-): AsyncIterable<Plain<TapMessage>> {
+): AsyncIterable<TapMessage> {
   if (client !== '' && relay.server.stream(client) === undefined) noSuchClient(client);
   if (relay.taps.size >= maxTaps) {
     const message = `${maxTaps} taps are open, the maximum: end one of them`;
@@ -389,11 +390,7 @@ function tapMessages(
 }
 
 /** In slices: who reads along must not hold up updates. */
-async function* messages(
-  relay: Relay,
-  filter: TapFilter,
-  signal: AbortSignal,
-): AsyncIterable<Plain<TapMessage>> {
+async function* messages(relay: Relay, filter: TapFilter, signal: AbortSignal): AsyncIterable<TapMessage> {
   const tap = relay.taps.open(filter);
   const close = (): void => tap.close();
   signal.addEventListener('abort', close);
@@ -411,34 +408,10 @@ async function* messages(
   }
 }
 
-const EMPTY: Plain<TapMessage> = {
-  at: '',
-  event: '',
-  client: '',
-  node: '',
-  type: '',
-  kind: '',
-  version: '',
-  nonce: '',
-  resources: 0,
-  names: [],
-  removed: [],
-  bytes: 0,
-  error: '',
-  errorCode: 0,
-  lost: 0,
-};
-
-function tapMessage({
-  at = systemClock.now(),
-  type,
-  names = [],
-  removed = [],
-  ...rest
-}: Tapped): Plain<TapMessage> {
+function tapMessage({ at = systemClock.now(), type, names = [], removed = [], ...rest }: Tapped): TapMessage {
   const short = type === undefined ? '' : typeInfo(type).short;
   const lists = { names: [...names], removed: [...removed] };
-  return { ...EMPTY, ...rest, ...lists, at: new Date(at).toISOString(), type: short };
+  return create(TapMessageSchema, { ...rest, ...lists, at: new Date(at).toISOString(), type: short });
 }
 
 /** Of an answer. */
@@ -473,7 +446,7 @@ export function mergeLoads(answers: readonly Plain<LoadResponse>[]): Plain<LoadR
   const loads = mergedRows(
     answers.flatMap((answer) => answer.loads),
     (one) => JSON.stringify([one.class, one.cluster]),
-    sum,
+    summed('requests', 'errors', 'dropped'),
   );
   return {
     loads: loads.toSorted(byRequests).slice(0, mostLoads),
@@ -482,13 +455,6 @@ export function mergeLoads(answers: readonly Plain<LoadResponse>[]): Plain<LoadR
     seconds: Math.max(0, ...answers.map(({ seconds }) => seconds)),
   };
 }
-
-const sum = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): Plain<ClusterLoad> => ({
-  ...a,
-  requests: a.requests + b.requests,
-  errors: a.errors + b.errors,
-  dropped: a.dropped + b.dropped,
-});
 
 const byRequests = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
   b.requests - a.requests || (a.cluster < b.cluster ? -1 : 1);

@@ -1,4 +1,4 @@
-import type { Plain } from '../admin/plain.ts';
+import type { Plain } from '../admin/service.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
 import type { MissingClient, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';

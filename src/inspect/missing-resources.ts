@@ -1,4 +1,4 @@
-import type { Plain } from '../admin/plain.ts';
+import type { Plain } from '../admin/service.ts';
 import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';

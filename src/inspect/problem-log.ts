@@ -1,4 +1,4 @@
-import type { Plain } from '../admin/plain.ts';
+import type { Plain } from '../admin/service.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';

@@ -1,6 +1,5 @@
 import { resolve } from 'node:path';
-import type { Plain } from '../admin/plain.ts';
-import type { UpstreamTls } from '../admin/service.ts';
+import type { Plain, UpstreamTls } from '../admin/service.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { contentHash } from '../model/content-hash.ts';
 import { printable } from '../model/text.ts';

@@ -1,5 +1,4 @@
-import type { Plain } from '../admin/plain.ts';
-import type { PageFacts } from '../admin/service.ts';
+import type { PageFacts, Plain } from '../admin/service.ts';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem, ProblemClass } from '../gen/distributary/admin/v1/problems_pb.ts';

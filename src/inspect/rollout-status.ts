@@ -1,5 +1,4 @@
-import type { Plain } from '../admin/plain.ts';
-import type { DiscardedFacts, RolloutSummary } from '../admin/service.ts';
+import type { DiscardedFacts, Plain, RolloutSummary } from '../admin/service.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import type { judgedRevisions } from '../history/history.ts';
 import type { Change } from '../model/change.ts';

@@ -45,6 +45,14 @@ function ownerText(of: CertificateOwner): string {
   return 'siblings' in of ? `the siblings of ${of.upstream}` : `upstream ${of.upstream}`;
 }
 
+export interface FollowedCertificate extends z.infer<typeof certificateState> {
+  /** From 0: increase() does not see a series' first increment. */
+  readonly reloads: { success: number; refused: number };
+  readonly refuse: (error: string, at: number) => void;
+  /** No more metrics and problems of it. */
+  readonly stop: () => void;
+}
+
 /** The certificates that are followed: one list for metrics and for problems. */
 export class Certificates {
   readonly #followed = new Map<string, FollowedCertificate>();
@@ -52,11 +60,19 @@ export class Certificates {
   /** Takes the place of the owner's one before, and its counts. */
   follow(of: CertificateOwner, file: string, kind: CertificateState['kind']): FollowedCertificate {
     const key = JSON.stringify(of);
-    const made = new FollowedCertificate(of, file, kind, this.#followed.get(key)?.reloads, () => {
-      if (this.#followed.get(key) === made) this.#followed.delete(key);
-    });
-    this.#followed.set(key, made);
-    return made;
+    const followed: FollowedCertificate = {
+      ...{ owner: of, kind, file },
+      reloads: { success: 0, refused: 0, ...this.#followed.get(key)?.reloads },
+      refuse(error, at) {
+        followed.reloads.refused++;
+        followed.refused = { error, since: followed.refused?.since ?? at };
+      },
+      stop: () => {
+        if (this.#followed.get(key) === followed) this.#followed.delete(key);
+      },
+    };
+    this.#followed.set(key, followed);
+    return followed;
   }
 
   followed(): readonly FollowedCertificate[] {
@@ -64,43 +80,6 @@ export class Certificates {
   }
 
   states(): CertificateState[] {
-    return this.followed().map(({ owner: of, kind, file, expiresAt, refusal }) => ({
-      owner: of,
-      kind,
-      file,
-      expiresAt,
-      refused: refusal,
-    }));
-  }
-}
-
-export class FollowedCertificate {
-  readonly owner: CertificateOwner;
-  readonly file: string;
-  readonly kind: CertificateState['kind'];
-  /** From 0: increase() does not see a series' first increment. */
-  readonly reloads: { success: number; refused: number };
-  expiresAt: number | undefined;
-  refusal: { readonly error: string; readonly since: number } | undefined;
-  /** No more metrics and problems of it. */
-  readonly stop: () => void;
-
-  constructor(
-    of: CertificateOwner,
-    file: string,
-    kind: CertificateState['kind'],
-    reloads: FollowedCertificate['reloads'] | undefined,
-    stop: () => void,
-  ) {
-    this.owner = of;
-    this.file = file;
-    this.kind = kind;
-    this.reloads = { success: 0, refused: 0, ...reloads };
-    this.stop = stop;
-  }
-
-  refused(error: string, at: number): void {
-    this.reloads.refused++;
-    this.refusal = { error, since: this.refusal?.since ?? at };
+    return this.followed().map(({ reloads: _reloads, refuse: _refuse, stop: _stop, ...state }) => state);
   }
 }

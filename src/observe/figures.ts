@@ -1,9 +1,21 @@
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Counters } from './counters.ts';
-import type { Figure } from './figure.ts';
 import { delayBuckets } from './metrics.ts';
 
-export type { Figure };
+/** One point of the charts. */
+export interface Figure {
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+  /** Responses handed to clients, for each second. */
+  readonly updates: number;
+  /** Seconds from the receipt of an update to the ACK, of 99 % of them; null: there was none. */
+  readonly acknowledged: number | null;
+  readonly streams: number;
+  /** Of all processes, in bytes. */
+  readonly memory: number;
+  /** Of the busiest process: 0 to 1. */
+  readonly busy: number;
+}
 
 /** Five minutes of points. */
 const everyMs = 5000;
@@ -19,26 +31,7 @@ const looksAtLag = perMinute;
 const inTime = 1;
 
 /** What has happened of late. */
-export interface Recent {
-  /** All but `restarts` and `lagMs` are of so many minutes. */
-  readonly minutes: number;
-  readonly acknowledged: number;
-  /** Of those, later than 1 s. */
-  readonly late: number;
-  readonly rejections: number;
-  readonly turnedAway: readonly { readonly reason: string; readonly count: number }[];
-  readonly refusedUpdates: readonly {
-    readonly upstream: string;
-    readonly type: string;
-    readonly count: number;
-    /** Of the last one: which resource, and why. */
-    readonly reason: string;
-  }[];
-  /** Within an hour. */
-  readonly restarts: number;
-  /** Of the busiest process: for how long events wait. */
-  readonly lagMs: number;
-}
+export type Recent = ReturnType<Figures['recent']>;
 
 /** What grew between two looks. Keys are lines of words. */
 type Growth = ReadonlyMap<string, number>;
@@ -70,7 +63,7 @@ export class Figures {
     return this.#last;
   }
 
-  recent(): Recent {
+  recent() {
     const sums = new Map<string, number>();
     for (const growth of this.#grown.slice(-recentMinutes * perMinute))
       for (const [key, count] of growth) sums.set(key, (sums.get(key) ?? 0) + count);
@@ -79,8 +72,10 @@ export class Figures {
     const sumOf = (kind: string): number => of(kind).reduce((total, { count }) => total + count, 0);
     const lags = this.#lags.toSorted((a, b) => a - b);
     return {
+      /** All but `restarts` and `lagMs` are of so many minutes. */
       minutes: recentMinutes,
       acknowledged: sumOf('acknowledged'),
+      /** Of those, later than 1 s. */
       late: sumOf('late'),
       rejections: sumOf('rejections'),
       turnedAway: of('turned away').map(({ words: [, reason = ''], count }) => ({ reason, count })),
@@ -88,9 +83,12 @@ export class Figures {
         upstream,
         type,
         count,
+        /** Of the last one: which resource, and why. */
         reason: this.#reasonOf(upstream, type),
       })),
+      /** Within an hour. */
       restarts: this.#grown.reduce((total, growth) => total + (growth.get(keyOf('restarts')) ?? 0), 0),
+      /** Of the busiest process: for how long events wait. */
       lagMs: lags.length < looksAtLag ? 0 : (lags[Math.floor(lags.length / 2)] ?? 0),
     };
   }

@@ -2,7 +2,6 @@ import { collectDefaultMetrics, Registry } from 'prom-client';
 import { z } from 'zod';
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
 import { type LoadOutcome, loadOutcomes } from '../model/load.ts';
-import { checkStates } from '../model/rollout.ts';
 import type { RequestKind } from '../model/subscription.ts';
 import { printable } from '../model/text.ts';
 import { isKnownType, longestTypeUrl, typeInfo } from '../model/types.ts';
@@ -37,80 +36,6 @@ const rolloutResults = [
   'failed_check',
   'failed_traffic',
 ] as const;
-
-/** What a process has now. It is gathered when metrics are requested, so it costs nothing otherwise. */
-export interface Sample {
-  readonly connections: number;
-  /** Of peers (wire/accounts.ts). */
-  readonly accounts: { readonly size: number; readonly waiting: number; readonly held: number };
-  readonly streams: readonly {
-    readonly transport: 'sotw' | 'delta';
-    /** `ads`, or the short name of the type that the service is for. */
-    readonly service: string;
-    readonly count: number;
-  }[];
-  readonly types: readonly {
-    readonly type: TypeUrl;
-    readonly subscriptions: number;
-    /** Classes of clients: each has equal subscriptions, parameters and access. */
-    readonly classes: number;
-    /** Streams that have not answered what they were sent last. */
-    readonly unacknowledged: number;
-    /** Streams that reject something and have not accepted it since. */
-    readonly rejecting: number;
-    readonly resources: number;
-    readonly variants: number;
-  }[];
-  readonly upstreams: readonly {
-    readonly upstream: string;
-    readonly connected: boolean;
-    readonly sessions: number;
-    /** 0 while current. */
-    readonly staleSeconds: number;
-    /** Siblings' answers are served in its place. */
-    readonly fromSiblings: boolean;
-  }[];
-  readonly cacheBytes: number;
-  /** Streams of load reports, of clients and to control planes. */
-  readonly loadStreams: { readonly received: number; readonly sent: number };
-}
-
-/** What is true of the relay as a whole, whatever its number of processes. */
-export interface RelayFacts {
-  readonly ready: boolean;
-  /** Removals that are held back (max_removal_percent), by upstream. */
-  readonly heldRemovals: ReadonlyMap<string, number>;
-  /** Names of which what upstream says was discarded. */
-  readonly discarded: number;
-  /** What each check of the rollout says. */
-  readonly checks: readonly { readonly name: string; readonly state: (typeof checkStates)[number] }[];
-  /** The bounds of the configuration in force by their keys: counts, bytes and seconds. */
-  readonly limits: ReadonlyMap<string, number>;
-  /** What clients ask for and do not get, by the type's label: subscriptions, and of them those that others could have. */
-  readonly missing: ReadonlyMap<string, { readonly all: number; readonly elsewhere: number }>;
-  /** Milliseconds since the epoch: when the configuration in force was read. */
-  readonly configuredAt: number;
-  /** False: the last new version of it was refused. */
-  readonly isConfigured: boolean;
-}
-
-/** Of a relay that has nothing yet: for the reference of the metrics. */
-export const NO_FACTS: RelayFacts = {
-  ready: true,
-  heldRemovals: new Map(),
-  discarded: 0,
-  checks: [],
-  limits: new Map(),
-  missing: new Map(),
-  configuredAt: 0,
-  isConfigured: true,
-};
-
-interface Persistence {
-  readonly lagSeconds: number;
-  /** Milliseconds since the epoch. */
-  readonly lastWrite: number | undefined;
-}
 
 /** What is counted here, or set. Names are without `distributary_`; what ends in `_total` is a counter. */
 // biome-ignore format: a table, one metric a line
@@ -149,37 +74,37 @@ const histograms = {
   rollout_duration_seconds: { labels: [], buckets: rolloutBuckets, help: 'How long changes waited until everybody got them' },
 } as const;
 
-/** Read of a state when the metrics are asked for. */
-interface ReadMetric<State> extends Description {
-  readonly read: (state: State) => Iterable<Reading>;
-}
-type ReadMetrics<State> = Readonly<Record<string, ReadMetric<State>>>;
+/**
+ * What is told when the metrics are asked for, by the names of these tables, so it costs nothing otherwise. Of what is left
+ * out nothing is shown.
+ */
+type Told<Table> = { readonly [Name in keyof Table]?: readonly Reading[] };
 
-const perType = (count: (of: Sample['types'][number]) => number) => (sample: Sample) =>
-  sample.types.map((of): Reading => [count(of), of.type]);
-const perUpstream = (value: (of: Sample['upstreams'][number]) => number) => (sample: Sample) =>
-  sample.upstreams.map((of): Reading => [value(of), of.upstream]);
+/** What a process has now. */
+export type Sample = Told<typeof sampled>;
+/** What is true of the relay as a whole, whatever its number of processes. */
+export type RelayFacts = Told<typeof ofRelay>;
 
 // biome-ignore format: a table, one metric a line
-const sampled: ReadMetrics<Sample> = {
-  downstream_connections: { labels: [], help: 'Open connections of clients, including those in their TLS handshake', read: ({ connections }) => [[connections]] },
-  peer_accounts: { labels: [], help: 'Peers that have something open, or an overdrawn account', read: ({ accounts }) => [[accounts.size]] },
-  peer_waiting: { labels: [], help: 'Peers that wait for their turn, because their account is used up', read: ({ accounts }) => [[accounts.waiting]] },
-  peer_held_bytes: { labels: [], help: 'Bytes that are held for single peers', read: ({ accounts }) => [[accounts.held]] },
-  downstream_streams: { labels: ['transport', 'service'], help: 'Open xDS streams of clients', read: ({ streams }) => streams.map(({ count, transport, service }) => [count, transport, service]) },
-  downstream_subscriptions: { labels: ['type'], help: 'Subscriptions of clients', read: perType(({ subscriptions }) => subscriptions) },
-  classes: { labels: ['type'], help: 'Classes of clients, whose subscriptions and parameters are equal', read: perType(({ classes }) => classes) },
-  downstream_unacknowledged: { labels: ['type'], help: 'Streams of clients that have not answered what they were sent last', read: perType(({ unacknowledged }) => unacknowledged) },
-  downstream_rejecting: { labels: ['type'], help: 'Streams of clients that have rejected something and have not accepted it since', read: perType(({ rejecting }) => rejecting) },
-  upstream_connected: { labels: ['upstream'], help: '1 while connected (files: scanned), else 0', read: perUpstream(({ connected }) => Number(connected)) },
-  upstream_sessions: { labels: ['upstream'], help: 'Sessions with a control plane', read: perUpstream(({ sessions }) => sessions) },
-  upstream_stale_seconds: { labels: ['upstream'], help: 'Seconds since the cached resources of this upstream may be out of date; 0 while they are current', read: perUpstream(({ staleSeconds }) => staleSeconds) },
-  upstream_from_siblings: { labels: ['upstream'], help: "1 while siblings' answers are served in place of this upstream's own, else 0", read: perUpstream(({ fromSiblings }) => Number(fromSiblings)) },
-  cache_resources: { labels: ['type'], help: 'Cached resources, whatever their variants', read: perType(({ resources }) => resources) },
-  cache_variants: { labels: ['type'], help: 'Cached variants of resources', read: perType(({ variants }) => variants) },
-  load_report_streams: { labels: ['direction'], help: 'Open streams of load reports: of clients (received), and to control planes that take them (sent)', read: ({ loadStreams }) => [[loadStreams.received, 'received'], [loadStreams.sent, 'sent']] },
-  cache_bytes: { labels: [], help: 'Bytes of cached resources', read: ({ cacheBytes }) => [[cacheBytes]] },
-};
+const sampled = {
+  downstream_connections: { labels: [], help: 'Open connections of clients, including those in their TLS handshake' },
+  peer_accounts: { labels: [], help: 'Peers that have something open, or an overdrawn account' },
+  peer_waiting: { labels: [], help: 'Peers that wait for their turn, because their account is used up' },
+  peer_held_bytes: { labels: [], help: 'Bytes that are held for single peers' },
+  downstream_streams: { labels: ['transport', 'service'], help: 'Open xDS streams of clients' },
+  downstream_subscriptions: { labels: ['type'], help: 'Subscriptions of clients' },
+  classes: { labels: ['type'], help: 'Classes of clients, whose subscriptions and parameters are equal' },
+  downstream_unacknowledged: { labels: ['type'], help: 'Streams of clients that have not answered what they were sent last' },
+  downstream_rejecting: { labels: ['type'], help: 'Streams of clients that have rejected something and have not accepted it since' },
+  upstream_connected: { labels: ['upstream'], help: '1 while connected (files: scanned), else 0' },
+  upstream_sessions: { labels: ['upstream'], help: 'Sessions with a control plane' },
+  upstream_stale_seconds: { labels: ['upstream'], help: 'Seconds since the cached resources of this upstream may be out of date; 0 while they are current' },
+  upstream_from_siblings: { labels: ['upstream'], help: "1 while siblings' answers are served in place of this upstream's own, else 0" },
+  cache_resources: { labels: ['type'], help: 'Cached resources, whatever their variants' },
+  cache_variants: { labels: ['type'], help: 'Cached variants of resources' },
+  load_report_streams: { labels: ['direction'], help: 'Open streams of load reports: of clients (received), and to control planes that take them (sent)' },
+  cache_bytes: { labels: [], help: 'Bytes of cached resources' },
+} as const satisfies Record<string, Description>;
 
 const certificateLabels = ['listener', 'upstream', 'siblings'];
 const ofCertificate = (value: number, { owner: of }: FollowedCertificate, result?: string): Reading =>
@@ -188,31 +113,41 @@ const ofCertificate = (value: number, { owner: of }: FollowedCertificate, result
     : [value, undefined, of.upstream, 'siblings' in of ? of.siblings : undefined, result];
 
 // biome-ignore format: a table, one metric a line
-const ofCertificates: ReadMetrics<readonly FollowedCertificate[]> = {
-  certificate_expiry_timestamp_seconds: { labels: certificateLabels, help: 'When the certificate expires that a listener presents, or the relay presents to an upstream, in seconds since the epoch', read: (all) => all.flatMap((one) => (one.expiresAt === undefined ? [] : [ofCertificate(one.expiresAt / 1000, one)])) },
-  certificate_last_reload_successful: { labels: certificateLabels, help: '1 while the certificate, key and ca in force are those in the files, 0 after new files were refused', read: (all) => all.map((one) => ofCertificate(one.refusal === undefined ? 1 : 0, one)) },
-  certificate_reloads_total: { labels: [...certificateLabels, 'result'], help: 'Changed files of a certificate, key or ca that were taken (success) or refused. Each worker reads those of xds and rest', read: (all) => all.flatMap((one) => Object.entries(one.reloads).map(([result, count]) => ofCertificate(count, one, result))) },
-};
+const ofCertificates = {
+  certificate_expiry_timestamp_seconds: { labels: certificateLabels, help: 'When the certificate expires that a listener presents, or the relay presents to an upstream, in seconds since the epoch' },
+  certificate_last_reload_successful: { labels: certificateLabels, help: '1 while the certificate, key and ca in force are those in the files, 0 after new files were refused' },
+  certificate_reloads_total: { labels: [...certificateLabels, 'result'], help: 'Changed files of a certificate, key or ca that were taken (success) or refused. Each worker reads those of xds and rest' },
+} as const satisfies Record<string, Description>;
+
+const certificatesTold = (all: readonly FollowedCertificate[]): Told<typeof ofCertificates> => ({
+  certificate_expiry_timestamp_seconds: all.flatMap((one) =>
+    one.expiresAt === undefined ? [] : [ofCertificate(one.expiresAt / 1000, one)],
+  ),
+  certificate_last_reload_successful: all.map((one) => ofCertificate(one.refused === undefined ? 1 : 0, one)),
+  certificate_reloads_total: all.flatMap((one) =>
+    Object.entries(one.reloads).map(([result, count]) => ofCertificate(count, one, result)),
+  ),
+});
 
 // biome-ignore format: a table, one metric a line
-const ofRelay: ReadMetrics<RelayFacts & { readonly version: string }> = {
-  build_info: { labels: ['version', 'node'], help: '1; the versions of the relay and of Node.js', read: ({ version }) => [[1, version, process.version]] },
-  ready: { labels: [], help: '1 while /ready answers 200, else 0', read: ({ ready }) => [[Number(ready)]] },
-  held_removals: { labels: ['upstream'], help: 'Removals of an upstream that are held back because they are too many at once (max_removal_percent)', read: ({ heldRemovals }) => [...heldRemovals].map(([upstream, count]) => [count, upstream]) },
-  discarded_names: { labels: [], help: 'Names of which nobody gets what their upstream says, because it was discarded', read: ({ discarded }) => [[discarded]] },
-  rollout_check_state: { labels: ['name', 'state'], help: 'What a check of the rollout says: 1 for its current state, 0 for the others', read: ({ checks }) => checks.flatMap(({ name, state }) => checkStates.map((one): Reading => [Number(one === state), name, one])) },
-  limit: { labels: ['name'], help: 'Limits of the configuration in force, by key: counts, bytes and seconds', read: ({ limits }) => [...limits].map(([name, value]) => [value, name]) },
-  config_last_reload_timestamp_seconds: { labels: [], help: 'When the configuration in force was read, in seconds since the epoch', read: ({ configuredAt }) => [[configuredAt / 1000]] },
-  config_last_reload_successful: { labels: [], help: '1 while the configuration in force is the last one that was read, 0 after a new version was refused', read: ({ isConfigured }) => [[Number(isConfigured)]] },
-  missing_subscriptions: { labels: ['type'], help: 'Subscriptions of clients to what does not exist for them: asked for, and known to be absent', read: ({ missing }) => [...missing].map(([type, { all }]) => [all, type]) },
-  unmatched_subscriptions: { labels: ['type'], help: 'Of distributary_missing_subscriptions, those to what exists for other clients', read: ({ missing }) => [...missing].map(([type, { elsewhere }]) => [elsewhere, type]) },
-};
+const ofRelay = {
+  build_info: { labels: ['version', 'node'], help: '1; the versions of the relay and of Node.js' },
+  ready: { labels: [], help: '1 while /ready answers 200, else 0' },
+  held_removals: { labels: ['upstream'], help: 'Removals of an upstream that are held back because they are too many at once (max_removal_percent)' },
+  discarded_names: { labels: [], help: 'Names of which nobody gets what their upstream says, because it was discarded' },
+  rollout_check_state: { labels: ['name', 'state'], help: 'What a check of the rollout says: 1 for its current state, 0 for the others' },
+  limit: { labels: ['name'], help: 'Limits of the configuration in force, by key: counts, bytes and seconds' },
+  config_last_reload_timestamp_seconds: { labels: [], help: 'When the configuration in force was read, in seconds since the epoch' },
+  config_last_reload_successful: { labels: [], help: '1 while the configuration in force is the last one that was read, 0 after a new version was refused' },
+  missing_subscriptions: { labels: ['type'], help: 'Subscriptions of clients to what does not exist for them: asked for, and known to be absent' },
+  unmatched_subscriptions: { labels: ['type'], help: 'Of distributary_missing_subscriptions, those to what exists for other clients' },
+} as const satisfies Record<string, Description>;
 
 // biome-ignore format: a table, one metric a line
-const ofPersistence: ReadMetrics<Persistence> = {
-  persistence_lag_seconds: { labels: [], help: 'For how long a change has been waiting to be written', read: ({ lagSeconds }) => [[lagSeconds]] },
-  persistence_last_write_timestamp_seconds: { labels: [], help: 'When the cache was last written, in seconds since the epoch; 0: not since the start', read: ({ lastWrite = 0 }) => [[lastWrite / 1000]] },
-};
+const ofPersistence = {
+  persistence_lag_seconds: { labels: [], help: 'For how long a change has been waiting to be written' },
+  persistence_last_write_timestamp_seconds: { labels: [], help: 'When the cache was last written, in seconds since the epoch; 0: not since the start' },
+} as const satisfies Record<string, Description>;
 
 /** Gauges of prom-client with the name of a counter. Each is the sum of one without `_total`. */
 const wronglyNamed = [
@@ -287,8 +222,8 @@ export class Metrics {
   readonly certificates = new Certificates();
   /** Why the last response or file was refused, by upstream and type: as many as the metric has series. */
   readonly #refusals = new Map<string, string>();
-  #takeSample: (() => Sample) | undefined;
-  #sample: Sample | undefined;
+  #takeSample = (): Sample => ({});
+  #sample: Sample = {};
   #gatherRelay: (() => Promise<void>) | undefined;
 
   /**
@@ -300,8 +235,8 @@ export class Metrics {
     { process = false }: { readonly process?: boolean } = {},
   ) {
     this.#types = new TypeLabels(isServed);
-    this.#read(ofCertificates, () => this.certificates.followed());
-    this.#read(sampled, () => this.#sample, true);
+    this.#show(ofCertificates, () => certificatesTold(this.certificates.followed()));
+    this.#show(sampled, () => this.#sample, true);
     if (process) {
       collectDefaultMetrics({ register: this.#registry });
       for (const name of wronglyNamed) this.#registry.removeSingleMetric(name);
@@ -359,8 +294,8 @@ export class Metrics {
   }
 
   /** Gauges that there are only where the cache is persisted. */
-  persistence(state: () => Persistence): void {
-    this.#read(ofPersistence, state);
+  persistence(told: () => Told<typeof ofPersistence>): void {
+    this.#show(ofPersistence, told);
   }
 
   /** For the charts of the status page and for problems: sums over all types. */
@@ -386,10 +321,10 @@ export class Metrics {
 
   /** Gauges of the relay as a whole: only one of its processes has them. `version`: the product's. */
   relay(version: string, facts: () => RelayFacts | Promise<RelayFacts>): void {
-    let gathered = { ...NO_FACTS, version };
-    this.#read(ofRelay, () => gathered);
+    let gathered: RelayFacts = {};
+    this.#show(ofRelay, () => gathered);
     this.#gatherRelay = async () => {
-      gathered = { ...(await facts()), version };
+      gathered = { ...(await facts()), build_info: [[1, version, process.version]] };
     };
   }
 
@@ -421,7 +356,7 @@ export class Metrics {
   }
 
   async #gather(): Promise<void> {
-    this.#sample = this.#takeSample?.();
+    this.#sample = this.#takeSample();
     await this.#gatherRelay?.();
   }
 
@@ -452,13 +387,18 @@ export class Metrics {
   }
 
   /** `typed`: the label `type` is read as a type's URL. */
-  #read<State>(metrics: ReadMetrics<State>, state: () => State | undefined, typed = false): void {
-    for (const [name, row] of Object.entries(metrics)) {
+  #show<Table extends Record<string, Description>>(
+    table: Table,
+    told: () => Told<Table>,
+    typed = false,
+  ): void {
+    for (const name in table) {
+      const row = table[name];
+      if (row === undefined) continue;
       show(this.#registry, `distributary_${name}`, row, () => {
-        const now = state();
-        const readings = now === undefined ? [] : [...row.read(now)];
+        const readings = told()[name] ?? [];
         if (!typed || row.labels[0] !== 'type') return readings;
-        return readings.map(([value, type = '']) => [value, this.#types.of(typeUrl(type))]);
+        return readings.map(([value, type = '']): Reading => [value, this.#types.of(typeUrl(type))]);
       });
     }
   }

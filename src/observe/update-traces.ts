@@ -31,23 +31,26 @@ const mostComposed = 32;
 /** Why a trace is over: everybody has answered; nobody subscribes to it; some have not answered in time. */
 type End = 'answered' | 'no_subscribers' | 'deadline' | 'shutdown';
 
-interface OpenTrace {
+const untouched = {
+  /** All clients that it is for were told to take it. */
+  published: false,
+  classes: 0,
+  subscribers: 0,
+  composed: 0,
+  lastHandover: 0,
+  handovers: 0,
+  accepted: 0,
+  rejected: 0,
+  lastAnswer: 0,
+};
+
+type OpenTrace = typeof untouched & {
   readonly span: OpenSpan;
   readonly deadline: Timer;
   readonly commit: Commit;
   readonly judgedAt: number;
-  /** All clients that it is for were told to take it. */
-  published: boolean;
-  classes: number;
-  subscribers: number;
-  composed: number;
-  firstHandover: number | undefined;
-  lastHandover: number;
-  handovers: number;
-  accepted: number;
-  rejected: number;
-  lastAnswer: number;
-}
+  firstHandover?: number;
+};
 
 /**
  * The traces of responses from upstream that are sampled: received and judged, applied, composed for each class of
@@ -80,20 +83,9 @@ export class UpdateTraces {
     if (span === undefined) return;
     span.child('judge', arrivedAt, judgedAt);
     this.#open.set(commit.receivedAt, {
-      span,
+      ...untouched,
+      ...{ span, commit, judgedAt },
       deadline: this.#clock.after(deadlineMs, () => this.#end(commit.receivedAt, 'deadline')),
-      commit,
-      judgedAt,
-      published: false,
-      classes: 0,
-      subscribers: 0,
-      composed: 0,
-      firstHandover: undefined,
-      lastHandover: 0,
-      handovers: 0,
-      accepted: 0,
-      rejected: 0,
-      lastAnswer: 0,
     });
   }
 

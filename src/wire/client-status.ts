@@ -1,5 +1,5 @@
-import { create, fromBinary } from '@bufbuild/protobuf';
-import { WireType } from '@bufbuild/protobuf/wire';
+import { create, type DescMessage, fromBinary, type MessageShape } from '@bufbuild/protobuf';
+import { BinaryReader } from '@bufbuild/protobuf/wire';
 import {
   type ClientConfig,
   ClientConfigSchema,
@@ -193,14 +193,18 @@ function timestamp(milliseconds: number): Field[] {
   return nanos === 0 ? [varint(1, seconds)] : [varint(1, seconds), varint(2, nanos)];
 }
 
-/** For connect-node, which encodes it: protobuf writes a field that it does not know as it came, all of the rest here. */
-export function encodedResponse(pieces: EncodedStatus): ClientStatusResponse {
-  const response = create(ClientStatusResponseSchema);
-  const bytes = Buffer.concat(pieces);
+/** For connect-node, which encodes it: protobuf writes fields that it does not know as they came. */
+export function undecoded<Desc extends DescMessage>(desc: Desc, bytes: Uint8Array): MessageShape<Desc> {
+  const response = create(desc);
   if (bytes.length === 0) return response;
-  response.$unknown = [{ no: 1, wireType: WireType.LengthDelimited, data: bytes.subarray(1) }];
+  const reader = new BinaryReader(bytes);
+  const [no, wireType] = reader.tag();
+  response.$unknown = [{ no, wireType, data: bytes.subarray(reader.pos) }];
   return response;
 }
+
+export const encodedResponse = (pieces: EncodedStatus): ClientStatusResponse =>
+  undecoded(ClientStatusResponseSchema, Buffer.concat(pieces));
 
 /**
  * The clients of an answer one by one, for who looks into them: to decode all of it at once takes long. Their entries are

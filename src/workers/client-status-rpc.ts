@@ -5,8 +5,8 @@ import {
   encodeBinaryHeader,
   type Transport,
 } from '@connectrpc/connect';
-import type { Awaitable } from '../admin/plain.ts';
 import { valueOf } from '../admin/requests.ts';
+import type { Awaitable } from '../admin/service.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { ALL_CLIENTS, type ClientStatusQuery, type StatusScope } from '../inspect/csds.ts';
 import type { Result } from '../model/result.ts';

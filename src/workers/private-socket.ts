@@ -15,9 +15,9 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
-import type { Awaitable } from '../admin/plain.ts';
-import { problem, respond } from '../admin/respond.ts';
+import { problem, respond } from '../admin/http-listener.ts';
 import type { Failed } from '../admin/rpc.ts';
+import type { Awaitable } from '../admin/service.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { codeOf, Code as GrpcCode, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { HttpAnswer } from '../wire/http-answer.ts';
@@ -95,7 +95,7 @@ function listener({ routes, pages, failed }: PrivateService) {
       request.resume();
       const page = pages?.get(url);
       const unknown = problem(404, 'not_found', `there is no ${url} here`);
-      respond(response, page === undefined ? unknown : await page(), false);
+      respond(response, page === undefined ? unknown : await page());
       return;
     }
     const answered = await handler(universalRequestFromNodeRequest(request, response, undefined, undefined));

@@ -1,5 +1,4 @@
 import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
-import type { Plain } from '../admin/plain.ts';
 import type { Request } from '../admin/requests.ts';
 import type { Call } from '../admin/service.ts';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
@@ -53,7 +52,7 @@ export class WorkerClient {
   }
 
   /** Ends when the worker ends. */
-  async *tap(request: Request<'tap'>, { signal }: Call): AsyncIterable<Plain<TapMessage>> {
+  async *tap(request: Request<'tap'>, { signal }: Call): AsyncIterable<TapMessage> {
     try {
       yield* this.#admin.tap(request, { signal, timeoutMs: 0 });
     } catch (error) {

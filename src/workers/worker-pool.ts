@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { create } from '@bufbuild/protobuf';
 import { Listed } from '../admin/answers.ts';
-import type { Plain } from '../admin/plain.ts';
 import { clientQuery, clientsQuery, optionalType, type Request, valueOf } from '../admin/requests.ts';
 import type { Answer, Call } from '../admin/service.ts';
 import type { ClientServing, ListenerAddress } from '../assembly/client-serving.ts';
@@ -300,7 +299,7 @@ export class WorkerPool implements ClientServing, ClientsView {
     return create(WaitResponseSchema, mergeAcceptances(all));
   }
 
-  tap(request: Request<'tap'>, call: Call): AsyncIterable<Plain<TapMessage>> {
+  tap(request: Request<'tap'>, call: Call): AsyncIterable<TapMessage> {
     const { client, type } = request;
     optionalType(type);
     const slots = client === '' ? this.#slots : this.#slots.filter((slot) => slot.owns(client));

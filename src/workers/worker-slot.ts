@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import cluster from 'node:cluster';
 import { readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
-import type { Plain } from '../admin/plain.ts';
+import type { Plain } from '../admin/service.ts';
 import type { ListenerAddress } from '../assembly/client-serving.ts';
 import type { Load } from '../assembly/core.ts';
 import type { WorkerStatus } from '../gen/distributary/admin/v1/admin_pb.ts';

@@ -1,7 +1,7 @@
 import type { Server } from 'node:http';
-import type { Awaitable } from '../admin/plain.ts';
-import { json } from '../admin/respond.ts';
+import { json } from '../admin/http-listener.ts';
 import { clientRoutes } from '../admin/rpc.ts';
+import type { Awaitable } from '../admin/service.ts';
 import { type ClientListeners, openClientListeners } from '../assembly/client-serving.ts';
 import { Core, type Load, openTraces } from '../assembly/core.ts';
 import { reloadPreview } from '../assembly/reload-effect.ts';

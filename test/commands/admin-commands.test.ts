@@ -4,13 +4,12 @@ import { stripVTControlCharacters } from 'node:util';
 import { expect } from 'chai';
 import { startAdminServer } from '../../src/admin/admin-server.ts';
 import type { HttpListener } from '../../src/admin/http-listener.ts';
-import type { Plain } from '../../src/admin/plain.ts';
+import type { Plain } from '../../src/admin/service.ts';
+import { diff, history } from '../../src/commands/changes.ts';
 import { clients } from '../../src/commands/clients.ts';
-import { diff } from '../../src/commands/diff.ts';
 import { explain } from '../../src/commands/explain.ts';
-import { get } from '../../src/commands/get.ts';
-import { history } from '../../src/commands/history.ts';
 import { faultyNode } from '../../src/commands/node-version.ts';
+import { get } from '../../src/commands/resources.ts';
 import { status } from '../../src/commands/status.ts';
 import { type Terminal, textTable } from '../../src/commands/terminal.ts';
 import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
@@ -321,11 +320,11 @@ describe('text table', () => {
   it('aligns columns and leaves no trailing spaces', () => {
     expect(
       textTable(
-        ['A', 'LONG'],
         [
-          ['wide cell', 1],
-          ['b', ''],
+          { a: 'wide cell', long: 1 },
+          { a: 'b', long: '' },
         ],
+        ['a', 'long'],
         { paint: (_, text) => text, wide: false, columns: Number.POSITIVE_INFINITY },
       ),
     ).to.equal('A          LONG\nwide cell  1\nb');

@@ -78,12 +78,11 @@ describe('deploy/demo', () => {
     const rejected: string[] = [];
     const clients = ['prod', 'prod2', 'test'].map((id) => {
       has.set(id, new Set());
-      return new DemoClient({
-        address: relay.xds,
-        id,
-        metadata: { env: id.slice(0, 4) },
-        received: ({ typeUrl }) => has.get(id)?.add(typeUrl),
-        rejected: () => rejected.push(id),
+      return new DemoClient(relay.xds, id, id.slice(0, 4), {
+        received({ typeUrl }, rejection) {
+          if (rejection === undefined) has.get(id)?.add(typeUrl);
+          else rejected.push(id);
+        },
         ended: () => {},
       });
     });

@@ -30,44 +30,41 @@ describe('metrics', () => {
     metrics.evictions('size').inc();
     metrics.ambiguous(cds).inc();
     metrics.persistenceErrors('full').inc();
-    metrics.persistence(() => ({ lagSeconds: 1.5, lastWrite: 1_500_000_000_000 }));
+    metrics.persistence(() => ({
+      persistence_lag_seconds: [[1.5]],
+      persistence_last_write_timestamp_seconds: [[1_500_000_000]],
+    }));
     metrics.sampleFrom(() => ({
-      connections: 3,
-      accounts: { size: 1, waiting: 0, held: 0 },
-      streams: [{ transport: 'delta', service: 'ads', count: 4 }],
-      types: [
-        {
-          type: cds,
-          subscriptions: 9,
-          classes: 2,
-          unacknowledged: 3,
-          rejecting: 1,
-          resources: 5,
-          variants: 6,
-        },
-      ],
-      upstreams: [{ upstream: 'central', connected: true, sessions: 2, staleSeconds: 0, fromSiblings: true }],
-      loadStreams: { received: 0, sent: 0 },
-      cacheBytes: 1234,
+      downstream_connections: [[3]],
+      peer_accounts: [[1]],
+      downstream_streams: [[4, 'delta', 'ads']],
+      downstream_subscriptions: [[9, cds]],
+      classes: [[2, cds]],
+      downstream_unacknowledged: [[3, cds]],
+      downstream_rejecting: [[1, cds]],
+      cache_resources: [[5, cds]],
+      cache_variants: [[6, cds]],
+      upstream_connected: [[1, 'central']],
+      upstream_sessions: [[2, 'central']],
+      upstream_stale_seconds: [[0, 'central']],
+      upstream_from_siblings: [[1, 'central']],
+      cache_bytes: [[1234]],
     }));
     metrics.certificates.follow({ listener: 'xds' }, 'xds.crt', 'certificate').expiresAt = 1_600_000_000_000;
     const toCentral = metrics.certificates.follow({ upstream: 'central' }, 'relay.crt', 'certificate');
     toCentral.expiresAt = 1_700_000_000_000;
-    toCentral.refused('no', 0);
+    toCentral.refuse('no', 0);
     // A reload of the configuration makes another one, and then ends the one before.
     metrics.certificates.follow({ upstream: 'central' }, 'other.crt', 'certificate').expiresAt =
       1_800_000_000_000;
     toCentral.stop();
     metrics.certificates.follow({ upstream: 'gone' }, 'relay.crt', 'certificate').stop();
     metrics.relay('1.2.3', () => ({
-      ready: true,
-      discarded: 0,
-      checks: [],
-      heldRemovals: new Map([['central', 7]]),
-      limits: new Map([['max_streams', 20_000]]),
-      missing: new Map(),
-      configuredAt: 1_500_000_000_000,
-      isConfigured: true,
+      ready: [[1]],
+      held_removals: [[7, 'central']],
+      limit: [[20_000, 'max_streams']],
+      config_last_reload_timestamp_seconds: [[1_500_000_000]],
+      config_last_reload_successful: [[1]],
     }));
     const text = await metrics.text();
     for (const line of [
@@ -137,21 +134,9 @@ describe('metrics', () => {
 
   it('show in gauges what is now, not what was', async () => {
     const metrics = new Metrics();
-    const sample = {
-      connections: 0,
-      accounts: { size: 1, waiting: 0, held: 0 },
-      streams: [],
-      types: [],
-      upstreams: [],
-      loadStreams: { received: 0, sent: 0 },
-      cacheBytes: 0,
-    };
-    metrics.sampleFrom(() => ({
-      ...sample,
-      streams: [{ transport: 'sotw', service: 'ads', count: 1 }],
-    }));
+    metrics.sampleFrom(() => ({ downstream_streams: [[1, 'sotw', 'ads']] }));
     await metrics.text();
-    metrics.sampleFrom(() => sample);
+    metrics.sampleFrom(() => ({ downstream_streams: [] }));
     expect(samples(await metrics.text(), 'distributary_downstream_streams')).to.be.empty;
   });
 
@@ -187,23 +172,8 @@ describe('metrics', () => {
 
   it('add up the types that share the label "other" in gauges', async () => {
     const metrics = new Metrics();
-    const types = Array.from({ length: 40 }, (_, index) => ({
-      type: other(index),
-      subscriptions: 1,
-      classes: 1,
-      unacknowledged: 0,
-      rejecting: 0,
-      resources: 1,
-      variants: 1,
-    }));
     metrics.sampleFrom(() => ({
-      connections: 0,
-      accounts: { size: 1, waiting: 0, held: 0 },
-      streams: [],
-      types,
-      upstreams: [],
-      loadStreams: { received: 0, sent: 0 },
-      cacheBytes: 0,
+      cache_resources: Array.from({ length: 40 }, (_, index) => [1, other(index)]),
     }));
     const lines = samples(await metrics.text(), 'distributary_cache_resources');
     expect(lines).to.include('distributary_cache_resources{type="other"} 8');

@@ -1,5 +1,4 @@
 import type { AdminAccess } from '../../src/admin/admin-server.ts';
-import type { Plain } from '../../src/admin/plain.ts';
 import {
   type ClientsQuery,
   clientsQuery,
@@ -12,7 +11,7 @@ import {
   resourcesQuery,
   valueOf,
 } from '../../src/admin/requests.ts';
-import type { Inspector, PageFacts, PageSource } from '../../src/admin/service.ts';
+import type { Inspector, PageFacts, PageSource, Plain } from '../../src/admin/service.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import { type KnownStatus, problemsOf } from '../../src/inspect/problems.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';

@@ -56,7 +56,7 @@ describe('metrics of a primary and its workers', () => {
     one.certificates.follow({ listener: 'xds' }, 'xds.crt', 'certificate').reloads.success++;
     const refusing = other.certificates.follow({ listener: 'xds' }, 'xds.crt', 'certificate');
     refusing.reloads.success++;
-    refusing.refused('no', 0);
+    refusing.refuse('no', 0);
     const value = await shown(one, other);
     expect(value('distributary_certificate_last_reload_successful{listener="xds"}')).to.equal('0');
     expect(value('distributary_certificate_reloads_total{listener="xds",result="success"}')).to.equal('2');
@@ -83,15 +83,7 @@ describe('metrics of a primary and its workers', () => {
 
   it('what a worker that has ended leaves are its counts, not its gauges', async () => {
     const metrics = process(3);
-    metrics.sampleFrom(() => ({
-      connections: 3,
-      accounts: { size: 1, waiting: 0, held: 0 },
-      streams: [{ transport: 'delta', service: 'ads', count: 5 }],
-      types: [],
-      upstreams: [],
-      loadStreams: { received: 0, sent: 0 },
-      cacheBytes: 1,
-    }));
+    metrics.sampleFrom(() => ({ downstream_connections: [[3]], downstream_streams: [[5, 'delta', 'ads']] }));
     const left = countersOfEnded(await metrics.series());
     const names = left.map(({ name }) => name);
     expect(names).to.include('distributary_downstream_requests_total');

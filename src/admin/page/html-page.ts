@@ -8,10 +8,11 @@ import type {
 } from '../../gen/distributary/admin/v1/admin_pb.ts';
 import { script, style } from '../../gen/page.ts';
 import { counted, errorText, printable, shorten } from '../../model/text.ts';
+import type { Figure } from '../../observe/figures.ts';
 import { ago, canariesText, formatBytes, formatSeconds } from '../../observe/format.ts';
 import { lasting, readyText, sentence } from '../../observe/problems.ts';
-import type { Plain } from '../plain.ts';
-import type { Figure, RelayFacts } from './model.ts';
+import type { Plain } from '../service.ts';
+import type { PageModel } from './page-model.ts';
 
 /** How many clients the page lists; there may be tens of thousands. */
 export const clientsShown = 100;
@@ -300,7 +301,7 @@ const policy = [
 ].join('; ');
 
 interface ShellInputs {
-  readonly relay: Pick<RelayFacts, 'nodeId' | 'ready'>;
+  readonly relay: Pick<PageModel['relay'], 'nodeId' | 'ready'>;
   /** The model as JSON. */
   readonly model: string;
   readonly figures: readonly Figure[];

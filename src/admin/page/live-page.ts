@@ -8,12 +8,11 @@ import {
 import type { Clock, Timer } from '../../model/clock.ts';
 import { Paced } from '../../model/paced.ts';
 import { printable } from '../../model/text.ts';
+import type { Figure } from '../../observe/figures.ts';
 import { collected } from '../answers.ts';
-import type { Plain } from '../plain.ts';
-import { problem, respond } from '../respond.ts';
-import type { Inspector } from '../service.ts';
-import type { Figure, PageModel } from './model.ts';
-import { pageModel } from './page-model.ts';
+import { problem, respond } from '../http-listener.ts';
+import type { Inspector, Plain } from '../service.ts';
+import { type PageModel, pageModel } from './page-model.ts';
 
 /** More pages than this are not for people. */
 const mostWatchers = 100;
@@ -103,7 +102,7 @@ export function streamEvents(live: LivePage, request: IncomingMessage, response:
   request.resume();
   if (request.method !== 'GET') {
     const message = `/events takes GET, not ${request.method ?? ''}`;
-    respond(response, problem(405, 'unimplemented', message, { allow: 'GET' }), request.method === 'HEAD');
+    respond(response, problem(405, 'unimplemented', message, { allow: 'GET' }));
     return;
   }
   const watcher: Watcher = {
@@ -129,43 +128,29 @@ const eventsKept = 50;
 const settlesWithinMs = 10_000;
 
 /** Asks the relay for what the page shows. */
-export class ModelMaker {
-  readonly #inspector: Inspector;
-  readonly #clock: Clock;
-  /** A change may have a thousand names: the list is made again when there is a new change, or an old one may have settled. */
-  #history: { readonly at: number; readonly revision: number; readonly changes: readonly Plain<Change>[] } = {
-    at: -Infinity,
-    revision: 0,
-    changes: [],
+export function modelMaker(inspector: Inspector, clock: Clock): () => Promise<PageModel> {
+  const { page, changes } = inspector;
+  let known: readonly Plain<Change>[] = [];
+  let [knownAt, knownRevision] = [-Infinity, 0];
+  /** A change may have a thousand names: they are listed again when one is new, or an old one may have settled. */
+  const history = async (): Promise<readonly Plain<Change>[]> => {
+    const now = clock.monotonic();
+    const { revision } = changes;
+    if (revision === knownRevision && now - knownAt < settlesWithinMs) return known;
+    const listed = await changes.history(create(HistoryRequestSchema, { limit: eventsKept }));
+    known = (await collected(HistoryResponseSchema, listed)).changes;
+    [knownAt, knownRevision] = [now, revision];
+    return known;
   };
-
-  constructor(inspector: Inspector, clock: Clock) {
-    this.#inspector = inspector;
-    this.#clock = clock;
-  }
-
-  async make(): Promise<PageModel> {
-    const { page } = this.#inspector;
-    const [status, classes] = [await this.#inspector.status(), await this.#inspector.listClasses()];
+  return async () => {
+    const [status, classes] = [await inspector.status(), await inspector.listClasses()];
     return pageModel({
       status,
       classes,
       facts: page.facts(),
-      changes: await this.#changes(),
+      changes: await history(),
       lines: page.lines(),
       upstreamOf: (type, selector) => page.upstreamOf(type, selector),
     });
-  }
-
-  async #changes(): Promise<readonly Plain<Change>[]> {
-    const { changes } = this.#inspector;
-    const now = this.#clock.monotonic();
-    const { revision } = changes;
-    if (revision !== this.#history.revision || now - this.#history.at >= settlesWithinMs) {
-      const listed = await changes.history(create(HistoryRequestSchema, { limit: eventsKept }));
-      const history = await collected(HistoryResponseSchema, listed);
-      this.#history = { at: now, revision, changes: history.changes };
-    }
-    return this.#history.changes;
-  }
+  };
 }

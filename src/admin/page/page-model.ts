@@ -17,9 +17,26 @@ import { WILDCARD } from '../../model/transaction.ts';
 import { verdictText } from '../../observe/format.ts';
 import type { RecentLine } from '../../observe/log.ts';
 import { parametersLabel } from '../../observe/problems.ts';
-import type { Plain } from '../plain.ts';
-import type { PageFacts, PageSource } from '../service.ts';
-import type { PageChart, PageClass, PageEvent, PageLine, PageModel, PageProblem } from './model.ts';
+import type { PageFacts, PageSource, Plain } from '../service.ts';
+
+/**
+ * What the status page shows, as plain JSON: bounded in size, whatever the relay serves. Times are milliseconds since
+ * the epoch (0: there is none), so that a page counts by itself and the model changes only when something has changed.
+ */
+export type PageModel = ReturnType<typeof pageModel>;
+
+export type PageProblem = PageModel['problems'][number];
+export type PageClass = PageModel['classes'][number];
+export type PageVerdict = NonNullable<PageModel['change']>['verdicts'][number];
+export type PageChart = NonNullable<PageVerdict['chart']>;
+
+export interface PageLine {
+  readonly name: string;
+  /** `bound`: what must not be crossed; `other`: what is compared with. */
+  readonly kind: 'value' | 'other' | 'bound';
+  /** One for each point, or one for all. Null: there is none. */
+  readonly values: readonly (number | null)[];
+}
 
 export interface ModelInputs {
   readonly status: Plain<StatusResponse>;
@@ -45,7 +62,7 @@ const most = {
 };
 
 /** Pure: the model has nothing that changes with time alone. */
-export function pageModel(inputs: ModelInputs): PageModel {
+export function pageModel(inputs: ModelInputs) {
   const { status, classes, facts, upstreamOf } = inputs;
   const { problems, moreProblems } = status;
   const shown = classes.classes.slice(0, most.classes);
@@ -103,7 +120,7 @@ export function pageModel(inputs: ModelInputs): PageModel {
 }
 
 /** Names may have kilobytes. */
-function pageProblem(problem: Plain<Problem>): PageProblem {
+function pageProblem(problem: Plain<Problem>) {
   const { upstream, type, name, classes } = problem;
   return {
     ...problem,
@@ -119,10 +136,8 @@ function pageProblem(problem: Plain<Problem>): PageProblem {
   };
 }
 
-function pageChange(
-  rollout: Plain<RolloutStatus>,
-  waveClients: Plain<StatusResponse>['waveClients'],
-): PageModel['change'] {
+/** A change that waits, the first that is held if several do. Undefined: none waits. */
+function pageChange(rollout: Plain<RolloutStatus>, waveClients: Plain<StatusResponse>['waveClients']) {
   const { state, since, wave, waves, waveEnds = '', types, names, checks, traffic, canaries } = rollout;
   if (wave === 0) return undefined;
   const few = names.slice(0, most.names).map((name) => shorten(name, 100));
@@ -158,7 +173,8 @@ function pageChange(
   };
 }
 
-function checkChart({ recent, min, max }: Plain<CheckStatus>): PageChart | undefined {
+/** What a verdict was, over time. Without lines it says only whether all is well: for each point G (good), B (bad) or U. */
+function checkChart({ recent, min, max }: Plain<CheckStatus>) {
   if (recent.length === 0) return undefined;
   const at = recent.map((one) => millisecondsOf(one.at));
   const values = recent.map(({ value }) => drawn(value));
@@ -169,7 +185,7 @@ function checkChart({ recent, min, max }: Plain<CheckStatus>): PageChart | undef
   if (last === undefined) {
     const said = [...Map.groupBy(states, (state) => state)].map(([state, all]) => `${all.length} ${state}`);
     const marks = states.map((state) => state.charAt(0)).join('');
-    return { at, lines: [], marks, unit: '', text: `${answers}: ${said.join(', ')}` };
+    return { at, lines: [], marks, unit: '' as const, text: `${answers}: ${said.join(', ')}` };
   }
   const bounds = [
     ['min', drawn(min)],
@@ -180,11 +196,17 @@ function checkChart({ recent, min, max }: Plain<CheckStatus>): PageChart | undef
     if (bound !== null) lines.push({ name: `${name} ${bound}`, kind: 'bound', values: [bound] });
   const [, ...drawnBounds] = lines.map(({ name }) => name);
   const range = `from ${Math.min(...known)} to ${Math.max(...known)}, the last ${last}`;
-  return { at, lines, marks: '', unit: '', text: [`${answers}: ${range}`, ...drawnBounds].join('; ') };
+  return {
+    at,
+    lines,
+    marks: '',
+    unit: '' as const,
+    text: [`${answers}: ${range}`, ...drawnBounds].join('; '),
+  };
 }
 
 /** Percent of the requests that failed, on both sides. */
-function trafficChart({ recent, maxErrorIncrease }: Plain<TrafficStatus>): PageChart | undefined {
+function trafficChart({ recent, maxErrorIncrease }: Plain<TrafficStatus>) {
   if (recent.length === 0) return undefined;
   const percent = (counts: Plain<TrafficCounts> | undefined): number | null =>
     counts === undefined || counts.requests === 0 ? null : drawn((counts.errors * 100) / counts.requests);
@@ -199,7 +221,7 @@ function trafficChart({ recent, maxErrorIncrease }: Plain<TrafficStatus>): PageC
   const said = lines.map(({ name, values }) => `${name} ${values.at(-1) ?? 'unknown'}`).join(', ');
   return {
     at: recent.map((one) => millisecondsOf(one.at)),
-    ...{ lines, marks: '', unit: '%', text: `percent of requests that failed: ${said}` },
+    ...{ lines, marks: '', unit: '%' as const, text: `percent of requests that failed: ${said}` },
   };
 }
 
@@ -211,11 +233,12 @@ const longestName = 500;
 
 const millisecondsOf = (time: string): number => Date.parse(time) || 0;
 
+/** `upstreams`: where what it subscribes to comes from, and how many of its streams reject some of it or are late with it. */
 function pageClass(
   { id, parameters, restricted, streams, rejecting, unacknowledged, late, subscriptions }: Plain<ClientClass>,
   problems: readonly Plain<ClassProblem>[],
   upstreamOf: PageSource['upstreamOf'],
-): PageClass {
+) {
   const names = new Set(subscriptions.flatMap(({ type, name }) => upstreamOf(type, name) ?? []));
   const own = problems.filter((problem) => problem.class === id);
   /** A stream may have several problems: it counts once at most. */
@@ -246,7 +269,7 @@ function pageClass(
 }
 
 /** Changes of resources, and what the log says, in one list. */
-function events({ changes, lines }: ModelInputs): readonly PageEvent[] {
+function events({ changes, lines }: ModelInputs) {
   const logged = lines.map(({ at, level, message, fields }) => ({
     at,
     level,
@@ -257,7 +280,7 @@ function events({ changes, lines }: ModelInputs): readonly PageEvent[] {
   return [...changes.map(changeEvent), ...logged].toSorted((a, b) => b.at - a.at).slice(0, most.events);
 }
 
-function changeEvent(change: Plain<Change>): PageEvent {
+function changeEvent(change: Plain<Change>) {
   const { revision, since, upstream, type, names, reason } = change;
   const where = verdictText(change);
   const counts = [
@@ -271,7 +294,7 @@ function changeEvent(change: Plain<Change>): PageEvent {
   const who = upstream === '' ? `an operator (${shorten(reason, 100)})` : shorten(upstream, 60);
   return {
     at: millisecondsOf(since),
-    level: 'info',
+    level: 'info' as const,
     revision,
     text: `${type}: ${what.join(', ')} by ${who}${where === 'RELEASED' ? '' : `, ${where.toLowerCase()}`}`,
     detail: `${shown.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`,

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
 import { LivePage, type Watcher } from '../../../src/admin/page/live-page.ts';
-import type { PageModel } from '../../../src/admin/page/model.ts';
+import type { PageModel } from '../../../src/admin/page/page-model.ts';
 import type { Figure } from '../../../src/observe/figures.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 

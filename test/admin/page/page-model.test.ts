@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { type ModelInputs, pageModel } from '../../../src/admin/page/page-model.ts';
-import type { Plain } from '../../../src/admin/plain.ts';
+import type { Plain } from '../../../src/admin/service.ts';
 import type { ClientClass } from '../../../src/gen/distributary/admin/v1/fleet_pb.ts';
 import type { CheckStatus, RolloutStatus } from '../../../src/gen/distributary/admin/v1/rollout_pb.ts';
 import { problemsOf } from '../../../src/inspect/problems.ts';

@@ -1,17 +1,87 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import {
-  type DiffRequestSchema,
+  type Change,
   type DiffResponse,
   DiffResponseSchema,
   type DiffSideSchema,
+  type HistoryResponse,
+  HistoryResponseSchema,
   type NameDifference,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { printable } from '../model/text.ts';
+import { formatBytes, verdictText } from '../observe/format.ts';
 import { printableYaml } from '../observe/yaml-text.ts';
-import { parameters, readCount, text, texts, toggle, type, UsageError, type ValuesOf } from './command.ts';
-import { type AdminClient, answer, relayCommand } from './relay-command.ts';
+import {
+  count,
+  parameters,
+  readCount,
+  text,
+  texts,
+  toggle,
+  type,
+  UsageError,
+  type ValuesOf,
+} from './command.ts';
+import { answer, everyPart, relayCommand } from './relay-command.ts';
 import { textTable, type View } from './terminal.ts';
+
+/** How many names of a change a line shows. */
+const shownNames = 3;
+
+export const history = relayCommand({
+  name: 'history',
+  does: 'lists changes',
+  about:
+    'Lists changes, the newest first. VERDICT says where a change is in its waves, or where it ended. ACCEPTED and REJECTED count the streams that have answered the change. diff and rollback take these revisions and names.',
+  flags: {
+    type: type('only this type'),
+    name: text('N', 'only changes of this resource'),
+    limit: count('N', 'only the newest N', 0),
+  },
+  exit: '0, or 1 if the relay does not answer.',
+  ask:
+    ({ limit, ...asked }) =>
+    async ({ rpc }) => {
+      const response = await everyPart('changes', 'nextBefore', (before, listed) =>
+        rpc.history({ ...asked, before, limit: limit === 0 ? 0 : limit - listed }),
+      );
+      return answer(HistoryResponseSchema, response, (view) => historyText(response, view));
+    },
+});
+
+function historyText({ changes }: HistoryResponse, view: View): string {
+  if (changes.length === 0) return 'nothing has changed yet';
+  return textTable(
+    changes,
+    [
+      ...(['revision', 'since'] as const),
+      ['UPSTREAM', ({ upstream }) => upstream || '(operator)', 'wide'],
+      'type',
+      ['VERDICT', verdictText],
+      ...(['accepted', 'rejected'] as const),
+      ['BODIES', ({ bodies }) => (bodies ? 'yes' : 'no'), 'wide'],
+      ['SIZE', ({ bytes }) => formatBytes(Number(bytes)), 'wide'],
+      ['CHANGED', namesText],
+    ],
+    view,
+  );
+}
+
+const signs: ReadonlyMap<string, string> = new Map([
+  ['ADDED', '+'],
+  ['REMOVED', '-'],
+  ['CHANGED', '~'],
+]);
+
+function namesText({ names, added, changed, removed, reason }: Change): string {
+  const shown = names
+    .slice(0, shownNames)
+    .map(({ name, change }) => `${signs.get(change) ?? ''}${printable(name)}`);
+  const more = added + changed + removed - shown.length;
+  const said = reason === '' ? '' : ` (${printable(reason)})`;
+  return `${shown.join(' ')}${more > 0 ? ` and ${more} more` : ''}${said}`;
+}
 
 const flags = {
   from: text('REV', 'the older revision (see history); with --to, the same as diff FROM TO'),
@@ -39,25 +109,14 @@ export const diff = relayCommand({
     if (!sides.ok) return new UsageError(sides.error);
     return async ({ rpc }) => {
       const { from, to } = sides.value;
-      const response = await everyDifference(rpc, { from: { of: from }, to: { of: to }, type, name });
+      const asked = { from: { of: from }, to: { of: to }, type, name };
+      const response = await everyPart('differences', 'nextOffset', (offset) =>
+        rpc.diff({ ...asked, offset }),
+      );
       return answer(DiffResponseSchema, response, (view) => diffText(response, view));
     };
   },
 });
-
-/** An answer may not hold all of them. */
-async function everyDifference(
-  rpc: AdminClient['rpc'],
-  asked: MessageInitShape<typeof DiffRequestSchema>,
-): Promise<DiffResponse> {
-  const whole = await rpc.diff(asked);
-  for (let offset = whole.nextOffset; offset > 0; ) {
-    const page = await rpc.diff({ ...asked, offset });
-    whole.differences.push(...page.differences);
-    offset = page.nextOffset;
-  }
-  return { ...whole, nextOffset: 0 };
-}
 
 type Side = NonNullable<MessageInitShape<typeof DiffSideSchema>['of']>;
 
@@ -127,8 +186,8 @@ function diffText({ differences, total }: DiffResponse, view: View): string {
 const queuedText = 'queued behind it: nobody has this before the change that is judged has ended';
 
 function listText(differences: readonly NameDifference[], view: View): string {
-  const rows = differences.map(({ type, name, change }) => [change.toLowerCase(), type, name]);
-  const parts = [textTable(['CHANGE', 'TYPE', 'NAME'], rows, view)];
+  const how = ({ change }: NameDifference): string => change.toLowerCase();
+  const parts = [textTable(differences, [['CHANGE', how], 'type', 'name'], view)];
   for (const { variants } of differences) {
     for (const { constraints, change, yaml } of variants) {
       const of = constraints === '' ? '' : ` of ${printable(constraints)}`;
