@@ -38,8 +38,6 @@ const returnMs = { first: 200, others: 2000 };
 
 /** The stream whose types are sent in order, or the client that polls them. */
 export interface OrderedStream {
-  /** In the order in which types are sent on ADS (protocol §8). */
-  readonly types: readonly OrderedType[];
   /** With all types that the client has, those of its other streams included. */
   readonly conversation: Conversation;
   readonly route: { readonly protocol: string };
@@ -67,6 +65,8 @@ interface Waits {
 /** Which type of a stream is sent next, and what waits for what (protocol §8, §10.1). */
 export class SendOrder {
   readonly #stream: OrderedStream;
+  /** Of the stream, in the order in which they are sent on ADS (protocol §8). */
+  readonly #types: readonly OrderedType[];
   readonly #clock: Clock;
   /** Changed routes that wait. */
   readonly #waits = new WeakMap<OrderedType, Waits>();
@@ -75,22 +75,22 @@ export class SendOrder {
   #returnedAt: number | undefined;
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
 
-  constructor(stream: OrderedStream, clock: Clock) {
+  constructor(stream: OrderedStream, types: readonly OrderedType[], clock: Clock) {
     this.#stream = stream;
+    this.#types = types;
     this.#clock = clock;
   }
 
   /** Something waits for what the client has not said yet, or not been sent. */
   get isWaiting(): boolean {
     return (
-      this.#routesWait ||
-      this.#stream.types.some(({ subscription }) => subscription?.hasDeferredRemovals === true)
+      this.#routesWait || this.#types.some(({ subscription }) => subscription?.hasDeferredRemovals === true)
     );
   }
 
   /** Sends one response; false: none is due. */
   sendNext(): boolean {
-    const { types } = this.#stream;
+    const types = this.#types;
     let waiting = false;
     /** How many types are due; undefined: not counted yet. */
     let due: number | undefined;
@@ -125,7 +125,7 @@ export class SendOrder {
   /** A response was taken for this type. */
   taken(type: OrderedType, response: Response): void {
     if (routing.has(type.info.url)) this.#tellOverdue(type);
-    const { types } = this.#stream;
+    const types = this.#types;
     if (type.info.url !== clusters || response.changed.length === 0) return;
     // Nothing routes to them. A client that comes back may not have asked for its routes yet.
     if (this.#stream.conversation.hasClustersOnly && type.subscription?.resumed !== true) return;
@@ -187,7 +187,7 @@ export class SendOrder {
 
   /** Removals are sent in the reverse order: a listener before the clusters that it routes to. */
   #sendDeferredRemovals(): boolean {
-    const { types } = this.#stream;
+    const types = this.#types;
     for (let index = types.length - 1; index >= 0; index--) {
       const type = types[index];
       if (type?.subscription?.hasDeferredRemovals === true && this.#send(type, false)) return true;

@@ -197,7 +197,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     this.#server = server;
     this.#conversation = new Conversation(this.#types);
     this.#openedAt = services.clock.now();
-    this.#order = new SendOrder(this, services.clock);
+    this.#order = new SendOrder(this, this.#types, services.clock);
     this.#turns = new RequestTurns(transport, services.clock, () => !this.#quota.isPaused);
     this.#quota = new Quota(this, services, (refusal) => this.failFor(refusal));
     const { account: payer } = transport.peer;

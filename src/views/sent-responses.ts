@@ -9,7 +9,7 @@ import type {
   SentState,
   SyncState,
 } from '../model/subscription.ts';
-import { sameVariant } from './response-content.ts';
+import { sameVariant } from './changes.ts';
 import type { ResponseHeader, RetainedResource, SentResponse } from './shared-responses.ts';
 
 /** A client that never answers must not fill the memory. */

@@ -153,13 +153,13 @@ export class View {
 
   join(subscriber: ViewSubscriber): void {
     const isFirst = this.#subscribers.size === 0;
-    if (subscriber.polls === true && !this.#subscribers.has(subscriber)) this.#polling++;
+    if (subscriber.polls === 'client' && !this.#subscribers.has(subscriber)) this.#polling++;
     this.#subscribers.add(subscriber);
     if (isFirst || subscriber.payer !== this.#payer) this.#paidBy(isFirst ? subscriber.payer : undefined);
   }
 
   quit(subscriber: ViewSubscriber): void {
-    if (this.#subscribers.delete(subscriber) && subscriber.polls === true) this.#polling--;
+    if (this.#subscribers.delete(subscriber) && subscriber.polls === 'client') this.#polling--;
     // Only few are looked at: of many, others have nearly always a part.
     if (this.#subscribers.size <= fewSubscribers) this.#paidBy(onlyPayer(this.#subscribers));
   }

@@ -2,14 +2,13 @@ import type { Access, Side } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Commit, isEmpty } from '../model/catalog.ts';
 import type { Selection } from '../model/selection.ts';
-import type { Encoding, StateReader, Subscriber, Subscription, WholeState } from '../model/subscription.ts';
+import type { Encoding, Subscriber, Subscription } from '../model/subscription.ts';
 import type { InTurns } from '../model/time-slices.ts';
 import { Cursor } from './cursor.ts';
 import { FanOut } from './fan-out.ts';
 import { InterestRegistry } from './interest-registry.ts';
 import type { View } from './view.ts';
 import { ViewPool, type ViewsOptions } from './view-pool.ts';
-import { ViewState } from './view-state.ts';
 import type { Affected } from './watchers.ts';
 
 /** All views: who subscribes to what, and who must hear of a commit. */
@@ -39,17 +38,6 @@ export class Views {
   /** Makes what a large selection sees in turns, before a client is subscribed to it. What is returned gives it up. */
   prepare(type: TypeUrl, selection: Selection, access: Access): InTurns<() => void> {
     return this.#pool(type).prepare(selection, access);
-  }
-
-  /** What a selection sees, for clients that poll. */
-  openState(
-    type: TypeUrl,
-    encoding: Encoding,
-    selection: Selection,
-    access: Access,
-    reader: StateReader,
-  ): WholeState {
-    return new ViewState(this.#pool(type), encoding, selection, access, reader);
   }
 
   /** Shows a transaction to the views that can see it: each sees all of it at once. */

@@ -39,7 +39,7 @@ export const mutations: readonly Wrong[] = [
   {
     name: 'a swap of variants leaves the one before with the client',
     rule: 3,
-    file: 'src/views/delta-response.ts',
+    file: 'src/views/composition.ts',
     right: 'if (isVariant(lastSent)) content.replace(item, lastSent, now);',
     wrong: '',
   },
@@ -89,14 +89,14 @@ export const mutations: readonly Wrong[] = [
   {
     name: 'a change sends everything again',
     rule: 5,
-    file: 'src/views/response-content.ts',
+    file: 'src/views/changes.ts',
     right: '  if (resend) return true;',
     wrong: '  if (resend || lastSent !== undefined) return true;',
   },
   {
     name: 'what is rejected alone is sent again, for ever',
     rule: 5,
-    file: 'src/views/response-content.ts',
+    file: 'src/views/changes.ts',
     right: 'return parts.size < 2 ? [] : [...parts.values()];',
     wrong: 'return [...parts.values()];',
   },

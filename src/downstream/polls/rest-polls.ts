@@ -26,7 +26,7 @@ import { exhausted, heldBytes, malformed, type Refusal } from '../../wire/refusa
 import { lazyEnvoyRegistry } from '../../wire/registry.ts';
 import type { Peer } from '../../wire/server-stream.ts';
 import { keptBytes, lingerMs } from './polling-clients.ts';
-import { type Patience, type PollOutcome, type Polls, type ReadPoll, tooFast } from './polls.ts';
+import { type PollOutcome, type Polls, type ReadPoll, tooFast } from './polls.ts';
 
 /** `POST /v3/discovery:<x>` (protocol §2). */
 const types: ReadonlyMap<string, TypeInfo> = new Map(
@@ -36,7 +36,7 @@ const types: ReadonlyMap<string, TypeInfo> = new Map(
 );
 
 /** Shorter than Envoy's request_timeout, 1 s by default: it takes a poll without an answer for a failure. */
-const patience: Patience = { milliseconds: 500, unchanged: true, whenUnknown: 'REFUSED' };
+const longestMs = 500;
 
 /** Polls that were read before: a client repeats its poll, byte by byte, until something changes. */
 const maxKnownBytes = 64 << 20;
@@ -75,7 +75,7 @@ export class RestPolls {
     this.#options = options;
     this.#known = new LRUCache<string, ReadPoll>({
       maxSize: maxKnownBytes,
-      sizeCalculation: ({ poll }) => keptBytes(poll),
+      sizeCalculation: keptBytes,
       // A poll holds its client and its connection: no longer than its class lasts.
       ttl: lingerMs,
       ttlResolution: 0,
@@ -108,7 +108,7 @@ export class RestPolls {
       return () => {};
     }
     const { value } = read;
-    return polls.ask(value, head.peer, patience, (outcome) => {
+    return polls.ask(value, head.peer, longestMs, (outcome) => {
       const answer = this.#answer(value, outcome, head);
       if (!(answer instanceof Promise)) {
         answered(answer);

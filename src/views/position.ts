@@ -2,6 +2,7 @@ import { type ResourceName, resourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
+import type { Reference, References } from '../model/resource.ts';
 import {
   collectionCovers,
   entryId,
@@ -12,6 +13,7 @@ import {
 } from '../model/selection.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { canonicalName, parentGlob } from '../model/xdstp.ts';
+import { referencesOf } from '../wire/references.ts';
 import { type Item, valueAt, withoutBody } from './item.ts';
 import type { RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
@@ -37,15 +39,7 @@ interface KnownAbsence {
  * What a client has that its position in a view does not say, by the ids of items: resources of earlier views whose state
  * is unknown in this view, and absences that it was told and others were not. Never empty: nearly all clients have none.
  */
-export type Overlay = ReadonlyMap<string, ClientResource | KnownAbsence>;
-
-/** The revision of a view that a client was last sent. */
-export interface CursorPosition {
-  readonly view: View;
-  revision: number;
-  /** How many visible changes the view had had then. */
-  generation: number;
-}
+type Overlay = ReadonlyMap<string, ClientResource | KnownAbsence>;
 
 const overlayOf = (
   entries: Iterable<readonly [string, ClientResource | KnownAbsence]>,
@@ -54,96 +48,160 @@ const overlayOf = (
   return overlay.size > 0 ? overlay : undefined;
 };
 
-/** The resources among what a client has. */
-function* resourcesIn(overlay: Overlay | undefined): Iterable<readonly [string, ClientResource]> {
-  for (const [id, has] of overlay ?? none) if (has.variant !== 'absent') yield [id, has];
-}
+/** What a client has: what a view showed at a revision, and what the overlay says besides. */
+export class Position {
+  readonly view: View;
+  /** The revision that the client was last sent. */
+  revision: number;
+  /** How many visible changes the view had had then. */
+  generation: number;
+  overlay: Overlay | undefined;
 
-/** What a client was last sent of an item. */
-export function lastSentIn(
-  base: CursorPosition,
-  overlay: Overlay | undefined,
-  id: string,
-): Value | undefined {
-  const item = base.view.items.get(id);
-  const value = item === undefined ? undefined : valueAt(item, base.revision);
-  if (isVariant(value) || value === 'absent') return value;
-  return overlay?.get(id)?.variant ?? value;
-}
-
-/** The revision up to which the client got an item's errors. Each is sent once (protocol §8), over views too. */
-export function errorsSentUpTo(
-  base: CursorPosition,
-  overlay: Overlay | undefined,
-  view: View,
-  item: Item,
-): number {
-  if (base.view !== view) {
-    const before = base.view.access === view.access ? base.view.items.get(item.id) : undefined;
-    if (before?.parameters !== item.parameters) return -1;
+  constructor(view: View, revision: number, overlay: Overlay | undefined) {
+    this.view = view;
+    this.revision = revision;
+    this.generation = view.generation;
+    this.overlay = overlay;
   }
-  const has = overlay?.get(item.id);
-  return has?.variant === 'absent' ? Math.max(base.revision, has.revision) : base.revision;
-}
 
-/** The resources that a client has when it moves to another view, by their ids there. */
-export function resourcesOf(
-  base: CursorPosition,
-  overlay: Overlay | undefined,
-  view: View,
-): ReadonlyMap<string, ClientResource> {
-  if (base.view === view) return new Map(resourcesIn(overlay));
-  const resources = new Map<string, ClientResource>();
-  const moved = new MovedLocators(base.view.selection, view.selection);
-  const add = (id: string, retained: ClientResource): void => {
-    const { item } = retained;
-    const targets = view.items.has(id) ? none : moved.targetsOf(item);
-    const target = targets.find((one) => view.items.has(one.id)) ?? targets[0];
-    const now = target === undefined ? retained : { ...retained, item: { ...item, ...target } };
-    resources.set(target?.id ?? id, now);
-  };
-  for (const [id, retained] of resourcesIn(overlay)) add(id, retained);
-  for (const [id, item] of base.view.items) {
-    const variant = valueAt(item, base.revision);
-    if (isVariant(variant)) add(id, { item, variant });
+  /** What the client was last sent of an item. */
+  lastSent(id: string): Value | undefined {
+    const item = this.view.items.get(id);
+    const value = item === undefined ? undefined : valueAt(item, this.revision);
+    if (isVariant(value) || value === 'absent') return value;
+    return this.overlay?.get(id)?.variant ?? value;
   }
-  return resources;
-}
 
-/**
- * All that a client has of what a view selects, when it leaves that view before any response was sent from it. What it
- * unsubscribed when it moved there is dropped at the client, even if it subscribes to it again (protocol §4.5).
- */
-export function overlayFor(
-  base: CursorPosition,
-  overlay: Overlay | undefined,
-  view: View,
-): Overlay | undefined {
-  const isWithheld = withheldAt(base, overlay);
-  const absent = new Map<string, KnownAbsence>();
-  for (const [id, has] of overlay ?? none)
-    if (has.variant === 'absent' && view.selection.has(id)) absent.set(id, has);
-  for (const [id, item] of base.view.items) {
-    if (view.selection.has(id) && valueAt(item, base.revision) === 'absent' && !isWithheld(id))
-      absent.set(id, { variant: 'absent', revision: base.revision });
+  /** The revision up to which the client got an item's errors. Each is sent once (protocol §8), over views too. */
+  errorsSentUpTo(view: View, item: Item): number {
+    if (this.view !== view) {
+      const before = this.view.access === view.access ? this.view.items.get(item.id) : undefined;
+      if (before?.parameters !== item.parameters) return -1;
+    }
+    const has = this.overlay?.get(item.id);
+    return has?.variant === 'absent' ? Math.max(this.revision, has.revision) : this.revision;
   }
-  return overlayOf([...absent, ...selectedOf(resourcesOf(base, overlay, view), view)]);
+
+  /** The resources that the client has when it moves to another view, by their ids there. */
+  resourcesIn(view: View): ReadonlyMap<string, ClientResource> {
+    const beside = [...(this.overlay ?? none)].filter(isResource);
+    if (this.view === view) return new Map(beside);
+    const resources = new Map<string, ClientResource>();
+    const moved = new MovedLocators(this.view.selection, view.selection);
+    const add = (id: string, retained: ClientResource): void => {
+      const { item } = retained;
+      const targets = view.items.has(id) ? none : moved.targetsOf(item);
+      const target = targets.find((one) => view.items.has(one.id)) ?? targets[0];
+      const now = target === undefined ? retained : { ...retained, item: { ...item, ...target } };
+      resources.set(target?.id ?? id, now);
+    };
+    for (const [id, retained] of beside) add(id, retained);
+    for (const [id, retained] of this.#shown(this.view.items.values())) add(id, retained);
+    return resources;
+  }
+
+  /**
+   * In a view that the client leaves before any response was sent from it: all that it has of what that selects. What it
+   * unsubscribed when it moved there is dropped at the client, even if it subscribes to it again (protocol §4.5).
+   */
+  movedTo(view: View): Position {
+    const isWithheld = this.withheld();
+    const absent = new Map<string, KnownAbsence>();
+    for (const [id, has] of this.overlay ?? none)
+      if (has.variant === 'absent' && view.selection.has(id)) absent.set(id, has);
+    const { revision } = this;
+    for (const [id, item] of this.view.items) {
+      if (view.selection.has(id) && valueAt(item, revision) === 'absent' && !isWithheld(id))
+        absent.set(id, { variant: 'absent', revision });
+    }
+    return new Position(view, -1, overlayOf([...absent, ...selectedOf(this.resourcesIn(view), view)]));
+  }
+
+  /**
+   * What was unsubscribed counts as never sent. But if it is subscribed again in this view while a response with it is
+   * outstanding, the client may have sent both requests before it read that response. Then it has the resource; else it
+   * has dropped it (protocol §4.5). `sent`: what outstanding responses add.
+   */
+  addOutstanding(sent: ReadonlyMap<string, RetainedResource>, view: View): void {
+    const maybe = new Map<string, ClientResource>();
+    for (const [id, retained] of sent)
+      if (!isVariant(this.lastSent(id))) maybe.set(id, { ...retained, mayBeDropped: true });
+    this.overlay = overlayOf([...(this.overlay ?? none), ...selectedOf(maybe, view)]);
+  }
+
+  /**
+   * What the client still has once it has been sent all of a view, and the view does not say: resources whose state is
+   * unknown in it, because unknown is not absent (protocol §3.9), and the absences that it was told, of those that are
+   * withheld from others. `resources`: those of `resourcesIn`.
+   */
+  overlayIn(
+    view: View,
+    resources: ReadonlyMap<string, ClientResource>,
+    isWithheld: (id: string) => boolean,
+  ): Overlay | undefined {
+    const left = new Map<string, ClientResource | KnownAbsence>();
+    const { head: revision } = view;
+    // In one view absences are withheld from all alike.
+    const wasTold = this.view !== view || this.overlay?.values().some(({ variant }) => variant === 'absent');
+    if (wasTold === true && view.forms.length > 1) {
+      const isWithheldNow = new Position(view, revision, undefined).withheld();
+      for (const id of view.items.keys())
+        if (isWithheldNow(id) && this.lastSent(id) === 'absent' && !isWithheld(id))
+          left.set(id, { variant: 'absent', revision });
+    }
+    const coverage = new Coverage(view);
+    for (const [id, retained] of [...resources, ...(this.view === view ? this.unknownAgain() : none)]) {
+      const item = view.items.get(id);
+      const isUnknown =
+        item === undefined ? coverage.of(retained) === 'unresolved' : item.last.value === 'unknown';
+      if (isUnknown) left.set(id, retained);
+    }
+    return overlayOf(left);
+  }
+
+  /** Resources that the client got from the view, and whose state is unknown again. */
+  unknownAgain(): IteratorObject<readonly [string, ClientResource]> {
+    return this.#shown(this.view.unknownAgain);
+  }
+
+  /** Of these items of the view, the resources that the client got from it. */
+  *#shown(items: Iterable<Item>): IteratorObject<readonly [string, ClientResource], undefined> {
+    for (const item of items) {
+      const variant = valueAt(item, this.revision);
+      if (isVariant(variant)) yield [item.id, { item, variant }];
+    }
+  }
+
+  /**
+   * A locator client gets the absence of a name without constraints, which does not say for which parameters. So it is
+   * withheld while the name is unknown for other parameters of this client (protocol §5.10). These are the absences that
+   * were withheld at this position, by the ids of items:
+   *
+   *     x {dev} absent, x {prod} unknown                 →  withheld
+   *     x {dev} absent and told, then x {prod} is added  →  told: it is in the overlay
+   */
+  withheld(): (id: string) => boolean {
+    const { view, revision } = this;
+    if (view.forms.length === 1) return () => false;
+    // By spelling: a client may name one resource with thousands of parameter sets.
+    const unknown = new Map<string, boolean>();
+    return (id) => {
+      if (this.overlay?.get(id)?.variant === 'absent') return false;
+      const item = view.items.get(id);
+      if (item?.locator !== true || valueAt(item, revision) !== 'absent') return false;
+      const { spelling, name } = item;
+      const isUnknown =
+        unknown.get(spelling) ??
+        view.spelled(true, spelling, name).some((other) => valueAt(other, revision) === 'unknown');
+      unknown.set(spelling, isUnknown);
+      return isUnknown;
+    };
+  }
 }
 
-/**
- * What was unsubscribed counts as never sent. But if it is subscribed again while a response with it is outstanding, the
- * client may have sent both requests before it read that response. Then it has the resource; else it has dropped it
- * (protocol §4.5). `sent`: what outstanding responses add and the client does not have by its position.
- */
-export function withOutstanding(
-  overlay: Overlay | undefined,
-  sent: Iterable<readonly [string, RetainedResource]>,
-  view: View,
-): Overlay | undefined {
-  const maybe = new Map<string, ClientResource>();
-  for (const [id, retained] of sent) maybe.set(id, { ...retained, mayBeDropped: true });
-  return overlayOf([...(overlay ?? none), ...selectedOf(maybe, view)]);
-}
+const isResource = (
+  entry: readonly [string, ClientResource | KnownAbsence],
+): entry is [string, ClientResource] => entry[1].variant !== 'absent';
 
 /** The resources that a view's selection names or covers. A client drops the others as it unsubscribes (protocol §4.5). */
 function selectedOf(
@@ -154,44 +212,6 @@ function selectedOf(
   return [...resources].filter(
     ([id, retained]) => view.selection.has(id) || coverage.of(retained) !== 'none',
   );
-}
-
-/**
- * What a client still has once it has been sent all of a view, and the view does not say: resources whose state is unknown
- * in it, because unknown is not absent (protocol §3.9), and the absences that it was told, of those that are withheld from
- * others.
- */
-export function overlayAfter(
-  resources: ReadonlyMap<string, ClientResource>,
-  view: View,
-  isTold: (id: string) => boolean,
-): Overlay | undefined {
-  const left = new Map<string, ClientResource | KnownAbsence>();
-  if (view.forms.length > 1) {
-    const { head: revision, generation } = view;
-    const isWithheld = withheldAt({ view, revision, generation }, undefined);
-    for (const id of view.items.keys())
-      if (isWithheld(id) && isTold(id)) left.set(id, { variant: 'absent', revision });
-  }
-  const coverage = new Coverage(view);
-  for (const [id, retained] of resources) {
-    const item = view.items.get(id);
-    const isUnknown =
-      item === undefined ? coverage.of(retained) === 'unresolved' : item.last.value === 'unknown';
-    if (isUnknown) left.set(id, retained);
-  }
-  return overlayOf(left);
-}
-
-/** Resources that a client at this position got from the view, and whose state is unknown again. */
-export function* unknownAgainAt({
-  view,
-  revision,
-}: CursorPosition): Iterable<readonly [string, ClientResource]> {
-  for (const item of view.unknownAgain) {
-    const variant = valueAt(item, revision);
-    if (isVariant(variant)) yield [item.id, { item, variant }];
-  }
 }
 
 /** Resources to remove: the view does not show them, and every subscription that covers them is resolved. */
@@ -212,34 +232,6 @@ export function removalsIn(
 function shownOtherwise(item: Item, view: View): boolean {
   if (item.spelling === item.name) return false;
   return isVariant(view.itemOf(item.locator, item.parameters, item.name)?.last.value);
-}
-
-/**
- * A locator client gets the absence of a name without constraints, which does not say for which parameters. So it is
- * withheld while the name is unknown for other parameters of this client (protocol §5.10). These are the absences that
- * were withheld at a position, by the ids of items:
- *
- *     x {dev} absent, x {prod} unknown                 →  withheld
- *     x {dev} absent and told, then x {prod} is added  →  told: it is in the overlay
- */
-export function withheldAt(
-  { view, revision }: CursorPosition,
-  overlay: Overlay | undefined,
-): (id: string) => boolean {
-  if (view.forms.length === 1) return () => false;
-  // By spelling: a client may name one resource with thousands of parameter sets.
-  const unknown = new Map<string, boolean>();
-  return (id) => {
-    if (overlay?.get(id)?.variant === 'absent') return false;
-    const item = view.items.get(id);
-    if (item?.locator !== true || valueAt(item, revision) !== 'absent') return false;
-    const { spelling, name } = item;
-    const isUnknown =
-      unknown.get(spelling) ??
-      view.spelled(true, spelling, name).some((other) => valueAt(other, revision) === 'unknown');
-    unknown.set(spelling, isUnknown);
-    return isUnknown;
-  };
 }
 
 /**
@@ -387,23 +379,23 @@ function movedIn(before: Selection, now: Selection): readonly MovedLocator[] {
 }
 
 /**
- * Of what a client says that it has (initial_resource_versions): the names that the view knows to be gone, and what no
+ * Of what a client says that it has (initial_resource_versions): the resources that the view knows to be gone, and what no
  * response has covered yet once it is sent that. Undefined: nothing.
  */
-export function goneOf(
+export function claimsIn(
   claimed: ReadonlyMap<string, string>,
   view: View,
-): { readonly gone: readonly string[]; readonly left: ReadonlyMap<string, string> | undefined } {
+): { readonly gone: readonly RetainedResource[]; readonly left: ReadonlyMap<string, string> | undefined } {
   const left = new Map(claimed);
   const gone: string[] = [];
   for (const { spelling, locator, last } of view.items.values()) {
     if (last.value === 'unknown' || !left.delete(spelling)) continue;
     if (last.value === 'absent' && !locator) gone.push(spelling);
   }
-  if (!view.collectionsResolved) return { gone, left };
-  const removed = removedWhileAway(view, left.keys());
-  for (const name of removed) left.delete(name);
-  return { gone: [...gone, ...removed], left: view.unresolvedNames.size === 0 ? undefined : left };
+  if (view.collectionsResolved) gone.push(...removedWhileAway(view, left.keys()));
+  for (const name of gone) left.delete(name);
+  const isCovered = view.collectionsResolved && view.unresolvedNames.size === 0;
+  return { gone: gone.map((name) => goneWhileAway(view, name)), left: isCovered ? undefined : left };
 }
 
 /** Those that a wildcard or glob of the view covers, and that the view does not show (protocol §4.1). */
@@ -422,7 +414,7 @@ function collects({ type, selection }: View, name: string): boolean {
 }
 
 /** A resource that a client has from an earlier stream and that is gone. Its body is not known. */
-export function goneWhileAway({ type, head, items }: View, spelling: string): RetainedResource {
+function goneWhileAway({ type, head, items }: View, spelling: string): RetainedResource {
   const id = itemId(false, NO_PARAMETERS, spelling);
   const canonical = canonicalName(spelling, type);
   const name = canonical.ok ? canonical.value : resourceName(spelling);
@@ -438,32 +430,59 @@ export function goneWhileAway({ type, head, items }: View, spelling: string): Re
   return { item, variant: withoutBody(type, name) };
 }
 
+/** A name that a delta response must mention as removed. */
+export interface NamedRemoval {
+  readonly id: string;
+  readonly name: string;
+  readonly locator: boolean;
+}
+
 /**
- * What a view knows of names and globs that a delta response must mention, as present or as absent: names that were
- * unsubscribed while a wildcard covers them (protocol §4.5), and globs, which may be empty (§6). Valid while the view does
- * not change.
+ * Of the names and globs that a delta response must mention, as present or as absent (names that were unsubscribed while a
+ * wildcard covers them, protocol §4.5, and globs, which may be empty, §6): those that the view knows to be absent, and
+ * those that it does not know yet. Undefined: none.
  */
-export function answersOf(
+export function answersIn(
+  owed: ReadonlyMap<string, SelectionEntry> | undefined,
   view: View,
-): (id: string, selected: SelectionEntry) => 'present' | 'absent' | 'unknown' {
+): {
+  readonly absent: readonly NamedRemoval[];
+  readonly left: ReadonlyMap<string, SelectionEntry> | undefined;
+} {
+  const absent: NamedRemoval[] = [];
+  const left = new Map<string, SelectionEntry>();
   let filled: ReadonlySet<SelectionEntry> | undefined;
-  return (id, selected) => {
-    const { selector, locator, parameters } = selected;
-    if (isCollection(selector)) {
-      const collection = view.selection.entries.get(id);
-      if (collection === undefined) return 'present'; // unsubscribed in the meantime: nothing needs to be said
-      if (!view.isResolved(collection)) return 'unknown';
-      filled ??= filledIn(view);
-      return filled.has(collection) ? 'present' : 'absent';
-    }
-    const value = (view.items.get(id) ?? view.itemOf(locator, parameters, selector))?.last.value;
-    if (value !== undefined) return isVariant(value) ? 'present' : value;
-    const covering = view.selection
-      .collectionsOver(selector)
-      .filter((collection) => collectionCovers(collection, selected));
-    if (covering.some((collection) => !view.isResolved(collection))) return 'unknown';
-    return covering.length > 0 ? 'absent' : 'present';
-  };
+  for (const [id, selected] of owed ?? none) {
+    const { selector, spelling, locator } = selected;
+    if (isCollection(selector)) filled ??= filledIn(view);
+    const state =
+      filled !== undefined && isCollection(selector)
+        ? collectionState(view, id, filled)
+        : nameState(view, id, selected);
+    if (state === 'absent') absent.push({ id, name: spelling, locator });
+    else if (state === 'unknown') left.set(id, selected);
+  }
+  return { absent, left: left.size > 0 ? left : undefined };
+}
+
+type State = 'present' | 'absent' | 'unknown';
+
+function collectionState(view: View, id: string, filled: ReadonlySet<SelectionEntry>): State {
+  const collection = view.selection.entries.get(id);
+  if (collection === undefined) return 'present'; // unsubscribed in the meantime: nothing needs to be said
+  if (!view.isResolved(collection)) return 'unknown';
+  return filled.has(collection) ? 'present' : 'absent';
+}
+
+function nameState(view: View, id: string, selected: SelectionEntry): State {
+  const { selector, locator, parameters } = selected;
+  const value = (view.items.get(id) ?? view.itemOf(locator, parameters, selector))?.last.value;
+  if (value !== undefined) return isVariant(value) ? 'present' : value;
+  const covering = view.selection
+    .collectionsOver(selector)
+    .filter((collection) => collectionCovers(collection, selected));
+  if (covering.some((collection) => !view.isResolved(collection))) return 'unknown';
+  return covering.length > 0 ? 'absent' : 'present';
 }
 
 /** The wildcards and globs that show something. */
@@ -476,4 +495,16 @@ function filledIn({ items, selection }: View): ReadonlySet<SelectionEntry> {
     }
   }
   return filled;
+}
+
+const deferredReferences = new WeakMap<ReadonlyMap<string, RetainedResource>, References>();
+
+/** What deferred removals refer to, read once: each removal of another type asks. */
+export function referencesOfAll(removals: ReadonlyMap<string, RetainedResource>): References {
+  const known = deferredReferences.get(removals);
+  if (known !== undefined) return known;
+  const all = new Set<Reference>();
+  for (const { variant } of removals.values()) for (const one of referencesOf(variant)) all.add(one);
+  deferredReferences.set(removals, all);
+  return all;
 }
