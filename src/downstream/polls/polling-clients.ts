@@ -21,11 +21,13 @@ import type { Peer } from '../../wire/server-stream.ts';
 import {
   type AcceptedNames,
   Conversation,
+  longestWarmingMs,
   mostParticipants,
+  type OrderedStream,
   type OrderedType,
   referringTypes,
-} from '../conversations.ts';
-import { longestWarmingMs, type OrderedStream, SendOrder } from '../send-order.ts';
+  SendOrder,
+} from '../send-order.ts';
 import type {
   ClientContext,
   ClientTransport,
@@ -326,7 +328,6 @@ class PollingClient implements ListedClient, OrderedStream {
   readonly names = new Map<string, PolledNames>();
   client: ClientContext;
   transport: ListedClient['transport'];
-  readonly conversation: Conversation;
   readonly #services: DownstreamServices;
   readonly #ordered: PolledNames[] = [];
   readonly #order: SendOrder;
@@ -341,8 +342,8 @@ class PollingClient implements ListedClient, OrderedStream {
     this.client = poll.client;
     this.transport = { peer: { address } };
     this.#services = services;
-    this.conversation = new Conversation(this.#ordered, this.#accepted);
-    this.#order = new SendOrder(this, this.#ordered, services.clock);
+    const conversation = new Conversation(this.#ordered, this.#accepted);
+    this.#order = new SendOrder(this, this.#ordered, services.clock, conversation);
   }
 
   get types(): readonly ListedType[] {
