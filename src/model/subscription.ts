@@ -71,6 +71,8 @@ export interface Response {
   readonly resources: number;
   /** The variants in it that are new to the subscriber, or have changed content. */
   readonly changed: readonly Variant[];
+  /** Delta: the names in removed_resources. */
+  readonly removed: readonly string[];
   /**
    * When the newest update in it arrived from upstream, by `Clock.monotonic()`. Undefined: nothing in it has changed since
    * the client's last response. It is a first state, or something is sent again.

@@ -80,27 +80,18 @@ export function* changesSince(
 ): Iterable<Change> {
   const items = from < 0 ? view.items.values() : view.changedSince(from);
   for (const item of items) {
-    const lastSent = from < 0 ? undefined : valueAt(item, from);
-    yield {
-      item,
-      now: item.last.value,
-      lastSent,
-      clientVersion: undefined,
-      resend: resend?.has(item.id) === true,
-    };
+    yield changeOf(item, from, resend?.has(item.id) === true);
   }
   if (resend === undefined || from < 0) return;
   for (const id of resend) {
     const item = view.items.get(id);
-    if (item === undefined || item.last.revision > from) continue;
-    yield {
-      item,
-      now: item.last.value,
-      lastSent: valueAt(item, from),
-      clientVersion: undefined,
-      resend: true,
-    };
+    if (item !== undefined && item.last.revision <= from) yield changeOf(item, from, true);
   }
+}
+
+function changeOf(item: Item, from: number, resend: boolean): Change {
+  const lastSent = from < 0 ? undefined : valueAt(item, from);
+  return { item, now: item.last.value, lastSent, clientVersion: undefined, resend };
 }
 
 /** A change of a rejected response: it is sent once more, by itself (protocol §3.12). */

@@ -1,5 +1,5 @@
-import { type ResourceName, resourceName, type Serial, serial } from '../model/brand.ts';
-import { isVariant, type StoredResourceError, type Value } from '../model/catalog.ts';
+import { resourceName, type Serial, serial } from '../model/brand.ts';
+import { isVariant, type StoredResourceError } from '../model/catalog.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Encoding } from '../model/subscription.ts';
@@ -15,14 +15,8 @@ import { UNKNOWN_STATUS } from '../wire/via.ts';
 import { type Change, hasBody, needsSending, sameSuffix, sameVariant } from './changes.ts';
 import { sotwVersion } from './content-version.ts';
 import { type Item, withoutBody } from './item.ts';
-import { Coverage, type NamedRemoval } from './position.ts';
-import type {
-  Composed,
-  EncodedResponse,
-  ResponseHeader,
-  RetainedResource,
-  SentResponse,
-} from './shared-responses.ts';
+import { Coverage, type NamedRemoval, OtherParameterSets } from './position.ts';
+import type { Composed, EncodedResponse, ResponseHeader, RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
 
 /** What a response is composed for: a cursor, on its way to the head of its view. */
@@ -282,7 +276,7 @@ class ResponseContent {
 
   constructor(input: CompositionInput) {
     this.input = input;
-    this.#others = new OtherParameterSets(input.view);
+    this.#others = new OtherParameterSets(input.view, input.view.head);
   }
 
   get empty(): boolean {
@@ -497,31 +491,28 @@ class ResponseContent {
     resources = this.resources.length,
   ): EncodedResponse {
     const { encoding, view } = this.input;
-    const nonce = String(serial);
     const complete = encoding.protocol === 'sotw' && view.complete;
-    const receivedAt = this.#receivedAt();
-    return {
-      serial,
-      nonce,
+    const nonce = String(serial);
+    const header = { serial, nonce, version, complete, resources, receivedAt: this.#receivedAt() };
+    return this.#record(header, {
+      ...header,
       bytes,
-      version,
-      receivedAt,
-      sent: this.#sent({ serial, nonce, version, complete, resources, receivedAt }),
-      resources,
-      changed: this.#changed,
+      removed: this.removed,
       timeDependent: this.#timeDependent,
-    };
+    });
   }
 
   /** The same response as another one; only the record of what is new to the subscriber differs. */
   reuse(whole: EncodedResponse): EncodedResponse {
-    const receivedAt = this.#receivedAt();
-    const sent = this.#sent({ ...whole.sent.header, receivedAt });
-    return { ...whole, sent, changed: this.#changed, receivedAt };
+    return this.#record({ ...whole.sent.header, receivedAt: this.#receivedAt() }, whole);
   }
 
-  #sent(header: ResponseHeader): SentResponse {
-    return { header, additions: this.#additions, removals: this.#removals };
+  #record(
+    header: ResponseHeader,
+    response: Omit<EncodedResponse, 'sent' | 'changed' | 'receivedAt'>,
+  ): EncodedResponse {
+    const sent = { header, additions: this.#additions, removals: this.#removals };
+    return { ...response, receivedAt: header.receivedAt, changed: this.#changed, sent };
   }
 
   /**
@@ -538,91 +529,6 @@ class ResponseContent {
     return newest;
   }
 }
-
-/** What the items of one spelling show, over all parameter sets of locators, or of plain names. */
-interface SpellingState {
-  /** How many items are unknown. */
-  readonly unknown: number;
-  readonly absent: number;
-  readonly names: ReadonlySet<ResourceName>;
-  /** By `shownVariantKey`. */
-  readonly variants: ReadonlySet<string>;
-}
-
-/**
- * What a view shows of one name for the other parameter sets of the same client. Computed once for each spelling,
- * because a client may subscribe to one name with thousands of parameter sets. Valid while the view does not change.
- */
-class OtherParameterSets {
-  readonly #view: View;
-  readonly #plain = new Map<string, SpellingState>();
-  readonly #located = new Map<string, SpellingState>();
-
-  constructor(view: View) {
-    this.#view = view;
-  }
-
-  /** Whether the same locator with other parameters is `unknown` or `absent`. */
-  anyOther(item: Item, value: 'unknown' | 'absent'): boolean {
-    if (!item.locator || this.#view.forms.length === 1) return false;
-    const own: Value | undefined = this.#view.items.get(item.id)?.last.value;
-    return this.#of(true, item.spelling, item.name)[value] > (own === value ? 1 : 0);
-  }
-
-  /** Whether another parameter set shows the resource, by its name or an alias; `constrained`: exactly this variant. */
-  anyShows({ locator, spelling, name }: Item, variant: Variant, constrained: boolean): boolean {
-    const shows = (spelled: string, canonical: ResourceName): boolean => {
-      const [only, ...more] = this.#view.forms;
-      if (only !== undefined && more.length === 0) {
-        // Nearly every client has one parameter set.
-        const now =
-          only.locator === locator ? this.#view.itemOf(locator, only.parameters, spelled) : undefined;
-        return isVariant(now?.last.value) && isSame(now.last.value, variant, constrained);
-      }
-      const { names, variants } = this.#of(locator, spelled, canonical);
-      return constrained ? variants.has(shownVariantKey(variant)) : names.has(variant.name);
-    };
-    if (shows(spelling, name) || shows(variant.name, variant.name)) return true;
-    // A resource that was found by an alias is sent under its own name, however the client spells the alias.
-    return variant.aliases.some((alias) => {
-      const canonical = resourceName(alias);
-      if (shows(alias, canonical)) return true;
-      return this.#view
-        .respelled(canonical)
-        .some(
-          ({ locator: also, last }) =>
-            also === locator && isVariant(last.value) && isSame(last.value, variant, constrained),
-        );
-    });
-  }
-
-  #of(locator: boolean, spelling: string, name: ResourceName): SpellingState {
-    const known = locator ? this.#located : this.#plain;
-    const shown = known.get(spelling) ?? this.#look(locator, spelling, name);
-    known.set(spelling, shown);
-    return shown;
-  }
-
-  #look(locator: boolean, spelling: string, name: ResourceName): SpellingState {
-    let [unknown, absent] = [0, 0];
-    const names = new Set<ResourceName>();
-    const variants = new Set<string>();
-    for (const { last } of this.#view.spelled(locator, spelling, name)) {
-      if (last.value === 'unknown') unknown++;
-      else if (last.value === 'absent') absent++;
-      else {
-        names.add(last.value.name);
-        variants.add(shownVariantKey(last.value));
-      }
-    }
-    return { unknown, absent, names, variants };
-  }
-}
-
-const shownVariantKey = ({ name, constraints }: Variant): string => `${constraints.key} ${name}`;
-
-const isSame = (a: Variant, b: Variant, constrained: boolean): boolean =>
-  a.name === b.name && (!constrained || a.constraints.key === b.constraints.key);
 
 /**
  * What a VHDS client gets for a name that does not exist. Envoy holds a request until a resource with this alias comes,

@@ -2,7 +2,7 @@ import { type ResourceName, resourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
-import type { Reference, References } from '../model/resource.ts';
+import type { Reference, References, Variant } from '../model/resource.ts';
 import {
   collectionCovers,
   entryId,
@@ -183,18 +183,10 @@ export class Position {
   withheld(): (id: string) => boolean {
     const { view, revision } = this;
     if (view.forms.length === 1) return () => false;
-    // By spelling: a client may name one resource with thousands of parameter sets.
-    const unknown = new Map<string, boolean>();
+    const others = new OtherParameterSets(view, revision);
     return (id) => {
-      if (this.overlay?.get(id)?.variant === 'absent') return false;
-      const item = view.items.get(id);
-      if (item?.locator !== true || valueAt(item, revision) !== 'absent') return false;
-      const { spelling, name } = item;
-      const isUnknown =
-        unknown.get(spelling) ??
-        view.spelled(true, spelling, name).some((other) => valueAt(other, revision) === 'unknown');
-      unknown.set(spelling, isUnknown);
-      return isUnknown;
+      const item = this.overlay?.get(id)?.variant === 'absent' ? undefined : view.items.get(id);
+      return item !== undefined && valueAt(item, revision) === 'absent' && others.anyOther(item, 'unknown');
     };
   }
 }
@@ -233,6 +225,94 @@ function shownOtherwise(item: Item, view: View): boolean {
   if (item.spelling === item.name) return false;
   return isVariant(view.itemOf(item.locator, item.parameters, item.name)?.last.value);
 }
+
+/** What the items of one spelling show, over all parameter sets of locators, or of plain names. */
+interface SpellingState {
+  /** How many items are unknown. */
+  readonly unknown: number;
+  readonly absent: number;
+  readonly names: ReadonlySet<ResourceName>;
+  /** By `shownVariantKey`. */
+  readonly variants: ReadonlySet<string>;
+}
+
+/**
+ * What a view shows at a revision of one name for the other parameter sets of the same client. Computed once for each spelling,
+ * because a client may subscribe to one name with thousands of parameter sets. Valid while the view does not change.
+ */
+export class OtherParameterSets {
+  readonly #view: View;
+  readonly #revision: number;
+  readonly #plain = new Map<string, SpellingState>();
+  readonly #located = new Map<string, SpellingState>();
+
+  constructor(view: View, revision: number) {
+    this.#view = view;
+    this.#revision = revision;
+  }
+
+  /** Whether the same locator with other parameters is `unknown` or `absent`. */
+  anyOther(item: Item, value: 'unknown' | 'absent'): boolean {
+    if (!item.locator || this.#view.forms.length === 1) return false;
+    const shown = this.#view.items.get(item.id);
+    const own = shown && valueAt(shown, this.#revision);
+    return this.#of(true, item.spelling, item.name)[value] > (own === value ? 1 : 0);
+  }
+
+  /** Whether another parameter set shows the resource, by its name or an alias; `constrained`: exactly this variant. */
+  anyShows({ locator, spelling, name }: Item, variant: Variant, constrained: boolean): boolean {
+    const shows = (spelled: string, canonical: ResourceName): boolean => {
+      const [only, ...more] = this.#view.forms;
+      if (only !== undefined && more.length === 0) {
+        // Nearly every client has one parameter set.
+        const now =
+          only.locator === locator ? this.#view.itemOf(locator, only.parameters, spelled) : undefined;
+        const value = now && valueAt(now, this.#revision);
+        return isVariant(value) && isSame(value, variant, constrained);
+      }
+      const { names, variants } = this.#of(locator, spelled, canonical);
+      return constrained ? variants.has(shownVariantKey(variant)) : names.has(variant.name);
+    };
+    if (shows(spelling, name) || shows(variant.name, variant.name)) return true;
+    // A resource that was found by an alias is sent under its own name, however the client spells the alias.
+    return variant.aliases.some((alias) => {
+      const canonical = resourceName(alias);
+      if (shows(alias, canonical)) return true;
+      return this.#view.respelled(canonical).some((other) => {
+        const value = other.locator === locator ? valueAt(other, this.#revision) : undefined;
+        return isVariant(value) && isSame(value, variant, constrained);
+      });
+    });
+  }
+
+  #of(locator: boolean, spelling: string, name: ResourceName): SpellingState {
+    const known = locator ? this.#located : this.#plain;
+    const shown = known.get(spelling) ?? this.#look(locator, spelling, name);
+    known.set(spelling, shown);
+    return shown;
+  }
+
+  #look(locator: boolean, spelling: string, name: ResourceName): SpellingState {
+    let [unknown, absent] = [0, 0];
+    const names = new Set<ResourceName>();
+    const variants = new Set<string>();
+    for (const item of this.#view.spelled(locator, spelling, name)) {
+      const value = valueAt(item, this.#revision);
+      if (value === 'unknown') unknown++;
+      else if (value === 'absent') absent++;
+      else if (value !== undefined) {
+        names.add(value.name);
+        variants.add(shownVariantKey(value));
+      }
+    }
+    return { unknown, absent, names, variants };
+  }
+}
+
+const shownVariantKey = ({ name, constraints }: Variant): string => `${constraints.key} ${name}`;
+
+const isSame = (a: Variant, b: Variant, constrained: boolean): boolean =>
+  a.name === b.name && (!constrained || a.constraints.key === b.constraints.key);
 
 /**
  * Whether the subscriptions of a view decide about a resource that the client got from an earlier view. `none`: no

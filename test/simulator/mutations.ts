@@ -53,7 +53,7 @@ export const mutations: readonly Wrong[] = [
   {
     name: 'one subscriber of a changed view is not woken',
     rule: 4,
-    file: 'src/views/fan-out.ts',
+    file: 'src/views/views.ts',
     right: '      subscriber.wake();',
     wrong: '      if (count !== 2) subscriber.wake();',
   },

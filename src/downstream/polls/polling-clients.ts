@@ -1,4 +1,4 @@
-import type { Timer } from '../../model/clock.ts';
+import { Sweep } from '../../model/clock.ts';
 import { Selection } from '../../model/selection.ts';
 import {
   type Defers,
@@ -449,12 +449,13 @@ export class PollingClients {
   readonly #clients = new Map<string, PollingClient>();
   #lastId = 0;
   #bytes = 0;
-  #sweep: Timer | undefined;
+  readonly #sweep: Sweep;
 
   /** `prefix`: before the numbers that are the ids. */
   constructor(services: DownstreamServices, prefix: string) {
     this.#services = services;
     this.#prefix = prefix;
+    this.#sweep = new Sweep(services.clock, sweepMs, () => this.size > 0);
   }
 
   all(): Iterable<PollingClient> {
@@ -486,7 +487,7 @@ export class PollingClients {
   }
 
   stop(): void {
-    this.#sweep?.cancel();
+    this.#sweep.stop();
     this.forgetOrder();
   }
 
@@ -511,7 +512,7 @@ export class PollingClients {
     this.#bytes += names.bytes;
     if (known === undefined) this.#lastId++;
     this.#clients.set(key, client);
-    this.#sweepLater();
+    this.#sweep.start();
     return names;
   }
 
@@ -546,14 +547,6 @@ export class PollingClients {
       client.names.delete(key);
     }
     if (client.names.size === 0) this.#clients.delete(client.key);
-  }
-
-  #sweepLater(): void {
-    this.#sweep ??= this.#services.clock.after(sweepMs, () => {
-      this.#sweep = undefined;
-      this.#forgetEnded();
-      if (this.#clients.size > 0) this.#sweepLater();
-    });
   }
 }
 

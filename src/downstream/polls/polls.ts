@@ -1,5 +1,5 @@
 import type { Charged } from '../../model/brand.ts';
-import type { Timer } from '../../model/clock.ts';
+import { Sweep, type Timer } from '../../model/clock.ts';
 import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { encoding, type Response, type Subscription } from '../../model/subscription.ts';
@@ -70,7 +70,7 @@ export class Polls {
   #bytes = 0;
   /** Grows with each change of the rules. */
   #generation = 0;
-  #sweep: Timer | undefined;
+  readonly #sweep: Sweep;
   #ended = false;
 
   /** `clientPrefix`: before the numbers that are the ids of clients. */
@@ -78,6 +78,7 @@ export class Polls {
     this.#services = services;
     this.#refuses = refuses;
     this.clients = new PollingClients(services, clientPrefix);
+    this.#sweep = new Sweep(services.clock, sweepMs, () => this.#endUnused());
   }
 
   /** Why this peer is refused whatever it asks for. */
@@ -207,7 +208,7 @@ export class Polls {
   /** From now on nothing is answered, and who waits is told so. */
   drain(): void {
     this.#ended = true;
-    this.#sweep?.cancel();
+    this.#sweep.stop();
     this.clients.stop();
     this.#endAll(draining);
   }
@@ -246,7 +247,7 @@ export class Polls {
       return fail(held);
     }
     this.#makeRoom();
-    this.#sweepLater();
+    this.#sweep.start();
     return ok(opened);
   }
 
@@ -272,16 +273,14 @@ export class Polls {
     }
   }
 
-  #sweepLater(): void {
-    this.#sweep ??= this.#services.clock.after(sweepMs, () => {
-      this.#sweep = undefined;
-      const latest = this.#services.clock.now() - lingerMs;
-      for (const [key, one] of this.#classes) {
-        if (one.polledAt > latest) break;
-        if (!one.holds) this.#end(key);
-      }
-      if (this.#classes.size > 0) this.#sweepLater();
-    });
+  /** What was not polled for long; false: there are no others. */
+  #endUnused(): boolean {
+    const latest = this.#services.clock.now() - lingerMs;
+    for (const [key, one] of this.#classes) {
+      if (one.polledAt > latest) break;
+      if (!one.holds) this.#end(key);
+    }
+    return this.#classes.size > 0;
   }
 
   /** Counts it. */
