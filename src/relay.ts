@@ -28,7 +28,7 @@ export interface RelayOptions {
   readonly maxCacheBytes: () => number;
   readonly downstream: Omit<
     DownstreamServices,
-    'clock' | 'taps' | 'open' | 'openState' | 'prepare' | 'isUnavailable' | 'refusal'
+    'clock' | 'taps' | 'open' | 'prepare' | 'isUnavailable' | 'refusal'
   >;
   /** Whose polls are refused; left out: nobody's. */
   readonly refusesPolls?: RefusesPolls;
@@ -135,7 +135,6 @@ export class Relay implements UpstreamSink {
       taps: this.taps,
       open: (...of) => this.views.open(...of),
       prepare: (...of) => this.views.prepare(...of),
-      openState: (...of) => this.views.openState(...of),
       isUnavailable:
         options.isUnavailable ??
         ((type, selector) => this.#upstreamOf(type, selector)?.state().down === true),

@@ -60,7 +60,6 @@ export class SiblingServing {
       reapplyRules: (client, peer) => this.#rules.reapplyRules(client, peer),
       open: (type, ...rest) => this.#viewsFor(type).open(type, ...rest),
       prepare: (type, ...rest) => this.#viewsFor(type).prepare(type, ...rest),
-      openState: (type, ...rest) => this.#viewsFor(type).openState(type, ...rest),
       isUnavailable: () => false,
       refusal: () => undefined,
     };

@@ -1,4 +1,3 @@
-import type { TypeUrl } from '../model/brand.ts';
 import type { Timer } from '../model/clock.ts';
 import { Rate } from '../model/rate.ts';
 import type { Selection } from '../model/selection.ts';
@@ -73,9 +72,9 @@ export class Quota {
   selection(type: AdmittedType, selection: Selection, client: ClientContext): boolean {
     const { route, types } = this.#stream;
     // On a per-type service the RPC fails if the client may have nothing of it.
-    if (route.type !== undefined && deniesAll(client, type.info.url, selection)) {
-      const message = `this client may not subscribe to any of the ${type.info.short} resources that it names`;
-      this.#refuse(denied(message));
+    const deniesAll = route.type === undefined ? undefined : deniedAll(client, type.info, selection);
+    if (deniesAll !== undefined) {
+      this.#refuse(deniesAll);
       return false;
     }
     const others = types.filter((other) => other !== type).map(subscribedOf);
@@ -212,10 +211,15 @@ export function excessOf(
   return undefined;
 }
 
-/** Whether a client may have nothing of what it names. */
-export function deniesAll({ access }: ClientContext, type: TypeUrl, selection: Selection): boolean {
-  if (selection.size === 0 || selection.hasCollection) return false;
-  return !selection.entries.values().some(({ selector }) => access.allows(type, selector));
+/** A client may have nothing of what it names. */
+export function deniedAll(
+  { access }: ClientContext,
+  { url, short }: TypeInfo,
+  selection: Selection,
+): Refusal | undefined {
+  if (selection.size === 0 || selection.hasCollection) return undefined;
+  if (selection.entries.values().some(({ selector }) => access.allows(url, selector))) return undefined;
+  return denied(`this client may not subscribe to any of the ${short} resources that it names`);
 }
 
 /** One type of a client, as far as it decides whether the client can be served. */

@@ -13,9 +13,10 @@ import {
   resendItems,
 } from '../model/subscription.ts';
 import { knownTypes } from '../model/types.ts';
+import type { Account } from '../wire/accounts.ts';
 import { referencesOf } from '../wire/references.ts';
-import { type Conversation, type OrderedType, referring } from './conversations.ts';
 import type { Overdue } from './services.ts';
+import type { TypeStream } from './type-stream.ts';
 
 const [clusters, endpoints] = ['cds', 'eds'].map(
   (short) => knownTypes.find((info) => info.short === short)?.url,
@@ -38,10 +39,6 @@ const returnMs = { first: 200, others: 2000 };
 
 /** The stream whose types are sent in order, or the client that polls them. */
 export interface OrderedStream {
-  /** In the order in which types are sent on ADS (protocol §8). */
-  readonly types: readonly OrderedType[];
-  /** With all types that the client has, those of its other streams included. */
-  readonly conversation: Conversation;
   readonly route: { readonly protocol: string };
   /** The client is a relay: it routes no requests. */
   readonly isRelay: boolean;
@@ -56,6 +53,171 @@ export interface OrderedStream {
   overdue(type: OrderedType, what: Overdue, names: readonly string[]): void;
 }
 
+/** The types that others refer to, and who does. */
+const referring: ReadonlyMap<string, readonly string[]> = new Map([
+  ['cds', ['lds', 'srds', 'rds', 'vhds', 'ecds']],
+  ['eds', ['cds']],
+  ['rds', ['lds', 'srds']],
+  ['sds', ['cds', 'lds', 'ecds']],
+  ['ecds', ['lds', 'srds', 'rds', 'vhds']],
+]);
+
+/** Types of which resources refer to others. */
+export const referringTypes: ReadonlySet<string> = new Set([...referring.values()].flat());
+
+/** One type of a client, as other types wait for it. */
+export type OrderedType = Pick<TypeStream, 'info' | 'subscription' | 'resend'>;
+
+/** What has a type of one client: the stream of a service of a single type. */
+export type Participant = Pick<SendOrder, 'types' | 'resume'>;
+
+/** What waits for others looks at all of them. Further streams of the client, or polls, wait for these no more. */
+export const mostParticipants = 1000;
+
+/** The names of a type that a client polls and whose answer it has accepted; undefined: it does not poll the type. */
+export type AcceptedNames = (short: string) => ReadonlySet<string> | undefined;
+
+/** What one client is told, on one ADS stream, on streams of single types, or in answers to its polls. */
+export class Conversation {
+  /** An Envoy has a stream for each cluster's endpoints. Empty on ADS. */
+  readonly participants = new Set<Participant>();
+  /** Of the participants, those that go on when another stream hears something. */
+  readonly #waiting = new Set<Participant>();
+  /** Clusters were sent that the client has not accepted yet: until then changed routes wait. 0: all are. */
+  warmingUntil = 0;
+  /** What those clusters need, for each response. None on ADS: there they are accepted when they are warm. */
+  readonly warmsWith: (readonly Reference[])[] = [];
+  /** So many of the last of them are accepted. */
+  #settled = 0;
+  /** Routes were sent although the clusters before them are not accepted, and that was told. */
+  toldWarming = false;
+  /** All of an ADS stream, or of a client that polls. */
+  readonly #own: readonly OrderedType[];
+  /** Of the participants, by short name. */
+  readonly #byType = new Map<string, Set<OrderedType>>();
+
+  readonly #polled: AcceptedNames | undefined;
+  /** Its last participant has gone. */
+  readonly #over: (() => void) | undefined;
+
+  /** `polled`: of a client that polls. */
+  constructor(own: readonly OrderedType[] = [], polled?: AcceptedNames, over?: () => void) {
+    this.#own = own;
+    this.#polled = polled;
+    this.#over = over;
+  }
+
+  /** The client accepts clusters before they are warm: it asks for what they need elsewhere. */
+  get asksApart(): boolean {
+    return this.participants.size > 0 || this.#polled !== undefined;
+  }
+
+  /** What the client has of a type: several times if streams have some names each. */
+  of(short: string): readonly OrderedType[] {
+    if (this.participants.size === 0) return this.#own.filter(({ info }) => info.short === short);
+    return [...(this.#byType.get(short) ?? [])];
+  }
+
+  /** Whether the client has nothing but clusters, as far as something may refer to them. */
+  get hasClustersOnly(): boolean {
+    if (this.participants.size === 0) return this.#own.length < 2;
+    return referringTypes.keys().every((short) => short === 'cds' || !this.#byType.has(short));
+  }
+
+  /** Of what clusters need, forgets what the client has accepted. False: some is left. */
+  settle(): boolean {
+    const polled = new Map<string, ReadonlySet<string> | undefined>();
+    for (let last = this.warmsWith.at(-1); last !== undefined; last = this.warmsWith.at(-1)) {
+      for (const wanted of last.slice(this.#settled)) {
+        if (!this.#hasAccepted(wanted, polled)) return false;
+        this.#settled++;
+      }
+      this.warmsWith.pop();
+      this.#settled = 0;
+    }
+    return true;
+  }
+
+  areWarm(): void {
+    this.warmingUntil = 0;
+    this.warmsWith.length = 0;
+    this.#settled = 0;
+    this.toldWarming = false;
+  }
+
+  /** Whether the client has accepted a resource that it does not ask for on ADS. `known`: what it polls, by short name. */
+  #hasAccepted(wanted: Reference, known: Map<string, ReadonlySet<string> | undefined>): boolean {
+    const short = wanted.slice(0, wanted.indexOf(' '));
+    const name = wanted.slice(short.length + 1);
+    if (this.#polled !== undefined) {
+      if (!known.has(short)) known.set(short, this.#polled(short));
+      return known.get(short)?.has(name) !== false;
+    }
+    return (
+      this.#byType
+        .get(short)
+        ?.values()
+        .some(
+          ({ subscription }) => subscription?.has(name) === true && !subscription.responses.awaitsAnswer,
+        ) === true
+    );
+  }
+
+  add(participant: Participant): void {
+    this.participants.add(participant);
+    for (const type of participant.types) {
+      const known = this.#byType.get(type.info.short) ?? new Set();
+      this.#byType.set(type.info.short, known.add(type));
+    }
+  }
+
+  remove(participant: Participant): void {
+    this.participants.delete(participant);
+    this.#waiting.delete(participant);
+    for (const type of participant.types) {
+      const known = this.#byType.get(type.info.short);
+      if (known?.delete(type) === true && known.size === 0) this.#byType.delete(type.info.short);
+    }
+    if (this.participants.size === 0) this.#over?.();
+  }
+
+  /** Whether a participant goes on when another has heard something. */
+  waits(participant: Participant, isWaiting: boolean): void {
+    if (!isWaiting) this.#waiting.delete(participant);
+    else if (this.participants.has(participant)) this.#waiting.add(participant);
+  }
+
+  resumeOthers(participant: Participant): void {
+    for (const other of [...this.#waiting]) if (other !== participant) other.resume();
+  }
+}
+
+/**
+ * The conversations with clients that have a stream for each type: those of one node at one peer. Clients that share a
+ * node id behind one address are taken for one: what they wait for has bounds.
+ */
+export class Conversations {
+  readonly #all = new Map<Account, Map<string, Conversation>>();
+
+  join(participant: Participant, account: Account, nodeId: string): Conversation {
+    const ofPeer = this.#all.get(account) ?? new Map<string, Conversation>();
+    this.#all.set(account, ofPeer);
+    let conversation = ofPeer.get(nodeId);
+    if (conversation === undefined || conversation.participants.size >= mostParticipants) {
+      const created = new Conversation([], undefined, () => {
+        // One that was full is not there any more.
+        if (ofPeer.get(nodeId) !== created) return;
+        ofPeer.delete(nodeId);
+        if (ofPeer.size === 0) this.#all.delete(account);
+      });
+      ofPeer.set(nodeId, created);
+      conversation = created;
+    }
+    conversation.add(participant);
+    return conversation;
+  }
+}
+
 /** Until when changed routes wait, and for which clusters that have not come. */
 interface Waits {
   readonly longest: number;
@@ -67,6 +229,10 @@ interface Waits {
 /** Which type of a stream is sent next, and what waits for what (protocol §8, §10.1). */
 export class SendOrder {
   readonly #stream: OrderedStream;
+  /** Of the stream, in the order in which they are sent on ADS (protocol §8). */
+  readonly types: readonly OrderedType[];
+  /** With all types that the client has, those of its other streams included. */
+  conversation: Conversation;
   readonly #clock: Clock;
   /** Changed routes that wait. */
   readonly #waits = new WeakMap<OrderedType, Waits>();
@@ -75,22 +241,40 @@ export class SendOrder {
   #returnedAt: number | undefined;
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
 
-  constructor(stream: OrderedStream, clock: Clock) {
+  constructor(
+    stream: OrderedStream,
+    types: readonly OrderedType[],
+    clock: Clock,
+    conversation = new Conversation(types),
+  ) {
     this.#stream = stream;
+    this.types = types;
+    this.conversation = conversation;
     this.#clock = clock;
   }
 
   /** Something waits for what the client has not said yet, or not been sent. */
-  get isWaiting(): boolean {
+  get #isWaiting(): boolean {
     return (
-      this.#routesWait ||
-      this.#stream.types.some(({ subscription }) => subscription?.hasDeferredRemovals === true)
+      this.#routesWait || this.types.some(({ subscription }) => subscription?.hasDeferredRemovals === true)
     );
+  }
+
+  /** Another stream of the client has heard something: what waits for that may go. */
+  resume(): void {
+    if (this.#isWaiting) this.#stream.pump();
+  }
+
+  /** The client's other streams may wait for what this one has heard. On ADS there are none. */
+  resumeOthers(): void {
+    const { conversation } = this;
+    if (conversation.warmingUntil > 0 || this.types.some(({ info }) => referringTypes.has(info.short)))
+      conversation.resumeOthers(this);
   }
 
   /** Sends one response; false: none is due. */
   sendNext(): boolean {
-    const { types } = this.#stream;
+    const types = this.types;
     let waiting = false;
     /** How many types are due; undefined: not counted yet. */
     let due: number | undefined;
@@ -110,7 +294,9 @@ export class SendOrder {
       due = undefined; // what had nothing to say is not due any more
     }
     this.#routesWait = waiting;
-    return !waiting && this.#sendDeferredRemovals();
+    if (!waiting && this.#sendDeferredRemovals()) return true;
+    if (this.conversation.participants.size > 0) this.conversation.waits(this, this.#isWaiting);
+    return false;
   }
 
   /** For a client that asks for one type at a time. */
@@ -125,13 +311,13 @@ export class SendOrder {
   /** A response was taken for this type. */
   taken(type: OrderedType, response: Response): void {
     if (routing.has(type.info.url)) this.#tellOverdue(type);
-    const { types } = this.#stream;
+    const types = this.types;
     if (type.info.url !== clusters || response.changed.length === 0) return;
     // Nothing routes to them. A client that comes back may not have asked for its routes yet.
-    if (this.#stream.conversation.hasClustersOnly && type.subscription?.resumed !== true) return;
+    if (this.conversation.hasClustersOnly && type.subscription?.resumed !== true) return;
     const { edsToResend, warming, needed } = consequencesOf(response);
     types.find(({ info }) => info.url === endpoints)?.resend(edsToResend);
-    const { conversation } = this.#stream;
+    const { conversation } = this;
     this.#settleWarming();
     if (!warming) return;
     const now = this.#clock.now();
@@ -142,7 +328,7 @@ export class SendOrder {
 
   /** A request came for this type. */
   requested({ info, subscription }: OrderedType): void {
-    const { conversation } = this.#stream;
+    const { conversation } = this;
     if (info.url !== clusters || subscription?.responses.awaitsAnswer === true) return;
     // Envoy accepts clusters before they are warm where their endpoints have streams of their own.
     if (conversation.warmsWith.length > 0 && subscription?.responses.state !== 'ERROR') return;
@@ -151,7 +337,7 @@ export class SendOrder {
 
   /** On streams of single types, and of polls: whether the client has accepted what its clusters need. */
   #settleWarming(): void {
-    const { conversation } = this.#stream;
+    const { conversation } = this;
     if (conversation.warmsWith.length === 0) return;
     if (!conversation.settle()) return;
     if (this.#clusters?.responses.awaitsAnswer !== true) conversation.areWarm();
@@ -159,12 +345,14 @@ export class SendOrder {
 
   /** The wildcard of clusters, if the client has one: it may have some of them by name besides. */
   get #clusters(): OrderedType['subscription'] {
-    const all = this.#stream.conversation.of('cds');
+    const all = this.conversation.of('cds');
     return (all.find(({ subscription }) => subscription?.selection.hasCollection) ?? all[0])?.subscription;
   }
 
   close(): void {
     this.#timer?.timer.cancel();
+    this.conversation.remove(this);
+    this.resumeOthers();
   }
 
   forget(type: OrderedType): void {
@@ -178,7 +366,7 @@ export class SendOrder {
     const now = this.#clock.now();
     if (waited !== undefined && waited.names.length > 0 && waited.until <= now)
       this.#stream.overdue(type, 'missing', waited.names);
-    const { conversation } = this.#stream;
+    const { conversation } = this;
     const since = Math.min(conversation.warmingUntil, waited?.until ?? Number.POSITIVE_INFINITY);
     if (conversation.toldWarming || conversation.warmingUntil === 0 || since > now) return;
     conversation.toldWarming = true;
@@ -187,7 +375,7 @@ export class SendOrder {
 
   /** Removals are sent in the reverse order: a listener before the clusters that it routes to. */
   #sendDeferredRemovals(): boolean {
-    const { types } = this.#stream;
+    const types = this.types;
     for (let index = types.length - 1; index >= 0; index--) {
       const type = types[index];
       if (type?.subscription?.hasDeferredRemovals === true && this.#send(type, false)) return true;
@@ -199,7 +387,7 @@ export class SendOrder {
     if (defersAll) return this.#stream.send(type, defersEverything);
     const grace = this.#stream.removalGraceMilliseconds;
     const by = referring.get(type.info.short);
-    const { conversation } = this.#stream;
+    const { conversation } = this;
     if (grace === 0 || by === undefined || this.#stream.isRelay)
       return this.#stream.send(type, defersNothing);
     const overdue: string[] = [];
@@ -225,7 +413,7 @@ export class SendOrder {
 
   /** Streams of single types come back one by one: nobody knows when the last one has. */
   #isBackUntil(now: number): number {
-    if (this.#stream.conversation.participants.size > 0) return now;
+    if (this.conversation.participants.size > 0) return now;
     return (this.#returnedAt ?? now) + Math.min(returnMs.others, this.#stream.removalGraceMilliseconds);
   }
 
@@ -233,7 +421,8 @@ export class SendOrder {
   #waitsForOthers({ info, subscription }: OrderedType): boolean {
     const by = referring.get(info.short);
     if (subscription?.resumed !== true || subscription.responded || by === undefined) return false;
-    const { conversation, isRelay, removalGraceMilliseconds, route } = this.#stream;
+    const { isRelay, removalGraceMilliseconds, route } = this.#stream;
+    const { conversation } = this;
     // In SotW it does not say what it has.
     if (
       route.protocol === 'sotw' ||
@@ -261,7 +450,7 @@ export class SendOrder {
     if (subscription?.hasState !== true || !subscription.due) return false;
     this.#settleWarming();
     const now = this.#clock.now();
-    const { warmingUntil } = this.#stream.conversation;
+    const { warmingUntil } = this.conversation;
     const names = this.#missing(type);
     if (names.length === 0 && warmingUntil <= now) {
       this.#waits.delete(type);

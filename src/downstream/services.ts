@@ -9,7 +9,6 @@ import type {
   Holding,
   MissingEntry,
   OpenSubscription,
-  OpenWholeState,
   RequestKind,
   Response,
   ShownState,
@@ -131,7 +130,6 @@ export interface DownstreamServices {
   readonly open: OpenSubscription;
   /** Before `open` or `select`, for a large selection; what is returned is called after that. */
   readonly prepare: (type: TypeUrl, selection: Selection, access: Access) => InTurns<() => void>;
-  readonly openState: OpenWholeState;
   readonly limits: () => StreamLimits;
   readonly events: StreamEvents;
   /** Who reads the messages of streams as they pass. */

@@ -12,13 +12,11 @@ import {
   subscribed,
   unsubscribed,
 } from '../wire/requests.ts';
-import { readDeltaResponse, readString } from '../wire/response-reader.ts';
 
 /** What waits for a reader, in messages: the largest takes about 30 KB. */
 const maxWaiting = 2000;
 /** The names of a message that are kept. */
 const maxNames = 100;
-const grpcPrefix = 5;
 
 /** Undefined: any. */
 export interface TapFilter {
@@ -31,7 +29,6 @@ export interface TapFilter {
 interface TappedStream {
   readonly id: string;
   readonly client: { readonly nodeId: string } | undefined;
-  readonly route: { readonly protocol: 'sotw' | 'delta' };
 }
 
 /** A message as it passed, without bodies. Left out: what it does not have. */
@@ -75,7 +72,7 @@ export class Taps {
     if (this.#taps.size === 0) return;
     for (const tap of this.#taps) {
       if (!tap.wants(stream.id, type)) continue;
-      const content = this.#contents.get(response) ?? contentOf(response, stream.route.protocol);
+      const content = this.#contents.get(response) ?? contentOf(response);
       this.#contents.set(response, content);
       tap.add({ event: 'SENT', ...this.#passed(stream), type, ...content });
     }
@@ -171,26 +168,9 @@ class Tap {
   }
 }
 
-function contentOf(response: Response, protocol: 'sotw' | 'delta'): SentContent {
-  const { nonce, version, resources, changed, bytes } = response;
-  return {
-    nonce,
-    version,
-    resources,
-    bytes: bytes.length,
-    names: changed.slice(0, maxNames).map(({ name }) => name),
-    removed: protocol === 'sotw' ? [] : removedIn(bytes.subarray(grpcPrefix)),
-  };
-}
-
-function removedIn(message: Buffer): readonly string[] {
-  const read = readDeltaResponse(message);
-  if (!read.ok) return [];
-  const { removed } = read.value;
-  const names = Array.from({ length: Math.min(removed.length, maxNames) }, (_, index) =>
-    readString(removed.at(index)),
-  );
-  return names.flatMap((name) => (name.ok ? [name.value] : []));
+function contentOf({ nonce, version, resources, changed, removed, bytes }: Response): SentContent {
+  const names = changed.slice(0, maxNames).map(({ name }) => name);
+  return { nonce, version, resources, bytes: bytes.length, names, removed: removed.slice(0, maxNames) };
 }
 
 /** In SotW each ACK repeats all names: they are only listed where they are new. */

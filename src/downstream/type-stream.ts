@@ -1,4 +1,4 @@
-import { resourceName, type TypeUrl } from '../model/brand.ts';
+import type { TypeUrl } from '../model/brand.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import {
@@ -328,17 +328,7 @@ const selectedPerTurn = 500;
 
 /** What a plain name selects for this client. */
 export function selectName(name: string, type: TypeUrl, client: ClientContext): Result<SelectionEntry> {
-  if (client.passesVariants) return selectLocator({ name, parameters: [] }, type, client);
-  const canonical = name === WILDCARD ? ok(WILDCARD) : canonicalName(name, type);
-  if (!canonical.ok) return canonical;
-  const parameters = client.derived(name === WILDCARD ? undefined : authorityOf(name));
-  return ok({
-    selector: canonical.value,
-    spelling: name,
-    locator: false,
-    parameters,
-    locatorParameters: undefined,
-  });
+  return select(name, client.passesVariants ? NO_PARAMETERS : undefined, type, client);
 }
 
 /** What a TP2 locator selects for this client. */
@@ -359,16 +349,25 @@ export function selectLocator(
       );
     }
   }
-  const canonical = name === WILDCARD ? ok(resourceName(name)) : canonicalName(name, type);
+  return select(name, internParameters(parameters), type, client);
+}
+
+function select(
+  spelling: string,
+  locatorParameters: Parameters | undefined,
+  type: TypeUrl,
+  client: ClientContext,
+): Result<SelectionEntry> {
+  const canonical = spelling === WILDCARD ? ok(WILDCARD) : canonicalName(spelling, type);
   if (!canonical.ok) return canonical;
-  const locatorParameters = internParameters(parameters);
-  return ok({
-    selector: canonical.value,
-    spelling: name,
-    locator: true,
-    parameters: client.merged(locatorParameters, authorityOf(name)),
-    locatorParameters,
-  });
+  const locator = locatorParameters !== undefined;
+  const parameters = parametersOf(spelling, locatorParameters, client);
+  return ok({ selector: canonical.value, spelling, locator, parameters, locatorParameters });
+}
+
+function parametersOf(spelling: string, own: Parameters | undefined, client: ClientContext): Parameters {
+  const authority = spelling === WILDCARD ? undefined : authorityOf(spelling);
+  return own === undefined ? client.derived(authority) : client.merged(own, authority);
 }
 
 /** What the names and locators in a range of a request select for this client. */
@@ -407,12 +406,8 @@ function* selectInTurns(
 
 /** The same subscription of a client whose node, certificate or rules have changed. */
 export function reselect(selected: SelectionEntry, client: ClientContext): SelectionEntry {
-  const authority = selected.selector === WILDCARD ? undefined : authorityOf(selected.spelling);
-  const parameters: Parameters =
-    selected.locatorParameters === undefined
-      ? client.derived(authority)
-      : client.merged(selected.locatorParameters, authority);
-  return { ...selected, parameters };
+  const { spelling, locatorParameters } = selected;
+  return { ...selected, parameters: parametersOf(spelling, locatorParameters, client) };
 }
 
 /** The bytes of a request that names nothing. */

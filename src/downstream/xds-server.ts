@@ -18,13 +18,12 @@ import { type ErrorDetail, LastNode, type Request, readRequest } from '../wire/r
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
 import { denied, heldTooMuch, noPlace, Quota, refusedUpstream, tooLarge, unavailable } from './admission.ts';
 import {
-  Conversation,
   Conversations,
+  longestWarmingMs,
+  type OrderedStream,
   type OrderedType,
-  type Participant,
-  referringTypes,
-} from './conversations.ts';
-import { longestWarmingMs, type OrderedStream, SendOrder } from './send-order.ts';
+  SendOrder,
+} from './send-order.ts';
 import type { ClientContext, DownstreamServices, Overdue } from './services.ts';
 import { bytesOf, copyOf, type Handled, isLarge, type StreamContext, TypeStream } from './type-stream.ts';
 
@@ -150,7 +149,7 @@ interface Arrived {
 }
 
 /** One client's stream: its types, what of its node matters, and the one write that may be under way. */
-export class XdsStream implements StreamHandler, OrderedStream, Participant {
+export class XdsStream implements StreamHandler, OrderedStream {
   readonly id: string;
   readonly route: Route;
   readonly transport: ServerStream;
@@ -168,7 +167,6 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
   #blockedSince: number | undefined;
   /** Bytes that only this client gets and that it has not read. */
   #unread = 0;
-  #conversation: Conversation;
   readonly #order: SendOrder;
   readonly #turns: RequestTurns;
   readonly #quota: Quota;
@@ -187,9 +185,8 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     this.transport = transport;
     this.#services = services;
     this.#server = server;
-    this.#conversation = new Conversation(this.#types);
     this.#openedAt = services.clock.now();
-    this.#order = new SendOrder(this, services.clock);
+    this.#order = new SendOrder(this, this.#types, services.clock);
     this.#turns = new RequestTurns(transport, services.clock, () => !this.#quota.isPaused);
     this.#quota = new Quota(this, services, (refusal) => this.failFor(refusal));
     const { account: payer } = transport.peer;
@@ -202,14 +199,6 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
 
   get types(): readonly TypeStream[] {
     return this.#types;
-  }
-
-  get conversation(): Conversation {
-    return this.#conversation;
-  }
-
-  resumeWaiting(): void {
-    if (this.#order.isWaiting) this.pump();
   }
 
   get removalGraceMilliseconds(): number {
@@ -250,20 +239,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     }
     this.#handle(type, { request: read.value, bytes: bytes.length, client, moved });
     this.pump();
-    this.#resumeOthers();
-  }
-
-  /** On ADS there are none. */
-  #resumeOthers(): void {
-    const { warmingUntil } = this.#conversation;
-    if (warmingUntil === 0 && !this.#types.some(({ info }) => referringTypes.has(info.short))) return;
-    this.#conversation.resumeOthers(this);
-  }
-
-  #leave(): void {
-    this.#conversation.remove(this);
-    this.#resumeOthers();
-    for (const type of this.#types.splice(0)) type.close();
+    this.#order.resumeOthers();
   }
 
   *#handleInTurns(type: TypeStream, arrived: Arrived): InTurns<void> {
@@ -279,7 +255,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     }
     yield;
     this.pump();
-    this.#resumeOthers();
+    this.#order.resumeOthers();
   }
 
   #handle(type: TypeStream, { request, bytes, client, moved }: Arrived): void {
@@ -341,7 +317,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     this.#server.closed(this);
     this.#turns.close();
     this.#order.close();
-    this.#leave();
+    for (const type of this.#types.splice(0)) type.close();
     this.#quota.close();
   }
 
@@ -397,11 +373,8 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
 
   /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
   pump(): void {
-    while (this.#blockedSince === undefined && !this.#isReading && !this.#ended) {
-      if (this.#order.sendNext()) continue;
-      if (this.route.type !== undefined) this.#conversation.waits(this, this.#order.isWaiting);
-      return;
-    }
+    while (this.#blockedSince === undefined && !this.#isReading && !this.#ended)
+      if (!this.#order.sendNext()) return;
   }
 
   send(type: OrderedType, defers: Defers): boolean {
@@ -487,7 +460,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     this.#types.splice(later < 0 ? this.#types.length : later, 0, created);
     if (fixed !== undefined) {
       const { account } = this.transport.peer;
-      this.#conversation = this.#server.conversations.join(this, account, client.nodeId);
+      this.#order.conversation = this.#server.conversations.join(this.#order, account, client.nodeId);
     }
     return created;
   }

@@ -23,3 +23,30 @@ export const systemClock: Clock = {
     return { cancel: () => clearTimeout(timer) };
   },
 };
+
+/** Work that is repeated every so many milliseconds as long as there is some. */
+export class Sweep {
+  readonly #clock: Clock;
+  readonly #milliseconds: number;
+  readonly #run: () => boolean;
+  #timer: Timer | undefined;
+
+  /** `run`: whether there is more to do. */
+  constructor(clock: Clock, milliseconds: number, run: () => boolean) {
+    this.#clock = clock;
+    this.#milliseconds = milliseconds;
+    this.#run = run;
+  }
+
+  /** There is something to do. */
+  start(): void {
+    this.#timer ??= this.#clock.after(this.#milliseconds, () => {
+      this.#timer = undefined;
+      if (this.#run()) this.start();
+    });
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+  }
+}

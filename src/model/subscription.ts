@@ -71,6 +71,8 @@ export interface Response {
   readonly resources: number;
   /** The variants in it that are new to the subscriber, or have changed content. */
   readonly changed: readonly Variant[];
+  /** Delta: the names in removed_resources. */
+  readonly removed: readonly string[];
   /**
    * When the newest update in it arrived from upstream, by `Clock.monotonic()`. Undefined: nothing in it has changed since
    * the client's last response. It is a first state, or something is sent again.
@@ -217,6 +219,14 @@ export interface Subscription {
   readonly responses: SentState;
   /** Everything that it subscribes to is unknown. */
   readonly allUnknown: boolean;
+  /** Everything that it subscribes to is present or absent. */
+  readonly resolved: boolean;
+  /** Every wildcard and glob is answered. */
+  readonly collectionsResolved: boolean;
+  /** SotW: a response deletes what is missing from it (protocol §3.7). */
+  readonly complete: boolean;
+  /** `<upstream's>@<hash of the view>`: equal versions, equal content. */
+  readonly contentVersion: string;
   /** A response may be due, apart from deferred removals. Cheap to ask. */
   readonly pending: boolean;
   /** Something may be sent now. */
@@ -225,6 +235,8 @@ export interface Subscription {
   readonly hasDeferredRemovals: boolean;
   /** For inspection. */
   holdings(): Iterable<Holding>;
+  /** The same of a client that was answered with this version of all of it, and what it said to that. */
+  holdingsOf(version: string, said: ItemState): Iterable<Holding>;
   /** For inspection; the same object for all who see the same, until something changes. */
   readonly missing: readonly MissingEntry[];
   /** Whether others may get the same bytes, of what was just taken. */
@@ -250,6 +262,13 @@ export interface Subscription {
   resend(items: ResendItems): void;
   /** Returns the next response and moves the cursor behind it. Undefined: nothing is due. */
   take(defers: Defers): Response | undefined;
+  /**
+   * SotW: everything that is known now, as a newcomer gets it; the cursor does not move. `isKept`: the response is kept
+   * until something changes, and is the same object until then. Else it is, if it has more subscribers.
+   */
+  whole(isKept: boolean): Response;
+  /** Others subscribe to it, too: nobody pays for it alone. */
+  share(): void;
   /** Whether something that the client has of this type, at the head or with its removal deferred, refers to this. */
   refersTo(reference: Reference): boolean;
   /** What the changes that are due refer to, and what they replace did not. */
@@ -267,8 +286,11 @@ export interface Subscriber {
   readonly wake: () => void;
   /** Pays for what is kept for it alone; undefined: nobody does. */
   readonly payer: Payer | undefined;
-  /** It subscribes to the same once more, to know what a client that polls has: it answers when it polls again. */
-  readonly polls?: boolean;
+  /**
+   * `class`: it has no position, and all that poll the same are answered with the whole of it. `client`: it subscribes to
+   * the same once more, to know what one of them has, which answers when it polls again. Undefined: a stream.
+   */
+  readonly polls?: 'class' | 'client' | undefined;
 }
 
 export type OpenSubscription = (
@@ -278,42 +300,3 @@ export type OpenSubscription = (
   access: Access,
   subscriber: Subscriber,
 ) => Subscription;
-
-/** What one class of polling clients sees. Unlike a `Subscription`, each answer holds all of it (protocol §7.3). */
-export interface WholeState {
-  readonly selection: Selection;
-  /** Everything that it subscribes to is present or absent. */
-  readonly resolved: boolean;
-  /** Everything that it subscribes to is unknown. */
-  readonly allUnknown: boolean;
-  /** A response deletes what is missing from it (protocol §3.7). */
-  readonly complete: boolean;
-  /** Every wildcard and glob is answered. */
-  readonly collectionsResolved: boolean;
-  /** `<upstream's>@<hash of the view>`: equal versions, equal content. */
-  readonly version: string;
-  /** For inspection: what somebody has who was answered with this version, and what it said to that. */
-  holdings(said: ItemState, version: string): Iterable<Holding>;
-  /** As of a `Subscription`. */
-  readonly missing: readonly MissingEntry[];
-  /** Everything that is known now. Where it is kept, the same object until something changes. */
-  take(): Response;
-  /** It is read on several connections: its response is kept until something changes. Else it is made each time. */
-  keep(): void;
-  /** Others read it too: nobody pays for it alone. */
-  share(): void;
-  close(): void;
-}
-
-export interface StateReader extends Subscriber {
-  /** So many bytes more (or fewer) are kept for what it reads. */
-  readonly kept: (bytes: number) => void;
-}
-
-export type OpenWholeState = (
-  type: TypeUrl,
-  encoding: Encoding,
-  selection: Selection,
-  access: Access,
-  reader: StateReader,
-) => WholeState;

@@ -10,6 +10,7 @@ import {
   type EarlierState,
   type Encoding,
   type Holding,
+  type ItemState,
   type MissingEntry,
   type ResendItems,
   type Response,
@@ -20,41 +21,28 @@ import {
 import type { Payer } from '../model/time-slices.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
-import { referencesOf } from '../wire/references.ts';
-import { composeDelta } from './delta-response.ts';
-import { holdings, type Item } from './item.ts';
-import {
-  answersOf,
-  type ClientResource,
-  type CursorPosition,
-  errorsSentUpTo,
-  goneOf,
-  goneWhileAway,
-  itemsOf,
-  lastSentIn,
-  type Overlay,
-  overlayAfter,
-  overlayFor,
-  removalsIn,
-  resourcesOf,
-  unknownAgainAt,
-  withheldAt,
-  withOutstanding,
-} from './overlay.ts';
 import {
   type Change,
-  type CompositionInput,
   changesSince,
   changeToResend,
   comingBack,
-  type NamedRemoval,
   type RejectedChange,
   rejectedChanges,
-  retryInput,
-} from './response-content.ts';
+} from './changes.ts';
+import { type CompositionInput, composeDelta, composeSotw, retryInput } from './composition.ts';
+import { contentVersionOf, showsAll } from './content-version.ts';
+import { holdings, type Item } from './item.ts';
+import {
+  answersIn,
+  type ClientResource,
+  claimsIn,
+  itemsOf,
+  Position,
+  referencesOfAll,
+  removalsIn,
+} from './position.ts';
 import { type SentItems, SentResponses } from './sent-responses.ts';
 import type { Composed, CursorStep, EncodedResponse, RetainedResource } from './shared-responses.ts';
-import { composeSotw, viewDigest } from './sotw-response.ts';
 import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 
@@ -63,10 +51,20 @@ const noIds: ReadonlySet<string> = new Set();
 /** What a client says that it has, and is gone, is kept until it may go: so many of them, of so many bytes each. */
 const mostGone = 1000;
 const bytesPerGone = 600;
+/** No serial is lower. */
+const beforeAll = 0;
+/** The way of a newcomer to the head. */
+const fromNothing: Omit<CursorStep, 'encoding'> = {
+  from: -1,
+  resend: undefined,
+  deferred: '',
+  deferredBefore: undefined,
+  firstResponseDue: true,
+};
 
 /** The response that moves a cursor to the head, and what the client has then that the head does not say. */
 interface Move extends Composed {
-  readonly overlay: Overlay | undefined;
+  readonly overlay: Position['overlay'];
   readonly claimed: ReadonlyMap<string, string> | undefined;
   readonly owed: ReadonlyMap<string, SelectionEntry> | undefined;
 }
@@ -81,15 +79,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   encoding: Encoding;
   readonly responses: SentResponses;
   readonly wake: () => void;
-  readonly payer: Payer | undefined;
-  readonly polls: boolean;
+  payer: Payer | undefined;
+  readonly polls: Subscriber['polls'];
   readonly #pool: ViewPool;
   readonly #isDelta: boolean;
   #view: View;
-  /** What the client was last sent: the revision of a view. Undefined: nothing was sent yet. */
-  #position: CursorPosition | undefined;
-  /** Delta: what the client has besides. */
-  #overlay: Overlay | undefined;
+  /** What the client was last sent, in delta with an overlay. Undefined: nothing was sent yet. */
+  #position: Position | undefined;
   /** Delta: initial_resource_versions that no response has covered yet (protocol §4.1). */
   #claimed: ReadonlyMap<string, string> | undefined;
   /** Delta: what the next responses must mention as soon as it is known. */
@@ -122,7 +118,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     encoding: Encoding,
     selection: Selection,
     access: Access,
-    { wake, payer, polls = false }: Subscriber,
+    { wake, payer, polls }: Subscriber,
   ) {
     this.#pool = pool;
     this.encoding = encoding;
@@ -132,7 +128,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.payer = payer;
     this.polls = polls;
     this.#firstResponseDue = selection.hasCollection;
-    this.#view = pool.view(selection, access, polls ? selection : undefined);
+    this.#view = pool.view(selection, access, polls === 'client' ? selection : undefined);
     this.#view.join(this);
     this.#markBehind(true);
     this.#oweGlobs(selection.collections);
@@ -181,7 +177,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (position?.view === view) return view.referencesSince(position.revision);
     if (position !== undefined) return view.referencesAtHead.difference(position.view.referencesAtHead);
     // What it led to on an earlier stream is not known. In SotW it may be sent again although it has not changed.
-    return this.resumed && (this.#isDelta || this.polls) ? view.referencesAtHead : new Set();
+    return this.resumed && (this.#isDelta || this.polls === 'client') ? view.referencesAtHead : new Set();
   }
 
   has(name: string): boolean {
@@ -194,6 +190,52 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   holdings(): Iterable<Holding> {
     return holdings(this.#view.items, this.responses.itemStates(), (id) => this.#lastSent(id));
+  }
+
+  holdingsOf(version: string, said: ItemState): Iterable<Holding> {
+    const { items } = this.#view;
+    const isCurrent = version === this.contentVersion;
+    return holdings(
+      items,
+      () => said,
+      (id) => (isCurrent ? items.get(id)?.last.value : undefined),
+    );
+  }
+
+  get complete(): boolean {
+    return this.#view.complete;
+  }
+
+  get collectionsResolved(): boolean {
+    return this.#view.collectionsResolved;
+  }
+
+  get resolved(): boolean {
+    return this.#view.unresolvedNames.size === 0 && this.#view.collectionsResolved;
+  }
+
+  get contentVersion(): string {
+    return contentVersionOf(this.#view);
+  }
+
+  whole(isKept: boolean): EncodedResponse {
+    // What differs by names that nobody has is one response.
+    const view = this.#view.shown;
+    const step = { ...fromNothing, encoding: this.encoding };
+    const known = view.shared.find(step, beforeAll)?.response;
+    if (known !== undefined) return known;
+    const input = { ...this.#input(() => false), view, firstResponseDue: true };
+    const composed = composeSotw(input, changesSince(view, -1, undefined), beforeAll);
+    // A first response is composed even if it is empty.
+    if (composed.response === undefined) throw new Error('a first response that is due was not composed');
+    if (!composed.response.timeDependent && (isKept || view.isShared)) view.shared.add(step, composed);
+    this.#view.dropHistory();
+    return composed.response;
+  }
+
+  share(): void {
+    this.payer = undefined;
+    this.#view.join(this);
   }
 
   get missing(): readonly MissingEntry[] {
@@ -261,7 +303,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (kind === 'first' || kind === 'change') return kind;
     const answered = this.responses.answered(nonce, error);
     const receivedAt = answered?.header.receivedAt;
-    if (kind !== 'stale' && !this.polls && receivedAt !== undefined) {
+    if (kind !== 'stale' && this.polls === undefined && receivedAt !== undefined) {
       const isRepeated = receivedAt === this.#answeredAt;
       this.#pool.answered({ receivedAt, isAccepted: kind === 'ack', isRepeated });
       this.#answeredAt = receivedAt;
@@ -324,17 +366,15 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #anchorIn(view: View): void {
     const base = this.#position;
     if (base === undefined || base.view === view) return;
-    this.#overlay = overlayFor(base, this.#overlay, view);
-    this.#position = { view, revision: -1, generation: view.generation };
+    this.#position = base.movedTo(view);
     base.view.anchored.delete(this);
     this.#leave(base.view);
   }
 
   /** It subscribes again to what it may have dropped. */
   #addOutstanding(): void {
-    if (this.#position === undefined || this.#position.view === this.#view) return;
-    const sent = [...this.responses.outstandingAdditions()].filter(([id]) => !isVariant(this.#lastSent(id)));
-    if (sent.length > 0) this.#overlay = withOutstanding(this.#overlay, sent, this.#view);
+    if (this.#position?.view === this.#view) return;
+    this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.#view);
   }
 
   #leave(view: View): void {
@@ -369,7 +409,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #markBehind(behind: boolean): void {
-    if (this.#behind === behind) return;
+    if (this.#behind === behind || this.polls === 'class') return;
     this.#behind = behind;
     this.#view.behind += behind ? 1 : -1;
   }
@@ -464,16 +504,17 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #advance(move: Move | undefined): void {
     const view = this.#view;
     const old = this.#position?.view;
-    this.#overlay = move === undefined ? this.#unknownAgain() : move.overlay;
+    const overlay = move === undefined ? this.#unknownAgain() : move.overlay;
     this.#claimed = move?.claimed;
     this.#owed = move?.owed;
     this.#earlier = undefined;
     if (this.#position === undefined || old !== view) {
-      this.#position = { view, revision: view.head, generation: view.generation };
+      this.#position = new Position(view, view.head, overlay);
     } else {
       this.#coalesced += Math.max(0, view.generation - this.#position.generation - 1);
       this.#position.revision = view.head;
       this.#position.generation = view.generation;
+      this.#position.overlay = overlay;
     }
     this.#resend = undefined;
     this.#resendsAlone = false;
@@ -500,7 +541,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** Only this client has to be sent this: other cursors at its position get another response. */
   #needsOwnResponse(): boolean {
     return (
-      this.#overlay !== undefined ||
+      this.#position?.overlay !== undefined ||
       this.#claimed !== undefined ||
       this.#owed !== undefined ||
       (this.#position !== undefined && this.#position.view !== this.#view)
@@ -532,77 +573,50 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** The response for this client alone: all that the view shows, compared with all that the client has. */
   #reconcile(defers: Defers): Move {
-    const [view, base, overlay] = [this.#view, this.#position, this.#overlay];
+    const [view, base] = [this.#view, this.#position];
     const own = (removed: RetainedResource): boolean => this.#defers(removed, defers);
-    const resources =
-      base === undefined ? new Map<string, ClientResource>() : resourcesOf(base, overlay, view);
-    const isWithheld = base === undefined || !this.#isDelta ? () => false : withheldAt(base, overlay);
+    const resources = base?.resourcesIn(view) ?? new Map<string, ClientResource>();
+    const isWithheld = (this.#isDelta ? base?.withheld() : undefined) ?? (() => false);
     const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
     const changes = comingBack(all, this.#deferred);
-    const claims = this.#claimed && goneOf(this.#claimed, view);
-    const { mustRemove, owed } = this.#answers();
-    const gone = new Map<string, RetainedResource>();
-    for (const name of claims?.gone ?? none) {
-      const retained = goneWhileAway(view, name);
-      if (!isVariant(this.#lastSent(retained.item.id))) gone.set(retained.item.id, retained);
-    }
-    const isMuch = gone.size > mostGone;
+    const claims = this.#claimed && claimsIn(this.#claimed, view);
+    const { kept, named } = this.#gone(claims?.gone ?? none);
+    const { absent, left: owed } = answersIn(this.#owed, view);
     // What a wildcard or glob of the view no longer shows, and what was deferred.
-    const removals = new Map([
-      ...(isMuch ? none : gone),
+    const removals = new Map<string, RetainedResource>([
+      ...kept.map((one) => [one.item.id, one] as const),
       ...removalsIn(resources, view),
       ...(this.#deferred ?? none),
     ]);
-    const goneNames = isMuch
-      ? Array.from(gone, ([id, { item }]) => ({ id, name: item.spelling, locator: false }))
-      : none;
     const composed = this.#compose(
       {
         ...this.#input(own),
         allItems: true,
         deferredRemovals: removals.size > 0 ? removals : undefined,
-        mustRemove: [...goneNames, ...mustRemove],
+        mustRemove: [...named, ...absent],
       },
       changes,
     );
-    return { ...composed, overlay: this.#overlayAfter(resources, isWithheld), claimed: claims?.left, owed };
+    const overlay = this.#isDelta ? base?.overlayIn(view, resources, isWithheld) : undefined;
+    return { ...composed, overlay, claimed: claims?.left, owed };
   }
 
-  /** What the client has when it has taken all of the view. */
-  #overlayAfter(
-    resources: ReadonlyMap<string, ClientResource>,
-    isWithheld: (id: string) => boolean,
-  ): Overlay | undefined {
-    const [view, base] = [this.#view, this.#position];
-    if (base === undefined || !this.#isDelta) return undefined;
-    const has = base.view === view ? new Map([...resources, ...unknownAgainAt(base)]) : resources;
-    // In one view absences are withheld from all alike.
-    const wasTold = base.view !== view || this.#overlay?.values().some(({ variant }) => variant === 'absent');
-    return overlayAfter(
-      has,
-      view,
-      (id) => wasTold === true && this.#lastSent(id) === 'absent' && !isWithheld(id),
-    );
+  /** What is gone of what the client says that it has: kept until it may go, or removed at once if it is much. */
+  #gone(all: readonly RetainedResource[]): {
+    readonly kept: readonly RetainedResource[];
+    readonly named: CompositionInput['mustRemove'];
+  } {
+    const gone = all.filter(({ item }) => !isVariant(this.#lastSent(item.id)));
+    if (gone.length <= mostGone) return { kept: gone, named: none };
+    const named = gone.map(({ item: { id, spelling: name } }) => ({ id, name, locator: false }));
+    return { kept: none, named };
   }
 
   /** After a response for all: what was sent from this view and is unknown in it now. */
-  #unknownAgain(): Overlay | undefined {
+  #unknownAgain(): Position['overlay'] {
     const [view, base] = [this.#view, this.#position];
     if (!this.#isDelta || base?.view !== view || view.unknownAgain.size === 0) return undefined;
-    return overlayAfter(new Map(unknownAgainAt(base)), view, () => false);
-  }
-
-  /** What the view knows of what the client must be told. */
-  #answers(): { readonly mustRemove: readonly NamedRemoval[]; readonly owed: Move['owed'] } {
-    const stateOf = answersOf(this.#view);
-    const mustRemove: NamedRemoval[] = [];
-    const owed = new Map<string, SelectionEntry>();
-    for (const [id, selected] of this.#owed ?? none) {
-      const state = stateOf(id, selected);
-      if (state === 'absent') mustRemove.push({ id, name: selected.spelling, locator: selected.locator });
-      else if (state === 'unknown') owed.set(id, selected);
-    }
-    return { mustRemove, owed: owed.size > 0 ? owed : undefined };
+    return base.overlayIn(view, new Map(), () => true);
   }
 
   /** Ids of the removals that are deferred, of those since a revision and of what earlier responses deferred. */
@@ -653,8 +667,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       controlPlane: this.#pool.controlPlane,
       allItems: false,
       headAt: position?.view === view && position.revision < view.head ? view.headAt : undefined,
-      errorsSentUpTo: (item) =>
-        position === undefined ? -1 : errorsSentUpTo(position, this.#overlay, view, item),
+      errorsSentUpTo: (item) => (position === undefined ? -1 : position.errorsSentUpTo(view, item)),
       defers,
       deferredRemovals: this.#deferred,
       firstResponseDue: this.#mustSendEmpty(),
@@ -674,27 +687,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** What the client was last sent of an item. */
   #lastSent(id: string): Value | undefined {
-    return this.#position === undefined ? undefined : lastSentIn(this.#position, this.#overlay, id);
+    return this.#position?.lastSent(id);
   }
-}
-
-/** Whether a version (CONTENT) says that a client has exactly what a view shows, and nothing with a time to live. */
-function showsAll(view: View, version: string): boolean {
-  if (!view.collectionsResolved || view.unresolvedNames.size > 0) return false;
-  for (const { last } of view.items.values()) {
-    if (isVariant(last.value) && last.value.ttl !== undefined) return false;
-  }
-  return version.endsWith(`@${viewDigest(view)}`);
-}
-
-const deferredReferences = new WeakMap<ReadonlyMap<string, RetainedResource>, References>();
-
-/** What deferred removals refer to, read once: each removal of another type asks. */
-function referencesOfAll(removals: ReadonlyMap<string, RetainedResource>): References {
-  const known = deferredReferences.get(removals);
-  if (known !== undefined) return known;
-  const all = new Set<Reference>();
-  for (const { variant } of removals.values()) for (const one of referencesOf(variant)) all.add(one);
-  deferredReferences.set(removals, all);
-  return all;
 }

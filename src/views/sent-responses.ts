@@ -9,7 +9,7 @@ import type {
   SentState,
   SyncState,
 } from '../model/subscription.ts';
-import { sameVariant } from './response-content.ts';
+import { sameVariant } from './changes.ts';
 import type { ResponseHeader, RetainedResource, SentResponse } from './shared-responses.ts';
 
 /** A client that never answers must not fill the memory. */
@@ -219,8 +219,10 @@ export class SentResponses implements SentState {
     response: SentResponse | undefined,
     { code, message, at }: ClientError,
   ): void {
-    const name = response === undefined ? '' : onlyNameIn(response);
     const changes = response === undefined ? noChanges : rejectedChanges(response);
+    // If there are several, any of them may be at fault.
+    const isOne = header.resources <= 1 && changes.total === 1;
+    const [name = ''] = isOne ? changes.names : [];
     const variant = name === '' ? undefined : onlyVariantIn(response);
     const rejection = { code, message, at, version: header.version, name, variant, changes };
     this.#lastNack = rejection;
@@ -312,14 +314,6 @@ function* changesOf({
   // One variant replaces another: the item is in both.
   for (const { item } of removals) yield [item.id, undefined];
   for (const { item, variant } of additions) yield [item.id, variant];
-}
-
-/** The resource that the response is about; empty if there are several: any of them may be at fault. */
-function onlyNameIn({ header, additions, removals }: SentResponse): string {
-  if (header.resources > 1) return '';
-  const names = new Set([...additions, ...removals].map(({ item }: RetainedResource) => item.spelling));
-  const [name = ''] = names;
-  return names.size === 1 ? name : '';
 }
 
 /** Without its body. */

@@ -113,7 +113,7 @@ export class SharedResponses {
   holds(response: Response): boolean {
     return (
       this.#known.some(({ composed }) => composed.response === response) ||
-      this.#whole.values().some((response) => response === response)
+      this.#whole.values().some(({ bytes }) => bytes === response.bytes)
     );
   }
 

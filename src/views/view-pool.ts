@@ -1,14 +1,14 @@
 import type { Access, Side } from '../model/access.ts';
-import type { TypeUrl } from '../model/brand.ts';
-import type { Catalog } from '../model/catalog.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { Catalog, Commit } from '../model/catalog.ts';
+import { ParameterIndex } from '../model/parameter-index.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { InTurns } from '../model/time-slices.ts';
-import type { Interest } from '../model/transaction.ts';
+import type { Interest, Selector } from '../model/transaction.ts';
 import type { UpdateTraces } from '../observe/update-traces.ts';
 import { type InterestRegistry, type InterestRegistryOptions, lingering } from './interest-registry.ts';
 import type { Composed } from './shared-responses.ts';
 import { View } from './view.ts';
-import { Watchers } from './watchers.ts';
 
 export interface ViewsOptions extends InterestRegistryOptions {
   readonly catalogs: Readonly<Record<Side, Catalog>>;
@@ -151,3 +151,80 @@ export class ViewPool {
 
 const keyOf = (selection: Selection, access: Access): string =>
   `${selection.hash} ${selection.size} ${access.key}`;
+
+/** What a commit means to one view. */
+export interface Affected {
+  readonly names: ResourceName[];
+  /** One of its wildcards or globs has been answered. */
+  collectionResolved: boolean;
+}
+
+/** The views of one type, found by what they watch: a change costs work only where it can be seen. */
+export class Watchers {
+  readonly #byName = new Map<Selector, ParameterIndex<Set<View>>>();
+  readonly #collections = new ParameterIndex<Set<View>>();
+
+  add(view: View): void {
+    for (const { selector, parameters } of view.selection.entries.values()) {
+      const index = this.#indexOf(selector) ?? new ParameterIndex<Set<View>>();
+      if (index !== this.#collections) this.#byName.set(selector, index);
+      const views = index.get(parameters);
+      if (views === undefined) index.set(parameters, new Set([view]));
+      else views.add(view);
+    }
+  }
+
+  delete(view: View): void {
+    for (const { selector, parameters } of view.selection.entries.values()) {
+      const index = this.#indexOf(selector);
+      const views = index?.get(parameters);
+      views?.delete(view);
+      if (views?.size === 0) index?.delete(parameters);
+      if (index?.size === 0) this.#byName.delete(selector);
+    }
+  }
+
+  #indexOf(selector: Selector): ParameterIndex<Set<View>> | undefined {
+    return isCollection(selector) ? this.#collections : this.#byName.get(selector);
+  }
+
+  affected(commit: Commit): Map<View, Affected> {
+    const views = new Map<View, Affected>();
+    for (const [name, changed] of commit.changed) {
+      const named = this.#byName.get(name);
+      for (const constraints of changed) {
+        if (named !== undefined) touch(views, named.matching(constraints), name);
+        touch(views, this.#collections.matching(constraints), name);
+      }
+    }
+    for (const interest of commit.resolved) this.#resolve(views, interest);
+    return views;
+  }
+
+  #resolve(views: Map<View, Affected>, { selector, parameters }: Interest): void {
+    if (!isCollection(selector)) {
+      touch(views, [this.#byName.get(selector)?.get(parameters) ?? []], selector);
+      return;
+    }
+    for (const view of this.#collections.get(parameters) ?? []) {
+      if (view.selection.hasCollectionSelector(selector)) entry(views, view).collectionResolved = true;
+    }
+  }
+}
+
+function touch(views: Map<View, Affected>, sets: Iterable<Iterable<View>>, name: ResourceName): void {
+  for (const set of sets) {
+    for (const view of set) {
+      const { names } = entry(views, view);
+      if (names.at(-1) !== name) names.push(name);
+    }
+  }
+}
+
+function entry(views: Map<View, Affected>, view: View): Affected {
+  const known = views.get(view);
+  if (known !== undefined) return known;
+  const created: Affected = { names: [], collectionResolved: false };
+  views.set(view, created);
+  return created;
+}

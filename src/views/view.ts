@@ -12,7 +12,7 @@ import type { Reference, References, Variant } from '../model/resource.ts';
 import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { MissingEntry, Subscriber } from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
-import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
+import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
 import { referencesOf } from '../wire/references.ts';
 import { ChangeLog, everShown, type Item, type Items, LayeredItems, valueAt } from './item.ts';
@@ -153,13 +153,13 @@ export class View {
 
   join(subscriber: ViewSubscriber): void {
     const isFirst = this.#subscribers.size === 0;
-    if (subscriber.polls === true && !this.#subscribers.has(subscriber)) this.#polling++;
+    if (subscriber.polls === 'client' && !this.#subscribers.has(subscriber)) this.#polling++;
     this.#subscribers.add(subscriber);
     if (isFirst || subscriber.payer !== this.#payer) this.#paidBy(isFirst ? subscriber.payer : undefined);
   }
 
   quit(subscriber: ViewSubscriber): void {
-    if (this.#subscribers.delete(subscriber) && subscriber.polls === true) this.#polling--;
+    if (this.#subscribers.delete(subscriber) && subscriber.polls === 'client') this.#polling--;
     // Only few are looked at: of many, others have nearly always a part.
     if (this.#subscribers.size <= fewSubscribers) this.#paidBy(onlyPayer(this.#subscribers));
   }
@@ -241,8 +241,7 @@ export class View {
         const id = itemId(form.locator, form.parameters, name);
         const item = this.#own.get(id);
         if (item !== undefined) this.#update(item, commit);
-        else if (this.base === undefined && (this.#isMember(form, name) || this.#hasErrorFor(form, name)))
-          this.#addMember(form, name, commit);
+        else if (this.base === undefined) this.#addMember(form, name, commit);
       }
       for (const item of this.#respelled.get(name) ?? []) this.#update(item, commit);
     }
@@ -461,7 +460,8 @@ export class View {
   #addMember(form: Form, name: ResourceName, commit: Commit): void {
     const item = this.#item(form, name, name, false);
     const value = this.#value(item);
-    if (!isVariant(value) && !this.#hasErrorFor(form, name)) return;
+    const isShown = isVariant(value) && !this.#isRespelled(form, name);
+    if (!isShown && !this.#hasErrorFor(form, name)) return;
     item.last = { revision: commit.revision, value, older: undefined };
     this.#own.set(item.id, item);
     this.#record(item, commit);
@@ -529,25 +529,13 @@ export class View {
 
   /** Upstream has sent an error for this name that a wildcard or glob shows (protocol §8). */
   #hasErrorFor(form: Form, name: ResourceName): boolean {
-    return this.#anyOver(form, name, (selector) =>
-      this.#catalog.hasErrorFor(this.type, selector, name, form.parameters),
-    );
-  }
-
-  #isMember(form: Form, name: ResourceName): boolean {
-    if (this.#isRespelled(form, name)) return false;
-    return this.#anyOver(form, name, (selector) =>
-      this.#catalog.isMember(this.type, selector, name, form.parameters),
-    );
-  }
-
-  /** Whether this holds for a wildcard or glob over a name. */
-  #anyOver(form: Form, name: ResourceName, holds: (selector: Selector) => boolean): boolean {
     return this.selection
       .collectionsOver(name)
       .some(
         ({ selector, locator, parameters }) =>
-          locator === form.locator && parameters === form.parameters && holds(selector),
+          locator === form.locator &&
+          parameters === form.parameters &&
+          this.#catalog.hasErrorFor(this.type, selector, name, parameters),
       );
   }
 }

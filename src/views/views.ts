@@ -2,15 +2,12 @@ import type { Access, Side } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Commit, isEmpty } from '../model/catalog.ts';
 import type { Selection } from '../model/selection.ts';
-import type { Encoding, StateReader, Subscriber, Subscription, WholeState } from '../model/subscription.ts';
+import type { Encoding, Subscriber, Subscription } from '../model/subscription.ts';
 import type { InTurns } from '../model/time-slices.ts';
 import { Cursor } from './cursor.ts';
-import { FanOut } from './fan-out.ts';
 import { InterestRegistry } from './interest-registry.ts';
-import type { View } from './view.ts';
-import { ViewPool, type ViewsOptions } from './view-pool.ts';
-import { ViewState } from './view-state.ts';
-import type { Affected } from './watchers.ts';
+import type { View, ViewSubscriber } from './view.ts';
+import { type Affected, ViewPool, type ViewsOptions } from './view-pool.ts';
 
 /** All views: who subscribes to what, and who must hear of a commit. */
 export class Views {
@@ -39,17 +36,6 @@ export class Views {
   /** Makes what a large selection sees in turns, before a client is subscribed to it. What is returned gives it up. */
   prepare(type: TypeUrl, selection: Selection, access: Access): InTurns<() => void> {
     return this.#pool(type).prepare(selection, access);
-  }
-
-  /** What a selection sees, for clients that poll. */
-  openState(
-    type: TypeUrl,
-    encoding: Encoding,
-    selection: Selection,
-    access: Access,
-    reader: StateReader,
-  ): WholeState {
-    return new ViewState(this.#pool(type), encoding, selection, access, reader);
   }
 
   /** Shows a transaction to the views that can see it: each sees all of it at once. */
@@ -116,4 +102,65 @@ function updatable(view: View): number {
   let count = 0;
   for (const subscriber of view.subscribers) if (subscriber.positionIn(view) !== undefined) count++;
   return count;
+}
+
+/** A slice of work must not hold up ACKs, health checks and new streams for longer, in milliseconds. */
+const sliceMs = 5;
+/** Looking at the clock costs something too. */
+const wakesPerClockRead = 16;
+
+/** Wakes the subscribers of changed views, a slice at a time: other events get their turn in between. */
+export class FanOut {
+  readonly #defer: (run: () => void) => void;
+  /** Changed views that wait, and for the first of them, whose turn it is. */
+  readonly #waiting = new Set<View>();
+  #current: Iterator<ViewSubscriber> | undefined;
+  #scheduled = false;
+
+  constructor(defer: (run: () => void) => void) {
+    this.#defer = defer;
+  }
+
+  add(view: View): void {
+    this.#waiting.add(view);
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    this.#defer(() => {
+      this.#scheduled = false;
+      this.#run();
+    });
+  }
+
+  #run(): void {
+    const end = performance.now() + sliceMs;
+    try {
+      for (let count = 1; ; count++) {
+        const subscriber = this.#next();
+        if (subscriber === undefined) return;
+        subscriber.wake();
+        if (count % wakesPerClockRead === 0 && performance.now() > end) break;
+      }
+    } finally {
+      // Whatever one of them did: the others must hear of the change.
+      if (this.#current !== undefined || this.#waiting.size > 0) this.#schedule();
+    }
+  }
+
+  #next(): ViewSubscriber | undefined {
+    for (;;) {
+      if (this.#current === undefined) {
+        const [view] = this.#waiting;
+        if (view === undefined) return undefined;
+        this.#waiting.delete(view);
+        this.#current = view.subscribers.values();
+      }
+      const next = this.#current.next();
+      if (next.done !== true) return next.value;
+      this.#current = undefined;
+    }
+  }
 }

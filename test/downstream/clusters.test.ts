@@ -44,6 +44,7 @@ function response(...changed: Variant[]): Response {
     version: '',
     resources: changed.length,
     changed,
+    removed: [],
     receivedAt: undefined,
   };
 }

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { Conversation, Conversations, type Participant } from '../../src/downstream/conversations.ts';
+import { Conversation, Conversations, type Participant } from '../../src/downstream/send-order.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { boundlessAccounts } from '../../src/wire/accounts.ts';
 
@@ -13,23 +13,20 @@ describe('conversations with clients that have a stream for each type', () => {
     });
     const all = new Conversations();
     const joined = Array.from({ length: 2500 }, () => {
-      const participant: Participant = { types: [], resumeWaiting: () => {} };
+      const participant: Participant = { types: [], resume: () => {} };
       return { participant, conversation: all.join(participant, account, 'n') };
     });
     expect(new Set(joined.map(({ conversation }) => conversation)).size).to.equal(3);
     for (const { conversation } of joined) expect(conversation.participants.size).to.be.at.most(1000);
     for (const { participant, conversation } of joined) conversation.remove(participant);
     for (const { conversation } of joined) expect(conversation.participants.size).to.equal(0);
-    expect(all.join({ types: [], resumeWaiting: () => {} }, account, 'n').participants.size).to.equal(1);
+    expect(all.join({ types: [], resume: () => {} }, account, 'n').participants.size).to.equal(1);
   });
 
   it('look at none of their streams but those that wait, when one hears something', () => {
     const conversation = new Conversation();
     let resumed = 0;
-    const joined = Array.from(
-      { length: 1000 },
-      (): Participant => ({ types: [], resumeWaiting: () => resumed++ }),
-    );
+    const joined = Array.from({ length: 1000 }, (): Participant => ({ types: [], resume: () => resumed++ }));
     for (const participant of joined) conversation.add(participant);
     const [first, second, third] = joined;
     if (first === undefined || second === undefined || third === undefined) throw new Error('too few');

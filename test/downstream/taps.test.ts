@@ -11,12 +11,12 @@ const response: Response = {
   version: 'v1',
   resources: 1,
   changed: [],
+  removed: [],
   receivedAt: undefined,
 };
 const stream = (id: string) => ({
   id,
   client: { nodeId: `node-${id}` },
-  route: { protocol: 'sotw' as const },
 });
 
 describe('taps', () => {

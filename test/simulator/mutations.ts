@@ -38,7 +38,7 @@ export const mutations: readonly Wrong[] = [
   {
     name: 'a swap of variants leaves the one before with the client',
     rule: 3,
-    file: 'src/views/delta-response.ts',
+    file: 'src/views/composition.ts',
     right: 'if (isVariant(lastSent)) content.replace(item, lastSent, now);',
     wrong: '',
   },
@@ -52,7 +52,7 @@ export const mutations: readonly Wrong[] = [
   {
     name: 'one subscriber of a changed view is not woken',
     rule: 4,
-    file: 'src/views/fan-out.ts',
+    file: 'src/views/views.ts',
     right: '      subscriber.wake();',
     wrong: '      if (count !== 2) subscriber.wake();',
   },
@@ -88,14 +88,14 @@ export const mutations: readonly Wrong[] = [
   {
     name: 'a change sends everything again',
     rule: 5,
-    file: 'src/views/response-content.ts',
+    file: 'src/views/changes.ts',
     right: '  if (resend) return true;',
     wrong: '  if (resend || lastSent !== undefined) return true;',
   },
   {
     name: 'what is rejected alone is sent again, for ever',
     rule: 5,
-    file: 'src/views/response-content.ts',
+    file: 'src/views/changes.ts',
     right: 'return parts.size < 2 ? [] : [...parts.values()];',
     wrong: 'return [...parts.values()];',
   },

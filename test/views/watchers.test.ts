@@ -7,7 +7,7 @@ import { internParameters, NO_PARAMETERS, type Parameters } from '../../src/mode
 import { Selection, type SelectionEntry } from '../../src/model/selection.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { View } from '../../src/views/view.ts';
-import { Watchers } from '../../src/views/watchers.ts';
+import { Watchers } from '../../src/views/view-pool.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { compiled, is, not } from '../support/variants.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';

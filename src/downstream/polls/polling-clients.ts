@@ -1,5 +1,4 @@
-import type { TypeUrl } from '../../model/brand.ts';
-import type { Timer } from '../../model/clock.ts';
+import { Sweep } from '../../model/clock.ts';
 import { Selection } from '../../model/selection.ts';
 import {
   type Defers,
@@ -13,7 +12,6 @@ import {
   type ShownState,
   type Subscription,
   type SyncState,
-  type WholeState,
 } from '../../model/subscription.ts';
 import { keptError } from '../../model/text.ts';
 import type { TypeInfo } from '../../model/types.ts';
@@ -23,11 +21,13 @@ import type { Peer } from '../../wire/server-stream.ts';
 import {
   type AcceptedNames,
   Conversation,
+  longestWarmingMs,
   mostParticipants,
+  type OrderedStream,
   type OrderedType,
   referringTypes,
-} from '../conversations.ts';
-import { longestWarmingMs, type OrderedStream, SendOrder } from '../send-order.ts';
+  SendOrder,
+} from '../send-order.ts';
 import type {
   ClientContext,
   ClientTransport,
@@ -42,6 +42,7 @@ export interface Poll {
   readonly info: TypeInfo;
   readonly client: ClientContext;
   readonly selection: Selection;
+  readonly transport: ClientTransport;
   readonly encoding: Encoding;
   /** What the client has; empty: nothing. */
   readonly version: string;
@@ -74,8 +75,10 @@ const maxBytes = 256 << 20;
 /** What it costs to know what a client has of a type that others wait for; measured. */
 const bytesPerSubscription = 2048;
 
-/** A class of polls, as far as it shows what was answered. */
-type Shown = Pick<WholeState, 'holdings' | 'missing'>;
+/** A class of polls: what it shows, until it ends. */
+interface Shows {
+  readonly shown: Subscription | undefined;
+}
 
 /** Names of a type that a client polls, and what it was answered with. Envoy polls each route configuration apart. */
 export class PolledNames implements OrderedType {
@@ -86,45 +89,36 @@ export class PolledNames implements OrderedType {
   readonly account: Account;
   polledAt: number;
   isForgotten = false;
+  /** The version that it was last answered with; empty: it was not. */
+  version = '';
+  lastNack: Rejection | undefined;
+  /** It has not accepted that version since. */
+  #isRejected = false;
   #intervalMs: number | undefined;
   /** The version that it says it has. */
   #has = '';
-  /** The version that it was last answered with; empty: it was not. */
-  #version = '';
-  #rejection: Rejection | undefined;
-  #lastNack: Rejection | undefined;
+  /** By what it was answered, and the version of what that showed. */
+  #answeredBy: { readonly class: WeakRef<Shows>; readonly content: string } | undefined;
   /** Its type waits for others, or others for it. */
   readonly #isOrdered: boolean;
-  /** By which it was subscribed. */
-  #encoding: Encoding | undefined;
-  #accessKey = '';
   /** What it has of them, for the types that wait for it. */
-  #subscription: Subscription | undefined;
+  subscription: Subscription | undefined;
+  #accessKey = '';
   /** The version of the last answer that this subscription knows of; empty: there was none. */
   #answeredWith = '';
-  /** By what it was answered, and the version of what that showed. */
-  #answeredBy: { readonly class: WeakRef<Shown>; readonly content: string } | undefined;
 
-  constructor(client: PollingClient, poll: Poll, account: Account, now: number) {
-    this.info = poll.info;
+  constructor(client: PollingClient, { info, selection }: Poll, account: Account, now: number) {
     this.client = client;
-    this.selection = poll.selection;
-    this.#isOrdered = referringTypes.has(poll.info.short);
-    this.bytes = keptBytes(poll) + (this.#isOrdered ? bytesPerSubscription : 0);
+    this.info = info;
+    this.selection = selection;
+    this.#isOrdered = referringTypes.has(info.short);
+    this.bytes = keptBytes({ selection }) + (this.#isOrdered ? bytesPerSubscription : 0);
     this.account = account;
     this.polledAt = now;
   }
 
-  get version(): string {
-    return this.#version;
-  }
-
   get rejection(): Rejection | undefined {
-    return this.#rejection?.version === this.#version ? this.#rejection : undefined;
-  }
-
-  get lastNack(): Rejection | undefined {
-    return this.#lastNack;
+    return this.#isRejected && this.lastNack?.version === this.version ? this.lastNack : undefined;
   }
 
   get endsAt(): number {
@@ -144,34 +138,46 @@ export class PolledNames implements OrderedType {
 
   /** The version that a poll comes with is its ACK (protocol §7.8). */
   get state(): SyncState {
-    if (this.#version === '') return 'NOT_SENT';
+    if (this.version === '') return 'NOT_SENT';
     if (this.rejection !== undefined) return 'ERROR';
-    return this.#has === this.#version ? 'SYNCED' : 'STALE';
+    return this.#has === this.version ? 'SYNCED' : 'STALE';
   }
 
   polled({ version, error }: Poll, now: number): void {
     const since = now - this.polledAt;
     // Who asks again after a failure does so sooner than usual.
-    if (since > 0) this.#intervalMs = Math.max(since, (this.#intervalMs ?? 0) * decay);
+    if (since > 0) this.#intervalMs = Math.max(since, this.intervalMilliseconds * decay);
     this.polledAt = now;
     this.#has = version;
-    if (error !== undefined) {
-      const message = keptError(error.message);
-      const changes = { names: [], total: 0, removal: false };
-      const rejected = { version: this.#version, name: '', variant: undefined, changes };
-      this.#rejection = { code: error.code, message, at: now, ...rejected };
-      this.#lastNack = this.#rejection;
-    } else if (version === this.#version) this.#rejection = undefined;
+    if (error === undefined) {
+      if (version === this.version) this.#isRejected = false;
+      return;
+    }
+    const { code } = error;
+    const message = keptError(error.message);
+    const changes = { names: [], total: 0, removal: false };
+    this.lastNack = { code, message, at: now, version: this.version, name: '', variant: undefined, changes };
+    this.#isRejected = true;
   }
 
   /** `content`: the class's version of what it showed. */
-  answered(by: Shown, version: string, content: string): void {
-    this.#version = version;
+  answered(by: Shows, version: string, content: string): void {
+    this.version = version;
     this.#answeredBy = { class: new WeakRef(by), content };
   }
 
-  get subscription(): Subscription | undefined {
-    return this.#subscription;
+  /** What a class shows is known as long as it shows what the client was answered with. */
+  holdings(): Iterable<Holding> {
+    const { rejection, state } = this;
+    return this.#shown?.holdingsOf(this.#answeredBy?.content ?? '', { state, rejection }) ?? none;
+  }
+
+  get missing(): readonly MissingEntry[] {
+    return this.#shown?.missing ?? none;
+  }
+
+  get #shown(): Subscription | undefined {
+    return this.#answeredBy?.class.deref()?.shown;
   }
 
   /** Endpoints are polled for each cluster that is new. */
@@ -183,18 +189,13 @@ export class PolledNames implements OrderedType {
    */
   next(poll: Poll, version: string): Response | 'UNCHANGED' | undefined {
     if (!this.#isFollowed(poll)) return undefined;
-    const has = this.#read(poll);
-    if (has === 'LAST') this.#accept();
-    else if (has === 'NOTHING') this.#reopen(poll);
-    else {
-      // It has not taken what it was answered with, or somebody else has answered it: all of it is sent.
-      if (this.#answeredWith === '') this.#resume({ possiblyHeld: none });
-      const { selection, client } = poll;
-      this.#subscription?.select(selection, client.access, new Set(selection.entries.keys()), []);
+    if (!this.#accepts(poll)) {
+      if (this.#hasNothing(poll)) this.#open(poll);
+      else this.#resendAll(poll);
     }
-    const next = this.client.order.next(this);
+    const next = this.client.next(this);
     if (next === 'WAITS' && poll.version !== '') return 'UNCHANGED';
-    const own = next !== 'WAITS' && this.#subscription?.hasDeferredRemovals === true ? next : undefined;
+    const own = next !== 'WAITS' && this.subscription?.hasDeferredRemovals === true ? next : undefined;
     this.#answeredWith = own?.version ?? version;
     return own;
   }
@@ -202,91 +203,84 @@ export class PolledNames implements OrderedType {
   /** It has all that its class shows. */
   hasAll(poll: Poll): void {
     if (!this.#isFollowed(poll)) return;
-    if (this.#read(poll) === 'LAST') this.#accept();
-    else {
-      this.#reopen(poll);
+    if (!this.#accepts(poll)) {
+      this.#open(poll);
       this.#resume({ contentVersion: poll.version });
       this.#answeredWith = poll.version;
     }
     // It is told nothing: what is due moves the cursor.
-    this.client.order.next(this);
+    this.client.next(this);
   }
 
   /** From its first answer on: a client that was not answered yet has nothing. */
   #isFollowed(poll: Poll): boolean {
-    if (this.#subscription !== undefined) return true;
-    if (!this.#isOrdered || this.isForgotten || !this.client.order.follow(this)) return false;
+    if (this.subscription !== undefined) return true;
+    if (!this.#isOrdered || this.isForgotten || !this.client.follow(this)) return false;
     this.#open(poll);
     return true;
   }
 
-  /** What the client has, by its version: its last answer, nothing that is known, or something else. */
-  #read({ encoding, client: { access }, version }: Poll): 'LAST' | 'NOTHING' | 'OTHER' {
-    if (encoding !== this.#encoding || access.key !== this.#accessKey || version === '') return 'NOTHING';
-    return version === this.#answeredWith ? 'LAST' : 'OTHER';
+  /** It has its last answer. */
+  #accepts(poll: Poll): boolean {
+    if (this.#hasNothing(poll) || poll.version !== this.#answeredWith) return false;
+    const { lastNonce } = this.subscription?.responses ?? {};
+    if (lastNonce !== undefined) this.subscription?.answer(lastNonce, undefined);
+    return true;
+  }
+
+  /** Nothing that is known. */
+  #hasNothing({ encoding, client: { access }, version }: Poll): boolean {
+    return encoding !== this.subscription?.encoding || access.key !== this.#accessKey || version === '';
+  }
+
+  /** It has not taken what it was answered with, or somebody else has answered it. */
+  #resendAll({ selection, client }: Poll): void {
+    if (this.#answeredWith === '') this.#resume({ possiblyHeld: new Set() });
+    this.subscription?.select(selection, client.access, new Set(selection.entries.keys()), none);
   }
 
   #resume(earlier: EarlierState): void {
-    this.client.order.returned();
-    this.#subscription?.resume(earlier);
-  }
-
-  #accept(): void {
-    const { lastNonce } = this.#subscription?.responses ?? {};
-    if (lastNonce !== undefined) this.#subscription?.answer(lastNonce, undefined);
-  }
-
-  #reopen(poll: Poll): void {
-    this.#subscription?.close();
-    this.#open(poll);
+    this.client.returned();
+    this.subscription?.resume(earlier);
   }
 
   #open(poll: Poll): void {
-    [this.#encoding, this.#accessKey] = [poll.encoding, poll.client.access.key];
-    this.#subscription = this.client.order.open(poll, this.account);
+    this.subscription?.close();
+    this.#accessKey = poll.client.access.key;
+    this.subscription = this.client.open(poll, this.account);
   }
 
   /** From now on nothing is known of what the client has. */
   forgetOrder(): void {
-    if (this.#subscription === undefined) return;
-    this.client.order.leave(this);
-    this.#subscription.close();
-    this.#subscription = undefined;
+    if (this.subscription === undefined) return;
+    this.client.leave(this);
+    this.subscription.close();
+    this.subscription = undefined;
     this.#answeredWith = '';
-  }
-
-  /** What a class shows is known as long as it shows what the client was answered with. */
-  holdings(): Iterable<Holding> {
-    const { rejection, state } = this;
-    return this.#answeredBy?.class.deref()?.holdings({ state, rejection }, this.#answeredBy.content) ?? [];
-  }
-
-  get missing(): readonly MissingEntry[] {
-    return this.#answeredBy?.class.deref()?.missing ?? [];
   }
 }
 
+const none: readonly never[] = [];
 const urgency: readonly SyncState[] = ['ERROR', 'STALE', 'NOT_SENT', 'SYNCED'];
 
+/** All names of a type that a client polls. */
 class PolledType implements ListedType {
   readonly info: TypeInfo;
-  readonly client: PollingClient;
-  /** By hash and size of the selection. */
-  readonly names = new Map<string, PolledNames>();
+  readonly #all: readonly PolledNames[];
 
-  constructor(info: TypeInfo, client: PollingClient) {
+  constructor(info: TypeInfo, all: readonly PolledNames[]) {
     this.info = info;
-    this.client = client;
+    this.#all = all;
   }
 
   get selection(): Selection {
-    const [first, ...others] = this.names.values();
+    const [first, ...others] = this.#all;
     if (first !== undefined && others.length === 0) return first.selection;
-    return Selection.of(this.names.values().flatMap(({ selection }) => selection.entries.values()));
+    return Selection.of(this.#all.flatMap(({ selection }) => [...selection.entries.values()]));
   }
 
   get polledAt(): number {
-    return Math.max(...this.#all().map((one) => one.polledAt));
+    return Math.max(...this.#all.map((one) => one.polledAt));
   }
 
   get subscription(): this {
@@ -294,12 +288,12 @@ class PolledType implements ListedType {
   }
 
   get responses(): ShownState {
-    const all = this.#all().toSorted((a, b) => b.polledAt - a.polledAt);
-    const nacks = all.flatMap(({ lastNack }) => lastNack ?? []).toSorted((a, b) => b.at - a.at);
+    const all = this.#all.toSorted((a, b) => b.polledAt - a.polledAt);
+    const nacks = all.flatMap(({ lastNack }) => lastNack ?? none).toSorted((a, b) => b.at - a.at);
     return {
       state: urgency.find((state) => all.some((one) => one.state === state)) ?? 'NOT_SENT',
       version: all[0]?.version ?? '',
-      rejections: new Set(all.flatMap(({ rejection }) => rejection ?? [])),
+      rejections: new Set(all.flatMap(({ rejection }) => rejection ?? none)),
       lastNack: nacks[0],
       rejectedWhole: undefined,
       oldestOutstanding: undefined,
@@ -307,213 +301,13 @@ class PolledType implements ListedType {
   }
 
   holdings(): Iterable<Holding> {
-    return Iterator.from(this.#all()).flatMap((one) => one.holdings());
+    return Iterator.from(this.#all).flatMap((one) => one.holdings());
   }
 
   get missing(): readonly MissingEntry[] {
-    const [first, ...others] = this.#all();
-    if (first === undefined || others.length === 0) return first?.missing ?? [];
-    return this.#all().flatMap(({ missing }) => missing);
+    const [first, ...others] = this.#all;
+    return others.length === 0 ? (first?.missing ?? none) : this.#all.flatMap(({ missing }) => missing);
   }
-
-  #all(): readonly PolledNames[] {
-    return [...this.names.values()];
-  }
-}
-
-/** A node of a peer, on whatever connection it polls. */
-class PollingClient implements ListedClient {
-  readonly id: string;
-  readonly key: string;
-  readonly route: ListedClient['route'];
-  readonly byType = new Map<TypeUrl, PolledType>();
-  client: ClientContext;
-  transport: ListedClient['transport'];
-
-  readonly order: PollOrder;
-
-  constructor(
-    id: string,
-    key: string,
-    protocol: ClientTransport,
-    { client }: Poll,
-    { address }: Peer,
-    services: DownstreamServices,
-  ) {
-    this.id = id;
-    this.key = key;
-    this.route = { protocol, service: 'polls' };
-    this.client = client;
-    this.transport = { peer: { address } };
-    this.order = new PollOrder(this, services);
-  }
-
-  get intervalMilliseconds(): number {
-    const longest = Math.max(...this.names().map((one) => one.intervalMilliseconds));
-    return Math.min(longest, intervalMs.longest);
-  }
-
-  readonly accepted: AcceptedNames = (short) => {
-    const type = this.byType.values().find(({ info }) => info.short === short);
-    if (type === undefined) return undefined;
-    const all = type.names.values().filter(({ state }) => state === 'SYNCED');
-    return new Set(
-      all.flatMap(({ selection }) => selection.entries.values().map(({ spelling }) => spelling)),
-    );
-  };
-
-  /** It should have polled again by now. */
-  isLate(now: number): boolean {
-    const latest = Math.max(...this.names().map(({ polledAt }) => polledAt));
-    return latest + 2 * Math.max(this.intervalMilliseconds, intervalMs.shortest) < now;
-  }
-
-  names(): readonly PolledNames[] {
-    return [...this.byType.values().flatMap(({ names }) => names.values())];
-  }
-
-  get types(): readonly ListedType[] {
-    return [...this.byType.values()].toSorted((a, b) => a.info.order - b.info.order);
-  }
-}
-
-/** Those that poll, for inspection: each until it has not polled for three of its own intervals. */
-export class PollingClients {
-  readonly #services: DownstreamServices;
-  readonly #prefix: string;
-  /** By node and peer; the least recently polled first. */
-  readonly #clients = new Map<string, PollingClient>();
-  readonly #byId = new Map<string, PollingClient>();
-  #lastId = 0;
-  #bytes = 0;
-  #sweep: Timer | undefined;
-
-  /** `prefix`: before the numbers that are the ids. */
-  constructor(services: DownstreamServices, prefix: string) {
-    this.#services = services;
-    this.#prefix = prefix;
-  }
-
-  all(): Iterable<PollingClient> {
-    this.#forgetEnded();
-    return this.#clients.values();
-  }
-
-  get size(): number {
-    this.#forgetEnded();
-    return this.#clients.size;
-  }
-
-  find(id: string): PollingClient | undefined {
-    this.#forgetEnded();
-    return this.#byId.get(id);
-  }
-
-  /** `known`: what this poll was before. Undefined: nothing more may be kept for its peer. */
-  polled(
-    poll: Poll,
-    transport: ClientTransport,
-    peer: Peer,
-    known: PolledNames | undefined,
-  ): PolledNames | undefined {
-    const now = this.#services.clock.now();
-    const names = known?.isForgotten === false ? known : this.#namesOf(poll, transport, peer, now);
-    if (names === undefined) return undefined;
-    const { client } = names;
-    names.polled(poll, now);
-    client.client = poll.client;
-    client.transport = { peer: { address: peer.address } };
-    this.#clients.delete(client.key);
-    this.#clients.set(client.key, client);
-    return names;
-  }
-
-  stop(): void {
-    this.#sweep?.cancel();
-    this.forgetOrder();
-  }
-
-  /** The rules have changed, and with them what clients see. */
-  forgetOrder(): void {
-    for (const client of this.#clients.values()) for (const one of client.names()) one.forgetOrder();
-  }
-
-  #namesOf(poll: Poll, transport: ClientTransport, peer: Peer, now: number): PolledNames | undefined {
-    const { info, selection } = poll;
-    const key = keyOf(poll, transport, peer);
-    const client =
-      this.#clients.get(key) ??
-      new PollingClient(`${this.#prefix}p${this.#lastId + 1}`, key, transport, poll, peer, this.#services);
-    const type = client.byType.get(info.url) ?? new PolledType(info, client);
-    const selected = `${selection.hash} ${selection.size}`;
-    const found = type.names.get(selected);
-    if (found !== undefined) return found;
-    const names = new PolledNames(client, poll, peer.account, now);
-    if (!this.#makeRoom(key, names.bytes, now) || peer.account.hold(names.bytes) !== undefined)
-      return undefined;
-    type.names.set(selected, names);
-    client.byType.set(info.url, type);
-    this.#bytes += names.bytes;
-    if (!this.#clients.has(key)) {
-      this.#lastId++;
-      this.#byId.set(client.id, client);
-    }
-    this.#clients.set(key, client);
-    this.#sweepLater();
-    return names;
-  }
-
-  /** For so many bytes more of a client; false: there is none. */
-  #makeRoom(key: string, bytes: number, now: number): boolean {
-    const most = this.#clients.has(key) ? maxClients : maxClients - 1;
-    const fits = (): boolean => this.#bytes + bytes <= maxBytes && this.#clients.size <= most;
-    for (const oldest of this.#clients.values()) {
-      if (fits()) return true;
-      if (oldest.key === key) continue;
-      if (!oldest.isLate(now)) return false;
-      this.#forget(oldest, () => true);
-    }
-    return fits();
-  }
-
-  #forgetEnded(): void {
-    const now = this.#services.clock.now();
-    for (const client of this.#clients.values()) {
-      for (const one of client.names()) if (one.isOrderedUntil <= now) one.forgetOrder();
-      this.#forget(client, ({ endsAt }) => endsAt <= now);
-    }
-  }
-
-  #forget(client: PollingClient, isOver: (names: PolledNames) => boolean): void {
-    for (const [url, { names }] of client.byType) {
-      for (const [selected, one] of names) {
-        if (!isOver(one)) continue;
-        one.isForgotten = true;
-        one.forgetOrder();
-        one.account.keeps(-one.bytes);
-        this.#bytes -= one.bytes;
-        names.delete(selected);
-      }
-      if (names.size === 0) client.byType.delete(url);
-    }
-    if (client.byType.size > 0) return;
-    this.#clients.delete(client.key);
-    this.#byId.delete(client.id);
-  }
-
-  #sweepLater(): void {
-    this.#sweep ??= this.#services.clock.after(sweepMs, () => {
-      this.#sweep = undefined;
-      this.#forgetEnded();
-      if (this.#clients.size > 0) this.#sweepLater();
-    });
-  }
-}
-
-/** Not the port: a client may open a connection for each poll. */
-function keyOf({ client: { nodeId, cluster } }: Poll, transport: ClientTransport, peer: Peer): string {
-  const { account, address } = peer;
-  return JSON.stringify([transport, account.key, address.replace(/:\d+$/, ''), nodeId, cluster]);
 }
 
 /**
@@ -523,71 +317,106 @@ function keyOf({ client: { nodeId, cluster } }: Poll, transport: ClientTransport
 const orderIntervals = { warming: 3, removal: 9 };
 
 /**
- * The types that one client polls. They wait for one another as those of a stream do (protocol §8), but for whole
- * intervals: a client says with its next poll what it has taken.
+ * A node of a peer, on whatever connection it polls. Its types wait for one another as those of a stream do (protocol
+ * §8), but for whole intervals: a client says with its next poll what it has taken.
  */
-class PollOrder implements OrderedStream {
-  readonly types: PolledNames[] = [];
-  readonly conversation: Conversation;
-  readonly route = { protocol: 'rest' };
-  readonly #client: PollingClient;
+class PollingClient implements ListedClient, OrderedStream {
+  readonly id: string;
+  readonly key: string;
+  readonly route: ListedClient['route'];
+  /** By type, and hash and size of the selection. */
+  readonly names = new Map<string, PolledNames>();
+  client: ClientContext;
+  transport: ListedClient['transport'];
   readonly #services: DownstreamServices;
+  readonly #ordered: PolledNames[] = [];
   readonly #order: SendOrder;
   #taken: Response | undefined;
   /** When its first poll said that it has something: of its other types nothing is known yet. */
   #returnedAt: number | undefined;
 
-  constructor(client: PollingClient, services: DownstreamServices) {
-    this.#client = client;
+  constructor(id: string, key: string, poll: Poll, { address }: Peer, services: DownstreamServices) {
+    this.id = id;
+    this.key = key;
+    this.route = { protocol: poll.transport, service: 'polls' };
+    this.client = poll.client;
+    this.transport = { peer: { address } };
     this.#services = services;
-    this.conversation = new Conversation(this.types, client.accepted);
-    this.#order = new SendOrder(this, services.clock);
+    const conversation = new Conversation(this.#ordered, this.#accepted);
+    this.#order = new SendOrder(this, this.#ordered, services.clock, conversation);
   }
 
+  get types(): readonly ListedType[] {
+    const byType = Map.groupBy(this.names.values(), ({ info }) => info);
+    return [...byType]
+      .toSorted(([a], [b]) => a.order - b.order)
+      .map(([info, all]) => new PolledType(info, all));
+  }
+
+  get intervalMilliseconds(): number {
+    const longest = Math.max(...this.names.values().map((one) => one.intervalMilliseconds));
+    return Math.min(longest, intervalMs.longest);
+  }
+
+  /** It should have polled again by now. */
+  isLate(now: number): boolean {
+    const latest = Math.max(...this.names.values().map(({ polledAt }) => polledAt));
+    return latest + 2 * Math.max(this.intervalMilliseconds, intervalMs.shortest) < now;
+  }
+
+  readonly #accepted: AcceptedNames = (short) => {
+    const all = [...this.names.values()].filter(({ info }) => info.short === short);
+    if (all.length === 0) return undefined;
+    const accepted = all.filter(({ state }) => state === 'SYNCED');
+    return new Set(
+      accepted.flatMap(({ selection }) => Array.from(selection.entries.values(), ({ spelling }) => spelling)),
+    );
+  };
+
   get isRelay(): boolean {
-    return this.#client.client.relay;
+    return this.client.relay;
   }
 
   get removalGraceMilliseconds(): number {
     const { removalGraceMilliseconds = 0 } = this.#services.limits();
-    const longest = orderIntervals.removal * this.#client.intervalMilliseconds;
+    const longest = orderIntervals.removal * this.intervalMilliseconds;
     return removalGraceMilliseconds === 0 ? 0 : Math.max(removalGraceMilliseconds, longest);
   }
 
   get warmingMilliseconds(): number {
-    return orderIntervals.warming * Math.max(longestWarmingMs, this.#client.intervalMilliseconds);
+    return orderIntervals.warming * Math.max(longestWarmingMs, this.intervalMilliseconds);
   }
 
   /** False: it polls too many already. */
   follow(names: PolledNames): boolean {
-    return this.types.length < mostParticipants && this.types.push(names) > 0;
+    return this.#ordered.length < mostParticipants && this.#ordered.push(names) > 0;
   }
 
   open({ info, encoding, selection, client }: Poll, payer: Account): Subscription {
     // Whoever polls asks again by itself.
-    const subscriber = { wake: () => {}, payer, polls: true };
+    const subscriber = { wake: () => {}, payer, polls: 'client' } as const;
     return this.#services.open(info.url, encoding, selection, client.access, subscriber);
   }
 
   leave(names: PolledNames): void {
-    this.types.splice(this.types.indexOf(names), 1);
+    this.#ordered.splice(this.#ordered.indexOf(names), 1);
     this.#order.forget(names);
-    if (this.types.length > 0) return;
+    if (this.#ordered.length > 0) return;
     this.#returnedAt = undefined;
     this.#order.close();
   }
 
   /** Undefined: nothing is due. */
-  next(type: PolledNames): Response | 'WAITS' | undefined {
-    this.#order.requested(type);
-    const outcome = this.#order.sendOf(type);
+  next(names: PolledNames): Response | 'WAITS' | undefined {
+    this.#order.requested(names);
+    const outcome = this.#order.sendOf(names);
     const taken = this.#taken;
     this.#taken = undefined;
     return outcome === 'waits' ? 'WAITS' : taken;
   }
 
   returned(): void {
-    if (this.types.length === 1) this.#returnedAt ??= this.#services.clock.now();
+    if (this.#ordered.length === 1) this.#returnedAt ??= this.#services.clock.now();
   }
 
   /** It may not have polled all of its types yet, as a relay that was restarted sees it. */
@@ -608,8 +437,120 @@ class PollOrder implements OrderedStream {
   pump(): void {}
 
   overdue({ info }: OrderedType, what: Overdue, names: readonly string[]): void {
-    this.#services.events.overdue(info.url, what, names, this.#client);
+    this.#services.events.overdue(info.url, what, names, this);
   }
 }
 
-const none: ReadonlySet<string> = new Set();
+/** Those that poll, for inspection: each until it has not polled for three of its own intervals. */
+export class PollingClients {
+  readonly #services: DownstreamServices;
+  readonly #prefix: string;
+  /** By node and peer; the least recently polled first. */
+  readonly #clients = new Map<string, PollingClient>();
+  #lastId = 0;
+  #bytes = 0;
+  readonly #sweep: Sweep;
+
+  /** `prefix`: before the numbers that are the ids. */
+  constructor(services: DownstreamServices, prefix: string) {
+    this.#services = services;
+    this.#prefix = prefix;
+    this.#sweep = new Sweep(services.clock, sweepMs, () => this.size > 0);
+  }
+
+  all(): Iterable<PollingClient> {
+    this.#forgetEnded();
+    return this.#clients.values();
+  }
+
+  get size(): number {
+    this.#forgetEnded();
+    return this.#clients.size;
+  }
+
+  find(id: string): PollingClient | undefined {
+    return Iterator.from(this.all()).find((one) => one.id === id);
+  }
+
+  /** `known`: what this poll was before. Undefined: nothing more may be kept for its peer. */
+  polled(poll: Poll, peer: Peer, known: PolledNames | undefined): PolledNames | undefined {
+    const now = this.#services.clock.now();
+    const names = known?.isForgotten === false ? known : this.#namesOf(poll, peer, now);
+    if (names === undefined) return undefined;
+    const { client } = names;
+    names.polled(poll, now);
+    client.client = poll.client;
+    client.transport = { peer: { address: peer.address } };
+    this.#clients.delete(client.key);
+    this.#clients.set(client.key, client);
+    return names;
+  }
+
+  stop(): void {
+    this.#sweep.stop();
+    this.forgetOrder();
+  }
+
+  /** The rules have changed, and with them what clients see. */
+  forgetOrder(): void {
+    for (const { names } of this.#clients.values()) for (const one of names.values()) one.forgetOrder();
+  }
+
+  #namesOf(poll: Poll, peer: Peer, now: number): PolledNames | undefined {
+    const { info, selection } = poll;
+    const key = keyOf(poll, peer);
+    const known = this.#clients.get(key);
+    const client =
+      known ?? new PollingClient(`${this.#prefix}p${this.#lastId + 1}`, key, poll, peer, this.#services);
+    const selected = `${info.short} ${selection.hash} ${selection.size}`;
+    const found = client.names.get(selected);
+    if (found !== undefined) return found;
+    const names = new PolledNames(client, poll, peer.account, now);
+    if (!this.#makeRoom(key, names.bytes, now) || peer.account.hold(names.bytes) !== undefined)
+      return undefined;
+    client.names.set(selected, names);
+    this.#bytes += names.bytes;
+    if (known === undefined) this.#lastId++;
+    this.#clients.set(key, client);
+    this.#sweep.start();
+    return names;
+  }
+
+  /** For so many bytes more of a client; false: there is none. */
+  #makeRoom(key: string, bytes: number, now: number): boolean {
+    const most = this.#clients.has(key) ? maxClients : maxClients - 1;
+    const fits = (): boolean => this.#bytes + bytes <= maxBytes && this.#clients.size <= most;
+    for (const oldest of this.#clients.values()) {
+      if (fits()) return true;
+      if (oldest.key === key) continue;
+      if (!oldest.isLate(now)) return false;
+      this.#forget(oldest, () => true);
+    }
+    return fits();
+  }
+
+  #forgetEnded(): void {
+    const now = this.#services.clock.now();
+    for (const client of this.#clients.values()) {
+      for (const one of client.names.values()) if (one.isOrderedUntil <= now) one.forgetOrder();
+      this.#forget(client, ({ endsAt }) => endsAt <= now);
+    }
+  }
+
+  #forget(client: PollingClient, isOver: (names: PolledNames) => boolean): void {
+    for (const [key, one] of client.names) {
+      if (!isOver(one)) continue;
+      one.isForgotten = true;
+      one.forgetOrder();
+      one.account.keeps(-one.bytes);
+      this.#bytes -= one.bytes;
+      client.names.delete(key);
+    }
+    if (client.names.size === 0) this.#clients.delete(client.key);
+  }
+}
+
+/** Not the port: a client may open a connection for each poll. */
+function keyOf({ client: { nodeId, cluster }, transport }: Poll, { account, address }: Peer): string {
+  return JSON.stringify([transport, account.key, address.replace(/:\d+$/, ''), nodeId, cluster]);
+}

@@ -1,15 +1,8 @@
 import type { Charged } from '../../model/brand.ts';
-import type { Timer } from '../../model/clock.ts';
+import { Sweep, type Timer } from '../../model/clock.ts';
 import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
-import {
-  encoding,
-  type Holding,
-  type ItemState,
-  type MissingEntry,
-  type Response,
-  type WholeState,
-} from '../../model/subscription.ts';
+import { encoding, type Response, type Subscription } from '../../model/subscription.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
 import { DRAINING } from '../../wire/drain.ts';
@@ -19,7 +12,7 @@ import { readRequest, sotwSelectors } from '../../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../../wire/server-stream.ts';
 import {
   denied,
-  deniesAll,
+  deniedAll,
   excessOf,
   excessOfNames,
   heldTooMuch,
@@ -37,6 +30,8 @@ const maxNames = 2_000_000;
 const maxClasses = 20_000;
 /** Of the responses that they keep. */
 const maxBytes = 256 << 20;
+/** A response over REST is kept with its JSON, which is three times as long. */
+const bytesPerByte = 4;
 /** A class of so many names costs as much as two (`Quota`). */
 const namesPerChange = 500;
 
@@ -44,9 +39,7 @@ const namesPerChange = 500;
 export type RefusesPolls = (peer: Peer, info: TypeInfo) => Refusal | undefined;
 
 /** A poll as it was read, while the rules hold by which it was. */
-export interface ReadPoll {
-  readonly poll: Poll;
-  readonly transport: ClientTransport;
+export interface ReadPoll extends Poll {
   readonly generation: number;
   /** Where it was answered before. */
   class: PollClass | undefined;
@@ -54,19 +47,30 @@ export interface ReadPoll {
   names: PolledNames | undefined;
 }
 
+/** What a poll is answered with. */
+export type PollOutcome =
+  /** `version`: of what it shows. */
+  | { readonly kind: 'response'; readonly response: Response; readonly version: string }
+  /** The client has this version. */
+  | { readonly kind: 'unchanged'; readonly version: string }
+  | ({ readonly kind: 'refused' } & Refusal);
+
+type Answered = (outcome: PollOutcome) => void;
+
+const refused = (refusal: Refusal): PollOutcome => ({ kind: 'refused', ...refusal });
+
 /** What clients ask for in single requests: REST polls and the unary Fetch (protocol §7). */
 export class Polls {
   readonly #services: DownstreamServices;
   readonly #refuses: RefusesPolls;
   readonly clients: PollingClients;
   /** The least recently polled first. */
-  readonly #classes = new Map<string, PollClass[]>();
-  readonly #used = new Set<PollClass>();
+  readonly #classes = new Map<string, PollClass>();
   #names = 0;
   #bytes = 0;
   /** Grows with each change of the rules. */
   #generation = 0;
-  #sweep: Timer | undefined;
+  readonly #sweep: Sweep;
   #ended = false;
 
   /** `clientPrefix`: before the numbers that are the ids of clients. */
@@ -74,11 +78,7 @@ export class Polls {
     this.#services = services;
     this.#refuses = refuses;
     this.clients = new PollingClients(services, clientPrefix);
-  }
-
-  /** The open classes, for metrics. */
-  classes(): Iterable<PollClass> {
-    return this.#used.values();
+    this.#sweep = new Sweep(services.clock, sweepMs, () => this.#endUnused());
   }
 
   /** Why this peer is refused whatever it asks for. */
@@ -88,15 +88,13 @@ export class Polls {
     return refusal?.status;
   }
 
+  /** Reads a DiscoveryRequest that stands for itself: it must carry the node, and the path says the type (§7.1). */
   read(info: TypeInfo, bytes: Buffer, peer: Peer, transport: ClientTransport): Result<ReadPoll, GrpcStatus> {
-    const read = this.#pollOf(info, bytes, peer, transport);
-    if (!read.ok) return fail(this.rejected(read.error));
-    const generation = this.#generation;
-    return ok({ poll: read.value, transport, generation, class: undefined, names: undefined });
+    const read = this.#read(info, bytes, peer, transport);
+    return read.ok ? read : fail(this.rejected(read.error));
   }
 
-  /** Reads a DiscoveryRequest that stands for itself: it must carry the node, and the path says the type (§7.1). */
-  #pollOf(info: TypeInfo, bytes: Buffer, peer: Peer, transport: ClientTransport): Result<Poll, Refusal> {
+  #read(info: TypeInfo, bytes: Buffer, peer: Peer, transport: ClientTransport): Result<ReadPoll, Refusal> {
     const services = this.#services;
     const read = readRequest(bytes, 'sotw');
     if (!read.ok) return fail(malformed(read.error));
@@ -117,11 +115,8 @@ export class Polls {
     const selected = selectState(selectors, info.url, client, services);
     if (!selected.ok) return fail(malformed(selected.error));
     const selection = selected.value;
-    if (deniesAll(client, info.url, selection)) {
-      return fail(
-        denied(`this client may not subscribe to any of the ${info.short} resources that it names`),
-      );
-    }
+    const deniesAll = deniedAll(client, info, selection);
+    if (deniesAll !== undefined) return fail(deniesAll);
     const excess = limits && excessOf({ url: info.url, selection }, [], limits);
     if (excess !== undefined) return fail(exhausted('subscriptions', excess));
     const encoded = encoding({
@@ -134,7 +129,8 @@ export class Polls {
       unknownNames: false,
       absencesUnsaid: false,
     });
-    return ok({ info, client, selection, encoding: encoded, version, error });
+    const asked = { info, client, transport, selection, encoding: encoded, version, error };
+    return ok({ ...asked, generation: this.#generation, class: undefined, names: undefined });
   }
 
   /** What is read of a node's metadata; undefined: all of it. */
@@ -154,42 +150,46 @@ export class Polls {
     return false;
   }
 
-  /** Calls back once, at once or later. The function returned gives the poll up. */
-  ask(read: ReadPoll, peer: Peer, patience: Patience, answered: (outcome: PollOutcome) => void): () => void {
-    const { poll } = read;
+  /**
+   * Calls back once, at once or after so many milliseconds: so long it waits for what is unknown. The function returned
+   * gives the poll up.
+   */
+  ask(poll: ReadPoll, peer: Peer, milliseconds: number, answered: Answered): () => void {
     this.#count(poll, peer);
-    read.names = this.clients.polled(poll, read.transport, peer, read.names);
-    const known = read.class?.closed === false ? read.class : this.#find(poll);
-    const found = known === undefined ? this.#open(poll, peer) : ok(known);
+    poll.names = this.clients.polled(poll, peer, poll.names);
+    const answer: Answered = (outcome) => {
+      if (outcome.kind === 'refused') this.rejected(outcome);
+      if (outcome.kind === 'unchanged') this.#told(poll, outcome.version, outcome.version);
+      answered(outcome);
+    };
+    const key = poll.class?.closed === false ? poll.class.key : keyOf(poll);
+    const known = poll.class?.closed === false ? poll.class : this.#classes.get(key);
+    const found = known?.takes(poll) === true ? ok(known) : this.#open(key, poll, peer);
     if (!found.ok) {
-      answered({ kind: 'refused', status: this.rejected(found.error) });
+      answer(refused(found.error));
       return () => {};
     }
-    read.class = found.value;
-    this.#used.delete(found.value);
-    this.#used.add(found.value);
-    const giveUp = found.value.ask(read, peer, patience, (outcome) => {
-      if (outcome.kind === 'unchanged') this.#told(read, outcome.version, outcome.version);
-      answered(outcome);
-    });
+    poll.class = found.value;
+    this.#classes.delete(key);
+    this.#classes.set(key, found.value);
+    const giveUp = found.value.ask(poll, peer, milliseconds, answer);
     this.#makeRoom();
     return giveUp;
   }
 
   /** It was handed to the client. */
   sent(
-    read: ReadPoll,
+    poll: ReadPoll,
     { response, version }: Extract<PollOutcome, { kind: 'response' }>,
     bytes: Buffer,
   ): void {
-    const { poll, transport } = read;
-    this.#services.events.response(poll.info.url, transport, { bytes, receivedAt: undefined });
-    this.#told(read, response.version, version);
+    this.#services.events.response(poll.info.url, poll.transport, { bytes, receivedAt: undefined });
+    this.#told(poll, response.version, version);
   }
 
   /** Upstreams have gone down. */
   failHopeless(): void {
-    for (const one of this.#used) one.failIfHopeless();
+    for (const one of this.#classes.values()) one.failIfHopeless();
   }
 
   /** Rules have changed: who polls is looked at anew. */
@@ -208,7 +208,7 @@ export class Polls {
   /** From now on nothing is answered, and who waits is told so. */
   drain(): void {
     this.#ended = true;
-    this.#sweep?.cancel();
+    this.#sweep.stop();
     this.clients.stop();
     this.#endAll(draining);
   }
@@ -224,11 +224,7 @@ export class Polls {
     if (error !== undefined) events.nack(info.url, client.nodeId, version, error, peer);
   }
 
-  #find(poll: Poll): PollClass | undefined {
-    return this.#classes.get(keyOf(poll))?.find((one) => one.takes(poll));
-  }
-
-  #open(poll: Poll, peer: Peer): Result<PollClass, Refusal> {
+  #open(key: string, poll: ReadPoll, peer: Peer): Result<PollClass, Refusal> {
     const { selection, info, client } = poll;
     if (!client.exempt && !peer.account.change(1 + Math.floor(selection.size / namesPerChange))) {
       return fail({ reason: 'rate', status: tooFast });
@@ -238,57 +234,53 @@ export class Polls {
     if (excess !== undefined) {
       return fail(exhausted('upstream_sessions', excess));
     }
-    const opened = new PollClass(poll, peer, share, this.#services, (bytes) => {
+    // Two selections with the same hash: one in 2 ** 48.
+    this.#end(key);
+    const opened = new PollClass(key, poll, peer, share, this.#services, (bytes) => {
       this.#bytes += bytes;
     });
-    const key = keyOf(poll);
-    this.#classes.set(key, [...(this.#classes.get(key) ?? []), opened]);
-    this.#used.add(opened);
+    this.#classes.set(key, opened);
     this.#names += selection.size;
     const held = heldTooMuch(peer);
     if (held !== undefined) {
-      this.#end(opened);
+      this.#end(key);
       return fail(held);
     }
     this.#makeRoom();
-    this.#sweepLater();
+    this.#sweep.start();
     return ok(opened);
   }
 
   #makeRoom(): void {
-    for (const one of this.#used) {
-      if (this.#names <= maxNames && this.#used.size <= maxClasses && this.#bytes <= maxBytes) return;
-      if (!one.holds && this.#used.size > 1) this.#end(one);
+    for (const [key, one] of this.#classes) {
+      if (this.#names <= maxNames && this.#classes.size <= maxClasses && this.#bytes <= maxBytes) return;
+      if (!one.holds && this.#classes.size > 1) this.#end(key);
     }
   }
 
-  #end(one: PollClass): void {
-    const key = keyOf(one.poll);
-    const rest = (this.#classes.get(key) ?? []).filter((other) => other !== one);
-    if (rest.length === 0) this.#classes.delete(key);
-    else this.#classes.set(key, rest);
-    this.#used.delete(one);
+  #end(key: string): void {
+    const one = this.#classes.get(key);
+    if (one === undefined) return;
+    this.#classes.delete(key);
     this.#names -= one.poll.selection.size;
     one.close();
   }
 
   #endAll(refusal: Refusal): void {
-    for (const one of [...this.#used]) {
+    for (const [key, one] of [...this.#classes]) {
       one.refuseAll(refusal);
-      this.#end(one);
+      this.#end(key);
     }
   }
 
-  #sweepLater(): void {
-    this.#sweep ??= this.#services.clock.after(sweepMs, () => {
-      this.#sweep = undefined;
-      const latest = this.#services.clock.now() - lingerMs;
-      for (const one of [...this.#used]) {
-        if (one.polledAt > latest) break;
-        if (!one.holds) this.#end(one);
-      }
-      if (this.#used.size > 0) this.#sweepLater();
-    });
+  /** What was not polled for long; false: there are no others. */
+  #endUnused(): boolean {
+    const latest = this.#services.clock.now() - lingerMs;
+    for (const [key, one] of this.#classes) {
+      if (one.polledAt > latest) break;
+      if (!one.holds) this.#end(key);
+    }
+    return this.#classes.size > 0;
   }
 
   /** Counts it. */
@@ -306,170 +298,171 @@ export const tooFast: GrpcStatus = {
     'this peer changes what it polls too often (limits.subscription_changes_per_second): ask again later',
 };
 
-const keyOf = ({ info, selection, client }: Poll): string =>
-  `${info.short} ${selection.hash} ${selection.size} ${client.access.key}`;
+const keyOf = ({ info, selection, client, encoding }: Poll): string =>
+  `${info.short} ${selection.hash} ${selection.size} ${JSON.stringify(encoding)} ${client.access.key}`;
 
 /** A poll that waits for what is unknown. */
 interface HeldPoll {
-  readonly poll: Poll;
-  readonly patience: Patience;
-  /** If its types wait for one another. */
-  readonly names: PolledNames | undefined;
-  readonly answered: (outcome: PollOutcome) => void;
+  readonly poll: ReadPoll;
+  readonly answered: Answered;
 }
 
 /** All polls of one type, selection and access: one subscription, that lasts from poll to poll (ADR 18). */
 class PollClass {
-  readonly info: TypeInfo;
+  readonly key: string;
   readonly poll: Poll;
   /** By the clock. */
-  polledAt: number;
-  readonly #state: WholeState;
+  polledAt = 0;
+  closed = false;
+  readonly #subscription: Subscription;
   #share: SessionShare | undefined;
   readonly #services: DownstreamServices;
   /** Whose it is alone; undefined: several peers' have polled it. */
   #account: Account | undefined;
-  /** Those that wait, and until when. */
-  readonly #held = new Map<HeldPoll, Timer>();
-  #closed = false;
-
   /** The connection of whoever polled first. */
   readonly #first: WeakRef<Peer>;
+  #isRepeated = false;
+  /** The response that is kept for its polls. */
+  #kept: Response | undefined;
+  readonly #keptBytes: (bytes: number) => void;
+  /** Those that wait, and until when. */
+  readonly #held = new Map<HeldPoll, Timer>();
 
-  /** `kept`: so many bytes more (or fewer) are kept of its response. */
+  /** `keptBytes`: so many bytes more (or fewer) are kept of its response. */
   constructor(
+    key: string,
     poll: Poll,
     peer: Peer,
     share: SessionShare | undefined,
     services: DownstreamServices,
-    kept: (bytes: number) => void,
+    keptBytes: (bytes: number) => void,
   ) {
-    this.#first = new WeakRef(peer);
-    this.info = poll.info;
+    this.key = key;
     this.poll = poll;
-    this.polledAt = services.clock.now();
     this.#share = share;
     this.#services = services;
-    const { encoding, selection, client } = poll;
-    this.#state = services.openState(poll.info.url, encoding, selection, client.access, {
-      wake: () => this.#wake(),
-      payer: peer.account,
-      kept,
-    });
+    this.#first = new WeakRef(peer);
     this.#account = peer.account;
-  }
-
-  get closed(): boolean {
-    return this.#closed;
+    this.#keptBytes = keptBytes;
+    const { info, encoding, selection, client } = poll;
+    const subscriber = { wake: () => this.#wake(), payer: peer.account, polls: 'class' } as const;
+    this.#subscription = services.open(info.url, encoding, selection, client.access, subscriber);
   }
 
   get holds(): boolean {
     return this.#held.size > 0;
   }
 
-  /** While it shows what has this version: what that is. */
-  holdings(said: ItemState, version: string): Iterable<Holding> {
-    return this.#closed ? [] : this.#state.holdings(said, version);
+  takes({ selection }: Poll): boolean {
+    return this.poll.selection.equals(selection);
   }
 
-  get missing(): readonly MissingEntry[] {
-    return this.#closed ? [] : this.#state.missing;
-  }
-
-  takes({ info, selection, encoding, client }: Poll): boolean {
-    const own = this.poll;
-    return (
-      own.info === info &&
-      own.encoding === encoding &&
-      own.client.access.key === client.access.key &&
-      (own.selection === selection || own.selection.equals(selection))
-    );
+  /** Undefined: it shows nothing any more. */
+  get shown(): Subscription | undefined {
+    return this.closed ? undefined : this.#subscription;
   }
 
   /** Answers at once, or later. The function returned gives the poll up. */
-  ask(
-    { poll, names }: ReadPoll,
-    peer: Peer,
-    patience: Patience,
-    answered: (outcome: PollOutcome) => void,
-  ): () => void {
+  ask(poll: ReadPoll, peer: Peer, milliseconds: number, answered: Answered): () => void {
     const { account } = peer;
     const { clock } = this.#services;
-    if (this.#first.deref() !== peer && account.excess === undefined) this.#state.keep();
-    if (account !== this.#account && this.#account !== undefined) {
-      this.#account = undefined;
-      this.#state.share();
-    }
+    if (this.#first.deref() !== peer && account.excess === undefined) this.#isRepeated = true;
+    if (account !== this.#account && this.#account !== undefined) this.#shareIt();
     this.polledAt = clock.now();
-    const held: HeldPoll = { poll, patience, names: patience.unchanged ? names : undefined, answered };
-    const outcome = this.#outcomeOf(held, patience.milliseconds <= 0) ?? this.#refusal(this.#hopeless());
+    const outcome = this.#outcomeOf(poll, milliseconds <= 0) ?? this.#hopeless();
     if (outcome !== undefined) {
       answered(outcome);
       return () => {};
     }
-    const timer = clock.after(patience.milliseconds, () => this.#answer(held, true));
+    const held: HeldPoll = { poll, answered };
+    const timer = clock.after(milliseconds, () => this.#answer(held, true));
     this.#held.set(held, timer);
     return () => this.#release(held);
   }
 
   /** Upstreams have gone down: nothing can become known for those that wait. */
   failIfHopeless(): void {
-    if (this.#held.size === 0) return;
-    const refusal = this.#hopeless();
-    if (refusal !== undefined) this.refuseAll(refusal);
+    const outcome = this.holds ? this.#hopeless() : undefined;
+    if (outcome !== undefined) this.#answerAll(outcome);
   }
 
-  refuseAll({ reason, status }: Refusal): void {
-    for (const held of [...this.#held.keys()]) {
-      this.#release(held);
-      this.#services.events.rejected(reason);
-      held.answered({ kind: 'refused', status });
-    }
+  refuseAll(refusal: Refusal): void {
+    this.#answerAll(refused(refusal));
   }
 
   close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
+    this.closed = true;
     this.#share?.release();
     // It holds the connection of whoever polled first.
     this.#share = undefined;
-    this.#state.close();
+    this.#keep(undefined);
+    this.#subscription.close();
+  }
+
+  #answerAll(outcome: PollOutcome): void {
+    for (const held of [...this.#held.keys()]) {
+      this.#release(held);
+      held.answered(outcome);
+    }
   }
 
   #wake(): void {
+    if (this.#kept !== undefined && !this.#subscription.isShared(this.#kept)) this.#keep(undefined);
     for (const held of [...this.#held.keys()]) this.#answer(held, false);
   }
 
   #answer(held: HeldPoll, timeIsUp: boolean): void {
-    const outcome = this.#outcomeOf(held, timeIsUp);
+    const outcome = this.#outcomeOf(held.poll, timeIsUp);
     if (outcome === undefined) return;
     this.#release(held);
     held.answered(outcome);
   }
 
   /** Undefined: more may be known before the time is up (protocol §7.4). */
-  #outcomeOf({ poll, patience, names }: HeldPoll, timeIsUp: boolean): PollOutcome | undefined {
-    const { version, resolved } = this.#state;
+  #outcomeOf(poll: ReadPoll, timeIsUp: boolean): PollOutcome | undefined {
+    const { contentVersion: version, resolved } = this.#subscription;
     if (!resolved && !timeIsUp) return undefined;
-    if (patience.unchanged && poll.version === version) {
-      names?.hasAll(poll);
+    // A Fetch is sent everything each time, and its types do not wait for one another.
+    const isRest = poll.transport === 'rest';
+    if (isRest && poll.version === version) {
+      poll.names?.hasAll(poll);
       return { kind: 'unchanged', version };
     }
-    if (!resolved && !this.#isAnswerable(poll, patience)) return this.#refusal(unanswered);
-    const next = names?.next(poll, version);
+    if (!resolved && !this.#isAnswerable(poll)) return refused(unanswered);
+    const next = isRest ? poll.names?.next(poll, version) : undefined;
     if (next === 'UNCHANGED') return { kind: 'unchanged', version: poll.version };
-    const response = next ?? this.#state.take();
+    const response = next ?? this.#whole();
     const { length } = response.bytes;
     const { maxResponseBytes = length } = this.#services.limits();
     if (length <= maxResponseBytes || poll.client.exempt) return { kind: 'response', response, version };
-    return this.#refusal(tooLarge(this.info.short, length, maxResponseBytes));
+    return refused(tooLarge(poll.info.short, length, maxResponseBytes));
   }
 
-  /** Unknown is not absent (§3.9): an answer that lacks what is unknown must not delete it. */
-  #isAnswerable({ version }: Poll, { whenUnknown }: Patience): boolean {
-    const { complete, collectionsResolved, allUnknown } = this.#state;
+  #whole(): Response {
+    const response = this.#subscription.whole(this.#isRepeated);
+    this.#keep(this.#subscription.isShared(response) ? response : undefined);
+    return response;
+  }
+
+  /** Who polls it alone pays for what is kept of it. */
+  #keep(response: Response | undefined): void {
+    const bytes = ((response?.bytes.length ?? 0) - (this.#kept?.bytes.length ?? 0)) * bytesPerByte;
+    this.#kept = response;
+    this.#account?.keeps(bytes);
+    this.#keptBytes(bytes);
+  }
+
+  #shareIt(): void {
+    this.#account?.keeps(-(this.#kept?.bytes.length ?? 0) * bytesPerByte);
+    this.#account = undefined;
+    this.#subscription.share();
+  }
+
+  /** Unknown is not absent (§3.9): an answer that lacks what is unknown must not delete it. Envoy asks again. */
+  #isAnswerable({ version, transport }: Poll): boolean {
+    const { complete, collectionsResolved, allUnknown } = this.#subscription;
     if (complete) return collectionsResolved && !allUnknown && version === '';
-    return !allUnknown || whenUnknown === 'EMPTY';
+    return !allUnknown || transport === 'fetch';
   }
 
   #release(held: HeldPoll): void {
@@ -477,17 +470,12 @@ class PollClass {
     this.#held.delete(held);
   }
 
-  #hopeless(): Refusal | undefined {
-    const { info } = this;
-    const { selection, allUnknown } = this.#state;
+  #hopeless(): PollOutcome | undefined {
+    const { info } = this.poll;
+    const { selection, allUnknown } = this.#subscription;
     const types = [{ info, selection, subscription: { responded: false, allUnknown } }];
-    return unavailable(types, this.#services) ?? refusedUpstream(types, this.#services);
-  }
-
-  #refusal(refusal: Refusal | undefined): PollOutcome | undefined {
-    if (refusal === undefined) return undefined;
-    this.#services.events.rejected(refusal.reason);
-    return { kind: 'refused', status: refusal.status };
+    const refusal = unavailable(types, this.#services) ?? refusedUpstream(types, this.#services);
+    return refusal && refused(refusal);
   }
 }
 
@@ -499,23 +487,6 @@ const unanswered: Refusal = {
       'no control plane has answered yet for what this request names, and a response without it would delete it: ask again',
   },
 };
-
-/** What a poll is answered with. */
-export type PollOutcome =
-  /** `version`: of what it shows. */
-  | { readonly kind: 'response'; readonly response: Response; readonly version: string }
-  /** The client has this version. */
-  | { readonly kind: 'unchanged'; readonly version: string }
-  | { readonly kind: 'refused'; readonly status: GrpcStatus };
-
-/** How long a poll waits for what is unknown, and what it is told then. */
-export interface Patience {
-  readonly milliseconds: number;
-  /** The client takes 304 for an answer. If not, it is sent everything each time. */
-  readonly unchanged: boolean;
-  /** Nothing is known at the end: the client asks again (REFUSED), or is sent what is known, nothing (EMPTY). */
-  readonly whenUnknown: 'REFUSED' | 'EMPTY';
-}
 
 /** FetchX of each service (protocol §2), by path. ADS has none. */
 export const fetchRoutes: ReadonlyMap<string, TypeInfo> = new Map(
@@ -578,13 +549,8 @@ export class FetchCall implements StreamHandler {
       this.#stream.end(read.error);
       return;
     }
-    const patience = {
-      milliseconds: this.#milliseconds,
-      unchanged: false,
-      whenUnknown: 'EMPTY',
-    } as const;
     this.#cancel = () => {};
-    this.#cancel = this.#polls.ask(read.value, peer, patience, (outcome) => {
+    this.#cancel = this.#polls.ask(read.value, peer, this.#milliseconds, (outcome) => {
       if (outcome.kind !== 'response') {
         this.#stream.end(outcome.kind === 'refused' ? outcome.status : ended);
         return;

@@ -9,7 +9,7 @@ import {
   DiscoveryResponseSchema,
 } from '../../gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { Charged } from '../../model/brand.ts';
-import type { Clock } from '../../model/clock.ts';
+import { type Clock, Sweep } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { Response } from '../../model/subscription.ts';
 import { atOnce, type Pace, TimeSlices } from '../../model/time-slices.ts';
@@ -25,7 +25,7 @@ import { exhausted, heldBytes, malformed, type Refusal } from '../../wire/refusa
 import { lazyEnvoyRegistry } from '../../wire/registry.ts';
 import type { Peer } from '../../wire/server-stream.ts';
 import { keptBytes, lingerMs } from './polling-clients.ts';
-import { type Patience, type PollOutcome, type Polls, type ReadPoll, tooFast } from './polls.ts';
+import { type PollOutcome, type Polls, type ReadPoll, tooFast } from './polls.ts';
 
 /** `POST /v3/discovery:<x>` (protocol §2). */
 const types: ReadonlyMap<string, TypeInfo> = new Map(
@@ -35,7 +35,7 @@ const types: ReadonlyMap<string, TypeInfo> = new Map(
 );
 
 /** Shorter than Envoy's request_timeout, 1 s by default: it takes a poll without an answer for a failure. */
-const patience: Patience = { milliseconds: 500, unchanged: true, whenUnknown: 'REFUSED' };
+const longestMs = 500;
 
 /** Polls that were read before: a client repeats its poll, byte by byte, until something changes. */
 const maxKnownBytes = 64 << 20;
@@ -67,19 +67,23 @@ export class RestPolls {
   readonly #peers = new WeakMap<Peer, number>();
   #lastPeer = 0;
   readonly #known: LRUCache<string, ReadPoll>;
-  #forgetting = false;
+  readonly #sweep: Sweep;
 
   constructor(options: RestPollsOptions) {
     const { clock } = options;
     this.#options = options;
     this.#known = new LRUCache<string, ReadPoll>({
       maxSize: maxKnownBytes,
-      sizeCalculation: ({ poll }) => keptBytes(poll),
+      sizeCalculation: keptBytes,
       // A poll holds its client and its connection: no longer than its class lasts.
       ttl: lingerMs,
       ttlResolution: 0,
       updateAgeOnGet: true,
       perf: { now: () => clock.monotonic() },
+    });
+    this.#sweep = new Sweep(clock, forgetMs, () => {
+      this.#known.purgeStale();
+      return this.#known.size > 0;
     });
     this.#bodies = new JsonBodies(options);
   }
@@ -107,16 +111,15 @@ export class RestPolls {
       return () => {};
     }
     const { value } = read;
-    return polls.ask(value, head.peer, patience, (outcome) => {
-      const answer = this.#answer(value, outcome, head);
-      if (!(answer instanceof Promise)) {
-        answered(answer);
-        return;
+    return polls.ask(value, head.peer, longestMs, (outcome) => {
+      if (outcome.kind === 'refused') answered(refusal(outcome.status));
+      else if (outcome.kind === 'unchanged') answered(unchanged);
+      else {
+        this.#answer(value, outcome, head).then(answered, (error: unknown) => {
+          this.#options.threw(error, head.path);
+          answered(problem(500, 'internal', 'this is a bug: see the log'));
+        });
       }
-      answer.then(answered, (error: unknown) => {
-        this.#options.threw(error, head.path);
-        answered(problem(500, 'internal', 'this is a bug: see the log'));
-      });
     });
   }
 
@@ -133,18 +136,8 @@ export class RestPolls {
     const read = polls.read(info, bytes.value, peer, 'rest');
     if (!read.ok) return read;
     this.#known.set(key, read.value);
-    this.#forgetLater();
+    this.#sweep.start();
     return read;
-  }
-
-  #forgetLater(): void {
-    if (this.#forgetting) return;
-    this.#forgetting = true;
-    this.#options.clock.after(forgetMs, () => {
-      this.#forgetting = false;
-      this.#known.purgeStale();
-      if (this.#known.size > 0) this.#forgetLater();
-    });
   }
 
   #numberOf(peer: Peer): number {
@@ -154,28 +147,17 @@ export class RestPolls {
     return this.#lastPeer;
   }
 
-  #answer(
-    read: ReadPoll,
-    outcome: PollOutcome,
+  async #answer(
+    poll: ReadPoll,
+    outcome: Extract<PollOutcome, { kind: 'response' }>,
     { headers, peer }: HttpHead,
-  ): HttpAnswer | Promise<HttpAnswer> {
-    switch (outcome.kind) {
-      case 'refused':
-        return refusal(outcome.status);
-      case 'unchanged':
-        return unchanged;
-      case 'response': {
-        const compressed = takesGzip(headers['accept-encoding']);
-        return this.#bodies.of(outcome.response, peer.account, compressed).then(async (made) => {
-          if (!made.ok) return refusal(this.#options.polls.rejected(made.error));
-          const bytes = compressed ? await made.value.compressed(peer.account) : made.value.plain;
-          this.#options.polls.sent(read, outcome, bytes);
-          return jsonAnswer(bytes, compressed ? { 'content-encoding': 'gzip', vary } : { vary });
-        });
-      }
-      default:
-        return outcome satisfies never;
-    }
+  ): Promise<HttpAnswer> {
+    const compressed = takesGzip(headers['accept-encoding']);
+    const made = await this.#bodies.of(outcome.response, peer.account, compressed);
+    if (!made.ok) return refusal(this.#options.polls.rejected(made.error));
+    const bytes = compressed ? await made.value.compressed(peer.account) : made.value.plain;
+    this.#options.polls.sent(poll, outcome, bytes);
+    return jsonAnswer(bytes, compressed ? { 'content-encoding': 'gzip', vary } : { vary });
   }
 }
 

@@ -12,7 +12,8 @@ import { InMemoryRelay, namedHolder, resources, type } from '../../support/in-me
 import { testPeer } from '../../support/peers.ts';
 import { realPut } from '../../support/real-bodies.ts';
 
-const patience = { milliseconds: 500, unchanged: true, whenUnknown: 'REFUSED' } as const;
+/** As over REST, in milliseconds. */
+const longest = 500;
 const names: Readonly<Record<string, readonly string[]>> = { rds: ['r'], eds: ['old'] };
 
 /** A client that polls each type by itself. It takes what it is answered with, unless the test says otherwise. */
@@ -41,7 +42,7 @@ class PollingClient {
     const read = polls.read(typeInfo(type(short)), bytes, this.#peer, 'rest');
     if (!read.ok) throw new Error(read.error.message);
     let answer = 'waits';
-    polls.ask(read.value, this.#peer, patience, (outcome) => {
+    polls.ask(read.value, this.#peer, longest, (outcome) => {
       if (outcome.kind !== 'response') {
         answer = outcome.kind === 'unchanged' ? '304' : '503';
         return;

@@ -14,7 +14,8 @@ import { testPeer } from '../../support/peers.ts';
 import { Random } from '../../support/random.ts';
 import { anyOf, realPut } from '../../support/real-bodies.ts';
 
-const patience = { milliseconds: 500, unchanged: true, whenUnknown: 'REFUSED' } as const;
+/** As over REST, in milliseconds. */
+const longest = 500;
 const shorts = ['cds', 'rds'] as const;
 type Short = (typeof shorts)[number];
 const targets = ['a', 'b', 'c'];
@@ -63,7 +64,7 @@ class EnvoyLike {
     const bytes = Buffer.from(toBinary(DiscoveryRequestSchema, message));
     const read = polls.read(typeInfo(type(short)), bytes, this.#peer, 'rest');
     if (!read.ok) throw new Error(read.error.message);
-    polls.ask(read.value, this.#peer, patience, (outcome) => {
+    polls.ask(read.value, this.#peer, longest, (outcome) => {
       if (outcome.kind !== 'response') return;
       polls.sent(read.value, outcome, outcome.response.bytes);
       const answer = fromBinary(DiscoveryResponseSchema, outcome.response.bytes.subarray(prefixLength));

@@ -7,7 +7,8 @@ import type { Peer } from '../../../src/wire/server-stream.ts';
 import { InMemoryRelay, type } from '../../support/in-memory-relay.ts';
 import { testAccounts, testPeer } from '../../support/peers.ts';
 
-const patience = { milliseconds: 500, unchanged: true, whenUnknown: 'REFUSED' } as const;
+/** As over REST, in milliseconds. */
+const longest = 500;
 
 describe('clients that poll, as they are listed', () => {
   let lab: InMemoryRelay;
@@ -29,7 +30,7 @@ describe('clients that poll, as they are listed', () => {
     const read = polls.read(typeInfo(type(short)), bytes, peer, 'rest');
     if (!read.ok) throw new Error(read.error.message);
     let version = '';
-    polls.ask(read.value, peer, patience, (outcome) => {
+    polls.ask(read.value, peer, longest, (outcome) => {
       if (outcome.kind === 'refused') return;
       ({ version } = outcome);
       if (outcome.kind === 'response') polls.sent(read.value, outcome, outcome.response.bytes);

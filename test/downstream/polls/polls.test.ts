@@ -1,6 +1,6 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
-import type { Patience, PollOutcome, ReadPoll } from '../../../src/downstream/polls/polls.ts';
+import type { PollOutcome, ReadPoll } from '../../../src/downstream/polls/polls.ts';
 import { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
 import {
   DiscoveryRequestSchema,
@@ -15,8 +15,8 @@ import type { Peer } from '../../../src/wire/server-stream.ts';
 import { InMemoryRelay, namedHolder, nameOf, node, put, type } from '../../support/in-memory-relay.ts';
 import { testAccounts, testPeer } from '../../support/peers.ts';
 
-const rest: Patience = { milliseconds: 500, unchanged: true, whenUnknown: 'REFUSED' };
-const fetching: Patience = { milliseconds: 15_000, unchanged: false, whenUnknown: 'EMPTY' };
+/** How long each waits, in milliseconds. */
+const longest = { rest: 500, fetch: 15_000 };
 
 interface Asked {
   outcome: PollOutcome | undefined;
@@ -36,7 +36,7 @@ class Poller {
   ask(
     short: string,
     request: MessageInitShape<typeof DiscoveryRequestSchema>,
-    patience = rest,
+    transport: keyof typeof longest = 'rest',
     from = this.#peer,
   ): Asked {
     const { polls } = this.lab.relay;
@@ -44,11 +44,11 @@ class Poller {
       DiscoveryRequestSchema,
       create(DiscoveryRequestSchema, { node: create(NodeSchema, node()), ...request }),
     );
-    const read = polls.read(typeInfo(type(short)), Buffer.from(bytes), from, 'rest');
-    if (!read.ok) return { outcome: { kind: 'refused', status: read.error }, giveUp: () => {} };
+    const read = polls.read(typeInfo(type(short)), Buffer.from(bytes), from, transport);
+    if (!read.ok) return { outcome: { kind: 'refused', reason: '', status: read.error }, giveUp: () => {} };
     this.#read = read.value;
     const asked: { outcome: PollOutcome | undefined } = { outcome: undefined };
-    const giveUp = polls.ask(read.value, from, patience, (outcome) => {
+    const giveUp = polls.ask(read.value, from, longest[transport], (outcome) => {
       if (asked.outcome !== undefined) throw new Error('answered twice');
       asked.outcome = outcome;
     });
@@ -176,13 +176,13 @@ describe('polls', () => {
   });
 
   it('§7.5 a Fetch call gets what is known at its end, and always a response', () => {
-    const empty = poller.ask('eds', { resourceNames: ['a'] }, fetching);
+    const empty = poller.ask('eds', { resourceNames: ['a'] }, 'fetch');
     lab.clock.advance(15_000);
     expect(shown(empty)).to.equal('');
     lab.full('cds', {});
-    const wildcard = poller.ask('cds', {}, fetching);
+    const wildcard = poller.ask('cds', {}, 'fetch');
     lab.says({ type: type('cds'), complete: true });
-    expect(shown(poller.ask('cds', { versionInfo: versionOf(wildcard) }, fetching))).to.equal('');
+    expect(shown(poller.ask('cds', { versionInfo: versionOf(wildcard) }, 'fetch'))).to.equal('');
   });
 
   it('a class is one subscription upstream, however many poll, and ends three intervals after the last poll', () => {
@@ -211,7 +211,7 @@ describe('polls', () => {
 
   const responsesTo = (names: readonly (readonly string[])[], from?: Peer): number => {
     const outcomes = names.map((resourceNames) =>
-      poller.ask('cds', { resourceNames: [...resourceNames] }, rest, from),
+      poller.ask('cds', { resourceNames: [...resourceNames] }, 'rest', from),
     );
     return new Set(
       outcomes.map(({ outcome }) => (outcome?.kind === 'response' ? outcome.response : undefined)),
@@ -267,7 +267,7 @@ describe('polls', () => {
     expect(asked.filter((one) => one === 'waits')).to.have.length(10);
     expect(asked.at(-1)).to.equal(`refused ${Code.RESOURCE_EXHAUSTED}`);
     const other = testPeer({ address: '127.0.0.2:1' }, accounts);
-    expect(shown(poller.ask('eds', { resourceNames: ['name-11'] }, rest, other))).to.equal('waits');
+    expect(shown(poller.ask('eds', { resourceNames: ['name-11'] }, 'rest', other))).to.equal('waits');
     expect(shown(poller.ask('eds', { resourceNames: ['name-0'] }))).to.equal('waits');
     lab.clock.advance(1000);
     expect(shown(poller.ask('eds', { resourceNames: ['name-10'] }))).to.equal('waits');

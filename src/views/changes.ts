@@ -1,0 +1,168 @@
+import { isVariant, type Value } from '../model/catalog.ts';
+import { contentHash } from '../model/change.ts';
+import type { Payload, Variant } from '../model/resource.ts';
+import { type Item, valueAt } from './item.ts';
+import { Coverage } from './position.ts';
+import type { RetainedResource, SentResponse } from './shared-responses.ts';
+import type { View } from './view.ts';
+
+/** What changed of one item, for one subscriber. */
+export interface Change {
+  readonly item: Item;
+  readonly now: Value;
+  /** What it was sent. */
+  readonly lastSent: Value | undefined;
+  /** The version that it says it has (initial_resource_versions). */
+  readonly clientVersion: string | undefined;
+  /** To be sent even if it has it. */
+  readonly resend: boolean;
+}
+
+/** Whether the variant must be sent to this subscriber. */
+export function needsSending(
+  { lastSent, clientVersion, resend }: Change,
+  now: Variant,
+  ttl: boolean,
+): boolean {
+  if (resend) return true;
+  if (clientVersion !== undefined) return !sameSuffix(clientVersion, now.deltaVersion);
+  if (!isVariant(lastSent)) return true;
+  if (lastSent === now) return false;
+  return !sameVariant(lastSent, now) || (ttl && lastSent.ttl?.deadline !== now.ttl?.deadline);
+}
+
+export function sameVariant(a: Variant, b: Variant): boolean {
+  return (
+    samePayload(a.payload, b.payload) &&
+    a.constraints.key === b.constraints.key &&
+    contentHash(a) === contentHash(b)
+  );
+}
+
+/** Equal payloads are one object while they are cached. A payload that was removed and came back is another object. */
+function samePayload(a: Payload | undefined, b: Payload | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  return a === b || (a.hash === b.hash && Buffer.compare(a.bytes, b.bytes) === 0);
+}
+
+/** Only the constraints may differ: a client that reads no constraints sees no change. */
+export const hasBody = (lastSent: Value | undefined, now: Variant): boolean =>
+  isVariant(lastSent) && samePayload(lastSent.payload, now.payload);
+
+/** Only the digest counts, and only where there is one (protocol §4.1). */
+export function sameSuffix(claimed: string, deltaVersion: string): boolean {
+  return claimed.includes('@') && contentHash({ deltaVersion: claimed }) === contentHash({ deltaVersion });
+}
+
+/** What comes back while its removal is deferred the client has, though its position says that it has gone. */
+export function comingBack(
+  changes: Iterable<Change>,
+  deferred: ReadonlyMap<string, RetainedResource> | undefined,
+): Iterable<Change> {
+  return deferred === undefined ? changes : withDeferred(changes, deferred);
+}
+
+function* withDeferred(
+  changes: Iterable<Change>,
+  deferred: ReadonlyMap<string, RetainedResource>,
+): Iterable<Change> {
+  for (const change of changes) {
+    const has = isVariant(change.now) ? deferred.get(change.item.id)?.variant : undefined;
+    yield has === undefined ? change : { ...change, lastSent: has };
+  }
+}
+
+/** The changes of a view since a revision (-1: all of it), and the items that must be resent. */
+export function* changesSince(
+  view: View,
+  from: number,
+  resend: ReadonlySet<string> | undefined,
+): Iterable<Change> {
+  const items = from < 0 ? view.items.values() : view.changedSince(from);
+  for (const item of items) {
+    yield changeOf(item, from, resend?.has(item.id) === true);
+  }
+  if (resend === undefined || from < 0) return;
+  for (const id of resend) {
+    const item = view.items.get(id);
+    if (item !== undefined && item.last.revision <= from) yield changeOf(item, from, true);
+  }
+}
+
+function changeOf(item: Item, from: number, resend: boolean): Change {
+  const lastSent = from < 0 ? undefined : valueAt(item, from);
+  return { item, now: item.last.value, lastSent, clientVersion: undefined, resend };
+}
+
+/** A change of a rejected response: it is sent once more, by itself (protocol §3.12). */
+export interface RejectedChange {
+  readonly item: Item;
+  /** The rejected variant; undefined: a removal. */
+  readonly shown: Variant | undefined;
+  /** What was removed or replaced with it; undefined: nothing. */
+  readonly removed: Variant | undefined;
+}
+
+/**
+ * The changes of a rejected response, one by one. A removal is a change too: a client that rejected it still has the
+ * resource. A change that several parameter sets share is listed once. Empty if the response had only one change:
+ * then this one was rejected, and it is not sent again.
+ */
+export function rejectedChanges(rejected: SentResponse): readonly RejectedChange[] {
+  const byItem = changesByItem(rejected);
+  const swapped = new Set<string>();
+  for (const { item, shown, removed } of byItem) {
+    if (shown !== undefined && removed !== undefined) swapped.add(removalKey(item, removed));
+  }
+  const parts = new Map<string, RejectedChange>();
+  for (const part of byItem) {
+    const { item, shown, removed } = part;
+    // The replacement for another parameter set removes the same variant: that change says it.
+    if (shown === undefined && removed !== undefined && swapped.has(removalKey(item, removed))) continue;
+    const constraints = item.locator ? (shown ?? removed)?.constraints.key : undefined;
+    const key = JSON.stringify([item.spelling, shown !== undefined, constraints ?? '']);
+    if (parts.get(key)?.removed === undefined) parts.set(key, part);
+  }
+  return parts.size < 2 ? [] : [...parts.values()];
+}
+
+function changesByItem({ additions, removals }: SentResponse): readonly RejectedChange[] {
+  const byItem = new Map<string, RejectedChange>();
+  for (const { item, variant } of additions)
+    byItem.set(item.id, { item, shown: variant, removed: undefined });
+  for (const { item, variant } of removals) {
+    byItem.set(item.id, { item, shown: byItem.get(item.id)?.shown, removed: variant });
+  }
+  return [...byItem.values()];
+}
+
+const removalKey = ({ locator, spelling }: Item, { constraints }: Variant): string =>
+  JSON.stringify([locator, spelling, constraints.key]);
+
+/**
+ * The change to send once more. Undefined: something newer is sent anyway, or the client does not subscribe to it any
+ * more. `lastSent`: what the client was last sent.
+ */
+export function changeToResend(
+  { item: rejected, shown, removed }: RejectedChange,
+  view: View,
+  lastSent: Value | undefined,
+): Change | undefined {
+  // The selection may have changed since: then another item stands for the same resource.
+  const item = view.items.get(rejected.id);
+  const now = item?.last.value;
+  const shared = { clientVersion: undefined, resend: true };
+  if (item !== undefined && isVariant(now)) {
+    if (!isStill(shown, now) || !isStill(lastSent, now)) return undefined;
+    return { item, now, lastSent: removed ?? lastSent, ...shared };
+  }
+  if (shown !== undefined || removed === undefined || now === 'unknown' || isVariant(lastSent))
+    return undefined;
+  if (item === undefined && new Coverage(view).of({ item: rejected, variant: removed }) !== 'resolved')
+    return undefined;
+  return { item: item ?? rejected, now: 'absent', lastSent: removed, ...shared };
+}
+
+/** Otherwise something newer was sent since, or will be. */
+const isStill = (value: Value | undefined, now: Variant): boolean =>
+  isVariant(value) && sameVariant(value, now);

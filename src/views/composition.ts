@@ -1,0 +1,553 @@
+import { resourceName, type Serial, serial } from '../model/brand.ts';
+import { isVariant, type StoredResourceError } from '../model/catalog.ts';
+import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
+import type { Variant } from '../model/resource.ts';
+import type { Encoding } from '../model/subscription.ts';
+import { Code } from '../wire/grpc-status.ts';
+import {
+  encodeDeltaResponse,
+  encodeSotwResponse,
+  type OutgoingError,
+  type OutgoingResource,
+  type RemovedName,
+} from '../wire/responses.ts';
+import { UNKNOWN_STATUS } from '../wire/via.ts';
+import { type Change, hasBody, needsSending, sameSuffix, sameVariant } from './changes.ts';
+import { sotwVersion } from './content-version.ts';
+import { type Item, withoutBody } from './item.ts';
+import { Coverage, type NamedRemoval, OtherParameterSets } from './position.ts';
+import type { Composed, EncodedResponse, ResponseHeader, RetainedResource } from './shared-responses.ts';
+import type { View } from './view.ts';
+
+/** What a response is composed for: a cursor, on its way to the head of its view. */
+export interface CompositionInput {
+  readonly view: View;
+  readonly encoding: Encoding;
+  readonly now: number;
+  readonly controlPlane: string;
+  /** The changes are those of all items, with what this client was last sent, and not only of what has changed. */
+  readonly allItems: boolean;
+  /** When the view's head arrived, if the subscriber has a position in this view and the head is newer. */
+  readonly headAt: number | undefined;
+  /** The revision up to which the subscriber has got the errors of an item. */
+  readonly errorsSentUpTo: (item: Item) => number;
+  /** Whether a removal is deferred: SotW sends the old and the new resources, delta only the additions. */
+  readonly defers: (removed: RetainedResource) => boolean;
+  /** What earlier responses deferred; it goes now unless it is deferred again. */
+  readonly deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
+  /** The first response of a subscription is due even if there is nothing in it (protocol §3.9, §4.7). */
+  readonly firstResponseDue: boolean;
+  /** Delta: what must be in the response as removed, unless a resource of that name is in it. */
+  readonly mustRemove: readonly NamedRemoval[];
+}
+
+/** A retry has its change and nothing else. */
+export const retryInput = (input: CompositionInput): CompositionInput => ({
+  ...input,
+  headAt: undefined,
+  errorsSentUpTo: () => input.view.head,
+  deferredRemovals: undefined,
+  firstResponseDue: false,
+});
+
+/** The delta response for these changes. */
+export function composeDelta(input: CompositionInput, changes: Iterable<Change>): Composed {
+  const content = new ResponseContent(input);
+  for (const change of changes) {
+    const { item, now } = change;
+    if (isVariant(now)) addVariant(content, change, now);
+    else if (now === 'absent') addAbsence(content, change);
+    content.addErrors(item);
+  }
+  addDeferred(content);
+  content.addRequiredRemovals();
+  content.dropAlreadyRemoved();
+  content.addErrorsOfDeferred();
+  const { deferredRemovals } = content;
+  if (content.empty && !input.firstResponseDue) return { response: undefined, deferredRemovals };
+  const { view, controlPlane } = input;
+  const id = nextSerial();
+  const bytes = encodeDeltaResponse({
+    type: view.type,
+    version: view.version,
+    nonce: String(id),
+    resources: content.resources,
+    errors: content.errors,
+    controlPlane,
+    removed: content.removed,
+    removedNames: content.removedNames,
+  });
+  return { response: content.response(id, bytes, view.version), deferredRemovals };
+}
+
+/** What the view shows now, unless the client has it; and the removal of what it had instead. */
+function addVariant(content: ResponseContent, change: Change, now: Variant): void {
+  const { encoding, allItems } = content.input;
+  const { item, lastSent, clientVersion } = change;
+  content.addChanged(change, now);
+  if (isVariant(lastSent)) content.replace(item, lastSent, now);
+  else if (!allItems && item.named && lastSent === 'unknown') content.addAbsentForOthers(item);
+  if (clientVersion === undefined || now.constraints.key === '') return;
+  // initial_resource_versions has names without constraints. The client has the unconstrained resource, unless the
+  // version shows that it has exactly this variant.
+  const constrained = item.locator || encoding.constrained;
+  if (constrained && !sameSuffix(clientVersion, now.deltaVersion)) content.addMissing(item.spelling);
+}
+
+/** The view does not show it any more, or has come to know that it is not there. */
+function addAbsence(content: ResponseContent, { item, lastSent, clientVersion, resend }: Change): void {
+  const { input } = content;
+  if (isVariant(lastSent)) {
+    if (input.defers({ item, variant: lastSent })) content.defer(item, lastSent);
+    else content.remove(item, lastSent);
+    return;
+  }
+  // The removal of what was deferred is sent in its time, and that of what the client has from an earlier stream too.
+  if (input.deferredRemovals?.has(item.id) === true) return;
+  if (clientVersion !== undefined) content.remove(item, undefined);
+  else if (!input.encoding.absencesUnsaid && item.named && (resend || lastSent !== 'absent'))
+    content.addAbsent(item);
+}
+
+/** What earlier responses deferred is removed now, or deferred again: also if it is unknown by now (protocol §3.9). */
+function addDeferred(content: ResponseContent): void {
+  const { view, defers, deferredRemovals } = content.input;
+  if (deferredRemovals === undefined) return;
+  const coverage = new Coverage(view);
+  for (const [id, entry] of deferredRemovals) {
+    const now = view.items.get(id)?.last.value;
+    // It has come back.
+    if (isVariant(now)) continue;
+    const isUnknown = now === undefined ? coverage.of(entry) === 'unresolved' : now === 'unknown';
+    if (isUnknown || defers(entry)) content.keep(id, entry);
+    else content.remove(entry.item, entry.variant);
+  }
+}
+
+const none: ReadonlyMap<string, RetainedResource> = new Map();
+
+/**
+ * The SotW response: the whole selection if absence deletes, else what changed (protocol §3.7). `lastSerial`: the
+ * subscriber's; the next one must be higher.
+ */
+export function composeSotw(
+  input: CompositionInput,
+  changes: Iterable<Change>,
+  lastSerial: number,
+): Composed {
+  const { view, encoding } = input;
+  const content = new ResponseContent(input);
+  const isDue = collect(content, changes);
+  const { deferredRemovals } = content;
+  if (!isDue) return { response: undefined, deferredRemovals };
+  const isShareable = view.complete && deferredRemovals === undefined && content.errors.length === 0;
+  if (!isShareable) return { response: encode(content, undefined), deferredRemovals };
+  // The complete state is the same for every subscriber. Only the record of what was new differs.
+  const shown = encoding.unknownNames ? view : view.shown;
+  const whole = shown.shared.whole(encoding, lastSerial);
+  if (whole !== undefined) return { response: content.reuse(whole), deferredRemovals: undefined };
+  const response = encode(content, plainState(shown, encoding));
+  if (!response.timeDependent && shown.isShared) shown.shared.addWhole(encoding, response);
+  return { response, deferredRemovals: undefined };
+}
+
+/** True: the client must get a response. */
+function collect(content: ResponseContent, changes: Iterable<Change>): boolean {
+  let isDue = deferAgain(content) || content.input.firstResponseDue;
+  for (const change of changes) {
+    isDue = addChange(content, change) || isDue;
+    content.addErrors(change.item);
+  }
+  content.addErrorsOfDeferred();
+  return isDue || content.errors.length > 0;
+}
+
+/**
+ * What earlier responses deferred is deferred again, or removed now. What the client may not see any more is not sent
+ * again. True: the client must get a response because something is removed.
+ */
+function deferAgain(content: ResponseContent): boolean {
+  const { defers, deferredRemovals = none } = content.input;
+  let removes = false;
+  for (const [id, retained] of deferredRemovals) {
+    if (defers(retained)) content.keep(id, retained);
+    else removes = true;
+  }
+  return removes;
+}
+
+/** True: the client must get a response because of this change. */
+function addChange(content: ResponseContent, change: Change): boolean {
+  const { view, defers } = content.input;
+  const { item, now, lastSent } = change;
+  if (isVariant(now)) {
+    content.deferred.delete(item.id);
+    return content.addChanged(change, now);
+  }
+  if (now !== 'absent' || !view.complete) return false;
+  if (isVariant(lastSent) && defers({ item, variant: lastSent })) {
+    content.defer(item, lastSent);
+    return false;
+  }
+  return lastSent !== 'absent' && (isVariant(lastSent) || item.named);
+}
+
+function encode(content: ResponseContent, plain: readonly Uint8Array[] | undefined): EncodedResponse {
+  const { view, encoding, controlPlane } = content.input;
+  if (plain === undefined && view.complete) {
+    for (const item of view.items.values()) {
+      if (isVariant(item.last.value)) content.add(item, item.last.value, false);
+    }
+    for (const { item, variant } of content.deferred.values()) content.add(item, variant, false);
+  }
+  const id = nextSerial();
+  const version = sotwVersion(view, encoding, content.deferred.size > 0 ? content.resources : undefined);
+  const bytes = encodeSotwResponse({
+    type: view.type,
+    version,
+    nonce: String(id),
+    plain,
+    resources: content.resources,
+    errors:
+      encoding.unknownNames && view.complete ? [...content.errors, ...unknownNames(view)] : content.errors,
+    controlPlane,
+  });
+  return content.response(id, bytes, version, plain?.length);
+}
+
+/** To a relay below, what this lacks would be absent (protocol §3.13). */
+function unknownNames({ unresolvedNames }: View): readonly OutgoingError[] {
+  const names = new Set(Iterator.from(unresolvedNames).map(({ spelling }) => spelling));
+  return Array.from(names, (name) => ({ name, constraints: UNCONSTRAINED.bytes, status: UNKNOWN_STATUS }));
+}
+
+/**
+ * The bodies of a complete SotW state, if a response needs nothing else: one wildcard or glob, and no constraints,
+ * wrappers or TTLs. Most clients subscribe like this, and each class of clients needs its own response. Undefined: some
+ * resource needs more than its body.
+ */
+function plainState({ items, selection }: View, encoding: Encoding): readonly Uint8Array[] | undefined {
+  const [collection] = selection.collections;
+  // With more than one entry two items may show the same resource.
+  if (collection === undefined || selection.size > 1 || collection.locator) return undefined;
+  if (encoding.wrapped || encoding.constrained) return undefined;
+  const bodies: Uint8Array[] = [];
+  for (const { name, last } of items.values()) {
+    const { value } = last;
+    if (!isVariant(value)) continue;
+    if (value.name !== name || value.payload === undefined) return undefined;
+    if (encoding.ttl && value.ttl !== undefined) return undefined;
+    bodies.push(value.payload.bytes);
+  }
+  return bodies;
+}
+
+let lastSerial = 0;
+
+const nextSerial = (): Serial => serial(++lastSerial);
+
+/**
+ * Gathers a response's parts. A resource is in it once, whatever number of items show it; so is a removal, which only a
+ * delta response has.
+ */
+class ResponseContent {
+  readonly resources: OutgoingResource[] = [];
+  readonly errors: OutgoingError[] = [];
+  readonly removed: string[] = [];
+  readonly removedNames: RemovedName[] = [];
+  /** Resources that a later response removes (protocol §8, Order on ADS). */
+  readonly deferred = new Map<string, RetainedResource>();
+  readonly input: CompositionInput;
+  /** What is in it by its name alone. */
+  readonly #named = new Set<string>();
+  /** What is in it with constraints, by `constrainedKey`. */
+  readonly #constrained = new Set<string>();
+  readonly #removals: RetainedResource[] = [];
+  readonly #additions: RetainedResource[] = [];
+  readonly #changed: Variant[] = [];
+  /** Items whose removal this response has deferred, though it may have dropped the deferral since. */
+  readonly #newlyDeferred = new Set<string>();
+  /** Delta: items that it shows or removes. */
+  readonly #seen = new Set<string>();
+  readonly #others: OtherParameterSets;
+  /** Removals are written last: only then is it known what else is in the response. */
+  readonly #postponed: (() => void)[] = [];
+  #timeDependent = false;
+
+  constructor(input: CompositionInput) {
+    this.input = input;
+    this.#others = new OtherParameterSets(input.view, input.view.head);
+  }
+
+  get empty(): boolean {
+    this.#writeRemovals();
+    const { resources, removed, removedNames, errors } = this;
+    return resources.length + removed.length + removedNames.length + errors.length === 0;
+  }
+
+  /** What is new to the subscriber, or must be sent again. A complete state has it anyway. False: it is not. */
+  addChanged(change: Change, now: Variant): boolean {
+    const { encoding, view } = this.input;
+    if (!needsSending(change, now, encoding.ttl)) return false;
+    const { item, lastSent, resend } = change;
+    this.#additions.push({ item, variant: now });
+    // With the same body under other constraints its content is not new.
+    if (resend || !hasBody(lastSent, now)) this.#changed.push(now);
+    const hasIt = !resend && isVariant(lastSent) && sameVariant(lastSent, now);
+    if (encoding.protocol === 'delta' || !view.complete) this.add(item, now, hasIt);
+    return true;
+  }
+
+  /** `hasIt`: the subscriber has this content, and only the TTL is new. */
+  add(item: Item, variant: Variant, hasIt: boolean): void {
+    const { encoding, view, now } = this.input;
+    this.#seen.add(item.id);
+    const constrained = item.locator || (encoding.constrained && variant.constraints.key !== '');
+    // In SotW the name is the one in the body, however the client spells it (protocol §6).
+    const inBody = encoding.protocol === 'sotw' && !encoding.wrapped && !constrained;
+    const name = inBody ? variant.name : nameOf(item, variant);
+    if (!this.#isNew(name, constrained ? variant.constraints : undefined)) return;
+    let ttl: number | undefined;
+    if (encoding.ttl && variant.ttl !== undefined) {
+      ttl = Math.max(1, variant.ttl.deadline - now);
+      this.#timeDependent = true;
+    }
+    this.resources.push({
+      variant,
+      name: nameOf(item, variant),
+      constrained,
+      wrapped: encoding.wrapped || ttl !== undefined,
+      ttl,
+      // A client that has the content gets a heartbeat; for VHDS there are none (protocol §4.11).
+      bodiless: hasIt && ttl !== undefined && view.info.short !== 'vhds',
+    });
+  }
+
+  /**
+   * Nothing is both in resources and in removed_resources: Envoy rejects such a response (protocol §4.9). A resource by
+   * its name is another one than the same by resource_name, even without constraints.
+   */
+  #isNew(name: string, constraints: Constraints | undefined): boolean {
+    const present = constraints === undefined ? this.#named : this.#constrained;
+    const key = constraints === undefined ? name : constrainedKey(constraints, name);
+    if (present.has(key)) return false;
+    present.add(key);
+    return true;
+  }
+
+  get deferredRemovals(): ReadonlyMap<string, RetainedResource> | undefined {
+    return this.deferred.size > 0 ? this.deferred : undefined;
+  }
+
+  /** The client keeps this resource for now, and gets its errors with its removal. */
+  defer(item: Item, variant: Variant): void {
+    this.#newlyDeferred.add(item.id);
+    const { headAt: receivedAt, errorsSentUpTo, now: deferredAt } = this.input;
+    const retained = { item, variant, errorsSentUpTo: errorsSentUpTo(item), receivedAt, deferredAt };
+    this.deferred.set(item.id, retained);
+  }
+
+  /** What was to be removed stays. Of what an earlier view showed, nothing was deferred before. */
+  keep(id: string, entry: RetainedResource): void {
+    const { deferredAt = this.input.now } = entry;
+    this.deferred.set(id, entry.deferredAt === deferredAt ? entry : { ...entry, deferredAt });
+  }
+
+  /**
+   * `before`: what the client has; undefined: nothing that is known. A locator client loses one variant, unless another of
+   * its parameter sets still shows it.
+   */
+  remove(item: Item, before: Variant | undefined): void {
+    this.#seen.add(item.id);
+    const constrained =
+      this.input.encoding.constrained && before !== undefined && before.constraints.key !== '';
+    if (before !== undefined) this.#removeVariant(item, before, item.locator || constrained);
+    else if (item.locator) this.addMissing(item.spelling);
+    else this.#postponed.push(() => this.#write(item.spelling, undefined));
+  }
+
+  #removeVariant(item: Item, before: Variant, constrained: boolean): void {
+    this.#removals.push({ item, variant: before });
+    const exactly = item.locator || this.input.encoding.constrained;
+    this.#postponed.push(() => {
+      // By another parameter set, its name or an alias.
+      if (this.#others.anyShows(item, before, exactly)) return;
+      this.#write(nameOf(item, before), constrained ? before.constraints : undefined);
+    });
+  }
+
+  /**
+   * One variant replaces another. A client that got constraints also gets the removal of the old variant (protocol
+   * §5). If an alias led to a resource of another name before, that resource is removed too.
+   */
+  replace(item: Item, before: Variant, now: Variant): void {
+    const constrained = item.locator || this.input.encoding.constrained;
+    if (before.name !== now.name) this.remove(item, before);
+    else if (constrained && before.constraints.key !== now.constraints.key)
+      this.#removeVariant(item, before, true);
+  }
+
+  /** A subscribed name that is not there. */
+  addAbsent(item: Item): void {
+    const { view } = this.input;
+    // The removal does not say for which parameter set: it waits until all are resolved.
+    if (this.#others.anyOther(item, 'unknown')) return;
+    if (item.locator || view.info.short !== 'vhds') {
+      this.remove(item, undefined);
+      return;
+    }
+    this.#seen.add(item.id);
+    this.#named.add(item.spelling);
+    this.resources.push(unresolvableAlias(view, item));
+  }
+
+  /**
+   * A locator client has several parameter sets for one name. The absence is sent once the name is resolved for all of
+   * them. This one was unknown until now, so the absence for the others is due.
+   */
+  addAbsentForOthers(item: Item): void {
+    if (this.#others.anyOther(item, 'absent') && !this.#others.anyOther(item, 'unknown'))
+      this.addMissing(item.spelling);
+  }
+
+  /**
+   * No variant matches one of the parameter sets of a locator client: removed_resource_names gets the name without
+   * constraints (protocol §5). Once, even if several sets have no match.
+   */
+  addMissing(spelling: string): void {
+    this.#postponed.push(() => this.#write(spelling, UNCONSTRAINED));
+  }
+
+  /** A deferred removal is dropped if this response removes the variant already, or shows it for another parameter set. */
+  dropAlreadyRemoved(): void {
+    this.#writeRemovals();
+    for (const [id, { item, variant }] of this.deferred) {
+      const key = constrainedKey(variant.constraints, nameOf(item, variant));
+      if (item.locator && this.#constrained.has(key)) this.deferred.delete(id);
+    }
+  }
+
+  /** What must be in the response as removed, unless it is in it already or deferred. */
+  addRequiredRemovals(): void {
+    for (const { id, name, locator } of this.input.mustRemove) {
+      if (this.#seen.has(id) || this.deferred.has(id)) continue;
+      if (locator) this.addMissing(name);
+      else this.#write(name, undefined);
+    }
+  }
+
+  #writeRemovals(): void {
+    for (const write of this.#postponed.splice(0)) write();
+  }
+
+  #write(name: string, constraints: Constraints | undefined): void {
+    if (!this.#isNew(name, constraints)) return;
+    if (constraints === undefined) this.removed.push(name);
+    else this.removedNames.push({ name, constraints: constraints.bytes });
+  }
+
+  /** The errors of an item, unless its removal is or was deferred. */
+  addErrors(item: Item): void {
+    if (this.deferred.has(item.id) || this.input.deferredRemovals?.has(item.id) === true) return;
+    this.#addNewErrors(item);
+  }
+
+  /** Errors of a resource whose removal was deferred are sent together with the removal (protocol §8). */
+  addErrorsOfDeferred(): void {
+    const { deferredRemovals, view } = this.input;
+    for (const id of [...this.#newlyDeferred, ...(deferredRemovals?.keys() ?? [])]) {
+      const item = this.deferred.has(id) ? undefined : view.items.get(id);
+      if (item !== undefined) this.#addNewErrors(item);
+    }
+  }
+
+  /** The errors that the subscriber has not got yet. */
+  #addNewErrors(item: Item): void {
+    const { deferredRemovals, errorsSentUpTo, view } = this.input;
+    const sent = deferredRemovals?.get(item.id)?.errorsSentUpTo ?? errorsSentUpTo(item);
+    for (const error of view.resourceErrors(item)) {
+      // One that was released to the other side later is newer than all that this view has heard of.
+      const isNew = error.revision > sent && error.revision <= view.head;
+      if (!isNew || !this.#maySend(error, item)) continue;
+      const constraints = item.locator ? error.constraints.bytes : UNCONSTRAINED.bytes;
+      this.errors.push({ name: item.spelling, constraints, status: error.status });
+    }
+  }
+
+  /**
+   * In delta a NOT_FOUND error removes the name for all parameter sets (protocol §8). It is sent only if the name is
+   * absent for all of them.
+   */
+  #maySend({ code }: StoredResourceError, item: Item): boolean {
+    if (code !== Code.NOT_FOUND || this.input.encoding.protocol === 'sotw') return true;
+    return item.last.value === 'absent' && !this.#others.anyOther(item, 'unknown');
+  }
+
+  /** `bytes` are the response with this serial. */
+  response(
+    serial: Serial,
+    bytes: Buffer,
+    version: string,
+    resources = this.resources.length,
+  ): EncodedResponse {
+    const { encoding, view } = this.input;
+    const complete = encoding.protocol === 'sotw' && view.complete;
+    const nonce = String(serial);
+    const header = { serial, nonce, version, complete, resources, receivedAt: this.#receivedAt() };
+    return this.#record(header, {
+      ...header,
+      bytes,
+      removed: this.removed,
+      timeDependent: this.#timeDependent,
+    });
+  }
+
+  /** The same response as another one; only the record of what is new to the subscriber differs. */
+  reuse(whole: EncodedResponse): EncodedResponse {
+    return this.#record({ ...whole.sent.header, receivedAt: this.#receivedAt() }, whole);
+  }
+
+  #record(
+    header: ResponseHeader,
+    response: Omit<EncodedResponse, 'sent' | 'changed' | 'receivedAt'>,
+  ): EncodedResponse {
+    const sent = { header, additions: this.#additions, removals: this.#removals };
+    return { ...response, receivedAt: header.receivedAt, changed: this.#changed, sent };
+  }
+
+  /**
+   * Of the newest update in it. What is sent again and what a newcomer gets may be old, so it has no time. The removals
+   * that earlier responses deferred have the time of their own updates.
+   */
+  #receivedAt(): number | undefined {
+    const { headAt, deferredRemovals } = this.input;
+    if (headAt !== undefined || deferredRemovals === undefined) return headAt;
+    let newest: number | undefined;
+    for (const [id, { receivedAt = 0 }] of deferredRemovals) {
+      if (receivedAt > (newest ?? 0) && !this.deferred.has(id)) newest = receivedAt;
+    }
+    return newest;
+  }
+}
+
+/**
+ * What a VHDS client gets for a name that does not exist. Envoy holds a request until a resource with this alias comes,
+ * and lets it go if the resource has no body (protocol §4.8).
+ */
+function unresolvableAlias({ type }: View, { spelling }: Item): OutgoingResource {
+  return {
+    variant: withoutBody(type, resourceName(spelling), [spelling]),
+    name: spelling,
+    constrained: false,
+    wrapped: false,
+    ttl: undefined,
+    bodiless: true,
+  };
+}
+
+const constrainedKey = ({ key }: Constraints, name: string): string => `=${key} ${name}`;
+
+/** The subscriber's spelling, unless it subscribed by an alias: then the resource's own name. */
+function nameOf(item: Item, variant: Variant): string {
+  return item.name === variant.name ? item.spelling : variant.name;
+}

@@ -1,0 +1,590 @@
+import { type ResourceName, resourceName } from '../model/brand.ts';
+import { isVariant, type Value } from '../model/catalog.ts';
+import type { Constraints } from '../model/constraints.ts';
+import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
+import type { Reference, References, Variant } from '../model/resource.ts';
+import {
+  collectionCovers,
+  entryId,
+  isCollection,
+  itemId,
+  type Selection,
+  type SelectionEntry,
+} from '../model/selection.ts';
+import { type Selector, WILDCARD } from '../model/transaction.ts';
+import { canonicalName, parentGlob } from '../model/xdstp.ts';
+import { referencesOf } from '../wire/references.ts';
+import { type Item, valueAt, withoutBody } from './item.ts';
+import type { RetainedResource } from './shared-responses.ts';
+import type { View } from './view.ts';
+
+const none: readonly never[] = [];
+
+/** A resource that a client has, or may have. */
+export interface ClientResource extends RetainedResource {
+  /**
+   * It was sent, unsubscribed and subscribed again before the client has answered: whether the client has read it before
+   * it unsubscribed, and has dropped it, is not known. So it is sent again if it is there, and removed if not.
+   */
+  readonly mayBeDropped?: true;
+}
+
+/** A name that a client knows to be absent, and the revision of the response that said so. */
+interface KnownAbsence {
+  readonly variant: 'absent';
+  readonly revision: number;
+}
+
+/**
+ * What a client has that its position in a view does not say, by the ids of items: resources of earlier views whose state
+ * is unknown in this view, and absences that it was told and others were not. Never empty: nearly all clients have none.
+ */
+type Overlay = ReadonlyMap<string, ClientResource | KnownAbsence>;
+
+const overlayOf = (
+  entries: Iterable<readonly [string, ClientResource | KnownAbsence]>,
+): Overlay | undefined => {
+  const overlay = new Map(entries);
+  return overlay.size > 0 ? overlay : undefined;
+};
+
+/** What a client has: what a view showed at a revision, and what the overlay says besides. */
+export class Position {
+  readonly view: View;
+  /** The revision that the client was last sent. */
+  revision: number;
+  /** How many visible changes the view had had then. */
+  generation: number;
+  overlay: Overlay | undefined;
+
+  constructor(view: View, revision: number, overlay: Overlay | undefined) {
+    this.view = view;
+    this.revision = revision;
+    this.generation = view.generation;
+    this.overlay = overlay;
+  }
+
+  /** What the client was last sent of an item. */
+  lastSent(id: string): Value | undefined {
+    const item = this.view.items.get(id);
+    const value = item === undefined ? undefined : valueAt(item, this.revision);
+    if (isVariant(value) || value === 'absent') return value;
+    return this.overlay?.get(id)?.variant ?? value;
+  }
+
+  /** The revision up to which the client got an item's errors. Each is sent once (protocol §8), over views too. */
+  errorsSentUpTo(view: View, item: Item): number {
+    if (this.view !== view) {
+      const before = this.view.access === view.access ? this.view.items.get(item.id) : undefined;
+      if (before?.parameters !== item.parameters) return -1;
+    }
+    const has = this.overlay?.get(item.id);
+    return has?.variant === 'absent' ? Math.max(this.revision, has.revision) : this.revision;
+  }
+
+  /** The resources that the client has when it moves to another view, by their ids there. */
+  resourcesIn(view: View): ReadonlyMap<string, ClientResource> {
+    const beside = [...(this.overlay ?? none)].filter(isResource);
+    if (this.view === view) return new Map(beside);
+    const resources = new Map<string, ClientResource>();
+    const moved = new MovedLocators(this.view.selection, view.selection);
+    const add = (id: string, retained: ClientResource): void => {
+      const { item } = retained;
+      const targets = view.items.has(id) ? none : moved.targetsOf(item);
+      const target = targets.find((one) => view.items.has(one.id)) ?? targets[0];
+      const now = target === undefined ? retained : { ...retained, item: { ...item, ...target } };
+      resources.set(target?.id ?? id, now);
+    };
+    for (const [id, retained] of beside) add(id, retained);
+    for (const [id, retained] of this.#shown(this.view.items.values())) add(id, retained);
+    return resources;
+  }
+
+  /**
+   * In a view that the client leaves before any response was sent from it: all that it has of what that selects. What it
+   * unsubscribed when it moved there is dropped at the client, even if it subscribes to it again (protocol §4.5).
+   */
+  movedTo(view: View): Position {
+    const isWithheld = this.withheld();
+    const absent = new Map<string, KnownAbsence>();
+    for (const [id, has] of this.overlay ?? none)
+      if (has.variant === 'absent' && view.selection.has(id)) absent.set(id, has);
+    const { revision } = this;
+    for (const [id, item] of this.view.items) {
+      if (view.selection.has(id) && valueAt(item, revision) === 'absent' && !isWithheld(id))
+        absent.set(id, { variant: 'absent', revision });
+    }
+    return new Position(view, -1, overlayOf([...absent, ...selectedOf(this.resourcesIn(view), view)]));
+  }
+
+  /**
+   * What was unsubscribed counts as never sent. But if it is subscribed again in this view while a response with it is
+   * outstanding, the client may have sent both requests before it read that response. Then it has the resource; else it
+   * has dropped it (protocol §4.5). `sent`: what outstanding responses add.
+   */
+  addOutstanding(sent: ReadonlyMap<string, RetainedResource>, view: View): void {
+    const maybe = new Map<string, ClientResource>();
+    for (const [id, retained] of sent)
+      if (!isVariant(this.lastSent(id))) maybe.set(id, { ...retained, mayBeDropped: true });
+    this.overlay = overlayOf([...(this.overlay ?? none), ...selectedOf(maybe, view)]);
+  }
+
+  /**
+   * What the client still has once it has been sent all of a view, and the view does not say: resources whose state is
+   * unknown in it, because unknown is not absent (protocol §3.9), and the absences that it was told, of those that are
+   * withheld from others. `resources`: those of `resourcesIn`.
+   */
+  overlayIn(
+    view: View,
+    resources: ReadonlyMap<string, ClientResource>,
+    isWithheld: (id: string) => boolean,
+  ): Overlay | undefined {
+    const left = new Map<string, ClientResource | KnownAbsence>();
+    const { head: revision } = view;
+    // In one view absences are withheld from all alike.
+    const wasTold = this.view !== view || this.overlay?.values().some(({ variant }) => variant === 'absent');
+    if (wasTold === true && view.forms.length > 1) {
+      const isWithheldNow = new Position(view, revision, undefined).withheld();
+      for (const id of view.items.keys())
+        if (isWithheldNow(id) && this.lastSent(id) === 'absent' && !isWithheld(id))
+          left.set(id, { variant: 'absent', revision });
+    }
+    const coverage = new Coverage(view);
+    for (const [id, retained] of [...resources, ...(this.view === view ? this.unknownAgain() : none)]) {
+      const item = view.items.get(id);
+      const isUnknown =
+        item === undefined ? coverage.of(retained) === 'unresolved' : item.last.value === 'unknown';
+      if (isUnknown) left.set(id, retained);
+    }
+    return overlayOf(left);
+  }
+
+  /** Resources that the client got from the view, and whose state is unknown again. */
+  unknownAgain(): IteratorObject<readonly [string, ClientResource]> {
+    return this.#shown(this.view.unknownAgain);
+  }
+
+  /** Of these items of the view, the resources that the client got from it. */
+  *#shown(items: Iterable<Item>): IteratorObject<readonly [string, ClientResource], undefined> {
+    for (const item of items) {
+      const variant = valueAt(item, this.revision);
+      if (isVariant(variant)) yield [item.id, { item, variant }];
+    }
+  }
+
+  /**
+   * A locator client gets the absence of a name without constraints, which does not say for which parameters. So it is
+   * withheld while the name is unknown for other parameters of this client (protocol §5.10). These are the absences that
+   * were withheld at this position, by the ids of items:
+   *
+   *     x {dev} absent, x {prod} unknown                 →  withheld
+   *     x {dev} absent and told, then x {prod} is added  →  told: it is in the overlay
+   */
+  withheld(): (id: string) => boolean {
+    const { view, revision } = this;
+    if (view.forms.length === 1) return () => false;
+    const others = new OtherParameterSets(view, revision);
+    return (id) => {
+      const item = this.overlay?.get(id)?.variant === 'absent' ? undefined : view.items.get(id);
+      return item !== undefined && valueAt(item, revision) === 'absent' && others.anyOther(item, 'unknown');
+    };
+  }
+}
+
+const isResource = (
+  entry: readonly [string, ClientResource | KnownAbsence],
+): entry is [string, ClientResource] => entry[1].variant !== 'absent';
+
+/** The resources that a view's selection names or covers. A client drops the others as it unsubscribes (protocol §4.5). */
+function selectedOf(
+  resources: ReadonlyMap<string, ClientResource>,
+  view: View,
+): Iterable<readonly [string, ClientResource]> {
+  const coverage = new Coverage(view);
+  return [...resources].filter(
+    ([id, retained]) => view.selection.has(id) || coverage.of(retained) !== 'none',
+  );
+}
+
+/** Resources to remove: the view does not show them, and every subscription that covers them is resolved. */
+export function removalsIn(
+  resources: ReadonlyMap<string, ClientResource>,
+  view: View,
+): Map<string, RetainedResource> {
+  const removals = new Map<string, RetainedResource>();
+  const coverage = new Coverage(view);
+  for (const [id, retained] of resources) {
+    if (view.items.has(id) || shownOtherwise(retained.item, view)) continue;
+    if (coverage.of(retained) === 'resolved') removals.set(id, retained);
+  }
+  return removals;
+}
+
+/** The view shows it under the canonical name; the client spelled it differently before. */
+function shownOtherwise(item: Item, view: View): boolean {
+  if (item.spelling === item.name) return false;
+  return isVariant(view.itemOf(item.locator, item.parameters, item.name)?.last.value);
+}
+
+/** What the items of one spelling show, over all parameter sets of locators, or of plain names. */
+interface SpellingState {
+  /** How many items are unknown. */
+  readonly unknown: number;
+  readonly absent: number;
+  readonly names: ReadonlySet<ResourceName>;
+  /** By `shownVariantKey`. */
+  readonly variants: ReadonlySet<string>;
+}
+
+/**
+ * What a view shows at a revision of one name for the other parameter sets of the same client. Computed once for each spelling,
+ * because a client may subscribe to one name with thousands of parameter sets. Valid while the view does not change.
+ */
+export class OtherParameterSets {
+  readonly #view: View;
+  readonly #revision: number;
+  readonly #plain = new Map<string, SpellingState>();
+  readonly #located = new Map<string, SpellingState>();
+
+  constructor(view: View, revision: number) {
+    this.#view = view;
+    this.#revision = revision;
+  }
+
+  /** Whether the same locator with other parameters is `unknown` or `absent`. */
+  anyOther(item: Item, value: 'unknown' | 'absent'): boolean {
+    if (!item.locator || this.#view.forms.length === 1) return false;
+    const shown = this.#view.items.get(item.id);
+    const own = shown && valueAt(shown, this.#revision);
+    return this.#of(true, item.spelling, item.name)[value] > (own === value ? 1 : 0);
+  }
+
+  /** Whether another parameter set shows the resource, by its name or an alias; `constrained`: exactly this variant. */
+  anyShows({ locator, spelling, name }: Item, variant: Variant, constrained: boolean): boolean {
+    const shows = (spelled: string, canonical: ResourceName): boolean => {
+      const [only, ...more] = this.#view.forms;
+      if (only !== undefined && more.length === 0) {
+        // Nearly every client has one parameter set.
+        const now =
+          only.locator === locator ? this.#view.itemOf(locator, only.parameters, spelled) : undefined;
+        const value = now && valueAt(now, this.#revision);
+        return isVariant(value) && isSame(value, variant, constrained);
+      }
+      const { names, variants } = this.#of(locator, spelled, canonical);
+      return constrained ? variants.has(shownVariantKey(variant)) : names.has(variant.name);
+    };
+    if (shows(spelling, name) || shows(variant.name, variant.name)) return true;
+    // A resource that was found by an alias is sent under its own name, however the client spells the alias.
+    return variant.aliases.some((alias) => {
+      const canonical = resourceName(alias);
+      if (shows(alias, canonical)) return true;
+      return this.#view.respelled(canonical).some((other) => {
+        const value = other.locator === locator ? valueAt(other, this.#revision) : undefined;
+        return isVariant(value) && isSame(value, variant, constrained);
+      });
+    });
+  }
+
+  #of(locator: boolean, spelling: string, name: ResourceName): SpellingState {
+    const known = locator ? this.#located : this.#plain;
+    const shown = known.get(spelling) ?? this.#look(locator, spelling, name);
+    known.set(spelling, shown);
+    return shown;
+  }
+
+  #look(locator: boolean, spelling: string, name: ResourceName): SpellingState {
+    let [unknown, absent] = [0, 0];
+    const names = new Set<ResourceName>();
+    const variants = new Set<string>();
+    for (const item of this.#view.spelled(locator, spelling, name)) {
+      const value = valueAt(item, this.#revision);
+      if (value === 'unknown') unknown++;
+      else if (value === 'absent') absent++;
+      else if (value !== undefined) {
+        names.add(value.name);
+        variants.add(shownVariantKey(value));
+      }
+    }
+    return { unknown, absent, names, variants };
+  }
+}
+
+const shownVariantKey = ({ name, constraints }: Variant): string => `${constraints.key} ${name}`;
+
+const isSame = (a: Variant, b: Variant, constrained: boolean): boolean =>
+  a.name === b.name && (!constrained || a.constraints.key === b.constraints.key);
+
+/**
+ * Whether the subscriptions of a view decide about a resource that the client got from an earlier view. `none`: no
+ * subscription covers it. `resolved`: all that cover it are. `unresolved`: one of them is not.
+ */
+type Covered = 'none' | 'resolved' | 'unresolved';
+
+/** The locators about one name: many parameter sets of one client may have shown the same variant. */
+interface Located {
+  readonly locators: readonly SelectionEntry[];
+  readonly byParameters: ReadonlyMap<Parameters, readonly SelectionEntry[]>;
+  readonly judged: Map<Constraints, Covered>;
+}
+
+/**
+ * Which subscriptions of a view cover a resource that the client got from an earlier view. Valid while the view does
+ * not change.
+ */
+export class Coverage {
+  readonly #view: View;
+  readonly #located = new Map<ResourceName, Located>();
+
+  constructor(view: View) {
+    this.#view = view;
+  }
+
+  /**
+   * By a plain name it is the same resource whatever the parameters: the wildcards and globs that show it decide (its own
+   * subscription is looked at elsewhere). By a locator it is one variant: every locator whose parameters match its
+   * constraints decides, and the locator that brought it, even if that has other parameters now.
+   *
+   *     the client has a {env == "prod"}; the view selects a with env=prod, which is unknown   →  unresolved
+   *     the view selects a with env=test only, which is resolved                                →  none
+   */
+  of({ item, variant }: RetainedResource): Covered {
+    const { name, locator, parameters } = item;
+    const { selection } = this.#view;
+    if (!locator) {
+      const collecting = isCollection(name) ? [] : selection.collectionsOver(name);
+      return this.#judge(collecting.filter((selected) => !selected.locator));
+    }
+    const located = this.#locatedOf(name);
+    const judged = this.#judgeVariant(located, variant.constraints);
+    if (variant.constraints.matches(parameters) || judged === 'unresolved') return judged;
+    const own = this.#judge(located.byParameters.get(parameters) ?? []);
+    return own === 'none' ? judged : own;
+  }
+
+  #locatedOf(name: ResourceName): Located {
+    const known = this.#located.get(name);
+    if (known !== undefined) return known;
+    const locators = this.#view.selection.entriesFor(name).filter(({ locator }) => locator);
+    const byParameters = Map.groupBy(locators, ({ parameters }) => parameters);
+    const created: Located = { locators, byParameters, judged: new Map() };
+    this.#located.set(name, created);
+    return created;
+  }
+
+  #judgeVariant({ locators, judged }: Located, constraints: Constraints): Covered {
+    const known =
+      judged.get(constraints) ??
+      this.#judge(locators.filter(({ parameters }) => constraints.matches(parameters)));
+    judged.set(constraints, known);
+    return known;
+  }
+
+  #judge(covering: readonly SelectionEntry[]): Covered {
+    if (covering.length === 0) return 'none';
+    return covering.every((selected) => this.#isResolved(selected)) ? 'resolved' : 'unresolved';
+  }
+
+  #isResolved(selected: SelectionEntry): boolean {
+    if (isCollection(selected.selector)) return this.#view.isResolved(selected);
+    return this.#view.items.get(entryId(selected))?.last.value !== 'unknown';
+  }
+}
+
+/** The items that some of a view's wildcards and globs show. */
+export function* itemsOf(
+  { items, selection }: View,
+  collections: ReadonlySet<SelectionEntry>,
+): Iterable<string> {
+  if (collections.size === 0) return;
+  for (const { id, name: selector, locator, parameters } of items.values()) {
+    const shown = selection
+      .collectionsOver(selector)
+      .some((one) => collections.has(one) && collectionCovers(one, { selector, locator, parameters }));
+    if (shown) yield id;
+  }
+}
+
+type MovedItem = Pick<Item, 'id' | 'parameters'>;
+
+interface MovedLocator {
+  readonly from: SelectionEntry;
+  readonly to: Parameters;
+}
+
+/**
+ * Locators whose parameters have changed, though the client sent the same locators: a trusted rule overrides them, and
+ * the node or the rules have changed. Locators that had equal parameters may have different ones now.
+ */
+class MovedLocators {
+  readonly #named: ReadonlyMap<string, readonly MovedLocator[]>;
+  /** Of wildcards and globs, by `collectionKey`. */
+  readonly #collecting: ReadonlyMap<string, readonly MovedLocator[]>;
+
+  constructor(before: Selection, now: Selection) {
+    const moved = movedIn(before, now);
+    this.#named = Map.groupBy(moved, ({ from }) => itemId(true, from.parameters, from.spelling));
+    const collecting = moved.filter(({ from }) => isCollection(from.selector));
+    this.#collecting = Map.groupBy(collecting, ({ from }) => collectionKey(from.parameters, from.selector));
+  }
+
+  /** The items of the new selection that an item of the old one may have become: by its name, or as a member. */
+  targetsOf({ id, name, spelling, locator, parameters: before }: Item): readonly MovedItem[] {
+    if (!locator) return none;
+    const collections = [WILDCARD, parentGlob(name) ?? WILDCARD].map((selector) =>
+      collectionKey(before, selector),
+    );
+    const collecting = [...new Set(collections)].flatMap((key) => this.#collecting.get(key) ?? []);
+    return [...(this.#named.get(id) ?? none), ...collecting].map(({ to: parameters }) => ({
+      id: itemId(true, parameters, spelling),
+      parameters,
+    }));
+  }
+}
+
+const collectionKey = (parameters: Parameters, selector: Selector): string => `${parameters.id} ${selector}`;
+
+function movedIn(before: Selection, now: Selection): readonly MovedLocator[] {
+  const ended = [...before.entries].filter(([id, { locator }]) => locator && !now.has(id));
+  if (ended.length === 0) return none;
+  const key = ({ locatorParameters, spelling }: SelectionEntry): string =>
+    `${locatorParameters?.id} ${spelling}`;
+  const parameters = new Map<string, Parameters>();
+  for (const selected of now.entries.values()) {
+    if (selected.locator) parameters.set(key(selected), selected.parameters);
+  }
+  return ended.flatMap(([, from]) => {
+    const to = parameters.get(key(from));
+    return to === undefined ? [] : [{ from, to }];
+  });
+}
+
+/**
+ * Of what a client says that it has (initial_resource_versions): the resources that the view knows to be gone, and what no
+ * response has covered yet once it is sent that. Undefined: nothing.
+ */
+export function claimsIn(
+  claimed: ReadonlyMap<string, string>,
+  view: View,
+): { readonly gone: readonly RetainedResource[]; readonly left: ReadonlyMap<string, string> | undefined } {
+  const left = new Map(claimed);
+  const gone: string[] = [];
+  for (const { spelling, locator, last } of view.items.values()) {
+    if (last.value === 'unknown' || !left.delete(spelling)) continue;
+    if (last.value === 'absent' && !locator) gone.push(spelling);
+  }
+  if (view.collectionsResolved) gone.push(...removedWhileAway(view, left.keys()));
+  for (const name of gone) left.delete(name);
+  const isCovered = view.collectionsResolved && view.unresolvedNames.size === 0;
+  return { gone: gone.map((name) => goneWhileAway(view, name)), left: isCovered ? undefined : left };
+}
+
+/** Those that a wildcard or glob of the view covers, and that the view does not show (protocol §4.1). */
+function removedWhileAway(view: View, claimed: Iterable<string>): readonly string[] {
+  if (!view.selection.hasCollection) return none;
+  const shown = new Set<string>();
+  for (const { spelling } of view.items.values()) shown.add(spelling);
+  return [...claimed].filter((name) => !shown.has(name) && collects(view, name));
+}
+
+/** initial_resource_versions is a hint and no subscription. A name that no wildcard or glob covers is ignored. */
+function collects({ type, selection }: View, name: string): boolean {
+  if (selection.hasCollectionSelector(WILDCARD)) return true;
+  const canonical = canonicalName(name, type);
+  return canonical.ok && selection.collectionsOver(canonical.value).length > 0;
+}
+
+/** A resource that a client has from an earlier stream and that is gone. Its body is not known. */
+function goneWhileAway({ type, head, items }: View, spelling: string): RetainedResource {
+  const id = itemId(false, NO_PARAMETERS, spelling);
+  const canonical = canonicalName(spelling, type);
+  const name = canonical.ok ? canonical.value : resourceName(spelling);
+  const item = items.get(id) ?? {
+    id,
+    name,
+    spelling,
+    locator: false,
+    parameters: NO_PARAMETERS,
+    named: false,
+    last: { revision: head, value: 'absent', older: undefined },
+  };
+  return { item, variant: withoutBody(type, name) };
+}
+
+/** A name that a delta response must mention as removed. */
+export interface NamedRemoval {
+  readonly id: string;
+  readonly name: string;
+  readonly locator: boolean;
+}
+
+/**
+ * Of the names and globs that a delta response must mention, as present or as absent (names that were unsubscribed while a
+ * wildcard covers them, protocol §4.5, and globs, which may be empty, §6): those that the view knows to be absent, and
+ * those that it does not know yet. Undefined: none.
+ */
+export function answersIn(
+  owed: ReadonlyMap<string, SelectionEntry> | undefined,
+  view: View,
+): {
+  readonly absent: readonly NamedRemoval[];
+  readonly left: ReadonlyMap<string, SelectionEntry> | undefined;
+} {
+  const absent: NamedRemoval[] = [];
+  const left = new Map<string, SelectionEntry>();
+  let filled: ReadonlySet<SelectionEntry> | undefined;
+  for (const [id, selected] of owed ?? none) {
+    const { selector, spelling, locator } = selected;
+    if (isCollection(selector)) filled ??= filledIn(view);
+    const state =
+      filled !== undefined && isCollection(selector)
+        ? collectionState(view, id, filled)
+        : nameState(view, id, selected);
+    if (state === 'absent') absent.push({ id, name: spelling, locator });
+    else if (state === 'unknown') left.set(id, selected);
+  }
+  return { absent, left: left.size > 0 ? left : undefined };
+}
+
+type State = 'present' | 'absent' | 'unknown';
+
+function collectionState(view: View, id: string, filled: ReadonlySet<SelectionEntry>): State {
+  const collection = view.selection.entries.get(id);
+  if (collection === undefined) return 'present'; // unsubscribed in the meantime: nothing needs to be said
+  if (!view.isResolved(collection)) return 'unknown';
+  return filled.has(collection) ? 'present' : 'absent';
+}
+
+function nameState(view: View, id: string, selected: SelectionEntry): State {
+  const { selector, locator, parameters } = selected;
+  const value = (view.items.get(id) ?? view.itemOf(locator, parameters, selector))?.last.value;
+  if (value !== undefined) return isVariant(value) ? 'present' : value;
+  const covering = view.selection
+    .collectionsOver(selector)
+    .filter((collection) => collectionCovers(collection, selected));
+  if (covering.some((collection) => !view.isResolved(collection))) return 'unknown';
+  return covering.length > 0 ? 'absent' : 'present';
+}
+
+/** The wildcards and globs that show something. */
+function filledIn({ items, selection }: View): ReadonlySet<SelectionEntry> {
+  const filled = new Set<SelectionEntry>();
+  for (const { name: selector, locator, parameters, last } of items.values()) {
+    if (!isVariant(last.value)) continue;
+    for (const collection of selection.collectionsOver(selector)) {
+      if (collectionCovers(collection, { selector, locator, parameters })) filled.add(collection);
+    }
+  }
+  return filled;
+}
+
+const deferredReferences = new WeakMap<ReadonlyMap<string, RetainedResource>, References>();
+
+/** What deferred removals refer to, read once: each removal of another type asks. */
+export function referencesOfAll(removals: ReadonlyMap<string, RetainedResource>): References {
+  const known = deferredReferences.get(removals);
+  if (known !== undefined) return known;
+  const all = new Set<Reference>();
+  for (const { variant } of removals.values()) for (const one of referencesOf(variant)) all.add(one);
+  deferredReferences.set(removals, all);
+  return all;
+}

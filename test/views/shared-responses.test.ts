@@ -1,0 +1,32 @@
+import { expect } from 'chai';
+import { serial } from '../../src/model/brand.ts';
+import { encoding } from '../../src/model/subscription.ts';
+import { type EncodedResponse, SharedResponses } from '../../src/views/shared-responses.ts';
+
+const plain = encoding({
+  protocol: 'sotw',
+  wrapped: false,
+  ttl: false,
+  constrained: false,
+  contentVersions: false,
+  unknownNames: false,
+  absencesUnsaid: false,
+});
+
+function response(number: number): EncodedResponse {
+  const [nonce, version, resources, receivedAt] = [String(number), 'v', 0, undefined];
+  const header = { serial: serial(number), nonce, version, complete: true, resources, receivedAt };
+  const sent = { header, additions: [], removals: [] };
+  return { ...header, bytes: Buffer.from(nonce), changed: [], removed: [], timeDependent: false, sent };
+}
+
+describe('shared responses', () => {
+  it('what one client alone gets is not shared because others share the complete state', () => {
+    const shared = new SharedResponses();
+    const whole = response(1);
+    shared.addWhole(plain, whole);
+    expect(shared.holds(response(2))).to.equal(false);
+    // Each has its own record of what is new in it.
+    expect(shared.holds({ ...whole })).to.equal(true);
+  });
+});
