@@ -88,7 +88,13 @@ describe('the Helm chart and what it renders', function () {
     await expectValid(...files.map((file) => readFileSync(file, 'utf8')));
   });
 
-  for (const wrong of ['replicas=-1', 'replicaCount=3', 'image.pullPolicy=Sometimes', 'ports.xds=70000']) {
+  for (const wrong of [
+    'replicas=-1',
+    'replicaCount=3',
+    'image.pullPolicy=Sometimes',
+    'ports.xds=70000',
+    'extraPodSpec.volumes=x',
+  ]) {
     it(`refuses --set ${wrong}`, async () => {
       const failed = template(join(chart, 'ci/default-values.yaml'), '--set', wrong);
       expect(await failed.then(() => '', String)).to.include("values don't meet the specifications");
@@ -99,8 +105,16 @@ describe('the Helm chart and what it renders', function () {
     ['ports.xds=18001', 'config.xds.address: 0.0.0.0:18000 and ports.xds: 18001 must be the same port'],
     ['config.metrics.address=0.0.0.0:9090', 'ports.metrics: 19090 must be the same port'],
     [
-      'config.drain_delay=1m',
+      'config.drain_delay=1m,terminationGracePeriodSeconds=40',
       'terminationGracePeriodSeconds: 40 must be longer than config.drain_delay (1m)',
+    ],
+    [
+      'service.ipFamilies={IPv6}',
+      'config.metrics.address: 0.0.0.0:19090 is for IPv4 only, and the Service has IPv6: write "[::]:19090"',
+    ],
+    [
+      'service.ipFamilyPolicy=RequireDualStack,config.metrics.address=[::]:19090',
+      'config.xds.address: 0.0.0.0:18000 is for IPv4 only, and the Service has IPv6: write "[::]:18000"',
     ],
     ['networkPolicy.metricsFrom=null', 'networkPolicy.metricsFrom: is empty, so Prometheus cannot scrape'],
     [
@@ -127,6 +141,12 @@ describe('the Helm chart and what it renders', function () {
       expect(await failed.then(() => '', String)).to.include(why);
     });
   }
+
+  it('gives a replica 15 seconds more than its drain takes', async () => {
+    const drain = 'config.drain_delay=1500ms,config.drain_timeout=0.1h';
+    const text = await template(join(chart, 'ci/default-values.yaml'), '--set', drain);
+    expect(text).to.include('terminationGracePeriodSeconds: 377\n');
+  });
 
   it('keeps the cache on the volume of persistence.enabled', async () => {
     const text = await template(join(chart, 'ci/default-values.yaml'), '--set', 'persistence.enabled=true');

@@ -104,7 +104,7 @@ function apiserverFlags(directory: string, etcd: string, port: number): readonly
     '--bind-address=127.0.0.1',
     `--secure-port=${port}`,
     `--cert-dir=${join(directory, 'certificates')}`,
-    '--service-cluster-ip-range=10.0.0.0/24',
+    '--service-cluster-ip-range=10.0.0.0/24,fd00:10::/112',
     '--service-account-issuer=https://kubernetes.default.svc',
     `--service-account-key-file=${write('accounts.pub', publicKey)}`,
     `--service-account-signing-key-file=${write('accounts.key', privateKey)}`,
