@@ -1,6 +1,6 @@
 /** Answers of AdminService as JSON, as far as the page uses them. */
 
-interface ClientTypeState {
+export interface ClientTypeState {
   readonly type: string;
   readonly version: string;
   readonly state: string;
