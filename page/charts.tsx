@@ -146,7 +146,14 @@ function options(
       y: { range: (_plot, least, most) => (isBounded ? shownValues(least, most) : fromZero(most)) },
     },
     axes: [
-      { ...axis, grid: { show: false }, size: 20, values: (_plot, times) => clocks(times), space: 60 },
+      {
+        ...axis,
+        grid: { show: false },
+        size: 22,
+        gap: 8,
+        values: (_plot, times) => clocks(times),
+        space: 60,
+      },
       {
         ...axis,
         grid,
