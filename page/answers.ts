@@ -16,6 +16,7 @@ type Json<T> = T extends readonly (infer Element)[]
     : T;
 
 export type Client = Json<Plain<admin.Client>>;
+export type ClientTypeState = Client['types'][number];
 export type Clients = Json<Plain<admin.ListClientsResponse>>;
 export type Explanation = Json<Plain<admin.ExplainResponse>>;
 export type Resource = Json<Plain<admin.GetResourceResponse>>;

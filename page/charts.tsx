@@ -141,13 +141,20 @@ function options(
     ...sizeOf(element),
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, y: false, points: { size: 5 } },
-    padding: [6, 16, 0, 0],
+    padding: [6, 24, 0, 0],
     scales: {
       x: { range: (plot) => shownTime(plot, mostSeconds) },
       y: { range: (_plot, least, most) => (isBounded ? shownValues(least, most) : fromZero(most)) },
     },
     axes: [
-      { ...axis, grid: { show: false }, size: 20, values: (_plot, times) => clocks(times), space: 60 },
+      {
+        ...axis,
+        grid: { show: false },
+        size: 22,
+        gap: 8,
+        values: (_plot, times) => clocks(times),
+        space: 60,
+      },
       {
         ...axis,
         grid,

@@ -56,7 +56,7 @@ function Detail({ client, refresh }: { readonly client: ClientDetail; readonly r
             {type} <span class="dim">{own.length.toLocaleString('en')}</span>
           </h3>
           <div class="scroll" tabIndex={0} role="region" aria-labelledby={`type-${type}`}>
-            <table>
+            <table class="holdings">
               <caption class="hidden">What the client was sent of {type}</caption>
               <thead>
                 <tr>

@@ -1,7 +1,7 @@
 import { useRef, useState } from 'preact/hooks';
 import type { PageModel } from '../src/admin/page/page-model.ts';
 import { errorLine } from '../src/model/text.ts';
-import type { Clients as Answer, Client } from './answers.ts';
+import type { Clients as Answer, Client, ClientTypeState } from './answers.ts';
 import { useTicks } from './live.ts';
 import { go, hrefOf, type Query } from './location.ts';
 import { Pages } from './pages.tsx';
@@ -186,7 +186,7 @@ function Table({
   const labels = new Map(model.classes.map(({ id, label }) => [id, label]));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-labelledby="clients">
-      <table>
+      <table class="clients">
         <caption class="hidden">Clients, those that rejected something first</caption>
         <thead>
           <tr>
@@ -239,18 +239,44 @@ function LastPoll({ client: { types } }: { readonly client: Client }) {
   );
 }
 
+/** Types of which there is the same to say are one entry; those that need a look come first. */
 function Types({ client: { types } }: { readonly client: Client }) {
   const rest = types.length - typesShown;
+  const alike = Map.groupBy(types.slice(0, typesShown), (one) => `${one.state} ${moreOf(one)}`);
+  const entries = [...alike].toSorted(([a], [b]) => rank(a) - rank(b));
   return (
     <ul class="types">
-      {types.slice(0, typesShown).map(({ type, state, version, last_nack: nack, last_poll: poll }) => (
-        <li key={type} title={shown(version)}>
-          {shown(type)} <StateText state={state} />
-          {state === 'ERROR' && nack !== '' && <span class="bad">: {errorLine(nack, 200)}</span>}
-          {poll !== '' && version !== '' && <span class="mono dim"> {shown(version, 30)}</span>}
-        </li>
+      {entries.map(([key, own]) => (
+        <Alike key={key} types={own} />
       ))}
       {rest > 0 && <li class="dim">and {rest} more</li>}
     </ul>
+  );
+}
+
+const rank = (key: string): number => (key.startsWith('SYNCED') ? 1 : 0);
+
+/** What is said of a type beside its state: the error, or the version of a poll. */
+function moreOf({ state, version, last_nack: nack, last_poll: poll }: ClientTypeState): string {
+  if (state === 'ERROR' && nack !== '') return errorLine(nack, 200);
+  return poll === '' ? '' : shown(version, 30);
+}
+
+function Alike({ types }: { readonly types: readonly ClientTypeState[] }) {
+  const [first] = types;
+  if (first === undefined) return null;
+  const more = moreOf(first);
+  const isError = first.state === 'ERROR';
+  return (
+    <li>
+      {types.map(({ type, version }, index) => (
+        <span key={type} title={shown(version)}>
+          {index > 0 && ', '}
+          {shown(type)}
+        </span>
+      ))}{' '}
+      <StateText state={first.state} />
+      {more !== '' && <span class={isError ? 'bad' : 'mono dim'}>{isError ? `: ${more}` : ` ${more}`}</span>}
+    </li>
   );
 }

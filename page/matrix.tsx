@@ -128,10 +128,13 @@ export function MatchTable({ type, matches, labelledBy }: MatchTableProps) {
   );
 }
 
+/** In the order of their letters. */
+const contentsOf = (cells: readonly Match[]): readonly string[] => [
+  ...new Set(cells.filter(({ state }) => state === 'present').map(({ content }) => content)),
+];
+
 function Cells({ cells }: { readonly cells: readonly Match[] }) {
-  const contents = [
-    ...new Set(cells.filter(({ state }) => state === 'present').map(({ content }) => content)),
-  ];
+  const contents = contentsOf(cells);
   return (
     <>
       {cells.map((match, index) => (
@@ -175,11 +178,30 @@ function Cell({ match, order }: { readonly match: Match; readonly order: number 
   }
   return (
     <td>
-      <b class={`cell v${order % styles}`} title={shown(`${constraints}, version ${version}`, 500)}>
-        {letters(order)}
-      </b>
+      <Letter order={order} title={shown(`${constraints}, version ${version}`, 500)} />
       {marks}
     </td>
+  );
+}
+
+/** The letter that a variant has in the row of its name; nothing if no client gets it. */
+export function VariantLetter({
+  cells,
+  constraints,
+}: {
+  readonly cells: readonly Match[];
+  readonly constraints: string;
+}) {
+  const match = cells.find((cell) => cell.state === 'present' && cell.constraints === constraints);
+  if (match === undefined) return null;
+  return <Letter order={contentsOf(cells).indexOf(match.content)} />;
+}
+
+function Letter({ order, title }: { readonly order: number; readonly title?: string }) {
+  return (
+    <b class={`cell v${order % styles}`} title={title}>
+      {letters(order)}
+    </b>
   );
 }
 

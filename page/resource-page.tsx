@@ -1,9 +1,9 @@
 import { printableJson } from '../src/model/text.ts';
 import { formatBytes } from '../src/observe/format.ts';
-import type { Clients, Matches, Resource } from './answers.ts';
+import type { Clients, Match, Matches, Resource } from './answers.ts';
 import { useTicks } from './live.ts';
 import { hrefOf } from './location.ts';
-import { MatchTable } from './matrix.tsx';
+import { MatchTable, VariantLetter } from './matrix.tsx';
 import { useAnswer } from './relay.ts';
 import { shown } from './shown.ts';
 import { StateText } from './state-text.tsx';
@@ -24,6 +24,9 @@ interface ResourceProps {
 export function ResourcePage({ type, name, isLive }: ResourceProps) {
   const refresh = useTicks(refreshMs, isLive);
   const resource = useAnswer<Resource>('GetResource', { type, name }, refresh);
+  const matches = useAnswer<Matches>('ListMatches', { type, name, page_size: 200 }, refresh).answer;
+  const own = matches?.names.filter((one) => one.name === name) ?? [];
+  const cells = own.flatMap((one) => one.matches);
   return (
     <article>
       <p>
@@ -33,40 +36,34 @@ export function ResourcePage({ type, name, isLive }: ResourceProps) {
         {type} <span class="mono">{shown(name)}</span>
       </h2>
       {resource.error !== '' && <p class="bad">{resource.error}</p>}
-      <WhoGetsWhat type={type} name={name} refresh={refresh} />
+      {matches !== undefined && own.length > 0 && (
+        <section aria-labelledby="gets">
+          <h3 id="gets">Who gets which variant</h3>
+          <MatchTable type={type} matches={{ ...matches, names: own }} labelledBy="gets" />
+        </section>
+      )}
       {resource.answer?.variants.map((variant) => (
-        <Variant key={`${variant.constraints} ${variant.upstream}`} variant={variant} />
+        <Variant key={`${variant.constraints} ${variant.upstream}`} variant={variant} cells={cells} />
       ))}
       <WhoHasIt type={type} name={name} refresh={refresh} />
     </article>
   );
 }
 
-function WhoGetsWhat({
-  type,
-  name,
-  refresh,
+function Variant({
+  variant,
+  cells,
 }: {
-  readonly type: string;
-  readonly name: string;
-  readonly refresh: number;
+  readonly variant: Resource['variants'][number];
+  readonly cells: readonly Match[];
 }) {
-  const { answer } = useAnswer<Matches>('ListMatches', { type, name, page_size: 200 }, refresh);
-  const own = answer?.names.filter((one) => one.name === name) ?? [];
-  if (answer === undefined || own.length === 0) return null;
-  return (
-    <section aria-labelledby="gets">
-      <h3 id="gets">Who gets which variant</h3>
-      <MatchTable type={type} matches={{ ...answer, names: own }} labelledBy="gets" />
-    </section>
-  );
-}
-
-function Variant({ variant }: { readonly variant: Resource['variants'][number] }) {
   const { constraints, version, bytes, since, upstream, json, omitted } = variant;
   return (
     <section class="variant">
-      <h3 class="mono">{shown(constraints, 500)}</h3>
+      <h3>
+        <VariantLetter cells={cells} constraints={constraints} />{' '}
+        <span class="mono">{shown(constraints, 500)}</span>
+      </h3>
       <p class="dim">
         version {shown(version, 60)}, {formatBytes(bytes)}, from {upstream}, since{' '}
         <Moment at={Date.parse(since)} />

@@ -97,7 +97,9 @@ describe('status page in Chromium', function () {
     await shows(page, '3 clients with env=test reject rtds flags', rejection, '3 rejecting');
     await eventually(async () => {
       const first = await page.locator('tbody tr', { hasText: 'test-' }).first().innerText();
-      expect(first, 'who rejects comes first, at once').to.include('rejected');
+      expect(first, 'who rejects comes first, at once').to.include(
+        `rtds rejected: ${rejection}\ncds, eds, lds, rds acknowledged`,
+      );
     });
     expect(await page.getByRole('status').first().textContent()).to.include('3 clients reject rtds flags');
     await open.picture('page-rejected');
@@ -141,6 +143,11 @@ describe('status page in Chromium', function () {
     const { page } = open;
     await shows(page, '"alt_stat_name": "shop_prod"', 'env == "test" and not exists(version)');
     await shows(page, '16 clients subscribe to it', 'Who gets which variant');
+    expect(await page.locator('.variant h3').allInnerTexts()).to.include.members([
+      'A env == "prod" and not exists(version)',
+      'B env == "test" and not exists(version)',
+      'env == "test" and version == "v1"',
+    ]);
     await open.picture('page-resource');
     expectClean(open);
   });
@@ -438,11 +445,23 @@ describe('status page in Chromium', function () {
     expect(new Set(z.array(z.number()).min(2).parse(tops)), 'a line for each command').to.have.length(
       z.array(z.number()).parse(tops).length,
     );
+    const hiddenBy = (table: string): Promise<unknown> =>
+      page.evaluate(
+        `[...document.querySelectorAll('.scroll:has(${table})')].map((one) => one.scrollWidth - one.clientWidth)`,
+      );
     await page.goto(world.url);
+    await shows(page, 'prod-1', 'acknowledged');
+    expect(await hiddenBy('.clients'), 'the states are in sight').to.deep.equal([0]);
     await page.getByRole('link', { name: 'test-1', exact: true }).first().click();
     await shows(page, 'Client test-1', 'env == "test"');
+    expect(
+      z
+        .array(z.number())
+        .min(4)
+        .parse(await hiddenBy('.holdings')),
+    ).to.satisfy((widths: readonly number[]) => widths.every((width) => width === 0));
     const widths = await page.evaluate(
-      `[...document.querySelectorAll('td.mono')].map((one) => one.getBoundingClientRect().width)`,
+      `[...document.querySelectorAll('td.mono')].filter((one) => one.checkVisibility()).map((one) => one.clientWidth)`,
     );
     expect(Math.min(...z.array(z.number()).min(1).parse(widths))).to.be.at.least(100);
     expectClean(open);

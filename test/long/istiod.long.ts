@@ -6,6 +6,7 @@ import { always, eventually } from '../e2e/support/eventually.ts';
 import { get } from '../e2e/support/http.ts';
 import { Istiod, type IstiodBinary, istiodBinary } from '../e2e/support/istiod.ts';
 import { apiserverBinaries, KubeApiserver } from '../e2e/support/kube-apiserver.ts';
+import { currentHelm, kubernetesCommands } from '../e2e/support/kubernetes-tools.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 import { PemFiles } from '../e2e/support/pem-files.ts';
 import { bootRecipe, startRecipe } from '../e2e/support/recipe.ts';
@@ -62,7 +63,8 @@ describe('deploy/recipes/istiod', function () {
   before(async function () {
     setting = await prepareEnvoy(this);
     binary = await need(this, istiodBinary());
-    server = await KubeApiserver.start(await need(this, apiserverBinaries()));
+    const { kubectl } = await need(this, kubernetesCommands(currentHelm));
+    server = await KubeApiserver.start(await need(this, apiserverBinaries()), kubectl);
   });
 
   after(async () => {

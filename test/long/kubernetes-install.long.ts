@@ -6,7 +6,11 @@ import { expect } from 'chai';
 import { parseAllDocuments } from 'yaml';
 import { z } from 'zod';
 import { apiserverBinaries, KubeApiserver } from '../e2e/support/kube-apiserver.ts';
-import { customResourceDefinitions, helmBinary } from '../e2e/support/kubernetes-tools.ts';
+import {
+  currentHelm,
+  customResourceDefinitions,
+  kubernetesCommands,
+} from '../e2e/support/kubernetes-tools.ts';
 import { root, temporaryDirectory } from '../e2e/support/paths.ts';
 import { outcome } from '../e2e/support/process.ts';
 import { need } from '../e2e/support/skip.ts';
@@ -41,11 +45,12 @@ function podOf(manifest: string): object {
 describe('the chart in a real API server of Kubernetes', function () {
   this.timeout(3_600_000); // the server is built once, from its sources
   let command: string;
+  let kubectl: string;
   let server: KubeApiserver;
 
   before(async function () {
-    command = await need(this, helmBinary());
-    server = await KubeApiserver.start(await need(this, apiserverBinaries()));
+    ({ helm: command, kubectl } = await need(this, kubernetesCommands(currentHelm)));
+    server = await KubeApiserver.start(await need(this, apiserverBinaries()), kubectl);
     for (const file of await customResourceDefinitions())
       await server.kubectl('apply', '--server-side', '-f', file);
   });
@@ -127,7 +132,7 @@ describe('the chart in a real API server of Kubernetes', function () {
       writeFileSync(path, JSON.stringify({ apiVersion: 'v1', metadata: { name: 'wrong' }, ...object }));
       const create = ['create', '-n', namespace, '--validate=strict', '-f', path];
       const args = [`--kubeconfig=${server.kubeconfig}`, ...create];
-      const { code, output } = await outcome({ command: 'kubectl', args });
+      const { code, output } = await outcome({ command: kubectl, args });
       expect(output).to.include(why);
       expect(code).to.equal(1);
     });

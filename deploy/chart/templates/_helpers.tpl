@@ -55,7 +55,7 @@ spec:
   {{- with .Values.imagePullSecrets }}
   imagePullSecrets: {{ toYaml . | nindent 4 }}
   {{- end }}
-  terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
+  terminationGracePeriodSeconds: {{ include "distributary.gracePeriod" . }}
   {{- with .Values.priorityClassName }}
   priorityClassName: {{ . }}
   {{- end }}
@@ -138,6 +138,31 @@ spec:
       csi: { driver: {{ .Values.tls.spiffe.driver }}, readOnly: true }
     {{- end }}
     {{- with .Values.extraVolumes }}{{ toYaml . | nindent 4 }}{{ end }}
+  {{- with .Values.extraPodSpec }}{{ toYaml . | nindent 2 }}{{ end }}
+{{- end }}
+
+{{- define "distributary.ipFamilies" -}}
+{{- with .Values.service.ipFamilyPolicy }}
+  ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .Values.service.ipFamilies }}
+  ipFamilies: {{ toJson . }}
+{{- end }}
+{{- end }}
+
+{{/* What is left of a replica after this time is killed. */}}
+{{- define "distributary.gracePeriod" -}}
+{{- $delay := .Values.config.drain_delay }}
+{{- $timeout := .Values.config.drain_timeout }}
+{{- $drain := addf (include "distributary.seconds" $delay) (include "distributary.seconds" $timeout) }}
+{{- $given := .Values.terminationGracePeriodSeconds }}
+{{- if kindIs "invalid" $given }}
+{{- add (ceil $drain) 15 }}
+{{- else if ge $drain (float64 $given) }}
+{{- fail (printf "terminationGracePeriodSeconds: %v must be longer than config.drain_delay (%v) and config.drain_timeout (%v) together" $given $delay $timeout) }}
+{{- else }}
+{{- $given }}
+{{- end }}
 {{- end }}
 
 {{/* What the relay is given. A volume without a path in it would stay empty. */}}
@@ -150,11 +175,15 @@ spec:
 {{- fail (printf "config.cache.persistence.path: %s is not on the volume of persistence.enabled, which is mounted at /var/lib/distributary" $path) }}
 {{- end }}
 {{- end }}
+{{- $ipv6 := or (has "IPv6" .Values.service.ipFamilies) (eq .Values.service.ipFamilyPolicy "RequireDualStack") }}
 {{- range $listener, $port := .Values.ports }}
 {{- $address := dig $listener "address" "" $config | toString }}
 {{- $found := regexFind ":[0-9]+$" $address | trimPrefix ":" }}
 {{- if and $found (ne $found (int $port | toString)) }}
 {{- fail (printf "config.%s.address: %s and ports.%s: %d must be the same port" $listener $address $listener (int $port)) }}
+{{- end }}
+{{- if and $ipv6 (hasPrefix "0.0.0.0:" $address) }}
+{{- fail (printf "config.%s.address: %s is for IPv4 only, and the Service has IPv6: write \"[::]:%d\"" $listener $address (int $port)) }}
 {{- end }}
 {{- end }}
 {{- with dig "limits" "memory" "" .Values.resources }}
@@ -170,10 +199,6 @@ spec:
 {{- $least := mul $processes (max 240 (div (add (mul $cache 4) 1048575) 1048576)) }}
 {{- fail (printf "resources.limits.memory: %v is too small for config.workers + 1 = %d processes with config.cache.max_bytes: %d each; set it to %dMi" . $processes $cache $least) }}
 {{- end }}
-{{- end }}
-{{- $drain := addf (include "distributary.seconds" $config.drain_delay) (include "distributary.seconds" $config.drain_timeout) }}
-{{- if ge $drain (float64 .Values.terminationGracePeriodSeconds) }}
-{{- fail (printf "terminationGracePeriodSeconds: %v must be longer than config.drain_delay (%v) and config.drain_timeout (%v) together" .Values.terminationGracePeriodSeconds $config.drain_delay $config.drain_timeout) }}
 {{- end }}
 {{- toYaml $config }}
 {{- end }}

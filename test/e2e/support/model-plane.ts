@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
 import { z } from 'zod';
@@ -22,6 +23,10 @@ interface Told {
   readonly has: Map<string, string | undefined>;
   nonce: string;
 }
+
+/** Short, as those of control planes are. */
+const versionOf = (content: string): string =>
+  content.length < 40 ? `v${content}` : createHash('sha256').update(content).digest('hex').slice(0, 8);
 
 type Contents = ReadonlyMap<string, string>;
 type Body = (url: TypeUrl, name: string, content: string) => Any;
@@ -185,7 +190,7 @@ export class ModelPlane implements AsyncDisposable {
       nonce,
       resources: changed.map(([name, content]) => ({
         name,
-        version: `v${content}`,
+        version: versionOf(content),
         resource: body(name, content),
       })),
       removedResources: [...gone, ...lacking],
