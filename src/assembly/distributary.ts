@@ -109,7 +109,7 @@ export class Distributary {
     this.#upstreams = new UpstreamSet(core);
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
     core.metrics.relay(dependencies.version, () => this.#facts());
-    const problemLog = new ProblemLog(dependencies.log);
+    const problemLog = new ProblemLog(dependencies.log, systemClock, this.#startedAt, () => this.#leaving);
     this.#inspection = new Inspection({
       relay: core.relay,
       staleness: core.staleness,
@@ -126,9 +126,7 @@ export class Distributary {
         const now = inForce(this.#started, this.#config);
         return warnings(now).map(({ path, message }) => `${path}: ${message}`);
       },
-      found: (problems) => {
-        if (!this.#leaving) problemLog.look(problems);
-      },
+      found: (problems) => problemLog.look(problems),
       compareConfiguration: (request) => this.#compare(request),
       configDump: () => dumpInForce(this.#started, this.#config),
       heldRemovals: (upstream) => this.#heldRemovals(upstream),

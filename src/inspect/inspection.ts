@@ -73,8 +73,8 @@ interface InspectionOptions extends ChangesOptions {
   readonly configDump: () => unknown;
   /** What is dangerous about the configuration in force. */
   readonly warnings: () => readonly string[];
-  /** Called with each list of problems that is made: when somebody asks, and now and then. */
-  readonly found: (problems: ReturnType<typeof problemsOf>) => void;
+  /** Called with each list of problems that is made, when somebody asks and now and then: each says since when. */
+  readonly found: (problems: ReturnType<typeof problemsOf>) => ReturnType<typeof problemsOf>;
   readonly metricsText: () => Promise<string>;
   readonly heldRemovals: (upstream: string) => readonly HeldRemovals[];
   /** Removes what max_removal_percent holds back of an upstream: how many variants; undefined: there is no such upstream. */
@@ -148,8 +148,7 @@ export class Inspection implements Inspector {
     const [status, classes] = await Promise.all([this.#known(), this.listClasses()]);
     const facts = this.page.facts();
     const found = problemsOf({ status, classes, facts, now: systemClock.now() });
-    this.#options.found(found);
-    return { ...status, ...found };
+    return { ...status, ...this.#options.found(found) };
   }
 
   /** As of a few seconds ago; a worker that does not answer keeps no probe waiting. */

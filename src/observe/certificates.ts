@@ -17,6 +17,7 @@ export const certificateState = z.object({
   file: z.string(),
   /** Of the one in force. Left out: there is none. */
   expiresAt: z.number().optional(),
+  validFrom: z.number().optional(),
   /** New files that are refused; the pair before stays in force. */
   refused: z.object({ error: z.string(), since: z.number() }).optional(),
 });
@@ -64,11 +65,12 @@ export class Certificates {
   }
 
   states(): CertificateState[] {
-    return this.followed().map(({ owner: of, kind, file, expiresAt, refusal }) => ({
+    return this.followed().map(({ owner: of, kind, file, expiresAt, validFrom, refusal }) => ({
       owner: of,
       kind,
       file,
       expiresAt,
+      validFrom,
       refused: refusal,
     }));
   }
@@ -80,7 +82,9 @@ export class FollowedCertificate {
   readonly kind: CertificateState['kind'];
   /** From 0: increase() does not see a series' first increment. */
   readonly reloads: { success: number; refused: number };
+  /** Of the one in force; undefined: there is none. */
   expiresAt: number | undefined;
+  validFrom: number | undefined;
   refusal: { readonly error: string; readonly since: number } | undefined;
   /** No more metrics and problems of it. */
   readonly stop: () => void;

@@ -227,7 +227,7 @@ export type ClassProblem = Message<"distributary.admin.v1.ClassProblem"> & {
   clients: number;
 
   /**
-   * RFC 3339; empty with MISSING.
+   * RFC 3339: the earliest of these clients. MISSING: since the relay has known that there is nothing for one of them.
    *
    * @generated from field: string since = 7;
    */
