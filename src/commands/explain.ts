@@ -9,7 +9,7 @@ import { isGlob } from '../model/xdstp.ts';
 import { othersText } from '../observe/missing-text.ts';
 import { parameters, required, text, type } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
-import { textTable, type View, versionText, wide } from './terminal.ts';
+import { staleLines, textTable, type View, versionText, wide } from './terminal.ts';
 
 export const explain = relayCommand({
   name: 'explain',
@@ -26,7 +26,7 @@ export const explain = relayCommand({
     ({ param, ...asked }) =>
     async ({ rpc }) => {
       const response = await rpc.explain({ ...asked, parameters: param });
-      const verdict = verdictText(response, asked);
+      const verdict = [verdictText(response, asked), ...staleLines(response)].join('\n');
       const details = (view: View) => detailTexts(response, view);
       const found = response.matchFound;
       const text = (view: View): string => (found ? [verdict, ...details(view)] : details(view)).join('\n\n');

@@ -1,4 +1,5 @@
 import { styleText } from 'node:util';
+import type { StaleUpstream } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { errorLine, printable } from '../model/text.ts';
 
 /** Where a command writes, and its environment: the process's, or a test's. */
@@ -198,6 +199,18 @@ export function versionText({
   const own = content === '' ? '' : `, version ${content}`;
   return version === '' ? own : `${own}, ${printable(version)} at the control plane`;
 }
+
+/** What an answer says is as of then. */
+export const staleLines = ({
+  staleUpstreams,
+}: {
+  readonly staleUpstreams: readonly StaleUpstream[];
+}): readonly string[] =>
+  staleUpstreams.map(({ name, since, reason, connected }) =>
+    printable(
+      `as of ${since}: upstream ${name} ${connected ? 'may be out of date' : 'is away'} since then: ${reason}`,
+    ),
+  );
 
 const wordsWithin = (text: string, width: number): string =>
   text

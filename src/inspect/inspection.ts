@@ -191,7 +191,12 @@ export class Inspection implements Inspector {
   async explain(request: Request<'explain'>): Promise<Answer<'explain'>> {
     const query = explainQuery(request);
     const client = query.client === undefined ? undefined : await this.#options.clients().explain(request);
-    const explained = explain(this.#options.relay, query, client);
+    const { relay, staleness } = this.#options;
+    const upstream = relay.servedBy(query.type, canonicalOf(query.type, query.name));
+    const explained = {
+      ...explain(relay, query, client),
+      staleUpstreams: staleness.stale.filter(({ name }) => name === upstream),
+    };
     return explained.matchFound ? explained : { ...explained, otherClasses: await this.#classesWith(query) };
   }
 
@@ -331,6 +336,7 @@ function explain(
     state: isVariant(value) ? 'present' : value,
     canary: side === 'canary',
     otherClasses: 0,
+    staleUpstreams: [],
     ...(client?.client === undefined ? {} : { client: client.client }),
   };
 }

@@ -4,6 +4,7 @@ import { when } from '../support/in-memory-relay.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
+import { ModelPlane } from './support/model-plane.ts';
 import { RelayProcess } from './support/relay.ts';
 import { Connections } from './support/variant-client.ts';
 import { writeVariants } from './support/variant-files.ts';
@@ -81,6 +82,29 @@ describe('explain', function () {
     expect(mine.out).to.match(
       /^It has the variant env == "prod", version [0-9a-f]{16}, \S+ at the control plane\.$/m,
     );
+  });
+
+  it('says as of when, while the upstream that claims the name is away', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { shop: '1' });
+    const central = { name: 'central', types: ['cds'], ads: { endpoints: [plane.address] } };
+    await using other = await RelayProcess.start({ upstreams: [central, files.upstream] });
+    using connections = new Connections(other.xds);
+    const client = connections.open({ protocol: 'delta' });
+    client.want('cds', { names: ['shop', 'gone'] });
+    await client.gets('cds', ['shop: 1']);
+    const explainIn = (type: string, name: string, ...flags: readonly string[]) =>
+      run('explain', '--admin', `http://${other.admin}`, '--type', type, '--name', name, ...flags);
+    const away = /^as of 20\S+Z: upstream central is away since then: \S/m;
+    expect((await explainIn('cds', 'shop')).out).not.to.match(away);
+    plane.kill();
+    await eventually(async () => expect((await explainIn('cds', 'shop')).out).to.match(away));
+    expect((await explainIn('cds', 'gone')).err).to.match(away);
+    expect((await explainIn('eds', 'shop')).out, 'it is from another upstream').not.to.match(away);
+    const { stale_upstreams: stale } = z
+      .object({ stale_upstreams: z.array(z.object({ name: z.string(), connected: z.boolean() })) })
+      .parse(JSON.parse((await explainIn('cds', 'shop', '-o', 'json')).out));
+    expect(stale).to.deep.equal([{ name: 'central', connected: false }]);
   });
 
   it('shows what a client rejected, and that it has another variant than it would get now', async () => {

@@ -222,6 +222,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
         parameters,
         ambiguous: false,
         canary: false,
+        staleUpstreams: [],
         otherClasses: 0,
         state: matchFound ? '' : 'absent',
         ...(query.client === undefined ? {} : { client: sampleClient.types[0] }),
