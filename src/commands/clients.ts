@@ -9,7 +9,7 @@ import { clientStates } from '../model/subscription.ts';
 import { counted } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { ago } from '../observe/format.ts';
-import { othersText } from '../observe/missing-text.ts';
+import { missingText } from '../observe/missing-text.ts';
 import { count, oneOf, text, type } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
 import { type Cell, type Head, painted, type Style, textTable, type View, wide } from './terminal.ts';
@@ -156,14 +156,14 @@ function waveText({ wave: at }: Client): string {
 
 const isMissing = ({ state }: ClientTypeState): boolean => state === 'MISSING';
 
-/** `web: no variant matches; 3 other classes have one`: of the first type, and how many more there are. */
+/** `web: no variant matches; env=prod has one`: of the first type, and how many more there are. */
 function whyMissing({ class: of, types }: Client, missing: readonly ClassProblem[]): string {
   const lacking = new Set(types.filter(isMissing).map(({ type }) => type));
   const [first, ...rest] = missing.filter((one) => one.class === of && lacking.has(one.type));
   if (first === undefined) return '';
-  const { type, name, why, otherClasses } = first;
+  const { type, name } = first;
   const more = rest.length === 0 ? '' : `, and ${counted(rest.length, 'more name')}`;
-  return `no ${name === WILDCARD ? type : name}: ${why}${othersText(otherClasses)}${more}`;
+  return `no ${name === WILDCARD ? `${type} *` : name}: ${missingText(first)}${more}`;
 }
 
 function stateCell(client: Client): Cell {

@@ -4,7 +4,7 @@ import type { Problem, ProblemClass } from '../gen/distributary/admin/v1/problem
 import { errorText, shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
-import { othersText } from '../observe/missing-text.ts';
+import { missingText } from '../observe/missing-text.ts';
 import { countedLong as counted, parametersLabel } from '../observe/problems.ts';
 import { command, globFlags, namesTold, problem } from './problem-parts.ts';
 
@@ -108,21 +108,20 @@ export function missing({ classes }: ClientFacts): readonly Plain<Problem>[] {
     const concerned = concernedBy(rows);
     const { clients } = concerned;
     const { type } = first;
-    // Of the wildcard the type says all.
-    const listed = names
-      .slice(0, namesTold)
-      .map(([row]) => (row === undefined || row.name === WILDCARD ? '' : shorten(row.name, 80)));
+    const listed = names.slice(0, namesTold).map(([row]) => shorten(row?.name ?? '', 80));
     const rest = names.length - listed.length;
     const all = `${listed.join(', ')}${rest > 0 ? ` and ${rest.toLocaleString('en')} more` : ''}`;
     const get = clients === 1 ? 'gets' : 'get';
-    const why = first.why === '' ? '' : `: ${first.why}${othersText(first.otherClasses)}`;
+    // What is nearest to one class is not to another.
+    const nearest = rows.every((row) => row.nearest === first.nearest) ? first.nearest : '';
+    const why = first.why === '' ? '' : `: ${missingText({ ...first, nearest })}`;
     const [parameters = {}] = rows.map((row) => row.parameters);
     const given = Object.entries(parameters).flatMap(([key, value]) => ['--param', `${key}=${value}`]);
     return problem('missing', [type, JSON.stringify(names.map(([row]) => row?.name))], {
       ...concerned,
       severity: first.elsewhere ? 'warning' : 'info',
-      title: `${whoText(concerned)} ${get} no ${`${shorten(type, 80)} ${all}`.trimEnd()}${why}`,
-      short: `${counted(clients, 'client')} ${get} no ${`${shorten(type, 40)} ${listed[0] ?? ''}`.trimEnd()}${names.length > 1 ? ' …' : ''}`,
+      title: `${whoText(concerned)} ${get} no ${shorten(type, 80)} ${all}${why}`,
+      short: `${counted(clients, 'client')} ${get} no ${shorten(type, 40)} ${listed[0] ?? ''}${names.length > 1 ? ' …' : ''}`,
       commands: [
         first.name === WILDCARD || isGlob(first.name)
           ? command('distributary resources', '--type', type, ...globFlags(first.name))

@@ -252,6 +252,7 @@ function problem(
     why: '',
     elsewhere: false,
     otherClasses: 0,
+    nearest: '',
     sentence: '',
   };
 }

@@ -86,8 +86,8 @@ for (const workers of cases(0, 2)) {
       await eventually(async () => {
         const found = await foundOf();
         expect(found.map(({ sentence }) => sentence).toSorted()).to.deep.equal([
-          '1 client with env=prd gets no lds: no variant matches; 3 other classes have one',
-          '1 client with env=prd gets no rds web: no variant matches; 3 other classes have one',
+          '1 client with env=prd gets no lds *: no variant matches; env=prod has 1, env=dev has 1, env=test has 1; 3 other classes have one',
+          '1 client with env=prd gets no rds web: no variant matches; env=prod has one, env=dev has one, env=test has one; 3 other classes have one',
         ]);
         for (const one of found) expect(one).to.include({ clients: 1, elsewhere: true, other_classes: 3 });
       });
@@ -98,13 +98,15 @@ for (const workers of cases(0, 2)) {
       const listed = await run('clients', '--state', 'missing', ...admin());
       expect(listed.out)
         .to.match(/ prd .* MISSING +lds rds MISSING/)
-        .and.to.match(/no (lds|web): no variant matches; 3 other classes have one, and 1 more name$/m)
+        .and.to.match(/no (lds \*|web): no variant matches; env=prod has (1|one), .*, and 1 more name$/m)
         .and.to.match(/1 of 4 clients$/);
       const seen = await run('status', ...admin());
       expect(seen.out).to.include(
-        '1 client with env=prd gets no rds web: no variant matches; 3 other classes have one',
+        '1 client with env=prd gets no rds web: no variant matches; env=prod has one, ',
       );
-      expect(seen.out).to.match(/1 client with env=prd gets no lds: no variant matches/);
+      expect(seen.out).to.include(
+        '1 client with env=prd gets no lds *: no variant matches; env=prod has 1, ',
+      );
       const checked = await run('status', '--check', ...admin());
       expect(checked.out).to.match(/^WARNING: .*1 client with env=prd gets no rds web: no variant matches/);
       const why = await explainedOf(relay, 'prd', 'rds', 'web');

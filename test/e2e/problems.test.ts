@@ -69,7 +69,7 @@ describe('what is wrong is said everywhere, and its runbook ends it: files and c
       runbook: 'missing-resources',
       kind: 'missing',
       check: 1,
-      says: /^1 client with env=prd gets no lds web: no variant matches; 2 other classes have one/,
+      says: /^1 client with env=prd gets no lds web: no variant matches; env=prod has one, env=test has one; 2 other classes have one/,
       metric: ['unmatched_subscriptions', 'type="lds"', (value) => value === 1],
       set: { TYPE: 'lds', NAME: 'web', PARAM: 'env=prd' },
       fails: /explain/,

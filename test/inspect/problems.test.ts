@@ -39,6 +39,7 @@ const rejection: Plain<ClassProblem> = {
   why: '',
   elsewhere: false,
   otherClasses: 0,
+  nearest: '',
   sentence: '',
 };
 const late = { ...rejection, kind: 'LATE', name: '', error: '', version: '', what: '', clients: 1 };

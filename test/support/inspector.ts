@@ -124,7 +124,7 @@ export function statusWith(changes: Partial<KnownStatus> = {}): Plain<StatusResp
   const rejected = status.nacks.map(({ type, name, version, clients, error, since }) => ({
     ...{ kind: 'REJECTED', type, name, version, clients, error, since },
     ...{ class: 'c1', parameters: { env: 'prod' }, what: name },
-    ...{ why: '', elsewhere: false, otherClasses: 0, sentence: '' },
+    ...{ why: '', elsewhere: false, otherClasses: 0, nearest: '', sentence: '' },
   }));
   const classes = { classes: [], total: 0, streams: 0, problems: rejected, missing: {} };
   return { ...status, ...problemsOf({ status, classes, facts: NO_PAGE.facts(), now: 0 }) };
