@@ -12,7 +12,7 @@ import { ago } from '../observe/format.ts';
 import { missingText } from '../observe/missing-text.ts';
 import { count, oneOf, text, type } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
-import { type Cell, type Head, painted, type Style, textTable, type View, wide } from './terminal.ts';
+import { type Cell, type Head, stateCell, textTable, type View, wide } from './terminal.ts';
 
 export const clients = relayCommand({
   name: 'clients',
@@ -103,13 +103,6 @@ function clientsText(
 /** The worst first. */
 const urgency = ['ERROR', 'MISSING', 'STALE', 'NOT_SENT', 'SYNCED'];
 
-const styles: ReadonlyMap<string, Style> = new Map([
-  ['ERROR', 'red'],
-  ['MISSING', 'yellow'],
-  ['STALE', 'yellow'],
-  ['SYNCED', 'green'],
-]);
-
 /** How the type stands that stands worst; empty without types. */
 function worstOf({ types }: Client): string {
   return urgency.find((state) => types.some((type) => type.state === state)) ?? '';
@@ -137,7 +130,7 @@ const columnsOf = (missing: readonly ClassProblem[], now: number): readonly Colu
   { head: wide('PROTOCOL'), cell: ({ transport }) => transport },
   { head: 'LAST POLL', cell: (client) => agoText(lastPollOf(client), now), isRare: true },
   { head: wide('WAVE'), cell: waveText, isRare: true },
-  { head: 'STATE', cell: stateCell },
+  { head: 'STATE', cell: (client) => stateCell(worstOf(client)) },
   { head: 'TYPES', cell: ({ types }) => typesText(types) },
   { head: wide('ANSWERED WITH'), cell: versionsText, isRare: true },
   {
@@ -164,12 +157,6 @@ function whyMissing({ class: of, types }: Client, missing: readonly ClassProblem
   const { type, name } = first;
   const more = rest.length === 0 ? '' : `, and ${counted(rest.length, 'more name')}`;
   return `no ${name === WILDCARD ? `${type} *` : name}: ${missingText(first)}${more}`;
-}
-
-function stateCell(client: Client): Cell {
-  const state = worstOf(client);
-  const style = styles.get(state);
-  return style === undefined ? state : painted(style, state);
 }
 
 /** Empty: it has a stream. Times are RFC 3339 in UTC, so their order is that of the texts. */

@@ -87,6 +87,19 @@ export interface Painted {
 
 export const painted = (style: Style, text: string): Painted => ({ text, style });
 
+const stateStyles: ReadonlyMap<string, Style> = new Map([
+  ['ERROR', 'red'],
+  ['MISSING', 'yellow'],
+  ['STALE', 'yellow'],
+  ['SYNCED', 'green'],
+]);
+
+/** The state of a client, or of a name that it has. */
+export function stateCell(state: string): Cell {
+  const style = stateStyles.get(state);
+  return style === undefined ? state : painted(style, state);
+}
+
 export type Cell = string | number | Painted;
 
 /** Of a column; one that only `-o wide` shows says so. */

@@ -1,7 +1,10 @@
 import { hostname } from 'node:os';
+import { create } from '@bufbuild/protobuf';
+import { collected } from '../admin/answers.ts';
 import type { Awaitable, Plain } from '../admin/plain.ts';
 import {
   type ExplainQuery,
+  explainClientQuery,
   explainQuery,
   logLevelChange,
   matchesQuery,
@@ -20,6 +23,7 @@ import type {
   VariantExplanation,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
@@ -49,6 +53,7 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { ChangesInspection, type ChangesOptions } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
 import { DeliveryInspection } from './delivery.ts';
+import { explainClient } from './explain-client.ts';
 import type { ClientsStatus } from './local-clients.ts';
 import { matchesOf } from './matches.ts';
 import { onlyCanaries, whyHeldBack } from './missing-clients.ts';
@@ -198,6 +203,14 @@ export class Inspection implements Inspector {
       staleUpstreams: staleness.stale.filter(({ name }) => name === upstream),
     };
     return explained.matchFound ? explained : { ...explained, otherClasses: await this.#classesWith(query) };
+  }
+
+  async explainClient(request: Request<'explainClient'>): Promise<Answer<'explainClient'>> {
+    const { relay, staleness, clients } = this.#options;
+    const asked = create(GetClientRequestSchema, explainClientQuery(request));
+    const client = await collected(GetClientResponseSchema, await clients().getClient(asked));
+    const classes = await clients().listClasses();
+    return this.#slices.run((pace) => explainClient(relay, staleness, client, classes, pace));
   }
 
   listResources(request: Request<'listResources'>): Promise<Answer<'listResources'>> {

@@ -6,6 +6,7 @@ import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { RelayProcess } from './support/relay.ts';
+import { clientsOf } from './support/relay-state.ts';
 import { Connections } from './support/variant-client.ts';
 import { writeVariants } from './support/variant-files.ts';
 
@@ -105,6 +106,17 @@ describe('explain', function () {
       .object({ stale_upstreams: z.array(z.object({ name: z.string(), connected: z.boolean() })) })
       .parse(JSON.parse((await explainIn('cds', 'shop', '-o', 'json')).out));
     expect(stale).to.deep.equal([{ name: 'central', connected: false }]);
+    const late = connections.open({ protocol: 'delta', node: { id: 'late' } });
+    late.want('cds', { names: ['*'] });
+    await eventually(async () => {
+      const id = (await clientsOf(other)).find(({ node }) => node.id === 'late')?.id ?? '';
+      const waits = await run('explain', '--client', id, '--admin', `http://${other.admin}`);
+      expect(waits.code).to.equal(1);
+      expect(waits.err).to.match(
+        /^client \S+ \(node late, no parameters\): 1 not sent yet\nas of 20\S+Z: upstream/,
+      );
+      expect(waits.out).to.match(/^cds +\* +NOT_SENT +upstream central has not answered yet$/m);
+    });
   });
 
   it('shows what a client rejected, and that it has another variant than it would get now', async () => {
@@ -135,6 +147,17 @@ describe('explain', function () {
       '--client',
       id,
     );
+    const url = `http://${relay.admin}`;
+    const all = await run('explain', '--admin', url, '--client', id);
+    expect(all.code, all.out).to.equal(0);
+    expect(all.out)
+      .to.match(/^client \S+ \(node picky, env=prod\): 1 rejected$/m)
+      .and.to.match(/^eds +shop +ERROR +env == "prod" +not to my taste$/m);
+    const only = await run('explain', '--admin', url, '--type', 'eds');
+    expect(only.code).to.equal(2);
+    expect(only.err).to.match(/^--name N is missing: .* \(or only --client ID\)\n/);
+    const both = await run('explain', '--admin', url, '--client', id, '--param', 'env=test');
+    expect(both.err).to.match(/^--param is for one resource/);
     expect(out).to.match(/ERROR \(rejected\), last rejected: not to my taste/);
     expect(out).to.match(
       /^It has rejected the variant env == "prod", version [0-9a-f]{16}, \S+ at the control plane\.$/m,

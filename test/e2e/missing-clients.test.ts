@@ -118,6 +118,41 @@ for (const workers of cases(0, 2)) {
       expect(shown.find(({ name }) => name === 'web')?.client_status).to.equal('DOES_NOT_EXIST');
     });
 
+    it('explain says all that one client lacks, and of a client that has everything so', async () => {
+      const explainedOf = async (node: string, ...flags: readonly string[]) => {
+        const id = (await clientsOf(relay)).find((one) => one.node.id === node)?.id ?? '';
+        return { ...(await run('explain', '--client', id, ...flags, ...admin())), id };
+      };
+      await eventually(async () => expect(await stateOf('prd', 'rds')).to.equal('MISSING'));
+      const lacks = await explainedOf('prd');
+      expect(lacks.code).to.equal(1);
+      expect(lacks.err).to.equal(`client ${lacks.id} (node prd, env=prd): 2 missing`);
+      expect(lacks.out)
+        .to.match(/^lds +\* +MISSING +no variant matches; env=prod has 1, .*; 3 other classes have one$/m)
+        .and.to.match(
+          /^rds +web +MISSING +no variant matches; env=prod has one, .*; 3 other classes have one$/m,
+        )
+        .and.to.include(`$ distributary explain --client ${lacks.id} --type rds --name web`);
+      const ofType = await explainedOf('prd', '--type', 'rds');
+      expect(ofType.err).to.match(/: 1 missing$/);
+      expect(ofType.out).not.to.match(/^lds/m);
+      expect((await explainedOf('prd', '--name', 'web')).err).to.match(/: 1 missing$/);
+      const well = await explainedOf('test', '-o', 'wide');
+      expect(well.code, well.out).to.equal(0);
+      expect(well.out).to.match(/^client \S+ \(node test, env=test\): 2 acknowledged$/m);
+      expect(well.out).to.match(/^rds +web +SYNCED +env == "test" +\S+ +20\S+Z$/m);
+      const json = await explainedOf('prd', '-o', 'json');
+      const said = z
+        .object({ states: z.record(z.string(), z.number()), total: z.number() })
+        .parse(JSON.parse(json.out.slice(json.out.indexOf('{'))));
+      expect(said).to.deep.equal({ states: { MISSING: 2 }, total: 2 });
+      const none = await explainedOf('prd', '--type', 'eds', '--name', '*');
+      expect(none.err, 'with both it is about one resource').to.include('explain takes one name');
+      expect((await explainedOf('prd', '--type', 'eds')).err).to.match(
+        / has no eds: it does not subscribe to it/,
+      );
+    });
+
     it('is counted, and is over once there is a variant for it', async () => {
       const counts = () =>
         Promise.all(

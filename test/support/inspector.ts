@@ -228,6 +228,10 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
         ...(query.client === undefined ? {} : { client: sampleClient.types[0] }),
       };
     },
+    explainClient: ({ client }) => ({
+      ...{ client, nodeId: '', parameters: {}, holdings: [], total: 0, states: {}, staleUpstreams: [] },
+      truncated: false,
+    }),
     listResources(request) {
       calls.resources.push(resourcesQuery(request));
       return { resources: [{ type: 'cds', name: 'web', variants: [] }], nextPageToken: '' };
