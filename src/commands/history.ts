@@ -27,7 +27,9 @@ export const history = relayCommand({
     ({ limit, ...asked }) =>
     async ({ rpc }) => {
       const response = await everyChange(rpc, asked, limit);
-      return answer(HistoryResponseSchema, response, (view) => historyText(response, view));
+      return answer(HistoryResponseSchema, response, (view) =>
+        historyText(response, asked.type === '' && asked.name === '', view),
+      );
     },
 });
 
@@ -47,8 +49,9 @@ async function everyChange(
   return { ...whole, nextBefore: 0 };
 }
 
-function historyText({ changes }: HistoryResponse, view: View): string {
-  if (changes.length === 0) return 'nothing has changed yet';
+/** `all`: no changes are left out. */
+function historyText({ changes }: HistoryResponse, all: boolean, view: View): string {
+  if (changes.length === 0) return all ? 'nothing has changed yet' : 'no change of this is known';
   const rows = changes.map((change) => [
     change.revision,
     change.since,

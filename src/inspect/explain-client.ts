@@ -7,6 +7,7 @@ import type {
   ListClassesResponse,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { typeUrl } from '../model/brand.ts';
+import { isCollection } from '../model/selection.ts';
 import type { Pace } from '../model/time-slices.ts';
 import { typeByName } from '../model/types.ts';
 import { missingText } from '../observe/missing-text.ts';
@@ -51,9 +52,10 @@ function whyUnanswered(
   if (state === 'STALE') return 'it was sent, and the client has not acknowledged it';
   if (state !== 'NOT_SENT') return '';
   const type = typeByName(short) ?? typeUrl(short);
-  const held = whyHeldBack(relay, type, canonicalOf(type, name));
+  const selector = canonicalOf(type, name);
+  const held = isCollection(selector) ? '' : whyHeldBack(relay, type, selector);
   if (held !== '') return held;
-  const isCached = (relay.store.table(type)?.resources.get(canonicalOf(type, name))?.variants.size ?? 0) > 0;
+  const isCached = (relay.store.table(type)?.resources.get(selector)?.variants.size ?? 0) > 0;
   if (sent !== '' || isCached) return 'it has not been sent yet';
   return `upstream ${upstream ?? ''} has not answered yet`;
 }

@@ -47,8 +47,12 @@ export async function explainMissing(
     const elsewhere = known.get(key) ?? (await whoHas(relay, type, selector, answer, pace));
     known.set(key, elsewhere);
     const own = internParameters(Object.entries(problem.parameters));
-    const denied = restricted.has(problem.class) && has(relay, type, selector, own);
-    const why = whyMissing(relay, type, selector, elsewhere, denied);
+    const isThere = has(relay, type, selector, own);
+    const why = whyMissing(relay, type, selector, {
+      elsewhere: elsewhere.exists,
+      exists: isThere,
+      restricted: restricted.has(problem.class),
+    });
     const sample = samples.get(key) ?? sampleOf(relay, type, selector);
     samples.set(key, sample);
     const said = {
@@ -96,17 +100,25 @@ function exists({ store }: Relay, type: TypeUrl, selector: Selector): boolean {
   return Iterator.from(table?.names(selector) ?? []).some(hasVariant);
 }
 
+interface Known {
+  /** Upstream says something that matches this class. */
+  readonly exists: boolean;
+  readonly elsewhere: boolean;
+  /** Not everything may be seen by this class. */
+  readonly restricted: boolean;
+}
+
 function whyMissing(
   relay: Relay,
   type: TypeUrl,
   selector: Selector,
-  elsewhere: Elsewhere,
-  denied: boolean,
+  { exists: isThere, elsewhere, restricted }: Known,
 ): string {
-  if (denied) return 'xds.authorization does not allow it';
-  const held = whyHeldBack(relay, type, selector);
+  if (restricted && isThere) return 'xds.authorization does not allow it';
+  // What waits under other names than its own is no reason for a class that would get none of them.
+  const held = isThere || !isCollection(selector) ? whyHeldBack(relay, type, selector) : '';
   if (held !== '') return held;
-  if (elsewhere.exists) return noMatch;
+  if (elsewhere) return noMatch;
   const upstream = relay.servedBy(type, selector);
   return upstream === undefined ? 'no upstream claims it' : `upstream ${upstream} does not have it`;
 }

@@ -24,6 +24,7 @@ const classes = z.object({
     }),
   ),
 });
+const changes = z.object({ changes: z.array(z.object({ revision: z.number() })) });
 const csds = z.object({
   config: z.array(
     z.object({
@@ -168,6 +169,37 @@ for (const workers of cases(0, 2)) {
         expect(await foundOf()).to.be.empty;
         expect(await stateOf('prd', 'rds')).to.equal('SYNCED');
       });
+    });
+
+    it('a wildcard that shows nothing because of a rollback says so, not that no variant matches', async () => {
+      const newest = async (): Promise<number> => {
+        const { out } = await run('history', '--limit', '1', '-o', 'json', ...admin());
+        return changes.parse(JSON.parse(out)).changes[0]?.revision ?? 0;
+      };
+      const before = await newest();
+      forEnvs('cds', ['prod']);
+      await eventually(async () => expect(await newest()).to.be.above(before));
+      const back = await run(
+        'rollback',
+        '--to',
+        String(before),
+        '--type',
+        'cds',
+        '--reason',
+        'bad',
+        ...admin(),
+      );
+      expect(back.code, back.out).to.equal(0);
+      await eventually(async () => {
+        const found = (await foundOf()).filter(({ type }) => type === 'cds').map(({ sentence }) => sentence);
+        expect(found).to.include.members([
+          '1 client with env=prod gets no cds *: it was rolled back and frozen',
+          '1 client with env=test gets no cds *: no variant matches; env=prod has 1; 1 other class has one',
+        ]);
+      });
+      expect((await run('history', '--name', 'nothing', ...admin())).out).to.equal(
+        'no change of this is known',
+      );
     });
 
     it('what nobody has is MISSING too, and known to be nowhere else', async () => {
