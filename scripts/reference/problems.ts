@@ -19,6 +19,11 @@ export function problems(): string {
 \`distributary status --check\` ends with 2 while a problem is critical, with 1 while one is a warning, and with 3 if the
 relay cannot be asked.
 
+Each problem says since when (\`since\`). With \`missing\` that is when the relay knew that there is nothing for the first
+of these clients. A certificate that expires soon is a problem from 7 days before its end, or from when it was issued, if
+that is later. Where nothing else tells, it is when the relay has first seen the problem: it looks every 5 seconds, and
+what it sees first has been there since its start.
+
 ${table(['kind', 'meaning', 'alerts', 'runbook'], rows)}
 
 ## Titles

@@ -31,6 +31,7 @@ const longestNode = 1024;
 /** What a page has unless told, and at most. */
 const names = { usual: 50, most: 200 };
 const holdings = { usual: 500, most: 10_000 };
+const explained = { usual: 20, most: 500 };
 
 /** By a short name or a type URL. */
 function typeNamed(text: string): TypeUrl {
@@ -110,8 +111,14 @@ function stateNamed(text: string): ClientState {
 
 export type ClientQuery = ReturnType<typeof clientQuery>;
 
-export function clientQuery({ id, limit, offset }: Request<'getClient'>) {
-  return { id, limit: bounded(limit, holdings), offset };
+/** Undefined, or an empty text: all of them. */
+export function clientQuery({ id, limit, offset, type, name }: Request<'getClient'>) {
+  return { id, limit: bounded(limit, holdings), offset, type: optionalType(type), name };
+}
+
+export function explainClientQuery({ client, limit, type, name }: Request<'explainClient'>) {
+  if (client === '') throw invalid('client is missing');
+  return { id: client, limit: bounded(limit, explained), offset: 0, type, name };
 }
 
 export type MatchesQuery = ReturnType<typeof matchesQuery>;

@@ -26,6 +26,7 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
     const unary = unaryOn(router, failed);
     // What an operator decides about changes: with a warning if a restart would lose it.
     const kept = async <T>(done: Awaitable<T>) => ({ ...(await done), warning: await inspector.notKept() });
+    unary(method.explainClient, (request) => inspector.explainClient(request));
     unary(method.listResources, (request) => inspector.listResources(request));
     unary(method.listMatches, (request) => inspector.listMatches(request));
     unary(method.history, (request) => changes.history(request));

@@ -65,7 +65,15 @@ export interface Changes extends Handlers<'history' | 'diff' | 'rollback'> {
 /** All that the admin listener knows of the relay. */
 export interface Inspector
   extends ClientMethods,
-    Handlers<'status' | 'listResources' | 'listMatches' | 'releaseRemovals' | 'setLogLevel' | 'check'> {
+    Handlers<
+      | 'status'
+      | 'explainClient'
+      | 'listResources'
+      | 'listMatches'
+      | 'releaseRemovals'
+      | 'setLogLevel'
+      | 'check'
+    > {
   readonly changes: Changes;
   readonly page: PageSource;
   ready(): ReadinessReport;

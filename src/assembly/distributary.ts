@@ -23,8 +23,8 @@ import { gatedByDefault, typeByName, typeInfo } from '../model/types.ts';
 import { Figures } from '../observe/figures.ts';
 import { RecentLines } from '../observe/log.ts';
 import type { RelayFacts } from '../observe/metrics.ts';
-import { RolloutFile } from '../rollout/rollout-file.ts';
 import type { Reading } from '../observe/series.ts';
+import { RolloutFile } from '../rollout/rollout-file.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
 import { Core, type CoreDependencies, openTraces } from './core.ts';
 import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
@@ -111,7 +111,7 @@ export class Distributary {
     this.#upstreams = new UpstreamSet(core);
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
     core.metrics.relay(dependencies.version, () => this.#facts());
-    const problemLog = new ProblemLog(dependencies.log);
+    const problemLog = new ProblemLog(dependencies.log, systemClock, this.#startedAt, () => this.#leaving);
     this.#inspection = new Inspection({
       relay: core.relay,
       staleness: core.staleness,
@@ -128,9 +128,7 @@ export class Distributary {
         const now = inForce(this.#started, this.#config);
         return warnings(now).map(({ path, message }) => `${path}: ${message}`);
       },
-      found: (problems) => {
-        if (!this.#leaving) problemLog.look(problems);
-      },
+      found: (problems) => problemLog.look(problems),
       compareConfiguration: (request) => this.#compare(request),
       configDump: () => dumpInForce(this.#started, this.#config),
       heldRemovals: (upstream) => this.#heldRemovals(upstream),

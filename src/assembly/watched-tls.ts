@@ -126,7 +126,7 @@ class TlsFollower {
   async #begin(): Promise<void> {
     const found = await readTlsFiles(this.#files);
     this.#inForce = found;
-    if (found.ok) this.#certificate.expiresAt = expiryOf(found.value);
+    if (found.ok) Object.assign(this.#certificate, validityOf(found.value));
     this.#warnOfExpiry();
     if (this.#closed) return;
     this.#stop = watchTlsFiles(this.#files, {
@@ -145,7 +145,7 @@ class TlsFollower {
     const taken = this.#take(next);
     if (!taken.ok) return taken;
     this.#inForce = ok(next);
-    this.#certificate.expiresAt = expiryOf(next);
+    Object.assign(this.#certificate, validityOf(next));
     this.#certificate.reloads.success++;
     this.#saidExpired = false;
     const { kind, file } = this.#certificate;
@@ -176,7 +176,8 @@ class TlsFollower {
 }
 
 /** Of the first certificate of the chain. */
-function expiryOf({ certificate }: TlsMaterial): number | undefined {
+function validityOf({ certificate }: TlsMaterial): Pick<FollowedCertificate, 'validFrom' | 'expiresAt'> {
   const chain = certificate && parseCertificates(certificate.toString('latin1'), 'certificate');
-  return chain?.ok === true ? chain.value[0]?.validToDate.getTime() : undefined;
+  const first = chain?.ok === true ? chain.value[0] : undefined;
+  return { validFrom: first?.validFromDate.getTime(), expiresAt: first?.validToDate.getTime() };
 }

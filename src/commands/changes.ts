@@ -46,12 +46,14 @@ export const history = relayCommand({
       const response = await everyPart('changes', 'nextBefore', (before, listed) =>
         rpc.history({ ...asked, before, limit: limit === 0 ? 0 : limit - listed }),
       );
-      return answer(HistoryResponseSchema, response, (view) => historyText(response, view));
+      const all = asked.type === '' && asked.name === '';
+      return answer(HistoryResponseSchema, response, (view) => historyText(response, all, view));
     },
 });
 
-function historyText({ changes }: HistoryResponse, view: View): string {
-  if (changes.length === 0) return 'nothing has changed yet';
+/** `all`: no changes are left out. */
+function historyText({ changes }: HistoryResponse, all: boolean, view: View): string {
+  if (changes.length === 0) return all ? 'nothing has changed yet' : 'no change of this is known';
   return textTable(
     changes,
     [

@@ -9,10 +9,10 @@ import { clientStates } from '../model/subscription.ts';
 import { counted } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { ago } from '../observe/format.ts';
-import { othersText } from '../observe/missing-text.ts';
+import { missingText } from '../observe/missing-text.ts';
 import { count, oneOf, text, type } from './command.ts';
 import { answer, everyPart, relayCommand } from './relay-command.ts';
-import { type Cell, type Column, painted, type Style, textTable, type View } from './terminal.ts';
+import { type Column, stateCell, textTable, type View } from './terminal.ts';
 
 export const clients = relayCommand({
   name: 'clients',
@@ -81,13 +81,6 @@ function clientsText(
 /** The worst first. */
 const urgency = ['ERROR', 'MISSING', 'STALE', 'NOT_SENT', 'SYNCED'];
 
-const styles: ReadonlyMap<string, Style> = new Map([
-  ['ERROR', 'red'],
-  ['MISSING', 'yellow'],
-  ['STALE', 'yellow'],
-  ['SYNCED', 'green'],
-]);
-
 /** How the type stands that stands worst; empty without types. */
 function worstOf({ types }: Client): string {
   return urgency.find((state) => types.some((type) => type.state === state)) ?? '';
@@ -109,7 +102,7 @@ const columnsOf = (missing: readonly ClassProblem[], now: number): readonly Colu
   ['PROTOCOL', 'transport', 'wide'],
   ['LAST POLL', (client) => agoText(lastPollOf(client), now), 'rare'],
   ['WAVE', waveText, 'wide', 'rare'],
-  ['STATE', stateCell],
+  ['STATE', (client) => stateCell(worstOf(client))],
   ['TYPES', ({ types }) => typesText(types)],
   ['ANSWERED WITH', versionsText, 'wide', 'rare'],
   [
@@ -127,20 +120,14 @@ function waveText({ wave: at }: Client): string {
 
 const isMissing = ({ state }: ClientTypeState): boolean => state === 'MISSING';
 
-/** `web: no variant matches; 3 other classes have one`: of the first type, and how many more there are. */
+/** `web: no variant matches; env=prod has one`: of the first type, and how many more there are. */
 function whyMissing({ class: of, types }: Client, missing: readonly ClassProblem[]): string {
   const lacking = new Set(types.filter(isMissing).map(({ type }) => type));
   const [first, ...rest] = missing.filter((one) => one.class === of && lacking.has(one.type));
   if (first === undefined) return '';
-  const { type, name, why, otherClasses } = first;
+  const { type, name } = first;
   const more = rest.length === 0 ? '' : `, and ${counted(rest.length, 'more name')}`;
-  return `no ${name === WILDCARD ? type : name}: ${why}${othersText(otherClasses)}${more}`;
-}
-
-function stateCell(client: Client): Cell {
-  const state = worstOf(client);
-  const style = styles.get(state);
-  return style === undefined ? state : painted(style, state);
+  return `no ${name === WILDCARD ? `${type} *` : name}: ${missingText(first)}${more}`;
 }
 
 /** Empty: it has a stream. Times are RFC 3339 in UTC, so their order is that of the texts. */

@@ -3,36 +3,135 @@ import {
   type ExplainResponse,
   ExplainResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { errorLine, printable } from '../model/text.ts';
+import {
+  type ExplainClientResponse,
+  ExplainClientResponseSchema,
+} from '../gen/distributary/admin/v1/fleet_pb.ts';
+import { command } from '../inspect/problem-parts.ts';
+import { counted, errorLine, printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { othersText } from '../observe/missing-text.ts';
-import { parameters, required, text, type } from './command.ts';
-import { answer, relayCommand } from './relay-command.ts';
-import { textTable, type View, variantColumns, versionText } from './terminal.ts';
+import { count, parameters, text, type, UsageError } from './command.ts';
+import { type AdminClient, type Answer, answer, relayCommand } from './relay-command.ts';
+import { staleLines, stateCell, textTable, type View, variantColumns, versionText } from './terminal.ts';
+
+/** Names of one client, on one screen. */
+const usualNames = 20;
+
+const flags = {
+  type: type(),
+  name: text('N', "the resource's name; not a wildcard: resources lists what there is"),
+};
 
 export const explain = relayCommand({
   name: 'explain',
   does: 'shows which variant of a resource a client gets, and why',
-  about: `Shows which variant of a resource a client with these parameters gets, and why each other variant does not match.`,
+  about: `Shows which variant of a resource a client with these parameters gets, and why each other variant does not match.
+
+With --client and without --type or --name, it shows all that this client subscribes to: first what it has rejected, then what
+it lacks and why, then what it has not acknowledged or was not sent.`,
+  usage:
+    '(--type T --name N [--param KEY=VALUE]... [--client ID] | --client ID [--type T] [--name N] [--limit N])',
   flags: {
-    type: required(type()),
-    name: required(text('N', "the resource's name; not a wildcard: resources lists what there is")),
+    ...flags,
     param: parameters('a dynamic parameter; may be repeated'),
     client: text('ID', 'a connected client (see clients): its parameters, and what it was last sent'),
+    limit: count('N', `of one client list at most N names, at most 500; default ${usualNames}`, usualNames),
   },
-  exit: '0 if a variant matches; 1 if none does, or if the relay does not answer: stderr says why.',
-  ask:
-    ({ param, ...asked }) =>
-    async ({ rpc }) => {
-      const response = await rpc.explain({ ...asked, parameters: param });
-      const verdict = verdictText(response, asked);
-      const details = (view: View) => detailTexts(response, view);
-      const found = response.matchFound;
-      const text = (view: View): string => (found ? [verdict, ...details(view)] : details(view)).join('\n\n');
-      return answer(ExplainResponseSchema, response, text, found ? undefined : () => verdict);
-    },
+  exit: '0 if a variant matches, of a client for all that it subscribes to; 1 if none does, or if the relay does not answer: stderr says why.',
+  ask: ({ param, limit, ...asked }) => {
+    const isOne = asked.type !== '' && asked.name !== '';
+    if (isOne) return ({ rpc }) => explainResource(rpc, { ...asked, parameters: param });
+    if (asked.client === '') {
+      const lacking = asked.type === '' ? 'type' : 'name';
+      const { value, says } = flags[lacking];
+      return new UsageError(`--${lacking} ${value} is missing: ${says} (or only --client ID)`);
+    }
+    if (Object.keys(param).length > 0)
+      return new UsageError('--param is for one resource: give --type and --name, too');
+    return ({ rpc }) => explainClient(rpc, { ...asked, limit });
+  },
 });
+
+async function explainResource(
+  rpc: AdminClient['rpc'],
+  asked: Resource & { readonly parameters: Readonly<Record<string, string>>; readonly client: string },
+): Promise<Answer> {
+  const response = await rpc.explain(asked);
+  const verdict = [verdictText(response, asked), ...staleLines(response)].join('\n');
+  const details = (view: View) => detailTexts(response, view);
+  const found = response.matchFound;
+  const text = (view: View): string => (found ? [verdict, ...details(view)] : details(view)).join('\n\n');
+  return answer(ExplainResponseSchema, response, text, found ? undefined : () => verdict);
+}
+
+async function explainClient(
+  rpc: AdminClient['rpc'],
+  asked: Resource & { readonly client: string; readonly limit: number },
+): Promise<Answer> {
+  const response = await rpc.explainClient(asked);
+  const { states, total } = response;
+  const lacks = (states['MISSING'] ?? 0) + (states['NOT_SENT'] ?? 0) > 0 || total === 0;
+  const verdict = [clientVerdict(response, asked), ...staleLines(response)].join('\n');
+  const text = (view: View): string =>
+    [...(lacks ? [] : [verdict]), ...holdingTexts(response, view)].join('\n\n');
+  return answer(ExplainClientResponseSchema, response, text, lacks ? () => verdict : undefined);
+}
+
+/** `client w1-17 (node envoy-7, env=prd): 1 rejected, 2 missing, 30 acknowledged`. */
+function clientVerdict(
+  { client: id, nodeId, parameters: own, states, total }: ExplainClientResponse,
+  asked: Resource,
+): string {
+  const who = printable(`client ${id} (node ${nodeId}, ${parametersText(own)})`);
+  if (total === 0) {
+    const what = `${asked.type} ${asked.name}`.trim();
+    const nothing = `has no${what === '' ? 'thing' : ` ${printable(what)}`}`;
+    return `${who} ${nothing}: it does not subscribe to it, or nobody has any`;
+  }
+  const counts = heldStates.flatMap(([state, words]) =>
+    states[state] === undefined ? [] : `${states[state].toLocaleString('en')} ${words}`,
+  );
+  return `${who}: ${counts.join(', ')}`;
+}
+
+/** The worst first. */
+const heldStates = [
+  ['ERROR', 'rejected'],
+  ['MISSING', 'missing'],
+  ['STALE', 'not acknowledged yet'],
+  ['NOT_SENT', 'not sent yet'],
+  ['SYNCED', 'acknowledged'],
+] as const;
+
+/** The names, by paragraphs. */
+function holdingTexts({ client: id, holdings, total }: ExplainClientResponse, view: View): readonly string[] {
+  if (holdings.length === 0) return [];
+  const rest = total - holdings.length;
+  const worst = holdings.find(({ state, name }) => state !== 'SYNCED' && name !== WILDCARD && !isGlob(name));
+  const explain =
+    worst === undefined
+      ? ''
+      : command('distributary explain', '--client', id, '--type', worst.type, '--name', worst.name);
+  return [
+    textTable(
+      holdings,
+      [
+        ...(['type', 'name'] as const),
+        ['STATE', ({ state }) => stateCell(state)],
+        ['VARIANT', 'constraints'],
+        ['UPSTREAM VERSION', 'version', 'wide'],
+        ['SINCE', 'since', 'wide'],
+        ['WHY', ({ error, why }) => error || why],
+      ],
+      view,
+    ),
+    ...(rest === 0 ? [] : [`and ${counted(rest, 'more name')}: --type, --name or --limit lists them`]),
+    // A name that cannot be typed has no command.
+    ...(explain === '' ? [] : [`$ ${explain}`]),
+  ];
+}
 
 interface Resource {
   readonly type: string;

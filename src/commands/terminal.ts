@@ -1,5 +1,6 @@
 import { styleText } from 'node:util';
 import type { VariantSummary } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { StaleUpstream } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { errorLine, printable } from '../model/text.ts';
 
 /** Where a command writes, and its environment: the process's, or a test's. */
@@ -86,6 +87,19 @@ export interface Painted {
 }
 
 export const painted = (style: Style, text: string): Painted => ({ text, style });
+
+const stateStyles: ReadonlyMap<string, Style> = new Map([
+  ['ERROR', 'red'],
+  ['MISSING', 'yellow'],
+  ['STALE', 'yellow'],
+  ['SYNCED', 'green'],
+]);
+
+/** The state of a client, or of a name that it has. */
+export function stateCell(state: string): Cell {
+  const style = stateStyles.get(state);
+  return style === undefined ? state : painted(style, state);
+}
 
 export type Cell = string | number | Painted;
 
@@ -227,6 +241,18 @@ export function versionText({
   const own = content === '' ? '' : `, version ${content}`;
   return version === '' ? own : `${own}, ${printable(version)} at the control plane`;
 }
+
+/** What an answer says is as of then. */
+export const staleLines = ({
+  staleUpstreams,
+}: {
+  readonly staleUpstreams: readonly StaleUpstream[];
+}): readonly string[] =>
+  staleUpstreams.map(({ name, since, reason, connected }) =>
+    printable(
+      `as of ${since}: upstream ${name} ${connected ? 'may be out of date' : 'is away'} since then: ${reason}`,
+    ),
+  );
 
 const wordsWithin = (text: string, width: number): string =>
   text

@@ -1,10 +1,10 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type WaitResponse, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import { counted, errorLine, printable } from '../model/text.ts';
+import { counted, errorLine } from '../model/text.ts';
 import { count, duration, text, toggle, type, UsageError } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
-import { textTable, type View } from './terminal.ts';
+import { staleLines, textTable, type View } from './terminal.ts';
 
 const usualWaitMs = 60_000;
 const longestWaitMs = 3_600_000;
@@ -131,12 +131,6 @@ function subscribeText(clients: number): string {
   if (clients === 0) return 'no stream subscribes';
   return `${counted(clients, 'stream')} ${clients === 1 ? 'subscribes' : 'subscribe'}`;
 }
-
-/** What clients have is as of then. */
-const staleLines = ({ staleUpstreams }: WaitResponse): readonly string[] =>
-  staleUpstreams.map(({ name, since, reason }) =>
-    printable(`as of ${since}: upstream ${name} may be out of date since then: ${reason}`),
-  );
 
 /** Streams that have not accepted it, names that the relay holds back from all of them, and names of nobody. */
 function whose(streams: number, clients: number, held: number, unknown: number): string {

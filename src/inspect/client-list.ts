@@ -23,7 +23,7 @@ import type { Parameters } from '../model/parameters.ts';
 import { coversResource, isCollection } from '../model/selection.ts';
 import type { ClientState, Holding, MissingEntry } from '../model/subscription.ts';
 import type { Pace } from '../model/time-slices.ts';
-import { WILDCARD } from '../model/transaction.ts';
+import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
 import { type WaveRules, waveOf } from '../rollout/canaries.ts';
@@ -185,8 +185,8 @@ const urgency: readonly ClientState[] = ['ERROR', 'MISSING', 'STALE', 'NOT_SENT'
 /** One client, with so many of the names that it has. */
 export async function clientDetail(
   stream: ListedClient,
-  { limit, offset }: Omit<ClientQuery, 'id'>,
-  relay: Pick<Relay, 'isServed'>,
+  { limit, offset, type: only, name }: Omit<ClientQuery, 'id'>,
+  relay: Pick<Relay, 'isServed' | 'isAnswered'>,
   pace: Pace,
 ): Promise<Listed<typeof GetClientResponseSchema>> {
   const { id, client, route, transport } = stream;
@@ -198,15 +198,11 @@ export async function clientDetail(
     byState.set(held.state, same);
     same.push(held);
   };
-  for (const type of stream.types) {
-    const { short } = type.info;
-    for (const holding of type.subscription?.holdings() ?? []) {
+  for (const type of stream.types.filter(isOfType(only))) {
+    for (const held of heldOf(type, relay, isNamed(name, type.info.url))) {
       await pace.yieldIfDue();
-      found({ ...holding, type: short, state: stateOfHolding(holding) });
+      found(held);
     }
-    // Wildcards and globs that show nothing have no holding.
-    for (const { name, canonical } of missingOf(type, relay))
-      if (isCollection(canonical)) found({ ...nothingHeld, type: short, name });
   }
   const page = urgency.flatMap((state) => byState.get(state) ?? []).slice(offset, offset + limit);
   const rows = Iterator.from(page).map(row);
@@ -220,10 +216,23 @@ export async function clientDetail(
     class: client === undefined ? '' : classOf(client).id,
     parameters: Object.fromEntries(client?.derived(undefined).entries ?? []),
     total,
+    states: Object.fromEntries(byState.entries().map(([state, same]) => [state, same.length])),
   };
   return new Listed(known, { field: 'holdings', rows }, (written) => ({
     nextOffset: written > 0 && offset + written < total ? offset + written : 0,
   }));
+}
+
+interface Named {
+  readonly name: string;
+  readonly canonical: Selector;
+}
+
+/** Empty: every name. */
+function isNamed(asked: string, type: TypeUrl): Test<Named> {
+  if (asked === '') return () => true;
+  const named = canonicalName(asked, type);
+  return ({ name, canonical }) => name === asked || (named.ok && canonical === named.value);
 }
 
 /** What is shown of a holding. */
@@ -232,8 +241,26 @@ interface Held extends Pick<Holding, 'name' | 'value' | 'current' | 'rejection'>
   readonly state: ClientState;
 }
 
-const nothingHeld: Omit<Held, 'type' | 'name'> = {
-  state: 'MISSING',
+function* heldOf(
+  type: ListedType,
+  relay: Pick<Relay, 'isServed' | 'isAnswered'>,
+  isMeant: Test<Named>,
+): Iterable<Held> {
+  const { info, subscription, selection } = type;
+  for (const holding of subscription?.holdings() ?? [])
+    if (isMeant(holding)) yield { ...holding, type: info.short, state: stateOfHolding(holding) };
+  // Wildcards and globs that show nothing, or are not answered, have no holding.
+  const missing = missingOf(type, relay).filter(({ canonical }) => isCollection(canonical));
+  const unanswered = selection.collections
+    .map(({ selector, spelling, parameters }) => ({ name: spelling, canonical: selector, parameters }))
+    .filter((one) => !relay.isAnswered({ ...one, type: info.url, selector: one.canonical }));
+  const states = { MISSING: missing, NOT_SENT: unanswered };
+  for (const state of ['MISSING', 'NOT_SENT'] as const)
+    for (const one of states[state].filter(isMeant))
+      yield { ...nothingHeld, type: info.short, name: one.name, state };
+}
+
+const nothingHeld: Omit<Held, 'type' | 'name' | 'state'> = {
   value: undefined,
   current: true,
   rejection: undefined,

@@ -25,7 +25,6 @@ import {
   whyHeld,
 } from './missing-clients.ts';
 import { canonicalOf } from './missing-resources.ts';
-import { staleReason } from './staleness.ts';
 
 /** How often clients are looked at, in milliseconds: at first, and at last. */
 const firstPauseMs = 50;
@@ -159,21 +158,11 @@ export class DeliveryInspection {
 
   /** Upstreams that what is asked for comes from, and that may be out of date. */
   #stale({ type, names }: AcceptanceQuery): Plain<StaleUpstream>[] {
-    const { relay, staleness } = this.#options;
-    const stale = relay.upstreams.flatMap((upstream) => {
-      const since = staleness.since(upstream);
-      return since === undefined ? [] : [{ upstream, since }];
-    });
+    const { stale } = this.#options.staleness;
     // Nearly always.
     if (stale.length === 0) return [];
-    const serving = servingUpstreams(relay, type, names, stale.length);
-    return stale
-      .filter(({ upstream }) => serving.has(upstream.name))
-      .map(({ upstream, since }) => ({
-        name: upstream.name,
-        since: new Date(since).toISOString(),
-        reason: staleReason(upstream.state()),
-      }));
+    const serving = servingUpstreams(this.#options.relay, type, names, stale.length);
+    return stale.filter(({ name }) => serving.has(name));
   }
 
   #pause(milliseconds: number, signal: AbortSignal): Promise<void> {

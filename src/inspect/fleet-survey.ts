@@ -136,11 +136,10 @@ export class FleetSurvey {
       const { short } = type.info;
       for (const { of, clients } of classes.values()) {
         subscriptions.set(short, (subscriptions.get(short) ?? 0) + clients * missing.length);
-        for (const { name, parameters } of missing) {
+        for (const { name, parameters, since } of missing) {
           await pace.yieldIfDue();
-          const set = Object.fromEntries(parameters.entries);
-          const about = { name, what: name, parameters: set, clients, since: '' };
-          add(problems, { ...problem('MISSING', type, of, 0), ...about });
+          const about = { name, what: name, parameters: Object.fromEntries(parameters.entries), clients };
+          add(problems, { ...problem('MISSING', type, of, since), ...about });
         }
       }
     }
@@ -253,6 +252,7 @@ function problem(
     why: '',
     elsewhere: false,
     otherClasses: 0,
+    nearest: '',
     sentence: '',
   };
 }

@@ -1,6 +1,9 @@
 import { hostname } from 'node:os';
+import { create } from '@bufbuild/protobuf';
+import { collected } from '../admin/answers.ts';
 import {
   type ExplainQuery,
+  explainClientQuery,
   explainQuery,
   logLevelChange,
   matchesQuery,
@@ -28,6 +31,7 @@ import type {
   VariantExplanation,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
@@ -56,6 +60,7 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { ChangesInspection, type ChangesOptions } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
 import { DeliveryInspection } from './delivery.ts';
+import { explainClient } from './explain-client.ts';
 import type { ClientsStatus } from './local-clients.ts';
 import { onlyCanaries, whyHeldBack } from './missing-clients.ts';
 import { canonicalOf, explainMissing, whoHas } from './missing-resources.ts';
@@ -78,8 +83,8 @@ interface InspectionOptions extends ChangesOptions {
   readonly configDump: () => unknown;
   /** What is dangerous about the configuration in force. */
   readonly warnings: () => readonly string[];
-  /** Called with each list of problems that is made: when somebody asks, and now and then. */
-  readonly found: (problems: ReturnType<typeof problemsOf>) => void;
+  /** Called with each list of problems that is made, when somebody asks and now and then: each says since when. */
+  readonly found: (problems: ReturnType<typeof problemsOf>) => ReturnType<typeof problemsOf>;
   readonly metricsText: () => Promise<string>;
   readonly heldRemovals: (upstream: string) => readonly HeldRemovals[];
   /** Removes what max_removal_percent holds back of an upstream: how many variants; undefined: there is no such upstream. */
@@ -153,8 +158,7 @@ export class Inspection implements Inspector {
     const [status, classes] = await Promise.all([this.#known(), this.listClasses()]);
     const facts = this.page.facts();
     const found = problemsOf({ status, classes, facts, now: systemClock.now() });
-    this.#options.found(found);
-    return { ...status, ...found };
+    return { ...status, ...this.#options.found(found) };
   }
 
   /** As of a few seconds ago; a worker that does not answer keeps no probe waiting. */
@@ -197,8 +201,21 @@ export class Inspection implements Inspector {
   async explain(request: Request<'explain'>): Promise<Answer<'explain'>> {
     const query = explainQuery(request);
     const client = query.client === undefined ? undefined : await this.#options.clients().explain(request);
-    const explained = explain(this.#options.relay, query, client);
+    const { relay, staleness } = this.#options;
+    const upstream = relay.servedBy(query.type, canonicalOf(query.type, query.name));
+    const explained = {
+      ...explain(relay, query, client),
+      staleUpstreams: staleness.stale.filter(({ name }) => name === upstream),
+    };
     return explained.matchFound ? explained : { ...explained, otherClasses: await this.#classesWith(query) };
+  }
+
+  async explainClient(request: Request<'explainClient'>): Promise<Answer<'explainClient'>> {
+    const { relay, staleness, clients } = this.#options;
+    const asked = create(GetClientRequestSchema, explainClientQuery(request));
+    const client = await collected(GetClientResponseSchema, await clients().getClient(asked));
+    const classes = await clients().listClasses();
+    return this.#slices.run((pace) => explainClient(relay, staleness, client, classes, pace));
   }
 
   listResources(request: Request<'listResources'>): Promise<Answer<'listResources'>> {
@@ -337,6 +354,7 @@ function explain(
     state: isVariant(value) ? 'present' : value,
     canary: side === 'canary',
     otherClasses: 0,
+    staleUpstreams: [],
     ...(client?.client === undefined ? {} : { client: client.client }),
   };
 }

@@ -2,11 +2,12 @@ import type { Plain } from '../admin/service.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
 import type { MissingClient, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
+import { resourceName, type TypeUrl } from '../model/brand.ts';
 import type { MaskReason, PendingName } from '../model/rollout.ts';
 import { covers, isCollection } from '../model/selection.ts';
 import type { ClientState, Holding, MissingEntry, Subscription } from '../model/subscription.ts';
 import type { TimeSlices } from '../model/time-slices.ts';
+import type { Selector } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { missingOf } from './client-list.ts';
@@ -207,10 +208,10 @@ export function heldBack(
   return { clients: 0, missing: listed.length, missingClients: listed };
 }
 
-/** Why not everybody sees what upstream says under a name. */
-export function whyHeldBack(relay: Relay, type: TypeUrl, name: ResourceName): string {
+/** Why not everybody sees what upstream says under a name, or under some name of a wildcard or glob. */
+export function whyHeldBack(relay: Relay, type: TypeUrl, selector: Selector): string {
   for (const pending of relay.gate.pending)
-    if (pending.type === type && pending.name === name) return whyHeld(pending);
+    if (pending.type === type && covers(selector, pending.name)) return whyHeld(pending);
   return '';
 }
 

@@ -1,14 +1,17 @@
 import type { Plain } from '../admin/service.ts';
+import { isHeldByWildcard } from '../cache/cached-resource.ts';
 import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
-import { resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
+import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
+import type { Constraints } from '../model/constraints.ts';
+import { nearestParameters } from '../model/nearest-parameters.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
-import { covers, isCollection } from '../model/selection.ts';
+import { isCollection } from '../model/selection.ts';
 import type { Pace } from '../model/time-slices.ts';
-import type { Selector } from '../model/transaction.ts';
+import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { typeByName } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
-import { missingSentence } from '../observe/missing-text.ts';
+import { missingSentence, nearestText } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
 import { whyHeldBack } from './missing-clients.ts';
 
@@ -29,6 +32,7 @@ export async function explainMissing(
   pace: Pace,
 ): Promise<Plain<ListClassesResponse>> {
   const known = new Map<string, Elsewhere>();
+  const samples = new Map<string, Sample>();
   const restricted = new Set(answer.classes.filter((row) => row.restricted).map(({ id }) => id));
   const [others, missing]: Plain<ClassProblem>[][] = [[], []];
   for (const problem of answer.problems) {
@@ -43,15 +47,18 @@ export async function explainMissing(
     const elsewhere = known.get(key) ?? (await whoHas(relay, type, selector, answer, pace));
     known.set(key, elsewhere);
     const own = internParameters(Object.entries(problem.parameters));
+    const isThere = has(relay, type, selector, own);
+    const why = whyMissing(relay, type, selector, {
+      elsewhere: elsewhere.exists,
+      exists: isThere,
+      restricted: restricted.has(problem.class),
+    });
+    const sample = samples.get(key) ?? sampleOf(relay, type, selector);
+    samples.set(key, sample);
     const said = {
       ...problem,
-      why: whyMissing(
-        relay,
-        type,
-        selector,
-        elsewhere,
-        restricted.has(problem.class) && has(relay, type, selector, own),
-      ),
+      why,
+      nearest: why === noMatch ? nearestOf(sample, selector, own) : '',
       elsewhere: elsewhere.exists,
       otherClasses: elsewhere.sets.size - Number(elsewhere.sets.has(own)),
     };
@@ -87,25 +94,65 @@ function has(relay: Relay, type: TypeUrl, selector: Selector, parameters: Parame
 }
 
 function exists({ store }: Relay, type: TypeUrl, selector: Selector): boolean {
-  const resources = store.table(type)?.resources;
-  if (resources === undefined) return false;
-  if (!isCollection(selector)) return (resources.get(selector)?.variants.size ?? 0) > 0;
-  return resources.entries().some(([name, { variants }]) => variants.size > 0 && covers(selector, name));
+  const table = store.table(type);
+  const hasVariant = (name: ResourceName): boolean => (table?.resources.get(name)?.variants.size ?? 0) > 0;
+  if (!isCollection(selector)) return hasVariant(selector);
+  return Iterator.from(table?.names(selector) ?? []).some(hasVariant);
+}
+
+interface Known {
+  /** Upstream says something that matches this class. */
+  readonly exists: boolean;
+  readonly elsewhere: boolean;
+  /** Not everything may be seen by this class. */
+  readonly restricted: boolean;
 }
 
 function whyMissing(
   relay: Relay,
   type: TypeUrl,
   selector: Selector,
-  elsewhere: Elsewhere,
-  denied: boolean,
+  { exists: isThere, elsewhere, restricted }: Known,
 ): string {
-  if (denied) return 'xds.authorization does not allow it';
-  const held = whyHeldBack(relay, type, selector);
+  if (restricted && isThere) return 'xds.authorization does not allow it';
+  // What waits under other names than its own is no reason for a class that would get none of them.
+  const held = isThere || !isCollection(selector) ? whyHeldBack(relay, type, selector) : '';
   if (held !== '') return held;
-  if (elsewhere.exists) return 'no variant matches';
+  if (elsewhere) return noMatch;
   const upstream = relay.servedBy(type, selector);
   return upstream === undefined ? 'no upstream claims it' : `upstream ${upstream} does not have it`;
+}
+
+const noMatch = 'no variant matches';
+
+/** So many variants are looked at, and so many sets of parameters are told. */
+const most = { sampled: 300, nearest: 3 };
+
+/** The constraints of the variants of a name, or of some names of a wildcard or glob. */
+interface Sample {
+  readonly names: readonly (readonly Constraints[])[];
+  /** There are more. */
+  readonly isCut: boolean;
+}
+
+function sampleOf({ store }: Relay, type: TypeUrl, selector: Selector): Sample {
+  const table = store.table(type);
+  const names: (readonly Constraints[])[] = [];
+  let [looked, sampled] = [0, 0];
+  const covered = isCollection(selector) ? table?.names(selector) : table?.namesOf(selector);
+  for (const name of covered ?? []) {
+    if (looked++ === most.sampled || sampled >= most.sampled) return { names, isCut: true };
+    const variants = table?.resources.get(name)?.variants.all() ?? [];
+    const shown = selector === WILDCARD ? variants.filter(isHeldByWildcard) : variants;
+    names.push(shown.slice(0, most.sampled).map(({ constraints }) => constraints));
+    sampled += variants.length;
+  }
+  return { names, isCut: false };
+}
+
+/** Empty: no other parameters are known that have something. */
+function nearestOf({ names, isCut }: Sample, selector: Selector, own: Parameters): string {
+  return nearestText(nearestParameters(names, own, most.nearest), !isCollection(selector), isCut);
 }
 
 /** A name, or a wildcard or glob, by the spelling of a client that was accepted. */

@@ -1,8 +1,10 @@
 import type { Plain } from '../admin/service.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
+import type { Clock } from '../model/clock.ts';
 import { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';
 import { wrongOnes } from '../observe/problems.ts';
+import { timestamp } from './problem-parts.ts';
 
 /** `moreProblems`: that the list has no room for. */
 interface Found {
@@ -10,26 +12,52 @@ interface Found {
   readonly moreProblems: number;
 }
 
-/** Says in the log when a problem begins and when it ends, in the words of the page. A list that is made is looked at. */
+/**
+ * Looks at each list of problems that is made. It says in the log when a problem begins and when it ends, in the words of
+ * the page, and it remembers since when a problem is listed that does not say by itself when it began.
+ */
 export class ProblemLog {
   readonly #conditions: Conditions;
-  #known = new Map<string, string>();
+  readonly #clock: Pick<Clock, 'now'>;
+  readonly #isQuiet: () => boolean;
+  #known: ReadonlyMap<string, Plain<Problem>> = new Map();
+  /** What the first list has was there from the start. */
+  #firstSince: string | undefined;
 
-  constructor(log: Log) {
+  /** `startedAt`: milliseconds since the epoch. `isQuiet`: nothing is logged any more. */
+  constructor(log: Log, clock: Pick<Clock, 'now'>, startedAt: number, isQuiet: () => boolean = () => false) {
     this.#conditions = new Conditions(log);
+    this.#clock = clock;
+    this.#firstSince = timestamp(startedAt);
+    this.#isQuiet = isQuiet;
   }
 
-  look({ problems, moreProblems }: Found): void {
-    const wrong = wrongOnes(problems);
-    for (const { id, title, kind, severity, detail, clients, runbook } of wrong) {
-      const fields = { kind, severity, detail, clients, runbook };
+  /** The same list, in which each problem says since when. */
+  look({ problems: found, moreProblems }: Found): {
+    readonly problems: Plain<Problem>[];
+    readonly moreProblems: number;
+  } {
+    const listed = this.#firstSince ?? timestamp(this.#clock.now());
+    this.#firstSince = undefined;
+    const problems = found.map((one) => ({
+      ...one,
+      since: one.since || this.#known.get(one.id)?.since || listed,
+    }));
+    if (!this.#isQuiet()) this.#log(problems, moreProblems > 0);
+    this.#known = new Map(problems.map((one) => [one.id, one]));
+    return { problems, moreProblems };
+  }
+
+  #log(now: readonly Plain<Problem>[], isCut: boolean): void {
+    const wrong = wrongOnes(now);
+    for (const { id, title, kind, severity, since, detail, clients, runbook } of wrong) {
+      const fields = { kind, severity, since, detail, clients, runbook };
       this.#conditions.set(id, 'is', 'warn', `problem: ${title}`, fields);
     }
-    const now = new Map(wrong.map(({ id, title }) => [id, title]));
     // What a list has no room for is not over.
-    if (moreProblems === 0)
-      for (const [id, title] of this.#known)
-        if (!now.has(id)) this.#conditions.set(id, 'was', 'info', `resolved: ${title}`);
-    this.#known = now;
+    if (isCut) return;
+    const wrongIds = new Set(wrong.map(({ id }) => id));
+    for (const { id, title } of wrongOnes([...this.#known.values()]))
+      if (!wrongIds.has(id)) this.#conditions.set(id, 'was', 'info', `resolved: ${title}`);
   }
 }

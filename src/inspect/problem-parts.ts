@@ -6,6 +6,9 @@ import { printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { type Kind, problemKinds } from '../observe/problems.ts';
 
+/** Names of resources that a text has at most. */
+export const namesTold = 3;
+
 type Known = Partial<Plain<Problem>> & Pick<Plain<Problem>, 'severity' | 'title'>;
 
 /** `key`: what makes it the same problem the next time. */

@@ -1,27 +1,24 @@
 import type { PageFacts, Plain } from '../admin/service.ts';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
-import type { Problem, ProblemClass } from '../gen/distributary/admin/v1/problems_pb.ts';
+import type { ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { errorText, shorten } from '../model/text.ts';
-import { WILDCARD } from '../model/transaction.ts';
-import { isGlob } from '../model/xdstp.ts';
 import { type CertificateState, certificateText } from '../observe/certificates.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
-import { othersText } from '../observe/missing-text.ts';
 import {
   countedLong as counted,
   discardCommand,
   noCanary,
-  parametersLabel,
   problemKinds,
   releaseCommand,
   severities,
 } from '../observe/problems.ts';
+import { missing, rejections, silent } from './client-problems.ts';
 import {
   command,
   fileCommand,
-  globFlags,
+  namesTold,
   problem,
   reach,
   scopeFlags,
@@ -39,8 +36,8 @@ export interface ProblemFacts {
   readonly now: number;
 }
 
-/** What an answer lists at most: problems, and the classes of each. */
-const most = { problems: 100, classes: 40 };
+/** What an answer lists at most. */
+const mostProblems = 100;
 const day = 86_400_000;
 /** The bounds of the alerts (deploy/observability/alerts.yaml). */
 const bounds = {
@@ -53,8 +50,6 @@ const bounds = {
   /** The share of changes that may fail, and so many must fail at least. */
   late: { warning: 0.06, critical: 0.144, least: 10 },
 };
-/** Names of resources and classes that a text has at most. */
-const namesTold = 3;
 
 /** Pure: what is wrong, the worst first, one problem for each cause. */
 export function problemsOf(facts: ProblemFacts): {
@@ -62,7 +57,7 @@ export function problemsOf(facts: ProblemFacts): {
   readonly moreProblems: number;
 } {
   const found = finders.flatMap((find) => find(facts)).toSorted(worstFirst);
-  return { problems: found.slice(0, most.problems), moreProblems: Math.max(0, found.length - most.problems) };
+  return { problems: found.slice(0, mostProblems), moreProblems: Math.max(0, found.length - mostProblems) };
 }
 
 const finders: readonly ((facts: ProblemFacts) => readonly Plain<Problem>[])[] = [
@@ -245,155 +240,6 @@ function removalsHeld({ status, facts }: ProblemFacts): readonly Plain<Problem>[
   );
 }
 
-/**
- * One error about one resource is one cause, whatever the classes of the clients that say it. Who was sent several
- * resources at once says the same error of all of them.
- */
-function rejections({ classes }: ProblemFacts): readonly Plain<Problem>[] {
-  const rows = ofKind(classes, 'REJECTED');
-  const saying = ({ type, error }: Plain<ClassProblem>): string =>
-    JSON.stringify([type, errorText(error, 300)]);
-  const named = Map.groupBy(
-    rows.filter(({ name }) => name !== ''),
-    saying,
-  );
-  const about = (row: Plain<ClassProblem>): string => {
-    const others = new Set(row.name === '' ? named.get(saying(row))?.map(({ what }) => what) : []);
-    const [only = row.what] = others;
-    return others.size > 1 ? row.what : only;
-  };
-  // Whoever names the resource comes first: the problem has its name.
-  const causes = Map.groupBy(
-    rows.toSorted((a, b) => Number(a.name === '') - Number(b.name === '')),
-    (row) => JSON.stringify([saying(row), about(row)]),
-  );
-  return [...causes].flatMap(([key, rows]) => {
-    const [first] = rows;
-    if (first === undefined) return [];
-    const { type, name, what, error } = first;
-    const concerned = concernedBy(rows);
-    const { clients } = concerned;
-    const verb = clients === 1 ? 'rejects' : 'reject';
-    const versions = [...new Set(rows.map(versionOf).filter((version) => version !== ''))];
-    const version = versions.length === 1 ? ` (version ${versions[0]})` : '';
-    return problem('clients_reject', [key], {
-      ...concerned,
-      severity: 'critical',
-      title: `${whoText(concerned)} ${verb} ${shorten(type, 80)} ${shorten(what, 120)}`,
-      short: `${counted(clients, 'client')} ${verb} ${shorten(type, 40)}${name === '' ? '' : ` ${shorten(what, 60)}`}`,
-      detail: `${errorText(error, 300)}${version}`,
-      commands: [
-        name === '' ? '' : command('distributary history', '--type', type, '--name', name),
-        command('distributary clients', '--type', type, '--state', 'ERROR'),
-      ],
-      type,
-      name,
-    });
-  });
-}
-
-/** As `explain` says it; of several resources the response's. */
-function versionOf({ version, content, controlPlaneVersion }: Plain<ClassProblem>): string {
-  if (content === undefined) return shorten(controlPlaneVersion ?? version, 60);
-  const said =
-    controlPlaneVersion === undefined ? '' : `, ${shorten(controlPlaneVersion, 60)} at the control plane`;
-  return `${content}${said}`;
-}
-
-function silent({ classes }: ProblemFacts): readonly Plain<Problem>[] {
-  return [...Map.groupBy(ofKind(classes, 'LATE'), ({ type }) => type)].map(([type, rows]) => {
-    const concerned = concernedBy(rows);
-    const { clients } = concerned;
-    const have = clients === 1 ? 'has' : 'have';
-    return problem('clients_silent', [type], {
-      ...concerned,
-      severity: 'warning',
-      title: `${whoText(concerned)} ${have} not acknowledged ${shorten(type, 80)}`,
-      short: `${counted(clients, 'client')} ${have} not acknowledged ${shorten(type, 80)}`,
-      commands: [command('distributary clients', '--type', type, '--state', 'STALE')],
-      type,
-    });
-  });
-}
-
-/**
- * What the same clients ask for by name, and does not exist for them, is one cause. What exists for nobody is for
- * information: it may not be there yet.
- */
-function missing({ classes }: ProblemFacts): readonly Plain<Problem>[] {
-  const byName = Map.groupBy(ofKind(classes, 'MISSING'), ({ type, name }) => JSON.stringify([type, name]));
-  const causes = Map.groupBy(byName.values(), (rows) =>
-    JSON.stringify([
-      rows[0]?.type,
-      rows[0]?.elsewhere,
-      rows.map((row) => JSON.stringify([row.class, parametersLabel(row.parameters)])).toSorted(),
-    ]),
-  );
-  return [...causes.values()].flatMap((names) => {
-    const [rows = []] = names;
-    const [first] = rows;
-    if (first === undefined) return [];
-    const concerned = concernedBy(rows);
-    const { clients } = concerned;
-    const { type } = first;
-    // Of the wildcard the type says all.
-    const listed = names
-      .slice(0, namesTold)
-      .map(([row]) => (row === undefined || row.name === WILDCARD ? '' : shorten(row.name, 80)));
-    const rest = names.length - listed.length;
-    const all = `${listed.join(', ')}${rest > 0 ? ` and ${rest.toLocaleString('en')} more` : ''}`;
-    const get = clients === 1 ? 'gets' : 'get';
-    const why = first.why === '' ? '' : `: ${first.why}${othersText(first.otherClasses)}`;
-    const [parameters = {}] = rows.map((row) => row.parameters);
-    const given = Object.entries(parameters).flatMap(([key, value]) => ['--param', `${key}=${value}`]);
-    return problem('missing', [type, JSON.stringify(names.map(([row]) => row?.name))], {
-      ...concerned,
-      severity: first.elsewhere ? 'warning' : 'info',
-      title: `${whoText(concerned)} ${get} no ${`${shorten(type, 80)} ${all}`.trimEnd()}${why}`,
-      short: `${counted(clients, 'client')} ${get} no ${`${shorten(type, 40)} ${listed[0] ?? ''}`.trimEnd()}${names.length > 1 ? ' …' : ''}`,
-      commands: [
-        first.name === WILDCARD || isGlob(first.name)
-          ? command('distributary resources', '--type', type, ...globFlags(first.name))
-          : command('distributary explain', '--type', type, '--name', first.name, ...given),
-      ],
-      type,
-      name: first.name,
-    });
-  });
-}
-
-const ofKind = ({ problems }: Plain<ListClassesResponse>, kind: string): readonly Plain<ClassProblem>[] =>
-  problems.filter((one) => one.kind === kind);
-
-type Concerned = Pick<Plain<Problem>, 'clients' | 'classes' | 'since'>;
-
-function concernedBy(rows: readonly Plain<ClassProblem>[]): Concerned {
-  const byClass = Map.groupBy(rows, ({ class: id, parameters }) => id || parametersLabel(parameters));
-  const classes = [...byClass.values()].flatMap((own): Plain<ProblemClass>[] => {
-    const [first] = own;
-    if (first === undefined) return [];
-    const clients = own.reduce((sum, row) => sum + row.clients, 0);
-    return [{ class: first.class, parameters: first.parameters, clients }];
-  });
-  const since = rows.map((row) => row.since).filter((time) => time !== '');
-  return {
-    clients: rows.reduce((sum, row) => sum + row.clients, 0),
-    classes: classes.toSorted((a, b) => b.clients - a.clients).slice(0, most.classes),
-    since: since.toSorted()[0] ?? '',
-  };
-}
-
-/** `11 clients with env=prod`, `113 clients of 20 classes`. */
-function whoText({ clients, classes }: Concerned): string {
-  const [first] = classes;
-  if (classes.length !== 1 || first === undefined)
-    return `${counted(clients, 'client')} of ${classes.length < most.classes ? '' : 'at least '}${counted(classes.length, 'class')}`.replace(
-      /classs$/,
-      'classes',
-    );
-  return `${counted(clients, 'client')} with ${shorten(parametersLabel(first.parameters), 120)}`;
-}
-
 function changesLate({ facts: { recent } }: ProblemFacts): readonly Plain<Problem>[] {
   const { acknowledged, late, rejections: rejected, minutes } = recent;
   const all = acknowledged + rejected;
@@ -442,6 +288,7 @@ function certificateExpires(
   now: number,
 ): readonly Plain<Problem>[] {
   const at = Math.min(...all.map(({ expiresAt = Infinity }) => expiresAt));
+  const from = Math.max(...all.map(({ validFrom = 0 }) => validFrom));
   if (at - now >= bounds.certificate.warning) return [];
   const verb = at < now ? 'has expired' : 'expires soon';
   return [
@@ -450,7 +297,9 @@ function certificateExpires(
       severity: at - now < bounds.certificate.critical ? 'critical' : 'warning',
       title: `The ${certificateText(all)} ${verb}`,
       detail: `${shorten(file, 300)}: valid until ${timestamp(at)}`,
-      ...(at < now ? { since: timestamp(at) } : { until: timestamp(at) }),
+      // One that was made for less than the bound is as old as it is.
+      since: timestamp(at < now ? at : Math.max(at - bounds.certificate.warning, Math.min(from, now))),
+      until: at < now ? '' : timestamp(at),
       commands: [fileCommand('openssl x509 -noout -subject -enddate -in', file)],
     }),
   ];
@@ -518,7 +367,7 @@ export const diskText: ReadonlyMap<string, string> = new Map([
   ['io', 'the disk has an error'],
 ]);
 
-function disk({ facts }: ProblemFacts): readonly Plain<Problem>[] {
+function disk({ facts, now }: ProblemFacts): readonly Plain<Problem>[] {
   if (facts.disk === undefined) return [];
   const { failing, lagSeconds, path } = facts.disk;
   const commands = [fileCommand('df -h', path), fileCommand('ls -ld', path)];
@@ -543,7 +392,10 @@ function disk({ facts }: ProblemFacts): readonly Plain<Problem>[] {
   }
   if (lagSeconds <= bounds.diskLagSeconds) return [];
   const title = `A change has been waiting for the disk for ${formatSeconds(lagSeconds)}`;
-  return [problem('disk_late', [], { severity: 'warning', title, short: 'the disk is too slow', commands })];
+  const since = timestamp(now - lagSeconds * 1000);
+  return [
+    problem('disk_late', [], { severity: 'warning', title, short: 'the disk is too slow', since, commands }),
+  ];
 }
 
 /** Reasons of downstream_rejected_total that the alert is about. */

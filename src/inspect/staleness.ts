@@ -1,3 +1,5 @@
+import type { Plain } from '../admin/service.ts';
+import type { StaleUpstream } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Upstream, UpstreamState } from '../model/upstream.ts';
 
 /** Since when the resources of each upstream may be out of date. A restart does not reset it. */
@@ -36,6 +38,18 @@ export class Staleness {
     const { staleSince } = upstream.state();
     const before = this.#before.get(upstream.name);
     return before === undefined ? staleSince : Math.min(before, staleSince ?? before);
+  }
+
+  /** Those that may be out of date, if there are any. */
+  get stale(): readonly Plain<StaleUpstream>[] {
+    return this.#upstreams().flatMap((upstream) => {
+      const since = this.since(upstream);
+      if (since === undefined) return [];
+      const state = upstream.state();
+      const { connected } = state;
+      const reason = staleReason(state);
+      return [{ name: upstream.name, since: new Date(since).toISOString(), reason, connected }];
+    });
   }
 
   sinceOf(name: string): number | undefined {

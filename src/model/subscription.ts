@@ -101,6 +101,8 @@ export interface MissingEntry {
   /** Of a wildcard or glob itself. */
   readonly canonical: Selector;
   readonly parameters: Parameters;
+  /** Since when it is known, in milliseconds since the epoch. */
+  readonly since: number;
 }
 
 /**

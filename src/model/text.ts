@@ -138,7 +138,7 @@ export function unknownWord(kind: string, word: string, accepted: readonly strin
 }
 
 /** Edits between two words; a swap of neighbours is one edit (optimal string alignment). */
-function distance(a: string, b: string): number {
+export function distance(a: string, b: string): number {
   let older: readonly number[] = [];
   let previous: readonly number[] = Array.from({ length: b.length + 1 }, (_, column) => column);
   for (let row = 1; row <= a.length; row++) {

@@ -17,6 +17,7 @@ export const certificateState = z.object({
   file: z.string(),
   /** Of the one in force. Left out: there is none. */
   expiresAt: z.number().optional(),
+  validFrom: z.number().optional(),
   /** New files that are refused; the pair before stays in force. */
   refused: z.object({ error: z.string(), since: z.number() }).optional(),
 });

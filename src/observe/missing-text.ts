@@ -1,5 +1,5 @@
+import type { NearParameters } from '../model/nearest-parameters.ts';
 import { counted, printable, shorten } from '../model/text.ts';
-import { WILDCARD } from '../model/transaction.ts';
 import { parametersLabel } from './problems.ts';
 
 interface Missing {
@@ -8,16 +8,40 @@ interface Missing {
   readonly name: string;
   readonly parameters: Readonly<Record<string, string>>;
   readonly clients: number;
+}
+
+interface Why {
   readonly why: string;
+  /** Empty: no other parameters are known. */
+  readonly nearest: string;
   readonly otherClasses: number;
 }
 
-/** `1 client with env=prd gets no rds web: no variant matches; 3 other classes have one`. */
-export function missingSentence({ type, name, parameters, clients, why, otherClasses }: Missing): string {
+/** `1 client with env=prd gets no rds web: no variant matches; env=prod has one; 3 other classes have one`. */
+export function missingSentence({ type, name, parameters, clients, ...why }: Missing & Why): string {
   const who = `${counted(clients, 'client')} with ${shorten(parametersLabel(parameters), 120)}`;
-  const what = name === WILDCARD ? type : `${type} ${name}`;
   const verb = clients === 1 ? 'gets' : 'get';
-  return printable(`${who} ${verb} no ${shorten(what, 200)}: ${why}${othersText(otherClasses)}`);
+  return printable(`${who} ${verb} no ${shorten(`${type} ${name}`, 200)}: ${missingText(why)}`);
+}
+
+/** `no variant matches; env=prod has one; 3 other classes have one`. */
+export const missingText = ({ why, nearest, otherClasses }: Why): string =>
+  `${why}${nearest === '' ? '' : `; ${nearest}`}${othersText(otherClasses)}`;
+
+/** Of these parameters a text has at most so many characters. */
+const longestChange = 60;
+
+/** `env=prod has 12, env=test has 3`. `single`: they are of one name. `isCut`: there are more names than were looked at. */
+export function nearestText(all: readonly NearParameters[], single: boolean, isCut: boolean): string {
+  return all
+    .map(({ changes, names }) => {
+      const words = Array.from(changes, ([key, value]) =>
+        shorten(value === undefined ? `no ${key}` : `${key}=${value}`, longestChange),
+      );
+      const count = single ? 'one' : `${isCut ? 'at least ' : ''}${names.toLocaleString('en')}`;
+      return `${words.join(' and ')} has ${count}`;
+    })
+    .join(', ');
 }
 
 /** `; 3 other classes have one`; empty if no class has. */

@@ -353,7 +353,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#firstResponseDue = selection.hasCollection && (this.#firstResponseDue || added.length > 0);
     this.#markBehind(false);
     this.#view = this.#pool.view(selection, access, old.selection);
-    this.#view.join(this);
+    this.#view.join(this, old);
     this.#view.anchored.delete(this);
     this.#markBehind(true);
     if (this.#position?.view === old) old.anchored.add(this);

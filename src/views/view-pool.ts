@@ -121,7 +121,8 @@ export class ViewPool {
     for (const one of this.#permittedEntries(selection, access)) this.#registry.acquire(this.#interest(one));
     const { collecting } = selection;
     const base = collecting === undefined ? undefined : this.#view(collecting, access);
-    const view = new View(this.#options.catalogs[access.side], this.#type, selection, access, base);
+    const catalog = this.#options.catalogs[access.side];
+    const view = new View(catalog, this.#type, selection, access, () => this.now(), base);
     this.#views.set(key, [...(this.#views.get(key) ?? []), view]);
     this.watchers.add(view);
     return view;

@@ -82,6 +82,7 @@ export class View {
   behind = 0;
   readonly #changeLog = new ChangeLog();
   readonly #catalog: Catalog;
+  readonly #now: () => number;
   /** Undefined: its clients may see everything. */
   readonly #restriction: Access | undefined;
   /** The distinct (form, parameters) of the selection. */
@@ -91,12 +92,26 @@ export class View {
   readonly uncached = new Set<Item>();
   readonly #unknownAgain = new Set<Item>();
   #missing: readonly MissingEntry[] | undefined;
+  /** Its names that are known not to exist. Times are milliseconds since the epoch. */
+  readonly #absentSince = new Map<Item, number>();
+  /** Of each wildcard and glob that is answered: its answer came, or something was removed from it for the last time. */
+  readonly #emptySince = new Map<string, number>();
   /** Items whose spelling is not the canonical name. */
   readonly #respelled = new Map<ResourceName, Item[]>();
 
-  /** `base`: the view of `selection.collections`; it must be there first. */
-  constructor(catalog: Catalog, type: TypeUrl, selection: Selection, access: Access, base?: View) {
+  /**
+   * `now`: milliseconds since the epoch. `base`: the view of `selection.collections`; it must be there first.
+   */
+  constructor(
+    catalog: Catalog,
+    type: TypeUrl,
+    selection: Selection,
+    access: Access,
+    now: () => number,
+    base?: View,
+  ) {
     this.base = base;
+    this.#now = now;
     if (base !== undefined) base.#dependents.add(this);
     this.items =
       base === undefined ? this.#own : new LayeredItems(this.#own, base.items, (item) => this.#hides(item));
@@ -116,6 +131,7 @@ export class View {
       if (!isCollection(selected.selector)) this.#create(selected, selected.selector, selected.spelling);
     }
     if (base === undefined) for (const collection of selection.collections) this.#enumerate(collection);
+    this.#answeredNow();
     this.version = firstVersion(this, catalog);
   }
 
@@ -151,7 +167,9 @@ export class View {
     return this.#subscribers;
   }
 
-  join(subscriber: ViewSubscriber): void {
+  /** `before`: the view that it comes from. What it lacked there, it has lacked since then. */
+  join(subscriber: ViewSubscriber, before?: View): void {
+    if (before !== undefined) this.#lacksAs(before);
     const isFirst = this.#subscribers.size === 0;
     if (subscriber.polls === 'client' && !this.#subscribers.has(subscriber)) this.#polling++;
     this.#subscribers.add(subscriber);
@@ -215,6 +233,7 @@ export class View {
     this.#applyNames(commit, names);
     if (collectionResolved) {
       if (this.base === undefined) this.#reenumerate(commit);
+      this.#answeredNow();
       this.head = commit.revision; // an empty answer is visible too
     }
     const { base } = this;
@@ -407,8 +426,36 @@ export class View {
   }
 
   *#absentNames(): Iterable<MissingEntry> {
-    for (const { named, last, spelling, name, parameters } of this.#own.values())
-      if (named && last.value === 'absent') yield { name: spelling, canonical: name, parameters };
+    for (const [{ spelling, name, parameters }, since] of this.#absentSince)
+      yield { name: spelling, canonical: name, parameters, since };
+  }
+
+  #lacksAs(before: View): void {
+    for (const [{ id, parameters }, since] of before.#absentSince) {
+      const item = this.#own.get(id);
+      if (item?.parameters === parameters) keepEarlier(this.#absentSince, item, since);
+    }
+    const own = (this.base ?? this).#emptySince;
+    for (const [key, since] of (before.base ?? before).#emptySince) keepEarlier(own, key, since);
+    this.#missing = undefined;
+  }
+
+  #answeredNow(): void {
+    if (this.base !== undefined) return;
+    for (const selected of this.selection.collections) {
+      const key = collectionKey(selected);
+      if (!this.#emptySince.has(key) && this.isResolved(selected)) this.#emptySince.set(key, this.#now());
+    }
+  }
+
+  #trackAbsence(item: Item, value: Value): void {
+    const { named, name, locator, parameters } = item;
+    if (named && value === 'absent') this.#absentSince.set(item, this.#now());
+    else this.#absentSince.delete(item);
+    if (named || isVariant(value)) return;
+    for (const selected of this.selection.collectionsOver(name))
+      if (selected.locator === locator && selected.parameters === parameters)
+        this.#emptySince.set(collectionKey(selected), this.#now());
   }
 
   *#emptyCollections(): Iterable<MissingEntry> {
@@ -419,8 +466,11 @@ export class View {
         if (selected.locator === locator && selected.parameters === parameters) empty.delete(selected);
       if (empty.size === 0) return;
     }
-    for (const { spelling, selector, parameters } of empty)
-      yield { name: spelling, canonical: selector, parameters };
+    for (const selected of empty) {
+      const { spelling, selector, parameters } = selected;
+      const since = (this.base ?? this).#emptySince.get(collectionKey(selected)) ?? this.#now();
+      yield { name: spelling, canonical: selector, parameters, since };
+    }
   }
 
   #reenumerate(commit: Commit): void {
@@ -450,6 +500,7 @@ export class View {
     this.#own.set(item.id, item);
     if (named && item.last.value === 'unknown') this.#unresolvedNames.add(item);
     this.#trackUncached(item, item.last.value);
+    if (named && item.last.value === 'absent') this.#trackAbsence(item, 'absent');
     if (spelling !== name) {
       const respelled = this.#respelled.get(name);
       if (respelled === undefined) this.#respelled.set(name, [item]);
@@ -472,6 +523,7 @@ export class View {
     const hasNewError = this.resourceErrors(item).some((error) => error.revision === commit.revision);
     if (value === item.last.value && !hasNewError) return;
     this.#trackUncached(item, value);
+    if (value !== item.last.value) this.#trackAbsence(item, value);
     if (value !== 'unknown') this.#unresolvedNames.delete(item);
     else if (item.named) this.#unresolvedNames.add(item);
     if (value !== 'unknown') this.#unknownAgain.delete(item);
@@ -538,6 +590,15 @@ export class View {
           this.#catalog.hasErrorFor(this.type, selector, name, parameters),
       );
   }
+}
+
+/** Of a plain name the id of an entry has no parameters. */
+const collectionKey = ({ parameters, spelling }: SelectionEntry): string =>
+  itemId(true, parameters, spelling);
+
+function keepEarlier<Key>(times: Map<Key, number>, key: Key, time: number): void {
+  const known = times.get(key);
+  if (known !== undefined && time < known) times.set(key, time);
 }
 
 function onlyPayer(subscribers: Iterable<ViewSubscriber>): Payer | undefined {

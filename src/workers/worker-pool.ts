@@ -230,9 +230,10 @@ export class WorkerPool implements ClientServing, ClientsView {
   /** Page by page too. */
   async getClient(request: Request<'getClient'>): Promise<Answer<'getClient'>> {
     const { id, limit, offset } = clientQuery(request);
+    const { type, name } = request;
     const server = this.#serverOf(id);
     const page = (from: number, most: number) => {
-      const asked = { id, offset: from, limit: Math.min(most, pageRows) };
+      const asked = { id, type, name, offset: from, limit: Math.min(most, pageRows) };
       return server.askInTurn((admin) => admin.getClient(asked));
     };
     const first = valueOf(await page(offset, limit));

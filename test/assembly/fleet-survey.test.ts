@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { FleetSurvey } from '../../src/inspect/fleet-survey.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { TimeSlices } from '../../src/model/time-slices.ts';
-import { InMemoryRelay, node } from '../support/in-memory-relay.ts';
+import { InMemoryRelay, node, put, type, when } from '../support/in-memory-relay.ts';
 
 const minute = 60_000;
 
@@ -58,6 +58,76 @@ describe('a look at all streams', () => {
     expect(others).to.be.empty;
     lab.full('eds', { here: '1', later: '1' });
     expect(await problems('MISSING')).to.be.empty;
+  });
+
+  describe('since when something is missing', () => {
+    const at = (milliseconds: number): string => new Date(milliseconds).toISOString();
+    const hour = 60 * minute;
+    const sinceOf = async (problems: (kind: string) => Promise<readonly { name: string; since: string }[]>) =>
+      Object.fromEntries((await problems('MISSING')).map(({ name, since }) => [name, since]));
+
+    it('a name: since upstream has answered, or has removed it; other changes do not move it', async () => {
+      const { lab, problems } = setUp();
+      lab.delta().send('eds', { node: node(), resourceNamesSubscribe: ['here', 'later'] });
+      lab.clock.advance(minute);
+      const answered = lab.clock.now();
+      lab.full('eds', { here: '1' });
+      lab.clock.advance(hour);
+      lab.full('eds', { here: '2' });
+      expect(await sinceOf(problems)).to.deep.equal({ later: at(answered) });
+      lab.clock.advance(hour);
+      const removed = lab.clock.now();
+      lab.full('eds', {});
+      expect(await sinceOf(problems)).to.deep.equal({ later: at(answered), here: at(removed) });
+    });
+
+    it('a client that subscribes to more has missed the first since then', async () => {
+      const { lab, problems } = setUp();
+      const client = lab.delta();
+      const first = lab.clock.now();
+      client.send('eds', { node: node(), resourceNamesSubscribe: ['a', '*'] });
+      lab.full('eds', {});
+      client.ack('eds', client.one());
+      lab.full('cds', {});
+      lab.clock.advance(hour);
+      client.send('eds', { resourceNamesSubscribe: ['b'] });
+      const second = lab.clock.now();
+      lab.full('eds', {});
+      expect(await sinceOf(problems)).to.deep.equal({ a: at(first), b: at(second) });
+    });
+
+    it('of several clients of a class the earliest that is still there', async () => {
+      const { lab, problems } = setUp();
+      const first = lab.clock.now();
+      const client = lab.delta();
+      client.send('eds', { node: node(), resourceNamesSubscribe: ['a'] });
+      lab.full('eds', { other: '1' });
+      lab.clock.advance(hour);
+      const second = lab.clock.now();
+      lab.delta().send('eds', { node: node(), resourceNamesSubscribe: ['a', 'other'] });
+      expect(await sinceOf(problems)).to.deep.equal({ a: at(first) });
+      client.end({ code: 0, message: '' });
+      expect(await sinceOf(problems)).to.deep.equal({ a: at(second) });
+    });
+
+    it('a wildcard: since its answer, or since the last resource has gone', async () => {
+      const { lab, problems } = setUp();
+      lab.delta().send('eds', { node: node(), resourceNamesSubscribe: ['*'] });
+      lab.delta().send('eds', { node: node({ env: 'test' }), resourceNamesSubscribe: ['*'] });
+      const answered = lab.clock.now();
+      const only = put(type('eds'), 'a', '1', { constraints: when({ env: 'test' }) });
+      lab.says({ type: type('eds'), puts: [only], complete: true });
+      lab.clock.advance(hour);
+      expect(await sinceOf(problems)).to.deep.equal({ '*': at(answered) });
+      const changed = lab.clock.now();
+      const other = put(type('eds'), 'a', '1', { constraints: when({ env: 'prod' }) });
+      lab.says({ type: type('eds'), puts: [other], complete: true });
+      lab.clock.advance(hour);
+      expect((await problems('MISSING')).map(({ since }) => since).toSorted()).to.deep.equal([
+        at(answered),
+        at(changed),
+      ]);
+    });
   });
 
   it('classes count their streams, and those that reject', async () => {

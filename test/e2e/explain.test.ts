@@ -4,7 +4,9 @@ import { when } from '../support/in-memory-relay.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
+import { ModelPlane } from './support/model-plane.ts';
 import { RelayProcess } from './support/relay.ts';
+import { clientsOf } from './support/relay-state.ts';
 import { Connections } from './support/variant-client.ts';
 import { writeVariants } from './support/variant-files.ts';
 
@@ -83,6 +85,40 @@ describe('explain', function () {
     );
   });
 
+  it('says as of when, while the upstream that claims the name is away', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { shop: '1' });
+    const central = { name: 'central', types: ['cds'], ads: { endpoints: [plane.address] } };
+    await using other = await RelayProcess.start({ upstreams: [central, files.upstream] });
+    using connections = new Connections(other.xds);
+    const client = connections.open({ protocol: 'delta' });
+    client.want('cds', { names: ['shop', 'gone'] });
+    await client.gets('cds', ['shop: 1']);
+    const explainIn = (type: string, name: string, ...flags: readonly string[]) =>
+      run('explain', '--admin', `http://${other.admin}`, '--type', type, '--name', name, ...flags);
+    const away = /^as of 20\S+Z: upstream central is away since then: \S/m;
+    expect((await explainIn('cds', 'shop')).out).not.to.match(away);
+    plane.kill();
+    await eventually(async () => expect((await explainIn('cds', 'shop')).out).to.match(away));
+    expect((await explainIn('cds', 'gone')).err).to.match(away);
+    expect((await explainIn('eds', 'shop')).out, 'it is from another upstream').not.to.match(away);
+    const { stale_upstreams: stale } = z
+      .object({ stale_upstreams: z.array(z.object({ name: z.string(), connected: z.boolean() })) })
+      .parse(JSON.parse((await explainIn('cds', 'shop', '-o', 'json')).out));
+    expect(stale).to.deep.equal([{ name: 'central', connected: false }]);
+    const late = connections.open({ protocol: 'delta', node: { id: 'late' } });
+    late.want('cds', { names: ['*'] });
+    await eventually(async () => {
+      const id = (await clientsOf(other)).find(({ node }) => node.id === 'late')?.id ?? '';
+      const waits = await run('explain', '--client', id, '--admin', `http://${other.admin}`);
+      expect(waits.code).to.equal(1);
+      expect(waits.err).to.match(
+        /^client \S+ \(node late, no parameters\): 1 not sent yet\nas of 20\S+Z: upstream/,
+      );
+      expect(waits.out).to.match(/^cds +\* +NOT_SENT +upstream central has not answered yet$/m);
+    });
+  });
+
   it('shows what a client rejected, and that it has another variant than it would get now', async () => {
     writeVariants(files, 'eds', [['shop', 'prod', when({ env: 'prod' })]]);
     using connections = new Connections(relay.xds);
@@ -111,6 +147,17 @@ describe('explain', function () {
       '--client',
       id,
     );
+    const url = `http://${relay.admin}`;
+    const all = await run('explain', '--admin', url, '--client', id);
+    expect(all.code, all.out).to.equal(0);
+    expect(all.out)
+      .to.match(/^client \S+ \(node picky, env=prod\): 1 rejected$/m)
+      .and.to.match(/^eds +shop +ERROR +env == "prod" +not to my taste$/m);
+    const only = await run('explain', '--admin', url, '--type', 'eds');
+    expect(only.code).to.equal(2);
+    expect(only.err).to.match(/^--name N is missing: .* \(or only --client ID\)\n/);
+    const both = await run('explain', '--admin', url, '--client', id, '--param', 'env=test');
+    expect(both.err).to.match(/^--param is for one resource/);
     expect(out).to.match(/ERROR \(rejected\), last rejected: not to my taste/);
     expect(out).to.match(
       /^It has rejected the variant env == "prod", version [0-9a-f]{16}, \S+ at the control plane\.$/m,

@@ -24,6 +24,7 @@ const classes = z.object({
     }),
   ),
 });
+const changes = z.object({ changes: z.array(z.object({ revision: z.number() })) });
 const csds = z.object({
   config: z.array(
     z.object({
@@ -86,8 +87,8 @@ for (const workers of cases(0, 2)) {
       await eventually(async () => {
         const found = await foundOf();
         expect(found.map(({ sentence }) => sentence).toSorted()).to.deep.equal([
-          '1 client with env=prd gets no lds: no variant matches; 3 other classes have one',
-          '1 client with env=prd gets no rds web: no variant matches; 3 other classes have one',
+          '1 client with env=prd gets no lds *: no variant matches; env=prod has 1, env=dev has 1, env=test has 1; 3 other classes have one',
+          '1 client with env=prd gets no rds web: no variant matches; env=prod has one, env=dev has one, env=test has one; 3 other classes have one',
         ]);
         for (const one of found) expect(one).to.include({ clients: 1, elsewhere: true, other_classes: 3 });
       });
@@ -98,13 +99,15 @@ for (const workers of cases(0, 2)) {
       const listed = await run('clients', '--state', 'missing', ...admin());
       expect(listed.out)
         .to.match(/ prd .* MISSING +lds rds MISSING/)
-        .and.to.match(/no (lds|web): no variant matches; 3 other classes have one, and 1 more name$/m)
+        .and.to.match(/no (lds \*|web): no variant matches; env=prod has (1|one), .*, and 1 more name$/m)
         .and.to.match(/1 of 4 clients$/);
       const seen = await run('status', ...admin());
       expect(seen.out).to.include(
-        '1 client with env=prd gets no rds web: no variant matches; 3 other classes have one',
+        '1 client with env=prd gets no rds web: no variant matches; env=prod has one, ',
       );
-      expect(seen.out).to.match(/1 client with env=prd gets no lds: no variant matches/);
+      expect(seen.out).to.include(
+        '1 client with env=prd gets no lds *: no variant matches; env=prod has 1, ',
+      );
       const checked = await run('status', '--check', ...admin());
       expect(checked.out).to.match(/^WARNING: .*1 client with env=prd gets no rds web: no variant matches/);
       const why = await explainedOf(relay, 'prd', 'rds', 'web');
@@ -114,6 +117,41 @@ for (const workers of cases(0, 2)) {
       const { config } = csds.parse(JSON.parse((await relay.rpc(path, {})).body));
       const shown = config.find(({ node }) => node?.id === 'prd')?.generic_xds_configs ?? [];
       expect(shown.find(({ name }) => name === 'web')?.client_status).to.equal('DOES_NOT_EXIST');
+    });
+
+    it('explain says all that one client lacks, and of a client that has everything so', async () => {
+      const explainedOf = async (node: string, ...flags: readonly string[]) => {
+        const id = (await clientsOf(relay)).find((one) => one.node.id === node)?.id ?? '';
+        return { ...(await run('explain', '--client', id, ...flags, ...admin())), id };
+      };
+      await eventually(async () => expect(await stateOf('prd', 'rds')).to.equal('MISSING'));
+      const lacks = await explainedOf('prd');
+      expect(lacks.code).to.equal(1);
+      expect(lacks.err).to.equal(`client ${lacks.id} (node prd, env=prd): 2 missing`);
+      expect(lacks.out)
+        .to.match(/^lds +\* +MISSING +no variant matches; env=prod has 1, .*; 3 other classes have one$/m)
+        .and.to.match(
+          /^rds +web +MISSING +no variant matches; env=prod has one, .*; 3 other classes have one$/m,
+        )
+        .and.to.include(`$ distributary explain --client ${lacks.id} --type rds --name web`);
+      const ofType = await explainedOf('prd', '--type', 'rds');
+      expect(ofType.err).to.match(/: 1 missing$/);
+      expect(ofType.out).not.to.match(/^lds/m);
+      expect((await explainedOf('prd', '--name', 'web')).err).to.match(/: 1 missing$/);
+      const well = await explainedOf('test', '-o', 'wide');
+      expect(well.code, well.out).to.equal(0);
+      expect(well.out).to.match(/^client \S+ \(node test, env=test\): 2 acknowledged$/m);
+      expect(well.out).to.match(/^rds +web +SYNCED +env == "test" +\S+ +20\S+Z$/m);
+      const json = await explainedOf('prd', '-o', 'json');
+      const said = z
+        .object({ states: z.record(z.string(), z.number()), total: z.number() })
+        .parse(JSON.parse(json.out.slice(json.out.indexOf('{'))));
+      expect(said).to.deep.equal({ states: { MISSING: 2 }, total: 2 });
+      const none = await explainedOf('prd', '--type', 'eds', '--name', '*');
+      expect(none.err, 'with both it is about one resource').to.include('explain takes one name');
+      expect((await explainedOf('prd', '--type', 'eds')).err).to.match(
+        / has no eds: it does not subscribe to it/,
+      );
     });
 
     it('is counted, and is over once there is a variant for it', async () => {
@@ -131,6 +169,37 @@ for (const workers of cases(0, 2)) {
         expect(await foundOf()).to.be.empty;
         expect(await stateOf('prd', 'rds')).to.equal('SYNCED');
       });
+    });
+
+    it('a wildcard that shows nothing because of a rollback says so, not that no variant matches', async () => {
+      const newest = async (): Promise<number> => {
+        const { out } = await run('history', '--limit', '1', '-o', 'json', ...admin());
+        return changes.parse(JSON.parse(out)).changes[0]?.revision ?? 0;
+      };
+      const before = await newest();
+      forEnvs('cds', ['prod']);
+      await eventually(async () => expect(await newest()).to.be.above(before));
+      const back = await run(
+        'rollback',
+        '--to',
+        String(before),
+        '--type',
+        'cds',
+        '--reason',
+        'bad',
+        ...admin(),
+      );
+      expect(back.code, back.out).to.equal(0);
+      await eventually(async () => {
+        const found = (await foundOf()).filter(({ type }) => type === 'cds').map(({ sentence }) => sentence);
+        expect(found).to.include.members([
+          '1 client with env=prod gets no cds *: it was rolled back and frozen',
+          '1 client with env=test gets no cds *: no variant matches; env=prod has 1; 1 other class has one',
+        ]);
+      });
+      expect((await run('history', '--name', 'nothing', ...admin())).out).to.equal(
+        'no change of this is known',
+      );
     });
 
     it('what nobody has is MISSING too, and known to be nowhere else', async () => {

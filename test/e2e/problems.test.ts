@@ -2,11 +2,13 @@ import { chmodSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { any, type, when } from '../support/in-memory-relay.ts';
+import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { type TemporaryDirectory, temporaryDirectory } from './support/paths.ts';
 import { ClientPool } from './support/recording-client.ts';
 import { type RelayConfig, RelayProcess } from './support/relay.ts';
+import { clientsOf } from './support/relay-state.ts';
 import { notTyped, Operator } from './support/runbook.ts';
 import { writeVariants } from './support/variant-files.ts';
 
@@ -48,6 +50,13 @@ describe('what is wrong is said everywhere, and its runbook ends it: files and c
     files[Symbol.dispose]();
   });
 
+  const idOf = (node: string): Promise<string> =>
+    eventually(async () => {
+      const found = (await clientsOf(relay)).find((one) => one.node.id === node);
+      if (found === undefined) throw new Error(`${node} is not connected`);
+      return found.id;
+    });
+
   it('a bad listener, until it is rolled back and mended', async () => {
     listeners({ prod: 'bad', test: 'good' });
     await operator.rehearse({
@@ -69,9 +78,9 @@ describe('what is wrong is said everywhere, and its runbook ends it: files and c
       runbook: 'missing-resources',
       kind: 'missing',
       check: 1,
-      says: /^1 client with env=prd gets no lds web: no variant matches; 2 other classes have one/,
+      says: /^1 client with env=prd gets no lds web: no variant matches; env=prod has one, env=test has one; 2 other classes have one/,
       metric: ['unmatched_subscriptions', 'type="lds"', (value) => value === 1],
-      set: { TYPE: 'lds', NAME: 'web', PARAM: 'env=prd' },
+      set: { TYPE: 'lds', NAME: 'web', PARAM: 'env=prd', CLIENT: await idOf('prd-1') },
       fails: /explain/,
       mends: async () => {
         wrong[Symbol.dispose]();

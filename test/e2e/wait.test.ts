@@ -42,7 +42,7 @@ for (const workers of cases(0, 2)) {
         const failed = await wait(relay, ...flags);
         expect(failed.code, flags.join(' ')).to.equal(1);
         expect(failed.err).to.match(
-          /^not accepted after 300ms: as of 20\S+Z: upstream central may be out of date since then: \S/,
+          /^not accepted after 300ms: as of 20\S+Z: upstream central is away since then: \S/,
         );
       }
       const allowed = await wait(relay, '--allow-stale');
@@ -78,7 +78,7 @@ for (const workers of cases(0, 2)) {
         expect(well.code, well.out).to.equal(0);
       }
       const other = await wait(relay, '--type', 'eds', '--name', 'shop');
-      expect(other.err).to.include('upstream away may be out of date');
+      expect(other.err).to.include('upstream away is away since then');
     });
 
     it('with fewer streams than --min-clients, and with a name that nobody knows, it fails', async () => {

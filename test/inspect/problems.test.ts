@@ -38,6 +38,7 @@ const rejection: Plain<ClassProblem> = {
   why: '',
   elsewhere: false,
   otherClasses: 0,
+  nearest: '',
   sentence: '',
 };
 const late = { ...rejection, kind: 'LATE', name: '', error: '', version: '', what: '', clients: 1 };
@@ -232,22 +233,44 @@ describe('the log of problems', () => {
       error: line('error'),
       child: () => log,
     };
-    const known = new ProblemLog(log);
+    const known = new ProblemLog(log, { now: () => now }, now);
     const found = problems({ classes: [rejection], status: { rollout } });
     for (const list of [found, problems({ classes: [{ ...rejection, clients: 12 }] }), [], []])
       known.look({ problems: list, moreProblems: 0 });
     expect(lines).to.deep.equal([
-      'warn problem: 11 clients with env=prod reject rds web {"kind":"clients_reject","severity":"critical","detail":"no such cluster (version v7)","clients":11,"runbook":"clients-reject"}',
+      'warn problem: 11 clients with env=prod reject rds web {"kind":"clients_reject","severity":"critical","since":"2026-01-01T00:09:00Z","detail":"no such cluster (version v7)","clients":11,"runbook":"clients-reject"}',
       'info resolved: 12 clients with env=prod reject rds web {}',
     ]);
   });
 
   it('does not call over what a list has no room for', () => {
     const lines: string[] = [];
-    const known = new ProblemLog(createLog({ format: 'text', write: (one) => lines.push(one) }));
+    const log = createLog({ format: 'text', write: (one) => lines.push(one) });
+    const known = new ProblemLog(log, { now: () => now }, now);
     known.look({ problems: problems({ classes: [rejection] }), moreProblems: 0 });
     known.look({ problems: [], moreProblems: 1 });
     expect(lines).to.have.length(1);
+  });
+
+  it('every problem says since when: by itself, or since it is listed', () => {
+    let time = now;
+    const known = new ProblemLog(
+      createLog({ format: 'text', write: () => {} }),
+      { now: () => time },
+      now - day,
+    );
+    const sinceOf = (given: Given) =>
+      known.look({ problems: problems(given), moreProblems: 0 }).problems.map((one) => one.since);
+    const at = (milliseconds: number): string => new Date(milliseconds).toISOString();
+    const [draining, busy] = [causes.not_ready, causes.busy];
+    expect(sinceOf(draining), 'what is there first').to.deep.equal([at(now - day)]);
+    time += 5000;
+    expect(sinceOf({ ...draining, ...busy })).to.deep.equal([at(now - day), at(time)]);
+    time += 5000;
+    expect(sinceOf(busy), 'the same goes on').to.deep.equal([at(time - 5000)]);
+    expect(sinceOf({})).to.be.empty;
+    expect(sinceOf(busy), 'it is back').to.deep.equal([at(time)]);
+    for (const given of Object.values(causes)) expect(sinceOf(given)[0]).to.match(/^20\d\d-.*Z$/);
   });
 });
 
@@ -464,6 +487,14 @@ describe('problems', () => {
       'warning: The certificate of listener rest expires soon',
     ]);
     expect(found[0]?.since).to.equal('2025-12-31T00:10:00.000Z');
+  });
+
+  it('a certificate that expires soon is a problem since 7 days before, but not since before it was issued', () => {
+    const sinceOf = (own: CertificateState) => problems({ facts: { certificates: [own] } })[0]?.since;
+    const soon = certificate('xds', now + 2 * day);
+    expect(sinceOf(soon)).to.equal('2025-12-27T00:10:00.000Z');
+    expect(sinceOf({ ...soon, validFrom: now - 300 * day })).to.equal('2025-12-27T00:10:00.000Z');
+    expect(sinceOf({ ...soon, validFrom: now - day })).to.equal('2025-12-31T00:10:00.000Z');
   });
 
   it('an update that is refused says which resource it was, and why', () => {

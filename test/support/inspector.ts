@@ -123,7 +123,7 @@ export function statusWith(changes: Partial<KnownStatus> = {}): Plain<StatusResp
   const rejected = status.nacks.map(({ type, name, version, clients, error, since }) => ({
     ...{ kind: 'REJECTED', type, name, version, clients, error, since },
     ...{ class: 'c1', parameters: { env: 'prod' }, what: name },
-    ...{ why: '', elsewhere: false, otherClasses: 0, sentence: '' },
+    ...{ why: '', elsewhere: false, otherClasses: 0, nearest: '', sentence: '' },
   }));
   const classes = { classes: [], total: 0, streams: 0, problems: rejected, missing: {} };
   return { ...status, ...problemsOf({ status, classes, facts: NO_PAGE.facts(), now: 0 }) };
@@ -221,11 +221,16 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
         parameters,
         ambiguous: false,
         canary: false,
+        staleUpstreams: [],
         otherClasses: 0,
         state: matchFound ? '' : 'absent',
         ...(query.client === undefined ? {} : { client: sampleClient.types[0] }),
       };
     },
+    explainClient: ({ client }) => ({
+      ...{ client, nodeId: '', parameters: {}, holdings: [], total: 0, states: {}, staleUpstreams: [] },
+      truncated: false,
+    }),
     listResources(request) {
       calls.resources.push(resourcesQuery(request));
       return { resources: [{ type: 'cds', name: 'web', variants: [] }], nextPageToken: '' };

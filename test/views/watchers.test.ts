@@ -34,7 +34,7 @@ const selected = (selector: string, parameters: Parameters, locator = false): Se
   locatorParameters: undefined,
 });
 const viewOf = (...entries: SelectionEntry[]): View =>
-  new View(catalog, cds, Selection.of(entries), ALLOW_ALL);
+  new View(catalog, cds, Selection.of(entries), ALLOW_ALL, () => 0);
 
 /** By label, what each view watches. */
 const views: ReadonlyMap<string, View> = new Map([

@@ -61,7 +61,7 @@ describe('model of the status page', () => {
     const many = Array.from({ length: 300 }, (_, index) => ({
       ...{ kind: 'REJECTED', type: 'rds', class: 'c1', parameters: { env: long }, clients: 11 },
       ...{ name: `${long}${index}`, what: `${long}${index}`, error: long, version: long, since: '' },
-      ...{ why: '', elsewhere: false, otherClasses: 0, sentence: '' },
+      ...{ why: '', elsewhere: false, otherClasses: 0, nearest: '', sentence: '' },
     }));
     const classes = Array.from({ length: 500 }, (_, index) => ({
       ...oneClass,

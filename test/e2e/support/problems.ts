@@ -12,7 +12,9 @@ const problem = z.object({ kind: z.string(), title: z.string(), detail: z.string
 const status = z.object({ problems: z.array(problem) });
 const readiness = z.object({
   ready: z.boolean(),
-  problems: z.array(z.object({ kind: z.string(), severity: z.string(), runbook: z.string() })).nullable(),
+  problems: z
+    .array(z.object({ kind: z.string(), severity: z.string(), since: z.string(), runbook: z.string() }))
+    .nullable(),
 });
 /** For what is over, and for what takes as long as it takes. */
 export const patient = { timeout: 30_000 };

@@ -4,13 +4,15 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { StaleUpstream } from "./delivery_pb.ts";
+import { file_distributary_admin_v1_delivery } from "./delivery_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file distributary/admin/v1/fleet.proto.
  */
 export const file_distributary_admin_v1_fleet: GenFile = /*@__PURE__*/
-  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvZmxlZXQucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIUChJMaXN0Q2xhc3Nlc1JlcXVlc3Qi1AIKE0xpc3RDbGFzc2VzUmVzcG9uc2USMwoHY2xhc3NlcxgBIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRDbGFzcxINCgV0b3RhbBgCIAEoDRIPCgdzdHJlYW1zGAMgASgNEjUKCHByb2JsZW1zGAQgAygLMiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsYXNzUHJvYmxlbRIRCgl0cnVuY2F0ZWQYBSABKAgSSAoHbWlzc2luZxgGIAMoCzI3LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0Q2xhc3Nlc1Jlc3BvbnNlLk1pc3NpbmdFbnRyeRIWCglub19hbnN3ZXIYByABKAlIAIgBARouCgxNaXNzaW5nRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4AUIMCgpfbm9fYW5zd2VyIrMCCgtDbGllbnRDbGFzcxIKCgJpZBgBIAEoCRJGCgpwYXJhbWV0ZXJzGAIgAygLMjIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudENsYXNzLlBhcmFtZXRlcnNFbnRyeRISCgpyZXN0cmljdGVkGAMgASgIEg8KB3N0cmVhbXMYBCABKA0SEQoJcmVqZWN0aW5nGAUgASgNEhYKDnVuYWNrbm93bGVkZ2VkGAYgASgNEgwKBGxhdGUYByABKA0SPwoNc3Vic2NyaXB0aW9ucxgIIAMoCzIoLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGFzc1N1YnNjcmlwdGlvbhoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIvChFDbGFzc1N1YnNjcmlwdGlvbhIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkiugMKDENsYXNzUHJvYmxlbRIMCgRraW5kGAEgASgJEgwKBHR5cGUYAiABKAkSDAoEbmFtZRgDIAEoCRINCgVjbGFzcxgEIAEoCRJHCgpwYXJhbWV0ZXJzGAUgAygLMjMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsYXNzUHJvYmxlbS5QYXJhbWV0ZXJzRW50cnkSDwoHY2xpZW50cxgGIAEoDRINCgVzaW5jZRgHIAEoCRINCgVlcnJvchgIIAEoCRIPCgd2ZXJzaW9uGAkgASgJEgwKBHdoYXQYCiABKAkSCwoDd2h5GAsgASgJEhEKCWVsc2V3aGVyZRgMIAEoCBIVCg1vdGhlcl9jbGFzc2VzGA0gASgNEhAKCHNlbnRlbmNlGA4gASgJEhQKB2NvbnRlbnQYDyABKAlIAIgBARIiChVjb250cm9sX3BsYW5lX3ZlcnNpb24YECABKAlIAYgBARoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIKCghfY29udGVudEIYChZfY29udHJvbF9wbGFuZV92ZXJzaW9uIlMKEkxpc3RNYXRjaGVzUmVxdWVzdBIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSEQoJcGFnZV9zaXplGAMgASgNEg4KBm9mZnNldBgEIAEoDSLKAQoTTGlzdE1hdGNoZXNSZXNwb25zZRJACg5wYXJhbWV0ZXJfc2V0cxgBIAMoCzIoLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5NYXRjaGVkUGFyYW1ldGVycxIxCgVuYW1lcxgCIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5NYXRjaGVkTmFtZRINCgV0b3RhbBgDIAEoDRIcChR0b3RhbF9wYXJhbWV0ZXJfc2V0cxgEIAEoDRIRCgl0cnVuY2F0ZWQYBSABKAgipQEKEU1hdGNoZWRQYXJhbWV0ZXJzEkwKCnBhcmFtZXRlcnMYASADKAsyOC5kaXN0cmlidXRhcnkuYWRtaW4udjEuTWF0Y2hlZFBhcmFtZXRlcnMuUGFyYW1ldGVyc0VudHJ5Eg8KB3N0cmVhbXMYAiABKA0aMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiSgoLTWF0Y2hlZE5hbWUSDAoEbmFtZRgBIAEoCRItCgdtYXRjaGVzGAIgAygLMhwuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk1hdGNoInIKBU1hdGNoEg0KBXN0YXRlGAEgASgJEg8KB2NvbnRlbnQYAiABKAkSEwoLY29uc3RyYWludHMYAyABKAkSDwoHdmVyc2lvbhgEIAEoCRIRCglhbWJpZ3VvdXMYBSABKAgSEAoIcmVqZWN0ZWQYBiABKA0iPQoQR2V0Q2xpZW50UmVxdWVzdBIKCgJpZBgBIAEoCRINCgVsaW1pdBgCIAEoDRIOCgZvZmZzZXQYAyABKA0i9wIKEUdldENsaWVudFJlc3BvbnNlEgoKAmlkGAEgASgJEg8KB25vZGVfaWQYAiABKAkSFAoMbm9kZV9jbHVzdGVyGAMgASgJEgwKBHBlZXIYBCABKAkSEQoJdHJhbnNwb3J0GAUgASgJEg8KB3NlcnZpY2UYBiABKAkSDQoFY2xhc3MYByABKAkSTAoKcGFyYW1ldGVycxgIIAMoCzI4LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5HZXRDbGllbnRSZXNwb25zZS5QYXJhbWV0ZXJzRW50cnkSNgoIaG9sZGluZ3MYCSADKAsyJC5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50SG9sZGluZxINCgV0b3RhbBgKIAEoDRITCgtuZXh0X29mZnNldBgLIAEoDRIRCgl0cnVuY2F0ZWQYDCABKAgaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEinQEKDUNsaWVudEhvbGRpbmcSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBXN0YXRlGAMgASgJEgwKBHNlbnQYBCABKAkSEwoLY29uc3RyYWludHMYBSABKAkSDwoHdmVyc2lvbhgGIAEoCRINCgVzaW5jZRgHIAEoCRIPCgdjdXJyZW50GAggASgIEg0KBWVycm9yGAkgASgJYgZwcm90bzM");
+  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvZmxlZXQucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIUChJMaXN0Q2xhc3Nlc1JlcXVlc3Qi1AIKE0xpc3RDbGFzc2VzUmVzcG9uc2USMwoHY2xhc3NlcxgBIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRDbGFzcxINCgV0b3RhbBgCIAEoDRIPCgdzdHJlYW1zGAMgASgNEjUKCHByb2JsZW1zGAQgAygLMiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsYXNzUHJvYmxlbRIRCgl0cnVuY2F0ZWQYBSABKAgSSAoHbWlzc2luZxgGIAMoCzI3LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0Q2xhc3Nlc1Jlc3BvbnNlLk1pc3NpbmdFbnRyeRIWCglub19hbnN3ZXIYByABKAlIAIgBARouCgxNaXNzaW5nRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4AUIMCgpfbm9fYW5zd2VyIrMCCgtDbGllbnRDbGFzcxIKCgJpZBgBIAEoCRJGCgpwYXJhbWV0ZXJzGAIgAygLMjIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudENsYXNzLlBhcmFtZXRlcnNFbnRyeRISCgpyZXN0cmljdGVkGAMgASgIEg8KB3N0cmVhbXMYBCABKA0SEQoJcmVqZWN0aW5nGAUgASgNEhYKDnVuYWNrbm93bGVkZ2VkGAYgASgNEgwKBGxhdGUYByABKA0SPwoNc3Vic2NyaXB0aW9ucxgIIAMoCzIoLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGFzc1N1YnNjcmlwdGlvbhoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIvChFDbGFzc1N1YnNjcmlwdGlvbhIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkiywMKDENsYXNzUHJvYmxlbRIMCgRraW5kGAEgASgJEgwKBHR5cGUYAiABKAkSDAoEbmFtZRgDIAEoCRINCgVjbGFzcxgEIAEoCRJHCgpwYXJhbWV0ZXJzGAUgAygLMjMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsYXNzUHJvYmxlbS5QYXJhbWV0ZXJzRW50cnkSDwoHY2xpZW50cxgGIAEoDRINCgVzaW5jZRgHIAEoCRINCgVlcnJvchgIIAEoCRIPCgd2ZXJzaW9uGAkgASgJEgwKBHdoYXQYCiABKAkSCwoDd2h5GAsgASgJEhEKCWVsc2V3aGVyZRgMIAEoCBIVCg1vdGhlcl9jbGFzc2VzGA0gASgNEhAKCHNlbnRlbmNlGA4gASgJEhQKB2NvbnRlbnQYDyABKAlIAIgBARIiChVjb250cm9sX3BsYW5lX3ZlcnNpb24YECABKAlIAYgBARIPCgduZWFyZXN0GBEgASgJGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgoKCF9jb250ZW50QhgKFl9jb250cm9sX3BsYW5lX3ZlcnNpb24iUwoSTGlzdE1hdGNoZXNSZXF1ZXN0EgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRIRCglwYWdlX3NpemUYAyABKA0SDgoGb2Zmc2V0GAQgASgNIsoBChNMaXN0TWF0Y2hlc1Jlc3BvbnNlEkAKDnBhcmFtZXRlcl9zZXRzGAEgAygLMiguZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk1hdGNoZWRQYXJhbWV0ZXJzEjEKBW5hbWVzGAIgAygLMiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk1hdGNoZWROYW1lEg0KBXRvdGFsGAMgASgNEhwKFHRvdGFsX3BhcmFtZXRlcl9zZXRzGAQgASgNEhEKCXRydW5jYXRlZBgFIAEoCCKlAQoRTWF0Y2hlZFBhcmFtZXRlcnMSTAoKcGFyYW1ldGVycxgBIAMoCzI4LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5NYXRjaGVkUGFyYW1ldGVycy5QYXJhbWV0ZXJzRW50cnkSDwoHc3RyZWFtcxgCIAEoDRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJKCgtNYXRjaGVkTmFtZRIMCgRuYW1lGAEgASgJEi0KB21hdGNoZXMYAiADKAsyHC5kaXN0cmlidXRhcnkuYWRtaW4udjEuTWF0Y2gicgoFTWF0Y2gSDQoFc3RhdGUYASABKAkSDwoHY29udGVudBgCIAEoCRITCgtjb25zdHJhaW50cxgDIAEoCRIPCgd2ZXJzaW9uGAQgASgJEhEKCWFtYmlndW91cxgFIAEoCBIQCghyZWplY3RlZBgGIAEoDSJZChBHZXRDbGllbnRSZXF1ZXN0EgoKAmlkGAEgASgJEg0KBWxpbWl0GAIgASgNEg4KBm9mZnNldBgDIAEoDRIMCgR0eXBlGAQgASgJEgwKBG5hbWUYBSABKAki7AMKEUdldENsaWVudFJlc3BvbnNlEgoKAmlkGAEgASgJEg8KB25vZGVfaWQYAiABKAkSFAoMbm9kZV9jbHVzdGVyGAMgASgJEgwKBHBlZXIYBCABKAkSEQoJdHJhbnNwb3J0GAUgASgJEg8KB3NlcnZpY2UYBiABKAkSDQoFY2xhc3MYByABKAkSTAoKcGFyYW1ldGVycxgIIAMoCzI4LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5HZXRDbGllbnRSZXNwb25zZS5QYXJhbWV0ZXJzRW50cnkSNgoIaG9sZGluZ3MYCSADKAsyJC5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50SG9sZGluZxINCgV0b3RhbBgKIAEoDRITCgtuZXh0X29mZnNldBgLIAEoDRIRCgl0cnVuY2F0ZWQYDCABKAgSRAoGc3RhdGVzGA0gAygLMjQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkdldENsaWVudFJlc3BvbnNlLlN0YXRlc0VudHJ5GjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi0KC1N0YXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAEiUQoURXhwbGFpbkNsaWVudFJlcXVlc3QSDgoGY2xpZW50GAEgASgJEgwKBHR5cGUYAiABKAkSDAoEbmFtZRgDIAEoCRINCgVsaW1pdBgEIAEoDSLPAwoVRXhwbGFpbkNsaWVudFJlc3BvbnNlEg4KBmNsaWVudBgBIAEoCRIPCgdub2RlX2lkGAIgASgJElAKCnBhcmFtZXRlcnMYAyADKAsyPC5kaXN0cmlidXRhcnkuYWRtaW4udjEuRXhwbGFpbkNsaWVudFJlc3BvbnNlLlBhcmFtZXRlcnNFbnRyeRI2Cghob2xkaW5ncxgEIAMoCzIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRIb2xkaW5nEg0KBXRvdGFsGAUgASgNEkgKBnN0YXRlcxgGIAMoCzI4LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluQ2xpZW50UmVzcG9uc2UuU3RhdGVzRW50cnkSPQoPc3RhbGVfdXBzdHJlYW1zGAcgAygLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlN0YWxlVXBzdHJlYW0SEQoJdHJ1bmNhdGVkGAggASgIGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi0KC1N0YXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAEiqgEKDUNsaWVudEhvbGRpbmcSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBXN0YXRlGAMgASgJEgwKBHNlbnQYBCABKAkSEwoLY29uc3RyYWludHMYBSABKAkSDwoHdmVyc2lvbhgGIAEoCRINCgVzaW5jZRgHIAEoCRIPCgdjdXJyZW50GAggASgIEg0KBWVycm9yGAkgASgJEgsKA3doeRgKIAEoCWIGcHJvdG8z", [file_distributary_admin_v1_delivery]);
 
 /**
  * @generated from message distributary.admin.v1.ListClassesRequest
@@ -227,7 +229,7 @@ export type ClassProblem = Message<"distributary.admin.v1.ClassProblem"> & {
   clients: number;
 
   /**
-   * RFC 3339; empty with MISSING.
+   * RFC 3339: the earliest of these clients. MISSING: since the relay has known that there is nothing for one of them.
    *
    * @generated from field: string since = 7;
    */
@@ -275,7 +277,8 @@ export type ClassProblem = Message<"distributary.admin.v1.ClassProblem"> & {
   otherClasses: number;
 
   /**
-   * MISSING: the whole sentence, as in "1 client with env=prd gets no rds web: no variant matches; 3 other classes have one".
+   * MISSING: the whole sentence, as in "1 client with env=prd gets no rds web: no variant matches; env=prod has one; 3 other
+   * classes have one".
    *
    * @generated from field: string sentence = 14;
    */
@@ -292,6 +295,14 @@ export type ClassProblem = Message<"distributary.admin.v1.ClassProblem"> & {
    * @generated from field: optional string control_plane_version = 16;
    */
   controlPlaneVersion?: string | undefined;
+
+  /**
+   * MISSING, where no variant matches: the nearest parameters that have something, at most three, as in "env=prod has 12,
+   * env=test has 3". Of a wildcard or glob the first 300 names are looked at: "has at least 250" if there are more.
+   *
+   * @generated from field: string nearest = 17;
+   */
+  nearest: string;
 };
 
 /**
@@ -508,6 +519,20 @@ export type GetClientRequest = Message<"distributary.admin.v1.GetClientRequest">
    * @generated from field: uint32 offset = 3;
    */
   offset: number;
+
+  /**
+   * Only holdings of this type (type URL or short name). Empty: all.
+   *
+   * @generated from field: string type = 4;
+   */
+  type: string;
+
+  /**
+   * Only those of this name. Empty: all.
+   *
+   * @generated from field: string name = 5;
+   */
+  name: string;
 };
 
 /**
@@ -588,6 +613,13 @@ export type GetClientResponse = Message<"distributary.admin.v1.GetClientResponse
    * @generated from field: bool truncated = 12;
    */
   truncated: boolean;
+
+  /**
+   * How many of `total` are in each state.
+   *
+   * @generated from field: map<string, uint32> states = 13;
+   */
+  states: { [key: string]: number };
 };
 
 /**
@@ -596,6 +628,108 @@ export type GetClientResponse = Message<"distributary.admin.v1.GetClientResponse
  */
 export const GetClientResponseSchema: GenMessage<GetClientResponse> = /*@__PURE__*/
   messageDesc(file_distributary_admin_v1_fleet, 11);
+
+/**
+ * @generated from message distributary.admin.v1.ExplainClientRequest
+ */
+export type ExplainClientRequest = Message<"distributary.admin.v1.ExplainClientRequest"> & {
+  /**
+   * A stream's id (ListClients).
+   *
+   * @generated from field: string client = 1;
+   */
+  client: string;
+
+  /**
+   * Only what it subscribes to of this type (type URL or short name). Empty: all.
+   *
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * Only this name. Empty: all.
+   *
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * At most so many names; 0: 20. At most 500.
+   *
+   * @generated from field: uint32 limit = 4;
+   */
+  limit: number;
+};
+
+/**
+ * Describes the message distributary.admin.v1.ExplainClientRequest.
+ * Use `create(ExplainClientRequestSchema)` to create a new message.
+ */
+export const ExplainClientRequestSchema: GenMessage<ExplainClientRequest> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_fleet, 12);
+
+/**
+ * @generated from message distributary.admin.v1.ExplainClientResponse
+ */
+export type ExplainClientResponse = Message<"distributary.admin.v1.ExplainClientResponse"> & {
+  /**
+   * @generated from field: string client = 1;
+   */
+  client: string;
+
+  /**
+   * @generated from field: string node_id = 2;
+   */
+  nodeId: string;
+
+  /**
+   * Those that the rules derive.
+   *
+   * @generated from field: map<string, string> parameters = 3;
+   */
+  parameters: { [key: string]: string };
+
+  /**
+   * Rejected names first, then those that are missing, not acknowledged, and not sent.
+   *
+   * @generated from field: repeated distributary.admin.v1.ClientHolding holdings = 4;
+   */
+  holdings: ClientHolding[];
+
+  /**
+   * How many there are, and how many of them are in each state.
+   *
+   * @generated from field: uint32 total = 5;
+   */
+  total: number;
+
+  /**
+   * @generated from field: map<string, uint32> states = 6;
+   */
+  states: { [key: string]: number };
+
+  /**
+   * Upstreams that the listed names come from and that may be out of date: the answer is as of then.
+   *
+   * @generated from field: repeated distributary.admin.v1.StaleUpstream stale_upstreams = 7;
+   */
+  staleUpstreams: StaleUpstream[];
+
+  /**
+   * It would have more than 8 MiB: not all are listed.
+   *
+   * @generated from field: bool truncated = 8;
+   */
+  truncated: boolean;
+};
+
+/**
+ * Describes the message distributary.admin.v1.ExplainClientResponse.
+ * Use `create(ExplainClientResponseSchema)` to create a new message.
+ */
+export const ExplainClientResponseSchema: GenMessage<ExplainClientResponse> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_fleet, 13);
 
 /**
  * One name that a client subscribes to, or gets by a wildcard or glob, and what it was last sent under it.
@@ -659,6 +793,13 @@ export type ClientHolding = Message<"distributary.admin.v1.ClientHolding"> & {
    * @generated from field: string error = 9;
    */
   error: string;
+
+  /**
+   * ExplainClient only: why the client has nothing, or has not said anything to it.
+   *
+   * @generated from field: string why = 10;
+   */
+  why: string;
 };
 
 /**
@@ -666,5 +807,5 @@ export type ClientHolding = Message<"distributary.admin.v1.ClientHolding"> & {
  * Use `create(ClientHoldingSchema)` to create a new message.
  */
 export const ClientHoldingSchema: GenMessage<ClientHolding> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_fleet, 12);
+  messageDesc(file_distributary_admin_v1_fleet, 14);
 

@@ -61,7 +61,7 @@ export type Problem = Message<"distributary.admin.v1.Problem"> & {
   detail: string;
 
   /**
-   * RFC 3339: since when; empty if that is not known.
+   * RFC 3339: since when. Where nothing else tells, since the relay has listed it: it looks every 5 s.
    *
    * @generated from field: string since = 7;
    */
