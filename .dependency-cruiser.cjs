@@ -31,7 +31,7 @@ const joints = [
   ['assembly', 'assembly/'],
   ['workers', 'workers/'],
 ];
-const tops = ['commands/', 'main[.]ts$', 'executable[.]ts$'];
+const tops = ['commands/', 'main[.]ts$', 'program[.]ts$'];
 const joined = joints.map(([name, path], index) => ({
   name: `below-${name}`,
   comment: `The ${name} knows nothing of what is built on it.`,
@@ -47,10 +47,10 @@ module.exports = {
     ...joined,
     {
       name: 'main-is-the-top',
-      comment: 'Nobody but the entry of the executable imports src/main.ts.',
+      comment: 'Nobody but src/main.ts imports src/program.ts.',
       severity: 'error',
-      from: { pathNot: '^src/executable[.]ts$' },
-      to: { path: '^src/(main|executable)[.]ts$' },
+      from: { pathNot: '^src/main[.]ts$' },
+      to: { path: '^src/(main|program)[.]ts$' },
     },
     {
       name: 'no-cycle',
@@ -63,7 +63,7 @@ module.exports = {
       name: 'no-orphan',
       comment: 'Whatever is in src/ is used by something in src/, or it goes.',
       severity: 'error',
-      from: { orphan: true, path: '^src/', pathNot: '^src/(gen/|(main|executable)[.]ts$)' },
+      from: { orphan: true, path: '^src/', pathNot: '^src/(gen/|main[.]ts$)' },
       to: {},
     },
     {

@@ -1,5 +1,5 @@
 /**
- * Builds build/distributary, one file with Node in it: src/ bundled by esbuild, and what the command reads at run time
+ * Builds build/distributary, one file with Node in it: src/ as one script, and what the command reads at run time
  * as assets (Node's single executable applications). build/LICENSES.txt has the licences of all that is in it.
  *
  *     node scripts/build-executable.ts [--output FILE] [--node FILE]
@@ -9,9 +9,9 @@
 import { execFileSync } from 'node:child_process';
 import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, dirname, join, relative, resolve } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { build, type Metafile } from 'esbuild';
+import { bundleModule, bundleThreads } from './bundle.ts';
 import { bundledPackages, licences } from './bundled-packages.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -20,10 +20,6 @@ const oldest = 26;
 const { values } = parseArgs({ options: { output: { type: 'string' }, node: { type: 'string' } } });
 const output = resolve(values.output ?? join(root, 'build/distributary'));
 
-/** What packages that are no ES modules call. Node has it not in an ES module, and no file is beside the executable. */
-const requireOfBuiltins = `import { createRequire as createRequireOfBuiltins } from 'node:module';
-const require = createRequireOfBuiltins(process.execPath);`;
-
 if (Number.parseInt(process.versions.node, 10) < oldest) {
   process.stderr.write(
     `this needs Node ${oldest} (npm run build:executable has it); this is ${process.version}\n`,
@@ -31,33 +27,11 @@ if (Number.parseInt(process.versions.node, 10) < oldest) {
   process.exit(1);
 }
 
-async function bundle(entry: string, format: 'esm' | 'cjs', outfile: string): Promise<Metafile> {
-  const { metafile } = await build({
-    entryPoints: [join(root, entry)],
-    outfile,
-    absWorkingDir: root,
-    bundle: true,
-    platform: 'node',
-    format,
-    target: 'node24',
-    keepNames: true, // names of classes are in messages
-    metafile: true,
-    logLevel: 'warning',
-    ...(format === 'esm' ? { banner: { js: requireOfBuiltins } } : {}),
-  });
-  return metafile;
-}
-
 const work = mkdtempSync(join(tmpdir(), 'distributary-executable-'));
 try {
   const main = join(work, 'main.mjs');
-  const metafile = await bundle('src/executable.ts', 'esm', main);
-  const threads: Record<string, string> = {};
-  for (const thread of ['src/cache/persistence/disk-thread.ts', 'src/observe/watchdog-thread.ts']) {
-    const name = basename(thread, '.ts').concat('.cjs');
-    threads[name] = join(work, name);
-    await bundle(thread, 'cjs', threads[name]);
-  }
+  const metafile = await bundleModule('src/main.ts', main);
+  const threads = await bundleThreads(work);
   const packaged = [
     'package.json',
     'proto/envoy-api.binpb.zst',

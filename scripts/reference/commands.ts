@@ -1,4 +1,4 @@
-import { commands as all } from '../../src/commands/command-line.ts';
+import { commands as all } from '../../src/commands/commands.ts';
 import { heading, table } from './markdown.ts';
 
 const about = `\`distributary COMMAND [OPTIONS]\`. Commands that ask a relay do it through its admin listener, at

@@ -1,5 +1,5 @@
 import { create, fromBinary, type JsonObject, toBinary } from '@bufbuild/protobuf';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { AdsUpstreamConfig, Config } from '../config/config.ts';
 import type { ClientContext } from '../downstream/services.ts';
 import { NodeSchema } from '../gen/envoy/config/core/v3/base_pb.ts';

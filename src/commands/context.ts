@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Environment } from '../config/document.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { expectedText, printable, unknownWord } from '../model/text.ts';

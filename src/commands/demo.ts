@@ -1,7 +1,6 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { ConnectError } from '@connectrpc/connect';
 import { Client, type ClientDuplexStream, credentials } from '@grpc/grpc-js';
@@ -19,14 +18,13 @@ import { fail, type Result } from '../model/result.ts';
 import { printable } from '../model/text.ts';
 import { ADS_SERVICE, typeByName, typeInfo } from '../model/types.ts';
 import { createLog } from '../observe/log.ts';
-import { executable, unpackFiles, version } from '../package/files.ts';
+import { executable, fromSource, packagePath, unpackFiles, version } from '../package/files.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { adminClient } from './relay-command.ts';
 import { firstSignal, processTerminal, type Terminal } from './terminal.ts';
 
 /** How these commands are called: in a checkout, or where the package is installed. */
-const self =
-  !executable && import.meta.filename.endsWith('.ts') ? 'node_modules/.bin/node src/main.ts' : 'distributary';
+const self = fromSource ? 'node_modules/.bin/node src/main.ts' : 'distributary';
 
 /** One of two clients of a class hears of a change before the other. */
 const sampleClients = [
@@ -289,7 +287,7 @@ type DemoFiles = ReturnType<typeof demoFiles>;
 function demoFiles() {
   const directory = executable
     ? mkdtempSync(join(tmpdir(), 'distributary-demo-'))
-    : fileURLToPath(new URL('../../deploy/demo', import.meta.url));
+    : packagePath('deploy/demo');
   if (executable) unpackFiles('deploy/demo/', directory);
   return {
     /** A directory. */

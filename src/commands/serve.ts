@@ -10,7 +10,6 @@ import { createLog, type Log, logRuntimeWarnings } from '../observe/log.ts';
 import { type LogFormat, type LogLevel, LogLevels } from '../observe/log-levels.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
 import { version } from '../package/files.ts';
-import { serveByWorkers } from '../workers/worker-serving.ts';
 import { faultyNode } from './node-version.ts';
 import { firstSignal, type Terminal } from './terminal.ts';
 
@@ -68,7 +67,8 @@ async function untilDrained(
   // Without a handler Node would open its debugger's port.
   process.on('SIGUSR1', () => log.warn('SIGUSR1 does nothing: send SIGHUP to reload the configuration'));
   const dependencies = { log, logLevels, version: version(), processMetrics: true };
-  const mode = config.workers > 0 ? serveByWorkers(format) : undefined;
+  const mode =
+    config.workers > 0 ? (await import('../workers/worker-serving.ts')).serveByWorkers(format) : undefined;
   const started = await Distributary.start(config, dependencies, mode);
   if (!started.ok) {
     log.error('cannot start', { error: started.error });

@@ -1,4 +1,4 @@
-import type { z } from 'zod';
+import type * as z from 'zod';
 import type { fileSchema } from './schema.ts';
 import type { ConfigSource } from './source.ts';
 

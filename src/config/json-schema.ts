@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { durationPattern } from './duration.ts';
 import { fileSchema } from './schema.ts';
 import { read } from './schema-parts.ts';

@@ -1,4 +1,4 @@
-import type { z } from 'zod';
+import type * as z from 'zod';
 import { assertNever } from '../model/result.ts';
 import { anyOf, nearest, quote, unknownWord } from '../model/text.ts';
 import { notADuration } from './duration.ts';

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { fail, ok } from '../model/result.ts';
 import { formatHostPort } from '../wire/address.ts';
 import {

@@ -1,6 +1,6 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { RE2JS } from 're2js';
-import { z } from 'zod';
+import * as z from 'zod';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName, unknownType } from '../model/types.ts';
 import { parseNamePattern } from '../security/pattern.ts';

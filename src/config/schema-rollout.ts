@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { fail, ok } from '../model/result.ts';
 import { notifiedEvents, type Wave } from '../model/rollout.ts';
 import { anyOf } from '../model/text.ts';

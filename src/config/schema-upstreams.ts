@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { fail, ok, type Result } from '../model/result.ts';
 import { VIA_HEADER } from '../wire/via.ts';
 import {

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { mostNodeText, nodePath, parseShown, templateKeys } from '../model/node-path.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { anyOf, expectedText } from '../model/text.ts';

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { shorten } from '../model/text.ts';
 
 /** Whose it is, as labels: what a listener presents, or what the relay presents to an upstream or to its siblings. */
@@ -31,15 +31,15 @@ export type CertificateState = Readonly<z.infer<typeof certificateState>>;
 export function certificateText(all: readonly CertificateState[]): string {
   return Array.from(
     Map.groupBy(all, wordsFor),
-    ([words, own]) =>
-      `${words} ${listed.format(new Set(own.map(({ owner: of }) => shorten(ownerText(of), 60))))}`,
+    ([words, own]) => `${words} ${listed(new Set(own.map(({ owner: of }) => shorten(ownerText(of), 60))))}`,
   ).join(' and ');
 }
 function wordsFor({ kind, owner: of }: CertificateState): string {
   if (kind === 'ca') return 'CA file for';
   return 'listener' in of ? 'certificate of' : 'client certificate for';
 }
-const listed = new Intl.ListFormat('en');
+/** Not made before it is needed: the data of a language are megabytes. */
+const listed = (words: Iterable<string>): string => new Intl.ListFormat('en').format(words);
 
 function ownerText(of: CertificateOwner): string {
   if ('listener' in of) return `listener ${of.listener}`;

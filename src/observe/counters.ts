@@ -1,5 +1,5 @@
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
-import { z } from 'zod';
+import * as z from 'zod';
 import { certificateState } from './certificates.ts';
 
 /** What a process has counted since its start, for the charts of the status page and for problems. All of it is plain data. */

@@ -1,5 +1,5 @@
 import { pino, stdSerializers, stdTimeFunctions } from 'pino';
-import { z } from 'zod';
+import * as z from 'zod';
 import { type Clock, systemClock } from '../model/clock.ts';
 import { errorText, shorten, withoutUserinfo, withoutUserinfoJson } from '../model/text.ts';
 import { type Level, type LogFormat, type LogLevel, LogLevels } from './log-levels.ts';

@@ -1,5 +1,5 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
-import { z } from 'zod';
+import * as z from 'zod';
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
 import { type LoadOutcome, loadOutcomes } from '../model/load.ts';
 import type { RequestKind } from '../model/subscription.ts';

@@ -1,5 +1,5 @@
 import { AggregatorRegistry, Counter, Gauge, Histogram, type Registry } from 'prom-client';
-import { z } from 'zod';
+import * as z from 'zod';
 
 /** What a metric shows now: a value, then one value for each of its labels. Undefined: without this label. */
 export type Reading = readonly [value: number, ...labels: readonly (string | undefined)[]];

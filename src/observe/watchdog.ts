@@ -1,7 +1,6 @@
 import { url } from 'node:inspector';
-import { extname } from 'node:path';
-import { Worker, type WorkerOptions } from 'node:worker_threads';
-import { executable, packageFile } from '../package/files.ts';
+import { Worker } from 'node:worker_threads';
+import { threadProgram } from '../package/files.ts';
 import type { LogFormat } from './log-levels.ts';
 
 /**
@@ -46,12 +45,6 @@ export interface WatchdogData {
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-/** The thread's program: next to this file, be it src/ or dist/, or as a script inside the executable. */
-const program = (): readonly [URL | string, WorkerOptions] =>
-  executable
-    ? [packageFile('watchdog-thread.cjs').toString(), { eval: true }]
-    : [new URL(`./watchdog-thread${extname(import.meta.filename)}`, import.meta.url), {}];
-
 /** A thread that notices when the event loop of this process stands still. It does not keep the process alive. */
 export function startWatchdog(
   config: WatchdogConfig,
@@ -66,7 +59,7 @@ export function startWatchdog(
   };
   turn();
   const timer = setInterval(turn, tickMs).unref();
-  const [file, options] = program();
+  const [file, options] = threadProgram('observe/watchdog-thread');
   const thread = new Worker(file, { ...options, execArgv: [] });
   const data: WatchdogData = { turns, tickMs, format, fields };
   thread.postMessage(data, []);

@@ -1,15 +1,42 @@
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { basename, dirname, extname, join } from 'node:path';
 import { getAssetKeys, getRawAsset, isSea } from 'node:sea';
+import type { WorkerOptions } from 'node:worker_threads';
 
 /** Whether this is the single executable: it has the package's files inside, and not on the disk. */
 export const executable: boolean = isSea();
 
+/** `.ts` in src/, `.js` in dist/; `.cjs`: all of it is one script, as in the tests, with the programs of threads beside it. */
+const ending = executable ? '' : extname(import.meta.filename);
+const bundled = ending === '.cjs';
+
+/** Whether this is src/ itself. */
+export const fromSource: boolean = ending === '.ts';
+
 /** The content of a file of the package, by its path from the package's root. Not to be changed. */
 export function packageFile(path: string): Buffer {
-  // The root is two levels above this file, in src/ and in dist/.
-  if (!executable) return readFileSync(new URL(`../../${path}`, import.meta.url));
+  if (!executable) return readFileSync(packagePath(path));
   return Buffer.from(getRawAsset(path));
+}
+
+/** Where a file of the package is. The executable has none on the disk. */
+export function packagePath(path: string): string {
+  let root = dirname(import.meta.dirname);
+  while (!existsSync(join(root, 'package.json')) && root !== dirname(root)) root = dirname(root);
+  return join(root, path);
+}
+
+/** The program that this process runs, for one more process of it. */
+export function programPath(): string {
+  if (executable) return process.execPath;
+  return join(import.meta.dirname, bundled ? 'main.js' : `../main${ending}`);
+}
+
+/** The program of a thread, by its path in src/ without an ending: what `new Worker()` is given. */
+export function threadProgram(path: string): readonly [string, WorkerOptions] {
+  const script = `${basename(path)}.cjs`;
+  if (executable) return [packageFile(script).toString(), { eval: true }];
+  return [join(import.meta.dirname, bundled ? script : `../${path}${ending}`), {}];
 }
 
 /** Writes the executable's files below `folder`, with a slash at its end, into a directory. */

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Clock, Timer } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { checkStates } from '../model/rollout.ts';

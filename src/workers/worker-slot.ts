@@ -1,7 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import cluster from 'node:cluster';
 import { readFileSync } from 'node:fs';
-import { extname, join } from 'node:path';
 import type { Plain } from '../admin/service.ts';
 import type { ListenerAddress } from '../assembly/client-serving.ts';
 import type { Load } from '../assembly/core.ts';
@@ -11,7 +10,7 @@ import type { Clock, Timer } from '../model/clock.ts';
 import type { Log } from '../observe/log.ts';
 import type { Series } from '../observe/series.ts';
 import { ticks } from '../observe/watchdog.ts';
-import { executable } from '../package/files.ts';
+import { programPath } from '../package/files.ts';
 import {
   anotherBuild,
   isToPrimary,
@@ -256,14 +255,9 @@ export class WorkerSlot {
   }
 }
 
-/** Next to this file, be it src/ or dist/. The executable knows that it is a worker (src/executable.ts). */
-const program = executable
-  ? process.execPath
-  : join(import.meta.dirname, `main${extname(import.meta.filename)}`);
-
 /** Starts a process of this very program; all of them listen through the primary. */
 export function forkWorker(handler: WorkerHandler): WorkerProcess {
-  cluster.setupPrimary({ exec: program, args: [], serialization: 'advanced' });
+  cluster.setupPrimary({ exec: programPath(), args: [], serialization: 'advanced' });
   const worker = cluster.fork();
   const closeUntaken = untakenConnections(worker.process);
   worker.on('message', (message: unknown) => {

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { commands } from '../../src/commands/command-line.ts';
+import { commands } from '../../src/commands/commands.ts';
 import { completionOf } from '../../src/commands/completion.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 

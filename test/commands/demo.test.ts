@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { demo } from '../../src/commands/command-line.ts';
+import { demo } from '../../src/commands/commands.ts';
 
 async function run(...argv: string[]) {
   let out = '';

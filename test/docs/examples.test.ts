@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { parse as parseYaml } from 'yaml';
 import { z } from 'zod';
-import { commands } from '../../src/commands/command-line.ts';
+import { commands } from '../../src/commands/commands.ts';
 import { publishedSchema } from '../../src/config/json-schema.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { withoutEffect } from '../../src/config/warnings.ts';

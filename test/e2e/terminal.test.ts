@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { commands } from '../../src/commands/command-line.ts';
+import { commands } from '../../src/commands/commands.ts';
 import { when } from '../support/in-memory-relay.ts';
 import { runIn } from './support/command.ts';
 import { eventually } from './support/eventually.ts';

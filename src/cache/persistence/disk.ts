@@ -1,7 +1,6 @@
-import { extname } from 'node:path';
-import { Worker, type WorkerOptions } from 'node:worker_threads';
+import { Worker } from 'node:worker_threads';
 import { fail } from '../../model/result.ts';
-import { executable, packageFile } from '../../package/files.ts';
+import { threadProgram } from '../../package/files.ts';
 import type { Asked, Operation, Reply } from './disk-server.ts';
 import type { DiskError, RowBatch } from './records.ts';
 
@@ -13,12 +12,6 @@ export interface Disk extends RemoteOperations {
   /** Whatever it is doing: the process does not wait for it any more. */
   abandon(): void;
 }
-
-/** The thread's program: next to this file, be it src/ or dist/, or as a script inside the executable. */
-const program = (): readonly [URL | string, WorkerOptions] =>
-  executable
-    ? [packageFile('disk-thread.cjs').toString(), { eval: true }]
-    : [new URL(`./disk-thread${extname(import.meta.filename)}`, import.meta.url), {}];
 
 /** SQLite on a thread of its own, which starts with `open`. */
 export class WorkerDisk implements Disk {
@@ -83,7 +76,7 @@ export class WorkerDisk implements Disk {
 
   #start(): Worker {
     // Node calls SQLite experimental, on standard error: that is for JSON lines.
-    const [file, options] = program();
+    const [file, options] = threadProgram('cache/persistence/disk-thread');
     const worker = new Worker(file, {
       ...options,
       workerData: this.#directory,

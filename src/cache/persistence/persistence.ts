@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import type { TypeUrl } from '../../model/brand.ts';
 import type { RecordedChanges } from '../../model/change.ts';
 import type { Clock, Timer } from '../../model/clock.ts';

@@ -1,4 +1,4 @@
-import { commands } from '../../../src/commands/command-line.ts';
+import { commands } from '../../../src/commands/commands.ts';
 import { Process } from './process.ts';
 import { distributary, type RelayProcess } from './relay.ts';
 import { clientsOf } from './relay-state.ts';

@@ -1,0 +1,80 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
+import { expect } from 'chai';
+import { root } from '../e2e/support/paths.ts';
+import { Process } from '../e2e/support/process.ts';
+
+const place = join(root, '.cache/start');
+const rounds = 5;
+/** After the start, in milliseconds. V8 gives more back half a minute later. */
+const restMs = 2000;
+
+interface Start {
+  /** Milliseconds of all threads, until it listens. */
+  readonly cpu: number;
+  /** Resident, in MB. */
+  readonly memory: number;
+}
+
+function cpuOf(pid: number): number {
+  const threads = readdirSync(`/proc/${pid}/task`);
+  const nanoseconds = threads.map((thread) =>
+    Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]),
+  );
+  return nanoseconds.reduce((sum, one) => sum + one, 0) / 1e6;
+}
+
+async function start(...args: readonly string[]): Promise<Start> {
+  const started = new Process({ command: process.execPath, args });
+  try {
+    await started.line(/^listening admin /);
+    const cpu = cpuOf(started.pid);
+    await setTimeout(restMs);
+    const status = readFileSync(`/proc/${started.pid}/status`, 'utf8');
+    return { cpu, memory: Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024 };
+  } finally {
+    await started.stop('SIGKILL');
+  }
+}
+
+const median = (values: readonly number[]): number =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
+
+const medianOf = (starts: readonly Start[]): Start => ({
+  cpu: median(starts.map(({ cpu }) => cpu)),
+  memory: median(starts.map(({ memory }) => memory)),
+});
+
+describe('the start of a relay over files, without clients', function () {
+  this.timeout(300_000);
+
+  before(function () {
+    if (process.platform !== 'linux') this.skip();
+    rmSync(place, { recursive: true, force: true });
+    mkdirSync(join(place, 'resources'), { recursive: true });
+    const compiler = join(root, 'node_modules/typescript/bin/tsc');
+    const compile = [compiler, '-p', 'tsconfig.build.json', '--outDir', join(place, 'dist')];
+    execFileSync(process.execPath, compile, { cwd: root, stdio: 'inherit' });
+    const address = '127.0.0.1:0';
+    const upstreams = [{ name: 'files', filesystem: { path: join(place, 'resources') } }];
+    const config = { node: { id: 'relay' }, xds: { address }, admin: { address }, upstreams };
+    writeFileSync(join(place, 'relay.json'), JSON.stringify(config));
+  });
+
+  it('takes at most 30 times the CPU of a Node that does nothing, and 3.4 times its memory', async () => {
+    const nothing = "console.log('listening admin nowhere'); setInterval(() => {}, 1e6);";
+    const relays: Start[] = [];
+    const bare: Start[] = [];
+    for (let round = 0; round < rounds; round++) {
+      bare.push(await start('-e', nothing));
+      relays.push(await start(join(place, 'dist/main.js'), 'run', '--config', join(place, 'relay.json')));
+    }
+    const [relay, node] = [medianOf(relays), medianOf(bare)];
+    const text = ({ cpu, memory }: Start): string => `${cpu.toFixed()} ms of CPU, ${memory.toFixed()} MB`;
+    console.log(`  ${text(relay)}; a bare Node: ${text(node)}`);
+    expect(relay.cpu).to.be.below(30 * node.cpu);
+    expect(relay.memory).to.be.below(3.4 * node.memory);
+  });
+});
