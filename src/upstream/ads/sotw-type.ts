@@ -356,20 +356,20 @@ function* readSotw(
   const known = previous?.identities ?? [];
   const replaced = known.slice(prefix, known.length - suffix);
   const before = Map.groupBy(replaced.keys(), (index) => replaced[index]?.name);
-  const positionOf = ({ name, constraints }: Put): number | undefined =>
-    before.get(name)?.find((index) => replaced[index]?.constraints.key === constraints.key);
-  const isDoubtful = (put: Put): boolean => {
-    const { name, constraints } = put;
+  const places = read.value.map(({ name, constraints }) =>
+    before.get(name)?.find((index) => replaced[index]?.constraints.key === constraints.key),
+  );
+  const isDoubtful = ({ name, constraints }: Put, offset: number): boolean => {
     // Where upstream cannot delete, all variants of a name count as received.
     if (!fullState && constraints.key !== '') return true;
     // It may be there twice: changed, and among what was not read because it is unchanged.
-    const mayBeTwice = prefix + suffix > 0 && acked.get(name, constraints.key) !== undefined;
-    return mayBeTwice && positionOf(put) === undefined;
+    if (places[offset] !== undefined || prefix + suffix === 0) return false;
+    return acked.get(name, constraints.key) !== undefined;
   };
   if (previous !== undefined && read.value.some(isDoubtful))
     return yield* readSotw(parts, acked, fullState, undefined, response);
-  const isChanged = (put: Put, offset: number): boolean => {
-    const at = positionOf(put);
+  const isChanged = (_: Put, offset: number): boolean => {
+    const at = places[offset];
     if (at === undefined || previous === undefined) return true;
     return !sameRun(previous.resources, prefix + at, resources, prefix + offset, 1);
   };
