@@ -162,16 +162,14 @@ export class Polls {
       if (outcome.kind === 'unchanged') this.#told(poll, outcome.version, outcome.version);
       answered(outcome);
     };
-    const key = poll.class?.closed === false ? poll.class.key : keyOf(poll);
-    const known = poll.class?.closed === false ? poll.class : this.#classes.get(key);
-    const found = known?.takes(poll) === true ? ok(known) : this.#open(key, poll, peer);
+    const found = poll.class?.closed === false ? ok(poll.class) : this.#classOf(poll, peer);
     if (!found.ok) {
       answer(refused(found.error));
       return () => {};
     }
     poll.class = found.value;
-    this.#classes.delete(key);
-    this.#classes.set(key, found.value);
+    this.#classes.delete(found.value.key);
+    this.#classes.set(found.value.key, found.value);
     const giveUp = found.value.ask(poll, peer, milliseconds, answer);
     this.#makeRoom();
     return giveUp;
@@ -224,8 +222,11 @@ export class Polls {
     if (error !== undefined) events.nack(info.url, client.nodeId, version, error, peer);
   }
 
-  #open(key: string, poll: ReadPoll, peer: Peer): Result<PollClass, Refusal> {
+  #classOf(poll: ReadPoll, peer: Peer): Result<PollClass, Refusal> {
     const { selection, info, client } = poll;
+    const key = keyOf(poll);
+    const known = this.#classes.get(key);
+    if (known?.poll.selection.equals(selection) === true) return ok(known);
     if (!client.exempt && !peer.account.change(1 + Math.floor(selection.size / namesPerChange))) {
       return fail({ reason: 'rate', status: tooFast });
     }
@@ -351,10 +352,6 @@ class PollClass {
 
   get holds(): boolean {
     return this.#held.size > 0;
-  }
-
-  takes({ selection }: Poll): boolean {
-    return this.poll.selection.equals(selection);
   }
 
   /** Undefined: it shows nothing any more. */
