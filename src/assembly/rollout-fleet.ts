@@ -6,6 +6,7 @@ import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts
 import type { Commit } from '../model/catalog.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import { nameKey } from '../model/holds.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import type { HeldVariant } from '../model/rollout.ts';
@@ -164,7 +165,7 @@ export class RelayFleet implements Fleet {
     for (const type of this.#indexes.keys()) if (!waiting.has(type)) this.#indexes.delete(type);
     this.#unread.clear();
     for (const [type, names] of waiting) {
-      const index = this.#indexes.getOrInsertComputed(type, () => new WaitingIndex(this.#relay, type));
+      const index = getOrMake(this.#indexes, type, () => new WaitingIndex(this.#relay, type));
       index.begin(names);
       this.#unread.add(index);
     }
@@ -238,7 +239,7 @@ export class RelayFleet implements Fleet {
       const key = JSON.stringify([nodeId, classKey, access.side, mayBeCanary]);
       const { side } = access;
       const created = () => ({ nodeId, place, classKey, side, mayBeCanary, subscribed: new Set<Part>() });
-      const known = members.getOrInsertComputed(key, created);
+      const known = getOrMake(members, key, created);
       for (const { parts } of types) for (const part of parts) known.subscribed.add(part);
     }
     return [...members.values()];
@@ -402,11 +403,11 @@ export class WaitingIndex {
     const next = this.#rest?.next();
     if (next === undefined || next.done === true) return false;
     const name = next.value;
-    const difference = this.#differences.getOrInsertComputed(name, () => this.#differenceOf(name));
+    const difference = getOrMake(this.#differences, name, () => this.#differenceOf(name));
     for (const selector of difference.selectors) {
-      this.#bySelector.getOrInsertComputed(selector, () => []).push(difference);
+      getOrMake(this.#bySelector, selector, () => []).push(difference);
       const glob = parentGlob(selector);
-      if (glob !== undefined) this.#byGlob.getOrInsertComputed(glob, () => []).push(difference);
+      if (glob !== undefined) getOrMake(this.#byGlob, glob, () => []).push(difference);
     }
     return true;
   }
@@ -419,7 +420,7 @@ export class WaitingIndex {
   /** What a client with this access sees of it by this selection. */
   shown(selection: Selection, access: Access): Parts {
     const rules = access.unrestricted ? '' : access.key;
-    const byRules = this.#bySelection.getOrInsertComputed(selection, () => new Map());
+    const byRules = getOrMake(this.#bySelection, selection, () => new Map());
     const known = byRules.get(rules);
     if (known !== undefined) return known;
     const parts = new Set<ReadonlySet<string>>();
@@ -445,8 +446,8 @@ export class WaitingIndex {
   #part({ selector, parameters }: SelectionEntry, access: Access, rules: string) {
     const differences = this.#under(selector);
     if (differences === undefined) return undefined;
-    const byRules = this.#parts.getOrInsertComputed(parameters, () => new Map());
-    const known = byRules.getOrInsertComputed(rules, () => new Map());
+    const byRules = getOrMake(this.#parts, parameters, () => new Map());
+    const known = getOrMake(byRules, rules, () => new Map());
     if (known.has(selector)) return known.get(selector);
     const isShown = ({ variants }: Difference): boolean =>
       variants.some(

@@ -12,6 +12,7 @@ import {
   type Scope,
   type TypedName,
 } from '../model/holds.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Result } from '../model/result.ts';
 import type {
@@ -264,7 +265,7 @@ export class HeldNames implements Gate {
     for (const name of table?.names(WILDCARD) ?? []) {
       for (const { variant, holders } of table?.resource(name, 'released')?.variants.all() ?? []) {
         for (const { key } of holders) {
-          const size = sizes.getOrInsertComputed(key, () => ({ names: 0, bytes: 0, last: undefined }));
+          const size = getOrMake(sizes, key, () => ({ names: 0, bytes: 0, last: undefined }));
           // It may have several variants of a name.
           if (size.last !== name) size.names++;
           size.last = name;

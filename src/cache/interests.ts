@@ -1,5 +1,6 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
+import { getOrMake } from '../model/maps.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
@@ -33,7 +34,7 @@ export class Interests {
   }
 
   add(interest: Interest): InterestState {
-    const index = this.#bySelector.getOrInsertComputed(interest.selector, () => new ParameterIndex());
+    const index = getOrMake(this.#bySelector, interest.selector, () => new ParameterIndex());
     const state: InterestState = { interest, answer: undefined, holder: undefined };
     index.set(interest.parameters, state);
     return state;

@@ -11,6 +11,7 @@ import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import { includes, nameKey, type Scope } from '../model/holds.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
@@ -133,7 +134,7 @@ export class TypeTables extends Map<TypeUrl, TypeTable> {
 
   /** Made if there is none. */
   of(type: TypeUrl): TypeTable {
-    return this.getOrInsertComputed(type, () => new TypeTable(type, this));
+    return getOrMake(this, type, () => new TypeTable(type, this));
   }
 
   /** Clients can name any type: what is empty goes. */
@@ -365,7 +366,7 @@ export class TypeTable {
   link(variant: Variant): void {
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
-      const names = this.#aliases.getOrInsertComputed(key, () => new Map());
+      const names = getOrMake(this.#aliases, key, () => new Map());
       names.set(variant.name, (names.get(variant.name) ?? 0) + 1);
     }
   }
@@ -390,7 +391,7 @@ export class TypeTable {
 
   *pending(): Iterable<PendingName> {
     for (const [name, held] of this.#held)
-      yield this.#pending.getOrInsertComputed(name, () => this.#pendingName(name, held));
+      yield getOrMake(this.#pending, name, () => this.#pendingName(name, held));
   }
 
   #pendingName(name: ResourceName, { since, masked, canary }: HeldName): PendingName {

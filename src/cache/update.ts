@@ -1,6 +1,7 @@
 import { type ResourceName, type Revision, resourceName } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { deltaVersionOf } from '../model/payloads.ts';
 import type { Payload, Ttl, Variant } from '../model/resource.ts';
@@ -70,7 +71,7 @@ export class CommitChanges {
   }
 
   #isNew(name: ResourceName, known: readonly Constraints[], constraints: Constraints): boolean {
-    const all = this.#largeSets.getOrInsertComputed(name, () => new Set(known));
+    const all = getOrMake(this.#largeSets, name, () => new Set(known));
     const { size } = all;
     return all.add(constraints).size > size;
   }
@@ -97,7 +98,7 @@ export class VariantRemover {
     this.#unwanted = said?.unwanted === true;
     this.#saidByUpstream = said !== undefined && !this.#unwanted;
     for (const { selector, parameters } of said?.unanswered ?? [])
-      this.#unanswered.getOrInsertComputed(selector, () => new Set()).add(parameters);
+      getOrMake(this.#unanswered, selector, () => new Set()).add(parameters);
   }
 
   /** This holder does not have the variant any more. Without holders, it is removed. */
@@ -215,7 +216,7 @@ export class Update extends VariantRemover {
     remembered: Map<CachedResource, Set<Parameters>>,
     choices: PreviousChoice[],
   ): void {
-    const seen = remembered.getOrInsertComputed(cached, () => new Set());
+    const seen = getOrMake(remembered, cached, () => new Set());
     for (const { interest } of this.table.interests.seeingVariant(put)) {
       const { parameters } = interest;
       if (seen.has(parameters)) continue;

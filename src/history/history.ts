@@ -1,6 +1,7 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Change, ChangedName, ChangeVerdict, Content, RecordedChanges } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -199,8 +200,8 @@ export function judgedRevisions(
   const behind = new Map<TypeUrl, Set<ResourceName>>();
   for (const { type, name, masked, queued } of pending) {
     if (masked !== undefined) continue;
-    judged.getOrInsertComputed(type, () => new Map()).set(name, 0);
-    if (queued) behind.getOrInsertComputed(type, () => new Set()).add(name);
+    getOrMake(judged, type, () => new Map()).set(name, 0);
+    if (queued) getOrMake(behind, type, () => new Set()).add(name);
   }
   for (const { type, names, revision } of changes) {
     const own = judged.get(type);
@@ -264,7 +265,7 @@ export function releasedAt(
 ): StateAt {
   const state = new Map<TypeUrl, Map<ResourceName, Content>>();
   for (const { type, names, first } of history.after(revision)) {
-    const contents = state.getOrInsertComputed(type, () => new Map());
+    const contents = getOrMake(state, type, () => new Map());
     for (const { name, content, verdict } of names) {
       if (content === undefined || contents.has(name)) continue;
       const isUnknown = first && verdict === 'RELEASED';

@@ -1,4 +1,5 @@
 import type { ResourceName, TypeUrl } from './brand.ts';
+import { getOrMake } from './maps.ts';
 import { fail, ok, type Result } from './result.ts';
 import { typeInfo } from './types.ts';
 
@@ -89,7 +90,7 @@ export class Holds {
 
   setRemoved({ type, name }: TypedName, removed: boolean): void {
     const names = this.#removed.get(type);
-    if (removed) this.#removed.getOrInsertComputed(type, () => new Set()).add(name);
+    if (removed) getOrMake(this.#removed, type, () => new Set()).add(name);
     else if (names?.delete(name) === true && names.size === 0) this.#removed.delete(type);
   }
 }

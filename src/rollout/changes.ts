@@ -1,3 +1,4 @@
+import { getOrMake } from '../model/maps.ts';
 import type { PendingName } from '../model/rollout.ts';
 import type { Member } from './canaries.ts';
 import { type HoldCause, Judge, type JudgeSettings, type Verdict, type WaitingState } from './judge.ts';
@@ -159,7 +160,7 @@ function componentsOf(
   );
   const components = new Map<ReadonlySet<string> | undefined, Component>();
   const of = (key: string): Component =>
-    components.getOrInsertComputed(joined.get(key), () => ({ keys: new Set(), classes: new Set() }));
+    getOrMake(components, joined.get(key), () => ({ keys: new Set(), classes: new Set() }));
   for (const [classKey, any] of anyOf) if (any !== undefined) of(any).classes.add(classKey);
   for (const bond of bonds) for (const key of bond) if (keys.has(key)) of(key);
   // What is of no class and no verdict is together.

@@ -3,6 +3,7 @@ import type { Clock } from '../model/clock.ts';
 import { areDisjoint, type Constraints } from '../model/constraints.ts';
 import { assignmentType, endpointsIn } from '../model/endpoints.ts';
 import { nameKey } from '../model/holds.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Payload, Variant } from '../model/resource.ts';
 import type { Gate, HeldVariant, PendingName, ReleasedSize, TransactionGuard } from '../model/rollout.ts';
 import type { Holder, Put, Transaction } from '../model/transaction.ts';
@@ -118,7 +119,7 @@ export class Guard implements VerdictSource, TransactionGuard {
     if (this.#weighed?.waiting === waiting && this.#weighed.revision === revision)
       return this.#weighed.stopped;
     const losses = this.#lossObjections([...waiting.names, ...queued], settings.guard);
-    const sizes = this.#sizes.getOrInsertComputed(waiting, () => this.#sizeObjections(waiting, settings));
+    const sizes = getOrMake(this.#sizes, waiting, () => this.#sizeObjections(waiting, settings));
     this.#objections = [...losses, ...sizes];
     const [first = new Set<string>(), ...others] = this.#objections.map(({ names }) => names);
     const stopped = others.reduce((union, names) => union.union(names), first);
@@ -183,7 +184,7 @@ export class Guard implements VerdictSource, TransactionGuard {
   #waitingLosses(waiting: readonly PendingName[]): readonly Loss[] {
     const losses: Loss[] = [];
     for (const one of waiting) {
-      for (const compared of this.#pending.getOrInsertComputed(one, () => this.#compared(one))) {
+      for (const compared of getOrMake(this.#pending, one, () => this.#compared(one))) {
         const loss = this.#withPassed(compared);
         if (loss.after < loss.before) losses.push(loss);
       }
@@ -265,7 +266,7 @@ export class Guard implements VerdictSource, TransactionGuard {
     const sizes = new Map<string, Map<string, number>>();
     for (const { type, name, key: of } of names) {
       const add = (holder: string, bytes: number): void => {
-        const own = sizes.getOrInsertComputed(holder, () => new Map());
+        const own = getOrMake(sizes, holder, () => new Map());
         own.set(of, (own.get(of) ?? 0) + bytes);
       };
       const before = this.#gate.contentOf(type, name, 'released');
@@ -306,7 +307,7 @@ const counted = new WeakMap<Payload, number>();
 
 function countIn({ payload }: Variant): number {
   if (payload === undefined) return 0;
-  return counted.getOrInsertComputed(payload, () => endpointsIn(payload.bytes));
+  return getOrMake(counted, payload, () => endpointsIn(payload.bytes));
 }
 
 const isSame = ({ payload }: Variant, any: Uint8Array): boolean =>
@@ -317,8 +318,7 @@ const variantOf = (all: readonly HeldVariant[], key: ConstraintsKey): Variant | 
 
 function byHolder(variants: readonly HeldVariant[]): ReadonlyMap<string, readonly HeldVariant[]> {
   const all = new Map<string, HeldVariant[]>();
-  for (const one of variants)
-    for (const { key } of one.holders) all.getOrInsertComputed(key, () => []).push(one);
+  for (const one of variants) for (const { key } of one.holders) getOrMake(all, key, () => []).push(one);
   return all;
 }
 

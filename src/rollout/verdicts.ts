@@ -1,5 +1,6 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { nameKey, type TypedName } from '../model/holds.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Gate, PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import type { HoldCause, JudgeSettings, Verdict } from './judge.ts';
@@ -237,7 +238,7 @@ export class Rejections {
       known.add(names);
       const candidates = names.values().map((name) => byName.get(name) ?? []);
       if (fewest(candidates).some((one) => names.isSubsetOf(one))) continue;
-      for (const name of names) byName.getOrInsertComputed(name, () => []).push(names);
+      for (const name of names) getOrMake(byName, name, () => []).push(names);
       verdicts.push({ cause: 'rejected', reason, names });
     }
     this.#verdicts = verdicts;
@@ -383,8 +384,7 @@ export class Ends {
     const { bakeMs, maxDisconnects } = settings;
     if (this.#fresh.length + this.#ends.size + this.#findings.length === 0) return;
     const present = new Map<string, Set<string>>();
-    for (const { classKey, node } of canaries)
-      present.getOrInsertComputed(classKey, () => new Set()).add(node);
+    for (const { classKey, node } of canaries) getOrMake(present, classKey, () => new Set()).add(node);
     const isThere = (classKey: string, node: string): boolean => present.get(classKey)?.has(node) === true;
     const ends = new Map(this.#ends);
     for (const { stream, at } of this.#fresh)

@@ -106,6 +106,12 @@ describe('explain', function () {
       .object({ stale_upstreams: z.array(z.object({ name: z.string(), connected: z.boolean() })) })
       .parse(JSON.parse((await explainIn('cds', 'shop', '-o', 'json')).out));
     expect(stale).to.deep.equal([{ name: 'central', connected: false }]);
+    // It is back, and has not answered yet. Without it, a stream that waits for it ends.
+    plane.silentOn.add('cds');
+    await plane.again();
+    await eventually(() => {
+      expect(plane.openStreams).to.be.above(0);
+    });
     const late = connections.open({ protocol: 'delta', node: { id: 'late' } });
     late.want('cds', { names: ['*'] });
     await eventually(async () => {

@@ -5,8 +5,8 @@ export const mutations: readonly Mutation[] = [
   {
     name: 'aliases are not looked at',
     file: 'src/security/authorization.ts',
-    right: ' && aliases.every((alias) => this.allows(type, alias))',
-    wrong: ' && aliases.length >= 0',
+    right: '|| !aliases.every((alias) => this.allows(type, alias))',
+    wrong: '|| aliases.length < 0',
   },
   {
     name: 'a rule means a name only as it spells it',
@@ -29,7 +29,7 @@ export const mutations: readonly Mutation[] = [
   {
     name: 'a wildcard shows every authority by its own parameters',
     file: 'src/security/authorization.ts',
-    right: 'return trusted === parameters || resource.constraints.matches(trusted);',
+    right: 'return trusted === parameters || constraints.matches(trusted);',
     wrong: 'return trusted.id > 0;',
   },
   {

@@ -2,6 +2,7 @@ import { DatabaseSync, type SQLOutputValue, type StatementSync } from 'node:sqli
 import { crc32 } from 'node:zlib';
 import type { TypeUrl } from '../../model/brand.ts';
 import { contentDigest } from '../../model/content-hash.ts';
+import { getOrMake } from '../../model/maps.ts';
 import { errorCode, explainError } from '../../wire/node-error.ts';
 import { type DiskError, Packer, type Row, type RowBatch, type RowKind, unpack } from './records.ts';
 
@@ -162,7 +163,7 @@ export class Database {
   }
 
   #statement(sql: string): StatementSync {
-    return this.#statements.getOrInsertComputed(sql, () => this.#database.prepare(sql));
+    return getOrMake(this.#statements, sql, () => this.#database.prepare(sql));
   }
 }
 

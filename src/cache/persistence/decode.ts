@@ -10,6 +10,7 @@ import {
 import type { Change, ChangedName, Content } from '../../model/change.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { hashOfDigest } from '../../model/content-hash.ts';
+import { getOrMake } from '../../model/maps.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
 import { deltaVersionOf } from '../../model/payloads.ts';
 import type { Variant } from '../../model/resource.ts';
@@ -289,13 +290,13 @@ export class Decoder {
   }
 
   #slot(digest: string): PendingPayload {
-    return this.#payloads.getOrInsertComputed(digest, () => ({ hash: hashOfDigest(digest), bytes: pending }));
+    return getOrMake(this.#payloads, digest, () => ({ hash: hashOfDigest(digest), bytes: pending }));
   }
 
   /** One object for each, with its version's. */
   #holder([key, upstream, role]: HolderBody, restored: boolean): Holder {
     const holders = restored ? this.#restoredHolders : this.#holders;
-    return holders.getOrInsert(key, { key, upstream, role, ...(restored ? { restored } : {}) });
+    return getOrMake(holders, key, () => ({ key, upstream, role, ...(restored ? { restored } : {}) }));
   }
 }
 

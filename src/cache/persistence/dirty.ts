@@ -1,4 +1,5 @@
 import type { ResourceName, TypeUrl } from '../../model/brand.ts';
+import { getOrMake } from '../../model/maps.ts';
 import type { Interest } from '../../model/transaction.ts';
 import type { Journal } from '../type-table.ts';
 
@@ -102,7 +103,7 @@ export class Dirty implements Journal {
     if (this.#excluded.has(type)) return;
     const { everything, types } = this.#dirt;
     if (!everything) {
-      mark(types.getOrInsertComputed(type, () => new DirtyType()));
+      mark(getOrMake(types, type, () => new DirtyType()));
       if (++this.#size > maxListed) this.all();
     }
     this.waits();

@@ -1,6 +1,7 @@
 import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
 import type { Change, ChangedName } from '../../model/change.ts';
 import { contentDigest } from '../../model/content-hash.ts';
+import { getOrMake } from '../../model/maps.ts';
 import type { Payload } from '../../model/resource.ts';
 import type { HeldVariant } from '../../model/rollout.ts';
 import { isCollection } from '../../model/selection.ts';
@@ -222,7 +223,7 @@ function payloadsOf(variants: readonly HeldVariant[]): Map<string, Payload> {
 const digests = new WeakMap<Payload, string>();
 
 function digestOf(payload: Payload): string {
-  return digests.getOrInsertComputed(payload, () => contentDigest(payload.bytes));
+  return getOrMake(digests, payload, () => contentDigest(payload.bytes));
 }
 
 function resourceBody(all: readonly HeldVariant[], bindings: [string, string][]): ResourceBody {
