@@ -10,10 +10,10 @@ import { compileAuthorization } from '../security/authorization.ts';
 import { type ClientNode, readClientNode } from '../security/client-node.ts';
 import { compileParameterRules, type DerivedParameters } from '../security/derive-parameters.ts';
 import { compilePrincipals } from '../security/pattern.ts';
+import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../wire/between-relays.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { PeerNames } from '../wire/peer-identity.ts';
 import type { Peer } from '../wire/server-stream.ts';
-import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../wire/via.ts';
 
 /** Client features by which a client says what it understands (protocol §5, §8). */
 const wrappedFeatures = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-in-sotw'];

@@ -13,9 +13,9 @@ import { type Holder, type Interest, type Put, type Removal, transaction } from 
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { Views } from '../views/views.ts';
+import { ALL_INTERESTS, INTERESTS_TYPE, nameOfInterest, SIBLING_HEADER } from '../wire/between-relays.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
-import { ALL_INTERESTS, INTERESTS_TYPE, nameOfInterest, SIBLING_HEADER } from '../wire/via.ts';
 import { ClientRules } from './clients.ts';
 
 export interface SiblingServingOptions {

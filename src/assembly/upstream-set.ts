@@ -12,8 +12,8 @@ import { FilesystemUpstream } from '../upstream/filesystem/filesystem-upstream.t
 import { ShrinkGuard } from '../upstream/shrink-guard.ts';
 import { Siblings } from '../upstream/siblings.ts';
 import { systemLookup } from '../wire/address.ts';
+import { SIBLING_HEADER } from '../wire/between-relays.ts';
 import { Code, codeName } from '../wire/grpc-status.ts';
-import { SIBLING_HEADER } from '../wire/via.ts';
 import type { Core } from './core.ts';
 import { type UpstreamTls, watchUpstreamTls } from './watched-tls.ts';
 

@@ -4,7 +4,7 @@ import { shuffled } from '../model/random.ts';
 import { type Holder, type Interest, type Transaction, transaction } from '../model/transaction.ts';
 import type { Upstream, UpstreamSink, UpstreamState } from '../model/upstream.ts';
 import { type Address, formatAddress, type Lookup } from '../wire/address.ts';
-import { ALL_INTERESTS, INTERESTS_TYPE, interestOfName } from '../wire/via.ts';
+import { ALL_INTERESTS, INTERESTS_TYPE, interestOfName } from '../wire/between-relays.ts';
 
 /** So long siblings have to answer before a client hears that something is unavailable. Milliseconds. */
 const answerGraceMs = 2000;

@@ -3,6 +3,7 @@ import { isVariant, type StoredResourceError } from '../model/catalog.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Encoding } from '../model/subscription.ts';
+import { UNKNOWN_STATUS } from '../wire/between-relays.ts';
 import { Code } from '../wire/grpc-status.ts';
 import {
   encodeDeltaResponse,
@@ -11,7 +12,6 @@ import {
   type OutgoingResource,
   type RemovedName,
 } from '../wire/responses.ts';
-import { UNKNOWN_STATUS } from '../wire/via.ts';
 import { type Change, hasBody, needsSending, sameSuffix, sameVariant } from './changes.ts';
 import { sotwVersion } from './content-version.ts';
 import { type Item, withoutBody } from './item.ts';

@@ -219,7 +219,7 @@ export class SentResponses implements SentState {
     response: SentResponse | undefined,
     { code, message, at }: ClientError,
   ): void {
-    const changes = response === undefined ? noChanges : rejectedChanges(response);
+    const changes = response === undefined ? noChanges : namesOf(response);
     // If there are several, any of them may be at fault.
     const isOne = header.resources <= 1 && changes.total === 1;
     const [name = ''] = isOne ? changes.names : [];
@@ -326,7 +326,7 @@ function onlyVariantIn(response: SentResponse | undefined): Rejection['variant']
 
 const noChanges: RejectedChanges = { names: [], total: 0, removal: false };
 
-function rejectedChanges({ additions, removals }: SentResponse): RejectedChanges {
+function namesOf({ additions, removals }: SentResponse): RejectedChanges {
   const names = new Set([...additions, ...removals].map(({ item }: RetainedResource) => item.spelling));
   const removal = additions.length === 0 && removals.length > 0;
   return { names: [...names].slice(0, maxNames), total: names.size, removal };

@@ -6,7 +6,7 @@ import type { DiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3
 import { resourceName, typeUrl } from '../../src/model/brand.ts';
 import type { Put } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
-import { USER_AGENT } from '../../src/wire/via.ts';
+import { USER_AGENT } from '../../src/wire/between-relays.ts';
 import {
   any,
   InMemoryRelay,

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import type { DiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import { PASSES_VARIANTS, UNKNOWN_NAMES } from '../../src/wire/via.ts';
+import { PASSES_VARIANTS, UNKNOWN_NAMES } from '../../src/wire/between-relays.ts';
 import {
   type DeltaClient,
   InMemoryRelay,

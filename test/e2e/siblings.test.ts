@@ -7,8 +7,8 @@ import {
   DeltaDiscoveryResponseSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ADS_SERVICE } from '../../src/model/types.ts';
+import { INTERESTS_TYPE } from '../../src/wire/between-relays.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
-import { INTERESTS_TYPE } from '../../src/wire/via.ts';
 import { issueCertificate } from '../support/certificates.ts';
 import { openCall, rawClient } from '../support/grpc-calls.ts';
 import { type } from '../support/in-memory-relay.ts';

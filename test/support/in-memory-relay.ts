@@ -31,9 +31,9 @@ import { Relay, type RelayOptions } from '../../src/relay.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules, type ParameterRule } from '../../src/security/derive-parameters.ts';
+import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../src/wire/between-relays.ts';
 import type { GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
-import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../src/wire/via.ts';
 import { testPeer } from './peers.ts';
 import { VirtualClock } from './virtual-clock.ts';
 

@@ -4,7 +4,7 @@ import { NodeSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
 import { fillTemplate, nodePath, parseShown } from '../../model/node-path.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { quote } from '../../model/text.ts';
-import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../wire/via.ts';
+import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../wire/between-relays.ts';
 
 /** The node of the configuration. */
 export interface RelayNode {

@@ -8,11 +8,11 @@ import {
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
+import { isUnknownName } from '../../wire/between-relays.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { Locator } from '../../wire/requests.ts';
 import { type ByteRanges, type IncomingResponse, readSotwResource } from '../../wire/response-reader.ts';
-import { isUnknownName } from '../../wire/via.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
 import type { AckedResources } from './acked-resources.ts';
 import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';

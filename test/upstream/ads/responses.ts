@@ -9,8 +9,8 @@ import {
 import { StatusSchema } from '../../../src/gen/google/rpc/status_pb.ts';
 import type { TypeUrl } from '../../../src/model/brand.ts';
 import { typeByName } from '../../../src/model/types.ts';
+import { UNKNOWN_STATUS } from '../../../src/wire/between-relays.ts';
 import { Code } from '../../../src/wire/grpc-status.ts';
-import { UNKNOWN_STATUS } from '../../../src/wire/via.ts';
 
 type ConstraintsInit = MessageInitShape<typeof DynamicParameterConstraintsSchema>;
 type AnyInit = MessageInitShape<typeof AnySchema>;

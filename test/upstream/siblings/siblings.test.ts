@@ -7,7 +7,7 @@ import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
 import type { ChannelHandler, ChannelStreamHandler } from '../../../src/upstream/ads/channel.ts';
 import { CLAIMS_EVERYTHING } from '../../../src/upstream/claims.ts';
 import { Siblings } from '../../../src/upstream/siblings.ts';
-import { ALL_INTERESTS, INTERESTS_TYPE, nameOfInterest } from '../../../src/wire/via.ts';
+import { ALL_INTERESTS, INTERESTS_TYPE, nameOfInterest } from '../../../src/wire/between-relays.ts';
 import { interest, says, wild } from '../../cache/persistence/support.ts';
 import { put, ScriptedUpstream } from '../../support/in-memory-relay.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
