@@ -116,8 +116,9 @@ describe('relays behind relays', function () {
       await near.gets('rds', far.has('rds'));
       expect(near.variant('rds', 'shop').version).to.equal(far.variant('rds', 'shop').version);
       expect(far.variant('rds', 'shop').version).to.match(/^\S*@[0-9a-f]{16}$/);
-      // A busy machine may stop it for a while.
-      const wrong = top.log.filter(({ level, message }) => level !== 'info' && !/event loop/.test(message));
+      // A busy machine may stop it for a while. A client in no environment has no shop, which is said after some seconds.
+      const expected = /event loop|gets no rds shop/;
+      const wrong = top.log.filter(({ level, message }) => level !== 'info' && !expected.test(message));
       expect(wrong).to.deep.equal([]);
     });
   }
