@@ -152,6 +152,11 @@ export class JsonInTurns {
   *any(any: Bytes, depth = 0): InTurns<void> {
     const { typeUrl, value } = any;
     const text = this.#text;
+    // As protobuf's writer has it.
+    if (typeUrl === '') {
+      text.add('{}');
+      return;
+    }
     const small = value.length <= this.#atOnce ? this.#written(AnySchema, create(AnySchema, any)) : undefined;
     if (small !== undefined) {
       text.add(JSON.stringify(small));

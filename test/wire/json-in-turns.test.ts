@@ -1,6 +1,7 @@
 import { create, toBinary, toJson } from '@bufbuild/protobuf';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
+import { DiscoveryResponseSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { atOnce, Pace } from '../../src/model/time-slices.ts';
 import { type JsonForm, JsonInTurns, JsonText, messageText } from '../../src/wire/json-in-turns.ts';
@@ -137,6 +138,14 @@ describe('§7.7 JSON of a large Any, in turns', () => {
       expect(first).to.deep.equal({ name: 'f0', typedConfig: asBytes(other, '') });
       expect([...told]).to.deep.equal([other]);
     }
+  });
+
+  it('an empty Any beside an unknown type is empty', () => {
+    const message = create(DiscoveryResponseSchema, { resources: [unknown, create(AnySchema)] });
+    const value = toBinary(DiscoveryResponseSchema, message);
+    const any = create(AnySchema, { typeUrl: `${api}.service.discovery.v3.DiscoveryResponse`, value });
+    for (const bytes of [0, 10, 100_000])
+      expect(inTurns(any, bytes)).to.have.deep.nested.property('resources[1]', {});
   });
 
   it('so is what is not known at all, or malformed, however large', () => {
