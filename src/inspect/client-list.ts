@@ -236,7 +236,7 @@ function isNamed(asked: string, type: TypeUrl): Test<Named> {
 }
 
 /** What is shown of a holding. */
-interface Held extends Pick<Holding, 'name' | 'value' | 'current' | 'rejection'> {
+interface Held extends Pick<Holding, 'name' | 'parameters' | 'value' | 'current' | 'rejection'> {
   readonly type: string;
   readonly state: ClientState;
 }
@@ -257,16 +257,16 @@ function* heldOf(
   const states = { MISSING: missing, NOT_SENT: unanswered };
   for (const state of ['MISSING', 'NOT_SENT'] as const)
     for (const one of states[state].filter(isMeant))
-      yield { ...nothingHeld, type: info.short, name: one.name, state };
+      yield { ...nothingHeld, type: info.short, name: one.name, parameters: one.parameters, state };
 }
 
-const nothingHeld: Omit<Held, 'type' | 'name' | 'state'> = {
+const nothingHeld: Omit<Held, 'type' | 'name' | 'parameters' | 'state'> = {
   value: undefined,
   current: true,
   rejection: undefined,
 };
 
-function row({ type, name, value, state, current, rejection }: Held): ClientHolding {
+function row({ type, name, parameters, value, state, current, rejection }: Held): ClientHolding {
   const about = isVariant(value)
     ? {
         constraints: formatConstraints(value.constraints.expression),
@@ -278,6 +278,7 @@ function row({ type, name, value, state, current, rejection }: Held): ClientHold
   return create(ClientHoldingSchema, {
     ...{ type, name, state, sent, ...about, current },
     error: rejection?.message ?? '',
+    parameters: Object.fromEntries(parameters.entries),
   });
 }
 

@@ -41,7 +41,9 @@ export async function explainClient(
   };
 }
 
-const keyOf = ({ type, name }: Pick<ClientHolding, 'type' | 'name'>): string => JSON.stringify([type, name]);
+/** A client may ask for one name with several sets of parameters. */
+const keyOf = ({ type, name, parameters }: Pick<ClientHolding, 'type' | 'name' | 'parameters'>): string =>
+  JSON.stringify([type, name, parameters]);
 
 function whyUnanswered(
   relay: Relay,
@@ -61,8 +63,8 @@ function whyUnanswered(
 
 /** As the answer about classes has it. */
 function asProblem(
-  { type, name }: ClientHolding,
-  { class: of, parameters }: GetClientResponse,
+  { type, name, parameters }: ClientHolding,
+  { class: of }: GetClientResponse,
 ): Plain<ClassProblem> {
   return {
     ...{ kind: 'MISSING', type, name, class: of, parameters, clients: 1, what: name },

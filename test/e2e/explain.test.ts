@@ -125,6 +125,25 @@ describe('explain', function () {
     });
   });
 
+  it('says of each locator of a client why it has nothing, by the parameters of the locator', async () => {
+    writeVariants(files, 'eds', [['shop', 'prod', when({ env: 'prod' })]]);
+    await using other = await RelayProcess.start({
+      upstreams: [files.upstream],
+      parameters: [{ key: 'env', from: 'node.metadata.env' }],
+      xds: { authorization: { rules: [{ names: ['s*'], allow: true }] } },
+    });
+    using connections = new Connections(other.xds);
+    const client = connections.open({ protocol: 'delta', node: { id: 'typist', metadata: { env: 'prod' } } });
+    client.want('eds', { locators: { shop: { env: 'prd' } } });
+    await eventually(async () => {
+      const [{ id } = { id: '' }] = await clientsOf(other);
+      const { out } = await run('explain', '--client', id, '--admin', `http://${other.admin}`);
+      expect(out).to.match(
+        /^eds +shop +MISSING +no variant matches; env=prod has one; 1 other class has one$/m,
+      );
+    });
+  });
+
   it('shows what a client rejected, and that it has another variant than it would get now', async () => {
     writeVariants(files, 'eds', [['shop', 'prod', when({ env: 'prod' })]]);
     using connections = new Connections(relay.xds);
