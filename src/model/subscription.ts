@@ -269,6 +269,8 @@ export interface Subscription {
    * until something changes, and is the same object until then. Else it is, if it has more subscribers.
    */
   whole(isKept: boolean): Response;
+  /** What `whole` has kept, for all who show the same. */
+  readonly kept: Response | undefined;
   /** Others subscribe to it, too: nobody pays for it alone. */
   share(): void;
   /** Whether something that the client has of this type, at the head or with its removal deferred, refers to this. */

@@ -218,12 +218,16 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return contentVersionOf(this.#view);
   }
 
+  get kept(): EncodedResponse | undefined {
+    return this.#view.shown.shared.find({ ...fromNothing, encoding: this.encoding }, beforeAll)?.response;
+  }
+
   whole(isKept: boolean): EncodedResponse {
+    const { kept } = this;
+    if (kept !== undefined) return kept;
     // What differs by names that nobody has is one response.
     const view = this.#view.shown;
     const step = { ...fromNothing, encoding: this.encoding };
-    const known = view.shared.find(step, beforeAll)?.response;
-    if (known !== undefined) return known;
     const input = { ...this.#input(() => false), view, firstResponseDue: true };
     const composed = composeSotw(input, changesSince(view, -1, undefined), beforeAll);
     // A first response is composed even if it is empty.

@@ -67,7 +67,7 @@ export class Polls {
   /** The least recently polled first. */
   readonly #classes = new Map<string, PollClass>();
   #names = 0;
-  #bytes = 0;
+  readonly #responses = new KeptResponses();
   /** Grows with each change of the rules. */
   #generation = 0;
   readonly #sweep: Sweep;
@@ -237,9 +237,7 @@ export class Polls {
     }
     // Two selections with the same hash: one in 2 ** 48.
     this.#end(key);
-    const opened = new PollClass(key, poll, peer, share, this.#services, (bytes) => {
-      this.#bytes += bytes;
-    });
+    const opened = new PollClass(key, poll, peer, share, this.#services, this.#responses);
     this.#classes.set(key, opened);
     this.#names += selection.size;
     const held = heldTooMuch(peer);
@@ -254,7 +252,8 @@ export class Polls {
 
   #makeRoom(): void {
     for (const [key, one] of this.#classes) {
-      if (this.#names <= maxNames && this.#classes.size <= maxClasses && this.#bytes <= maxBytes) return;
+      const { bytes } = this.#responses;
+      if (this.#names <= maxNames && this.#classes.size <= maxClasses && bytes <= maxBytes) return;
       if (!one.holds && this.#classes.size > 1) this.#end(key);
     }
   }
@@ -308,6 +307,31 @@ interface HeldPoll {
   readonly answered: Answered;
 }
 
+/** What classes keep. They may keep one response, as names that nobody has make no difference: it counts once. */
+class KeptResponses {
+  readonly #classes = new Map<Response, number>();
+  bytes = 0;
+
+  /** Returns its bytes, for whom to pay; 0: somebody does. */
+  add(response: Response): number {
+    const classes = this.#classes.get(response) ?? 0;
+    this.#classes.set(response, classes + 1);
+    const bytes = classes === 0 ? response.bytes.length * bytesPerByte : 0;
+    this.bytes += bytes;
+    return bytes;
+  }
+
+  delete(response: Response): void {
+    const left = (this.#classes.get(response) ?? 0) - 1;
+    if (left > 0) {
+      this.#classes.set(response, left);
+      return;
+    }
+    this.#classes.delete(response);
+    this.bytes -= response.bytes.length * bytesPerByte;
+  }
+}
+
 /** All polls of one type, selection and access: one subscription, that lasts from poll to poll (ADR 18). */
 class PollClass {
   readonly key: string;
@@ -325,18 +349,19 @@ class PollClass {
   #isRepeated = false;
   /** The response that is kept for its polls. */
   #kept: Response | undefined;
-  readonly #keptBytes: (bytes: number) => void;
+  /** Bytes of it that its account pays. */
+  #paid = 0;
+  readonly #responses: KeptResponses;
   /** Those that wait, and until when. */
   readonly #held = new Map<HeldPoll, Timer>();
 
-  /** `keptBytes`: so many bytes more (or fewer) are kept of its response. */
   constructor(
     key: string,
     poll: Poll,
     peer: Peer,
     share: SessionShare | undefined,
     services: DownstreamServices,
-    keptBytes: (bytes: number) => void,
+    responses: KeptResponses,
   ) {
     this.key = key;
     this.poll = poll;
@@ -344,7 +369,7 @@ class PollClass {
     this.#services = services;
     this.#first = new WeakRef(peer);
     this.#account = peer.account;
-    this.#keptBytes = keptBytes;
+    this.#responses = responses;
     const { info, encoding, selection, client } = poll;
     const subscriber = { wake: () => this.#wake(), payer: peer.account, polls: 'class' } as const;
     this.#subscription = services.open(info.url, encoding, selection, client.access, subscriber);
@@ -404,7 +429,7 @@ class PollClass {
   }
 
   #wake(): void {
-    if (this.#kept !== undefined && !this.#subscription.isShared(this.#kept)) this.#keep(undefined);
+    if (this.#kept !== undefined) this.#keep(this.#subscription.kept);
     for (const held of [...this.#held.keys()]) this.#answer(held, false);
   }
 
@@ -423,6 +448,7 @@ class PollClass {
     const isRest = poll.transport === 'rest';
     if (isRest && poll.version === version) {
       poll.names?.hasAll(poll);
+      this.#keep(this.#subscription.kept);
       return { kind: 'unchanged', version };
     }
     if (!resolved && !this.#isAnswerable(poll)) return refused(unanswered);
@@ -437,20 +463,24 @@ class PollClass {
 
   #whole(): Response {
     const response = this.#subscription.whole(this.#isRepeated);
-    this.#keep(this.#subscription.isShared(response) ? response : undefined);
+    this.#keep(this.#subscription.kept);
     return response;
   }
 
   /** Who polls it alone pays for what is kept of it. */
   #keep(response: Response | undefined): void {
-    const bytes = ((response?.bytes.length ?? 0) - (this.#kept?.bytes.length ?? 0)) * bytesPerByte;
+    const before = this.#kept;
+    if (response === before) return;
     this.#kept = response;
-    this.#account?.keeps(bytes);
-    this.#keptBytes(bytes);
+    if (before !== undefined) this.#responses.delete(before);
+    const bytes = response === undefined ? 0 : this.#responses.add(response);
+    this.#account?.keeps(bytes - this.#paid);
+    this.#paid = bytes;
   }
 
   #shareIt(): void {
-    this.#account?.keeps(-(this.#kept?.bytes.length ?? 0) * bytesPerByte);
+    this.#account?.keeps(-this.#paid);
+    this.#paid = 0;
     this.#account = undefined;
     this.#subscription.share();
   }

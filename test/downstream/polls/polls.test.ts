@@ -273,6 +273,23 @@ describe('polls', () => {
     expect(shown(poller.ask('eds', { resourceNames: ['name-10'] }))).to.equal('waits');
   });
 
+  it('a peer pays once for a response that is kept, also if its names add nothing to a wildcard', () => {
+    const accounts = testAccounts({}, lab.clock);
+    const [one, other] = [testPeer({}, accounts), testPeer({}, accounts)];
+    const poll = (name: string, peer: Peer) =>
+      shown(poller.ask('cds', { resourceNames: ['*', name] }, 'rest', peer));
+    for (const name of ['z1', 'z2']) poll(name, one);
+    const before = one.account.held;
+    lab.full('cds', { shop: 'x'.repeat(100_000) });
+    lab.says({ type: type('cds'), holder: namedHolder, resolved: [...lab.upstream.interests] });
+    for (const name of ['z1', 'z2']) {
+      for (const peer of [one, other]) expect(poll(name, peer)).to.equal('shop');
+      expect(one.account.held - before).to.be.within(400_000, 410_000);
+    }
+    lab.clock.advance(3_600_000);
+    expect(one.account.held).to.equal(0);
+  });
+
   it('changed rules end what was read by the old ones', () => {
     const asked = poller.ask('cds', {});
     const before = poller.last;
