@@ -340,6 +340,11 @@ interface SotwReading {
   readonly identities: readonly Identity[];
 }
 
+/** Where a resource was in the part of the previous response that is not there again. */
+interface Placed extends Identity {
+  readonly at: number;
+}
+
 /** Judges a response; with a previous one, only what differs from it, unless that is not enough. */
 function* readSotw(
   parts: ResponseParts,
@@ -355,10 +360,9 @@ function* readSotw(
   if (!read.ok) return read;
   const known = previous?.identities ?? [];
   const replaced = known.slice(prefix, known.length - suffix);
-  const before = Map.groupBy(replaced.keys(), (index) => replaced[index]?.name);
-  const places = read.value.map(({ name, constraints }) =>
-    before.get(name)?.find((index) => replaced[index]?.constraints.key === constraints.key),
-  );
+  const before = new VariantSet<Placed>();
+  for (const [at, { name, constraints }] of replaced.entries()) before.add({ name, constraints, at });
+  const places = read.value.map(({ name, constraints }) => before.get(name, constraints.key)?.at);
   const isDoubtful = ({ name, constraints }: Put, offset: number): boolean => {
     // Where upstream cannot delete, all variants of a name count as received.
     if (!fullState && constraints.key !== '') return true;

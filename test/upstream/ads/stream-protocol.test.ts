@@ -217,6 +217,29 @@ describe('a session machine', () => {
     );
   });
 
+  it('many variants of one name in another order take no longer than others', () => {
+    const milliseconds = (nameOf: (at: number) => string): number => {
+      const conversation = new Conversation('sotw', 'native', '', 1_000_000);
+      last(['subscribe cds *', 'connect'], conversation);
+      const items = Array.from({ length: 20_000 }, (_, at) =>
+        parseItem(`${nameOf(at)}{e=v${10_000 + at}}:1`),
+      );
+      const receive = (version: string, all: typeof items): void => {
+        const bytes = sotwResponse(typeOf('cds'), version, `n${version}`, all);
+        let lines = conversation.receive(bytes);
+        while (lines[0] === '* a part is still to be read') lines = conversation.say('turn');
+        expect(lines[0]).to.match(/^= cds/);
+      };
+      receive('1', items);
+      const before = process.cpuUsage();
+      receive('2', items.toReversed());
+      const { user } = process.cpuUsage(before);
+      return user / 1000;
+    };
+    const others = milliseconds((at) => `name-${at}`);
+    expect(milliseconds(() => 'one-name')).to.be.below(3 * others + 200);
+  });
+
   it('no bytes from a control plane throw', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), fc.boolean(), (bytes, delta) => {
