@@ -4,6 +4,7 @@ import { startAdminServer, startMetricsServer } from '../admin/admin-server.ts';
 import type { HttpListener } from '../admin/http-listener.ts';
 import type { Request } from '../admin/requests.ts';
 import type { Answer, DiskFacts, PageFacts, RefusedConfiguration, Usage } from '../admin/service.ts';
+import { diskError } from '../cache/persistence/disk-error.ts';
 import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
@@ -86,8 +87,8 @@ export class Distributary {
     this.#rolloutFile =
       path === undefined
         ? undefined
-        : new RolloutFile(path, systemClock, dependencies.log, () =>
-            this.#core.metrics.persistenceErrors('io').inc(),
+        : new RolloutFile(path, systemClock, dependencies.log, (error) =>
+            this.#core.metrics.persistenceErrors(diskError(error).kind).inc(),
           );
     const recorder = new Recorder({
       clock: systemClock,

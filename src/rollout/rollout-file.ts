@@ -83,7 +83,7 @@ export class RolloutFile {
   readonly #path: string;
   readonly #clock: Pick<Clock, 'now' | 'after'>;
   readonly #log: Log;
-  readonly #failed: () => void;
+  readonly #failed: (error: unknown) => void;
   /**
    * Of the hashes, in a file of its own: who reads rollout.json, in a copy or a report, cannot try guesses of what was
    * discarded, as the body of a secret.
@@ -97,7 +97,12 @@ export class RolloutFile {
   readonly #pauses = new Backoff(retryMs.first, retryMs.longest, () => 1);
 
   /** `failed`: called for each attempt to write that failed. */
-  constructor(directory: string, clock: Pick<Clock, 'now' | 'after'>, log: Log, failed: () => void) {
+  constructor(
+    directory: string,
+    clock: Pick<Clock, 'now' | 'after'>,
+    log: Log,
+    failed: (error: unknown) => void,
+  ) {
     this.#path = join(directory, 'rollout.json');
     this.#keyPath = join(directory, 'rollout.key');
     this.#clock = clock;
@@ -144,7 +149,7 @@ export class RolloutFile {
       return;
     }
     const reason = explainError(error);
-    this.#failed();
+    this.#failed(error);
     if (this.#failure?.reason !== reason)
       this.#log.error(
         'what is frozen or found bad is not kept across a restart: the file cannot be written',

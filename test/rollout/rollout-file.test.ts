@@ -4,6 +4,7 @@ import { expect } from 'chai';
 import { createLog } from '../../src/observe/log.ts';
 import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
 import { RolloutFile } from '../../src/rollout/rollout-file.ts';
+import { errorCode } from '../../src/wire/node-error.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 
 const web = { deltaVersion: '1@c2a7c6dc214a1ccc' };
@@ -23,7 +24,7 @@ describe('the file of what operators have closed', () => {
     writeFileSync(path, 'no directory');
     const lines: string[] = [];
     const waits: { readonly milliseconds: number; readonly run: () => void }[] = [];
-    let failures = 0;
+    const failures: unknown[] = [];
     const clock = {
       now: () => 1000,
       after: (milliseconds: number, run: () => void) => {
@@ -32,14 +33,14 @@ describe('the file of what operators have closed', () => {
       },
     };
     const log = createLog({ format: 'text', write: (line) => lines.push(line) });
-    const file = new RolloutFile(path, clock, log, () => failures++);
+    const file = new RolloutFile(path, clock, log, (error) => failures.push(error));
     file.save(frozen);
     expect(file.failure?.since).to.equal(1000);
     for (let attempt = 0; attempt < 5; attempt++) waits.at(-1)?.run();
     expect(waits.map(({ milliseconds }) => milliseconds)).to.deep.equal([
       5000, 10_000, 20_000, 40_000, 60_000, 60_000,
     ]);
-    expect(failures).to.equal(6);
+    expect(failures.map(errorCode)).to.deep.equal(Array(6).fill('ENOTDIR'));
     expect(lines.filter((line) => line.includes('file cannot be written'))).to.have.length(1);
 
     renameSync(path, `${path}.moved`);

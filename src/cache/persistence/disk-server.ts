@@ -14,7 +14,8 @@ import { join, resolve } from 'node:path';
 import type { TypeUrl } from '../../model/brand.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { makeDirectory } from '../../package/files.ts';
-import { Database, DiskProblem, diskError } from './database.ts';
+import { Database } from './database.ts';
+import { DiskProblem, diskError } from './disk-error.ts';
 import type { DiskError, RowBatch, SetAside } from './records.ts';
 
 export type Operation = 'open' | 'read' | 'begin' | 'put' | 'commit' | 'close';
