@@ -57,7 +57,7 @@ export class ProblemLog {
     // What a list has no room for is not over.
     if (isCut) return;
     const wrongIds = new Set(wrong.map(({ id }) => id));
-    for (const { id, title } of wrongOnes([...this.#known.values()]))
-      if (!wrongIds.has(id)) this.#conditions.set(id, 'was', 'info', `resolved: ${title}`);
+    for (const { id, title, kind, since } of wrongOnes([...this.#known.values()]))
+      if (!wrongIds.has(id)) this.#conditions.set(id, 'was', 'info', `resolved: ${title}`, { kind, since });
   }
 }

@@ -290,7 +290,8 @@ function certificateExpires(
   const at = Math.min(...all.map(({ expiresAt = Infinity }) => expiresAt));
   const from = Math.max(...all.map(({ validFrom = 0 }) => validFrom));
   if (at - now >= bounds.certificate.warning) return [];
-  const verb = at < now ? 'has expired' : 'expires soon';
+  const soon = at - now < bounds.certificate.critical ? 'a day' : '7 days';
+  const verb = at < now ? 'has expired' : `expires within ${soon}`;
   return [
     problem('certificate_expires', [file], {
       ...ofOwners(all),
@@ -375,7 +376,7 @@ function disk({ facts, now }: ProblemFacts): readonly Plain<Problem>[] {
     const [what, lost] =
       failing.what === 'cache'
         ? ['the cache', 'begin with old data']
-        : ['rollout.json', 'forget what is frozen, discarded or found bad'];
+        : ['the file rollout.json', 'forget what is frozen, discarded or found bad'];
     const short = `${what} cannot be written to disk`;
     const detail = `${diskText.get(failing.reason) ?? failing.reason}; clients are still served, but a restart would ${lost}`;
     const since = timestamp(failing.since);

@@ -252,7 +252,7 @@ describe('certificates of the relay', function () {
     await eventually(async () => expect(await daysLeft(ofSiblings)).to.equal(30));
     pem.identity('sibling', issueCertificate({ name: 'sibling', days: 3 }));
     expect(await everywhere(relay, 'certificate_expires', 1)).to.match(
-      /^The client certificate for the siblings of \S+ expires soon: /,
+      /^The client certificate for the siblings of \S+ expires within 7 days: /,
     );
     expect(await firing(relay, 'certificate_expires')).to.deep.equal([
       `DistributaryCertificateEndsSoon ${ofSiblings}`,

@@ -239,7 +239,7 @@ describe('the log of problems', () => {
       known.look({ problems: list, moreProblems: 0 });
     expect(lines).to.deep.equal([
       'warn problem: 11 clients with env=prod reject rds web {"kind":"clients_reject","severity":"critical","since":"2026-01-01T00:09:00Z","detail":"no such cluster (version v7)","clients":11,"runbook":"clients-reject"}',
-      'info resolved: 12 clients with env=prod reject rds web {}',
+      'info resolved: 12 clients with env=prod reject rds web {"kind":"clients_reject","since":"2026-01-01T00:09:00Z"}',
     ]);
   });
 
@@ -484,7 +484,7 @@ describe('problems', () => {
     expect(found.map(({ severity, title }) => `${severity}: ${title}`)).to.deep.equal([
       'critical: The certificate of listener admin has expired',
       'critical: cache.max_bytes is at 100%',
-      'warning: The certificate of listener rest expires soon',
+      'warning: The certificate of listener rest expires within 7 days',
     ]);
     expect(found[0]?.since).to.equal('2025-12-31T00:10:00.000Z');
   });
@@ -548,7 +548,7 @@ describe('problems', () => {
       titles({ expiresAt: now - day }),
     ]).to.deep.equal([
       ['The new client certificate for upstream central is refused'],
-      ['The client certificate for upstream central expires soon'],
+      ['The client certificate for upstream central expires within 7 days'],
       ['The client certificate for upstream central has expired'],
     ]);
   });
@@ -589,6 +589,17 @@ describe('problems', () => {
       `distributary reach --endpoint '[::1]:18000' --tls --ca ${resolve('tls/ca.crt')}`,
       `distributary reach --endpoint 10.0.0.1:18000 --tls --server-name cp.test --cert /tls/relay.crt --key '${resolve('relay key')}'`,
     ]);
+  });
+
+  it('says which file cannot be written', () => {
+    const titles = (what: 'cache' | 'rollout') => {
+      const failing = { what, reason: 'io', since: now };
+      return problems({ facts: { disk: { path: 'cache', failing, lagSeconds: 0 } } }).map(
+        ({ title }) => title,
+      );
+    };
+    expect(titles('cache')).to.deep.equal(['The cache cannot be written to disk']);
+    expect(titles('rollout')).to.deep.equal(['The file rollout.json cannot be written to disk']);
   });
 
   it('a command names the file by its whole path', () => {
