@@ -354,7 +354,7 @@ function keyOfNack({ type, version, name, error }: Plain<NackStatus>): string {
 
 /** The answer about a stream that is not there. */
 export function noSuchClient(client: string): never {
-  const message = `there is no client ${client}: distributary clients lists those that are connected`;
+  const message = `there is no client ${client}: the ids are in the column CLIENT of distributary clients; --node there finds those of a node`;
   throw rpcError({ code: Code.NOT_FOUND, message });
 }
 

@@ -119,9 +119,14 @@ describe('distributary reach', () => {
     ];
     const good = await typed('--endpoint', address, '--ca', ca, ...flags(issued('relay')));
     expect(good.code, good.err).to.equal(0);
-    for (const bad of [flags(issued('late', -1)), []]) {
+    const reasons = [
+      [flags(issued('late', -1)), /; --cert \S+late\.crt has expired: it was valid until \d{4}-\S+Z\n$/],
+      [[], /; if it requires a client certificate, give --cert and --key\n$/],
+    ] as const;
+    for (const [bad, why] of reasons) {
       const refused = await typed('--endpoint', address, '--ca', ca, ...bad);
       expect(refused.err).to.include('the connection ends after the TLS handshake: ');
+      expect(refused.err).to.match(why);
       expect(refused.code).to.equal(1);
     }
   });

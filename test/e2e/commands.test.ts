@@ -313,7 +313,7 @@ describe('commands about clients and resources', function () {
       const nobody = await ask('get', '--type', 'cds', '--name', 'x', '--client', 'nobody');
       expect([nobody.code, nobody.err]).to.deep.equal([
         1,
-        'there is no client nobody: distributary clients lists those that are connected',
+        'there is no client nobody: the ids are in the column CLIENT of distributary clients; --node there finds those of a node',
       ]);
       expect((await ask('get', '--name', 'x')).err).to.match(
         /^--type T is missing: a type URL, or one of [a-z ]+\n\nUsage: distributary get /,
