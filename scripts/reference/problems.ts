@@ -17,7 +17,8 @@ export function problems(): string {
   const titles = messages().problems.map(({ of, text }) => [code(text), code(of)]);
   return `${heading('Problems', about)}
 \`distributary status --check\` ends with 2 while a problem is critical, with 1 while one is a warning, and with 3 if the
-relay cannot be asked.
+relay cannot be asked. An alert can have another severity, because it takes time into account. An upstream that is away
+is critical here at once. For Prometheus it is a warning after 5 minutes, and critical after 15.
 
 Each problem says since when (\`since\`). With \`missing\` that is when the relay knew that there is nothing for the first
 of these clients. A certificate that expires soon is a problem from 7 days before its end, or from when it was issued, if
