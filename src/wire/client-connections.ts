@@ -335,7 +335,10 @@ export class ClientConnections {
   #checkIdle(): void {
     this.#watch = this.#clock.after(idleCheckMs, () => {
       this.#endIdle(idleTimeoutMs);
-      for (const [session, connection] of this.#sessions) this.#endInTime(session, connection);
+      for (const [session, connection] of this.#sessions) {
+        if (session.destroyed) connection.isOver();
+        else this.#endInTime(session, connection);
+      }
       this.#checkIdle();
     });
   }
@@ -344,7 +347,7 @@ export class ClientConnections {
   #endIdle(idleMs: number): void {
     const latest = this.#clock.now() - idleMs;
     for (const [session, connection] of this.#sessions) {
-      if (!connection.isIdleSince(latest)) continue;
+      if (session.destroyed || !connection.isIdleSince(latest)) continue;
       if (session.closed) {
         connection.destroy();
         continue;
@@ -392,6 +395,7 @@ export class ClientConnection implements Peer {
   #unserved = 0;
   #reading: Waiting | undefined;
   #isFull = false;
+  #isOver = false;
   /** Since when it has no call, if it has none. */
   #idleSince: number;
 
@@ -466,6 +470,15 @@ export class ClientConnection implements Peer {
   /** Streams live for months: a silent connection that has one is a calm one. */
   isIdleSince(time: number): boolean {
     return this.#calls === 0 && this.#idleSince <= time;
+  }
+
+  /**
+   * Its session has ended by itself. Node closes the socket when all is written, and reads nothing meanwhile: over TLS it may
+   * never hear that the peer has gone. At the second call the socket is cut.
+   */
+  isOver(): void {
+    if (this.#isOver) this.destroy();
+    this.#isOver = true;
   }
 
   /** Node would wait for a peer that takes nothing before it closes the socket of a session. */
