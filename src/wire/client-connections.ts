@@ -347,8 +347,8 @@ export class ClientConnections {
   #endIdle(idleMs: number): void {
     const latest = this.#clock.now() - idleMs;
     for (const [session, connection] of this.#sessions) {
-      if (session.destroyed || !connection.isIdleSince(latest)) continue;
-      if (session.closed) {
+      if (!connection.isIdleSince(latest)) continue;
+      if (session.closed || session.destroyed) {
         connection.destroy();
         continue;
       }
