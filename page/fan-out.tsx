@@ -98,7 +98,13 @@ const key = (node: Placed): string =>
 function place(roots: readonly FanNode[], width: number): { nodes: readonly Placed[]; height: number } {
   const shares = { bad: 0, warn: 0, ok: 0 };
   const all: FanNode = {
-    ...{ id: '', label: '', note: '', own: 'ok', shares, streams: 0, filter: {} },
+    id: '',
+    label: '',
+    note: '',
+    own: 'ok',
+    shares,
+    streams: 0,
+    filter: {},
     children: roots,
   };
   const tree = hierarchy<FanNode>(all, ({ children }) => [...children]);

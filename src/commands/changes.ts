@@ -57,11 +57,13 @@ function historyText({ changes }: HistoryResponse, all: boolean, view: View): st
   return textTable(
     changes,
     [
-      ...(['revision', 'since'] as const),
+      'revision',
+      'since',
       ['UPSTREAM', ({ upstream }) => upstream || '(operator)', 'wide'],
       'type',
       ['VERDICT', verdictText],
-      ...(['accepted', 'rejected'] as const),
+      'accepted',
+      'rejected',
       ['BODIES', ({ bodies }) => (bodies ? 'yes' : 'no'), 'wide'],
       ['SIZE', ({ bytes }) => formatBytes(Number(bytes)), 'wide'],
       ['CHANGED', namesText],

@@ -30,18 +30,25 @@ export type ValuesOf<Declared extends Flags> = {
 };
 
 export const toggle = (says: string): Flag<boolean> => ({
-  ...{ value: '', says, words: [] },
+  value: '',
+  says,
+  words: [],
   read: (texts) => ok(texts.length > 0),
 });
 
 /** Empty: it is not given. */
 export const text = (value: string, says: string): Flag<string> => ({
-  ...{ value, says, words: [] },
+  value,
+  says,
+  words: [],
   read: (texts) => ok(texts.at(-1) ?? ''),
 });
 
 export const texts = (value: string, says: string): Flag<readonly string[]> => ({
-  ...{ value, says, words: [], many: true },
+  value,
+  says,
+  words: [],
+  many: true,
   read: ok,
 });
 
@@ -50,7 +57,9 @@ export const file = (value: string, says: string): Flag<string> => ({ ...text(va
 
 /** A positive integer; `otherwise` where it is not given. */
 export const count = (value: string, says: string, otherwise: number): Flag<number> => ({
-  ...{ value, says, words: [] },
+  value,
+  says,
+  words: [],
   read: ([...given], name) => (given.length === 0 ? ok(otherwise) : readCount(given.at(-1) ?? '', name)),
 });
 
@@ -66,7 +75,9 @@ export const oneOf = <Word extends string>(
   words: readonly Word[],
   says: string,
 ): Flag<Word | undefined> => ({
-  ...{ value, says, words },
+  value,
+  says,
+  words,
   read: (given, name) => {
     const word = given.at(-1);
     if (word === undefined) return ok(undefined);
@@ -78,7 +89,9 @@ export const oneOf = <Word extends string>(
 
 /** Milliseconds; undefined: it is not given. */
 export const duration = (value: string, says: string): Flag<number | undefined> => ({
-  ...{ value, says, words: [] },
+  value,
+  says,
+  words: [],
   read: (given, name) => {
     const time = given.at(-1);
     if (time === undefined) return ok(undefined);
@@ -102,7 +115,10 @@ export const type = (says = ''): Flag<string> => ({
 
 /** Parameters: KEY=VALUE for each. */
 export const parameters = (says: string): Flag<Readonly<Record<string, string>>> => ({
-  ...{ value: 'KEY=VALUE', says, words: [], many: true },
+  value: 'KEY=VALUE',
+  says,
+  words: [],
+  many: true,
   read: (given, name) => {
     const read = new Map<string, string>();
     for (const pair of given) {

@@ -118,7 +118,8 @@ function holdingTexts({ client: id, holdings, total }: ExplainClientResponse, vi
     textTable(
       holdings,
       [
-        ...(['type', 'name'] as const),
+        'type',
+        'name',
         ['STATE', ({ state }) => stateCell(state)],
         ['VARIANT', 'constraints'],
         ['UPSTREAM VERSION', 'version', 'wide'],

@@ -65,7 +65,10 @@ async function reachTls(
   let socket: TLSSocket;
   try {
     socket = connectTls({
-      ...{ host, port, ...files.value, ALPNProtocols: ['h2'] },
+      host,
+      port,
+      ...files.value,
+      ALPNProtocols: ['h2'],
       servername: isIP(name) === 0 ? name : '',
       // Whatever it is, it is shown.
       rejectUnauthorized: false,

@@ -94,7 +94,15 @@ marks as sensitive, are left out.`,
 function jsonOf({ variants }: GetResourceResponse): unknown {
   const shown = variants.map(
     ({ constraints, content, version, bytes, since, upstream, state, error, omitted, json }) => ({
-      ...{ constraints, content, version, bytes, since, upstream, state, error, omitted },
+      constraints,
+      content,
+      version,
+      bytes,
+      since,
+      upstream,
+      state,
+      error,
+      omitted,
       resource: bodyOf(json),
     }),
   );

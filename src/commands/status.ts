@@ -199,7 +199,9 @@ function workersText({ workers }: StatusResponse, view: View): string {
       ['WORKER', 'number'],
       ['STATE', ({ listening, pid }) => (listening ? 'listening' : pid === 0 ? 'exited' : 'starting')],
       ['PROCESS', ({ pid }) => (pid === 0 ? '' : pid)],
-      ...(['clients', 'restarts', 'lastError'] as const),
+      'clients',
+      'restarts',
+      'lastError',
     ],
     view,
   );
@@ -220,7 +222,8 @@ function accountsText({ accounts }: StatusResponse, view: View): string {
     heavy,
     [
       ['HEAVY PEER', 'key'],
-      ...(['connections', 'streams'] as const),
+      'connections',
+      'streams',
       ['HELD', ({ heldBytes }) => formatBytes(Number(heldBytes))],
       ['WORK', ({ workPerSecond }) => `${Math.round(workPerSecond)} ms/s`],
       ['STATE', ({ waits }) => (waits ? painted('yellow', 'throttled') : '')],

@@ -143,8 +143,11 @@ function reportText(
 ): string {
   const shown = (all: readonly Found[]) => all.map(({ at }) => at);
   const report = {
-    ...{ file, ok: problems.length === 0 },
-    ...{ problems: shown(problems), warnings: shown(warnings), hints: shown(hints) },
+    file,
+    ok: problems.length === 0,
+    problems: shown(problems),
+    warnings: shown(warnings),
+    hints: shown(hints),
     ...(changes === undefined ? {} : { changes: messageJson(CompareConfigurationResponseSchema, changes) }),
     ...(checks.length === 0 ? {} : { checks }),
   };
@@ -233,7 +236,8 @@ function clientsText(clients: readonly ClientChange[], view: View): string {
   return textTable(
     clients,
     [
-      ...(['client', 'node'] as const),
+      'client',
+      'node',
       ['PARAMETERS', ({ before }) => textOf(before)],
       ['NEW PARAMETERS', ({ reconnects, after }) => (reconnects ? '(reconnects)' : textOf(after))],
       ['LOSES', ({ reconnects, lostTotal }) => (reconnects ? 'unknown' : lostTotal)],

@@ -161,7 +161,10 @@ export class Recorder {
     if (revisions.length === 0) return;
     const known = this.#commits.get(receivedAt);
     this.#commits.set(receivedAt, {
-      ...{ accepted: 0, rejected: 0, took: undefined, ...known },
+      accepted: 0,
+      rejected: 0,
+      took: undefined,
+      ...known,
       revisions: [...new Set([...(known?.revisions ?? []), ...revisions])],
     });
     const [oldest] = this.#commits.keys();

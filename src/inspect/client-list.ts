@@ -276,7 +276,12 @@ function row({ type, name, parameters, value, state, current, rejection }: Held)
     : { constraints: '', version: '', since: '' };
   const sent = isVariant(value) ? 'present' : value === 'absent' ? 'absent' : '';
   return create(ClientHoldingSchema, {
-    ...{ type, name, state, sent, ...about, current },
+    type,
+    name,
+    state,
+    sent,
+    ...about,
+    current,
     error: rejection?.message ?? '',
     parameters: Object.fromEntries(parameters.entries),
   });

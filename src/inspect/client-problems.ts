@@ -158,9 +158,6 @@ function concernedBy(rows: readonly Plain<ClassProblem>[]): Concerned {
 function whoText({ clients, classes }: Concerned): string {
   const [first] = classes;
   if (classes.length !== 1 || first === undefined)
-    return `${counted(clients, 'client')} of ${classes.length < mostClasses ? '' : 'at least '}${counted(classes.length, 'class')}`.replace(
-      /classs$/,
-      'classes',
-    );
+    return `${counted(clients, 'client')} of ${classes.length < mostClasses ? '' : 'at least '}${classes.length} classes`;
   return `${counted(clients, 'client')} with ${shorten(parametersLabel(first.parameters), 120)}`;
 }

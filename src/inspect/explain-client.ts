@@ -1,9 +1,11 @@
+import { create } from '@bufbuild/protobuf';
 import type { Answer, Plain } from '../admin/service.ts';
-import type {
-  ClassProblem,
-  ClientHolding,
-  GetClientResponse,
-  ListClassesResponse,
+import {
+  type ClassProblem,
+  ClassProblemSchema,
+  type ClientHolding,
+  type GetClientResponse,
+  type ListClassesResponse,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { typeUrl } from '../model/brand.ts';
 import { isCollection } from '../model/selection.ts';
@@ -36,7 +38,12 @@ export async function explainClient(
   });
   const { id, nodeId, parameters, total, states } = client;
   return {
-    ...{ client: id, nodeId, parameters, holdings, total, states, truncated: false },
+    client: id,
+    nodeId,
+    parameters,
+    holdings,
+    total,
+    states,
     staleUpstreams: staleness.stale.filter(({ name }) => serving.has(name)),
   };
 }
@@ -62,13 +69,8 @@ function whyUnanswered(
 }
 
 /** As the answer about classes has it. */
-function asProblem(
+const asProblem = (
   { type, name, parameters }: ClientHolding,
   { class: of }: GetClientResponse,
-): Plain<ClassProblem> {
-  return {
-    ...{ kind: 'MISSING', type, name, class: of, parameters, clients: 1, what: name },
-    ...{ since: '', error: '', version: '', why: '', elsewhere: false, otherClasses: 0, nearest: '' },
-    sentence: '',
-  };
-}
+): Plain<ClassProblem> =>
+  create(ClassProblemSchema, { kind: 'MISSING', type, name, class: of, parameters, clients: 1, what: name });

@@ -140,7 +140,13 @@ export class Inspection implements Inspector {
     const { kind, connected, endpoint, sessions, lastError, refusedStreams, ...state } = upstream.state();
     const staleSince = this.#options.staleness.since(upstream);
     return {
-      ...{ name, kind, connected, endpoint, sessions, lastError, refusedStreams },
+      name,
+      kind,
+      connected,
+      endpoint,
+      sessions,
+      lastError,
+      refusedStreams,
       stale: staleSince !== undefined,
       staleSince: staleSince === undefined ? '' : timestamp(staleSince),
       staleReason: staleSince === undefined ? '' : staleReason(upstream.state()),

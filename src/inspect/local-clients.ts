@@ -325,7 +325,9 @@ export function mergeStatus(all: readonly ClientsStatus[]): ClientsStatus {
     summed('clients', 'pollingClients', 'rejectingClients'),
   );
   return {
-    ...{ clients, pollingClients, rejectingClients },
+    clients,
+    pollingClients,
+    rejectingClients,
     types,
     nacks: mostRecent(all.flatMap(({ nacks }) => nacks)),
     warnings: sharedWarnings(all),

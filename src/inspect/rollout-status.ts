@@ -37,7 +37,12 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
     ...(cause === undefined ? {} : { cause }),
     ...(bakedAt === undefined ? {} : { waveEnds: timestamp(bakedAt) }),
     checks: report.checks.map(({ name, state, value, reason, recent, min, max }) => ({
-      ...{ name, state, value, reason, min, max },
+      name,
+      state,
+      value,
+      reason,
+      min,
+      max,
       recent: recent.map((one) => ({ at: timestamp(one.askedAt), state: one.state, value: one.value })),
     })),
     ...(report.traffic === undefined ? {} : { traffic: trafficStatus(report.traffic) }),

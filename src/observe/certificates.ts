@@ -62,7 +62,9 @@ export class Certificates {
   follow(of: CertificateOwner, file: string, kind: CertificateState['kind']): FollowedCertificate {
     const key = JSON.stringify(of);
     const followed: FollowedCertificate = {
-      ...{ owner: of, kind, file },
+      owner: of,
+      kind,
+      file,
       reloads: { success: 0, refused: 0, ...this.#followed.get(key)?.reloads },
       refuse(error, at) {
         followed.reloads.refused++;

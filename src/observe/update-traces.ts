@@ -84,7 +84,9 @@ export class UpdateTraces {
     span.child('judge', arrivedAt, judgedAt);
     this.#open.set(commit.receivedAt, {
       ...untouched,
-      ...{ span, commit, judgedAt },
+      span,
+      commit,
+      judgedAt,
       deadline: this.#clock.after(deadlineMs, () => this.#end(commit.receivedAt, 'deadline')),
     });
   }

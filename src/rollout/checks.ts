@@ -169,8 +169,15 @@ class Check {
     const { name, prometheus } = this.settings;
     const { state, value, reason } = this.#answers.at(-1) ?? unasked;
     return {
-      ...{ name, state, value, reason, since: this.#since, bad: this.#bad },
-      ...{ recent: [...this.#answers], min: prometheus?.min, max: prometheus?.max },
+      name,
+      state,
+      value,
+      reason,
+      since: this.#since,
+      bad: this.#bad,
+      recent: [...this.#answers],
+      min: prometheus?.min,
+      max: prometheus?.max,
     };
   }
 

@@ -211,7 +211,10 @@ export class Rollout {
       /** What the traffic of its clients says; undefined: nothing waits, or `rollout.traffic` is left out. */
       traffic: shown && this.#options.traffic?.verdictOn(shown),
       changes: this.#changes.rows.map(({ judge: { state, wave, isPastFirst, acceptedAt }, names }) => ({
-        ...{ state, names, wave, isPastFirst },
+        state,
+        names,
+        wave,
+        isPastFirst,
         /** All who are to have it by now have accepted it. */
         isAccepted: acceptedAt !== undefined,
       })),
@@ -584,7 +587,9 @@ export class Rollout {
       accepted: answersOf(canaries).accepted,
       found: this.#foundBad(row),
       mayReturn: this.#ends.mayReturn(keys),
-      ...{ objection, goodSince, waitsFor },
+      objection,
+      goodSince,
+      waitsFor,
       clientsMayComeBack: this.canaries.mayComeBack(now),
       nodes: this.#survey.complete && this.canaries.waves.length > 1 ? this.#nodesOf(row) : undefined,
     };

@@ -431,13 +431,17 @@ export class View {
   }
 
   #lacksAs(before: View): void {
+    let isEarlier = false;
     for (const [{ id, parameters }, since] of before.#absentSince) {
       const item = this.#own.get(id);
-      if (item?.parameters === parameters) keepEarlier(this.#absentSince, item, since);
+      if (item?.parameters === parameters)
+        isEarlier = keepEarlier(this.#absentSince, item, since) || isEarlier;
     }
     const own = (this.base ?? this).#emptySince;
-    for (const [key, since] of (before.base ?? before).#emptySince) keepEarlier(own, key, since);
-    this.#missing = undefined;
+    for (const [key, since] of (before.base ?? before).#emptySince)
+      isEarlier = keepEarlier(own, key, since) || isEarlier;
+    // What is missing is listed anew only if that says something else.
+    if (isEarlier) this.#missing = undefined;
   }
 
   #answeredNow(): void {
@@ -596,9 +600,12 @@ export class View {
 const collectionKey = ({ parameters, spelling }: SelectionEntry): string =>
   itemId(true, parameters, spelling);
 
-function keepEarlier<Key>(times: Map<Key, number>, key: Key, time: number): void {
+/** True: it is earlier than what was known. */
+function keepEarlier<Key>(times: Map<Key, number>, key: Key, time: number): boolean {
   const known = times.get(key);
-  if (known !== undefined && time < known) times.set(key, time);
+  if (known === undefined || time >= known) return false;
+  times.set(key, time);
+  return true;
 }
 
 function onlyPayer(subscribers: Iterable<ViewSubscriber>): Payer | undefined {

@@ -336,7 +336,7 @@ export class ClientConnections {
     this.#watch = this.#clock.after(idleCheckMs, () => {
       this.#endIdle(idleTimeoutMs);
       for (const [session, connection] of this.#sessions) {
-        if (session.destroyed) connection.isOver();
+        if (session.destroyed) connection.cutSoon();
         else this.#endInTime(session, connection);
       }
       this.#checkIdle();
@@ -395,7 +395,8 @@ export class ClientConnection implements Peer {
   #unserved = 0;
   #reading: Waiting | undefined;
   #isFull = false;
-  #isOver = false;
+  /** At the last look its session had ended. */
+  #wasOver = false;
   /** Since when it has no call, if it has none. */
   #idleSince: number;
 
@@ -476,9 +477,9 @@ export class ClientConnection implements Peer {
    * Its session has ended by itself. Node closes the socket when all is written, and reads nothing meanwhile: over TLS it may
    * never hear that the peer has gone. At the second call the socket is cut.
    */
-  isOver(): void {
-    if (this.#isOver) this.destroy();
-    this.#isOver = true;
+  cutSoon(): void {
+    if (this.#wasOver) this.destroy();
+    this.#wasOver = true;
   }
 
   /** Node would wait for a peer that takes nothing before it closes the socket of a session. */

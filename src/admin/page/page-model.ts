@@ -221,7 +221,10 @@ function trafficChart({ recent, maxErrorIncrease }: Plain<TrafficStatus>) {
   const said = lines.map(({ name, values }) => `${name} ${values.at(-1) ?? 'unknown'}`).join(', ');
   return {
     at: recent.map((one) => millisecondsOf(one.at)),
-    ...{ lines, marks: '', unit: '%' as const, text: `percent of requests that failed: ${said}` },
+    lines,
+    marks: '',
+    unit: '%' as const,
+    text: `percent of requests that failed: ${said}`,
   };
 }
 
