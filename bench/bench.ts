@@ -16,7 +16,7 @@ const root = new URL('..', import.meta.url).pathname;
 const bounds: ReadonlyMap<string, number> = new Map([
   ['small', 1],
   ['eds-delta', 1],
-  ['storm-2000', 2],
+  ['storm-2000', 3],
 ]);
 const tries = 5;
 

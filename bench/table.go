@@ -28,6 +28,9 @@ func columns(w workload, list []Summary) (table []column) {
 	default:
 		table = slices.Clone(streamColumns)
 	}
+	if w.resume {
+		table = append(table, column{"resumed", storms("%.0f", func(s result.Storm) float64 { return float64(s.Resumed) })})
+	}
 	for _, peer := range peersAmong(w.subjects) {
 		table = append(table, column{"×" + peer, func(s Summary) string { return ratios(s.Ratios[peer]) }})
 	}

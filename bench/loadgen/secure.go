@@ -86,7 +86,7 @@ func (s *secure) close() {
 	s.wait.Wait()
 }
 
-// clientConfigs are the TLS of each client, for all its waves. With -sign each has a certificate of its own, as the
+// clientConfigs are the TLS of each client, for all storms. With -sign each has a certificate of its own, as the
 // workloads of a mesh: one for all would make them one client to a server that counts by identity.
 func clientConfigs(o options) ([]*tls.Config, error) {
 	roots, err := servertls.Pool(o.ca)
