@@ -70,7 +70,7 @@ func (r *run) measureReports() error {
 	if err != nil {
 		return err
 	}
-	r.transport, r.clients = t, make([]*client, o.streams)
+	r.transport = t
 	defer t.close()
 	cpu, began := proc.CPU(o.pid), time.Now()
 	r.connect()
