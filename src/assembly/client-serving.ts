@@ -154,7 +154,8 @@ async function openListener(
   const { material, close } = tls.value;
   const listening = await listen({
     tls: material,
-    bounds: core.admission.forListener(),
+    reusePort: core.sharesPort(listener),
+    bounds: core.admission,
     accounts: core.accounts,
     maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
     reviewTime: () => core.config.drainTimeoutMs,

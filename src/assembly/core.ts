@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { Journal } from '../cache/type-table.ts';
 import type { Config } from '../config/config.ts';
 import type { StreamLimits } from '../downstream/services.ts';
@@ -74,6 +75,8 @@ export interface Load {
 /** A process that is not the only one of its relay: the primary of workers, or a worker. What is left out is as in that one. */
 export interface ProcessRole
   extends Pick<RelayOptions, 'streamPrefix' | 'isUnavailable' | 'refusal' | 'isServed' | 'upstreamPerSide'> {
+  /** Other processes of this relay listen on the port, too. */
+  readonly sharesPort?: (listener: 'xds' | 'rest') => boolean;
   /** What clients have open in other processes of this relay. */
   readonly loadElsewhere?: () => Load;
   /** Whose load reports it takes; left out: those of clients, for control planes. */
@@ -327,6 +330,10 @@ export class Core {
     return this.#role.streamPrefix ?? '';
   }
 
+  sharesPort(listener: 'xds' | 'rest'): boolean {
+    return this.#role.sharesPort?.(listener) === true;
+  }
+
   /** From now on no stream is taken. */
   beginDrain(): void {
     this.#draining = true;
@@ -532,11 +539,12 @@ function removalLimits({ upstreams }: Config) {
   );
 }
 
-/** Who may connect and open streams, and how many: by the rules and limits in force. */
-export class Admission {
+/** Who may connect and open streams, and how many, on all listeners together: by the rules and limits in force. */
+export class Admission implements ConnectionBounds {
   readonly #core: Core;
   readonly #role: ProcessRole;
-  #connections = 0;
+  /** Those that are within their TLS handshake too; the oldest first. */
+  readonly #connections = new Set<Socket>();
   #full = false;
 
   constructor(core: Core, role: ProcessRole) {
@@ -544,9 +552,9 @@ export class Admission {
     this.#role = role;
   }
 
-  /** Open connections, including those in their TLS handshake. */
+  /** How many are open. */
   get connections(): number {
-    return this.#connections;
+    return this.#connections.size;
   }
 
   /** The rules allow this peer nothing of the type (undefined: of any). */
@@ -587,37 +595,33 @@ export class Admission {
     this.#role.loadChanged?.();
   }
 
-  /** The bounds of one listener's connections. All listeners share the limits. */
-  forListener(): ConnectionBounds {
-    let own = 0;
-    return {
-      admits: (open) => this.#admits(this.#connections - own + open),
-      resized: (open) => {
-        this.#connections += open - own;
-        own = open;
-        this.#role.loadChanged?.();
-      },
-      joined: (peer) => this.#joined(peer),
-      left: (peer) => peer.account.leave('connections'),
-      endedExpired: () => this.#core.metrics.rejected('certificate_expired').inc(),
-      refusedCertificate: (why) => this.#core.metrics.rejected(`certificate_${why}`).inc(),
-      endedIdle: () => this.#core.metrics.rejected('idle').inc(),
-    };
-  }
-
-  get #elsewhere(): Load {
-    return this.#role.loadElsewhere?.() ?? { streams: 0, connections: 0 };
-  }
-
-  #admits(open: number): boolean {
+  admits(): boolean {
     const { maxConnections } = this.#core.config.limits;
-    const taken = open + this.#elsewhere.connections < maxConnections;
+    const taken = this.connections + this.#elsewhere.connections < maxConnections;
     if (!taken) this.#core.metrics.rejected('connections').inc();
     if (taken === this.#full) this.#logFull(!taken, maxConnections);
     return taken;
   }
 
-  #joined({ account, address }: Peer): string | undefined {
+  opened(connection: Socket): void {
+    this.#connections.add(connection);
+    this.#role.loadChanged?.();
+  }
+
+  closed(connection: Socket): void {
+    if (this.#connections.delete(connection)) this.#role.loadChanged?.();
+  }
+
+  /** Processes took more than the limit at the same time: this one keeps so many. */
+  keepOldest(count: number): void {
+    for (const connection of [...this.#connections].slice(count)) {
+      this.#core.metrics.rejected('connections').inc();
+      this.closed(connection);
+      connection.destroy();
+    }
+  }
+
+  joined({ account, address }: Peer): string | undefined {
     const { config, metrics, conditions } = this.#core;
     const { maxConnectionsPerPeer } = config.limits;
     const bounded = maxConnectionsPerPeer > 0 && !account.exempt;
@@ -629,6 +633,26 @@ export class Admission {
     }
     account.enter('connections');
     return undefined;
+  }
+
+  left({ account }: Peer): void {
+    account.leave('connections');
+  }
+
+  endedExpired(): void {
+    this.#core.metrics.rejected('certificate_expired').inc();
+  }
+
+  refusedCertificate(why: 'expired' | 'untrusted' | 'missing'): void {
+    this.#core.metrics.rejected(`certificate_${why}`).inc();
+  }
+
+  endedIdle(): void {
+    this.#core.metrics.rejected('idle').inc();
+  }
+
+  get #elsewhere(): Load {
+    return this.#role.loadElsewhere?.() ?? { streams: 0, connections: 0 };
   }
 
   #logFull(full: boolean, maxConnections: number): void {

@@ -101,7 +101,7 @@ export class SessionShares {
     const { limits, workers } = this.#config;
     const max = limits.maxUpstreamSessions;
     const ofStream = Math.min(max, Math.max(leastOf.stream, Math.floor(max / 4)));
-    // Clients are handed to workers in turn, and each worker counts its own.
+    // Clients are spread over the workers, and each worker counts its own.
     const ofPeer = Math.min(max, Math.max(leastOf.peer, Math.floor(max / 2 / Math.max(1, workers))));
     if (now.size > ofStream) {
       return `a stream that uses ${now.size} parameter sets: at most ${ofStream} are accepted, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;

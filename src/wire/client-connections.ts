@@ -20,10 +20,11 @@ import type { TlsMaterial } from './tls-material.ts';
 
 /** How many connections there may be, and of whom. */
 export interface ConnectionBounds {
-  /** Asked before anything is read or written, with how many are open beside it; false: it is closed. */
-  admits(open: number): boolean;
-  /** So many are open now. */
-  resized(open: number): void;
+  /** Asked before anything is read or written; false: it is closed. */
+  admits(): boolean;
+  /** One was admitted; `closed` follows. */
+  opened(connection: Socket): void;
+  closed(connection: Socket): void;
   /** The peer of one is known. A text says why it is refused; else `left` follows. */
   joined(peer: Peer): string | undefined;
   left(peer: Peer): void;
@@ -41,6 +42,8 @@ export interface ListenerOptions {
   readonly address: string;
   /** Of the socket at `unix:PATH`; undefined: what the umask leaves. */
   readonly unixMode?: number | undefined;
+  /** Other processes of this user may listen on the port, too: the kernel shares new connections out among them. */
+  readonly reusePort?: boolean | undefined;
   readonly tls?: ListenerTls | undefined;
   readonly clock?: Clock;
   /** In [0, 1). */
@@ -210,16 +213,16 @@ export class ClientConnections {
 
   #accepted(socket: Socket): boolean {
     const { bounds } = this.#options;
-    if (bounds?.admits(this.#sockets.size) === false) {
+    if (bounds?.admits() === false) {
       socket.destroy();
       this.#makeRoom();
       return false;
     }
     this.#sockets.add(socket);
-    bounds?.resized(this.#sockets.size);
+    bounds?.opened(socket);
     socket.on('close', () => {
       this.#sockets.delete(socket);
-      bounds?.resized(this.#sockets.size);
+      bounds?.closed(socket);
     });
     return true;
   }

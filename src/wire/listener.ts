@@ -92,9 +92,10 @@ export abstract class Listener {
   }
 
   async listen(): Promise<Result<undefined>> {
-    const { address, unixMode } = this.#options;
+    const { address, unixMode, reusePort = false } = this.#options;
     const at = this.#at;
-    const target: ListenOptions = at.kind === 'tcp' ? { host: at.host, port: at.port } : { path: at.path };
+    const target: ListenOptions =
+      at.kind === 'tcp' ? { host: at.host, port: at.port, reusePort } : { path: at.path };
     if (at.kind === 'unix') await removeStaleSocket(at.path);
     const server = this.#server;
     return new Promise((resolve) => {

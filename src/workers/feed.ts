@@ -9,8 +9,8 @@ import { ADS_SERVICE } from '../model/types.ts';
 import type { UpstreamSink } from '../model/upstream.ts';
 import type { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
-import type { Message } from './ipc-messages.ts';
 import { socketMode } from './private-socket.ts';
+import type { WorkerPorts } from './worker-port.ts';
 
 /**
  * How the primary feeds its workers: with TP2 delta over a Unix socket that only this user can reach, as a relay feeds a
@@ -44,10 +44,7 @@ export function feedConfig(config: Config): Config {
 }
 
 /** The configuration by which a worker serves clients. */
-export function workerConfig(
-  config: Config,
-  { port, restPort }: Pick<Message<'start'>, 'port' | 'restPort'>,
-): Config {
+export function workerConfig(config: Config, ports: WorkerPorts): Config {
   const { rest } = config;
   const { address } = config.xds;
   return {
@@ -56,11 +53,12 @@ export function workerConfig(
     rollout: undefined,
     xds: {
       ...config.xds,
-      address: address.kind === 'tcp' && port !== undefined ? { ...address, port } : address,
+      address:
+        address.kind === 'tcp' && ports.xds !== undefined ? { ...address, port: ports.xds.port } : address,
     },
     rest:
-      rest !== undefined && restPort !== undefined
-        ? { ...rest, address: { ...rest.address, port: restPort } }
+      rest !== undefined && ports.rest !== undefined
+        ? { ...rest, address: { ...rest.address, port: ports.rest.port } }
         : rest,
     // The primary keeps idle interests for the configured time. An idle interest of a worker looks used to the primary,
     // so its session could not make room for another one.

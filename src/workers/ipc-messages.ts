@@ -9,6 +9,7 @@ import type { LevelOverride, LogFormat, LogLevel } from '../observe/log-levels.t
 import { version } from '../package/files.ts';
 import type { Member } from '../rollout/canaries.ts';
 import type { CanaryStream, Waiting } from '../rollout/waiting.ts';
+import type { WorkerPorts } from './worker-port.ts';
 
 /**
  * The messages between the primary and its workers over node:cluster's IPC: facts without an answer. They are structured
@@ -27,10 +28,7 @@ export type ToWorker =
       readonly kind: 'start';
       /** What is in force. */
       readonly config: Config;
-      /** The xDS listener's port, where the configuration leaves it open. */
-      readonly port: number | undefined;
-      /** The same of the REST listener. */
-      readonly restPort: number | undefined;
+      readonly ports: WorkerPorts;
       /** The sockets' (private-socket.ts). */
       readonly directory: string;
       /** The number of the slot. */
@@ -62,10 +60,10 @@ export type ToWorker =
   /** What operators have set (AdminService SetLogLevel): all that is in force. */
   | { readonly kind: 'log_levels'; readonly overrides: readonly LevelOverride[] }
   /**
-   * What clients have open in the other workers. `mostStreams`: workers took more than limits.max_streams at the same
-   * time, and this one keeps its oldest streams, so many.
+   * What clients have open in the other workers. `most`: workers took more at the same time than a limit allows, and this
+   * one keeps its oldest streams or connections, so many.
    */
-  | { readonly kind: 'load_elsewhere'; readonly load: Load; readonly mostStreams?: number }
+  | { readonly kind: 'load_elsewhere'; readonly load: Load; readonly most: Partial<Load> }
   /** Who is on the side of canaries. */
   | {
       readonly kind: 'canaries';

@@ -202,13 +202,21 @@ const maxCommits = 100;
 /** Answers of many clients come together, in milliseconds. */
 const tellAnswersMs = 500;
 
+/** What clients have said to a commit since the primary was told. */
+interface Said {
+  readonly change: Pick<Message<'answers'>, 'type' | 'name' | 'content'>;
+  accepted: number;
+  rejected: number;
+  tookMs: number | undefined;
+}
+
 /** Tells the primary, which keeps the history, what the clients of this worker say to changes. */
 export class AnswerReporter {
   readonly #clock: Clock;
   readonly #send: (message: ToPrimary) => void;
   /** By when the commit arrived. */
-  readonly #commits = new Map<number, Message<'answers'>>();
-  readonly #news = new Set<number>();
+  readonly #commits = new Map<number, Said>();
+  readonly #news = new Set<Said>();
 
   constructor(clock: Clock, send: (message: ToPrimary) => void) {
     this.#clock = clock;
@@ -221,9 +229,7 @@ export class AnswerReporter {
     const change = contents === undefined || isForCanaries ? undefined : changeOf(contents);
     if (change === undefined) return;
     this.#commits.set(receivedAt, {
-      kind: 'answers',
-      type,
-      ...change,
+      change: { type, ...change },
       accepted: 0,
       rejected: 0,
       tookMs: undefined,
@@ -233,24 +239,25 @@ export class AnswerReporter {
   }
 
   answered(receivedAt: number, isAccepted: boolean): void {
-    const commit = this.#commits.get(receivedAt);
-    if (commit === undefined) return;
+    const said = this.#commits.get(receivedAt);
+    if (said === undefined) return;
     if (this.#news.size === 0) this.#clock.after(tellAnswersMs, () => this.#tell());
-    this.#news.add(receivedAt);
-    this.#commits.set(
-      receivedAt,
-      isAccepted
-        ? { ...commit, accepted: commit.accepted + 1, tookMs: this.#clock.monotonic() - receivedAt }
-        : { ...commit, rejected: commit.rejected + 1 },
-    );
+    this.#news.add(said);
+    if (isAccepted) {
+      said.accepted++;
+      said.tookMs = this.#clock.monotonic() - receivedAt;
+    } else {
+      said.rejected++;
+    }
   }
 
   #tell(): void {
-    for (const receivedAt of this.#news) {
-      const commit = this.#commits.get(receivedAt);
-      if (commit === undefined) continue;
-      this.#send(commit);
-      this.#commits.set(receivedAt, { ...commit, accepted: 0, rejected: 0, tookMs: undefined });
+    for (const said of this.#news) {
+      const { change, accepted, rejected, tookMs } = said;
+      this.#send({ kind: 'answers', ...change, accepted, rejected, tookMs });
+      said.accepted = 0;
+      said.rejected = 0;
+      said.tookMs = undefined;
     }
     this.#news.clear();
   }

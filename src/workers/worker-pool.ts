@@ -4,7 +4,7 @@ import { Listed } from '../admin/answers.ts';
 import { clientQuery, clientsQuery, optionalType, type Request, valueOf } from '../admin/requests.ts';
 import type { Answer, Call } from '../admin/service.ts';
 import type { ClientServing, ListenerAddress } from '../assembly/client-serving.ts';
-import type { Core } from '../assembly/core.ts';
+import type { Core, Load } from '../assembly/core.ts';
 import { inForce, mergeEffects } from '../assembly/reload-effect.ts';
 import type { Config } from '../config/config.ts';
 import { type Client, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
@@ -42,7 +42,14 @@ const wholeList = 0xff_ff_ff_ff;
 /** How much longer than its drain timeout a worker may take before it is killed, in milliseconds. */
 const drainGraceMs = 2000;
 
-type Directions = Pick<Message<'start'>, 'port' | 'restPort' | 'directory' | 'logFormat'>;
+type Directions = Pick<Message<'start'>, 'ports' | 'directory' | 'logFormat'>;
+
+interface Resources {
+  /** What workers connect to. */
+  readonly sockets: AsyncDisposableStack;
+  /** The ports, from other relays. */
+  readonly reserved: AsyncDisposableStack;
+}
 
 /** The workers of a primary: they serve its clients, and what it says of clients is theirs. */
 export class WorkerPool implements ClientServing, ClientsView {
@@ -53,8 +60,7 @@ export class WorkerPool implements ClientServing, ClientsView {
   readonly #fleet: WorkersFleet;
   /** For clients' health checks: whether the relay is ready. */
   readonly #serving: () => boolean;
-  /** What workers connect to; closed with them. */
-  readonly #sockets: AsyncDisposableStack;
+  readonly #resources: Resources;
   readonly #slots: readonly WorkerSlot[];
   #config: Config;
   /** What the workers were asked last about what waits. */
@@ -80,7 +86,7 @@ export class WorkerPool implements ClientServing, ClientsView {
     directions: Directions,
     fleet: WorkersFleet,
     serving: () => boolean,
-    sockets: AsyncDisposableStack,
+    resources: Resources,
   ) {
     this.#core = core;
     this.#started = config;
@@ -88,9 +94,9 @@ export class WorkerPool implements ClientServing, ClientsView {
     this.#directions = directions;
     this.#fleet = fleet;
     this.#serving = serving;
-    this.#sockets = sockets;
+    this.#resources = resources;
     this.#slots = Array.from({ length: config.workers }, (_, index) => this.#slot(index + 1));
-    this.#loads = new WorkerLoads(this.#slots, config.limits.maxStreams);
+    this.#loads = new WorkerLoads(this.#slots, config.limits);
     core.logLevels.onChange(() => this.#send(this.#logLevels()));
   }
 
@@ -131,7 +137,7 @@ export class WorkerPool implements ClientServing, ClientsView {
   }
 
   reload(config: Config): void {
-    this.#loads.maxStreams = config.limits.maxStreams;
+    this.#loads.limits = config.limits;
     this.#config = config;
     this.#send({ kind: 'reload', config: withoutText(inForce(this.#started, config)) });
     this.#fleet.moved();
@@ -141,9 +147,11 @@ export class WorkerPool implements ClientServing, ClientsView {
   async drain(milliseconds: number): Promise<void> {
     this.#fleet.stop();
     this.#send({ kind: 'drain', milliseconds });
+    // They listen no more, so the next relay may begin while their clients leave.
+    await this.#resources.reserved.disposeAsync();
     await this.#end(milliseconds + drainGraceMs);
     this.#unsubscribe();
-    await this.#sockets.disposeAsync();
+    await this.#resources.sockets.disposeAsync();
   }
 
   async status(): Promise<ClientsStatus> {
@@ -511,18 +519,19 @@ async function next<T>(iterator: AsyncIterator<T>) {
 
 /** A worker, as far as its clients count. */
 type LoadedWorker = Pick<WorkerSlot, 'load' | 'send'>;
+type Limits = Pick<Config['limits'], 'maxStreams' | 'maxConnections'>;
 
 /** What the clients of all workers have open. Each worker hears what the others have, and takes no more than is left. */
 export class WorkerLoads {
-  maxStreams: number;
+  limits: Limits;
   readonly #workers: readonly LoadedWorker[];
-  /** How many streams of each worker have a place in `limits.max_streams`. */
-  readonly #places = new Map<LoadedWorker, number>();
+  readonly #streams = new Places('streams');
+  readonly #connections = new Places('connections');
   #announcing = false;
 
-  constructor(workers: readonly LoadedWorker[], maxStreams: number) {
+  constructor(workers: readonly LoadedWorker[], limits: Limits) {
     this.#workers = workers;
-    this.maxStreams = maxStreams;
+    this.limits = limits;
   }
 
   /** One message to each worker for all that happens meanwhile. */
@@ -536,7 +545,9 @@ export class WorkerLoads {
   }
 
   #announce(): void {
-    this.#givePlaces();
+    const { maxStreams, maxConnections } = this.limits;
+    this.#streams.give(this.#workers, maxStreams);
+    this.#connections.give(this.#workers, maxConnections);
     let [streams, connections] = [0, 0];
     for (const { load } of this.#workers) {
       streams += load.streams;
@@ -545,29 +556,44 @@ export class WorkerLoads {
     for (const worker of this.#workers) {
       const { load } = worker;
       const others = { streams: streams - load.streams, connections: connections - load.connections };
-      const places = this.#placesOf(worker);
-      const surplus = places < load.streams ? { mostStreams: places } : {};
-      worker.send({ kind: 'load_elsewhere', load: others, ...surplus });
+      const most = { ...this.#streams.mostOf(worker), ...this.#connections.mostOf(worker) };
+      worker.send({ kind: 'load_elsewhere', load: others, most });
     }
+  }
+}
+
+/** How many streams, or connections, of each worker have a place within the limit. */
+class Places {
+  readonly #what: keyof Load;
+  readonly #places = new Map<LoadedWorker, number>();
+
+  constructor(what: keyof Load) {
+    this.#what = what;
   }
 
   /**
-   * Two workers can take the last place at the same time: neither has heard of the other's stream then. Who has a place
-   * keeps it, also if the limit is lower now.
+   * Two workers can take the last place at the same time: neither has heard of the other's then. Who has a place keeps it,
+   * also if the limit is lower now.
    */
-  #givePlaces(): void {
-    for (const worker of this.#workers)
-      this.#places.set(worker, Math.min(this.#placesOf(worker), worker.load.streams));
-    let free = this.maxStreams - this.#places.values().reduce((sum, places) => sum + places, 0);
-    for (const worker of this.#workers) {
-      const places = this.#placesOf(worker);
-      const more = Math.max(0, Math.min(worker.load.streams - places, free));
+  give(workers: readonly LoadedWorker[], limit: number): void {
+    for (const worker of workers)
+      this.#places.set(worker, Math.min(this.#of(worker), worker.load[this.#what]));
+    let free = limit - this.#places.values().reduce((sum, places) => sum + places, 0);
+    for (const worker of workers) {
+      const places = this.#of(worker);
+      const more = Math.max(0, Math.min(worker.load[this.#what] - places, free));
       this.#places.set(worker, places + more);
       free -= more;
     }
   }
 
-  #placesOf(worker: LoadedWorker): number {
+  /** Empty if all that it has have a place. */
+  mostOf(worker: LoadedWorker): Partial<Load> {
+    const places = this.#of(worker);
+    return places < worker.load[this.#what] ? { [this.#what]: places } : {};
+  }
+
+  #of(worker: LoadedWorker): number {
     return this.#places.get(worker) ?? 0;
   }
 }

@@ -1,11 +1,8 @@
-import { createServer } from 'node:net';
 import type { ServingMode } from '../assembly/client-serving.ts';
 import type { Core } from '../assembly/core.ts';
 import type { Side } from '../model/access.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { ok, type Result } from '../model/result.ts';
 import type { LogFormat } from '../observe/log-levels.ts';
-import { formatHostPort } from '../wire/address.ts';
-import { explainError } from '../wire/node-error.ts';
 import { clientStatusRoutes } from './client-status-rpc.ts';
 import { feedConfig, openFeed } from './feed.ts';
 import {
@@ -17,6 +14,7 @@ import {
   removePrivateDirectory,
 } from './private-socket.ts';
 import { WorkerPool } from './worker-pool.ts';
+import { reservePort } from './worker-port.ts';
 import { WorkersFleet } from './workers-fleet.ts';
 
 /** Clients are served by workers; this process is the primary that feeds them. */
@@ -65,13 +63,14 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
         });
         if (!questions.ok) return questions;
         sockets.use(questions.value);
+        const reserved = sockets.use(new AsyncDisposableStack());
         const { address } = config.xds;
-        const port = await choosePort(address.kind === 'tcp' ? address : undefined);
-        if (!port.ok) return port;
-        const restPort = await choosePort(config.rest?.address);
-        if (!restPort.ok) return restPort;
-        const directions = { port: port.value, restPort: restPort.value, directory, logFormat };
-        return new WorkerPool(core, config, directions, fleet, serving, sockets).start();
+        const xds = address.kind === 'tcp' ? await reservePort(address, reserved) : ok(undefined);
+        if (!xds.ok) return xds;
+        const rest = config.rest ? await reservePort(config.rest.address, reserved) : ok(undefined);
+        if (!rest.ok) return rest;
+        const directions = { ports: { xds: xds.value, rest: rest.value }, directory, logFormat };
+        return new WorkerPool(core, config, directions, fleet, serving, { sockets, reserved }).start();
       }
     },
   };
@@ -87,27 +86,6 @@ function openDirectory(sockets: AsyncDisposableStack): string {
     remove();
   });
   return directory;
-}
-
-/**
- * The port for all workers, now and later, where the configuration has port 0; else undefined. node:cluster would choose
- * another port after all workers have ended.
- */
-async function choosePort(
-  address: { readonly host: string; readonly port: number } | undefined,
-): Promise<Result<number | undefined>> {
-  if (address?.port !== 0) return ok(undefined);
-  const server = createServer();
-  return new Promise((resolve) => {
-    server.once('error', (error) => {
-      resolve(fail(`cannot listen on ${formatHostPort(address.host, 0)}: ${explainError(error)}`));
-    });
-    server.listen({ host: address.host, port: 0 }, () => {
-      const bound = server.address();
-      const port = typeof bound === 'object' && bound !== null ? bound.port : undefined;
-      server.close(() => resolve(ok(port)));
-    });
-  });
 }
 
 /** Of other types something is always on its way, and nobody waits for it. */

@@ -80,10 +80,11 @@ export class Worker {
     const answers = new AnswerReporter(systemClock, send);
     this.#traffic = new TrafficReporter(config, systemClock, send);
     this.#core = new Core(
-      workerConfig(config, start),
+      workerConfig(config, start.ports),
       { log, logLevels, spans, version, processMetrics: true, answers },
       {
         streamPrefix: `${id}-`,
+        sharesPort: (listener) => start.ports[listener]?.shared === true,
         loadElsewhere: () => this.#loadElsewhere,
         loadChanged: () => this.#report(),
         loadReports: 'worker',
@@ -138,7 +139,7 @@ export class Worker {
       case 'reload':
         this.#outageGate.reload(message.config.upstreams);
         this.#traffic.reload(message.config);
-        this.#core.reload(workerConfig(message.config, this.#start));
+        this.#core.reload(workerConfig(message.config, this.#start.ports));
         return;
       case 'primary_state':
         this.#primaryState = message;
@@ -151,7 +152,7 @@ export class Worker {
         return;
       case 'load_elsewhere':
         this.#loadElsewhere = message.load;
-        if (message.mostStreams !== undefined) this.#core.relay.server.keepOldest(message.mostStreams);
+        this.#keepOldest(message.most);
         return;
       case 'log_levels':
         this.#logLevels.take(message.overrides);
@@ -229,6 +230,11 @@ export class Worker {
         clientStatusRoutes((query) => clients.configs(query))(router);
       },
     });
+  }
+
+  #keepOldest({ streams, connections }: Partial<Load>): void {
+    if (streams !== undefined) this.#core.relay.server.keepOldest(streams);
+    if (connections !== undefined) this.#core.admission.keepOldest(connections);
   }
 
   /** Reports the load once for many changes: after 50 ms while the limits are far away, else at once. */

@@ -118,7 +118,8 @@ describe('TLS', () => {
       report: (message, error, peer = '') => reports.push([message, error, peer.replace(/\d+$/, 'PORT')]),
       bounds: {
         admits: () => true,
-        resized: () => undefined,
+        opened: () => undefined,
+        closed: () => undefined,
         joined: () => undefined,
         left: () => undefined,
         endedIdle: () => undefined,

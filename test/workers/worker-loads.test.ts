@@ -20,9 +20,9 @@ class FakeWorker {
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 const load = (streams: number) => ({ streams, connections: 1 });
 
-function start(maxStreams: number) {
+function start(maxStreams: number, maxConnections = 10) {
   const [first, second] = [new FakeWorker(), new FakeWorker()];
-  const loads = new WorkerLoads([first, second], maxStreams);
+  const loads = new WorkerLoads([first, second], { maxStreams, maxConnections });
   const report = async (one: number, two: number): Promise<void> => {
     first.load = load(one);
     second.load = load(two);
@@ -35,7 +35,7 @@ function start(maxStreams: number) {
 const told = (streams: number, mostStreams?: number): ToWorker => ({
   kind: 'load_elsewhere',
   load: load(streams),
-  ...(mostStreams === undefined ? {} : { mostStreams }),
+  most: mostStreams === undefined ? {} : { streams: mostStreams },
 });
 
 describe('the loads of workers', () => {
@@ -67,10 +67,22 @@ describe('the loads of workers', () => {
     expect(second.hears).to.deep.equal(told(1));
   });
 
+  it('connections have places as streams have', async () => {
+    const { first, second, loads } = start(10, 5);
+    first.load = { streams: 1, connections: 4 };
+    second.load = { streams: 1, connections: 3 };
+    loads.changed();
+    await turn();
+    expect([first.hears, second.hears]).to.deep.equal([
+      { kind: 'load_elsewhere', load: { streams: 1, connections: 3 }, most: {} },
+      { kind: 'load_elsewhere', load: { streams: 1, connections: 4 }, most: { connections: 1 } },
+    ]);
+  });
+
   it('a lower limit ends nothing', async () => {
     const { first, second, loads, report } = start(5);
     await report(2, 3);
-    loads.maxStreams = 1;
+    loads.limits = { maxStreams: 1, maxConnections: 10 };
     await report(2, 3);
     expect([first.hears, second.hears]).to.deep.equal([told(3), told(2)]);
   });

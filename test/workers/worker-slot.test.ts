@@ -56,7 +56,7 @@ function start() {
       processes.push(process);
       return process;
     },
-    opening: () => [{ kind: 'load_elsewhere', load: { streams: 7, connections: 9 } }],
+    opening: () => [{ kind: 'load_elsewhere', load: { streams: 7, connections: 9 }, most: {} }],
     changed: () => {},
     ended: (series) => left.push(series),
     restarted: () => {},
@@ -78,7 +78,9 @@ const listening = {
 describe('a worker slot', () => {
   it('tells a new process first what it must know', () => {
     const { last } = start();
-    expect(last().heard).to.deep.equal([{ kind: 'load_elsewhere', load: { streams: 7, connections: 9 } }]);
+    expect(last().heard).to.deep.equal([
+      { kind: 'load_elsewhere', load: { streams: 7, connections: 9 }, most: {} },
+    ]);
   });
 
   it('listens once its process says so', () => {
