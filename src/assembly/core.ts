@@ -588,7 +588,7 @@ export class Admission {
   }
 
   /** The bounds of one listener's connections. All listeners share the limits. */
-  forListener(): ConnectionBounds {
+  forListener(listener: 'xds' | 'rest'): ConnectionBounds {
     let own = 0;
     return {
       admits: (open) => this.#admits(this.#connections - own + open),
@@ -601,6 +601,7 @@ export class Admission {
       left: (peer) => peer.account.leave('connections'),
       endedExpired: () => this.#core.metrics.rejected('certificate_expired').inc(),
       refusedCertificate: (why) => this.#core.metrics.rejected(`certificate_${why}`).inc(),
+      shookHands: (how) => this.#core.metrics.handshakes(listener, how).inc(),
       endedIdle: () => this.#core.metrics.rejected('idle').inc(),
     };
   }

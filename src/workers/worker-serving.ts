@@ -37,7 +37,7 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
         canaryEnded: () => {},
       },
     },
-    async open(core, config, { serving, clientStatus }) {
+    async open(core, config, { serving, clientStatus }, _own, sessions) {
       const sockets = new AsyncDisposableStack();
       fleet.serve({
         rollout: core.rollout,
@@ -71,7 +71,7 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
         const restPort = await choosePort(config.rest?.address);
         if (!restPort.ok) return restPort;
         const directions = { port: port.value, restPort: restPort.value, directory, logFormat };
-        return new WorkerPool(core, config, directions, fleet, serving, sockets).start();
+        return new WorkerPool(core, config, directions, fleet, sessions, serving, sockets).start();
       }
     },
   };
