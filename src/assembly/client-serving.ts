@@ -1,5 +1,5 @@
 import { create, fromJson } from '@bufbuild/protobuf';
-import type { Config, ServerTls } from '../config/config.ts';
+import type { ClientTls, Config } from '../config/config.ts';
 import { fetchRoutes } from '../downstream/polls/polls.ts';
 import { RestPolls } from '../downstream/polls/rest-polls.ts';
 import { routes } from '../downstream/xds-server.ts';
@@ -44,6 +44,7 @@ import { lazyEnvoyRegistry } from '../wire/registry.ts';
 import type { ServerStream } from '../wire/server-stream.ts';
 import type { Core, ProcessRole } from './core.ts';
 import { takesLoadReports } from './load-reports.ts';
+import type { SessionKeeper, SessionsOf } from './session-keeper.ts';
 import { watchTls } from './watched-tls.ts';
 
 /** Where clients connect: for each, its name on stdout and HOST:PORT, or unix:PATH. */
@@ -77,15 +78,21 @@ export interface ServingMode {
   configOf(config: Config): Config;
   readonly role: ProcessRole;
   /** `own`: the clients of this process. */
-  open(core: Core, config: Config, answers: ClientAnswers, own: ClientsView): Promise<Result<ClientServing>>;
+  open(
+    core: Core,
+    config: Config,
+    answers: ClientAnswers,
+    own: ClientsView,
+    sessions: SessionKeeper,
+  ): Promise<Result<ClientServing>>;
 }
 
 /** In this process. */
 export const IN_PROCESS: ServingMode = {
   configOf: (config) => config,
   role: {},
-  async open(core, _config, answers, clients) {
-    const opened = await openClientListeners(core, answers);
+  async open(core, _config, answers, clients, sessions) {
+    const opened = await openClientListeners(core, answers, sessions.of);
     if (!opened.ok) return opened;
     return ok({
       ...opened.value,
@@ -102,10 +109,11 @@ export const IN_PROCESS: ServingMode = {
 export async function openClientListeners(
   core: Core,
   answers: ClientAnswers,
+  sessions: SessionsOf,
 ): Promise<Result<ClientListeners>> {
-  const xds = await openXdsListener(core, answers);
+  const xds = await openXdsListener(core, answers, sessions);
   if (!xds.ok) return xds;
-  const rest = core.config.rest && (await openRestListener(core, core.config.rest, answers));
+  const rest = core.config.rest && (await openRestListener(core, core.config.rest, answers, sessions));
   if (rest?.ok === false) {
     await xds.value.drain(0);
     return rest;
@@ -142,7 +150,8 @@ const lostAuthorities =
 async function openListener(
   core: Core,
   listener: 'xds' | 'rest',
-  files: ServerTls | undefined,
+  files: ClientTls | undefined,
+  sessions: SessionsOf,
   listen: (
     connections: Omit<ListenerOptions, 'address' | 'maxRequestBytes'> &
       Pick<Required<ListenerOptions>, 'report'>,
@@ -152,10 +161,13 @@ async function openListener(
   const tls = await watchTls(files, () => opened.server, core, listener);
   if (!tls.ok) return tls;
   const { material, close } = tls.value;
+  // From 0: increase() does not see a series' first increment.
+  if (material !== undefined) core.metrics.handshakes(listener, 'full');
   const listening = await listen({
-    tls: material,
+    tls: material && { ...material, sessions: sessions(listener) },
     reusePort: core.sharesPort(listener),
     bounds: core.admission,
+    shookHands: (how) => core.metrics.handshakes(listener, how).inc(),
     accounts: core.accounts,
     maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
     reviewTime: () => core.config.drainTimeoutMs,
@@ -188,10 +200,14 @@ const services = [
 ];
 
 /** The listener for clients: ADS, the per-type services, and beside them health, reflection and CSDS. */
-function openXdsListener(core: Core, answers: ClientAnswers): Promise<Result<ClientListener>> {
+function openXdsListener(
+  core: Core,
+  answers: ClientAnswers,
+  sessions: SessionsOf,
+): Promise<Result<ClientListener>> {
   const { address, unixMode, tls } = core.config.xds;
   const reports = (stream: ServerStream) => core.acceptReports(stream);
-  return openListener(core, 'xds', tls, (connections) =>
+  return openListener(core, 'xds', tls, sessions, (connections) =>
     listenGrpc({
       ...connections,
       address: formatAddress(address),
@@ -261,8 +277,9 @@ function openRestListener(
   core: Core,
   { address, tls }: NonNullable<Core['config']['rest']>,
   answers: ClientAnswers,
+  sessions: SessionsOf,
 ): Promise<Result<ClientListener>> {
-  return openListener(core, 'rest', tls, (connections) => {
+  return openListener(core, 'rest', tls, sessions, (connections) => {
     const route = restRoutes(core, answers, connections.report);
     return listenHttp({
       ...connections,

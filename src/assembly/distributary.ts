@@ -38,6 +38,7 @@ import {
   rolloutInForce,
   upstreamChanges,
 } from './reload-effect.ts';
+import { SessionKeeper } from './session-keeper.ts';
 import { UpstreamSet } from './upstream-set.ts';
 import { watchTls } from './watched-tls.ts';
 
@@ -57,6 +58,7 @@ export class Distributary {
   readonly #recorder: Recorder;
   readonly #persistence: Persistence | undefined;
   readonly #rolloutFile: RolloutFile | undefined;
+  readonly #sessions: SessionKeeper;
   readonly #started: Config;
   #config: Config;
   #serving: ClientServing | undefined;
@@ -77,7 +79,9 @@ export class Distributary {
     this.#started = config;
     this.#config = config;
     this.#mode = mode;
+    this.#sessions = new SessionKeeper(config, systemClock, dependencies.log);
     this.#persistence = makePersistence(() => this.#config, {
+      sessions: () => this.#sessions.sealed(),
       clock: systemClock,
       log: dependencies.log,
       failed: (reason) => this.#core.metrics.persistenceErrors(reason).inc(),
@@ -179,6 +183,7 @@ export class Distributary {
     const persistence = this.#persistence;
     const loaded = await persistence?.load();
     if (loaded !== undefined) staleness.restore(loaded.staleSince);
+    this.#sessions.start(persistence?.sessions);
     relay.start(this.#upstreams.make(this.#config), loaded?.restored);
     const known = Iterator.from(relay.store.tables).filter(([, table]) => table.resources.size > 0);
     this.#recorder.start(
@@ -393,6 +398,7 @@ export class Distributary {
     await this.#core.relay.stop();
     this.#upstreams.close();
     await this.#core.traces?.stop();
+    this.#sessions.stop();
     await this.#persistence?.close(lastWriteTimeoutMs);
     this.#closeAdminTls?.();
     await Promise.all([this.#admin?.close(), this.#metrics?.close()]);
@@ -407,6 +413,7 @@ export class Distributary {
         clientStatus: (query) => this.#inspection.clientStatusOf(query),
       },
       this.#own,
+      this.#sessions,
     );
     if (!serving.ok) return serving;
     this.#serving = serving.value;

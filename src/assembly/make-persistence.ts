@@ -19,7 +19,7 @@ export const lastWriteTimeoutMs = 5000;
 /** `config`: the one in force. Undefined: it wants none. */
 export function makePersistence(
   config: () => Config,
-  around: Pick<PersistenceOptions, 'clock' | 'log' | 'failed' | 'staleSince'>,
+  around: Pick<PersistenceOptions, 'clock' | 'log' | 'failed' | 'staleSince' | 'sessions'>,
 ): Persistence | undefined {
   const { persistence } = config().cache;
   if (persistence === undefined) return undefined;

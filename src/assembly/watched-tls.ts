@@ -22,14 +22,13 @@ const plaintext: WatchedTls = { material: undefined, close: () => {} };
 
 /** Reads a listener's certificate and hands each new version to the server, without a restart. */
 export async function watchTls(
-  files: ServerTls | undefined,
+  files: (ServerTls & Pick<TlsFiles, 'ticketSecret'>) | undefined,
   server: () => { setTls(material: ListenerTls): Result<undefined> } | undefined,
   observers: Observers,
   listener: string,
 ): Promise<Result<WatchedTls>> {
   if (files === undefined) return ok(plaintext);
-  const { certificate, privateKey, ca, requireClientCertificate } = files;
-  const paths = { certificate, privateKey, ...(ca === undefined ? {} : { ca }) };
+  const { requireClientCertificate, ...paths } = files;
   const followed = new TlsFollower(
     { listener },
     paths,

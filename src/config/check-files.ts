@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmdirSync, statSync } from 'nod
 import { dirname, join, resolve } from 'node:path';
 import { fail, ok, type Result } from '../model/result.ts';
 import { explainError } from '../wire/node-error.ts';
-import { parseCertificates } from '../wire/tls-material.ts';
+import { checkTicketSecret, parseCertificates } from '../wire/tls-material.ts';
 import { readToken } from '../wire/token-file.ts';
 import { read, readList, readText } from './schema-parts.ts';
 import type { Path, UnplacedProblem } from './source.ts';
@@ -107,12 +107,23 @@ function checkTls(path: Path, tls: unknown): readonly UnplacedProblem[] {
   return [
     ...(identity === undefined ? [] : checkIdentity(path, identity)),
     ...checkAuthorities(path, named(tls, 'ca')),
+    ...checkSecret([...path, 'session_ticket_secret_file'], named(tls, 'session_ticket_secret_file')),
   ];
 }
 
 function checkToken(path: Path, file: string | undefined): readonly UnplacedProblem[] {
   const token = file === undefined ? ok('') : readToken(file);
   return token.ok ? [] : [{ path, message: token.error }];
+}
+
+function checkSecret(path: Path, file: string | undefined): readonly UnplacedProblem[] {
+  if (file === undefined) return [];
+  try {
+    const secret = checkTicketSecret(readFileSync(file), file);
+    return secret.ok ? [] : [{ path, message: secret.error }];
+  } catch (error) {
+    return [{ path, message: `${file} cannot be read: ${explainError(error)}` }];
+  }
 }
 
 function checkDirectory(path: Path, directory: string): readonly UnplacedProblem[] {

@@ -22,3 +22,5 @@ export type AdsUpstreamConfig = Extract<UpstreamConfig, { readonly kind: 'ads' }
 
 /** Paths of PEM files. */
 export type ServerTls = NonNullable<Config['admin']['tls']>;
+/** Of a listener for clients: with what resumes their TLS sessions. */
+export type ClientTls = NonNullable<Config['xds']['tls']>;

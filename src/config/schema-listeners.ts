@@ -25,30 +25,58 @@ const serverTls = z
     private_key: name().optional().describe('PEM file of its key'),
     ca: name().optional().describe('PEM file of the authorities that client certificates are verified against'),
     require_client_certificate: z.boolean().default(false).describe('Refuse clients without a certificate (mutual TLS)'),
-  })
-  .superRefine((tls, context) => {
-    const set = (key: string): boolean => read(tls, key) !== undefined;
-    const required = read(tls, 'require_client_certificate') === true;
-    const used = set('certificate') || set('private_key') || set('ca') || required;
-    const missing = ['certificate', 'private_key'].filter((key) => !set(key));
-    if (used && missing.length > 0) {
-      context.addIssue(
-        `certificate and private_key belong together: ${missing.join(' and ')} ${missing.length === 1 ? 'is' : 'are'} missing`,
-      );
+  });
+
+// biome-ignore format: a table, one key a line
+const clientTls = serverTls.extend({
+    session_tickets: z.boolean().default(true).describe('Whether clients can resume TLS sessions, also in another worker, after a new certificate and, with cache.persistence, after a restart'),
+    session_ticket_secret_file: name().optional().describe('File with a secret of 32 bytes or more, the same for all replicas: a client can then resume its TLS session at each of them. Left out: the keys of tickets are random'),
+});
+
+function checkServerTls(tls: unknown, context: z.core.$RefinementCtx): void {
+  const set = (key: string): boolean => read(tls, key) !== undefined;
+  const required = read(tls, 'require_client_certificate') === true;
+  const secret = 'session_ticket_secret_file';
+  const used = set('certificate') || set('private_key') || set('ca') || required || set(secret);
+  const missing = ['certificate', 'private_key'].filter((key) => !set(key));
+  if (used && missing.length > 0) {
+    context.addIssue(
+      `certificate and private_key belong together: ${missing.join(' and ')} ${missing.length === 1 ? 'is' : 'are'} missing`,
+    );
+  }
+  if (required && !set('ca')) {
+    const message = 'needs ca: the authorities that client certificates are verified against';
+    context.addIssue({ code: 'custom', path: ['require_client_certificate'], message });
+  }
+  if (set(secret) && read(tls, 'session_tickets') === false) {
+    const message = 'needs session_tickets: true';
+    context.addIssue({ code: 'custom', path: [secret], message });
+  }
+}
+
+/** Undefined: plaintext. */
+const filesOf = ({ certificate, private_key, ca, require_client_certificate }: z.output<typeof serverTls>) =>
+  certificate === undefined || private_key === undefined
+    ? undefined
+    : { certificate, privateKey: private_key, ca, requireClientCertificate: require_client_certificate };
+
+const clientFilesOf = (tls: z.output<typeof clientTls>) => {
+  const files = filesOf(tls);
+  return (
+    files && {
+      ...files,
+      sessionTickets: tls.session_tickets,
+      ticketSecret: tls.session_ticket_secret_file,
     }
-    if (required && !set('ca')) {
-      const message = 'needs ca: the authorities that client certificates are verified against';
-      context.addIssue({ code: 'custom', path: ['require_client_certificate'], message });
-    }
-  }, evenIfWrong)
-  .transform(({ certificate, private_key, ca, require_client_certificate }) =>
-    certificate === undefined || private_key === undefined
-      ? undefined
-      : { certificate, privateKey: private_key, ca, requireClientCertificate: require_client_certificate },
   );
+};
 
 const tls = () =>
-  serverTls.prefault({}).describe('TLS; left out or {}: plaintext. The files are watched and reloaded');
+  clientTls
+    .superRefine(checkServerTls, evenIfWrong)
+    .transform(clientFilesOf)
+    .prefault({})
+    .describe('TLS; left out or {}: plaintext. The files are watched and reloaded');
 
 // biome-ignore format: a table, one key a line
 const rule = z.strictObject({
@@ -112,7 +140,7 @@ export const rest = z.strictObject({
 export const admin = z
   .strictObject({
     address: listenAddress().prefault('127.0.0.1:19000').describe('HOST:PORT; port 0: any free port'),
-    tls: serverTls.prefault({}).describe('TLS; left out or {}: plaintext. The files are watched and reloaded. With ca, only clients with a certificate issued by it are served'),
+    tls: serverTls.superRefine(checkServerTls, evenIfWrong).transform(filesOf).prefault({}).describe('TLS; left out or {}: plaintext. The files are watched and reloaded. With ca, only clients with a certificate issued by it are served'),
     hosts: z.array(parsed(checkHost)).prefault([]).describe('Host names and addresses that requests may name, besides loopback ones and the bound address; * stands for any characters'),
     read_only: z.boolean().default(false).describe('Refuse calls that change something, such as the ReleaseRemovals RPC'),
   })

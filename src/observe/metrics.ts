@@ -46,6 +46,7 @@ const counted = {
   downstream_coalesced_total: { labels: ['type'], help: 'Updates overtaken by a newer one before a slow client took them' },
   downstream_order_timeouts_total: { labels: ['type', 'what'], help: 'Sent to clients before what it waited for: a removal (removal), or routes whose clusters have not arrived (missing) or are not accepted (warming)' },
   downstream_rejected_total: { labels: ['reason'], help: 'Streams and requests of clients that were refused' },
+  downstream_tls_handshakes_total: { labels: ['listener', 'kind'], help: 'TLS handshakes of clients that were completed: full, or by a session that was resumed (resumed)' },
   upstream_updates_total: { labels: ['upstream', 'type', 'result'], help: 'Responses of control planes and scans of files' },
   upstream_reconnects_total: { labels: ['upstream'], help: 'Attempts to connect again' },
   upstream_stream_ends_total: { labels: ['upstream', 'code'], help: 'Streams to control planes that ended, other than by the relay itself' },
@@ -188,6 +189,9 @@ export class Metrics {
   );
   /** The reason comes from a fixed list, never from a peer. */
   readonly rejected: Counts<[reason: string]> = this.#series('downstream_rejected_total');
+  readonly #handshakes: Counts<[listener: string, kind: 'full' | 'resumed']> = this.#series(
+    'downstream_tls_handshakes_total',
+  );
   readonly #updates: Counts<[upstream: string, TypeUrl, Result]> = this.#series('upstream_updates_total');
   readonly reconnects: Counts<[upstream: string]> = this.#series('upstream_reconnects_total');
   /** `code` is the name of a gRPC status. */
@@ -262,6 +266,12 @@ export class Metrics {
   acknowledged(type: TypeUrl): Distribution {
     // Each label is twenty series here: types that only clients know share one.
     return this.#acknowledged(isKnownType(type) ? this.#types.of(type) : OTHER_TYPES);
+  }
+
+  handshakes(listener: 'xds' | 'rest', kind: 'full' | 'resumed'): Tally {
+    // Both begin at 0, see the constructor.
+    this.#handshakes(listener, kind === 'full' ? 'resumed' : 'full');
+    return this.#handshakes(listener, kind);
   }
 
   updates(upstream: string, type: TypeUrl, result: Result): Tally {
@@ -466,6 +476,7 @@ export const rejections = new Map<string, {
   ['certificate_expired', { code: 'UNAUTHENTICATED', means: "a connection was closed, or was not accepted, because the client's certificate is no longer valid" }],
   ['certificate_untrusted', { code: undefined, means: 'a TLS handshake failed, because no authority in ca vouches for the client\'s certificate, or the certificate is not valid for another reason than its end' }],
   ['certificate_missing', { code: undefined, means: 'a TLS handshake failed, because the client sent no certificate, and require_client_certificate asks for one' }],
+  ['certificate_unknown_issuer', { code: undefined, means: "a resumed TLS session was not accepted, because the relay does not know yet who issued the client's certificate: the client connects again, by a full handshake" }],
   ['stalled', { code: 'RESOURCE_EXHAUSTED', means: 'the client has not read for limits.stalled_timeout' }],
   ['half_sent', { code: 'DEADLINE_EXCEEDED', means: 'a request took longer than limits.stalled_timeout to arrive. With RESOURCE_EXHAUSTED: it was among the largest while such requests held too much memory' }],
   ['first_request', { code: 'DEADLINE_EXCEEDED', means: 'no request came within limits.first_request_timeout' }],

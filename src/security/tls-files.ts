@@ -8,23 +8,27 @@ import { DirectoryWatches } from '../wire/directory-watches.ts';
 import { explainError } from '../wire/node-error.ts';
 import { checkTlsMaterial, type TlsMaterial } from '../wire/tls-material.ts';
 
-/** Paths of PEM files. */
-export interface TlsFiles {
-  readonly certificate?: string;
-  readonly privateKey?: string;
-  readonly ca?: string;
-}
+/** Paths of PEM files, and of a secret. */
+export type TlsFiles = { readonly [Part in keyof TlsMaterial]?: string | undefined };
+
+/** Each with its key in the configuration. */
+const parts = [
+  ['certificate', 'certificate'],
+  ['privateKey', 'private_key'],
+  ['ca', 'ca'],
+  ['ticketSecret', 'session_ticket_secret_file'],
+] as const satisfies readonly (readonly [keyof TlsMaterial, string])[];
 
 /** Reads the files and checks that they parse and belong together. */
 export async function readTlsFiles(files: TlsFiles): Promise<Result<TlsMaterial>> {
-  const material: { certificate?: Buffer; privateKey?: Buffer; ca?: Buffer } = {};
-  for (const part of ['certificate', 'privateKey', 'ca'] as const) {
+  const material: { -readonly [Part in keyof TlsMaterial]: TlsMaterial[Part] } = {};
+  for (const [part, key] of parts) {
     const path = files[part];
     if (path === undefined) continue;
     try {
       material[part] = await readFile(path);
     } catch (error) {
-      return fail(`${part === 'privateKey' ? 'private_key' : part} ${path}: ${explainError(error)}`);
+      return fail(`${key} ${path}: ${explainError(error)}`);
     }
   }
   const checked = checkTlsMaterial(material);
@@ -95,12 +99,10 @@ export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => vo
 
 function fingerprintOf(material: TlsMaterial): string {
   const hash = createHash('sha256');
-  for (const part of [material.certificate, material.privateKey, material.ca]) {
-    hash.update(`${part?.length ?? -1};`).update(part ?? '');
-  }
+  for (const [part] of parts) hash.update(`${material[part]?.length ?? -1};`).update(material[part] ?? '');
   return hash.digest('hex');
 }
 
 function paths(files: TlsFiles): string[] {
-  return [files.certificate, files.privateKey, files.ca].filter((path) => path !== undefined);
+  return parts.map(([part]) => files[part]).filter((path) => path !== undefined);
 }

@@ -1,10 +1,9 @@
 import type { X509Certificate } from 'node:crypto';
 import { parseCertificates } from './tls-material.ts';
+import { Intermediates } from './tls-sessions.ts';
 
 /** A longer chain counts as broken. OpenSSL accepts up to a hundred. */
 const maxChainLength = 10;
-/** A fleet has a few. Only clients with a verified certificate add any. */
-const maxIntermediates = 256;
 
 /**
  * Whether the authorities of a listener still vouch for a certificate that was verified before they changed. OpenSSL
@@ -14,14 +13,17 @@ const maxIntermediates = 256;
 export class ClientAuthorities {
   #roots: readonly X509Certificate[] = [];
   #own: readonly X509Certificate[] = [];
-  /** By fingerprint, the least recently seen first. A client that resumes its session does not show its intermediates again. */
-  readonly #seen = new Map<string, X509Certificate>();
+  readonly #seen: Intermediates;
+  /** The revision of `#seen` that the two tables are of. */
+  #revision = 0;
   /** Of intermediates, by fingerprint: whether they are vouched for. */
   readonly #known = new Map<string, boolean>();
-  /** Of issuers, by fingerprint: until when they and their issuers are valid. */
-  readonly #ends = new Map<string, number>();
+  /** Of issuers, by fingerprint: until when they and their issuers are valid; undefined while that is worked out. */
+  readonly #ends = new Map<string, number | undefined>();
 
-  constructor(ca: Buffer) {
+  /** `seen`: what clients have shown, and will. */
+  constructor(ca: Buffer, seen = new Intermediates()) {
+    this.#seen = seen;
     this.replace(ca);
   }
 
@@ -45,54 +47,69 @@ export class ClientAuthorities {
       chain.unshift(issuer);
     }
     for (const intermediate of chain) {
-      const { fingerprint256 } = intermediate;
-      const isNew = !this.#seen.delete(fingerprint256);
-      if (isNew && !this.vouchFor(intermediate)) continue;
-      this.#seen.set(fingerprint256, intermediate);
-      if (isNew) this.#forget();
-    }
-    for (const oldest of this.#seen.keys()) {
-      if (this.#seen.size <= maxIntermediates) break;
-      this.#seen.delete(oldest);
+      const isKnown = this.#own.some((one) => isSame(one, intermediate)) || this.#seen.see(intermediate);
+      if (!isKnown && this.vouchFor(intermediate)) this.#seen.show(intermediate);
     }
   }
 
   /**
-   * Milliseconds since the epoch: until when the certificate and what issued it are valid. By the issuers' names alone:
-   * the signatures were verified. Of several with one name, as while one is replaced, the one that lasts longest counts.
+   * Milliseconds since the epoch: until when the certificate and what issued it are valid. By the issuers' names alone: the
+   * signatures were verified. Of several with one name, as while one is replaced, the one that lasts longest counts.
    */
-  validUntil(certificate: X509Certificate, depth = 0): number {
+  validUntil(certificate: X509Certificate): number {
+    this.#lookAnew();
+    return this.#validUntil(certificate, 0) ?? certificate.validToDate.getTime();
+  }
+
+  /** Whether all that issued it are known, up to a root: else `validUntil` does not say when one of them ends. */
+  knowsIssuersOf(certificate: X509Certificate): boolean {
+    this.#lookAnew();
+    return this.#validUntil(certificate, 0) !== undefined;
+  }
+
+  /** Undefined: not all issuers are known. */
+  #validUntil(certificate: X509Certificate, depth: number): number | undefined {
+    if (depth >= maxChainLength) return undefined;
     const own = certificate.validToDate.getTime();
-    if (depth >= maxChainLength) return own;
+    if (this.#roots.some((root) => isSame(root, certificate))) return own;
     let issuers: number | undefined;
     for (const issuer of [...this.#own, ...this.#seen.values()]) {
-      if (issuer.fingerprint256 === certificate.fingerprint256) return own;
-      if (certificate.checkIssued(issuer)) issuers = Math.max(issuers ?? 0, this.#until(issuer, depth));
+      const until = certificate.checkIssued(issuer) ? this.#until(issuer, depth) : undefined;
+      if (until !== undefined) issuers = Math.max(issuers ?? 0, until);
     }
-    return Math.min(own, issuers ?? own);
+    return issuers === undefined ? undefined : Math.min(own, issuers);
   }
 
   /** Of an issuer: worked out once. */
-  #until(issuer: X509Certificate, depth: number): number {
+  #until(issuer: X509Certificate, depth: number): number | undefined {
     const { fingerprint256 } = issuer;
-    const known = this.#ends.get(fingerprint256);
-    if (known !== undefined) return known;
+    if (this.#ends.has(fingerprint256)) return this.#ends.get(fingerprint256);
     // While its own chain is followed: two certificates may have issued each other.
-    this.#ends.set(fingerprint256, issuer.validToDate.getTime());
-    const until = this.validUntil(issuer, depth + 1);
-    this.#ends.set(fingerprint256, until);
+    this.#ends.set(fingerprint256, undefined);
+    const until = this.#validUntil(issuer, depth + 1);
+    if (until === undefined) this.#ends.delete(fingerprint256);
+    else this.#ends.set(fingerprint256, until);
     return until;
   }
 
+  /** Others add to what was seen. */
+  #lookAnew(): void {
+    if (this.#revision !== this.#seen.revision) this.#forget();
+  }
+
   #forget(): void {
+    this.#revision = this.#seen.revision;
     this.#known.clear();
     this.#ends.clear();
   }
 
-  vouchFor(certificate: X509Certificate, depth = 0): boolean {
-    const trusted = this.#roots.some(
-      (root) => root.fingerprint256 === certificate.fingerprint256 || isIssued(certificate, root),
-    );
+  vouchFor(certificate: X509Certificate): boolean {
+    this.#lookAnew();
+    return this.#vouchFor(certificate, 0);
+  }
+
+  #vouchFor(certificate: X509Certificate, depth: number): boolean {
+    const trusted = this.#roots.some((root) => isSame(root, certificate) || isIssued(certificate, root));
     if (trusted || depth >= maxChainLength) return trusted;
     return (
       this.#own.some((issuer) => this.#chains(certificate, issuer, depth)) ||
@@ -108,11 +125,14 @@ export class ClientAuthorities {
     if (known !== undefined) return known;
     // False while its own chain is followed: two certificates that have issued each other lead to no root.
     this.#known.set(fingerprint256, false);
-    const vouched = this.vouchFor(issuer, depth + 1);
+    const vouched = this.#vouchFor(issuer, depth + 1);
     this.#known.set(fingerprint256, vouched);
     return vouched;
   }
 }
+
+const isSame = (one: X509Certificate, other: X509Certificate): boolean =>
+  one.fingerprint256 === other.fingerprint256;
 
 function isIssued(certificate: X509Certificate, issuer: X509Certificate): boolean {
   return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);

@@ -14,9 +14,16 @@ import {
   idleTimeoutWhenFullMs,
   unixWindow,
 } from './http2-settings.ts';
-import { addressOf, type ClientSession, parseSubjectAltNames, verifiedCertificate } from './peer.ts';
+import {
+  addressOf,
+  type ClientSession,
+  isResumed,
+  parseSubjectAltNames,
+  verifiedCertificate,
+} from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
 import type { TlsMaterial } from './tls-material.ts';
+import type { TlsSessions } from './tls-sessions.ts';
 
 /** How many connections there may be, and of whom. */
 export interface ConnectionBounds {
@@ -32,8 +39,8 @@ export interface ConnectionBounds {
   endedIdle(): void;
   /** One was ended, or not taken, as its client's certificate is no longer valid. */
   endedExpired(): void;
-  /** A TLS handshake failed by the client's certificate, or because it has none. */
-  refusedCertificate(why: 'expired' | 'untrusted' | 'missing'): void;
+  /** A TLS handshake failed by the client's certificate, or because it has none; or a resumed session is not taken. */
+  refusedCertificate(why: 'expired' | 'untrusted' | 'missing' | 'unknown_issuer'): void;
 }
 
 /** Where clients connect, and who may. */
@@ -60,6 +67,8 @@ export interface ListenerOptions {
   readonly bounds?: ConnectionBounds;
   /** Of the peers. Undefined: nothing of a peer is bounded. */
   readonly accounts?: Accounts;
+  /** A TLS handshake is done. */
+  readonly shookHands?: (how: 'full' | 'resumed') => void;
   /** What went wrong outside of any request, or a bug within one. Repeats are not held back here. */
   readonly report?: (message: string, error: unknown, peer?: string) => void;
 }
@@ -67,6 +76,8 @@ export interface ListenerOptions {
 export interface ListenerTls extends TlsMaterial {
   /** Refuse clients without a certificate of `ca`. Otherwise one is asked for, and believed if it is of `ca`. */
   readonly requireClientCertificate: boolean;
+  /** Undefined: none is resumed. */
+  readonly sessions?: TlsSessions | undefined;
 }
 
 const tooOld: GrpcStatus = {
@@ -90,6 +101,10 @@ const leastGraceMs = 1000;
 /** To verify one takes a tenth of a millisecond or two: however short the time of a review, it leaves some for the others. */
 const signaturesPerMs = 4;
 
+/** For how long an address is not asked for its TLS session, when one was not taken. Clients wait up to two minutes to try again. Milliseconds. */
+const freshMs = 600_000;
+const mostFresh = 10_000;
+
 /** How often idle connections are looked for, in milliseconds. */
 const idleCheckMs = 10_000;
 
@@ -105,6 +120,8 @@ export class ClientConnections {
   readonly #sockets = new Set<Socket>();
   readonly #sessions = new Map<ClientSession, ClientConnection>();
   readonly #authorities: ClientAuthorities | undefined;
+  /** Addresses whose TLS sessions are not resumed, and until when: without that such a client would bring the same session again. */
+  readonly #fresh = new Map<string, number>();
   /** Until then a handshake may complete that began with authorities that are gone. */
   #handshakesUntil = 0;
   #review: { cancel(): void } | undefined;
@@ -114,10 +131,13 @@ export class ClientConnections {
   #draining = false;
   #lastRoomMadeAt = 0;
 
-  /** `listener` accepts; what is admitted is handed on, to servers that listen nowhere themselves. */
+  /**
+   * `listener` accepts; what is admitted is handed on, to servers that listen nowhere themselves. `resumes`: whether its TLS
+   * session may be resumed.
+   */
   constructor(
     listener: Server,
-    handOn: (socket: Socket) => void,
+    handOn: (socket: Socket, resumes: boolean) => void,
     unixPath: string | undefined,
     clock: Clock,
     options: ListenerOptions,
@@ -128,9 +148,10 @@ export class ClientConnections {
     this.#clock = clock;
     this.#random = random;
     this.#accounts = accounts;
-    this.#authorities = tls?.ca && new ClientAuthorities(tls.ca);
+    this.#authorities = tls?.ca && new ClientAuthorities(tls.ca, tls.sessions?.intermediates);
     listener.on('connection', (socket) => {
-      if (this.#accepted(socket)) this.#inTurn(socket, handOn);
+      if (!this.#accepted(socket)) return;
+      this.#inTurn(socket, () => handOn(socket, this.#mayResume(socket)));
     });
     this.#checkIdle();
   }
@@ -228,18 +249,18 @@ export class ClientConnections {
   }
 
   /** What HTTP and TLS cost to begin with is the address's, as nobody else is known yet. */
-  #inTurn(socket: Socket, handOn: (socket: Socket) => void): void {
+  #inTurn(socket: Socket, handOn: () => void): void {
     const unixPath = this.#unixPath;
     const address = unixPath ?? addressOf(socket);
     const account = this.#accounts.of({ address, unix: unixPath !== undefined, uriSans: [], dnsSans: [] });
     if (!account.mustWait) {
-      account.work(() => handOn(socket));
+      account.work(handOn);
       return;
     }
     stopReading(socket);
     const waiting = account.readLater(() => {
       startReading(socket);
-      account.work(() => handOn(socket));
+      account.work(handOn);
     });
     socket.once('close', () => waiting.cancel());
   }
@@ -249,8 +270,9 @@ export class ClientConnections {
     const { maxConnectionAge, bounds } = this.#options;
     const unixPath = this.#unixPath;
     const certificate = verifiedCertificate(session);
-    const validUntil = certificate && this.#acceptedUntil(certificate);
-    if (certificate !== undefined && this.#authorities !== undefined && validUntil === undefined) {
+    const validUntil = certificate && this.#acceptedUntil(certificate, session);
+    if (validUntil === 'refused') {
+      if (isResumed(session)) this.#mustBeFresh(session.socket);
       session.destroy();
       return undefined;
     }
@@ -283,20 +305,40 @@ export class ClientConnections {
   }
 
   /**
-   * Until when a connection with this certificate may last, by the clock; undefined: it is not taken, or nobody looks. A
-   * resumed TLS session began when its certificate was valid, and a handshake with the authorities of its time.
+   * Until when a connection with this certificate may last, by the clock; undefined: nobody looks. A resumed TLS session
+   * began when its certificate was valid, and a handshake with the authorities of its time.
    */
-  #acceptedUntil(certificate: X509Certificate): number | undefined {
+  #acceptedUntil(certificate: X509Certificate, session: ClientSession): number | 'refused' | undefined {
     const authorities = this.#authorities;
+    if (authorities === undefined) return undefined;
     const now = this.#clock.now();
     // First, as the intermediates count for the time.
-    authorities?.remember(certificate);
-    if (authorities === undefined || (now < this.#handshakesUntil && !authorities.vouchFor(certificate)))
-      return undefined;
+    authorities.remember(certificate);
+    if (now < this.#handshakesUntil && !authorities.vouchFor(certificate)) return 'refused';
+    if (isResumed(session) && !authorities.knowsIssuersOf(certificate)) {
+      // One of them may have ended. In a full handshake the client shows them.
+      this.#options.bounds?.refusedCertificate('unknown_issuer');
+      return 'refused';
+    }
     const validUntil = authorities.validUntil(certificate);
     if (validUntil > now) return validUntil;
     this.#options.bounds?.endedExpired();
-    return undefined;
+    return 'refused';
+  }
+
+  #mustBeFresh({ remoteAddress }: Socket): void {
+    if (remoteAddress === undefined) return;
+    this.#fresh.delete(remoteAddress);
+    this.#fresh.set(remoteAddress, this.#clock.now() + freshMs);
+    for (const oldest of this.#fresh.keys()) {
+      if (this.#fresh.size <= mostFresh) break;
+      this.#fresh.delete(oldest);
+    }
+  }
+
+  #mayResume({ remoteAddress }: Socket): boolean {
+    const until = remoteAddress === undefined ? undefined : this.#fresh.get(remoteAddress);
+    return until === undefined || until <= this.#clock.now();
   }
 
   /** Clients connect again, and so spread over replicas that were added later (xds.max_connection_age). */

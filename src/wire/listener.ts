@@ -2,16 +2,17 @@ import { chmodSync, existsSync, lstatSync } from 'node:fs';
 import { lstat, unlink } from 'node:fs/promises';
 import { createConnection, createServer, type ListenOptions, Socket } from 'node:net';
 import { dirname } from 'node:path';
-import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls';
+import type { TLSSocket } from 'node:tls';
 import { type Clock, systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { type Address, formatHostPort, parseAddress } from './address.ts';
 import { ClientConnections, type ListenerOptions, type ListenerTls } from './client-connections.ts';
 import { HalfSent, halfSentBudget } from './half-sent.ts';
-import { backlog, handshakeTimeoutMs, tcpKeepAlive } from './http2-settings.ts';
+import { backlog, tcpKeepAlive } from './http2-settings.ts';
 import { errorCode, explainError, isDisconnect } from './node-error.ts';
 import { addressOf } from './peer.ts';
-import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from './tls-material.ts';
+import { TlsAcceptor } from './tls-acceptor.ts';
+import { checkTlsMaterial, type TlsMaterial } from './tls-material.ts';
 
 /** Listens. The error says which address, what is wrong, and is for the operator. */
 export async function listen<S extends Listener>(
@@ -46,7 +47,7 @@ export abstract class Listener {
   readonly #at: Address;
   /** What TLS and HTTP cost is only for connections that are admitted: their servers listen nowhere themselves. */
   readonly #server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: tcpKeepAlive });
-  readonly #tls: TlsServer | undefined;
+  readonly #tls: TlsAcceptor | undefined;
   readonly #options: ListenerOptions;
   #address: string;
   #drained: Promise<void> | undefined;
@@ -65,10 +66,18 @@ export abstract class Listener {
     this.clock = clock;
     this.maxRequestBytes = maxRequestBytes;
     this.halfSent = new HalfSent(clock, halfSentBudget(maxRequestBytes), messageTimeout);
-    this.#tls = tls && this.#createTls(tls, protocols);
+    this.#tls =
+      tls &&
+      new TlsAcceptor(tls, protocols, clock, {
+        secured: (socket) => this.#secured(socket),
+        failed: (error, socket) => {
+          this.#handshakeFailed(error, socket);
+          socket.destroy(); // one that was not done in time goes on else
+        },
+      });
     this.clients = new ClientConnections(
       this.#server,
-      (socket) => this.#admitted(socket),
+      (socket, resumes) => this.#admitted(socket, resumes),
       at.kind === 'unix' ? at.path : undefined,
       clock,
       options,
@@ -124,7 +133,7 @@ export abstract class Listener {
     if (this.#tls === undefined) return fail(`${this.address} is served without TLS`);
     const checked = checkTlsMaterial(material);
     if (!checked.ok) return checked;
-    this.#tls.setSecureContext(serverContextOptions(material));
+    this.#tls.setMaterial(material);
     if (material.ca !== undefined) this.clients.replaceAuthorities(material.ca);
     return ok(undefined);
   }
@@ -162,23 +171,9 @@ export abstract class Listener {
     if (!isDisconnect(error)) this.#options.report?.(message, error, peer);
   }
 
-  #createTls(tls: ListenerTls, protocols: readonly string[]): TlsServer {
-    const server = createTlsServer({
-      ...serverContextOptions(tls),
-      ALPNProtocols: [...protocols],
-      handshakeTimeout: handshakeTimeoutMs,
-      // Without authorities of our own, Node would believe those of the public web.
-      requestCert: tls.ca !== undefined,
-      rejectUnauthorized: tls.requireClientCertificate,
-    });
-    server.on('tlsClientError', (error, socket) => {
-      this.#handshakeFailed(error, socket);
-      socket.destroy(); // one that was not done in time goes on else
-    });
-    server.on('secureConnection', (socket: TLSSocket) =>
-      this.connected(socket, socket.alpnProtocol === false ? '' : (socket.alpnProtocol ?? '')),
-    );
-    return server;
+  #secured(socket: TLSSocket): void {
+    this.#options.shookHands?.(socket.isSessionReused() ? 'resumed' : 'full');
+    this.connected(socket, socket.alpnProtocol === false ? '' : (socket.alpnProtocol ?? ''));
   }
 
   /** Node closes the socket of a client whose certificate it refuses, and then says of it only that it was closed. */
@@ -197,9 +192,9 @@ export abstract class Listener {
     this.#report(handshakeFailed, why, peer);
   }
 
-  #admitted(socket: Socket): void {
+  #admitted(socket: Socket, resumes: boolean): void {
     if (this.#tls === undefined) this.connected(socket, undefined);
-    else this.#tls.emit('connection', socket);
+    else this.#tls.accept(socket, resumes);
   }
 }
 

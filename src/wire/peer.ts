@@ -47,6 +47,11 @@ export function verifiedCertificate(
   return socket instanceof TLSSocket && socket.authorized ? socket.getPeerX509Certificate() : undefined;
 }
 
+/** Whether its TLS session began with another connection: then its client has shown nothing but that. */
+export function isResumed({ socket }: Pick<ClientSession, 'socket'>): boolean {
+  return socket instanceof TLSSocket && socket.isSessionReused();
+}
+
 /** Of the other end, as far as it is known: a socket that is closed may have forgotten it. */
 export function addressOf({ remoteAddress = 'unknown', remotePort }: Partial<Socket>): string {
   return addressText(remoteAddress, remotePort);

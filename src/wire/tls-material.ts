@@ -8,7 +8,12 @@ export interface TlsMaterial {
   readonly certificate?: Buffer;
   readonly privateKey?: Buffer;
   readonly ca?: Buffer;
+  /** What the keys of session tickets are derived from. */
+  readonly ticketSecret?: Buffer;
 }
+
+/** Bytes: as many as the strength of what is derived from it. */
+const leastSecretBytes = 32;
 
 /** TLS 1.3, and of TLS 1.2 only what is authenticated encryption (AEAD) with forward secrecy: no CBC, no RSA key exchange. */
 const ciphers = [
@@ -28,7 +33,7 @@ export function secureContextOptions({ certificate, privateKey, ca }: TlsMateria
   return { ciphers, minVersion: 'TLSv1.2', cert: certificate, key: privateKey, ca };
 }
 
-/** For a listener, whose TLS sessions no other takes: Node gives all listeners of a process the same context. */
+/** For the admin listener, whose TLS sessions no other takes: Node gives all listeners of a process the same context. */
 export function serverContextOptions(material: TlsMaterial): SecureContextOptions {
   return { ...secureContextOptions(material), sessionIdContext: randomBytes(16).toString('hex') };
 }
@@ -38,7 +43,7 @@ export function serverContextOptions(material: TlsMaterial): SecureContextOption
  * is whole, too: OpenSSL takes what comes before the cut, so a `ca` that is being written would trust too few, or nobody.
  */
 export function checkTlsMaterial(material: TlsMaterial): Result<TlsMaterial> {
-  const { certificate, privateKey, ca } = material;
+  const { certificate, privateKey, ca, ticketSecret } = material;
   if ((certificate === undefined) !== (privateKey === undefined)) {
     return fail('certificate and private_key belong together: one is missing');
   }
@@ -47,12 +52,22 @@ export function checkTlsMaterial(material: TlsMaterial): Result<TlsMaterial> {
   }
   const authorities = ca === undefined ? undefined : parseCertificates(ca.toString('latin1'), 'ca');
   if (authorities?.ok === false) return authorities;
+  const secret = ticketSecret && checkTicketSecret(ticketSecret, 'session_ticket_secret_file');
+  if (secret?.ok === false) return secret;
   try {
     createSecureContext(secureContextOptions(material));
     return ok(material);
   } catch (error) {
     return fail(explainError(error));
   }
+}
+
+/** Whether it is long enough. `named`: for the error, which says nothing of what is in it. */
+export function checkTicketSecret(secret: Buffer, named: string): Result<undefined> {
+  if (secret.length >= leastSecretBytes) return ok(undefined);
+  return fail(
+    `${named} has ${secret.length} bytes: it must have ${leastSecretBytes} or more, as from "openssl rand -base64 48"`,
+  );
 }
 
 const block = /-----BEGIN ([A-Z0-9 ]+)-----[^]*?-----END \1-----/g;

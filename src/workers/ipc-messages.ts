@@ -9,6 +9,7 @@ import type { LevelOverride, LogFormat, LogLevel } from '../observe/log-levels.t
 import { version } from '../package/files.ts';
 import type { Member } from '../rollout/canaries.ts';
 import type { CanaryStream, Waiting } from '../rollout/waiting.ts';
+import type { SharedSessions } from '../wire/tls-sessions.ts';
 import type { WorkerPorts } from './worker-port.ts';
 
 /**
@@ -38,6 +39,7 @@ export type ToWorker =
       readonly level: LogLevel;
       readonly logFormat: LogFormat;
       readonly version: string;
+      readonly sessions: readonly SharedSessions[];
       /** With a rollout: then the worker has two feeds. */
       readonly canaries: Message<'canaries'> | undefined;
     }
@@ -78,6 +80,8 @@ export type ToWorker =
     }
   /** Asks what canaries say to what waits. If that is nothing, nothing waits any more. `round`: never smaller than before. */
   | { readonly kind: 'waiting'; readonly round: number; readonly waiting: Waiting }
+  /** What clients can resume their TLS sessions by, whichever worker they meet: all of it. */
+  | { readonly kind: 'tls_sessions'; readonly sessions: readonly SharedSessions[] }
   | { readonly kind: 'drain'; readonly milliseconds: number };
 
 export type ToPrimary =
@@ -104,6 +108,8 @@ export type ToPrimary =
       readonly reports: readonly ReportedTraffic[];
       readonly left: readonly string[];
     }
+  /** A client was the first in this worker to show this intermediate (DER), with a certificate that was verified. */
+  | { readonly kind: 'intermediate'; readonly listener: 'xds' | 'rest'; readonly certificate: Uint8Array }
   /** What clients have said to a change since the last message (history/recorder.ts). */
   | ({ readonly kind: 'answers' } & ReportedAnswers);
 

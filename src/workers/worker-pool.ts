@@ -6,6 +6,7 @@ import type { Answer, Call } from '../admin/service.ts';
 import type { ClientServing, ListenerAddress } from '../assembly/client-serving.ts';
 import type { Core, Load } from '../assembly/core.ts';
 import { inForce, mergeEffects } from '../assembly/reload-effect.ts';
+import type { SessionKeeper } from '../assembly/session-keeper.ts';
 import type { Config } from '../config/config.ts';
 import { type Client, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
@@ -58,6 +59,7 @@ export class WorkerPool implements ClientServing, ClientsView {
   readonly #started: Config;
   readonly #directions: Directions;
   readonly #fleet: WorkersFleet;
+  readonly #sessions: SessionKeeper;
   /** For clients' health checks: whether the relay is ready. */
   readonly #serving: () => boolean;
   readonly #resources: Resources;
@@ -85,6 +87,7 @@ export class WorkerPool implements ClientServing, ClientsView {
     config: Config,
     directions: Directions,
     fleet: WorkersFleet,
+    sessions: SessionKeeper,
     serving: () => boolean,
     resources: Resources,
   ) {
@@ -93,11 +96,13 @@ export class WorkerPool implements ClientServing, ClientsView {
     this.#config = config;
     this.#directions = directions;
     this.#fleet = fleet;
+    this.#sessions = sessions;
     this.#serving = serving;
     this.#resources = resources;
     this.#slots = Array.from({ length: config.workers }, (_, index) => this.#slot(index + 1));
     this.#loads = new WorkerLoads(this.#slots, config.limits);
     core.logLevels.onChange(() => this.#send(this.#logLevels()));
+    sessions.onChange(() => this.#send({ kind: 'tls_sessions', sessions: sessions.shared() }));
   }
 
   /** Resolves when all of them listen; the error is the first reason why one cannot. */
@@ -413,6 +418,7 @@ export class WorkerPool implements ClientServing, ClientsView {
         const { recorder, traffic } = this.#core;
         if (message.kind === 'answers') recorder?.reported(message);
         if (message.kind === 'canary_report') this.#fleet.reported(message);
+        if (message.kind === 'intermediate') this.#sessions.shown(message.listener, message.certificate);
         if (message.kind !== 'traffic') return;
         for (const report of message.reports) traffic.add(report);
         for (const stream of message.left) traffic.left(stream);
@@ -444,6 +450,7 @@ export class WorkerPool implements ClientServing, ClientsView {
       relayId: loops.relayId,
       level: logLevels.initial,
       version,
+      sessions: this.#sessions.shared(),
       canaries: this.#fleet.canaries(),
     };
     const question = this.#question === undefined ? [] : [this.#question];

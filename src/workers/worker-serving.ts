@@ -35,7 +35,7 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
         canaryEnded: () => {},
       },
     },
-    async open(core, config, { serving, clientStatus }) {
+    async open(core, config, { serving, clientStatus }, _own, sessions) {
       const sockets = new AsyncDisposableStack();
       fleet.serve({
         rollout: core.rollout,
@@ -70,7 +70,10 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
         const rest = config.rest ? await reservePort(config.rest.address, reserved) : ok(undefined);
         if (!rest.ok) return rest;
         const directions = { ports: { xds: xds.value, rest: rest.value }, directory, logFormat };
-        return new WorkerPool(core, config, directions, fleet, serving, { sockets, reserved }).start();
+        return new WorkerPool(core, config, directions, fleet, sessions, serving, {
+          sockets,
+          reserved,
+        }).start();
       }
     },
   };

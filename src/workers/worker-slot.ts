@@ -57,8 +57,8 @@ export interface WorkerSlotOptions {
   /** A process has ended, with these counters and this last report. */
   readonly ended: (series: readonly Series[], report: Message<'canary_report'> | undefined) => void;
   readonly restarted: () => void;
-  /** Its clients have answered a change, or reported traffic, or its canaries say something else. */
-  readonly heard: (message: Message<'answers' | 'canary_report' | 'traffic'>) => void;
+  /** Its clients have answered a change, reported traffic or shown an intermediate, or its canaries say something else. */
+  readonly heard: (message: Message<'answers' | 'canary_report' | 'intermediate' | 'traffic'>) => void;
 }
 
 const NO_LOAD: Load = { streams: 0, connections: 0 };
@@ -210,6 +210,7 @@ export class WorkerSlot {
         this.#options.heard(message);
         return;
       case 'answers':
+      case 'intermediate':
       case 'traffic':
         this.#options.heard(message);
         return;

@@ -2,7 +2,7 @@ import type { Server } from 'node:http';
 import { json } from '../admin/http-listener.ts';
 import { clientRoutes } from '../admin/rpc.ts';
 import type { Awaitable } from '../admin/service.ts';
-import { type ClientListeners, openClientListeners } from '../assembly/client-serving.ts';
+import { type ClientAnswers, type ClientListeners, openClientListeners } from '../assembly/client-serving.ts';
 import { Core, type Load, openTraces } from '../assembly/core.ts';
 import { reloadPreview } from '../assembly/reload-effect.ts';
 import type { Config } from '../config/config.ts';
@@ -18,6 +18,7 @@ import { startWatchdog } from '../observe/watchdog.ts';
 import type { WaveRules } from '../rollout/canaries.ts';
 import { claims } from '../upstream/claims.ts';
 import type { HttpAnswer } from '../wire/http-answer.ts';
+import { TlsSessions } from '../wire/tls-sessions.ts';
 import { clientStatusRoutes, fetchClientStatus } from './client-status-rpc.ts';
 import { feedUpstream, workerConfig } from './feed.ts';
 import type { Message, ToPrimary, ToWorker } from './ipc-messages.ts';
@@ -58,6 +59,8 @@ export class Worker {
   readonly #canaries: CanaryNodes | undefined;
   readonly #reporter: CanaryReporter;
   readonly #traffic: TrafficReporter;
+  /** By listener. */
+  readonly #sessions: ReadonlyMap<string, TlsSessions>;
   #primaryState: Pick<PrimaryState, 'ready' | 'served'> = { ready: false, served: [] };
   #loadElsewhere: Load = { streams: 0, connections: 0 };
   #reporting = false;
@@ -76,6 +79,13 @@ export class Worker {
     this.#send = send;
     const { config, version, relayId } = start;
     this.#canaries = start.canaries && new CanaryNodes(start.canaries);
+    this.#sessions = new Map(
+      start.sessions.map(({ listener }) => [
+        listener,
+        new TlsSessions(listener, ({ raw }) => send({ kind: 'intermediate', listener, certificate: raw })),
+      ]),
+    );
+    this.#take(start.sessions);
     this.#outageGate = new OutageGate(config.upstreams, systemClock, () => this.#core.relay.changed());
     const answers = new AnswerReporter(systemClock, send);
     this.#traffic = new TrafficReporter(config, systemClock, send);
@@ -166,6 +176,9 @@ export class Worker {
       case 'waiting':
         this.#reporter.ask(message);
         return;
+      case 'tls_sessions':
+        this.#take(message.sessions);
+        return;
       case 'drain':
         return;
       default:
@@ -183,6 +196,10 @@ export class Worker {
     await this.#core.traces?.stop();
   }
 
+  #take(sessions: Start['sessions']): void {
+    for (const shared of sessions) this.#sessions.get(shared.listener)?.take(shared);
+  }
+
   async #open(): Promise<Result<undefined>> {
     const { directory, slot } = this.#start;
     const { relay, loops } = this.#core;
@@ -193,16 +210,19 @@ export class Worker {
       );
     loops.onNewRelaysBelow(() => feeds.filter((feed) => feed.reannounce()).length > 0);
     relay.start(feeds);
-    const answers = await this.#listenForPrimary(workerSocket(directory, slot));
-    if (!answers.ok) return answers;
+    const asked = await this.#listenForPrimary(workerSocket(directory, slot));
+    if (!asked.ok) return asked;
     const primary = privateTransport(primarySocket(directory), primaryTimeoutMs);
-    const listeners = await openClientListeners(this.#core, {
+    const answers: ClientAnswers = {
       serving: () => this.#primaryState.ready && !this.#core.isDraining,
       clientStatus: (query) =>
         query.scope.kind === 'connection'
           ? this.#clients.configs(query)
           : attempt(fetchClientStatus(primary, query)),
-    });
+    };
+    const listeners = await openClientListeners(this.#core, answers, (listener) =>
+      this.#sessions.get(listener),
+    );
     if (!listeners.ok) return listeners;
     this.#listeners = listeners.value;
     this.#send({ kind: 'listening', addresses: listeners.value.addresses });

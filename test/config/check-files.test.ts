@@ -65,6 +65,20 @@ describe('configuration: the files it names', () => {
     expect(first).to.match(/^f:2: xds\.tls\.private_key: text\.pem has no PEM private key/);
   });
 
+  it('a secret of session tickets that is too short, or not there', () => {
+    const wrong = (file: string): string | undefined =>
+      problems(
+        `{ certificate: relay.pem, private_key: relay.key, session_ticket_secret_file: ${file} }`,
+      ).find((problem) => problem.startsWith('f:2: xds.'));
+    expect(wrong('other.key')).to.equal(undefined);
+    expect(wrong('text.pem')).to.match(
+      /^f:2: xds\.tls\.session_ticket_secret_file: text\.pem has 8 bytes: it must have 32 or more/,
+    );
+    expect(wrong('none.pem')).to.match(
+      /session_ticket_secret_file: none\.pem cannot be read: there is no such/,
+    );
+  });
+
   it('a directory of resources that is not there, or is a file', () => {
     expect(problems('{}', 'none')[0]).to.match(
       /^f:5: upstreams\[1\]\.filesystem\.path: none cannot be listed: there is no such/,

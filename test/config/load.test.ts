@@ -228,7 +228,14 @@ upstreams: [{ name: u, types: [cds], names: ["a*"], filesystem: { path: x } }]
           },
           { principals: undefined, types: undefined, names: undefined, allow: false },
         ],
-        tls: { certificate: 'c', privateKey: 'k', ca: 'a', requireClientCertificate: true },
+        tls: {
+          certificate: 'c',
+          privateKey: 'k',
+          ca: 'a',
+          requireClientCertificate: true,
+          sessionTickets: true,
+          ticketSecret: undefined,
+        },
       }),
     );
     expect(config.admin.address).to.deep.equal({ kind: 'tcp', host: '::1', port: 0 });

@@ -287,6 +287,21 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         ],
       },
       {
+        rule: 'a secret of session tickets needs TLS and session tickets, of a listener for clients',
+        text: `${minimal}xds:
+  tls: { certificate: c, private_key: k, session_tickets: false, session_ticket_secret_file: s }
+rest:
+  tls: { session_ticket_secret_file: s }
+admin:
+  tls: { certificate: c, private_key: k, session_tickets: true }
+`,
+        problems: [
+          '5:94: xds.tls.session_ticket_secret_file: needs session_tickets: true',
+          '7:3: rest.tls: certificate and private_key belong together: certificate and private_key are missing',
+          '9:42: admin.tls.session_tickets: unknown key',
+        ],
+      },
+      {
         rule: 'an upstream needs both of certificate and key',
         text: ads('tls: { private_key: k }'),
         problems: [

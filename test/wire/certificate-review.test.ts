@@ -12,6 +12,7 @@ import type { GrpcServer } from '../../src/wire/http2-server.ts';
 import type { ServerStream } from '../../src/wire/server-stream.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
+import { sharedSessions } from '../support/tls-clients.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 import { closeServers, serve } from './serve.ts';
 
@@ -96,7 +97,11 @@ describe('when ca loses an authority', () => {
     server = await serve({
       clock,
       accept: () => open,
-      tls: { ...material(oldRoot, newRoot), requireClientCertificate },
+      tls: {
+        ...material(oldRoot, newRoot),
+        requireClientCertificate,
+        sessions: sharedSessions(clock.now()),
+      },
       reviewTime: () => time,
       reviewed: (ended) => reviews.push(ended),
     });

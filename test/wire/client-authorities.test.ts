@@ -83,6 +83,23 @@ describe('authorities of client certificates', () => {
     expect(left(leaf(short)), 'while it is replaced').to.be.within(0.9, 1);
   });
 
+  it('know who issued a certificate when each issuer up to a root is known, and then a root that ends counts too', () => {
+    const hour = 1 / 24;
+    const ending = issueCertificate({ name: 'ending', authority: true, days: hour });
+    const [below, end] = [authority('below', ending), read(ending).validToDate.getTime()];
+    const issued = leaf(below);
+    const authorities = new ClientAuthorities(bundle(ending));
+    expect(authorities.knowsIssuersOf(read(issued))).to.equal(false);
+    expect(authorities.validUntil(read(issued))).to.equal(read(issued).validToDate.getTime());
+    authorities.remember(Object.defineProperty(read(issued), 'issuerCertificate', { value: read(below) }));
+    expect(authorities.knowsIssuersOf(read(issued))).to.equal(true);
+    expect(authorities.validUntil(read(issued))).to.equal(end);
+    // With another root it is not known who issued the intermediate.
+    authorities.replace(bundle(other));
+    expect(authorities.knowsIssuersOf(read(issued))).to.equal(false);
+    expect(authorities.knowsIssuersOf(read(leaf(other)))).to.equal(true);
+  });
+
   it('keep no intermediates that a client made up, and look at each of many namesakes once', () => {
     const authorities = new ClientAuthorities(bundle(one));
     const issued = leaf(middle);

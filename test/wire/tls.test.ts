@@ -1,6 +1,5 @@
 import { spawn } from 'node:child_process';
 import { mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
-import { connect as connectHttp2 } from 'node:http2';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
@@ -155,43 +154,6 @@ describe('TLS', () => {
     }
     expect(reports).to.deep.equal(why.map((reason) => ['a TLS handshake failed', reason, '127.0.0.1:PORT']));
     expect(refused).to.deep.equal(why.map((_, index) => ['expired', 'untrusted', 'missing'][index % 3]));
-  });
-
-  it('a client that resumes its TLS session keeps its identity', async () => {
-    const server = await serveTls(true);
-    const own = issueCertificate({ name: 'client', issuer: authority, uris: ['spiffe://example.com/a'] });
-    const [host, port] = server.address.split(':');
-    const options = {
-      host,
-      port: Number(port),
-      servername: 'localhost',
-      ALPNProtocols: ['h2'],
-      ca: authority.certificate,
-      cert: own.certificate,
-      key: own.privateKey,
-    };
-    let ticket: Buffer | undefined;
-    for (const resumed of [false, true]) {
-      const socket = connectTls({ ...options, ...(ticket === undefined ? {} : { session: ticket }) });
-      socket.on('session', (received) => {
-        ticket = received;
-      });
-      const session = connectHttp2('https://localhost', { createConnection: () => socket });
-      const request = session.request({
-        ':method': 'POST',
-        ':path': path,
-        'content-type': 'application/grpc',
-        te: 'trailers',
-      });
-      request.end();
-      await new Promise((resolve) => request.resume().once('close', resolve));
-      expect(socket.isSessionReused()).to.equal(resumed);
-      session.destroy();
-    }
-    expect(peers.map((peer) => peer.uriSans)).to.deep.equal([
-      ['spiffe://example.com/a'],
-      ['spiffe://example.com/a'],
-    ]);
   });
 
   it('a certificate that is not verified gives no names where none is required', async () => {

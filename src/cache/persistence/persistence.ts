@@ -32,6 +32,8 @@ export interface PersistenceOptions {
   readonly serves: RestoreContext['serves'];
   /** Since when what came from an upstream may be out of date; undefined while it is current. */
   readonly staleSince: (upstream: string) => number | undefined;
+  /** Of the TLS sessions of each listener, sealed: nobody can read it here. */
+  readonly sessions: () => Readonly<Record<string, string>>;
   readonly clock: Clock;
   readonly log: Log;
   /** Each time something could not be done. */
@@ -77,6 +79,7 @@ export class Persistence {
   /** How often in a row something failed. */
   #failures = 0;
   #changes = NO_CHANGES;
+  #sessions: Readonly<Record<string, string>> = {};
   #history: ChangeSource | undefined;
   #phase: Phase = { kind: 'detached' };
   #alive: Timer | undefined;
@@ -135,6 +138,11 @@ export class Persistence {
   /** What was recorded before; after `load`. */
   get changes(): RecordedChanges {
     return this.#changes;
+  }
+
+  /** What `sessions` gave at the last write before; after `load`. */
+  get sessions(): Readonly<Record<string, string>> {
+    return this.#sessions;
   }
 
   /** From now on what changes in the store, and what is recorded of it, is written. */
@@ -330,6 +338,7 @@ export class Persistence {
     if (!decoded.ok) return fail({ kind: 'corrupt', message: decoded.error });
     const restored = decoded.value;
     this.#changes = { changes: decoder.changes(), lastRevision: state.revision };
+    this.#sessions = state.sessions;
     this.#payloads.loaded(decoder.payloads);
     log.info('the persisted cache is loaded', {
       resources: restored.resources.length,
@@ -354,9 +363,10 @@ export class Persistence {
   }
 
   #state(): DiskState {
-    const { clock, upstreams, staleSince } = this.#options;
+    const { clock, upstreams, staleSince, sessions } = this.#options;
     return {
       at: clock.now(),
+      sessions: sessions(),
       revision: this.#history?.lastRevision ?? this.#changes.lastRevision,
       upstreams: upstreams().map(({ name, text, places }) => {
         return { name, text, places: [...places], staleSince: staleSince(name) };
@@ -388,6 +398,7 @@ const diskState = z.object({
   /** When it was written, in milliseconds since the epoch: then the relay was alive. */
   at: z.number(),
   upstreams: z.array(upstreamState),
+  sessions: z.record(z.string(), z.string()).default({}),
   /** Of the last change that was recorded. */
   revision: z.number().default(0),
 });

@@ -82,6 +82,7 @@ export class Cache {
       leaveOut: [type('sds')],
       upstreams: () => [central],
       serves: () => 'central',
+      sessions: () => ({}),
       staleSince: () => undefined,
       clock,
       log: createLog({ write: (line) => this.lines.push(logLine.parse(JSON.parse(line))) }),

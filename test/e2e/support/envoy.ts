@@ -32,6 +32,8 @@ export interface EnvoyOptions {
   readonly window?: number;
   /** It polls over HTTP/2: all polls go over one connection. Without it one that is busy is not waited for. */
   readonly http2?: boolean;
+  /** Of the cluster of its xDS server. */
+  readonly transportSocket?: object;
   /** More of the bootstrap, at its top. */
   readonly bootstrap?: object;
 }
@@ -177,12 +179,19 @@ function dynamicResources(transport: Transport): object {
   };
 }
 
-function xdsCluster({ xds, transport, window, http2 = transport !== 'rest' }: EnvoyOptions): object {
+function xdsCluster({
+  xds,
+  transport,
+  window,
+  http2 = transport !== 'rest',
+  transportSocket,
+}: EnvoyOptions): object {
   const port = Number(xds.slice(xds.lastIndexOf(':') + 1));
   const windows =
     window === undefined
       ? {}
       : { initial_stream_window_size: window, initial_connection_window_size: window };
   const http = httpOptions(http2 ? { http2_protocol_options: windows } : { http_protocol_options: {} });
-  return staticCluster(XDS_CLUSTER, port, http);
+  const cluster = staticCluster(XDS_CLUSTER, port, http);
+  return transportSocket === undefined ? cluster : { ...cluster, transport_socket: transportSocket };
 }
