@@ -1,10 +1,21 @@
 import type { X509Certificate } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import { parseSubjectAltNames, type SubjectAltNames } from './peer.ts';
 import { parseCertificates } from './tls-material.ts';
 
 /** A longer chain counts as broken. OpenSSL accepts up to a hundred. */
 const maxChainLength = 10;
 /** A fleet has a few. Only clients with a verified certificate add any. */
 const maxIntermediates = 256;
+/** Of clients; each takes half a KB. */
+const maxKnown = 10_000;
+
+/** What a verified certificate says of its client. */
+export interface CertifiedClient {
+  readonly names: SubjectAltNames;
+  /** Milliseconds since the epoch: until when the certificate and what issued it are valid. */
+  readonly validUntil: number;
+}
 
 /**
  * Whether the authorities of a listener still vouch for a certificate that was verified before they changed. OpenSSL
@@ -20,6 +31,8 @@ export class ClientAuthorities {
   readonly #known = new Map<string, boolean>();
   /** Of issuers, by fingerprint: until when they and their issuers are valid. */
   readonly #ends = new Map<string, number>();
+  /** By fingerprint: a fleet that comes back brings the same certificates, and to read one takes longer than to find it. */
+  readonly #clients = new LRUCache<string, CertifiedClient>({ max: maxKnown });
 
   constructor(ca: Buffer) {
     this.replace(ca);
@@ -35,6 +48,19 @@ export class ClientAuthorities {
     this.#roots = next.filter((certificate) => isIssued(certificate, certificate));
     this.#forget();
     return isMissing;
+  }
+
+  /** Whom a certificate names that came with a connection, and for how long. */
+  clientOf(certificate: X509Certificate): CertifiedClient {
+    // First, as the intermediates count for the time.
+    this.remember(certificate);
+    const { fingerprint256 } = certificate;
+    const known = this.#clients.get(fingerprint256);
+    if (known !== undefined) return known;
+    const names = parseSubjectAltNames(certificate.subjectAltName ?? '');
+    const client = { names, validUntil: this.validUntil(certificate) };
+    this.#clients.set(fingerprint256, client);
+    return client;
   }
 
   /** Keeps the intermediates that came with a verified certificate, if they are vouched for: a client may send any. */
@@ -87,6 +113,7 @@ export class ClientAuthorities {
   #forget(): void {
     this.#known.clear();
     this.#ends.clear();
+    this.#clients.clear();
   }
 
   vouchFor(certificate: X509Certificate, depth = 0): boolean {

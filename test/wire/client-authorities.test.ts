@@ -83,6 +83,17 @@ describe('authorities of client certificates', () => {
     expect(left(leaf(short)), 'while it is replaced').to.be.within(0.9, 1);
   });
 
+  it('read the certificate of a client once, and anew when there are other authorities', () => {
+    const authorities = new ClientAuthorities(bundle(one));
+    const issued = leaf(one);
+    const client = authorities.clientOf(read(issued));
+    expect(authorities.clientOf(read(issued))).to.equal(client);
+    expect(authorities.clientOf(read(leaf(one)))).not.to.equal(client);
+    const ending = issueCertificate({ name: 'root', authority: true, key: one, days: 1 / 24 });
+    authorities.replace(bundle(ending));
+    expect(authorities.clientOf(read(issued)).validUntil).to.be.below(client.validUntil);
+  });
+
   it('keep no intermediates that a client made up, and look at each of many namesakes once', () => {
     const authorities = new ClientAuthorities(bundle(one));
     const issued = leaf(middle);
