@@ -202,6 +202,7 @@ export class Accounts {
     this.#isTurnScheduled = false;
     this.turn++;
     this.workInTurn = 0;
+    if (this.#waiting.size === 0) return;
     const clock = this.#clock;
     const now = clock.monotonic();
     const [calm = [], busy = []] = [true, false].map((isCalm) =>
