@@ -183,8 +183,7 @@ export class HttpListener {
   #verified(socket: TLSSocket): void {
     const certificate = socket.authorized ? socket.getPeerX509Certificate() : undefined;
     if (certificate === undefined || this.#authorities === undefined) return;
-    this.#authorities.remember(certificate);
-    const left = this.#authorities.validUntil(certificate) - Date.now();
+    const left = this.#authorities.clientOf(certificate).validUntil - Date.now();
     const visit = this.#visits.get(addressOf(socket));
     // A handshake may have begun with the authorities of before.
     if (left <= 0 || visit === undefined || !this.#authorities.vouchFor(certificate)) socket.destroy();

@@ -113,12 +113,18 @@ export class Accounts {
 
   of(peer: PeerNames): Account {
     const key = peerKey(peer);
-    const known = this.#accounts.get(key);
+    return (
+      this.#accounts.get(key) ?? this.again(new Account(key, this, this.#clock, () => this.#isExempt(peer)))
+    );
+  }
+
+  /** The account of a peer that is still there: it may have been given up meanwhile, as nothing was open. */
+  again(account: Account): Account {
+    const known = this.#accounts.get(account.key);
     if (known !== undefined) return known;
-    const opened = new Account(key, this, this.#clock, () => this.#isExempt(peer));
-    this.#accounts.set(key, opened);
+    this.#accounts.set(account.key, account);
     this.emptied();
-    return opened;
+    return account;
   }
 
   /** Other rules are in force. */
@@ -196,6 +202,7 @@ export class Accounts {
     this.#isTurnScheduled = false;
     this.turn++;
     this.workInTurn = 0;
+    if (this.#waiting.size === 0) return;
     const clock = this.#clock;
     const now = clock.monotonic();
     const [calm = [], busy = []] = [true, false].map((isCalm) =>

@@ -1,9 +1,22 @@
 import type { X509Certificate } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import { parseSubjectAltNames, type SubjectAltNames } from './peer.ts';
 import { parseCertificates } from './tls-material.ts';
 import { Intermediates } from './tls-sessions.ts';
 
 /** A longer chain counts as broken. OpenSSL accepts up to a hundred. */
 const maxChainLength = 10;
+/** Of clients; each takes half a KB. */
+const maxKnown = 10_000;
+
+/** What a verified certificate says of its client. */
+export interface CertifiedClient {
+  readonly names: SubjectAltNames;
+  /** Milliseconds since the epoch: until when the certificate and what issued it are valid. */
+  readonly validUntil: number;
+  /** All that issued it are known, up to a root: else `validUntil` does not say when one of them ends. */
+  readonly knowsIssuers: boolean;
+}
 
 /**
  * Whether the authorities of a listener still vouch for a certificate that was verified before they changed. OpenSSL
@@ -14,12 +27,14 @@ export class ClientAuthorities {
   #roots: readonly X509Certificate[] = [];
   #own: readonly X509Certificate[] = [];
   readonly #seen: Intermediates;
-  /** The revision of `#seen` that the two tables are of. */
+  /** The revision of `#seen` that the tables are of. */
   #revision = 0;
   /** Of intermediates, by fingerprint: whether they are vouched for. */
   readonly #known = new Map<string, boolean>();
   /** Of issuers, by fingerprint: until when they and their issuers are valid; undefined while that is worked out. */
   readonly #ends = new Map<string, number | undefined>();
+  /** By fingerprint: a fleet that comes back brings the same certificates, and to read one takes longer than to find it. */
+  readonly #clients = new LRUCache<string, CertifiedClient>({ max: maxKnown });
 
   /** `seen`: what clients have shown, and will. */
   constructor(ca: Buffer, seen = new Intermediates()) {
@@ -39,6 +54,25 @@ export class ClientAuthorities {
     return isMissing;
   }
 
+  /** Whom a certificate names that came with a connection, and for how long. */
+  clientOf(certificate: X509Certificate): CertifiedClient {
+    // First, as the intermediates count for the time.
+    this.remember(certificate);
+    this.#lookAnew();
+    const { fingerprint256 } = certificate;
+    const known = this.#clients.get(fingerprint256);
+    if (known !== undefined) return known;
+    const names = parseSubjectAltNames(certificate.subjectAltName ?? '');
+    const validUntil = this.#validUntil(certificate, 0);
+    const client = {
+      names,
+      validUntil: validUntil ?? certificate.validToDate.getTime(),
+      knowsIssuers: validUntil !== undefined,
+    };
+    this.#clients.set(fingerprint256, client);
+    return client;
+  }
+
   /** Keeps the intermediates that came with a verified certificate, if they are vouched for: a client may send any. */
   remember(certificate: X509Certificate): void {
     const chain: X509Certificate[] = [];
@@ -53,21 +87,10 @@ export class ClientAuthorities {
   }
 
   /**
-   * Milliseconds since the epoch: until when the certificate and what issued it are valid. By the issuers' names alone: the
-   * signatures were verified. Of several with one name, as while one is replaced, the one that lasts longest counts.
+   * Until when the certificate and what issued it are valid; undefined: not all issuers are known. By the issuers' names
+   * alone: the signatures were verified. Of several with one name, as while one is replaced, the one that lasts longest
+   * counts.
    */
-  validUntil(certificate: X509Certificate): number {
-    this.#lookAnew();
-    return this.#validUntil(certificate, 0) ?? certificate.validToDate.getTime();
-  }
-
-  /** Whether all that issued it are known, up to a root: else `validUntil` does not say when one of them ends. */
-  knowsIssuersOf(certificate: X509Certificate): boolean {
-    this.#lookAnew();
-    return this.#validUntil(certificate, 0) !== undefined;
-  }
-
-  /** Undefined: not all issuers are known. */
   #validUntil(certificate: X509Certificate, depth: number): number | undefined {
     if (depth >= maxChainLength) return undefined;
     const own = certificate.validToDate.getTime();
@@ -101,6 +124,7 @@ export class ClientAuthorities {
     this.#revision = this.#seen.revision;
     this.#known.clear();
     this.#ends.clear();
+    this.#clients.clear();
   }
 
   vouchFor(certificate: X509Certificate): boolean {

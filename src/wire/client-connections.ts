@@ -4,7 +4,7 @@ import type { Server, Socket } from 'node:net';
 import type { Clock, Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { type Account, type Accounts, boundlessAccounts, type Waiting } from './accounts.ts';
-import { ClientAuthorities } from './client-authorities.ts';
+import { type CertifiedClient, ClientAuthorities } from './client-authorities.ts';
 import { drainShare, spread } from './drain.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import {
@@ -14,13 +14,7 @@ import {
   idleTimeoutWhenFullMs,
   unixWindow,
 } from './http2-settings.ts';
-import {
-  addressOf,
-  type ClientSession,
-  isResumed,
-  parseSubjectAltNames,
-  verifiedCertificate,
-} from './peer.ts';
+import { addressOf, beneath, type ClientSession, isResumed, verifiedCertificate } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
 import type { TlsMaterial } from './tls-material.ts';
 import type { TlsSessions } from './tls-sessions.ts';
@@ -117,7 +111,7 @@ export class ClientConnections {
   /** The path that is listened on, if it is a Unix socket. */
   readonly #unixPath: string | undefined;
   /** All of them, those that are within their TLS handshake too. */
-  readonly #sockets = new Set<Socket>();
+  readonly #sockets = new Map<Socket, Arrival>();
   readonly #sessions = new Map<ClientSession, ClientConnection>();
   readonly #authorities: ClientAuthorities | undefined;
   /** Addresses whose TLS sessions are not resumed, and until when: without that such a client would bring the same session again. */
@@ -150,8 +144,9 @@ export class ClientConnections {
     this.#accounts = accounts;
     this.#authorities = tls?.ca && new ClientAuthorities(tls.ca, tls.sessions?.intermediates);
     listener.on('connection', (socket) => {
-      if (!this.#accepted(socket)) return;
-      this.#inTurn(socket, () => handOn(socket, this.#mayResume(socket)));
+      const arrival = this.#accepted(socket);
+      if (arrival !== undefined)
+        this.#inTurn(socket, arrival.account, () => handOn(socket, this.#mayResume(socket)));
     });
     this.#checkIdle();
   }
@@ -207,7 +202,7 @@ export class ClientConnections {
       this.#clock,
       this.#random,
       ([session, connection]) => {
-        const certificate = verifiedCertificate(session);
+        const { certificate } = connection;
         // A client without one stays: it got nothing by a certificate.
         if (certificate !== undefined && !authorities.vouchFor(certificate)) {
           ended++;
@@ -224,7 +219,7 @@ export class ClientConnections {
 
   /** Cuts what is left. */
   destroyAll(): void {
-    for (const socket of this.#sockets) socket.destroy();
+    for (const socket of this.#sockets.keys()) socket.destroy();
   }
 
   stop(): void {
@@ -232,27 +227,41 @@ export class ClientConnections {
     this.#review?.cancel();
   }
 
-  #accepted(socket: Socket): boolean {
+  #accepted(socket: Socket): Arrival | undefined {
     const { bounds } = this.#options;
     if (bounds?.admits() === false) {
       socket.destroy();
       this.#makeRoom();
-      return false;
+      return undefined;
     }
-    this.#sockets.add(socket);
+    const arrival = this.#arrival(socket);
+    this.#sockets.set(socket, arrival);
     bounds?.opened(socket);
     socket.on('close', () => {
       this.#sockets.delete(socket);
       bounds?.closed(socket);
     });
-    return true;
+    return arrival;
+  }
+
+  #arrival(socket: Partial<Socket>): Arrival {
+    const unixPath = this.#unixPath;
+    // Asked at once, as a socket that is closed has forgotten it. That is a system call.
+    const address = unixPath ?? addressOf(socket);
+    const { uris: uriSans, dns: dnsSans } = nobody;
+    return {
+      address,
+      account: this.#accounts.of({ address, unix: unixPath !== undefined, uriSans, dnsSans }),
+    };
+  }
+
+  #arrivalOf(socket: Socket | undefined): Arrival {
+    const known = socket && this.#sockets.get(beneath(socket));
+    return known ?? this.#arrival(socket ?? {});
   }
 
   /** What HTTP and TLS cost to begin with is the address's, as nobody else is known yet. */
-  #inTurn(socket: Socket, handOn: () => void): void {
-    const unixPath = this.#unixPath;
-    const address = unixPath ?? addressOf(socket);
-    const account = this.#accounts.of({ address, unix: unixPath !== undefined, uriSans: [], dnsSans: [] });
+  #inTurn(socket: Socket, account: Account, handOn: () => void): void {
     if (!account.mustWait) {
       account.work(handOn);
       return;
@@ -269,26 +278,24 @@ export class ClientConnections {
   opened(session: ClientSession, socket: Socket | undefined): string | undefined {
     const { maxConnectionAge, bounds } = this.#options;
     const unixPath = this.#unixPath;
-    const certificate = verifiedCertificate(session);
-    const validUntil = certificate && this.#acceptedUntil(certificate, session);
-    if (validUntil === 'refused') {
-      if (isResumed(session)) this.#mustBeFresh(session.socket);
+    const certificate = verifiedCertificate(socket);
+    const client = certificate && this.#acceptedClient(certificate, socket);
+    if (certificate !== undefined && client === undefined) {
+      if (isResumed(socket)) this.#mustBeFresh(socket);
       session.destroy();
       return undefined;
     }
     // There is no other replica behind a Unix socket.
     const oldest = unixPath === undefined ? maxConnectionAge?.() : undefined;
-    const calls = oldest === undefined && certificate === undefined ? undefined : new Set<ServerStream>();
-    const names = certificate?.subjectAltName;
-    const accounts = this.#accounts;
+    const calls = oldest === undefined && client === undefined ? undefined : new Set<ServerStream>();
     const connection = new ClientConnection(
       socket,
-      unixPath,
-      names,
-      accounts,
+      this.#arrivalOf(socket),
+      unixPath !== undefined,
+      client,
+      this.#accounts,
       this.#clock,
       calls,
-      validUntil,
     );
     const refusal = bounds?.joined(connection);
     if (refusal !== undefined) return refusal;
@@ -305,25 +312,23 @@ export class ClientConnections {
   }
 
   /**
-   * Until when a connection with this certificate may last, by the clock; undefined: nobody looks. A resumed TLS session
-   * began when its certificate was valid, and a handshake with the authorities of its time.
+   * What a certificate says of its client; undefined: a connection with it is not taken. A resumed TLS session began when
+   * its certificate was valid, and a handshake with the authorities of its time.
    */
-  #acceptedUntil(certificate: X509Certificate, session: ClientSession): number | 'refused' | undefined {
+  #acceptedClient(certificate: X509Certificate, socket: Socket | undefined): CertifiedClient | undefined {
     const authorities = this.#authorities;
-    if (authorities === undefined) return undefined;
     const now = this.#clock.now();
-    // First, as the intermediates count for the time.
-    authorities.remember(certificate);
-    if (now < this.#handshakesUntil && !authorities.vouchFor(certificate)) return 'refused';
-    if (isResumed(session) && !authorities.knowsIssuersOf(certificate)) {
+    const client = authorities?.clientOf(certificate);
+    if (client === undefined || (now < this.#handshakesUntil && !authorities?.vouchFor(certificate)))
+      return undefined;
+    if (isResumed(socket) && !client.knowsIssuers) {
       // One of them may have ended. In a full handshake the client shows them.
       this.#options.bounds?.refusedCertificate('unknown_issuer');
-      return 'refused';
+      return undefined;
     }
-    const validUntil = authorities.validUntil(certificate);
-    if (validUntil > now) return validUntil;
+    if (client.validUntil > now) return client;
     this.#options.bounds?.endedExpired();
-    return 'refused';
+    return undefined;
   }
 
   #mustBeFresh({ remoteAddress }: Socket): void {
@@ -418,6 +423,13 @@ export class ClientConnections {
 const mostUnserved = 8;
 const nobody = { uris: [], dns: [] };
 
+/** Who connects, as long as nobody has said more of it. */
+interface Arrival {
+  readonly address: string;
+  /** Of the address. */
+  readonly account: Account;
+}
+
 /** A connection, and who is at its other end: for all its streams. */
 export class ClientConnection implements Peer {
   readonly account: Account;
@@ -445,28 +457,32 @@ export class ClientConnection implements Peer {
   /** Since when it has no call, if it has none. */
   #idleSince: number;
 
-  /** `names`: the subject alternative names of a verified certificate, as Node writes them. */
+  /** `client`: what a verified certificate says. */
   constructor(
     socket: Socket | undefined,
-    unixPath: string | undefined,
-    names: string | undefined,
+    { address, account }: Arrival,
+    unix: boolean,
+    client: CertifiedClient | undefined,
     accounts: Accounts,
     clock: Clock,
     calls: Set<ServerStream> | undefined,
-    validUntil: number | undefined,
   ) {
-    // Asked at once, as a socket that is closed has forgotten it. That is a system call, cheap beside a connection.
-    this.address = unixPath ?? addressOf(socket ?? {});
-    this.unix = unixPath !== undefined;
-    const { uris, dns } = names === undefined ? nobody : parseSubjectAltNames(names);
+    this.address = address;
+    this.unix = unix;
+    const { uris, dns } = client?.names ?? nobody;
     this.uriSans = uris;
     this.dnsSans = dns;
-    this.account = accounts.of(this);
+    this.account = client === undefined ? accounts.again(account) : accounts.of(this);
     this.calls = calls;
     this.#socket = socket;
-    this.validUntil = validUntil;
+    this.validUntil = client?.validUntil;
     this.#clock = clock;
     this.#idleSince = clock.now();
+  }
+
+  /** Verified, and read anew for each call. */
+  get certificate(): X509Certificate | undefined {
+    return verifiedCertificate(this.#socket);
   }
 
   opened(): void {

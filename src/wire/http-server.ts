@@ -6,7 +6,6 @@ import {
 } from 'node:http';
 import { createServer as createHttp2, type Http2ServerRequest, type Http2ServerResponse } from 'node:http2';
 import type { Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
 import type { Charged } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Result } from '../model/result.ts';
@@ -191,14 +190,12 @@ function raw(status: string, { type, body }: HttpAnswer): string {
 
 /** An HTTP/1.1 connection, as node:http2 shows its sessions. */
 export class Http1Session implements ClientSession {
-  readonly socket: Socket;
-  readonly encrypted: boolean;
+  readonly #socket: Socket;
   readonly #responses = new Set<ServerResponse>();
   #closed = false;
 
   constructor(socket: Socket) {
-    this.socket = socket;
-    this.encrypted = socket instanceof TLSSocket;
+    this.#socket = socket;
   }
 
   get closed(): boolean {
@@ -206,7 +203,7 @@ export class Http1Session implements ClientSession {
   }
 
   get destroyed(): boolean {
-    return this.socket.destroyed;
+    return this.#socket.destroyed;
   }
 
   /** Requests that are not answered yet: a client may send several at once. */
@@ -220,7 +217,7 @@ export class Http1Session implements ClientSession {
     if (this.#closed) response.shouldKeepAlive = false;
     response.once('close', () => {
       this.#responses.delete(response);
-      if (this.#closed && this.#responses.size === 0) this.socket.end();
+      if (this.#closed && this.#responses.size === 0) this.#socket.end();
     });
   }
 
@@ -228,15 +225,15 @@ export class Http1Session implements ClientSession {
   close(): void {
     this.#closed = true;
     for (const response of this.#responses) response.shouldKeepAlive = false;
-    if (this.#responses.size === 0) this.socket.end();
+    if (this.#responses.size === 0) this.#socket.end();
   }
 
   destroy(): void {
-    this.socket.destroy();
+    this.#socket.destroy();
   }
 
   on(event: 'close', listener: () => void): this {
-    this.socket.on(event, listener);
+    this.#socket.on(event, listener);
     return this;
   }
 }

@@ -1,6 +1,6 @@
 import { chmodSync, existsSync, lstatSync } from 'node:fs';
 import { lstat, unlink } from 'node:fs/promises';
-import { createConnection, createServer, type ListenOptions, Socket } from 'node:net';
+import { createConnection, createServer, type ListenOptions, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import type { TLSSocket } from 'node:tls';
 import { type Clock, systemClock } from '../model/clock.ts';
@@ -10,7 +10,7 @@ import { ClientConnections, type ListenerOptions, type ListenerTls } from './cli
 import { HalfSent, halfSentBudget } from './half-sent.ts';
 import { backlog, tcpKeepAlive } from './http2-settings.ts';
 import { errorCode, explainError, isDisconnect } from './node-error.ts';
-import { addressOf } from './peer.ts';
+import { addressOf, beneath } from './peer.ts';
 import { TlsAcceptor } from './tls-acceptor.ts';
 import { checkTlsMaterial, type TlsMaterial } from './tls-material.ts';
 
@@ -199,15 +199,6 @@ export abstract class Listener {
 }
 
 const handshakeFailed = 'a TLS handshake failed';
-
-/**
- * The socket that TLS is spoken on: it knows the other end when it is closed too. It is not documented: where it is
- * missing, the other end is unknown.
- */
-function beneath(socket: TLSSocket): Socket {
-  const parent: unknown = Reflect.get(socket, '_parent');
-  return parent instanceof Socket ? parent : socket;
-}
 
 /**
  * Removes the file of a Unix socket that nobody listens on any more: a process that was killed leaves it behind, and

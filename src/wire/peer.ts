@@ -1,9 +1,9 @@
 import type { X509Certificate } from 'node:crypto';
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { formatHostPort } from './address.ts';
 
-type SubjectAltNames = Readonly<Record<'uris' | 'dns', readonly string[]>>;
+export type SubjectAltNames = Readonly<Record<'uris' | 'dns', readonly string[]>>;
 
 const none: SubjectAltNames = { uris: [], dns: [] };
 
@@ -37,19 +37,23 @@ function unquote(value: string): string | undefined {
   }
 }
 
-/** Read anew for each call; undefined without TLS, and where it proves nothing. */
-export function verifiedCertificate(
-  session: Pick<ClientSession, 'destroyed' | 'encrypted' | 'socket'>,
-): X509Certificate | undefined {
-  // Session.socket is a proxy, which only TLS should pay for.
-  if (session.encrypted !== true || session.destroyed) return undefined;
-  const { socket } = session;
+/** Read anew for each call; undefined without TLS, where it proves nothing, and where the connection is over. */
+export function verifiedCertificate(socket: Socket | undefined): X509Certificate | undefined {
   return socket instanceof TLSSocket && socket.authorized ? socket.getPeerX509Certificate() : undefined;
 }
 
 /** Whether its TLS session began with another connection: then its client has shown nothing but that. */
-export function isResumed({ socket }: Pick<ClientSession, 'socket'>): boolean {
+export function isResumed(socket: Socket | undefined): socket is TLSSocket {
   return socket instanceof TLSSocket && socket.isSessionReused();
+}
+
+/**
+ * The socket that TLS is spoken on; without TLS the socket itself. It knows the other end when it is closed too. It is not
+ * documented: where it is missing, it is not known.
+ */
+export function beneath(socket: Socket): Socket {
+  const parent: unknown = socket instanceof TLSSocket ? Reflect.get(socket, '_parent') : undefined;
+  return parent instanceof Socket ? parent : socket;
 }
 
 /** Of the other end, as far as it is known: a socket that is closed may have forgotten it. */
@@ -68,9 +72,6 @@ export interface ClientSession {
   /** It ends when what is under way is done. */
   readonly closed: boolean;
   readonly destroyed: boolean;
-  /** By TLS. */
-  readonly encrypted?: boolean | undefined;
-  readonly socket: Socket;
   /** Lets what is under way end, and takes nothing new. */
   close(): void;
   destroy(): void;

@@ -193,6 +193,22 @@ describe('the account of a peer', () => {
     expect(loop.accounts.size).to.equal(0);
   });
 
+  it('that was given up while a connection began is the one of that connection again', () => {
+    const account = loop.account('10.0.0.1');
+    loop.clock.advance(20_000);
+    expect(loop.accounts.size).to.equal(0);
+    expect(loop.accounts.again(account)).to.equal(account);
+    expect(loop.account('10.0.0.1')).to.equal(account);
+  });
+
+  it('that was opened anew meanwhile is the new one', () => {
+    const account = loop.account('10.0.0.1');
+    loop.clock.advance(20_000);
+    const opened = loop.account('10.0.0.1');
+    expect(opened).not.to.equal(account);
+    expect(loop.accounts.again(account)).to.equal(opened);
+  });
+
   it('lists the heaviest first', () => {
     for (const [address, milliseconds] of [
       ['10.0.0.1', 1],

@@ -74,7 +74,8 @@ describe('authorities of client certificates', () => {
     const hour = 1 / 24;
     const short = issueCertificate({ name: 'short', authority: true, issuer: one, days: hour });
     const authorities = new ClientAuthorities(bundle(one, short));
-    const left = (issued: Issued): number => (authorities.validUntil(read(issued)) - Date.now()) / 86_400_000;
+    const left = (issued: Issued): number =>
+      (authorities.clientOf(read(issued)).validUntil - Date.now()) / 86_400_000;
     expect(left(leaf(one))).to.be.within(0.9, 1);
     expect(left(leaf(short))).to.be.within(0.9 * hour, hour);
     expect(left(leaf(short, -1))).to.be.within(-1.01, -0.99);
@@ -89,15 +90,26 @@ describe('authorities of client certificates', () => {
     const [below, end] = [authority('below', ending), read(ending).validToDate.getTime()];
     const issued = leaf(below);
     const authorities = new ClientAuthorities(bundle(ending));
-    expect(authorities.knowsIssuersOf(read(issued))).to.equal(false);
-    expect(authorities.validUntil(read(issued))).to.equal(read(issued).validToDate.getTime());
+    expect(authorities.clientOf(read(issued)).knowsIssuers).to.equal(false);
+    expect(authorities.clientOf(read(issued)).validUntil).to.equal(read(issued).validToDate.getTime());
     authorities.remember(Object.defineProperty(read(issued), 'issuerCertificate', { value: read(below) }));
-    expect(authorities.knowsIssuersOf(read(issued))).to.equal(true);
-    expect(authorities.validUntil(read(issued))).to.equal(end);
+    expect(authorities.clientOf(read(issued)).knowsIssuers).to.equal(true);
+    expect(authorities.clientOf(read(issued)).validUntil).to.equal(end);
     // With another root it is not known who issued the intermediate.
     authorities.replace(bundle(other));
-    expect(authorities.knowsIssuersOf(read(issued))).to.equal(false);
-    expect(authorities.knowsIssuersOf(read(leaf(other)))).to.equal(true);
+    expect(authorities.clientOf(read(issued)).knowsIssuers).to.equal(false);
+    expect(authorities.clientOf(read(leaf(other))).knowsIssuers).to.equal(true);
+  });
+
+  it('read the certificate of a client once, and anew when there are other authorities', () => {
+    const authorities = new ClientAuthorities(bundle(one));
+    const issued = leaf(one);
+    const client = authorities.clientOf(read(issued));
+    expect(authorities.clientOf(read(issued))).to.equal(client);
+    expect(authorities.clientOf(read(leaf(one)))).not.to.equal(client);
+    const ending = issueCertificate({ name: 'root', authority: true, key: one, days: 1 / 24 });
+    authorities.replace(bundle(ending));
+    expect(authorities.clientOf(read(issued)).validUntil).to.be.below(client.validUntil);
   });
 
   it('keep no intermediates that a client made up, and look at each of many namesakes once', () => {
@@ -111,7 +123,7 @@ describe('authorities of client certificates', () => {
       );
     }
     const before = cpuSeconds();
-    expect(authorities.validUntil(read(issued))).to.be.above(Date.now());
+    expect(authorities.clientOf(read(issued)).validUntil).to.be.above(Date.now());
     expect(authorities.vouchFor(read(issued))).to.equal(true);
     expect(cpuSeconds() - before).to.be.below(0.5);
   });

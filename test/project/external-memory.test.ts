@@ -1,0 +1,34 @@
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { expect } from 'chai';
+import { root } from '../e2e/support/paths.ts';
+
+/** How many full collections a process makes that comes to hold 1 GB outside of its heap, as one with many TLS connections. */
+function collections(before: string, ...options: readonly string[]): number {
+  const script = `import { setImmediate } from 'node:timers/promises';
+    ${before}
+    const held = [];
+    while (held.length < 1024) {
+      held.push(new ArrayBuffer(1 << 20));
+      await setImmediate();
+    }`;
+  // On one thread, so that only what is allocated decides.
+  const args = ['--single-threaded-gc', '--trace-gc', ...options, '--input-type=module', '--eval', script];
+  const trace = execFileSync(process.execPath, args, { encoding: 'utf8' });
+  return trace.split('\n').filter((line) => line.includes('Mark-Compact')).length;
+}
+
+const module = pathToFileURL(join(root, 'src/external-memory.ts')).href;
+const asTheRelay = `(await import(${JSON.stringify(module)})).collectAsHeldMemoryGrows();`;
+
+describe('memory outside of the heap', () => {
+  it('is a reason to collect when twice as much is held, and not each time that so much was allocated', () => {
+    expect(collections(asTheRelay)).to.be.below(collections('') / 2);
+  });
+
+  it('counts as V8 has it where the heap may be less than 2 GB', () => {
+    const small = '--max-old-space-size=1024';
+    expect(collections(asTheRelay, small)).to.be.above(collections('', small) / 2);
+  });
+});
