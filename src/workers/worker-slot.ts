@@ -256,7 +256,7 @@ export class WorkerSlot {
   }
 }
 
-/** Starts a process of this very program; all of them listen through the primary. */
+/** Starts a process of this very program. Where it does not share a port, it listens through the primary. */
 export function forkWorker(handler: WorkerHandler): WorkerProcess {
   cluster.setupPrimary({ exec: programPath(), args: [], serialization: 'advanced' });
   const worker = cluster.fork();
@@ -282,9 +282,9 @@ export function forkWorker(handler: WorkerHandler): WorkerProcess {
 }
 
 /**
- * node:cluster sends a process one connection of each listener at a time, and closes its own end when the process has
- * taken it. If the process ends before that, it would stay open, and its client would wait for ever. Returns what closes
- * these. None of this is documented: where it is otherwise, nothing is closed.
+ * Of listeners that share no port, node:cluster sends a process one connection of each at a time, and closes its own end when
+ * the process has taken it. If the process ends before that, it would stay open, and its client would wait for ever. Returns
+ * what closes these. None of this is documented: where it is otherwise, nothing is closed.
  */
 function untakenConnections(child: ChildProcess): () => void {
   const latest = new Map<unknown, { close(): void }>();
