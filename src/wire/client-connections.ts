@@ -332,9 +332,10 @@ export class ClientConnections {
   }
 
   #mustBeFresh({ remoteAddress }: Socket): void {
-    if (remoteAddress === undefined) return;
-    this.#fresh.delete(remoteAddress);
-    this.#fresh.set(remoteAddress, this.#clock.now() + freshMs);
+    const address = this.#unixPath ?? remoteAddress;
+    if (address === undefined) return;
+    this.#fresh.delete(address);
+    this.#fresh.set(address, this.#clock.now() + freshMs);
     for (const oldest of this.#fresh.keys()) {
       if (this.#fresh.size <= mostFresh) break;
       this.#fresh.delete(oldest);
@@ -342,7 +343,7 @@ export class ClientConnections {
   }
 
   #mayResume({ remoteAddress }: Socket): boolean {
-    const until = remoteAddress === undefined ? undefined : this.#fresh.get(remoteAddress);
+    const until = this.#fresh.get(this.#unixPath ?? remoteAddress ?? '');
     return until === undefined || until <= this.#clock.now();
   }
 

@@ -130,12 +130,16 @@ describe('TLS sessions', () => {
         expect(await resumes(one, version, first)).to.equal(false);
       });
 
-      it('without a certificate are not resumed where one is required', async () => {
+      it('without a verified certificate give no identity, and are not resumed where one is required', async () => {
         const sessions = sharedSessions();
         const lax = await listen({ sessions, requireClientCertificate: false });
         const { session, served } = await asks(lax, { version, own: undefined });
         expect(served).to.equal(true);
         expect((await asks(lax, { version, own: undefined, session })).resumed).to.equal(true);
+        const unverified = { version, own: client({ issuer: other }) };
+        const foreign = await asks(lax, unverified);
+        expect((await asks(lax, { ...unverified, session: foreign.session })).resumed).to.equal(true);
+        expect(peers.splice(2).map(({ uriSans }) => uriSans)).to.deep.equal([[], []]);
         expect(peers.map(({ uriSans }) => uriSans)).to.deep.equal([[], []]);
         const strict = await listen({ sessions });
         expect((await asks(strict, { version, own: undefined, session })).served).to.equal(false);
