@@ -4,12 +4,12 @@ import { pathToFileURL } from 'node:url';
 import { expect } from 'chai';
 import { root } from '../e2e/support/paths.ts';
 
-/** How many full collections a process makes that comes to hold 1 GB outside of its heap, as one with many TLS connections. */
+/** How many full collections a process makes that comes to hold 3 GB outside of its heap, as one with many TLS connections. */
 function collections(before: string, ...options: readonly string[]): number {
   const script = `import { setImmediate } from 'node:timers/promises';
     ${before}
     const held = [];
-    while (held.length < 1024) {
+    while (held.length < 3072) {
       held.push(new ArrayBuffer(1 << 20));
       await setImmediate();
     }`;
