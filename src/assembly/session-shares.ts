@@ -40,32 +40,16 @@ export class SessionShares {
 
   /** What a new stream of this peer may use of the sessions. */
   of({ account }: Peer): SessionShare {
-    let [needs, generation, taken] = [none, this.#generation, 0];
-    const before = (): Sets => (generation === this.#generation ? needs : none);
-    const replace = (now: Sets): void => {
-      this.#count(account, before(), now);
-      [needs, generation] = [now, this.#generation];
-    };
-    return {
-      take: (subscribed) => {
-        const now = this.#needs(subscribed);
-        if (isSame(now, before())) return undefined;
-        const excess = this.#excess(account, before(), now);
-        if (excess !== undefined) return excess;
-        taken += now.difference(before()).size;
-        replace(now);
-        return undefined;
-      },
-      taken: () => {
-        const count = taken;
-        taken = 0;
-        return count;
-      },
-      release: () => replace(none),
-    };
+    return new Share(account, this);
   }
 
-  #needs(subscribed: Iterable<Subscribed>): Sets {
+  /** For Share. */
+  get generation(): number {
+    return this.#generation;
+  }
+
+  /** For Share: the parameter sets that these take. */
+  needs(subscribed: Iterable<Subscribed>): Sets {
     if (this.#config.parameters.length === 0) return none;
     let needs = none;
     for (const { url, selection } of subscribed) {
@@ -97,7 +81,8 @@ export class SessionShares {
     return upstream?.kind === 'ads' && upstream.variants === 'PER_PARAMETERS';
   }
 
-  #excess(account: Account, before: Sets, now: Sets): string | undefined {
+  /** For Share: why it may not have these now. */
+  excess(account: Account, before: Sets, now: Sets): string | undefined {
     const { limits, workers } = this.#config;
     const max = limits.maxUpstreamSessions;
     const ofStream = Math.min(max, Math.max(leastOf.stream, Math.floor(max / 4)));
@@ -115,7 +100,8 @@ export class SessionShares {
     return `${account.key} uses ${total} parameter sets: at most ${ofPeer} are accepted of one peer, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
   }
 
-  #count(account: Account, before: Sets, now: Sets): void {
+  /** For Share. */
+  count(account: Account, before: Sets, now: Sets): void {
     if (before.size + now.size === 0) return;
     const counts = this.#peers.get(account) ?? new Map<ParametersKey, number>();
     this.#peers.set(account, counts);
@@ -126,6 +112,52 @@ export class SessionShares {
       else counts.delete(set);
     }
     if (counts.size === 0) this.#peers.delete(account);
+  }
+}
+
+/** One stream's. There are as many as streams. */
+class Share implements SessionShare {
+  readonly #account: Account;
+  readonly #shares: SessionShares;
+  #needs = none;
+  #generation: number;
+  #taken = 0;
+
+  constructor(account: Account, shares: SessionShares) {
+    this.#account = account;
+    this.#shares = shares;
+    this.#generation = shares.generation;
+  }
+
+  take(subscribed: Iterable<Subscribed>): string | undefined {
+    const before = this.#before;
+    const now = this.#shares.needs(subscribed);
+    if (isSame(now, before)) return undefined;
+    const excess = this.#shares.excess(this.#account, before, now);
+    if (excess !== undefined) return excess;
+    this.#taken += now.difference(before).size;
+    this.#replace(now);
+    return undefined;
+  }
+
+  taken(): number {
+    const taken = this.#taken;
+    this.#taken = 0;
+    return taken;
+  }
+
+  release(): void {
+    this.#replace(none);
+  }
+
+  get #before(): Sets {
+    return this.#generation === this.#shares.generation ? this.#needs : none;
+  }
+
+  #replace(now: Sets): void {
+    this.#shares.count(this.#account, this.#before, now);
+    this.#needs = now;
+    this.#generation = this.#shares.generation;
   }
 }
 

@@ -22,9 +22,8 @@ interface AdmittedStream {
   readonly route: { readonly type: unknown };
   readonly types: readonly AdmittedType[];
   readonly transport: ServerStream;
+  failFor(refusal: Refusal): void;
 }
-
-type Refuse = (refusal: Refusal) => void;
 
 const subscribedOf = ({ info, selection }: AdmittedType): Subscribed => ({ url: info.url, selection });
 
@@ -41,15 +40,13 @@ const manySessions = 50;
 export class Quota {
   readonly #stream: AdmittedStream;
   readonly #services: DownstreamServices;
-  readonly #refuse: Refuse;
   #share: SessionShare | undefined;
   #rate: Rate | undefined;
   #paused: Timer | undefined;
 
-  constructor(stream: AdmittedStream, services: DownstreamServices, refuse: Refuse) {
+  constructor(stream: AdmittedStream, services: DownstreamServices) {
     this.#stream = stream;
     this.#services = services;
-    this.#refuse = refuse;
   }
 
   oneMoreType(client: ClientContext): boolean {
@@ -74,7 +71,7 @@ export class Quota {
     // On a per-type service the RPC fails if the client may have nothing of it.
     const deniesAll = route.type === undefined ? undefined : deniedAll(client, type.info, selection);
     if (deniesAll !== undefined) {
-      this.#refuse(deniesAll);
+      this.#stream.failFor(deniesAll);
       return false;
     }
     const others = types.filter((other) => other !== type).map(subscribedOf);
@@ -136,7 +133,7 @@ export class Quota {
   #admits(client: ClientContext, excess: (limits: StreamLimits) => string | undefined): boolean {
     const message = client.exempt ? undefined : excess(this.#services.limits());
     if (message === undefined) return true;
-    this.#refuse(exhausted('subscriptions', message));
+    this.#stream.failFor(exhausted('subscriptions', message));
     return false;
   }
 
@@ -149,7 +146,7 @@ export class Quota {
     this.#share ??= this.#services.sessions?.(this.#stream.transport.peer);
     const message = this.#share?.take(subscribed);
     if (message === undefined) return true;
-    this.#refuse(exhausted('upstream_sessions', message, message));
+    this.#stream.failFor(exhausted('upstream_sessions', message, message));
     return false;
   }
 }

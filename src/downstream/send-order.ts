@@ -77,12 +77,19 @@ export const mostParticipants = 1000;
 /** The names of a type that a client polls and whose answer it has accepted; undefined: it does not poll the type. */
 export type AcceptedNames = (short: string) => ReadonlySet<string> | undefined;
 
+/** The streams of one client that are for single types. */
+interface Participants {
+  readonly all: Set<Participant>;
+  /** Those that go on when another stream hears something. */
+  readonly waiting: Set<Participant>;
+  /** By short name. */
+  readonly byType: Map<string, Set<OrderedType>>;
+}
+
 /** What one client is told, on one ADS stream, on streams of single types, or in answers to its polls. */
 export class Conversation {
-  /** An Envoy has a stream for each cluster's endpoints. Empty on ADS. */
-  readonly participants = new Set<Participant>();
-  /** Of the participants, those that go on when another stream hears something. */
-  readonly #waiting = new Set<Participant>();
+  /** Undefined on ADS: there are as many of these conversations as clients. */
+  #apart: Participants | undefined;
   /** Clusters were sent that the client has not accepted yet: until then changed routes wait. 0: all are. */
   warmingUntil = 0;
   /** What those clusters need, for each response. None on ADS: there they are accepted when they are warm. */
@@ -93,9 +100,6 @@ export class Conversation {
   toldWarming = false;
   /** All of an ADS stream, or of a client that polls. */
   readonly #own: readonly OrderedType[];
-  /** Of the participants, by short name. */
-  readonly #byType = new Map<string, Set<OrderedType>>();
-
   readonly #polled: AcceptedNames | undefined;
   /** Its last participant has gone. */
   readonly #over: (() => void) | undefined;
@@ -107,21 +111,27 @@ export class Conversation {
     this.#over = over;
   }
 
+  /** How many streams it has for single types: an Envoy has one for each cluster's endpoints. */
+  get participants(): number {
+    return this.#apart?.all.size ?? 0;
+  }
+
   /** The client accepts clusters before they are warm: it asks for what they need elsewhere. */
   get asksApart(): boolean {
-    return this.participants.size > 0 || this.#polled !== undefined;
+    return this.participants > 0 || this.#polled !== undefined;
   }
 
   /** What the client has of a type: several times if streams have some names each. */
   of(short: string): readonly OrderedType[] {
-    if (this.participants.size === 0) return this.#own.filter(({ info }) => info.short === short);
-    return [...(this.#byType.get(short) ?? [])];
+    if (this.participants === 0) return this.#own.filter(({ info }) => info.short === short);
+    return [...(this.#apart?.byType.get(short) ?? [])];
   }
 
   /** Whether the client has nothing but clusters, as far as something may refer to them. */
   get hasClustersOnly(): boolean {
-    if (this.participants.size === 0) return this.#own.length < 2;
-    return referringTypes.keys().every((short) => short === 'cds' || !this.#byType.has(short));
+    const byType = this.#apart?.byType;
+    if (this.participants === 0 || byType === undefined) return this.#own.length < 2;
+    return referringTypes.keys().every((short) => short === 'cds' || !byType.has(short));
   }
 
   /** Of what clusters need, forgets what the client has accepted. False: some is left. */
@@ -154,7 +164,7 @@ export class Conversation {
       return known.get(short)?.has(name) !== false;
     }
     return (
-      this.#byType
+      this.#apart?.byType
         .get(short)
         ?.values()
         .some(
@@ -164,31 +174,36 @@ export class Conversation {
   }
 
   add(participant: Participant): void {
-    this.participants.add(participant);
+    this.#apart ??= { all: new Set(), waiting: new Set(), byType: new Map() };
+    const { all, byType } = this.#apart;
+    all.add(participant);
     for (const type of participant.types) {
-      const known = this.#byType.get(type.info.short) ?? new Set();
-      this.#byType.set(type.info.short, known.add(type));
+      const known = byType.get(type.info.short) ?? new Set();
+      byType.set(type.info.short, known.add(type));
     }
   }
 
   remove(participant: Participant): void {
-    this.participants.delete(participant);
-    this.#waiting.delete(participant);
+    const apart = this.#apart;
+    if (apart === undefined) return;
+    apart.all.delete(participant);
+    apart.waiting.delete(participant);
     for (const type of participant.types) {
-      const known = this.#byType.get(type.info.short);
-      if (known?.delete(type) === true && known.size === 0) this.#byType.delete(type.info.short);
+      const known = apart.byType.get(type.info.short);
+      if (known?.delete(type) === true && known.size === 0) apart.byType.delete(type.info.short);
     }
-    if (this.participants.size === 0) this.#over?.();
+    if (apart.all.size === 0) this.#over?.();
   }
 
   /** Whether a participant goes on when another has heard something. */
   waits(participant: Participant, isWaiting: boolean): void {
-    if (!isWaiting) this.#waiting.delete(participant);
-    else if (this.participants.has(participant)) this.#waiting.add(participant);
+    const apart = this.#apart;
+    if (!isWaiting) apart?.waiting.delete(participant);
+    else if (apart?.all.has(participant) === true) apart.waiting.add(participant);
   }
 
   resumeOthers(participant: Participant): void {
-    for (const other of [...this.#waiting]) if (other !== participant) other.resume();
+    for (const other of [...(this.#apart?.waiting ?? [])]) if (other !== participant) other.resume();
   }
 }
 
@@ -203,7 +218,7 @@ export class Conversations {
     const ofPeer = this.#all.get(account) ?? new Map<string, Conversation>();
     this.#all.set(account, ofPeer);
     let conversation = ofPeer.get(nodeId);
-    if (conversation === undefined || conversation.participants.size >= mostParticipants) {
+    if (conversation === undefined || conversation.participants >= mostParticipants) {
       const created = new Conversation([], undefined, () => {
         // One that was full is not there any more.
         if (ofPeer.get(nodeId) !== created) return;
@@ -234,8 +249,8 @@ export class SendOrder {
   /** With all types that the client has, those of its other streams included. */
   conversation: Conversation;
   readonly #clock: Clock;
-  /** Changed routes that wait. */
-  readonly #waits = new WeakMap<OrderedType, Waits>();
+  /** Changed routes that wait; undefined: none has waited yet. */
+  #waits: WeakMap<OrderedType, Waits> | undefined;
   #routesWait = false;
   /** When the client came back, with something that others may refer to. */
   #returnedAt: number | undefined;
@@ -295,7 +310,7 @@ export class SendOrder {
     }
     this.#routesWait = waiting;
     if (!waiting && this.#sendDeferredRemovals()) return true;
-    if (this.conversation.participants.size > 0) this.conversation.waits(this, this.#isWaiting);
+    if (this.conversation.participants > 0) this.conversation.waits(this, this.#isWaiting);
     return false;
   }
 
@@ -356,13 +371,13 @@ export class SendOrder {
   }
 
   forget(type: OrderedType): void {
-    this.#waits.delete(type);
+    this.#waits?.delete(type);
   }
 
   /** Routes were taken that have waited for clusters in vain. */
   #tellOverdue(type: OrderedType): void {
-    const waited = this.#waits.get(type);
-    this.#waits.delete(type);
+    const waited = this.#waits?.get(type);
+    this.#waits?.delete(type);
     const now = this.#clock.now();
     if (waited !== undefined && waited.names.length > 0 && waited.until <= now)
       this.#stream.overdue(type, 'missing', waited.names);
@@ -413,7 +428,7 @@ export class SendOrder {
 
   /** Streams of single types come back one by one: nobody knows when the last one has. */
   #isBackUntil(now: number): number {
-    if (this.conversation.participants.size > 0) return now;
+    if (this.conversation.participants > 0) return now;
     return (this.#returnedAt ?? now) + Math.min(returnMs.others, this.#stream.removalGraceMilliseconds);
   }
 
@@ -428,7 +443,7 @@ export class SendOrder {
       route.protocol === 'sotw' ||
       isRelay ||
       removalGraceMilliseconds === 0 ||
-      conversation.participants.size > 0
+      conversation.participants > 0
     )
       return false;
     const now = this.#clock.now();
@@ -453,16 +468,17 @@ export class SendOrder {
     const { warmingUntil } = this.conversation;
     const names = this.#missing(type);
     if (names.length === 0 && warmingUntil <= now) {
-      this.#waits.delete(type);
+      this.#waits?.delete(type);
       return false;
     }
     const { warmingMilliseconds } = this.#stream;
-    const before = this.#waits.get(type);
+    const before = this.#waits?.get(type);
     // Once for them to come, and once for the client to take them: clusters may change as long as they like.
     const longest = before?.longest ?? now + 2 * warmingMilliseconds;
     const isMissing = names.length > 0;
     const missingUntil = isMissing ? (before?.missingUntil ?? now + warmingMilliseconds) : undefined;
     const until = Math.min(longest, Math.max(missingUntil ?? 0, warmingUntil));
+    this.#waits ??= new WeakMap();
     this.#waits.set(type, { longest, missingUntil, until, names });
     if (until > now) this.#wakeAt(until);
     return until > now;

@@ -168,7 +168,8 @@ export class XdsStream implements StreamHandler, OrderedStream {
   /** Bytes that only this client gets and that it has not read. */
   #unread = 0;
   readonly #order: SendOrder;
-  readonly #turns: RequestTurns;
+  /** Undefined: no request was large yet. */
+  #turns: RequestTurns | undefined;
   readonly #quota: Quota;
   /** What it gives to each of its types. */
   readonly #context: StreamContext;
@@ -187,8 +188,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#server = server;
     this.#openedAt = services.clock.now();
     this.#order = new SendOrder(this, this.#types, services.clock);
-    this.#turns = new RequestTurns(transport, services.clock, () => !this.#quota.isPaused);
-    this.#quota = new Quota(this, services, (refusal) => this.failFor(refusal));
+    this.#quota = new Quota(this, services);
     const { account: payer } = transport.peer;
     this.#context = { services, quota: this.#quota, wake: () => this.pump(), payer };
   }
@@ -222,7 +222,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
       this.failFor(malformed(read.error));
       return;
     }
-    this.#turns.finish();
+    this.#turns?.finish();
     if (this.#ended) return;
     const before = this.#client;
     const client = this.#identify(read.value.node);
@@ -233,6 +233,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     if (isLarge(read.value, bytes.length, this.#services.largeRequestBytes) && !type.repeats(read.value)) {
       const request = copyOf(read.value);
       const arrived = { request, bytes: bytes.length, client, moved };
+      this.#turns ??= new RequestTurns(this.transport, this.#services.clock, () => !this.#quota.isPaused);
       const excess = this.#turns.start(bytesOf(request), () => this.#handleInTurns(type, arrived));
       if (excess !== undefined) this.failFor(heldBytes(excess));
       return;
@@ -315,7 +316,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#keep(0);
     this.#services.taps.ended(this);
     this.#server.closed(this);
-    this.#turns.close();
+    this.#turns?.close();
     this.#order.close();
     for (const type of this.#types.splice(0)) type.close();
     this.#quota.close();
@@ -329,7 +330,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   /** Authorization or derivation rules have changed. */
   reidentify(): void {
-    this.#turns.finish();
+    this.#turns?.finish();
     if (this.#client === undefined || this.#ended) return;
     const client = this.#services.reapplyRules(this.#client, this.transport.peer);
     // Parameters of locators that the old rules ignored were not kept.

@@ -24,13 +24,22 @@ export interface Encoding {
   readonly absencesUnsaid: boolean;
 }
 
-const encodings = new Map<string, Encoding>();
+const encodings = new Map<number, Encoding>();
 
 /** The one object for this combination. There are few combinations, and many clients of each. */
 export function encoding(fields: Encoding): Encoding {
   const { protocol, wrapped, ttl, constrained, contentVersions, unknownNames, absencesUnsaid } = fields;
-  const flags = [wrapped, ttl, constrained, contentVersions, unknownNames, absencesUnsaid];
-  const key = `${protocol} ${flags.join()}`;
+  const flags = [
+    protocol === 'delta',
+    wrapped,
+    ttl,
+    constrained,
+    contentVersions,
+    unknownNames,
+    absencesUnsaid,
+  ];
+  // Each stream asks for each of its types.
+  const key = flags.reduce((bits, flag) => 2 * bits + Number(flag), 0);
   const known = encodings.get(key) ?? { ...fields };
   encodings.set(key, known);
   return known;

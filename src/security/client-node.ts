@@ -2,20 +2,6 @@ import { mostNodeText, placeOf, type WantedMetadata } from '../model/node-path.t
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { bytesTag, doubleTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 
-/** The parts of a client's node that the relay uses. Empty strings where nothing was given, as in the proto. */
-export interface ClientNode {
-  readonly id: string;
-  /** Of its id among all (`placeOf`), worked out once. */
-  readonly place: number;
-  readonly cluster: string;
-  readonly metadata: Metadata;
-  readonly locality: Locality;
-  readonly userAgentName: string;
-  /** The string, or `1.40.0` of a build version. */
-  readonly userAgentVersion: string;
-  readonly clientFeatures: readonly string[];
-}
-
 /** Strings, numbers and booleans as text, in nested mappings. Nulls and lists are left out. */
 export type Metadata = ReadonlyMap<string, string | Metadata>;
 
@@ -23,18 +9,31 @@ type Locality = Readonly<Record<'region' | 'zone' | 'subZone', string>>;
 
 const NO_LOCALITY: Locality = { region: '', zone: '', subZone: '' };
 const NO_METADATA: Metadata = new Map();
+const NO_FEATURES: readonly string[] = [];
+
+class ReadNode {
+  id = '';
+  cluster = '';
+  metadata: Metadata = NO_METADATA;
+  locality = NO_LOCALITY;
+  userAgentName = '';
+  /** The string, or `1.40.0` of a build version. */
+  userAgentVersion = '';
+  clientFeatures: readonly string[] = NO_FEATURES;
+  #place: number | undefined;
+
+  /** Of its id among all (`placeOf`). Only rollouts ask for it, and these again and again. */
+  get place(): number {
+    this.#place ??= placeOf(this.id);
+    return this.#place;
+  }
+}
+
+/** The parts of a client's node that the relay uses. Empty strings where nothing was given, as in the proto. */
+export type ClientNode = Readonly<ReadNode>;
 
 /** Of a client that has sent no node. */
-export const NO_NODE: ClientNode = {
-  id: '',
-  place: placeOf(''),
-  cluster: '',
-  metadata: NO_METADATA,
-  locality: NO_LOCALITY,
-  userAgentName: '',
-  userAgentVersion: '',
-  clientFeatures: [],
-};
+export const NO_NODE: ClientNode = new ReadNode();
 
 /**
  * Reads an encoded envoy.config.core.v3.Node. Nearly all of Envoy's 61 KB are its extensions, which nobody here asks
@@ -55,7 +54,7 @@ const mostFeatures = 1000;
 
 // By hand, because each client of a fleet that reconnects at once brings one.
 function readNode(bytes: Buffer, wanted: WantedMetadata | undefined): Result<ClientNode> {
-  let { id, cluster, locality, userAgentName, userAgentVersion } = NO_NODE;
+  const node = new ReadNode();
   const clientFeatures: string[] = [];
   const metadata = new Map<string, string | Metadata>();
   const entries = { left: mostEntries };
@@ -63,26 +62,26 @@ function readNode(bytes: Buffer, wanted: WantedMetadata | undefined): Result<Cli
     switch (reader.tag) {
       case bytesTag(1):
         if (isTooLong(reader)) return tooLong('node.id', reader);
-        id = reader.lossyText();
+        node.id = reader.lossyText();
         break;
       case bytesTag(2):
         if (isTooLong(reader)) return tooLong('node.cluster', reader);
-        cluster = reader.lossyText();
+        node.cluster = reader.lossyText();
         break;
       case bytesTag(3):
         readStruct(reader.message(), wanted, metadata, 0, entries);
         break;
       case bytesTag(4):
-        locality = readLocality(reader.message());
+        node.locality = readLocality(reader.message());
         break;
       case bytesTag(6):
-        userAgentName = reader.lossyText();
+        node.userAgentName = reader.lossyText();
         break;
       case bytesTag(7):
-        userAgentVersion = reader.lossyText();
+        node.userAgentVersion = reader.lossyText();
         break;
       case bytesTag(8):
-        userAgentVersion = readBuildVersion(reader.message());
+        node.userAgentVersion = readBuildVersion(reader.message());
         break;
       case bytesTag(10):
         if (clientFeatures.length < mostFeatures) clientFeatures.push(reader.lossyText());
@@ -90,8 +89,9 @@ function readNode(bytes: Buffer, wanted: WantedMetadata | undefined): Result<Cli
       default:
     }
   }
-  const place = placeOf(id);
-  return ok({ id, place, cluster, metadata, locality, userAgentName, userAgentVersion, clientFeatures });
+  if (clientFeatures.length > 0) node.clientFeatures = clientFeatures;
+  if (metadata.size > 0) node.metadata = metadata;
+  return ok(node);
 }
 
 const isTooLong = ({ start, end }: MessageReader): boolean => end - start > mostNodeText;

@@ -418,7 +418,7 @@ export class Account implements Payer {
     const worked = this.#turn === this.#accounts.turn - 1 ? this.#workInTurn : 0;
     if (this.#reads > 0) this.#readMs = worked / this.#reads;
     const reads = Math.max(1, Math.floor(this.#mayWork / Math.max(1, this.#readMs)));
-    const begun = [...this.#unread].slice(0, reads);
+    const begun = this.#unread.values().take(reads).toArray();
     this.#reads = begun.length;
     for (const read of begun) {
       this.#unread.delete(read);

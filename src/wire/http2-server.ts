@@ -235,6 +235,8 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   #requestEnded = false;
   /** `write` has returned false once: from then on `drain` is listened for. */
   #mayBlock = false;
+  /** The same of `pause` and `aborted`. */
+  #hearsAborts = false;
   /** Why nothing is read: the handler has paused, or the peer has to wait for its turn. */
   #paused = false;
   #waiting: Waiting | undefined;
@@ -287,9 +289,6 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
       this.#requestEnded = true;
       this.#checkEnded();
     });
-    stream.on('aborted', () => {
-      if (this.#paused) this.#drop();
-    });
   }
 
   write(frame: Buffer): boolean {
@@ -308,6 +307,12 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     this.#paused = true;
     this.#stopReading();
     if (this.#stream.aborted) this.#drop();
+    else if (!this.#hearsAborts) {
+      this.#hearsAborts = true;
+      this.#stream.on('aborted', () => {
+        if (this.#paused) this.#drop();
+      });
+    }
   }
 
   /** The client has gone. Node closes a stream only when all that it brought is read, which a paused one never is. */

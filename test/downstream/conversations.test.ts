@@ -17,10 +17,10 @@ describe('conversations with clients that have a stream for each type', () => {
       return { participant, conversation: all.join(participant, account, 'n') };
     });
     expect(new Set(joined.map(({ conversation }) => conversation)).size).to.equal(3);
-    for (const { conversation } of joined) expect(conversation.participants.size).to.be.at.most(1000);
+    for (const { conversation } of joined) expect(conversation.participants).to.be.at.most(1000);
     for (const { participant, conversation } of joined) conversation.remove(participant);
-    for (const { conversation } of joined) expect(conversation.participants.size).to.equal(0);
-    expect(all.join({ types: [], resume: () => {} }, account, 'n').participants.size).to.equal(1);
+    for (const { conversation } of joined) expect(conversation.participants).to.equal(0);
+    expect(all.join({ types: [], resume: () => {} }, account, 'n').participants).to.equal(1);
   });
 
   it('look at none of their streams but those that wait, when one hears something', () => {

@@ -1,7 +1,7 @@
 import { create, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
-import { placeOf, wantedMetadata } from '../../src/model/node-path.ts';
+import { wantedMetadata } from '../../src/model/node-path.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type ClientNode, NO_NODE, readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules, type ParameterRule } from '../../src/security/derive-parameters.ts';
@@ -267,7 +267,6 @@ describe('client node', () => {
     expect(read).to.deep.equal({
       ...NO_NODE,
       id: 'a',
-      place: placeOf('a'),
       userAgentVersion: '9',
       clientFeatures: ['xds.config.resource-in-sotw', 'b'],
     });
