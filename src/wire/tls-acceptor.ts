@@ -65,7 +65,8 @@ export class TlsAcceptor {
   }
 
   #set(server: TlsServer, material: TlsMaterial, accepts: boolean): void {
-    const options = { ...secureContextOptions(material), ...this.#sessionOptions(material) };
+    const { secureOptions = 0, ...shown } = secureContextOptions(material);
+    const options = { ...shown, ...this.#sessionOptions(material), secureOptions };
     server.setSecureContext(options);
     if (
       callBack(
@@ -75,7 +76,10 @@ export class TlsAcceptor {
     )
       return;
     if (this.#keys === undefined)
-      server.setSecureContext({ ...options, secureOptions: constants.SSL_OP_NO_TICKET });
+      server.setSecureContext({
+        ...options,
+        secureOptions: options.secureOptions | constants.SSL_OP_NO_TICKET,
+      });
     else if (accepts) this.#onlyHour = Number.NaN;
   }
 

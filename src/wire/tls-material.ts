@@ -1,4 +1,4 @@
-import { randomBytes, X509Certificate } from 'node:crypto';
+import { constants, randomBytes, X509Certificate } from 'node:crypto';
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import { fail, ok, type Result } from '../model/result.ts';
 import { explainError } from './node-error.ts';
@@ -28,9 +28,13 @@ const ciphers = [
   'ECDHE-RSA-CHACHA20-POLY1305',
 ].join(':');
 
-/** The same for node:tls, of both ends. */
+/**
+ * The same for node:tls, of both ends. In TLS 1.2 a client could begin another handshake on its connection, and show another
+ * certificate or none: the review of a `ca` (ADR 70) would not find the one that its identity came from.
+ */
 export function secureContextOptions({ certificate, privateKey, ca }: TlsMaterial): SecureContextOptions {
-  return { ciphers, minVersion: 'TLSv1.2', cert: certificate, key: privateKey, ca };
+  const secureOptions = constants.SSL_OP_NO_RENEGOTIATION;
+  return { ciphers, minVersion: 'TLSv1.2', cert: certificate, key: privateKey, ca, secureOptions };
 }
 
 /** For the admin listener, whose TLS sessions no other takes: Node gives all listeners of a process the same context. */

@@ -5,7 +5,7 @@ import {
   type IncomingHttpHeaders,
 } from 'node:http2';
 import { createConnection, createServer, type Socket } from 'node:net';
-import { type ConnectionOptions, connect as connectTls } from 'node:tls';
+import { type ConnectionOptions, connect as connectTls, createSecureContext } from 'node:tls';
 import { expect } from 'chai';
 import { Code } from '../../src/wire/grpc-status.ts';
 import type { GrpcServer } from '../../src/wire/http2-server.ts';
@@ -165,6 +165,26 @@ describe('when ca loses an authority', () => {
     clock.advance(time);
     expect(reviews).to.deep.equal([0]);
     expect(server.streams).to.equal(2);
+  });
+
+  it('no client shows another certificate, or none, on the connection that it has', async () => {
+    await start();
+    const { certificate: cert, privateKey: key } = workload(oldRoot);
+    const ALPNProtocols = ['h2'];
+    const ca = newRoot.certificate;
+    const socket = connectTls({ port, ALPNProtocols, ca, cert, key, maxVersion: 'TLSv1.2' });
+    const end = await new Promise((resolve) => {
+      socket.once('error', ({ message }) => resolve(message));
+      socket.once('close', () => resolve('it was cut'));
+      socket.once('secureConnect', () => {
+        const next = workload(newRoot);
+        socket.setKeyCert(createSecureContext({ cert: next.certificate, key: next.privateKey }));
+        socket.renegotiate({}, () => resolve('it did'));
+        socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
+      });
+    });
+    socket.destroy();
+    expect(end).to.contain('no renegotiation');
   });
 
   it('a TLS session of before does not bring a client back', async () => {
