@@ -460,9 +460,7 @@ export class SendOrder {
    * to, but not for ever (protocol §3.11): some clusters never get warm, and some are not the relay's.
    */
   #waitsForClusters(type: OrderedType): boolean {
-    const { info, subscription } = type;
-    if (!routing.has(info.url) || this.#stream.isRelay) return false;
-    if (subscription?.hasState !== true || !subscription.due) return false;
+    if (!this.#hasRoutesToTell(type)) return false;
     this.#settleWarming();
     const now = this.#clock.now();
     const { warmingUntil } = this.conversation;
@@ -482,6 +480,11 @@ export class SendOrder {
     this.#waits.set(type, { longest, missingUntil, until, names });
     if (until > now) this.#wakeAt(until);
     return until > now;
+  }
+
+  #hasRoutesToTell({ info, subscription }: OrderedType): boolean {
+    if (!routing.has(info.url) || this.#stream.isRelay) return false;
+    return subscription?.hasState === true && subscription.due;
   }
 
   /** Clusters that a type newly leads to, and that the client does not have. */

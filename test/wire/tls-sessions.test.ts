@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { inspect } from 'node:util';
 import { expect } from 'chai';
@@ -28,6 +28,9 @@ const relay = issueCertificate({ name: 'relay', issuer: authority, dns: ['localh
 const client = (options: { issuer?: Issued; days?: number } = {}): Issued =>
   issueCertificate({ name: 'client', issuer: authority, uris: ['spiffe://example.com/a'], ...options });
 const own = client();
+
+/** Milliseconds since the epoch. Certificates last from the moment that they are made. */
+const endOf = ({ certificate }: Issued): number => new X509Certificate(certificate).validToDate.getTime();
 
 const pem = (...all: readonly Issued[]): Buffer =>
   Buffer.from(all.map(({ certificate }) => certificate).join(''));
@@ -216,7 +219,7 @@ describe('TLS sessions', () => {
         const ending = client({ days: hour / 2 });
         const { session } = await asks(server, { version, own: ending });
         expect((await asks(server, { version, own: ending, session })).resumed).to.equal(true);
-        clock.advance(hourMs / 2 + 1);
+        clock.advance(endOf(ending) - clock.now() + 1);
         sessions.keys.renew(hourOf(clock.now()));
         counts = [];
         const renewed = client();
@@ -264,7 +267,7 @@ describe('TLS sessions', () => {
         const short = issueCertificate({ name: 'short', authority: true, issuer: authority, days: hour / 2 });
         const below = client({ issuer: short });
         const { session } = await asks(server, { version, own: below, chain: [short] });
-        clock.advance(hourMs / 2 + 1);
+        clock.advance(endOf(short) - clock.now() + 1);
         sessions.keys.renew(hourOf(clock.now()));
         counts = [];
         const refused = await asks(server, { version, own: below, chain: [short], session });
