@@ -233,14 +233,19 @@ export class XdsStream implements StreamHandler, OrderedStream {
     if (isLarge(read.value, bytes.length, this.#services.largeRequestBytes) && !type.repeats(read.value)) {
       const request = copyOf(read.value);
       const arrived = { request, bytes: bytes.length, client, moved };
-      this.#turns ??= new RequestTurns(this.transport, this.#services.clock, () => !this.#quota.isPaused);
-      const excess = this.#turns.start(bytesOf(request), () => this.#handleInTurns(type, arrived));
+      const excess = this.#madeTurns().start(bytesOf(request), () => this.#handleInTurns(type, arrived));
       if (excess !== undefined) this.failFor(heldBytes(excess));
       return;
     }
     this.#handle(type, { request: read.value, bytes: bytes.length, client, moved });
     this.pump();
     this.#order.resumeOthers();
+  }
+
+  /** A closure that is made where the request is would keep the request, too. */
+  #madeTurns(): RequestTurns {
+    this.#turns ??= new RequestTurns(this.transport, this.#services.clock, () => !this.#quota.isPaused);
+    return this.#turns;
   }
 
   *#handleInTurns(type: TypeStream, arrived: Arrived): InTurns<void> {
