@@ -10,7 +10,7 @@ import { execFileSync } from 'node:child_process';
 import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { bundleMain, bundleScripts, bundleThreads } from './bundle.ts';
+import { bundleMain, bundleScripts, bundleThreads, compileScripts } from './bundle.ts';
 import { bundledPackages, licences } from './bundled-packages.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -34,12 +34,13 @@ try {
   await bundleMain({ outfile: main });
   const scripts = await bundleScripts(work);
   const threads = await bundleThreads(work, { whole: true });
+  const compiled = values.node === undefined ? await compile() : [];
   const packaged = [
     'package.json',
     'proto/envoy-api.binpb.zst',
     ...globSync('{deploy/demo/{resources,broken},docs/runbooks}/*', { cwd: root }),
   ];
-  const own = [...scripts.names, ...threads.names];
+  const own = [...scripts.names, ...threads.names, ...compiled];
   const assets = Object.fromEntries([
     ...packaged.map((path) => [path, join(root, path)] as const),
     ...own.map((name) => [name, join(work, name)] as const),
@@ -66,4 +67,11 @@ try {
   );
 } finally {
   rmSync(work, { recursive: true, force: true });
+}
+
+/** V8's code is for the Node that runs this script. With --node nobody can say what another one would make of it. */
+async function compile(): Promise<readonly string[]> {
+  await bundleMain({ outdir: work });
+  compileScripts(work);
+  return globSync('compiled/*/*', { cwd: work });
 }

@@ -9,7 +9,7 @@ import { chmodSync, cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { bundleMain, bundleScripts, bundleThreads } from './bundle.ts';
+import { bundleMain, bundleScripts, bundleThreads, compileScripts } from './bundle.ts';
 import { bundledPackages, licences } from './bundled-packages.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -88,4 +88,5 @@ function tryWhereNothingIsInstalled(): void {
 }
 
 listDependencies(await bundle());
+compileScripts(dist);
 if (process.argv.includes('--try')) tryWhereNothingIsInstalled();
