@@ -1,68 +1,52 @@
 /**
- * Compiles src/ to dist/, and bundles OpenTelemetry's SDK into the one file that uses it (ADR 20). What dist/ reads at run time besides (proto/, deploy/demo/) stays where it is, next to dist/
- * in the package. dist/sbom.cdx.json lists what is installed with it (CycloneDX). With --try the result is also run from
- * a copy that has no development dependencies.
+ * Bundles src/ into dist/, with all of its packages (ADR 184). What it reads at run time besides (proto/, deploy/demo/,
+ * docs/runbooks/) stays where it is, next to dist/ in the package. dist/sbom.cdx.json lists what is in it and what is
+ * installed with it (CycloneDX), dist/LICENSES.txt has the licences. With --try the result is also run from a copy in which
+ * nothing is installed.
  */
 import { execFileSync } from 'node:child_process';
-import { chmodSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { build } from 'esbuild';
 import { z } from 'zod';
+import { bundleMain, bundleScripts, bundleThreads, compileScripts } from './bundle.ts';
 import { bundledPackages, licences } from './bundled-packages.ts';
 
 const root = join(import.meta.dirname, '..');
+const dist = join(root, 'dist');
 const shebang = '#!/usr/bin/env node\n';
 
-function compile(): void {
-  const dist = join(root, 'dist');
+/** The packages that are in dist/ now, as paths from the project's root. */
+async function bundle(): Promise<readonly string[]> {
   rmSync(dist, { recursive: true, force: true });
-  const compiler = join(root, 'node_modules/typescript/bin/tsc');
-  execFileSync(process.execPath, [compiler, '-p', 'tsconfig.build.json'], { cwd: root, stdio: 'inherit' });
+  await bundleMain({ outdir: dist });
   const main = join(dist, 'main.js');
-  const code = readFileSync(main, 'utf8').replace(/^#!.*\n/, '');
-  writeFileSync(main, shebang + code);
+  writeFileSync(main, shebang + readFileSync(main, 'utf8'));
   chmodSync(main, 0o755);
+  const scripts = await bundleScripts(dist);
+  const threads = await bundleThreads(dist, { whole: false });
+  const packages = bundledPackages([...scripts.metafiles, ...threads.metafiles]);
+  writeFileSync(join(dist, 'LICENSES.txt'), licences(packages));
+  return packages;
 }
 
-const inDist = join(root, 'dist/observe/opentelemetry.js');
-
-/** The names of the packages that are in dist/ now, and are not installed. */
-async function bundleOpenTelemetry(): Promise<readonly string[]> {
-  const { metafile } = await build({
-    entryPoints: [inDist],
-    outfile: inDist,
-    allowOverwrite: true,
-    absWorkingDir: root,
-    bundle: true,
-    platform: 'node',
-    format: 'esm',
-    target: 'node24',
-    mainFields: ['module', 'main'], // as ES modules: those need no require, and what is not used stays out
-    external: ['@opentelemetry/api'], // prom-client needs it, too
-    metafile: true,
-    logLevel: 'warning',
-  });
-  rmSync(`${inDist}.map`);
-  const packages = bundledPackages(metafile);
-  writeFileSync(join(root, 'dist/LICENSES.txt'), licences(packages));
-  return packages.map((path) => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length));
-}
-
-const component = z.looseObject({
-  name: z.string(),
-  'bom-ref': z.string(),
-  properties: z.array(z.looseObject({ name: z.string() })).default([]),
-});
+const component = z.looseObject({ name: z.string(), 'bom-ref': z.string() });
 const bom = z.looseObject({
   metadata: z.looseObject({ component: z.looseObject({ name: z.string() }) }),
   components: z.array(component),
   dependencies: z.array(z.looseObject({ ref: z.string(), dependsOn: z.array(z.string()).default([]) })),
 });
-const manifest = z.object({ dependencies: z.record(z.string(), z.string()) });
+const manifest = z.object({
+  name: z.string(),
+  version: z.string(),
+  dependencies: z.record(z.string(), z.string()).default({}),
+  optionalDependencies: z.record(z.string(), z.string()).default({}),
+});
+const manifestOf = (path: string) =>
+  manifest.parse(JSON.parse(readFileSync(join(root, path, 'package.json'), 'utf8')));
 
-/** `npm sbom --omit=dev` leaves out what a development dependency needs too, so the list is taken whole and sifted. */
-function listDependencies(bundled: readonly string[]): void {
+/** `npm sbom` lists what a developer installs, so the list is taken whole and sifted. */
+function listDependencies(packages: readonly string[]): void {
   const list = ['sbom', '--package-lock-only', '--sbom-format=cyclonedx', '--sbom-type=application'];
   const text = execFileSync('npm', list, {
     cwd: root,
@@ -71,46 +55,38 @@ function listDependencies(bundled: readonly string[]): void {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const { metadata, components, dependencies, ...rest } = bom.parse(JSON.parse(text));
-  metadata.component.name = 'distributary'; // npm takes the name of the folder
-  const installed = components.filter(
-    ({ name, properties }) =>
-      bundled.includes(name) ||
-      !properties.some((property) => property.name === 'cdx:npm:package:development'),
-  );
-  const names = new Set(installed.map(({ name }) => name));
-  const wanted = Object.keys(
-    manifest.parse(JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))).dependencies,
-  );
-  const missing = wanted.filter((name) => !names.has(name));
-  if (missing.length > 0) throw new Error(`npm sbom does not list ${missing.join(', ')}`);
-  const left = new Set(components.filter((one) => !installed.includes(one)).map((one) => one['bom-ref']));
+  const { name: product, dependencies: wanted, optionalDependencies: nodes } = manifestOf('.');
+  metadata.component.name = product; // npm takes the name of the folder
+  const bundled = packages.map(manifestOf);
+  const missing = Object.keys(wanted).filter((one) => !bundled.some(({ name }) => name === one));
+  if (missing.length > 0) throw new Error(`dist/ has nothing of ${missing.join(', ')}`);
+  const refs = new Set(bundled.map(({ name, version }) => `${name}@${version}`));
+  const kept = components.filter((one) => refs.has(one['bom-ref']) || one.name in nodes);
+  const left = new Set(components.filter((one) => !kept.includes(one)).map((one) => one['bom-ref']));
+  const unlisted = [...refs].filter((ref) => !kept.some((one) => one['bom-ref'] === ref));
+  if (unlisted.length > 0) throw new Error(`npm sbom does not list ${unlisted.join(', ')}`);
   const edges = dependencies
     .filter(({ ref }) => !left.has(ref))
     .map((edge) => ({ ...edge, dependsOn: edge.dependsOn.filter((ref) => !left.has(ref)) }));
-  const sifted = { ...rest, metadata, components: installed, dependencies: edges };
-  writeFileSync(join(root, 'dist/sbom.cdx.json'), `${JSON.stringify(sifted, undefined, 2)}\n`);
+  const sifted = { ...rest, metadata, components: kept, dependencies: edges };
+  writeFileSync(join(dist, 'sbom.cdx.json'), `${JSON.stringify(sifted, undefined, 2)}\n`);
 }
 
-function tryWithoutDevelopmentDependencies(): void {
+function tryWhereNothingIsInstalled(): void {
   const copy = mkdtempSync(join(tmpdir(), 'distributary-dist-'));
   try {
-    for (const path of ['package.json', 'package-lock.json', 'dist', 'proto', 'deploy', 'docs/runbooks']) {
-      if (existsSync(join(root, path))) cpSync(join(root, path), join(copy, path), { recursive: true });
-    }
-    const install = ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline'];
-    execFileSync('npm', install, { cwd: copy, stdio: 'inherit' });
-    const traces = ['--import', join(copy, 'dist/observe/otlp-spans.js')]; // what the build has bundled
-    for (const argument of ['--version', '--help']) {
-      execFileSync(join(copy, 'node_modules/.bin/node'), [...traces, join(copy, 'dist/main.js'), argument], {
+    for (const path of ['package.json', 'dist', 'proto', 'deploy', 'docs/runbooks'])
+      cpSync(join(root, path), join(copy, path), { recursive: true });
+    for (const args of [['--version'], ['--help'], ['demo', '--once']])
+      execFileSync(process.execPath, [join(copy, 'dist/main.js'), ...args], {
         cwd: tmpdir(),
         stdio: 'inherit',
       });
-    }
   } finally {
     rmSync(copy, { recursive: true, force: true });
   }
 }
 
-compile();
-listDependencies(await bundleOpenTelemetry());
-if (process.argv.includes('--try')) tryWithoutDevelopmentDependencies();
+listDependencies(await bundle());
+compileScripts(dist);
+if (process.argv.includes('--try')) tryWhereNothingIsInstalled();

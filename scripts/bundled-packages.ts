@@ -4,10 +4,11 @@ import type { Metafile } from 'esbuild';
 
 const root = join(import.meta.dirname, '..');
 
-/** The packages that a bundle has something of, as paths from the project's root. */
-export function bundledPackages(metafile: Metafile): readonly string[] {
+/** The packages that bundles have something of, as paths from the project's root. */
+export function bundledPackages(metafiles: readonly Metafile[]): readonly string[] {
   const folder = /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/;
-  const paths = Object.keys(metafile.inputs).map((path) => folder.exec(path)?.[0] ?? '');
+  const inputs = metafiles.flatMap((metafile) => Object.keys(metafile.inputs));
+  const paths = inputs.map((path) => folder.exec(path)?.[0] ?? '');
   return [...new Set(paths)].filter((path) => path !== '').toSorted();
 }
 

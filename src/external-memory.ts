@@ -9,6 +9,8 @@ const leastHeap = 2 * 1024 ** 3;
  * V8 collects the whole heap each time that 40 to 64 MB of memory outside of it were allocated, though they be in use. A
  * TLS connection has 165 KB of it, so that is once or twice for each 400 clients of a fleet that connects. From now on V8
  * does so when that memory has doubled.
+ *
+ * Not before the scripts of dist/ are read: V8 takes their code only with the flags that it was made with (ADR 184).
  */
 export function collectAsHeldMemoryGrows(): void {
   const [major = 0, minor = 0] = process.versions.v8.split('.').map(Number);

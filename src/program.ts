@@ -1,11 +1,8 @@
-import { collectAsHeldMemoryGrows } from './external-memory.ts';
-
 /** What a process of the relay runs: a worker, if the primary has started it; else the command line. */
 export async function program(): Promise<void> {
-  collectAsHeldMemoryGrows();
   // Without IPC it is none, and need not have node:cluster.
   if (process.connected && (await import('node:cluster')).default.isWorker) {
-    await import('./workers/main.ts');
+    (await import('./workers/main.ts')).runWorker();
     return;
   }
   const { commandLine } = await import('./commands/command-line.ts');

@@ -4,6 +4,7 @@ import { loadConfig, withoutReferences } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
 import { warningLine, warnings } from '../config/warnings.ts';
 import { watchConfig } from '../config/watch-config.ts';
+import { collectAsHeldMemoryGrows } from '../external-memory.ts';
 import type { Result } from '../model/result.ts';
 import { printable } from '../model/text.ts';
 import { createLog, type Log, logRuntimeWarnings } from '../observe/log.ts';
@@ -20,6 +21,7 @@ export async function serve(
   format: LogFormat,
   terminal: Terminal,
 ): Promise<number> {
+  collectAsHeldMemoryGrows();
   const loaded = loadConfig(file, terminal.environment);
   if (!loaded.ok) {
     for (const problem of loaded.error) terminal.err(`${printable(problemLine(file, problem))}\n`);

@@ -1,7 +1,4 @@
-/**
- * What the relay uses of OpenTelemetry's SDK. `npm run build` puts it into this file of dist/: installed, its packages
- * would be a third of all dependencies (ADR 20).
- */
+/** What the relay uses of OpenTelemetry's SDK. Its packages are development dependencies: they would be a third of all (ADR 20). */
 export { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 export { resourceFromAttributes } from '@opentelemetry/resources';
 export {

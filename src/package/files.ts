@@ -6,12 +6,8 @@ import type { WorkerOptions } from 'node:worker_threads';
 /** Whether this is the single executable: it has the package's files inside, and not on the disk. */
 export const executable: boolean = isSea();
 
-/** `.ts` in src/, `.js` in dist/; `.cjs`: all of it is one script, as in the tests, with the programs of threads beside it. */
-const ending = executable ? '' : extname(import.meta.filename);
-const bundled = ending === '.cjs';
-
-/** Whether this is src/ itself. */
-export const fromSource: boolean = ending === '.ts';
+/** Whether this is src/ itself. Else it is bundled, with the programs of threads beside it. */
+export const fromSource: boolean = extname(import.meta.filename) === '.ts';
 
 /** The content of a file of the package, by its path from the package's root. Not to be changed. */
 export function packageFile(path: string): Buffer {
@@ -29,14 +25,14 @@ export function packagePath(path: string): string {
 /** The program that this process runs, for one more process of it. */
 export function programPath(): string {
   if (executable) return process.execPath;
-  return join(import.meta.dirname, bundled ? 'main.js' : `../main${ending}`);
+  return join(import.meta.dirname, fromSource ? '../main.ts' : 'main.js');
 }
 
 /** The program of a thread, by its path in src/ without an ending: what `new Worker()` is given. */
 export function threadProgram(path: string): readonly [string, WorkerOptions] {
   const script = `${basename(path)}.cjs`;
   if (executable) return [packageFile(script).toString(), { eval: true }];
-  return [join(import.meta.dirname, bundled ? script : `../${path}${ending}`), {}];
+  return [join(import.meta.dirname, fromSource ? `../${path}.ts` : script), {}];
 }
 
 /** Writes the executable's files below `folder`, with a slash at its end, into a directory. */

@@ -1,23 +1,25 @@
-/** The program of a worker process. Only the primary starts it, configures it (over IPC) and ends it. */
 import cluster from 'node:cluster';
+import { collectAsHeldMemoryGrows } from '../external-memory.ts';
 import { createLog } from '../observe/log.ts';
 import { LogLevels } from '../observe/log-levels.ts';
 import { anotherBuild, isToWorker, type Message, sealed, type ToPrimary } from './ipc-messages.ts';
 import { removePrivateDirectory } from './private-socket.ts';
 import { Worker } from './worker.ts';
 
-let worker: Promise<Worker | undefined> = Promise.resolve(undefined);
-
-// A terminal's Ctrl-C and a service manager reach the whole group of processes: the primary drains, then so do we.
-// SIGUSR1 would open Node's debugger.
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const) process.on(signal, () => {});
-
-process.on('message', (message) => {
-  if (!isToWorker(message)) fail(anotherBuild);
-  else if (message.kind === 'start') worker = start(message);
-  else if (message.kind === 'drain') void drain(message.milliseconds);
-  else void worker.then((started) => started?.receive(message));
-});
+/** What a worker process runs. Only the primary starts it, configures it (over IPC) and ends it. */
+export function runWorker(): void {
+  collectAsHeldMemoryGrows();
+  let worker: Promise<Worker | undefined> = Promise.resolve(undefined);
+  // A terminal's Ctrl-C and a service manager reach the whole group of processes: the primary drains, then so do we.
+  // SIGUSR1 would open Node's debugger.
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const) process.on(signal, () => {});
+  process.on('message', (message) => {
+    if (!isToWorker(message)) fail(anotherBuild);
+    else if (message.kind === 'start') worker = start(message);
+    else if (message.kind === 'drain') void worker.then((started) => drain(started, message.milliseconds));
+    else void worker.then((started) => started?.receive(message));
+  });
+}
 
 async function start(message: Message<'start'>): Promise<Worker | undefined> {
   const { directory, level, logFormat: format } = message;
@@ -38,9 +40,8 @@ function fail(why: Message<'failed'>): void {
   send(why, () => process.exit(1));
 }
 
-async function drain(milliseconds: number): Promise<void> {
-  const started = await worker;
-  await started?.drain(milliseconds);
+async function drain(worker: Worker | undefined, milliseconds: number): Promise<void> {
+  await worker?.drain(milliseconds);
   process.exit(0);
 }
 

@@ -3,7 +3,7 @@ import { cpSync, globSync, mkdirSync, statSync, symlinkSync, writeFileSync } fro
 import { dirname, join } from 'node:path';
 import { expect } from 'chai';
 import { root, type TemporaryDirectory, temporaryDirectory } from '../e2e/support/paths.ts';
-import { outcome, run } from '../e2e/support/process.ts';
+import { outcome, Process, run } from '../e2e/support/process.ts';
 
 const tooOld = ['18', '22'];
 /** What the package may take beside Node, as `du` counts it: whole blocks of the disk. */
@@ -52,13 +52,33 @@ describe('the npm package, built, packed and installed with an empty cache', fun
     expect(bytes).to.be.within(10 * 1024 * 1024, bound);
   });
 
-  it('shows the demo, and loads what traces need', async () => {
-    const main = join(app, 'node_modules/.bin/distributary');
-    const traces = ['--import', join(app, 'node_modules/distributary/dist/observe/otlp-spans.js')];
-    const args = [...traces, main, 'demo', '--once'];
-    const { code, output } = await outcome({ command: process.execPath, args, cwd: app });
+  const command = (...args: readonly string[]) => ({
+    command: process.execPath,
+    args: [join(app, 'node_modules/.bin/distributary'), ...args],
+    cwd: app,
+  });
+
+  it('shows the demo', async () => {
+    const { code, output } = await outcome(command('demo', '--once'));
     expect(output).to.include('The same names, but each client got the variant for its environment');
     expect(code).to.equal(0);
+  });
+
+  it('serves with traces and workers', async () => {
+    const config = join(place.path, 'relay.json');
+    const path = join(app, 'node_modules/distributary/deploy/demo/resources');
+    const keys = {
+      node: { id: 'relay' },
+      xds: { address: '127.0.0.1:0' },
+      admin: { address: '127.0.0.1:0' },
+      upstreams: [{ name: 'files', filesystem: { path } }],
+      tracing: { otlp_endpoint: 'http://127.0.0.1:1', ratio: 1 },
+      workers: 1,
+    };
+    writeFileSync(config, JSON.stringify(keys));
+    const relay = new Process(command('run', '--config', config));
+    await relay.line(/^listening admin /);
+    expect(await relay.stop()).to.equal(0);
   });
 
   for (const version of tooOld) {

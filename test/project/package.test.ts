@@ -41,8 +41,8 @@ const lock = z
   .parse(JSON.parse(read('package-lock.json')));
 
 const packages = Object.entries(lock.packages).filter(([path]) => path !== '');
-/** With what the build bundles into dist/. */
-const installedWithIt = packages.filter(([path, { dev }]) => !dev || path.includes('/@opentelemetry/'));
+/** What the build bundles into dist/, and the packages that bring Node. */
+const partOfIt = packages.filter(([path, { dev }]) => !dev || path.includes('/@opentelemetry/'));
 const permissive = ['MIT', 'ISC', '0BSD', 'BSD-2-Clause', 'BSD-3-Clause', 'Apache-2.0', 'BlueOak-1.0.0'];
 
 describe('the package', () => {
@@ -133,9 +133,9 @@ describe('the package', () => {
   });
 });
 
-describe('what is installed with it', () => {
+describe('what is part of it', () => {
   it('has licences that allow it', () => {
-    for (const [path, { license = 'none' }] of installedWithIt) {
+    for (const [path, { license = 'none' }] of partOfIt) {
       const names = license.replace(/[()]/g, '').split(/ AND | OR /);
       expect(permissive, `${path}: ${license}`).to.include.members(names);
     }
@@ -143,7 +143,7 @@ describe('what is installed with it', () => {
 
   it('needs no install script, as npm may block them', () => {
     const dispensable = 'node_modules/protobufjs'; // its script only warns about version ranges
-    for (const [path, { hasInstallScript }] of installedWithIt) {
+    for (const [path, { hasInstallScript }] of partOfIt) {
       if (path !== dispensable) expect(hasInstallScript, path).to.equal(false);
     }
   });

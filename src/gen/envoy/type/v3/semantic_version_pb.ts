@@ -4,15 +4,13 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
-import { file_udpa_annotations_status } from "../../../udpa/annotations/status_pb.ts";
-import { file_udpa_annotations_versioning } from "../../../udpa/annotations/versioning_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file envoy/type/v3/semantic_version.proto.
  */
 export const file_envoy_type_v3_semantic_version: GenFile = /*@__PURE__*/
-  fileDesc("CiRlbnZveS90eXBlL3YzL3NlbWFudGljX3ZlcnNpb24ucHJvdG8SDWVudm95LnR5cGUudjMibwoPU2VtYW50aWNWZXJzaW9uEhQKDG1ham9yX251bWJlchgBIAEoDRIUCgxtaW5vcl9udW1iZXIYAiABKA0SDQoFcGF0Y2gYAyABKA06IZrFiB4cChplbnZveS50eXBlLlNlbWFudGljVmVyc2lvbkJ6Chtpby5lbnZveXByb3h5LmVudm95LnR5cGUudjNCFFNlbWFudGljVmVyc2lvblByb3RvUAFaO2dpdGh1Yi5jb20vZW52b3lwcm94eS9nby1jb250cm9sLXBsYW5lL2Vudm95L3R5cGUvdjM7dHlwZXYzuoDI0QYCEAJiBnByb3RvMw", [file_udpa_annotations_status, file_udpa_annotations_versioning]);
+  fileDesc("CiRlbnZveS90eXBlL3YzL3NlbWFudGljX3ZlcnNpb24ucHJvdG8SDWVudm95LnR5cGUudjMiTAoPU2VtYW50aWNWZXJzaW9uEhQKDG1ham9yX251bWJlchgBIAEoDRIUCgxtaW5vcl9udW1iZXIYAiABKA0SDQoFcGF0Y2gYAyABKA1CcgobaW8uZW52b3lwcm94eS5lbnZveS50eXBlLnYzQhRTZW1hbnRpY1ZlcnNpb25Qcm90b1ABWjtnaXRodWIuY29tL2Vudm95cHJveHkvZ28tY29udHJvbC1wbGFuZS9lbnZveS90eXBlL3YzO3R5cGV2M2IGcHJvdG8z");
 
 /**
  * @generated from message envoy.type.v3.SemanticVersion

@@ -8,15 +8,13 @@ import type { StringMatcher } from "./string_pb.ts";
 import { file_envoy_type_matcher_v3_string } from "./string_pb.ts";
 import type { StructMatcher } from "./struct_pb.ts";
 import { file_envoy_type_matcher_v3_struct } from "./struct_pb.ts";
-import { file_udpa_annotations_status } from "../../../../udpa/annotations/status_pb.ts";
-import { file_udpa_annotations_versioning } from "../../../../udpa/annotations/versioning_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file envoy/type/matcher/v3/node.proto.
  */
 export const file_envoy_type_matcher_v3_node: GenFile = /*@__PURE__*/
-  fileDesc("CiBlbnZveS90eXBlL21hdGNoZXIvdjMvbm9kZS5wcm90bxIVZW52b3kudHlwZS5tYXRjaGVyLnYzIqkBCgtOb2RlTWF0Y2hlchI1Cgdub2RlX2lkGAEgASgLMiQuZW52b3kudHlwZS5tYXRjaGVyLnYzLlN0cmluZ01hdGNoZXISPAoObm9kZV9tZXRhZGF0YXMYAiADKAsyJC5lbnZveS50eXBlLm1hdGNoZXIudjMuU3RydWN0TWF0Y2hlcjolmsWIHiAKHmVudm95LnR5cGUubWF0Y2hlci5Ob2RlTWF0Y2hlckKCAQojaW8uZW52b3lwcm94eS5lbnZveS50eXBlLm1hdGNoZXIudjNCCU5vZGVQcm90b1ABWkZnaXRodWIuY29tL2Vudm95cHJveHkvZ28tY29udHJvbC1wbGFuZS9lbnZveS90eXBlL21hdGNoZXIvdjM7bWF0Y2hlcnYzuoDI0QYCEAJiBnByb3RvMw", [file_envoy_type_matcher_v3_string, file_envoy_type_matcher_v3_struct, file_udpa_annotations_status, file_udpa_annotations_versioning]);
+  fileDesc("CiBlbnZveS90eXBlL21hdGNoZXIvdjMvbm9kZS5wcm90bxIVZW52b3kudHlwZS5tYXRjaGVyLnYzIoIBCgtOb2RlTWF0Y2hlchI1Cgdub2RlX2lkGAEgASgLMiQuZW52b3kudHlwZS5tYXRjaGVyLnYzLlN0cmluZ01hdGNoZXISPAoObm9kZV9tZXRhZGF0YXMYAiADKAsyJC5lbnZveS50eXBlLm1hdGNoZXIudjMuU3RydWN0TWF0Y2hlckJ6CiNpby5lbnZveXByb3h5LmVudm95LnR5cGUubWF0Y2hlci52M0IJTm9kZVByb3RvUAFaRmdpdGh1Yi5jb20vZW52b3lwcm94eS9nby1jb250cm9sLXBsYW5lL2Vudm95L3R5cGUvbWF0Y2hlci92MzttYXRjaGVydjNiBnByb3RvMw", [file_envoy_type_matcher_v3_string, file_envoy_type_matcher_v3_struct]);
 
 /**
  * @generated from message envoy.type.matcher.v3.NodeMatcher

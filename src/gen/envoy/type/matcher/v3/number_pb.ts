@@ -6,16 +6,13 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { DoubleRange } from "../../v3/range_pb.ts";
 import { file_envoy_type_v3_range } from "../../v3/range_pb.ts";
-import { file_udpa_annotations_status } from "../../../../udpa/annotations/status_pb.ts";
-import { file_udpa_annotations_versioning } from "../../../../udpa/annotations/versioning_pb.ts";
-import { file_validate_validate } from "../../../../validate/validate_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file envoy/type/matcher/v3/number.proto.
  */
 export const file_envoy_type_matcher_v3_number: GenFile = /*@__PURE__*/
-  fileDesc("CiJlbnZveS90eXBlL21hdGNoZXIvdjMvbnVtYmVyLnByb3RvEhVlbnZveS50eXBlLm1hdGNoZXIudjMijAEKDURvdWJsZU1hdGNoZXISKwoFcmFuZ2UYASABKAsyGi5lbnZveS50eXBlLnYzLkRvdWJsZVJhbmdlSAASDwoFZXhhY3QYAiABKAFIADonmsWIHiIKIGVudm95LnR5cGUubWF0Y2hlci5Eb3VibGVNYXRjaGVyQhQKDW1hdGNoX3BhdHRlcm4SA/hCAUKEAQojaW8uZW52b3lwcm94eS5lbnZveS50eXBlLm1hdGNoZXIudjNCC051bWJlclByb3RvUAFaRmdpdGh1Yi5jb20vZW52b3lwcm94eS9nby1jb250cm9sLXBsYW5lL2Vudm95L3R5cGUvbWF0Y2hlci92MzttYXRjaGVydjO6gMjRBgIQAmIGcHJvdG8z", [file_envoy_type_v3_range, file_udpa_annotations_status, file_udpa_annotations_versioning, file_validate_validate]);
+  fileDesc("CiJlbnZveS90eXBlL21hdGNoZXIvdjMvbnVtYmVyLnByb3RvEhVlbnZveS50eXBlLm1hdGNoZXIudjMiXgoNRG91YmxlTWF0Y2hlchIrCgVyYW5nZRgBIAEoCzIaLmVudm95LnR5cGUudjMuRG91YmxlUmFuZ2VIABIPCgVleGFjdBgCIAEoAUgAQg8KDW1hdGNoX3BhdHRlcm5CfAojaW8uZW52b3lwcm94eS5lbnZveS50eXBlLm1hdGNoZXIudjNCC051bWJlclByb3RvUAFaRmdpdGh1Yi5jb20vZW52b3lwcm94eS9nby1jb250cm9sLXBsYW5lL2Vudm95L3R5cGUvbWF0Y2hlci92MzttYXRjaGVydjNiBnByb3RvMw", [file_envoy_type_v3_range]);
 
 /**
  * @generated from message envoy.type.matcher.v3.DoubleMatcher

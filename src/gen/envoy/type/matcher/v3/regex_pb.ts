@@ -5,17 +5,13 @@
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_google_protobuf_wrappers } from "@bufbuild/protobuf/wkt";
-import { file_envoy_annotations_deprecation } from "../../../annotations/deprecation_pb.ts";
-import { file_udpa_annotations_status } from "../../../../udpa/annotations/status_pb.ts";
-import { file_udpa_annotations_versioning } from "../../../../udpa/annotations/versioning_pb.ts";
-import { file_validate_validate } from "../../../../validate/validate_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file envoy/type/matcher/v3/regex.proto.
  */
 export const file_envoy_type_matcher_v3_regex: GenFile = /*@__PURE__*/
-  fileDesc("CiFlbnZveS90eXBlL21hdGNoZXIvdjMvcmVnZXgucHJvdG8SFWVudm95LnR5cGUubWF0Y2hlci52MyK0AgoMUmVnZXhNYXRjaGVyElAKCmdvb2dsZV9yZTIYASABKAsyLS5lbnZveS50eXBlLm1hdGNoZXIudjMuUmVnZXhNYXRjaGVyLkdvb2dsZVJFMkILGAGSx4bYBAMzLjBIABIWCgVyZWdleBgCIAEoCUIH+kIEcgIQARqCAQoJR29vZ2xlUkUyEkMKEG1heF9wcm9ncmFtX3NpemUYASABKAsyHC5nb29nbGUucHJvdG9idWYuVUludDMyVmFsdWVCCxgBkseG2AQDMy4wOjCaxYgeKwopZW52b3kudHlwZS5tYXRjaGVyLlJlZ2V4TWF0Y2hlci5Hb29nbGVSRTI6JprFiB4hCh9lbnZveS50eXBlLm1hdGNoZXIuUmVnZXhNYXRjaGVyQg0KC2VuZ2luZV90eXBlQoMBCiNpby5lbnZveXByb3h5LmVudm95LnR5cGUubWF0Y2hlci52M0IKUmVnZXhQcm90b1ABWkZnaXRodWIuY29tL2Vudm95cHJveHkvZ28tY29udHJvbC1wbGFuZS9lbnZveS90eXBlL21hdGNoZXIvdjM7bWF0Y2hlcnYzuoDI0QYCEAJiBnByb3RvMw", [file_google_protobuf_wrappers, file_envoy_annotations_deprecation, file_udpa_annotations_status, file_udpa_annotations_versioning, file_validate_validate]);
+  fileDesc("CiFlbnZveS90eXBlL21hdGNoZXIvdjMvcmVnZXgucHJvdG8SFWVudm95LnR5cGUubWF0Y2hlci52MyK+AQoMUmVnZXhNYXRjaGVyEkcKCmdvb2dsZV9yZTIYASABKAsyLS5lbnZveS50eXBlLm1hdGNoZXIudjMuUmVnZXhNYXRjaGVyLkdvb2dsZVJFMkICGAFIABINCgVyZWdleBgCIAEoCRpHCglHb29nbGVSRTISOgoQbWF4X3Byb2dyYW1fc2l6ZRgBIAEoCzIcLmdvb2dsZS5wcm90b2J1Zi5VSW50MzJWYWx1ZUICGAFCDQoLZW5naW5lX3R5cGVCewojaW8uZW52b3lwcm94eS5lbnZveS50eXBlLm1hdGNoZXIudjNCClJlZ2V4UHJvdG9QAVpGZ2l0aHViLmNvbS9lbnZveXByb3h5L2dvLWNvbnRyb2wtcGxhbmUvZW52b3kvdHlwZS9tYXRjaGVyL3YzO21hdGNoZXJ2M2IGcHJvdG8z", [file_google_protobuf_wrappers]);
 
 /**
  * @generated from message envoy.type.matcher.v3.RegexMatcher

@@ -8,16 +8,13 @@ import type { RegexMatcher } from "./regex_pb.ts";
 import { file_envoy_type_matcher_v3_regex } from "./regex_pb.ts";
 import type { TypedExtensionConfig } from "../../../../xds/core/v3/extension_pb.ts";
 import { file_xds_core_v3_extension } from "../../../../xds/core/v3/extension_pb.ts";
-import { file_udpa_annotations_status } from "../../../../udpa/annotations/status_pb.ts";
-import { file_udpa_annotations_versioning } from "../../../../udpa/annotations/versioning_pb.ts";
-import { file_validate_validate } from "../../../../validate/validate_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file envoy/type/matcher/v3/string.proto.
  */
 export const file_envoy_type_matcher_v3_string: GenFile = /*@__PURE__*/
-  fileDesc("CiJlbnZveS90eXBlL21hdGNoZXIvdjMvc3RyaW5nLnByb3RvEhVlbnZveS50eXBlLm1hdGNoZXIudjMizgIKDVN0cmluZ01hdGNoZXISDwoFZXhhY3QYASABKAlIABIZCgZwcmVmaXgYAiABKAlCB/pCBHICEAFIABIZCgZzdWZmaXgYAyABKAlCB/pCBHICEAFIABJDCgpzYWZlX3JlZ2V4GAUgASgLMiMuZW52b3kudHlwZS5tYXRjaGVyLnYzLlJlZ2V4TWF0Y2hlckII+kIFigECEAFIABIbCghjb250YWlucxgHIAEoCUIH+kIEcgIQAUgAEjMKBmN1c3RvbRgIIAEoCzIhLnhkcy5jb3JlLnYzLlR5cGVkRXh0ZW5zaW9uQ29uZmlnSAASEwoLaWdub3JlX2Nhc2UYBiABKAg6J5rFiB4iCiBlbnZveS50eXBlLm1hdGNoZXIuU3RyaW5nTWF0Y2hlckIUCg1tYXRjaF9wYXR0ZXJuEgP4QgFKBAgEEAVSBXJlZ2V4QoQBCiNpby5lbnZveXByb3h5LmVudm95LnR5cGUubWF0Y2hlci52M0ILU3RyaW5nUHJvdG9QAVpGZ2l0aHViLmNvbS9lbnZveXByb3h5L2dvLWNvbnRyb2wtcGxhbmUvZW52b3kvdHlwZS9tYXRjaGVyL3YzO21hdGNoZXJ2M7qAyNEGAhACYgZwcm90bzM", [file_envoy_type_matcher_v3_regex, file_xds_core_v3_extension, file_udpa_annotations_status, file_udpa_annotations_versioning, file_validate_validate]);
+  fileDesc("CiJlbnZveS90eXBlL21hdGNoZXIvdjMvc3RyaW5nLnByb3RvEhVlbnZveS50eXBlLm1hdGNoZXIudjMi+wEKDVN0cmluZ01hdGNoZXISDwoFZXhhY3QYASABKAlIABIQCgZwcmVmaXgYAiABKAlIABIQCgZzdWZmaXgYAyABKAlIABI5CgpzYWZlX3JlZ2V4GAUgASgLMiMuZW52b3kudHlwZS5tYXRjaGVyLnYzLlJlZ2V4TWF0Y2hlckgAEhIKCGNvbnRhaW5zGAcgASgJSAASMwoGY3VzdG9tGAggASgLMiEueGRzLmNvcmUudjMuVHlwZWRFeHRlbnNpb25Db25maWdIABITCgtpZ25vcmVfY2FzZRgGIAEoCEIPCg1tYXRjaF9wYXR0ZXJuSgQIBBAFUgVyZWdleEJ8CiNpby5lbnZveXByb3h5LmVudm95LnR5cGUubWF0Y2hlci52M0ILU3RyaW5nUHJvdG9QAVpGZ2l0aHViLmNvbS9lbnZveXByb3h5L2dvLWNvbnRyb2wtcGxhbmUvZW52b3kvdHlwZS9tYXRjaGVyL3YzO21hdGNoZXJ2M2IGcHJvdG8z", [file_envoy_type_matcher_v3_regex, file_xds_core_v3_extension]);
 
 /**
  * @generated from message envoy.type.matcher.v3.StringMatcher

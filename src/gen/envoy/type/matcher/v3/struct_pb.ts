@@ -6,16 +6,13 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { ValueMatcher } from "./value_pb.ts";
 import { file_envoy_type_matcher_v3_value } from "./value_pb.ts";
-import { file_udpa_annotations_status } from "../../../../udpa/annotations/status_pb.ts";
-import { file_udpa_annotations_versioning } from "../../../../udpa/annotations/versioning_pb.ts";
-import { file_validate_validate } from "../../../../validate/validate_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file envoy/type/matcher/v3/struct.proto.
  */
 export const file_envoy_type_matcher_v3_struct: GenFile = /*@__PURE__*/
-  fileDesc("CiJlbnZveS90eXBlL21hdGNoZXIvdjMvc3RydWN0LnByb3RvEhVlbnZveS50eXBlLm1hdGNoZXIudjMirAIKDVN0cnVjdE1hdGNoZXISSAoEcGF0aBgCIAMoCzIwLmVudm95LnR5cGUubWF0Y2hlci52My5TdHJ1Y3RNYXRjaGVyLlBhdGhTZWdtZW50Qgj6QgWSAQIIARI8CgV2YWx1ZRgDIAEoCzIjLmVudm95LnR5cGUubWF0Y2hlci52My5WYWx1ZU1hdGNoZXJCCPpCBYoBAhABGmoKC1BhdGhTZWdtZW50EhYKA2tleRgBIAEoCUIH+kIEcgIQAUgAOjOaxYgeLgosZW52b3kudHlwZS5tYXRjaGVyLlN0cnVjdE1hdGNoZXIuUGF0aFNlZ21lbnRCDgoHc2VnbWVudBID+EIBOieaxYgeIgogZW52b3kudHlwZS5tYXRjaGVyLlN0cnVjdE1hdGNoZXJChAEKI2lvLmVudm95cHJveHkuZW52b3kudHlwZS5tYXRjaGVyLnYzQgtTdHJ1Y3RQcm90b1ABWkZnaXRodWIuY29tL2Vudm95cHJveHkvZ28tY29udHJvbC1wbGFuZS9lbnZveS90eXBlL21hdGNoZXIvdjM7bWF0Y2hlcnYzuoDI0QYCEAJiBnByb3RvMw", [file_envoy_type_matcher_v3_value, file_udpa_annotations_status, file_udpa_annotations_versioning, file_validate_validate]);
+  fileDesc("CiJlbnZveS90eXBlL21hdGNoZXIvdjMvc3RydWN0LnByb3RvEhVlbnZveS50eXBlLm1hdGNoZXIudjMirAEKDVN0cnVjdE1hdGNoZXISPgoEcGF0aBgCIAMoCzIwLmVudm95LnR5cGUubWF0Y2hlci52My5TdHJ1Y3RNYXRjaGVyLlBhdGhTZWdtZW50EjIKBXZhbHVlGAMgASgLMiMuZW52b3kudHlwZS5tYXRjaGVyLnYzLlZhbHVlTWF0Y2hlchonCgtQYXRoU2VnbWVudBINCgNrZXkYASABKAlIAEIJCgdzZWdtZW50QnwKI2lvLmVudm95cHJveHkuZW52b3kudHlwZS5tYXRjaGVyLnYzQgtTdHJ1Y3RQcm90b1ABWkZnaXRodWIuY29tL2Vudm95cHJveHkvZ28tY29udHJvbC1wbGFuZS9lbnZveS90eXBlL21hdGNoZXIvdjM7bWF0Y2hlcnYzYgZwcm90bzM", [file_envoy_type_matcher_v3_value]);
 
 /**
  * @generated from message envoy.type.matcher.v3.StructMatcher

@@ -1,0 +1,71 @@
+/** What dist/ and the executable have instead of src/program.ts: the same, in scripts that V8 has compiled already (ADR 184). */
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { getAsset, getAssetKeys, getRawAsset, isSea } from 'node:sea';
+import { Script } from 'node:vm';
+
+interface Loaded {
+  readonly script: Script;
+  /** As a CommonJS module has it. */
+  readonly module: { readonly exports: Readonly<Record<string, unknown>> };
+}
+
+/** V8's code is for one Node. V8 itself compares its own version, its flags and the length of the text, and no more. */
+const compiledFile = (name: string): string =>
+  `compiled/${process.version}-${process.platform}-${process.arch}/${name}`;
+
+const requireBuiltin = createRequire(process.execPath);
+
+/** Those of a directory. In the executable they are inside. */
+export class Scripts {
+  readonly #directory: string;
+  readonly #loaded = new Map<string, Loaded>();
+
+  constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  /** src/program.ts. */
+  async run(): Promise<void> {
+    const { program } = this.#load('program.cjs');
+    if (typeof program !== 'function') throw new Error(`${this.#directory} has no program`);
+    await Reflect.apply(program, undefined, []);
+  }
+
+  /** The code of all functions that have run, by the file where the next start finds it. */
+  compiled(): ReadonlyMap<string, Buffer> {
+    const all = Array.from(
+      this.#loaded,
+      ([name, { script }]) => [compiledFile(name), script.createCachedData()] as const,
+    );
+    return new Map(all);
+  }
+
+  #load(name: string): Loaded['module']['exports'] {
+    const known = this.#loaded.get(name);
+    if (known !== undefined) return known.module.exports;
+    const filename = join(this.#directory, name);
+    const cachedData = this.#codeOf(compiledFile(name));
+    // Latin-1, which V8 need not decode: it is ASCII.
+    const text = isSea() ? getAsset(name, 'latin1') : readFileSync(filename, 'latin1');
+    const script = new Script(text, { filename, ...(cachedData && { cachedData }) });
+    const module: Loaded['module'] = { exports: {} };
+    this.#loaded.set(name, { script, module });
+    const wrapper: unknown = script.runInThisContext();
+    if (typeof wrapper !== 'function') throw new Error(`${filename} is no script of the relay`);
+    const require = (id: string): unknown =>
+      id.startsWith('./') ? this.#load(id.slice(2)) : requireBuiltin(id);
+    Reflect.apply(wrapper, undefined, [require, module, module.exports, filename, this.#directory]);
+    return module.exports;
+  }
+
+  /** Undefined: it was built on another Node, so V8 compiles the script itself. It does so, too, if it refuses the code. */
+  #codeOf(path: string): Buffer | undefined {
+    if (isSea()) return getAssetKeys().includes(path) ? Buffer.from(getRawAsset(path)) : undefined;
+    const file = join(this.#directory, path);
+    return existsSync(file) ? readFileSync(file) : undefined;
+  }
+}
+
+export const program = (): Promise<void> => new Scripts(import.meta.dirname).run();
