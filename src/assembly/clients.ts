@@ -5,7 +5,7 @@ import type { Access } from '../model/access.ts';
 import { nodePath, type WantedMetadata, wantedMetadata } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { SideOf } from '../model/rollout.ts';
+import type { SidedClient, SideOf } from '../model/rollout.ts';
 import { compileAuthorization } from '../security/authorization.ts';
 import { type ClientNode, readClientNode } from '../security/client-node.ts';
 import { compileParameterRules, type DerivedParameters } from '../security/derive-parameters.ts';
@@ -20,11 +20,13 @@ const wrappedFeatures = ['xds.config.resource-in-sotw', 'xds.config.supports-res
 const ttlFeature = 'xds.config.supports-resource-ttl';
 
 /** A client, with the parts of its node that the rules used. */
-class KnownClient implements ClientContext {
+class KnownClient implements ClientContext, SidedClient {
   readonly node: ClientNode;
   /** Where the rules looked for metadata when the node was read. Other metadata was not kept. */
   readonly metadataPaths: ReadonlySet<string>;
-  readonly access: Access;
+  /** By its side: set anew before anybody sees it. */
+  access: Access;
+  readonly address: string;
   readonly exempt: boolean;
   readonly wrapped: boolean;
   readonly ttl: boolean;
@@ -41,6 +43,7 @@ class KnownClient implements ClientContext {
     node: ClientNode,
     metadataPaths: ReadonlySet<string>,
     access: Access,
+    address: string,
     exempt: boolean,
     trust: string,
     derived: DerivedParameters,
@@ -51,6 +54,7 @@ class KnownClient implements ClientContext {
     this.node = node;
     this.metadataPaths = metadataPaths;
     this.access = access;
+    this.address = address;
     this.exempt = exempt;
     this.trust = trust;
     this.wrapped = wrappedFeatures.some((feature) => node.clientFeatures.includes(feature));
@@ -73,6 +77,10 @@ class KnownClient implements ClientContext {
 
   get place(): number {
     return this.node.place;
+  }
+
+  get parameters(): Parameters {
+    return this.#derived.for(undefined);
   }
 
   get cluster(): string {
@@ -155,22 +163,19 @@ export class ClientRules {
   #apply(node: ClientNode, peer: Peer): ClientContext {
     const derived = this.#derivation.of(node, peer);
     const rules = this.#authorization.accessOf(peer).guardedBy(derived);
-    const { id: nodeId, place } = node;
-    const classKey = this.#classes.keyOf(derived, rules.key);
-    const mayBeCanary = this.#mayBeCanary(peer);
-    const parameters = derived.for(undefined);
-    const side = this.#sideOf({ nodeId, place, classKey, parameters, address: peer.address });
-    const access = mayBeCanary && side === 'canary' ? rules.ofCanaries : rules;
-    return new KnownClient(
+    const client = new KnownClient(
       node,
       this.#metadataPaths,
-      access,
+      rules,
+      peer.address,
       this.#isRelay(peer),
       this.#trust,
       derived,
-      classKey,
-      mayBeCanary,
+      this.#classes.keyOf(derived, rules.key),
+      this.#mayBeCanary(peer),
     );
+    if (client.mayBeCanary && this.#sideOf(client) === 'canary') client.access = rules.ofCanaries;
+    return client;
   }
 }
 
