@@ -7,7 +7,13 @@ import { classOf } from '../inspect/client-list.ts';
 import { LoadServer, type ReportingClient } from '../load/load-server.ts';
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
-import { type LoadTarget, type LoadUpstream, loadOutcomes, type ReportedTraffic } from '../model/load.ts';
+import {
+  type LoadOutcome,
+  type LoadTarget,
+  type LoadUpstream,
+  loadOutcomes,
+  type ReportedTraffic,
+} from '../model/load.ts';
 import { internParameters, NO_PARAMETERS } from '../model/parameters.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import type { Selection } from '../model/selection.ts';
@@ -15,6 +21,7 @@ import { canonicalName } from '../model/xdstp.ts';
 import type { Conditions } from '../observe/conditions.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { parametersLabel } from '../observe/problems.ts';
+import type { Tally } from '../observe/series.ts';
 import type { Relay } from '../relay.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
@@ -65,11 +72,12 @@ export const loadStreams = ({ size, sessions }: LoadServer, role: LoadRole) => (
 export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
   const { metrics, conditions, admission } = core;
   const subscribed = new SubscribedUpstreams(core);
+  const requests = loadOutcomes.map((outcome) => [outcome, metrics.loadRequests(outcome)] as const);
   let streams = 0;
   const identify = (node: Buffer, peer: Peer): Result<ReportingClient, GrpcStatus> => {
     const read = core.rules.context(node, peer);
     const id = `${core.streamPrefix}${++streams}`;
-    return read.ok ? ok(reportingClient(core, subscribed, read.value, peer, id)) : read;
+    return read.ok ? ok(reportingClient(core, requests, subscribed, read.value, peer, id)) : read;
   };
   // From 0: increase() does not see a series' first increment.
   for (const { name } of reporting(core.config.upstreams)) {
@@ -96,11 +104,11 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
       opened: (peer) => admission.streamOpened(peer),
       closed: (peer) => admission.streamClosed(peer),
       rejected: core.rejected,
-      report: (direction, upstream) => {
-        // Between a worker and the primary nothing is reported to anybody.
-        if (role === (direction === 'received' ? 'primary' : 'worker')) return;
-        metrics.loadReports(direction, upstream).inc();
-      },
+      // Between a worker and the primary nothing is reported to anybody.
+      reports: (direction, upstream) =>
+        role === (direction === 'received' ? 'primary' : 'worker')
+          ? notCounted
+          : metrics.loadReports(direction, upstream),
       left: (count) => metrics.loadClustersDropped().inc(count),
       malformed: (upstream, reason) =>
         conditions.set(`load ${upstream}`, reason, 'warn', 'what a control plane asks for is ignored', {
@@ -110,6 +118,8 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
     },
   });
 }
+
+const notCounted = { inc() {} };
 
 /** Somebody may take load reports. Otherwise the service is UNIMPLEMENTED, and clients know it. */
 export const takesLoadReports = ({ config, traffic }: Pick<LoadParts, 'config' | 'traffic'>): boolean =>
@@ -161,12 +171,13 @@ const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster
 
 function reportingClient(
   core: LoadParts,
+  requests: readonly (readonly [LoadOutcome, Tally])[],
   subscribed: SubscribedUpstreams,
   client: ClientContext,
   peer: Peer,
   stream: string,
 ): ReportingClient {
-  const { metrics, traffic } = core;
+  const { traffic } = core;
   const node = nodeKeyOf(client, peer);
   const { access, classKey } = client;
   const of = classOf(client);
@@ -180,7 +191,7 @@ function reportingClient(
           return name.ok && access.allows(clusterType, name.value);
         },
     reported(totals, milliseconds) {
-      for (const outcome of loadOutcomes) metrics.loadRequests(outcome).inc(totals[outcome]);
+      for (const [outcome, tally] of requests) tally.inc(totals[outcome]);
       const { success, error: errors } = totals;
       // Of what a first report is about nobody knows since when.
       if (traffic.intervalMs !== undefined && milliseconds > 0)
@@ -201,7 +212,7 @@ function reportingClient(
     },
     byNewRules() {
       const again = core.rules.reapplyRules(client, peer);
-      return again && reportingClient(core, subscribed, again, peer, stream);
+      return again && reportingClient(core, requests, subscribed, again, peer, stream);
     },
   };
 }

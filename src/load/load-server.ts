@@ -21,7 +21,9 @@ import { LastNode } from '../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
 import { allClusters, type Instruction, joined, readInstruction, restricted } from './instruction.ts';
 import { LoadView, type ReportingClass } from './load-view.ts';
-import { LoadSums, mostRowsOfSession, Reading, Reporter, type TakenSums, type Wanted } from './sums.ts';
+import { Reading, type Wanted } from './reading.ts';
+import { mostRowsOfSession, Reporter } from './rows.ts';
+import { LoadSums, type TakenSums } from './sums.ts';
 
 /** Who reports. */
 export interface ReportingClient {
@@ -59,8 +61,8 @@ interface LoadServerOptions {
     opened(peer: Peer): void;
     closed(peer: Peer): void;
     rejected(refusal: Refusal, peer: Peer): void;
-    /** A report of a client came for this upstream, or one of the sums was handed over. */
-    report(direction: 'received' | 'sent', upstream: string): void;
+    /** Counts reports of clients for this upstream, or those of the sums that were handed over. */
+    reports(direction: 'received' | 'sent', upstream: string): { inc(): void };
     /** So many clusters of a report were left out (limits.max_load_report_clusters, or what its peer holds). */
     left(count: number): void;
     /** What a control plane asked for is malformed. */
@@ -245,12 +247,13 @@ class ClientReports implements StreamHandler {
 
   message(bytes: Charged): void {
     if (this.#isOver) return;
-    if (bytes.length - lengthOfFirstNode(bytes) < largeReport) {
-      atOnce(this.#report(bytes));
+    const start = lengthOfFirstNode(bytes);
+    if (bytes.length - start < largeReport) {
+      atOnce(this.#report(bytes, start));
       return;
     }
     const copy = Buffer.from(bytes);
-    const excess = this.#turns.start(copy.length, () => this.#report(copy));
+    const excess = this.#turns.start(copy.length, () => this.#report(copy, start));
     if (excess !== undefined) this.#fail(heldBytes(excess));
   }
 
@@ -322,11 +325,12 @@ class ClientReports implements StreamHandler {
       this.#fail(stalled(stalledMilliseconds));
   }
 
-  *#report(bytes: Buffer): InTurns<void> {
+  /** `start`: behind its node, if that is its first field. */
+  *#report(bytes: Buffer, start: number): InTurns<void> {
     this.#isReading = true;
     try {
       const isFirst = this.#client === undefined;
-      if (this.#identify(yield* nodeOf(bytes))) yield* this.#add(bytes, isFirst);
+      if (this.#identify(yield* nodeOf(bytes))) yield* this.#add(bytes, start, isFirst);
     } catch (cause) {
       this.#fail(malformed(`malformed LoadStatsRequest: ${errorMessage(cause)}`));
     }
@@ -375,33 +379,36 @@ class ClientReports implements StreamHandler {
     this.#server.tell([this]);
   }
 
-  /** Of a report into each session's sums. */
-  #readings(): readonly Reading[] {
+  /** Of a report into each session's sums, or into none. */
+  #readings(): readonly [Reading, ...Reading[]] {
     const isShared = this.#sessions.size > 1 || this.#server.options.ownIntervalMs() !== undefined;
-    return [...this.#sessions].flatMap(
-      (session) => session.reading(this, isShared, this.#client?.mayKnow) ?? [],
-    );
+    const mayKnow = this.#client?.mayKnow;
+    const readings: Reading[] = [];
+    for (const session of this.#sessions) {
+      const reading = session.reading(this, isShared, mayKnow);
+      if (reading !== undefined) readings.push(reading);
+    }
+    const [first = new Reading(undefined, undefined, undefined, mayKnow), ...others] = readings;
+    return [first, ...others];
   }
 
   /** The first one says who the client is; where it comes again, it may have something to report. */
-  *#add(bytes: Buffer, isFirst: boolean): InTurns<void> {
+  *#add(bytes: Buffer, start: number, isFirst: boolean): InTurns<void> {
     const { events, clock } = this.#server.options;
     const readings = this.#readings();
-    const [said = new Reading(undefined, undefined, undefined, this.#client?.mayKnow)] = readings;
+    const [{ totals, clusters }] = readings;
+    let left = 0;
     try {
-      for (const reading of new Set([said, ...readings])) yield* reading.read(bytes);
-    } catch (cause) {
-      for (const reading of readings) reading.discard();
-      throw cause;
+      for (const reading of readings) yield* reading.read(bytes, start);
+      for (const reading of readings) left = Math.max(left, yield* reading.apply());
+    } finally {
+      for (const reading of readings) reading.close();
     }
     const now = clock.monotonic();
-    let left = 0;
-    for (const reading of readings) left = Math.max(left, yield* reading.apply());
-    const { totals, clusters } = said;
     const of = this.#client?.of;
     if (of !== undefined) this.#server.view.add(of, this.peer.account, clusters);
     if (!isFirst || totals.clusters > 0) {
-      for (const session of this.#sessions) events.report('received', session.target.upstream);
+      for (const session of this.#sessions) session.received.inc();
       this.#client?.reported(totals, isFirst ? 0 : now - this.#reportedAt);
     }
     this.#reportedAt = now;
@@ -461,6 +468,8 @@ function* nodeOf(report: Buffer): InTurns<Buffer | undefined> {
  */
 class SessionLoad {
   readonly target: LoadTarget;
+  readonly received: { inc(): void };
+  readonly #sent: { inc(): void };
   readonly #sums: LoadSums;
   readonly #reporters = new Map<ClientReports, Reporter>();
   readonly #server: LoadServer;
@@ -481,6 +490,8 @@ class SessionLoad {
     this.#server = server;
     this.#options = server.options;
     this.#over = over;
+    this.received = this.#options.events.reports('received', target.upstream);
+    this.#sent = this.#options.events.reports('sent', target.upstream);
     this.#sums = new LoadSums(server.options.clock.monotonic());
     this.reload();
   }
@@ -547,7 +558,7 @@ class SessionLoad {
   async finish(): Promise<void> {
     const stream = this.#stream;
     if (this.#isAsked && !this.#sums.isEmpty)
-      reportAll(stream, this.#sums.take(this.#options.clock.monotonic()), () => this.#sent());
+      reportAll(stream, this.#sums.take(this.#options.clock.monotonic()), () => this.#sent.inc());
     this.#end();
     await stream?.finish();
   }
@@ -584,13 +595,9 @@ class SessionLoad {
       if (this.#taken !== taken) return;
       this.#taken = undefined;
       taken.confirm();
-      this.#sent();
+      this.#sent.inc();
       this.#endIfDone();
     });
-  }
-
-  #sent(): void {
-    this.#options.events.report('sent', this.target.upstream);
   }
 
   #stopAsking(): void {

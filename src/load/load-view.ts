@@ -1,6 +1,7 @@
 import type { Clock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
-import { addCounts, type Counts, type Payer, type ReadCluster } from './sums.ts';
+import { addCounts, type Counts, type ReadCluster } from './reading.ts';
+import type { Payer } from './rows.ts';
 
 /** A class of clients, as operators see it. */
 export interface ReportingClass {

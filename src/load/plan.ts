@@ -3,7 +3,7 @@ import { LoadStatsRequestSchema } from '../gen/envoy/service/load_stats/v3/lrs_p
 import type { LoadOutcome } from '../model/load.ts';
 import { bytesTag, doubleTag, varintTag } from '../protobuf/message-reader.ts';
 
-/** What a field of a load report is to its sums. `slot`: where a row has it. */
+/** What a field of a load report is to its sums. `slot`: which of a row's numbers it is. */
 export type FieldPlan =
   /** Says what the numbers are of. */
   | { readonly kind: 'key'; readonly number: number; readonly message: DescMessage | undefined }
@@ -18,7 +18,7 @@ export type FieldPlan =
   /** What is open now. */
   | { readonly kind: 'gauge'; readonly number: number; readonly slot: number }
   /** Messages with numbers of their own: one row for each key. */
-  | { readonly kind: 'rows'; readonly number: number; readonly slot: number; readonly plan: Plan }
+  | { readonly kind: 'rows'; readonly number: number; readonly plan: Plan }
   /** Of what was said last. */
   | { readonly kind: 'latest'; readonly number: number; readonly message: DescMessage }
   /** Since the last report: that of the sums is their own. */
@@ -30,9 +30,8 @@ export interface Plan {
   /** By `MessageReader.tag`. */
   readonly byTag: readonly (FieldPlan | undefined)[];
   readonly fields: readonly FieldPlan[];
-  readonly counters: number;
-  readonly gauges: number;
-  readonly rows: number;
+  /** Counters and gauges. */
+  readonly numbers: number;
   /** It says what became of requests, or something below it does. */
   readonly hasOutcomes: boolean;
 }
@@ -55,10 +54,11 @@ export const CLUSTER_STATS = 'envoy.config.endpoint.v3.ClusterStats';
 function planOf(desc: DescMessage): Plan {
   const byTag: (FieldPlan | undefined)[] = [];
   const fields: FieldPlan[] = [];
-  const count = { counter: 0, gauge: 0, rows: 0 };
+  const count = { numbers: 0 };
   for (const field of desc.fields) {
-    const plan = fieldPlan(desc, field, count);
-    if (plan === undefined) continue;
+    const found = fieldPlan(desc, field, count);
+    if (found === undefined) continue;
+    const plan = ofOneShape(found);
     fields.push(plan);
     const isDouble = plan.kind === 'counter' && plan.double;
     const isBytes = field.message !== undefined || field.scalar === ScalarType.STRING;
@@ -68,9 +68,7 @@ function planOf(desc: DescMessage): Plan {
     name: desc.typeName,
     byTag,
     fields,
-    counters: count.counter,
-    gauges: count.gauge,
-    rows: count.rows,
+    numbers: count.numbers,
     hasOutcomes: fields.some((field) =>
       field.kind === 'rows'
         ? field.plan.hasOutcomes
@@ -82,7 +80,7 @@ function planOf(desc: DescMessage): Plan {
 function fieldPlan(
   { typeName }: DescMessage,
   { number, name, message, fieldKind, scalar }: DescField,
-  count: { counter: number; gauge: number; rows: number },
+  count: { numbers: number },
 ): FieldPlan | undefined {
   if (message?.typeName === 'google.protobuf.Duration') return { kind: 'interval', number };
   if (message?.typeName === 'google.protobuf.Struct') return { kind: 'latest', number, message };
@@ -90,14 +88,28 @@ function fieldPlan(
     // Who reports is not part of what the sums are of.
     if (message.typeName === 'envoy.config.core.v3.Node') return undefined;
     if (message.fields.some((inner) => isNumber(inner)) || fieldKind === 'list') {
-      return { kind: 'rows', number, slot: count.rows++, plan: planOf(message) };
+      return { kind: 'rows', number, plan: planOf(message) };
     }
     return { kind: 'key', number, message };
   }
   if (scalar === ScalarType.STRING || names.has(name)) return { kind: 'key', number, message: undefined };
-  if (gauges.has(name)) return { kind: 'gauge', number, slot: count.gauge++ };
+  if (gauges.has(name)) return { kind: 'gauge', number, slot: count.numbers++ };
   const outcome = outcomes.get(`${typeName}.${name}`);
-  return { kind: 'counter', number, slot: count.counter++, double: scalar === ScalarType.DOUBLE, outcome };
+  return { kind: 'counter', number, slot: count.numbers++, double: scalar === ScalarType.DOUBLE, outcome };
+}
+
+/** Each field of each report is looked up here, and V8 does that several times as fast if these objects have one shape. */
+function ofOneShape(field: FieldPlan): FieldPlan {
+  const shape: Record<string, unknown> = {
+    kind: undefined,
+    number: 0,
+    slot: 0,
+    double: false,
+    outcome: undefined,
+    message: undefined,
+    plan: undefined,
+  };
+  return Object.assign(shape, field);
 }
 
 const isNumber = ({ scalar }: DescField): boolean =>

@@ -9,6 +9,8 @@ const lengthDelimited: number = WireType.LengthDelimited;
 const startGroup: number = WireType.StartGroup;
 const endGroup: number = WireType.EndGroup;
 const bit32: number = WireType.Bit32;
+/** Instead of a wire type: the tag is no single byte, or none at all. */
+const unusual = -1;
 const longestOneByte = 0x7f;
 
 /** What `MessageReader.tag` is for a field of this number and wire type. */
@@ -36,7 +38,7 @@ export class MessageReader {
   /** Where the current field ends. */
   end: number;
   readonly #bytes: Buffer;
-  readonly #limit: number;
+  #limit: number;
 
   constructor(bytes: Uint8Array, start = 0, end: number = bytes.length) {
     if (end > bytes.length) throw new RangeError('premature EOF');
@@ -56,7 +58,14 @@ export class MessageReader {
     if (at >= this.#limit) return false;
     this.fieldStart = at;
     const tag = bytes[at] ?? 0;
-    if (tag > longestOneByte || (tag & 7) !== lengthDelimited || tag < 8) {
+    const type = tag > longestOneByte || tag < 8 ? unusual : tag & 7;
+    if (type === varint) {
+      this.tag = tag;
+      this.start = at + 1;
+      this.end = behindVarint(bytes, at + 1, this.#limit);
+      return true;
+    }
+    if (type !== lengthDelimited) {
       this.#anyField(at);
       return true;
     }
@@ -84,16 +93,6 @@ export class MessageReader {
     return this.#bytes.toString('latin1', this.fieldStart, this.end);
   }
 
-  /** Whether the whole field, as it is encoded, is in `other` from `position` on. */
-  isIn(other: Uint8Array, position: number): boolean {
-    const bytes = this.#bytes;
-    const { fieldStart, end } = this;
-    if (position + end - fieldStart > other.length) return false;
-    for (let at = fieldStart; at < end; at++)
-      if (bytes[at] !== other[position + at - fieldStart]) return false;
-    return true;
-  }
-
   /** A view of the content, valid as long as the message's buffer. */
   view(): Buffer {
     return this.#bytes.subarray(this.start, this.end);
@@ -102,6 +101,22 @@ export class MessageReader {
   /** A reader of the message that the field holds. */
   message(): MessageReader {
     return new MessageReader(this.#bytes, this.start, this.end);
+  }
+
+  /**
+   * Goes on with the fields between these two positions, without a reader of their own. What it returns is for `leave`,
+   * which goes on behind them.
+   */
+  enter(start: number, end: number): number {
+    const limit = this.#limit;
+    this.#limit = end;
+    this.end = start;
+    return limit;
+  }
+
+  leave(limit: number): void {
+    this.end = this.#limit;
+    this.#limit = limit;
   }
 
   int32(): number {
@@ -114,6 +129,7 @@ export class MessageReader {
 
   /** Beyond 2^53 it is rounded. */
   uint64(): number {
+    if (this.end - this.start <= shortVarint) return lowBits(this.#bytes, this.start);
     let value = 0;
     let scale = 1;
     for (let at = this.start; at < this.end; at++, scale *= 128) {
@@ -139,7 +155,7 @@ export class MessageReader {
     return this.#bytes.readDoubleLE(this.start);
   }
 
-  /** A field whose tag is not a single byte of a length-delimited field. */
+  /** A field of another wire type, or whose tag is not a single byte. */
   #anyField(at: number): void {
     const bytes = this.#bytes;
     this.end = skipField(bytes, at, this.#limit);
@@ -169,6 +185,8 @@ export function contentOf(bytes: Buffer, position: number): number {
 }
 
 const longestVarint = 10;
+/** A varint of so many bytes has 28 bits. */
+const shortVarint = 4;
 
 /** The position behind a field, whatever it is. A RangeError if it is cut off or malformed. */
 export function skipField(bytes: Buffer, position: number, end: number): number {

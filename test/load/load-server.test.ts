@@ -130,7 +130,7 @@ function setUp(of?: ReportingClass) {
         closed++;
       },
       rejected() {},
-      report() {},
+      reports: () => ({ inc() {} }),
       left() {},
       malformed: (_, reason) => malformed.push(reason),
     },

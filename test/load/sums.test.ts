@@ -7,7 +7,9 @@ import {
   type LoadStatsRequest,
   LoadStatsRequestSchema,
 } from '../../src/gen/envoy/service/load_stats/v3/lrs_pb.ts';
-import { LoadSums, type Payer, Reading, Reporter, type Wanted } from '../../src/load/sums.ts';
+import { Reading, type Wanted } from '../../src/load/reading.ts';
+import { type Payer, Reporter } from '../../src/load/rows.ts';
+import { LoadSums } from '../../src/load/sums.ts';
 import { atOnce } from '../../src/model/time-slices.ts';
 
 type Clusters = NonNullable<MessageInitShape<typeof LoadStatsRequestSchema>['clusterStats']>;
@@ -20,11 +22,18 @@ const report = (clusterStats: Clusters, id = 'a'): Buffer =>
 const free: Payer = { hold: () => undefined, count: () => 0, enter() {}, leave() {}, exempt: false };
 const reporter = (maxClusters = 100): Reporter => new Reporter(free, maxClusters);
 
-function add(sums: LoadSums, bytes: Buffer, reporter: Reporter, wanted: Wanted | undefined): number {
+/** `left`: so many clusters were left out. */
+function added(sums: LoadSums, bytes: Buffer, reporter: Reporter, wanted: Wanted | undefined) {
   const reading = sums.reading(reporter, wanted);
-  atOnce(reading.read(bytes));
-  return atOnce(reading.apply());
+  try {
+    atOnce(reading.read(bytes));
+    return { left: atOnce(reading.apply()), clusters: reading.clusters };
+  } finally {
+    reading.close();
+  }
 }
+
+const add = (...report: Parameters<typeof added>): number => added(...report).left;
 
 function readTotals(bytes: Buffer): Pick<Reading, 'totals' | 'clusters'> {
   const reading = new Reading();
@@ -37,6 +46,48 @@ function taken(sums: LoadSums, now = 0): LoadStatsRequest {
   said.confirm();
   // Repeated fields of one message after the other are one list.
   return fromBinary(LoadStatsRequestSchema, Buffer.concat(said.messages));
+}
+
+type Numbers = Map<string, number>;
+
+/** What a report says, by what it is of. What is 0 is not there. */
+function numbersOf(request: LoadStatsRequest): { readonly counters: Numbers; readonly gauges: Numbers } {
+  const all = { counters: new Map<string, number>(), gauges: new Map<string, number>() };
+  const note = (key: readonly unknown[], message: Message): void => {
+    const gauge = /^total(?:RequestsInProgress|ActiveConnections)$/;
+    for (const [name, value] of Object.entries(message))
+      if (typeof value === 'bigint' || (typeof value === 'number' && name !== 'priority'))
+        addNumbers(
+          gauge.test(name) ? all.gauges : all.counters,
+          new Map([[JSON.stringify([...key, name]), Number(value)]]),
+        );
+  };
+  for (const cluster of request.clusterStats) {
+    const ofCluster = [cluster.clusterName, cluster.clusterServiceName];
+    note(ofCluster, cluster);
+    for (const drop of cluster.droppedRequests) note([...ofCluster, 'drop', drop.category], drop);
+    for (const locality of cluster.upstreamLocalityStats) {
+      const ofLocality = [...ofCluster, locality.locality?.zone, locality.priority];
+      note(ofLocality, locality);
+      for (const metric of locality.loadMetricStats) note([...ofLocality, metric.metricName], metric);
+      if (locality.cpuUtilization !== undefined) note([...ofLocality, 'cpu'], locality.cpuUtilization);
+      for (const endpoint of locality.upstreamEndpointStats) {
+        // One for each locality: what an endpoint is called by its metadata is what was said last.
+        note([...ofLocality, 'endpoint'], endpoint);
+        for (const metric of endpoint.loadMetricStats)
+          note([...ofLocality, 'endpoint', metric.metricName], metric);
+      }
+    }
+  }
+  return all;
+}
+
+function addNumbers(to: Numbers, more: ReadonlyMap<string, number>): void {
+  for (const [key, value] of more) {
+    const sum = (to.get(key) ?? 0) + value;
+    if (sum === 0) to.delete(key);
+    else to.set(key, sum);
+  }
 }
 
 /** Of one cluster `shop` and one locality. */
@@ -262,15 +313,27 @@ describe('sums of load reports', () => {
       },
     };
     const sums = new LoadSums(0);
-    const clusters = Array.from({ length: 100 }, (_, at) => ({ clusterName: `c${at}` }));
-    expect(add(sums, report(clusters), new Reporter(payer, 1000), undefined)).to.be.above(80);
+    const clusters = Array.from({ length: 100 }, (_, at) => ({
+      clusterName: `c${at}`,
+      totalDroppedRequests: 5n,
+      upstreamLocalityStats: [{ totalIssuedRequests: 5n }],
+    }));
+    const [one, other] = [new Reporter(payer, 1000), new Reporter(payer, 1000)];
+    expect(add(sums, report(clusters), one, undefined)).to.be.above(80);
     expect(held).to.be.above(2000);
     taken(sums);
     taken(sums);
+    // What it has said last is kept while it is there.
+    expect(held).to.be.within(1, 500);
+    sums.leave(one);
     expect(held).to.equal(0);
-    add(sums, report(clusters), new Reporter(payer, 1000), undefined);
+    add(sums, report(clusters), other, undefined);
     sums.clear();
+    sums.leave(other);
     expect(held).to.equal(0);
+    // Nothing is left of their numbers either.
+    add(sums, report(shop({ totalIssuedRequests: 1n })), new Reporter(payer, 1000), undefined);
+    expect(taken(sums).clusterStats[0]?.upstreamLocalityStats[0]).to.include({ totalIssuedRequests: 1n });
   });
 
   it('an account makes 50,000 rows at most, in however many clusters', () => {
@@ -361,7 +424,11 @@ describe('sums of load reports', () => {
       taken(sums);
     }
     expect(turns).to.be.above(3);
+    // Nor is anything lost between its last byte and the moment when it counts.
+    taken(sums);
+    taken(sums);
     atOnce(reading.apply());
+    reading.close();
     const [large, other] = taken(sums).clusterStats;
     expect(large?.upstreamLocalityStats).to.have.lengthOf(5000);
     for (const at of large?.upstreamLocalityStats ?? []) expect(at).to.include(load);
@@ -371,6 +438,116 @@ describe('sums of load reports', () => {
     expect(sums.isEmpty).to.equal(true);
   });
 
+  it('a report in another order than the last one of its client counts the same', () => {
+    const sums = new LoadSums(0);
+    const one = reporter();
+    const cluster = (clusterName: string, clusterServiceName: string, zones: string): Clusters[number] => ({
+      clusterName,
+      clusterServiceName,
+      totalDroppedRequests: 1n,
+      upstreamLocalityStats: zones.split('').map((zone) => ({
+        locality: create(LocalitySchema, { zone }),
+        totalErrorRequests: 1n,
+        totalRequestsInProgress: 1n,
+      })),
+    });
+    const orders: readonly Clusters[] = [
+      [cluster('a', 'x', '123'), cluster('b', 'x', '12')],
+      [cluster('b', 'x', '12'), cluster('a', 'x', '123')],
+      // The same until the end of a cluster, or of a locality.
+      [cluster('b', 'y', '12'), cluster('a', 'x', '132')],
+      [cluster('a', 'x', '1'), cluster('a', 'x', '23')],
+      [],
+      [cluster('a', 'x', '123')],
+    ];
+    for (const clusters of orders) {
+      const bytes = report(clusters);
+      const { totals, clusters: read } = readTotals(bytes);
+      add(sums, bytes, one, undefined);
+      const { clusterStats } = taken(sums);
+      const names = ({ clusterName, clusterServiceName }: Clusters[number]): string =>
+        `${clusterName}/${clusterServiceName}`;
+      const errors = new Map<string, number>();
+      for (const each of clusters)
+        for (const { locality } of each.upstreamLocalityStats ?? [])
+          errors.set(`${names(each)}/${locality?.zone}`, 1);
+      const heard = clusterStats.flatMap((each) =>
+        each.upstreamLocalityStats
+          .filter(({ totalErrorRequests }) => totalErrorRequests > 0n)
+          .map(({ locality, totalErrorRequests, totalRequestsInProgress }) => {
+            expect(totalRequestsInProgress).to.equal(1n);
+            return [`${names(each)}/${locality?.zone}`, Number(totalErrorRequests)] as const;
+          }),
+      );
+      expect(new Map(heard)).to.deep.equal(errors);
+      expect(totals.error).to.equal(errors.size);
+      expect(read.map(({ name, dropped }) => [name, dropped])).to.deep.equal(
+        clusters.map(({ clusterName }) => [clusterName, 1]),
+      );
+    }
+  });
+
+  it('what a report does not name is not in the sums, though the last one of its client had it there', () => {
+    const sums = new LoadSums(0);
+    const one = reporter();
+    // What tells them apart comes last.
+    const cluster = (clusterServiceName: string, metadata?: { version: string }): Clusters => [
+      {
+        clusterName: 'shop',
+        clusterServiceName,
+        upstreamLocalityStats: [
+          { upstreamEndpointStats: [{ ...(metadata && { metadata }), totalIssuedRequests: 1n }] },
+        ],
+      },
+    ];
+    const heard = () =>
+      taken(sums).clusterStats.map(({ clusterServiceName, upstreamLocalityStats: [locality] }) => [
+        clusterServiceName,
+        locality?.upstreamEndpointStats.map(({ metadata }) => metadata?.['version']),
+      ]);
+    const [first, other] = [cluster('a', { version: 'v1' }), cluster('b', { version: 'v2' })];
+    add(sums, report([...first, ...other]), one, undefined);
+    expect(heard()).to.deep.equal([
+      ['a', ['v1']],
+      ['b', ['v2']],
+    ]);
+    add(sums, report(other), one, undefined);
+    expect(heard()).to.deep.equal([['b', ['v2']]]);
+    add(sums, report(first), one, undefined);
+    add(sums, report(other), one, undefined);
+    add(sums, report(cluster('a')), one, undefined);
+    expect(heard()).to.have.deep.members([
+      ['a', ['v1']],
+      ['b', ['v2']],
+    ]);
+  });
+
+  it('rows that stay count on where thousands of others have come and gone', () => {
+    const sums = new LoadSums(0);
+    const [stays, goes] = [reporter(10_000), reporter(10_000)];
+    const clusters = (from: number, count: number): Buffer =>
+      report(
+        Array.from({ length: count }, (_, at) => ({
+          clusterName: `c${from + at}`,
+          upstreamLocalityStats: [{ totalIssuedRequests: BigInt(from + at), totalRequestsInProgress: 1n }],
+        })),
+      );
+    for (let round = 0; round < 12; round++) {
+      add(sums, clusters(1, 20), stays, undefined);
+      if (round % 6 < 2) add(sums, clusters(100 + round, 2000), goes, undefined);
+      else sums.leave(goes);
+      const heard = taken(sums).clusterStats.map(({ clusterName, upstreamLocalityStats: [locality] }) => [
+        clusterName,
+        Number(locality?.totalIssuedRequests),
+        Number(locality?.totalRequestsInProgress),
+      ]);
+      expect(heard.slice(0, 20)).to.deep.equal(
+        Array.from({ length: 20 }, (_, at) => [`c${1 + at}`, 1 + at, 1]),
+      );
+      expect(heard.length > 2000).to.equal(round % 6 < 3);
+    }
+  });
+
   it('what is given up in the middle leaves nothing', () => {
     const sums = new LoadSums(0);
     const clusters = Array.from({ length: 5000 }, (_, at) => ({ clusterName: `cluster-${at}` }));
@@ -378,7 +555,7 @@ describe('sums of load reports', () => {
     const read = reading.read(report(clusters));
     read.next();
     read.next();
-    reading.discard();
+    reading.close();
     expect(taken(sums).clusterStats).to.deep.equal([]);
     expect(taken(sums).clusterStats).to.deep.equal([]);
   });
@@ -417,6 +594,78 @@ describe('sums of load reports', () => {
         taken(sums);
       }),
       { numRuns: 5000 },
+    );
+  });
+
+  it('property: the sums are those of the decoded reports, whatever is below the clusters', () => {
+    const few = fc.nat(2);
+    const count = fc.oneof(fc.nat(3), fc.constantFrom(127, 128, 2 ** 28, 2 ** 35)).map(BigInt);
+    const metrics = fc.array(
+      fc.record({
+        metricName: few.map(String),
+        numRequestsFinishedWithMetric: count,
+        totalMetricValue: fc.constantFrom(0, 0.5, -3),
+      }),
+      { maxLength: 2 },
+    );
+    const endpoint = fc.record({
+      metadata: few.map((v) => ({ v })),
+      totalErrorRequests: count,
+      loadMetricStats: metrics,
+    });
+    const locality = fc.record({
+      locality: fc.option(
+        few.map((zone) => create(LocalitySchema, { zone: String(zone) })),
+        { nil: undefined },
+      ),
+      priority: few,
+      totalSuccessfulRequests: count,
+      totalErrorRequests: count,
+      totalRequestsInProgress: count,
+      totalActiveConnections: count,
+      upstreamEndpointStats: fc.array(endpoint, { maxLength: 2 }),
+      loadMetricStats: metrics,
+      cpuUtilization: fc.option(fc.record({ numRequestsFinishedWithMetric: count }), { nil: undefined }),
+    });
+    const cluster = fc.record({
+      clusterName: few.map(String),
+      clusterServiceName: fc.constantFrom('', 's'),
+      totalDroppedRequests: count,
+      droppedRequests: fc.array(fc.record({ category: few.map(String), droppedCount: count }), {
+        maxLength: 2,
+      }),
+      upstreamLocalityStats: fc.array(locality, { maxLength: 3 }),
+    });
+    const step = fc.record({
+      client: few,
+      clusters: fc.array(cluster, { maxLength: 4 }),
+      isTaken: fc.boolean(),
+    });
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 8 }), (steps) => {
+        const sums = new LoadSums(0);
+        const clients = [reporter(), reporter(), reporter()];
+        const counted = new Map<string, number>();
+        const open = new Map<number, Map<string, number>>();
+        const heard = new Map<string, number>();
+        for (const { client, clusters, isTaken } of steps) {
+          const bytes = report(clusters);
+          const { clusters: read } = added(sums, bytes, clients[client] ?? reporter(), undefined);
+          const said = numbersOf(fromBinary(LoadStatsRequestSchema, bytes));
+          expect(read).to.deep.equal(readTotals(bytes).clusters);
+          addNumbers(counted, said.counters);
+          open.set(client, said.gauges);
+          if (!isTaken) continue;
+          const { counters, gauges } = numbersOf(taken(sums));
+          addNumbers(heard, counters);
+          const now = new Map<string, number>();
+          for (const one of open.values()) addNumbers(now, one);
+          expect(gauges).to.deep.equal(now);
+        }
+        addNumbers(heard, numbersOf(taken(sums)).counters);
+        expect(heard).to.deep.equal(counted);
+      }),
+      { numRuns: 1000 },
     );
   });
 

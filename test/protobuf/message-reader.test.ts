@@ -100,6 +100,9 @@ describe('the fields of a message', () => {
       fc.property(fc.integer(), fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }), (small, large) => {
         const int32 = only(new BinaryWriter().tag(1, WireType.Varint).int32(small));
         expect([int32.tag, int32.int32(), int32.bool()]).to.deep.equal([varintTag(1), small, small !== 0]);
+        const unsigned = BigInt.asUintN(64, large);
+        const uint64 = only(new BinaryWriter().tag(1, WireType.Varint).uint64(unsigned));
+        expect(uint64.uint64()).to.be.closeTo(Number(unsigned), Number(unsigned) / 2 ** 50);
         const int64 = only(new BinaryWriter().tag(1, WireType.Varint).int64(large));
         expect(int64.int64()).to.equal(Number(large));
       }),
@@ -109,6 +112,21 @@ describe('the fields of a message', () => {
     expect(only(new BinaryWriter().tag(3, WireType.Varint).uint32(2 ** 32 - 1)).uint32()).to.equal(
       2 ** 32 - 1,
     );
+  });
+
+  it('of a message in it are read by the same reader, which then goes on behind it', () => {
+    // 1: { 2: 300, 3: "ab" }, 4: 5
+    const reader = new MessageReader(Buffer.from('0a0710ac021a0261622005', 'hex'));
+    expect(reader.next()).to.equal(true);
+    const { start, end } = reader;
+    const outer = reader.enter(start, end);
+    expect([reader.next(), reader.tag, reader.uint64()]).to.deep.equal([true, varintTag(2), 300]);
+    expect([reader.next(), reader.text(), reader.next()]).to.deep.equal([true, 'ab', false]);
+    reader.enter(start, end);
+    expect([reader.next(), reader.tag]).to.deep.equal([true, varintTag(2)]);
+    reader.leave(outer);
+    expect([reader.next(), reader.tag, reader.uint64()]).to.deep.equal([true, varintTag(4), 5]);
+    expect(reader.next()).to.equal(false);
   });
 
   it('of a group: it is skipped, however deep', () => {

@@ -253,14 +253,14 @@ export const mutations: readonly Wrong[] = [
     name: 'sums are handed over twice',
     rule: 10,
     file: 'src/load/sums.ts',
-    right: '  row.counters = zeros(row.plan.counters);\n  row.wasReported',
-    wrong: '  row.wasReported',
+    right: "    if (field.kind === 'counter') rows.numbers[rows.placeOf(row, field.slot)] = 0;",
+    wrong: '',
   },
   {
     name: 'what is open at a client that has left stays open',
     rule: 10,
     file: 'src/load/sums.ts',
-    right: 'replaceGauges(reporter, new Values());',
+    right: 'forget(this.#rows, reporter);',
     wrong: '',
   },
   {

@@ -733,7 +733,7 @@ class Running {
         opened: () => undefined,
         closed: () => undefined,
         rejected: () => undefined,
-        report: () => undefined,
+        reports: () => ({ inc: () => undefined }),
         left: () => undefined,
         malformed: () => undefined,
       },
