@@ -182,6 +182,11 @@ function reportingClient(
   const { access, classKey } = client;
   const of = classOf(client);
   const classLabel = parametersLabel(Object.fromEntries(of.parameters.entries));
+  let last: {
+    readonly config?: Config;
+    readonly own: ReadonlySet<string>;
+    readonly targets: readonly LoadTarget[];
+  } = { own: new Set(), targets: [] };
   return {
     of,
     mayKnow: access.unrestricted
@@ -199,16 +204,21 @@ function reportingClient(
     },
     left: () => traffic.left(stream),
     targets() {
-      const { upstreams, parameters } = core.config;
+      const { config } = core;
       const own = subscribed.of(client.nodeId);
+      if (config === last.config && own.size === last.own.size && own.isSubsetOf(last.own))
+        return last.targets;
+      const { upstreams, parameters } = config;
       const candidates = reporting(upstreams);
       const chosen = own.size === 0 ? candidates.slice(0, 1) : candidates.filter(({ name }) => own.has(name));
       const keys = parameters.map(({ key }) => key);
       const given = client.derived(undefined);
-      return chosen.map(({ name, variants }) => ({
+      const targets = chosen.map(({ name, variants }) => ({
         upstream: name,
         parameters: variants === 'NATIVE' ? NO_PARAMETERS : restrict(keys, given),
       }));
+      last = { config, own, targets };
+      return targets;
     },
     byNewRules() {
       const again = core.rules.reapplyRules(client, peer);

@@ -31,7 +31,7 @@ export interface ReportingClient {
   readonly of: ReportingClass | undefined;
   /** Whether it may know of a cluster, and report it. Undefined: of all. */
   readonly mayKnow: ((cluster: string) => boolean) | undefined;
-  /** The sessions that get its reports. They change with what the client subscribes to. */
+  /** The sessions that get its reports. They change with what the client subscribes to; else it is the same value. */
   targets(): readonly LoadTarget[];
   /** A report has come, so many milliseconds after the last one. */
   reported(totals: LoadTotals, milliseconds: number): void;
@@ -209,8 +209,9 @@ class ClientReports implements StreamHandler {
   readonly #openedAt: number;
   #client: ReportingClient | undefined;
   readonly #node = new LastNode();
-  /** To which it reports. */
+  /** To which it reports, and whose they are. */
   #sessions: ReadonlySet<SessionLoad> = new Set();
+  #targets: readonly LoadTarget[] = [];
   /** Of the sessions, and of the relay. */
   #heard: readonly Instruction[] = [];
   #told: Instruction | undefined;
@@ -316,6 +317,7 @@ class ClientReports implements StreamHandler {
   }
 
   failIfOverdue(): void {
+    if (this.#client !== undefined && this.#blockedSince === undefined) return;
     const { clock, limits } = this.#server.options;
     const { firstRequestMilliseconds: first, stalledMilliseconds } = limits();
     const now = clock.now();
@@ -359,8 +361,11 @@ class ClientReports implements StreamHandler {
     return true;
   }
 
+  /** Asked for each stream every few seconds: where nothing has changed, nothing is done. */
   chooseAgain(): void {
-    if (!this.#isReading) this.choose();
+    if (this.#isReading || this.#isOver || this.#client === undefined) return;
+    const isSame = this.#client.targets() === this.#targets && this.#targets.length === this.#sessions.size;
+    if (!isSame || this.#sessions.values().some(({ isOver }) => isOver)) this.choose();
   }
 
   /** To whom it reports. A session that it reports to already knows what it has said. */
@@ -372,6 +377,7 @@ class ClientReports implements StreamHandler {
     // Each worker has bound its own.
     const mostRows = this.#client.of === undefined ? Number.POSITIVE_INFINITY : mostRowsOfSession;
     const targets = this.#client.targets();
+    this.#targets = targets;
     const before = this.#sessions;
     this.#sessions = new Set(targets.flatMap((target) => this.#server.session(target, this.peer) ?? []));
     for (const session of this.#sessions) session.join(this, () => new Reporter(account, most, mostRows));

@@ -95,7 +95,9 @@ const localities = Array.from({ length: 5000 }, (_, at) => ({
 }));
 const large = { clusterStats: [{ clusterName: 'shop', upstreamLocalityStats: localities }] };
 
-function setUp(of?: ReportingClass) {
+const targets = [{ upstream: 'central', parameters: NO_PARAMETERS }];
+
+function setUp(of?: ReportingClass, places = { sessions: 10 }) {
   const clock = new VirtualClock();
   const plane = new Plane();
   let current = plane;
@@ -105,7 +107,7 @@ function setUp(of?: ReportingClass) {
   const client: ReportingClient = {
     of,
     mayKnow: undefined,
-    targets: () => [{ upstream: 'central', parameters: NO_PARAMETERS }],
+    targets: () => targets,
     reported() {},
     left() {},
     byNewRules: () => {
@@ -118,7 +120,7 @@ function setUp(of?: ReportingClass) {
     identify: () => ok(client),
     limits: () => ({
       maxClusters: 100,
-      maxSessions: 10,
+      maxSessions: places.sessions,
       firstRequestMilliseconds: 10_000,
       stalledMilliseconds: 10_000,
     }),
@@ -182,6 +184,21 @@ describe('sums that are on their way when the upstream is replaced', () => {
     await plane.over();
     clock.advance(3000);
     expect([plane.issued, after.issued]).to.deep.equal([0, 14]);
+  });
+});
+
+describe('to whom clients report', () => {
+  it('is looked up again: who found no room reports when there is some', () => {
+    const places = { sessions: 0 };
+    const { clock, plane, stream } = setUp(undefined, places);
+    stream.send(small);
+    expect(plane.handler).to.equal(undefined);
+    places.sessions = 1;
+    clock.advance(5000);
+    plane.ask();
+    stream.send(small);
+    clock.advance(1000);
+    expect(plane.issued).to.equal(7);
   });
 });
 
