@@ -7,6 +7,8 @@ export interface Tally {
   reports: number;
   /** The sum of the squares of the requests of each report. */
   squares: number;
+  /** The sum of the squares of the errors of each report, each by its requests. */
+  errorSquares: number;
 }
 
 /** A client that reports. */
@@ -49,7 +51,20 @@ export interface TrafficPoint extends Sides<Readonly<Tally>> {
   readonly at: number;
 }
 
-export const noRequests = (): Tally => ({ requests: 0, errors: 0, seconds: 0, reports: 0, squares: 0 });
+export const noRequests = (): Tally => tallyOf(0, 0, 0, 0);
+
+/** One report. */
+export const reported = (requests: number, errors: number, seconds: number): Tally =>
+  tallyOf(requests, errors, seconds, 1);
+
+const tallyOf = (requests: number, errors: number, seconds: number, reports: number): Tally => ({
+  requests,
+  errors,
+  seconds,
+  reports,
+  squares: requests ** 2,
+  errorSquares: requests === 0 ? 0 : errors ** 2 / requests,
+});
 
 /** What there was counts as much as `weight` says: 1 is all of it. */
 export function addTo(sum: Tally, more: Readonly<Tally>, weight: number): void {
@@ -58,6 +73,7 @@ export function addTo(sum: Tally, more: Readonly<Tally>, weight: number): void {
   sum.seconds = sum.seconds * weight + more.seconds;
   sum.reports = sum.reports * weight + more.reports;
   sum.squares = sum.squares * weight + more.squares;
+  sum.errorSquares = sum.errorSquares * weight + more.errorSquares;
 }
 
 export function sumOf(tallies: Iterable<Readonly<Tally>>): Tally {
@@ -87,7 +103,7 @@ export function compareTraffic(
   const { canaries, others } = counted;
   const otherwise = clients.others.length === 0 ? 'before' : 'at the others';
   const { minRequests, maxErrorIncrease, maxRequestDrop } = bounds;
-  const limit = Math.sqrt(2 * Math.log(classes / falseAlarms));
+  const limit = Math.log(classes / falseAlarms);
   if (canaries.seconds === 0)
     return {
       state: 'UNKNOWN',
@@ -145,23 +161,34 @@ interface Compared {
 
 /** More requests fail. Clients of which more failed before already are compared with that. */
 function isRise(
-  { clients, counted: { canaries, others }, usual }: Compared,
+  { clients, counted, usual }: Compared,
   { maxErrorIncrease, minRequests }: TrafficBounds,
   limit: number,
 ): boolean {
-  let expected = errorRate(others);
-  let variance = errorVariance(canaries) + errorVariance(others);
-  if (usual !== undefined && usual.canaries.requests >= minRequests && usual.others.requests >= minRequests) {
-    const more = errorRate(usual.canaries) - errorRate(usual.others);
-    if (more > 0) {
-      expected += more;
-      variance += errorVariance(usual.canaries) + errorVariance(usual.others);
-    }
+  const known =
+    usual === undefined || Math.min(usual.canaries.requests, usual.others.requests) < minRequests
+      ? undefined
+      : usual;
+  const bursts = correlation([...clients.canaries, ...clients.others].map(({ usual }) => usual));
+  // Where it is known what is usual for each, it is known how they differ.
+  const differing = known === undefined ? correlation([asReports(clients.others)]) : 0;
+  const worth = (side: 'canaries' | 'others'): number =>
+    differing === 0
+      ? independent(counted[side], bursts)
+      : Math.min(independent(counted[side], bursts), independent(asReports(clients[side]), differing));
+  const [canaries, others] = [worth('canaries'), worth('others')];
+  let expected = errorRate(counted.others);
+  let variance = errorVariance(counted) * (1 / canaries + 1 / others);
+  const more = known === undefined ? 0 : errorRate(known.canaries) - errorRate(known.others);
+  if (known !== undefined && more > 0) {
+    expected += more;
+    const usually = 1 / independent(known.canaries, bursts) + 1 / independent(known.others, bursts);
+    variance += errorVariance(known) * usually;
   }
-  const increase = errorRate(canaries) - expected;
-  return (
-    increase * 100 > maxErrorIncrease && increase > limit * Math.sqrt(variance * clustering(clients.others))
-  );
+  const increase = errorRate(counted.canaries) - expected;
+  // Bernstein's bound: where errors are few, more of them come by chance than a normal distribution has.
+  const rare = (limit / 3) * Math.max(0, 1 / canaries - 1 / others);
+  return increase * 100 > maxErrorIncrease && increase > rare + Math.sqrt(rare ** 2 + 2 * limit * variance);
 }
 
 /** Fewer requests come. Clients to which fewer came before already are compared with that. */
@@ -185,29 +212,49 @@ function isDrop(
   const missing = expected - canaries.requests;
   return (
     missing * 100 > maxRequestDrop * expected &&
-    missing > limit * Math.sqrt(expected + expected ** 2 * variance)
+    missing > Math.sqrt(2 * limit * (expected + expected ** 2 * variance))
   );
 }
 
 const errorRate = ({ errors, requests }: Tally): number => (requests === 0 ? 0 : errors / requests);
 const requestRate = ({ requests, seconds }: Tally): number => (seconds === 0 ? 0 : requests / seconds);
 
-/** Of the rate. No errors so far do not mean that none come. */
-function errorVariance({ errors, requests }: Tally): number {
-  const rate = (errors + 1) / (requests + 2);
-  return (rate * (1 - rate)) / requests;
+/** Of one request, if the change does nothing: both sides have the same rate. No errors so far do not mean that none come. */
+function errorVariance({ canaries, others }: Sides<Tally>): number {
+  const rate = (canaries.errors + others.errors + 1) / (canaries.requests + others.requests + 2);
+  return rate * (1 - rate);
 }
 
-/** Errors come together: how many times more the rates of clients differ than by chance. */
-function clustering(clients: readonly ComparedClient[]): number {
-  const all = clients.map(({ counted }) => counted).filter(({ requests }) => requests > 0);
-  const rate = errorRate(sumOf(all));
-  if (all.length < fewest || rate === 0 || rate === 1) return 1;
-  let sum = 0;
-  for (const { errors, requests } of all)
-    sum += (errors - requests * rate) ** 2 / (requests * rate * (1 - rate));
-  return Math.max(1, sum / (all.length - 1));
+/** What a client has reported, as one report. */
+const asReports = (clients: readonly ComparedClient[]): Tally =>
+  sumOf(clients.map(({ counted: { requests, errors, seconds } }) => reported(requests, errors, seconds)));
+
+/**
+ * How much the requests of one report have the same fate: 0 is chance, 1 is that all of them fail or none does. Each
+ * tally has a rate of its own. What chance alone may show is none.
+ */
+function correlation(tallies: readonly Tally[]): number {
+  let found = 0;
+  let byChance = 0;
+  let ifAllWereOne = 0;
+  let free = 0;
+  for (const { errors, requests, reports, squares, errorSquares } of tallies) {
+    if (reports < fewest || requests === 0) continue;
+    const rate = errors / requests;
+    const variance = rate * (1 - rate);
+    found += errorSquares - errors * rate;
+    byChance += variance * (reports - 1);
+    ifAllWereOne += variance * (requests - squares / requests);
+    free += reports - 1;
+  }
+  const more = found - byChance * (1 + Math.sqrt(2 / free));
+  const most = ifAllWereOne - byChance;
+  return more > 0 && most > 0 ? Math.min(1, more / most) : 0;
 }
+
+/** So many requests, each with a fate of its own, say as much as these. */
+const independent = ({ requests, squares }: Tally, correlation: number): number =>
+  requests / (1 + Math.max(0, squares / requests - 1) * correlation);
 
 /** How much clients differ in what they get of what they usually got, beyond chance: a relative variance. */
 function spread(clients: readonly ComparedClient[]): number {

@@ -7,9 +7,9 @@ import {
   type ComparedClient,
   compareTraffic,
   noRequests,
+  reported,
   type Sides,
   sumOf,
-  type Tally,
   type TrafficPoint,
   type TrafficSettings,
   type TrafficVerdict,
@@ -55,7 +55,7 @@ class Reporting implements ComparedClient {
 
   add({ requests, errors, milliseconds }: ReportedTraffic): void {
     const seconds = milliseconds / 1000;
-    const said: Tally = { requests, errors, seconds, reports: 1, squares: requests ** 2 };
+    const said = reported(requests, errors, seconds);
     // What it does with a change that is judged is not what is usual.
     const isUsual = (this.#side === undefined || this.#side === 'others') && !this.#isMixed;
     this.#isMixed = false;

@@ -1,16 +1,24 @@
 import { expect } from 'chai';
-import { addTo, type ComparedClient, compareTraffic, type Tally } from '../../src/rollout/traffic-verdict.ts';
+import {
+  addTo,
+  type ComparedClient,
+  compareTraffic,
+  reported,
+  sumOf,
+  type Tally,
+} from '../../src/rollout/traffic-verdict.ts';
 import { Random } from '../support/random.ts';
+import { partFoundBad } from '../support/traffic-fleet.ts';
 
 const bounds = { maxErrorIncrease: 5, maxRequestDrop: 50, minRequests: 100 };
 
-const tally = (requests: number, errors = 0, seconds = 10): Tally => ({
-  requests,
-  errors,
-  seconds,
-  reports: Math.ceil(seconds / 10),
-  squares: seconds === 0 ? 0 : (requests ** 2 * 10) / seconds,
-});
+/** Reports of ten seconds, all the same. */
+const tally = (requests: number, errors = 0, seconds = 10): Tally => {
+  const reports = Math.ceil(seconds / 10);
+  return sumOf(
+    Array.from({ length: reports }, () => reported(requests / reports, errors / reports, seconds / reports)),
+  );
+};
 const none = tally(0, 0, 0);
 const client = (counted: Tally, usual = none): ComparedClient => ({ counted, usual });
 
@@ -140,6 +148,32 @@ describe('a change judged by traffic', () => {
       expect(found(0, 0)).to.be.at.least(990);
     });
 
+    // The last one: of 1,000 fleets.
+    for (const [errors, base, released, clients, rise, bound, least] of [
+      ['alike', 0, 1000, 1, 5, 2.5, 990],
+      ['alike', 0.01, 1000, 1, 5, 2.5, 990],
+      ['alike', 0.01, 9000, 10, 5, 2.5, 999],
+      ['alike', 0.05, 9000, 10, 5, 2.5, 940],
+      ['alike', 0.2, 9000, 1, 7, 5, 750],
+      ['differing', 0.05, 9000, 1, 7, 5, 750],
+      ['differing', 0.05, 9000, 10, 7, 5, 930],
+      ['bursts', 0.05, 9000, 10, 7, 5, 940],
+    ] as const)
+      it(`${clients} with 1,000 requests of which ${base * 100} percent failed (${errors}), against ${released}: ${rise} points more are found`, () => {
+        const settings = { base, canary: 1000, released, clients, errors, shape: 4 };
+        expect(partFoundBad(1000, settings, rise / 100, bound) * 1000).to.be.at.least(least);
+      });
+
+    for (const [base, clients] of [
+      [0.01, 1],
+      [0.05, 1],
+      [0.2, 4],
+    ] as const)
+      it(`errors that come in bursts, ${base * 100} percent at ${clients}: of 3,000 good changes fewer than 3 are found bad`, () => {
+        const settings = { base, canary: 1000, released: 1000, clients, errors: 'bursts', shape: 1 } as const;
+        expect(partFoundBad(3000, settings, 0, 5) * 3000).to.be.below(3);
+      });
+
     function found(moreErrors: number, requests: number, by = bounds): number {
       let count = 0;
       for (let change = 0; change < 1000; change++)
@@ -207,7 +241,7 @@ class Fleet {
   ): void {
     const requests = this.#poisson(client.rate * intervalSeconds * share * (0.5 + this.#random.next()));
     const errors = Math.min(requests, this.#poisson(requests * (client.errors + moreErrors)));
-    addTo(to, { requests, errors, seconds: intervalSeconds, reports: 1, squares: requests ** 2 }, 1);
+    addTo(to, reported(requests, errors, intervalSeconds), 1);
   }
 
   #normal(): number {
