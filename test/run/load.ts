@@ -1,12 +1,15 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 
+/** Ends with its parent, even if that is killed. */
+const loop = 'const parent = process.ppid; while (process.ppid === parent);';
+
 /** Busy loops that compete with the tests, until it is disposed of. */
 export function compete(count: number): Disposable {
   const loops: readonly ChildProcess[] = Array.from({ length: count }, () =>
-    spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' }),
+    spawn(process.execPath, ['-e', loop], { stdio: 'ignore' }),
   );
   const end = (): void => {
-    for (const loop of loops) loop.kill('SIGKILL');
+    for (const one of loops) one.kill('SIGKILL');
   };
   process.once('exit', end);
   return { [Symbol.dispose]: end };

@@ -10,12 +10,21 @@ const { timeout } = z
   .object({ timeout: z.number() })
   .parse(createRequire(import.meta.url)('../../.mocharc.cjs'));
 
+let isRunning = false;
+
 async function run({ files, env }: Order): Promise<void> {
+  isRunning = true;
   Object.assign(process.env, env);
   const mocha = new Mocha({ reporter: Reporter, timeout, forbidOnly: true, diff: true });
   for (const file of files) mocha.addFile(resolve(file));
   await mocha.loadFilesAsync();
-  mocha.run();
+  mocha.run(() => {
+    isRunning = false;
+  });
 }
 
 process.on('message', (message) => void run(orderSchema.parse(message)));
+// Nobody waits for the report: `npm test` was killed. What the tests have started is in the group of this process.
+process.once('disconnect', () => {
+  if (isRunning) process.kill(-process.pid, 'SIGKILL');
+});
