@@ -7,8 +7,8 @@ import { addressOf, secureAs, type Target } from './target.ts';
 const CHECK = '/grpc.health.v1.Health/Check';
 /** Between two probes, in milliseconds. */
 const pause = 20;
-/** No answer by then is a failure whatever the machine does, in milliseconds. */
-const patience = 10_000;
+/** No answer by then is a failure whatever the machine does, in milliseconds. A busy one has taken 10 s for a second of CPU. */
+const patience = 30_000;
 const serving = Buffer.of(0x08, 0x01);
 
 /** What was seen from one call of `begin` to the next. Milliseconds. */

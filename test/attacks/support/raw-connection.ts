@@ -100,7 +100,7 @@ export class RawConnection implements Disposable {
   }
 
   /** Waits until it holds, told by what arrives. */
-  async until(holds: () => boolean, what: string, milliseconds = 10_000): Promise<void> {
+  async until(holds: () => boolean, what: string, milliseconds = 30_000): Promise<void> {
     const deadline = performance.now() + milliseconds;
     while (!holds()) {
       const left = deadline - performance.now();

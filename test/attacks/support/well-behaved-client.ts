@@ -9,7 +9,7 @@ const glance = 10;
 /** Between two questions where nobody sends updates, in milliseconds. */
 const askEvery = 100;
 /** An update that is later than that has not come, in milliseconds. */
-const patience = 10_000;
+const patience = 30_000;
 /** So many glances back are known. */
 const kept = patience / glance;
 
