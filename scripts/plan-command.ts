@@ -1,6 +1,8 @@
 import { parseArgs } from 'node:util';
 import { choices, defaults, measured, type PlanInput, plan, planText } from './plan-model.ts';
 
+const choicesOf = new Map<string, readonly string[]>(Object.entries(choices));
+
 const usage = `Usage: npm run plan -- [--envoys N] [--regions N] …
 
 Computes how many relays a fleet needs, and what an update and the failure or restart of a region cost. docs/scale.md
@@ -9,7 +11,10 @@ has the formulas. What it takes as measured: ${Object.entries(measured)
   .join(', ')}.
 
 ${Object.entries(defaults)
-  .map(([name, value]) => `  --${flagOf(name).padEnd(26)} default ${value}`)
+  .map(
+    ([name, value]) =>
+      `  --${flagOf(name).padEnd(26)} default ${value}${choicesOf.has(name) ? ` (${choicesOf.get(name)?.join(', ')})` : ''}`,
+  )
   .join('\n')}
   --json                       figures as JSON
   -h, --help                   this text`;
@@ -56,7 +61,6 @@ function output(argv: readonly string[]): string {
   return values['json'] === true ? `${JSON.stringify(result, null, 2)}\n` : planText(input, result);
 }
 
-const choicesOf = new Map<string, readonly string[]>(Object.entries(choices));
 /** What is accepted where that is not any number above 0. */
 const numbers = new Map<string, readonly [accepts: (value: number) => boolean, accepted: string]>([
   ['resumed', [(value) => value >= 0 && value <= 1, 'a number from 0 to 1']],
