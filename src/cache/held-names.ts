@@ -153,10 +153,14 @@ export class HeldNames implements Gate {
     this.#isQueued = isQueued;
   }
 
-  queue(isMeant: (name: TypedName) => boolean): void {
+  queue(isMeant: (name: TypedName) => boolean, goesBack: (name: TypedName) => boolean): void {
     this.#change(everything, ['canary'], (table, name, held) => {
-      if (held.masked !== undefined || !isMeant({ type: table.type, name })) return false;
-      table.change(name, held, { masked: 'queued', canary: held.released.copy() });
+      const { masked } = held;
+      const one = { type: table.type, name };
+      const isBack = goesBack(one);
+      if (!isMeant(one) || (masked !== undefined && !(masked === 'queued' && isBack))) return false;
+      const shown = table.resource(name, isBack ? 'released' : 'canary');
+      table.change(name, held, { masked: 'queued', canary: shown?.copy() ?? new CachedResource() });
       return true;
     });
   }

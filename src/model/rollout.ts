@@ -118,8 +118,11 @@ export interface Gate {
   guarding(guard: TransactionGuard): void;
   /** What upstream says anew under these names canaries do not see until `unqueue`. */
   queueing(isQueued: (name: TypedName) => boolean): void;
-  /** Canaries go back to what is released of these names, until `unqueue`. */
-  queue(isMeant: (name: TypedName) => boolean): void;
+  /**
+   * What upstream says of these names goes to nobody else until `unqueue`. Canaries keep what they have, but for what
+   * `goesBack` means: of that they have again what is released.
+   */
+  queue(isMeant: (name: TypedName) => boolean, goesBack: (name: TypedName) => boolean): void;
   /** Canaries see what was queued of these names. */
   unqueue(isMeant: (name: TypedName) => boolean): void;
   /** Everybody sees what canaries see. What is masked or frozen stays. `keys`: only of these names, by `nameKey`. */

@@ -1,3 +1,4 @@
+import type { Side } from '../model/access.ts';
 import { nameKey, type TypedName } from '../model/holds.ts';
 import { type Reference, reference } from '../model/resource.ts';
 import type { Gate, PendingName } from '../model/rollout.ts';
@@ -6,7 +7,7 @@ import { referencesOf } from '../wire/references.ts';
 
 type Contents = Pick<Gate, 'pending' | 'contentOf'>;
 
-/** What upstream removes is queued as long as everybody needs it. */
+/** What upstream removes is queued as long as clients need it. */
 export class Needed {
   readonly #gate: Gate;
   /** By `nameKey`: of what was pending then. */
@@ -24,11 +25,16 @@ export class Needed {
     const gate = this.#gate;
     if (this.#pending === gate.pending) return;
     this.#pending = gate.pending;
-    this.#needed = isJudged ? neededIn(gate) : new Set();
+    const neededBy = (side: Side): ReadonlySet<string> => (isJudged ? neededIn(gate, side) : new Set());
+    const byCanaries = neededBy('canary');
+    this.#needed = neededBy('released').union(byCanaries);
+    // What canaries have refers to it again: they went back to what everybody has.
+    const isMissed = (one: PendingName): boolean => byCanaries.has(one.key) && isLacking(gate, one, 'canary');
+    const missed = new Set(gate.pending.filter(isMissed).map(({ key }) => key));
     const isWrong = ({ key, masked }: PendingName): boolean =>
-      this.#needed.has(key) ? masked === undefined : masked === 'queued' && !queues;
+      this.#needed.has(key) ? masked === undefined || missed.has(key) : masked === 'queued' && !queues;
     if (!gate.pending.some(isWrong)) return;
-    gate.queue(this.has);
+    gate.queue(this.has, ({ type, name }) => missed.has(nameKey(type, name)));
     if (!queues) gate.unqueue((name) => !this.has(name));
   }
 
@@ -39,38 +45,46 @@ export class Needed {
 }
 
 /**
- * What upstream removes, and what everybody needs: what they have of something that is discarded or frozen refers to
- * it. A control plane that moves a route removes the old cluster once the relay has accepted the new route, and so does
- * not know that nobody has it. By `nameKey`.
+ * What upstream removes, and what a side needs: what it has of something that is discarded or frozen refers to it. A
+ * control plane that moves a route removes the old cluster once the relay has accepted the new route, and so does not
+ * know that nobody has it. By `nameKey`.
  */
-function neededIn(gate: Contents): ReadonlySet<string> {
+function neededIn(gate: Contents, side: Side): ReadonlySet<string> {
   const isKept = ({ masked }: PendingName): boolean => masked !== undefined && masked !== 'queued';
   const kept = gate.pending.filter(isKept);
   const needed = new Set<string>();
   let left = kept.length === 0 ? [] : gate.pending.filter((one) => !isKept(one));
-  // What is needed needs something itself.
-  for (let added = kept; added.length > 0 && left.length > 0; ) {
-    const references = referencesOfReleased(gate, added);
+  // What is needed needs something itself. It is there as everybody has it.
+  let references = referencesOfAll(gate, kept, side);
+  while (references.size > 0 && left.length > 0) {
     const isReferredTo = ({ type, name }: PendingName): boolean =>
       references.has(reference(typeInfo(type).short, name));
-    added = left.filter((one) => isReferredTo(one) && isRemoved(gate, one));
+    const added = left.filter((one) => isReferredTo(one) && isRemoved(gate, one));
     left = left.filter((one) => !isReferredTo(one));
     for (const { key } of added) needed.add(key);
+    references = referencesOfAll(gate, added, 'released');
   }
   return needed;
 }
 
-/** Of some clients, or of all. */
-function isRemoved(gate: Contents, { type, name, removed }: PendingName): boolean {
-  if (removed) return true;
-  const said = new Set(gate.contentOf(type, name, 'said').map(({ variant }) => variant.constraints.key));
-  return gate.contentOf(type, name, 'released').some(({ variant }) => !said.has(variant.constraints.key));
+/** What is queued may have been seen by canaries, or not. */
+const isRemoved = (gate: Contents, one: PendingName): boolean =>
+  isLacking(gate, one, one.masked === undefined ? 'canary' : 'said');
+
+/** Of what everybody has: some of it or all. */
+function isLacking(gate: Contents, { type, name }: PendingName, column: 'said' | 'canary'): boolean {
+  const there = new Set(gate.contentOf(type, name, column).map(({ variant }) => variant.constraints.key));
+  return gate.contentOf(type, name, 'released').some(({ variant }) => !there.has(variant.constraints.key));
 }
 
-function referencesOfReleased(gate: Contents, names: readonly PendingName[]): ReadonlySet<Reference> {
+function referencesOfAll(
+  gate: Contents,
+  names: readonly PendingName[],
+  column: Side,
+): ReadonlySet<Reference> {
   const all = new Set<Reference>();
   for (const { type, name } of names)
-    for (const { variant } of gate.contentOf(type, name, 'released'))
+    for (const { variant } of gate.contentOf(type, name, column))
       for (const one of referencesOf(variant)) all.add(one);
   return all;
 }

@@ -65,18 +65,21 @@ export class Verdicts {
     return this.#restored;
   }
 
-  /** These names do not wait any more, or an operator has decided. `pending`: what is held now. */
+  /**
+   * These names do not wait any more, or an operator has decided. Of those that are frozen or queued nobody knows
+   * anything new: what is left from before a restart stays for when they wait again. `pending`: what is held now.
+   */
   left(type: TypeUrl, names: readonly ResourceName[], pending: readonly PendingName[]): void {
-    if (this.#restored.length > 0) {
-      const gone = new Set(names);
-      this.#keep(({ contents }) => !contents.some((one) => one.type === type && gone.has(one.name)));
+    if (this.#restored.length + this.#discards.size === 0) return;
+    const masks = new Map(pending.map(({ key, masked }) => [key, masked]));
+    const keys = names.map((name) => nameKey(type, name));
+    const gone = new Set(keys.filter((key) => !isUndecided(masks.get(key))));
+    this.#keep((verdict) => verdict.names.isDisjointFrom(gone));
+    for (const key of keys) {
+      if (!this.#discards.has(key)) continue;
+      if (masks.get(key) === 'discarded') this.#extend(key);
+      else if (gone.has(key) || !this.#awaited.has(key)) this.#forget(key);
     }
-    const known = names.map((name) => nameKey(type, name)).filter((key) => this.#discards.has(key));
-    if (known.length === 0) return;
-    const discarded = new Set(pending.flatMap(({ masked, key }) => (masked === 'discarded' ? key : [])));
-    for (const key of known)
-      if (discarded.has(key)) this.#extend(key);
-      else this.#forget(key);
   }
 
   /** Of who came back meanwhile, what upstream says to them is discarded too. */
@@ -145,7 +148,7 @@ export class Verdicts {
     return [...distinct.values()].slice(-most.verdicts);
   }
 
-  #keep(isKept: (verdict: SavedVerdict) => boolean): void {
+  #keep(isKept: (verdict: SavedVerdict & Verdict) => boolean): void {
     const kept = this.#restored.filter(isKept);
     if (kept.length === this.#restored.length) return;
     this.#restored = kept;
@@ -206,6 +209,8 @@ export class Verdicts {
     this.#unsaved.discards = true;
   }
 }
+
+const isUndecided = (masked: PendingName['masked']): boolean => masked === 'frozen' || masked === 'queued';
 
 /** So many rejections of streams that are gone are kept apart. */
 const mostLeft = 100;

@@ -36,6 +36,7 @@ import {
   answersIn,
   type ClientResource,
   claimsIn,
+  deferredIn,
   itemsOf,
   Position,
   referencesOfAll,
@@ -357,6 +358,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#firstResponseDue = selection.hasCollection && (this.#firstResponseDue || added.length > 0);
     this.#markBehind(false);
     this.#view = this.#pool.view(selection, access, old.selection);
+    if (this.#deferred !== undefined) this.#deferred = deferredIn(this.#view, old.selection, this.#deferred);
     this.#view.join(this, old);
     this.#view.anchored.delete(this);
     this.#markBehind(true);

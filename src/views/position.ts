@@ -86,18 +86,9 @@ export class Position {
   resourcesIn(view: View): ReadonlyMap<string, ClientResource> {
     const beside = [...(this.overlay ?? none)].filter(isResource);
     if (this.view === view) return new Map(beside);
-    const resources = new Map<string, ClientResource>();
-    const moved = new MovedLocators(this.view.selection, view.selection);
-    const add = (id: string, retained: ClientResource): void => {
-      const { item } = retained;
-      const targets = view.items.has(id) ? none : moved.targetsOf(item);
-      const target = targets.find((one) => view.items.has(one.id)) ?? targets[0];
-      const now = target === undefined ? retained : { ...retained, item: { ...item, ...target } };
-      resources.set(target?.id ?? id, now);
-    };
-    for (const [id, retained] of beside) add(id, retained);
-    for (const [id, retained] of this.#shown(this.view.items.values())) add(id, retained);
-    return resources;
+    return new Map(
+      movedInto(view, this.view.selection, [...beside, ...this.#shown(this.view.items.values())]),
+    );
   }
 
   /**
@@ -195,15 +186,41 @@ const isResource = (
   entry: readonly [string, ClientResource | KnownAbsence],
 ): entry is [string, ClientResource] => entry[1].variant !== 'absent';
 
-/** The resources that a view's selection names or covers. A client drops the others as it unsubscribes (protocol §4.5). */
-function selectedOf(
-  resources: ReadonlyMap<string, ClientResource>,
+/** Resources that a client has of an earlier selection, by their ids in a view. */
+function* movedInto<Has extends RetainedResource>(
   view: View,
-): Iterable<readonly [string, ClientResource]> {
+  before: Selection,
+  resources: Iterable<readonly [string, Has]>,
+): IteratorObject<readonly [string, Has], undefined> {
+  const moved = new MovedLocators(before, view.selection);
+  for (const [id, retained] of resources) {
+    const { item } = retained;
+    const targets = view.items.has(id) ? none : moved.targetsOf(item);
+    const target = targets.find((one) => view.items.has(one.id)) ?? targets[0];
+    if (target === undefined) yield [id, retained];
+    else yield [target.id, { ...retained, item: { ...item, ...target } }];
+  }
+}
+
+/** The resources that a view's selection names or covers. A client drops the others as it unsubscribes (protocol §4.5). */
+function selectedOf<Has extends RetainedResource>(
+  resources: Iterable<readonly [string, Has]>,
+  view: View,
+): readonly (readonly [string, Has])[] {
   const coverage = new Coverage(view);
   return [...resources].filter(
     ([id, retained]) => view.selection.has(id) || coverage.of(retained) !== 'none',
   );
+}
+
+/** Removals that were deferred, in a view to which the client moves. Undefined: it selects none of these any more. */
+export function deferredIn(
+  view: View,
+  before: Selection,
+  deferred: ReadonlyMap<string, RetainedResource>,
+): ReadonlyMap<string, RetainedResource> | undefined {
+  const selected = new Map(selectedOf(movedInto(view, before, deferred), view));
+  return selected.size > 0 ? selected : undefined;
 }
 
 /** Resources to remove: the view does not show them, and every subscription that covers them is resolved. */

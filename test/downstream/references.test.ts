@@ -104,7 +104,7 @@ function accepting(
 function settled(
   protocol: 'sotw' | 'delta',
   lab: InMemoryRelay = makeLab(),
-): { lab: InMemoryRelay; client: Accepting } {
+): { lab: InMemoryRelay; client: Accepting; raw: SotwClient | DeltaClient } {
   const raw = protocol === 'sotw' ? lab.sotw() : lab.delta();
   const client = accepting(raw, { rds: ['r'] });
   raw.send('cds');
@@ -113,7 +113,7 @@ function settled(
   raw.send('rds', protocol === 'sotw' ? { resourceNames: ['r'] } : { resourceNamesSubscribe: ['r'] });
   route(lab, 'x');
   client.told();
-  return { lab, client };
+  return { lab, client, raw };
 }
 
 for (const protocol of ['sotw', 'delta'] as const) {
@@ -184,6 +184,23 @@ for (const protocol of ['sotw', 'delta'] as const) {
       expect(client.told()).to.deep.equal(['rds r']);
       clusters(lab, 'y');
       expect(client.told()).to.deep.equal([exact]);
+    });
+
+    it('§8.6 what the client asks for no more is not removed later', () => {
+      const { lab, client, raw } = settled(protocol);
+      clusters(lab, 'y');
+      expect(client.told()).to.deep.equal([union]);
+      const responseNonce = client.nonces.at(-1) ?? '';
+      if (protocol === 'sotw') raw.send('cds', { responseNonce, resourceNames: ['y'] });
+      else raw.send('cds', { resourceNamesSubscribe: ['y'], resourceNamesUnsubscribe: ['*'] });
+      expect(client.heard()).to.deep.equal(['cds y']);
+      if (protocol === 'sotw')
+        raw.send('cds', { responseNonce: client.nonces.at(-1) ?? '', resourceNames: ['y'] });
+      else client.accept();
+      lab.clock.advance(2 * grace);
+      route(lab, 'y');
+      expect(client.told()).to.deep.equal(['rds r']);
+      expect(lab.events).to.not.include('overdue cds removal x');
     });
 
     it('§8.6 with removal_grace 0 it goes at once', () => {

@@ -15,6 +15,7 @@ import {
   type SotwClient,
   type,
 } from '../support/in-memory-relay.ts';
+import { realPut } from '../support/real-bodies.ts';
 import { and, compiled, exists, is, locator, not, or, told, wrapped } from '../support/variants.ts';
 
 const eds = type('eds');
@@ -742,6 +743,25 @@ describe('variants (protocol §5, TP2)', () => {
         '+x {env == "test"} t',
         '-x {env == "prod"}',
         '-y {env == "prod"}',
+      ]);
+    });
+    it('§8.6 change with the node: a removal that was deferred for those before is not forgotten', () => {
+      const relay = new InMemoryRelay({ rules, limits: { removalGraceMilliseconds: 15_000 } });
+      const client = relay.delta();
+      client.send('cds', { node: node({ env: 'prod' }), resourceNamesSubscribe: ['x'] });
+      client.send('eds', { resourceLocatorsSubscribe: [locator('x', { a: '1' })] });
+      relay.says({ type: cds, holder: namedHolder, puts: [realPut('cds', 'x', { type: 'EDS' })] });
+      says(relay, [xProd]);
+      for (const { typeUrl, nonce: responseNonce } of client.received())
+        client.send(typeUrl === cds ? 'cds' : 'eds', { responseNonce });
+      says(relay, [], [removal('x', prod)]);
+      expect(client.received(), 'a cluster refers to it').to.deep.equal([]);
+      client.send('eds', { node: node({ env: 'test' }) });
+      says(relay, [variant('x', 't', test)]);
+      relay.clock.advance(15_000);
+      expect(client.received().flatMap(told).toSorted()).to.deep.equal([
+        '+x {env == "test"} t',
+        '-x {env == "prod"}',
       ]);
     });
     it('untrusted rules leave a locator as it is', () => {

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
+import type { Side } from '../../src/model/access.ts';
 import { resourceName, type TypeUrl } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
@@ -69,15 +70,23 @@ class World {
   /** What everybody has after a bake, and what waits. */
   after(): string {
     this.clock.advance(2 * bakeMs);
-    const released = ([cds, eds] as const).flatMap((url) =>
-      ['old', 'new', 'other', 'a'].filter(
-        (name) => this.store.held.contentOf(url, resourceName(name), 'released').length > 0,
-      ),
-    );
     const pending = [...this.store.held.pending].map(
       (one) => `${typeInfo(one.type).short} ${one.name} ${one.masked ?? 'waits'}`,
     );
-    return [released.join(' '), ...pending.toSorted()].join(', ');
+    return [this.#has('released'), ...pending.toSorted()].join(', ');
+  }
+
+  canaries(): string {
+    return this.#has('canary');
+  }
+
+  #has(side: Side): string {
+    const names = ([cds, eds] as const).flatMap((url) =>
+      ['old', 'new', 'other', 'a'].filter(
+        (name) => this.store.held.contentOf(url, resourceName(name), side).length > 0,
+      ),
+    );
+    return names.join(' ');
   }
 }
 
@@ -133,5 +142,43 @@ describe('what upstream removes, and what is discarded or frozen refers to', () 
     expect(world.after()).to.equal('old new other a, cds old queued, rds web frozen');
     world.rollout.unfreeze({});
     expect(world.after()).to.equal('new other a');
+  });
+
+  describe('and canaries have the change that is frozen', () => {
+    /** Canaries had lost `old`, which everybody's route leads to, and their route leads to `new`. */
+    function frozen(): World {
+      const world = new World();
+      world.says(rds, { puts: [routeTo('new')] });
+      world.removes(cds, 'old');
+      world.rollout.freeze({ type: rds }, decision);
+      world.says(rds, { puts: [routeTo('other')] });
+      return world;
+    }
+
+    it('they keep what they have: what they have lost does not come back', () => {
+      const world = frozen();
+      expect(world.after()).to.equal('old new other a, cds old queued, rds web frozen');
+      expect(world.canaries()).to.equal('new other a');
+      world.says(cds, { puts: [cluster('old', '2', 'a')] });
+      expect(world.canaries()).to.equal('old new other a');
+    });
+
+    it('it comes back with the route that leads to it', () => {
+      const world = frozen();
+      world.removes(cds, 'other');
+      world.rollout.discard({}, 'a test');
+      world.clock.advance(100);
+      expect(world.canaries()).to.equal('old new other a');
+      const waits = 'cds old queued, cds other discarded, rds web frozen';
+      expect(world.after()).to.equal(`old new other a, ${waits}`);
+    });
+
+    it('what their route leads to is not removed either', () => {
+      const world = frozen();
+      world.removes(cds, 'new');
+      expect(world.canaries()).to.equal('new other a');
+      world.rollout.unfreeze({});
+      expect(world.after()).to.equal('other a');
+    });
   });
 });

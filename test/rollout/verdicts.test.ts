@@ -17,6 +17,10 @@ const prod = when({ env: 'prod' });
 const test = when({ env: 'test' });
 const minute = 60_000;
 
+const interests = [NO_PARAMETERS, internParameters([['env', 'prod']])].flatMap((parameters) =>
+  ['a', 'b'].map((name) => ({ type: cds, selector: resourceName(name), parameters })),
+);
+
 /** A relay with one class of clients, of which nobody is a canary by a rule. */
 class Setting {
   readonly clock = new VirtualClock();
@@ -34,9 +38,7 @@ class Setting {
   ) {
     this.saved = saved;
     this.store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
-    for (const parameters of [NO_PARAMETERS, internParameters([['env', 'prod']])])
-      for (const name of ['a', 'b'])
-        this.store.addInterest({ type: cds, selector: resourceName(name), parameters });
+    for (const interest of interests) this.store.addInterest(interest);
     const fleet: Fleet = {
       survey: (waiting) => ({
         complete: true,
@@ -93,6 +95,13 @@ class Setting {
     this.#settle();
   }
 
+  /** Its clients leave and come again: what nobody subscribes to is dropped meanwhile. */
+  comesAgain(): void {
+    for (const interest of interests) this.store.removeInterest(interest);
+    for (const interest of interests) this.store.addInterest(interest);
+    this.#settle();
+  }
+
   /** The canary rejects both names. */
   rejects(): void {
     const names = new Set(['a', 'b'].map((name) => nameKey(cds, resourceName(name))));
@@ -136,6 +145,13 @@ function restarted(): Setting {
 
 const held = 'HELD: cds a: no';
 
+function inFreeze(setting: Setting, says: () => void): void {
+  setting.rollout.freeze({}, { operator: 'somebody', reason: 'a test' });
+  says();
+  setting.rollout.unfreeze({});
+  setting.clock.advance(100);
+}
+
 interface Row {
   readonly rule: string;
   readonly after: (setting: Setting) => void;
@@ -167,6 +183,25 @@ const rows: readonly Row[] = [
       r.says({ puts: bad });
       r.says({ removals: [{ name: resourceName('a'), constraints: prod }] });
     },
+    state: 'CANARY',
+  },
+  {
+    rule: 'a freeze has ended in which upstream says the same, and its subscribers come again',
+    after: (r) =>
+      inFreeze(r, () => {
+        r.says({ puts: bad });
+        r.comesAgain();
+        r.says({ puts: bad });
+      }),
+    state: held,
+  },
+  {
+    rule: 'a freeze has ended in which one of them is mended',
+    after: (r) =>
+      inFreeze(r, () => {
+        r.says({ puts: bad });
+        r.says({ puts: [one('a', '3'), one('b', '2')] });
+      }),
     state: 'CANARY',
   },
   {
@@ -282,6 +317,22 @@ describe('what was discarded, after a restart', () => {
       change: wrong,
       after: (r) => wrong.puts.forEach((each) => r.says({ puts: [each] })),
       state: 'IDLE; discarded a b',
+    },
+    {
+      rule: 'a freeze has ended in which the same comes variant by variant',
+      change: wrong,
+      after: (r) => inFreeze(r, () => wrong.puts.forEach((each) => r.says({ puts: [each] }))),
+      state: 'IDLE; discarded a b',
+    },
+    {
+      rule: 'a freeze has ended in which one of the names is another',
+      change: wrong,
+      after: (r) =>
+        inFreeze(r, () => {
+          r.says(wrong);
+          r.says({ puts: [one('a', '3')] });
+        }),
+      state: 'CANARY; discarded b',
     },
     {
       rule: 'one of the names is another',

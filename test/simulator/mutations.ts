@@ -40,7 +40,7 @@ export const mutations: readonly Wrong[] = [
     rule: 3,
     file: 'src/views/composition.ts',
     right: 'if (isVariant(lastSent)) content.replace(item, lastSent, now);',
-    wrong: '',
+    wrong: 'if (isVariant(lastSent)) void lastSent;',
   },
   {
     name: 'a wildcard does not see what is new',

@@ -93,12 +93,13 @@ export class RolloutHistory {
   readonly answers: { readonly at: number; readonly says: CheckSays }[] = [];
   /** By kind, name and content: since when clients have what makes their requests fail. */
   readonly harmed = new Map<string, Map<string, number>>();
-  /** When the clients of a stream have reported, and whether requests failed. */
+  /** When the clients of a stream have reported, whether requests failed, and whether it had nothing that waited. */
   reports: {
     readonly node: string;
     readonly at: number;
     readonly stream: string;
     readonly fails: boolean;
+    readonly isUsual: boolean;
   }[] = [];
   /** When a client reported no requests. */
   silentAt = Number.NEGATIVE_INFINITY;
@@ -576,7 +577,8 @@ export class SimulatedRollout {
     const { history, clock } = this.#options;
     if (!requests) history.silentAt = clock.now();
     history.reports = history.reports.slice(-500);
-    history.reports.push({ node, stream, at: clock.now(), fails: errors > 0 });
+    const isUsual = !history.sent.values().some((nodes) => nodes.has(node));
+    history.reports.push({ node, stream, at: clock.now(), fails: errors > 0, isUsual });
   }
 
   /** Rule 9: clients that have it have not said so often enough that it fails, while others of their class, which are in no wave, said that it does not. */
@@ -603,12 +605,15 @@ export class SimulatedRollout {
     const well = saying(false);
     const classOf = (node: string): string => this.#classes.get(node) ?? node;
     const nodes = new Set(history.reports.map(({ node }) => node));
+    const before = (node: string) =>
+      history.reports.filter((one) => one.node === node && one.at < (harmed.get(node) ?? 0));
     // Where nobody of the class is left, they are compared with themselves before it.
     const bad = failing.find((node) => {
+      // A client that rejects what was before a discard keeps what fails: that is usual then. One report is of both.
+      if (before(node).filter(({ fails, isUsual }) => fails && isUsual).length > 1) return false;
       const others = [...nodes].filter((one) => !isInWaves(one) && classOf(one) === classOf(node));
       if (others.length > 0) return others.some((one) => well.has(one));
-      const before = history.reports.filter((one) => one.node === node && one.at < (harmed.get(node) ?? 0));
-      return before.length >= 5 && before.every(({ fails }) => !fails);
+      return before(node).length >= 5 && before(node).every(({ fails }) => !fails);
     });
     if (failing.length > 0) tally.count('failing canaries at a release');
     if (bad !== undefined)
