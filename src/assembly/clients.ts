@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import type { Config } from '../config/config.ts';
 import type { ClientContext } from '../downstream/services.ts';
 import type { Access } from '../model/access.ts';
+import type { LoadOrigin } from '../model/load.ts';
 import { nodePath, type WantedMetadata, wantedMetadata } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -10,7 +11,7 @@ import { compileAuthorization } from '../security/authorization.ts';
 import { type ClientNode, readClientNode } from '../security/client-node.ts';
 import { compileParameterRules, type DerivedParameters } from '../security/derive-parameters.ts';
 import { compilePrincipals } from '../security/pattern.ts';
-import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../wire/between-relays.ts';
+import { originOfFeatures, PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../wire/between-relays.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { PeerNames } from '../wire/peer-identity.ts';
 import type { Peer } from '../wire/server-stream.ts';
@@ -34,6 +35,7 @@ class KnownClient implements ClientContext, SidedClient {
   readonly isEnvoy: boolean;
   readonly unknownNames: boolean;
   readonly passesVariants: boolean;
+  readonly loadOrigin: LoadOrigin;
   readonly trust: string;
   readonly classKey: string;
   readonly mayBeCanary: boolean;
@@ -63,6 +65,7 @@ class KnownClient implements ClientContext, SidedClient {
     this.isEnvoy = node.userAgentName === 'envoy';
     this.unknownNames = node.clientFeatures.includes(UNKNOWN_NAMES);
     this.passesVariants = node.clientFeatures.includes(PASSES_VARIANTS);
+    this.loadOrigin = originOfFeatures(node.clientFeatures);
     this.#derived = derived;
     this.classKey = classKey;
   }

@@ -26,6 +26,7 @@ import type { Relay } from '../relay.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
+import { originOfFeatures } from '../wire/between-relays.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Refusal } from '../wire/refusal.ts';
 import type { Peer } from '../wire/server-stream.ts';
@@ -73,10 +74,9 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
   const { metrics, conditions, admission } = core;
   const subscribed = new SubscribedUpstreams(core);
   const requests = loadOutcomes.map((outcome) => [outcome, metrics.loadRequests(outcome)] as const);
-  let streams = 0;
-  const identify = (node: Buffer, peer: Peer): Result<ReportingClient, GrpcStatus> => {
+  const identify = (node: Buffer, peer: Peer, stream: number): Result<ReportingClient, GrpcStatus> => {
     const read = core.rules.context(node, peer);
-    const id = `${core.streamPrefix}${++streams}`;
+    const id = `${core.streamPrefix}${stream}`;
     return read.ok ? ok(reportingClient(core, requests, subscribed, read.value, peer, id)) : read;
   };
   // From 0: increase() does not see a series' first increment.
@@ -100,6 +100,9 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
     // Workers ask their clients.
     ownIntervalMs: () => (role === 'primary' ? undefined : core.traffic.intervalMs),
     upstream: (name) => loadUpstream(core, role, name),
+    // What a worker has, it has for its clients: the primary holds back.
+    holdsBack: (name) =>
+      role !== 'worker' && core.relay.gate.pending.some(({ upstream }) => upstream === name),
     events: {
       opened: (peer) => admission.streamOpened(peer),
       closed: (peer) => admission.streamClosed(peer),
@@ -140,10 +143,12 @@ const targetNode = z.object({
 
 function workerOf(node: Buffer): Result<ReportingClient, GrpcStatus> {
   try {
-    const { upstream, parameters } = targetNode.parse(fromBinary(NodeSchema, node).metadata)[targetKey];
+    const { metadata, clientFeatures } = fromBinary(NodeSchema, node);
+    const { upstream, parameters } = targetNode.parse(metadata)[targetKey];
     const target = { upstream, parameters: internParameters(Object.entries(parameters)) };
     const worker: ReportingClient = {
       of: undefined,
+      origin: originOfFeatures(clientFeatures),
       // Its clients' reports are read by their rules.
       mayKnow: undefined,
       targets: () => [target],
@@ -179,7 +184,7 @@ function reportingClient(
 ): ReportingClient {
   const { traffic } = core;
   const node = nodeKeyOf(client, peer);
-  const { access, classKey } = client;
+  const { access, classKey, loadOrigin: origin } = client;
   const of = classOf(client);
   const classLabel = parametersLabel(Object.fromEntries(of.parameters.entries));
   let last: {
@@ -189,6 +194,7 @@ function reportingClient(
   } = { own: new Set(), targets: [] };
   return {
     of,
+    origin,
     mayKnow: access.unrestricted
       ? undefined
       : (cluster) => {
@@ -200,7 +206,16 @@ function reportingClient(
       const { success, error: errors } = totals;
       // Of what a first report is about nobody knows since when.
       if (traffic.intervalMs !== undefined && milliseconds > 0)
-        traffic.add({ stream, node, classKey, classLabel, requests: success + errors, errors, milliseconds });
+        traffic.add({
+          stream,
+          node,
+          classKey,
+          classLabel,
+          origin,
+          requests: success + errors,
+          errors,
+          milliseconds,
+        });
     },
     left: () => traffic.left(stream),
     targets() {

@@ -1,6 +1,7 @@
 import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
+import type { LoadOrigin } from '../model/load.ts';
 import type { WantedMetadata } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
@@ -46,6 +47,8 @@ export interface ClientContext {
   readonly unknownNames: boolean;
   /** A relay of variants: its plain names are locators without parameters (wire/via.ts). */
   readonly passesVariants: boolean;
+  /** Whose load it reports. */
+  readonly loadOrigin: LoadOrigin;
   /** Which of a client's own parameters count by the rules, as a key: see parameters[].trusted and values. */
   readonly trust: string;
   /** The dynamic parameters of a plain name of this authority (undefined: not an xdstp name). */

@@ -1,6 +1,13 @@
 import type { Charged } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
-import type { LoadStream, LoadTarget, LoadTotals, LoadUpstream } from '../model/load.ts';
+import {
+  itsOwn,
+  type LoadOrigin,
+  type LoadStream,
+  type LoadTarget,
+  type LoadTotals,
+  type LoadUpstream,
+} from '../model/load.ts';
 import { errorMessage, type Result } from '../model/result.ts';
 import { atOnce, type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
@@ -29,6 +36,7 @@ import { LoadSums, type TakenSums } from './sums.ts';
 export interface ReportingClient {
   /** Undefined: it is a worker, which shows itself what its clients report. */
   readonly of: ReportingClass | undefined;
+  readonly origin: LoadOrigin;
   /** Whether it may know of a cluster, and report it. Undefined: of all. */
   readonly mayKnow: ((cluster: string) => boolean) | undefined;
   /** The sessions that get its reports. They change with what the client subscribes to; else it is the same value. */
@@ -43,8 +51,8 @@ export interface ReportingClient {
 
 interface LoadServerOptions {
   readonly clock: Clock;
-  /** By its node. The error ends its stream. */
-  readonly identify: (node: Buffer, peer: Peer) => Result<ReportingClient, GrpcStatus>;
+  /** By its node. The error ends its stream. `stream`: a number that no other one has. */
+  readonly identify: (node: Buffer, peer: Peer, stream: number) => Result<ReportingClient, GrpcStatus>;
   readonly limits: () => {
     /** limits.max_load_report_clusters, of one client. */
     readonly maxClusters: number;
@@ -57,6 +65,8 @@ interface LoadServerOptions {
   readonly ownIntervalMs: () => number | undefined;
   /** Undefined: there is none of this name. */
   readonly upstream: (name: string) => LoadUpstream | undefined;
+  /** Something of this upstream waits that not all clients have. */
+  readonly holdsBack: (upstream: string) => boolean;
   readonly events: {
     opened(peer: Peer): void;
     closed(peer: Peer): void;
@@ -84,6 +94,8 @@ export class LoadServer {
   /** For operators. */
   readonly view: LoadView;
   #instruction: Instruction | undefined;
+  /** So many streams, ever. */
+  #accepted = 0;
   readonly #streams = new Set<ClientReports>();
   /** They have still to hear what is asked of them. */
   readonly #untold = new Set<ClientReports>();
@@ -115,7 +127,7 @@ export class LoadServer {
   }
 
   accept(stream: ServerStream): void {
-    const reports = new ClientReports(stream, this);
+    const reports = new ClientReports(stream, this, ++this.#accepted);
     this.#streams.add(reports);
     this.options.events.opened(stream.peer);
     stream.handle(reports);
@@ -206,6 +218,7 @@ const skippedPerTurn = 100_000;
 class ClientReports implements StreamHandler {
   readonly #stream: ServerStream;
   readonly #server: LoadServer;
+  readonly #number: number;
   readonly #openedAt: number;
   #client: ReportingClient | undefined;
   readonly #node = new LastNode();
@@ -227,9 +240,10 @@ class ClientReports implements StreamHandler {
   #isOver = false;
   #isClosed = false;
 
-  constructor(stream: ServerStream, server: LoadServer) {
+  constructor(stream: ServerStream, server: LoadServer, number: number) {
     this.#stream = stream;
     this.#server = server;
+    this.#number = number;
     this.#turns = new RequestTurns(stream, server.options.clock, () => !this.#isOver);
     this.#openedAt = server.options.clock.now();
   }
@@ -240,6 +254,10 @@ class ClientReports implements StreamHandler {
 
   get isReading(): boolean {
     return this.#isReading;
+  }
+
+  get origin(): LoadOrigin {
+    return this.#client?.origin ?? itsOwn;
   }
 
   get sessions(): ReadonlySet<SessionLoad> {
@@ -348,12 +366,11 @@ class ClientReports implements StreamHandler {
       return this.#client !== undefined;
     }
     if (this.#node.isRepeatedBy(node)) return true;
-    const read = this.#server.options.identify(node, this.peer);
+    const read = this.#server.options.identify(node, this.peer, this.#number);
     if (!read.ok) {
       this.#fail({ reason: 'node', status: read.error });
       return false;
     }
-    this.#client?.left();
     this.#client = read.value;
     this.#heard = [];
     this.#node.remember(node);
@@ -550,6 +567,7 @@ class SessionLoad {
     void before?.finish().then(() => this.#giveBack(before));
     this.#upstream = now;
     const stream: LoadStream | undefined = now?.openLoadStream(this.target, {
+      origin: () => this.#origin(),
       asked: (response) => this.#asked(response),
       down: () => {
         this.#stopAsking();
@@ -558,6 +576,15 @@ class SessionLoad {
     });
     this.#stream = stream;
     if (now === undefined) this.#end();
+  }
+
+  /** Of the sums. What is in them was added up once more than what its clients said. */
+  #origin(): LoadOrigin {
+    const below = [...this.#reporters.keys()].map(({ origin }) => origin);
+    return {
+      stages: 1 + below.reduce((most, { stages }) => Math.max(most, stages), 0),
+      isPartial: this.#options.holdsBack(this.target.upstream) || below.some(({ isPartial }) => isPartial),
+    };
   }
 
   /** Sends what is left; resolves when that is handed over, or cannot be. */

@@ -12,6 +12,20 @@ export interface LoadTotals extends Readonly<Record<LoadOutcome, number>> {
   readonly clusters: number;
 }
 
+/** Whose reports a client passes on: its own, or those of clients of its own, if it is a relay. */
+export interface LoadOrigin {
+  /**
+   * How often they were added up on their way. With each time they are as much older as an interval: so many more reports
+   * after a change are in part about the time before it. 0: they are its own.
+   */
+  readonly stages: number;
+  /** Something waits there that it has accepted: not all of its clients have it. */
+  readonly isPartial: boolean;
+}
+
+/** A client that is no relay. */
+export const itsOwn: LoadOrigin = { stages: 0, isPartial: false };
+
 /** What a client has reported of its traffic. */
 export interface ReportedTraffic {
   /** Its stream of reports: an id that no other one has. */
@@ -21,6 +35,7 @@ export interface ReportedTraffic {
   readonly classKey: string;
   /** Of its class, for people: `env=prod`. */
   readonly classLabel: string;
+  readonly origin: LoadOrigin;
   /** Successes and errors. */
   readonly requests: number;
   readonly errors: number;
@@ -38,6 +53,8 @@ export interface LoadTarget {
 
 /** What the owner of a `LoadStream` is called for. */
 export interface LoadStreamHandler {
+  /** Of what is reported now. */
+  origin(): LoadOrigin;
   /** A LoadStatsResponse: from now on reports are taken, until `down`. The bytes are this handler's own. */
   asked(response: Buffer): void;
   /** The stream has ended, and another one is opened in time. What `report` has not taken so far is not taken. */

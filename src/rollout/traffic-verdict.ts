@@ -1,3 +1,5 @@
+import type { LoadOrigin } from '../model/load.ts';
+
 /** Requests that clients have sent. Successes and errors are requests. */
 export interface Tally {
   requests: number;
@@ -17,6 +19,7 @@ export interface ComparedClient {
   readonly counted: Readonly<Tally>;
   /** What it reported before: older reports count less. */
   readonly usual: Readonly<Tally>;
+  readonly origin: LoadOrigin;
 }
 
 /** As configured (`rollout.traffic`). */
@@ -105,17 +108,13 @@ export function compareTraffic(
   const { minRequests, maxErrorIncrease, maxRequestDrop } = bounds;
   const limit = Math.log(classes / falseAlarms);
   if (canaries.seconds === 0)
-    return {
-      state: 'UNKNOWN',
-      reason: 'no client that has it has reported twice since it accepted it',
-      ...counted,
-    };
+    return { state: 'UNKNOWN', reason: whyNothingCounts(clients.canaries), ...counted };
   if (others.requests < minRequests) {
     const reason = `${amount(others.requests)} requests ${otherwise}: min_requests is ${minRequests}`;
     return { state: 'UNKNOWN', reason, ...counted };
   }
-  const compared = { clients, counted, usual: usualOf(clients) };
-  const known = { ...compared, ...ofKnown(clients) };
+  const compared = comparedOf(clients);
+  const known = comparedOf(ofKnown(clients));
   if (isDrop(known, bounds, limit)) {
     const reason = `${perSecond(known.counted.canaries)} requests a second for each client that has it, ${perSecond(known.counted.others)} ${otherwise}: max_request_drop is ${maxRequestDrop} percent`;
     return { state: 'BAD', reason, ...counted };
@@ -134,13 +133,29 @@ function countedOf({ canaries, others }: Sides<readonly ComparedClient[]>): Side
   return { canaries: sumOf(canaries.map(({ counted }) => counted)), others: sumOf(compared) };
 }
 
+/** Clients have accepted a change, and nothing that they have reported is about it alone. */
+function whyNothingCounts(canaries: readonly ComparedClient[]): string {
+  const whole = canaries.filter(({ origin }) => !origin.isPartial);
+  if (whole.length === 0)
+    return 'only relays that hold something back have accepted it, by a rollout or a freeze of their own: what they report is also of clients that do not have it';
+  const stages = Math.min(...whole.map(({ origin }) => origin.stages));
+  const times = stages === 0 ? 'twice' : `${stages + 2} times`;
+  return `no client that has it has reported ${times} since it accepted it`;
+}
+
+const isRelay = ({ origin }: ComparedClient): boolean => origin.stages > 0;
 const isKnown = ({ usual }: ComparedClient): boolean => usual.reports >= leastReports;
 
-/** Only clients of which it is known how many requests they had before can be compared with that. */
-function ofKnown(clients: Sides<readonly ComparedClient[]>): Pick<Compared, 'clients' | 'counted'> {
-  const { canaries, others } = clients;
-  const known = others.length === 0 ? { canaries: canaries.filter(isKnown), others } : clients;
-  return { clients: known, counted: countedOf(known) };
+/**
+ * Only clients of which it is known how many requests they had before can be compared with that. A relay has those of as
+ * many clients as it happens to have: with one among them nobody is compared of whom it is not known.
+ */
+function ofKnown(clients: Sides<readonly ComparedClient[]>): Sides<readonly ComparedClient[]> {
+  const canaries = clients.canaries.filter(isKnown);
+  if (clients.others.length === 0) return { canaries, others: [] };
+  if (![...clients.canaries, ...clients.others].some(isRelay)) return clients;
+  const others = clients.others.filter(isKnown);
+  return others.length === 0 ? { canaries: [], others: clients.others } : { canaries, others };
 }
 
 /** Undefined: it is not known, or the canaries are compared with it anyway. */
@@ -158,6 +173,12 @@ interface Compared {
   readonly counted: Sides<Tally>;
   readonly usual: Sides<Tally> | undefined;
 }
+
+const comparedOf = (clients: Sides<readonly ComparedClient[]>): Compared => ({
+  clients,
+  counted: countedOf(clients),
+  usual: usualOf(clients),
+});
 
 /** More requests fail. Clients of which more failed before already are compared with that. */
 function isRise(

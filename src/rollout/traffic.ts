@@ -1,5 +1,5 @@
 import type { Clock } from '../model/clock.ts';
-import type { ReportedTraffic } from '../model/load.ts';
+import type { LoadOrigin, ReportedTraffic } from '../model/load.ts';
 import type { Change } from './changes.ts';
 import { type HeardChange, noObjection, type Opinion, type VerdictSource } from './sources.ts';
 import {
@@ -40,47 +40,59 @@ class Reporting implements ComparedClient {
   readonly classLabel: string;
   readonly usual = noRequests();
   counted = noRequests();
-  /** On which side of a change it is, and since when its reports count for that; `between`: for none. */
+  /** On which side of a change it is; `between`: on none. */
   #side: 'canaries' | 'others' | 'between' | undefined;
-  #reports = 0;
-  /** The next report is in part about a change that was judged. */
-  #isMixed = false;
+  /** So many of its next reports are in part about the time before it was on that side. */
+  #mixed = 0;
+  /** That was about a change that was judged. */
+  #wasJudged = false;
+  origin: LoadOrigin;
   reportedAt = 0;
 
-  constructor({ node, classKey, classLabel }: ReportedTraffic) {
+  constructor({ node, classKey, classLabel, origin }: ReportedTraffic) {
     this.node = node;
     this.classKey = classKey;
     this.classLabel = classLabel;
+    this.origin = origin;
   }
 
-  add({ requests, errors, milliseconds }: ReportedTraffic): void {
+  add({ requests, errors, milliseconds, origin }: ReportedTraffic): void {
+    this.origin = origin;
     const seconds = milliseconds / 1000;
     const said = reported(requests, errors, seconds);
+    const isMixed = this.#mixed > 0;
     // What it does with a change that is judged is not what is usual.
-    const isUsual = (this.#side === undefined || this.#side === 'others') && !this.#isMixed;
-    this.#isMixed = false;
+    const isUsual = !isJudged(this.#side) && !(isMixed && this.#wasJudged);
     if (isUsual) addTo(this.usual, said, 0.5 ** (seconds / halfLifeSeconds));
+    this.#mixed = Math.max(0, this.#mixed - 1);
+    this.#wasJudged &&= this.#mixed > 0;
     if (this.#side === undefined || this.#side === 'between') return;
-    // The first one is in part about the time before.
-    if (this.#reports++ > 0) addTo(this.counted, said, 1);
+    if (this.#side === 'canaries' && origin.isPartial) this.#begin();
+    else if (!isMixed) addTo(this.counted, said, 1);
   }
 
   /** Undefined: it is not compared with anybody. */
   take(side: 'canaries' | 'others' | 'between' | undefined): void {
     if (side === this.#side) return;
-    this.#isMixed = this.#side === 'canaries' || this.#side === 'between';
+    this.#wasJudged ||= isJudged(this.#side);
     this.#side = side;
-    this.#reports = 0;
+    this.#begin();
     this.counted = noRequests();
   }
 
   /** What it has reported so far was about something else, and so is what it reports until it has accepted this. */
   restart(): void {
-    const before = this.#side;
-    this.take('between');
-    if (before !== 'canaries') this.take(before);
+    if (this.#side === 'canaries') this.take('between');
+    this.#begin();
+    this.counted = noRequests();
+  }
+
+  #begin(): void {
+    this.#mixed = 1 + this.origin.stages;
   }
 }
+
+const isJudged = (side: string | undefined): boolean => side === 'canaries' || side === 'between';
 
 const nothing: TrafficVerdict = {
   state: 'UNKNOWN',

@@ -1,4 +1,5 @@
 import { resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
+import { itsOwn, type LoadOrigin } from '../model/load.ts';
 import { internParameters, NO_PARAMETERS } from '../model/parameters.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { Code } from './grpc-status.ts';
@@ -75,4 +76,26 @@ export const UNKNOWN_STATUS = encodeStatus(Code.UNAVAILABLE, 'distributary: not 
 
 export function isUnknownName({ status }: { readonly status: Uint8Array }): boolean {
   return status.length === UNKNOWN_STATUS.length && Buffer.compare(status, UNKNOWN_STATUS) === 0;
+}
+
+/**
+ * Client features of a relay that reports the load of its clients: how often it was added up, as a number at the end, and
+ * that something waits that it has accepted (`LoadOrigin`). A node with others comes with the report that it is about.
+ */
+const LOAD_STAGES = 'distributary.load-stages.';
+const PARTLY_PASSED_ON = 'distributary.partly-passed-on';
+
+/** More relays are not one behind the other. */
+const mostStages = 32;
+
+export const featuresOfOrigin = ({ stages, isPartial }: LoadOrigin): readonly string[] => [
+  `${LOAD_STAGES}${stages}`,
+  ...(isPartial ? [PARTLY_PASSED_ON] : []),
+];
+
+export function originOfFeatures(features: readonly string[]): LoadOrigin {
+  const said = features.find((one) => one.startsWith(LOAD_STAGES));
+  const stages = Number(said?.slice(LOAD_STAGES.length));
+  if (!Number.isSafeInteger(stages) || stages < 1) return itsOwn;
+  return { stages: Math.min(stages, mostStages), isPartial: features.includes(PARTLY_PASSED_ON) };
 }

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import type { ClientContext } from '../../src/downstream/services.ts';
 import { reselect, selectLocator, selectName } from '../../src/downstream/type-stream.ts';
+import { itsOwn } from '../../src/model/load.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { type } from '../support/in-memory-relay.ts';
@@ -21,6 +22,7 @@ const clientOf = (env: string): ClientContext => ({
   isEnvoy: false,
   unknownNames: false,
   passesVariants: false,
+  loadOrigin: itsOwn,
   trust: '',
   access: ALLOW_ALL,
   exempt: false,

@@ -7,7 +7,7 @@ import {
 import { LoadServer, type ReportingClient } from '../../src/load/load-server.ts';
 import type { ReportingClass } from '../../src/load/load-view.ts';
 import { charged } from '../../src/model/brand.ts';
-import { LOAD_PATH, type LoadStreamHandler } from '../../src/model/load.ts';
+import { itsOwn, LOAD_PATH, type LoadStreamHandler } from '../../src/model/load.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { ok } from '../../src/model/result.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
@@ -106,6 +106,7 @@ function setUp(of?: ReportingClass, places = { sessions: 10 }) {
   const malformed: string[] = [];
   const client: ReportingClient = {
     of,
+    origin: itsOwn,
     mayKnow: undefined,
     targets: () => targets,
     reported() {},
@@ -126,6 +127,7 @@ function setUp(of?: ReportingClass, places = { sessions: 10 }) {
     }),
     ownIntervalMs: () => undefined,
     upstream: () => current,
+    holdsBack: () => false,
     events: {
       opened() {},
       closed: () => {

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { itsOwn, type LoadOrigin } from '../../src/model/load.ts';
 import {
   addTo,
   type ComparedClient,
@@ -20,7 +21,7 @@ const tally = (requests: number, errors = 0, seconds = 10): Tally => {
   );
 };
 const none = tally(0, 0, 0);
-const client = (counted: Tally, usual = none): ComparedClient => ({ counted, usual });
+const client = (counted: Tally, usual = none): ComparedClient => ({ counted, usual, origin: itsOwn });
 
 describe('a change judged by traffic', () => {
   for (const [what, canaries, others, state] of [
@@ -109,6 +110,26 @@ describe('a change judged by traffic', () => {
     expect(state(tally(0), tally(0, 0, 10))).to.equal('BAD');
   });
 
+  it('with a relay among them, who had how many requests before is known, or fewer are not looked for', () => {
+    const relay = (counted: Tally, usual = none): ComparedClient => ({
+      counted,
+      usual,
+      origin: { stages: 1, isPartial: false },
+    });
+    const [small, large] = [tally(500, 5, 50), tally(50_000, 500, 50)];
+    const state = (canary: ComparedClient, ...others: readonly ComparedClient[]) =>
+      compareTraffic({ canaries: [canary], others }, bounds, 1).state;
+    expect(state(relay(tally(100, 1)), relay(tally(10_000, 100)))).to.equal('GOOD');
+    expect(state(relay(tally(100, 1), small), relay(tally(10_000, 100)))).to.equal('GOOD');
+    expect(state(relay(tally(100, 1), small), relay(tally(10_000, 100), large))).to.equal('GOOD');
+    expect(state(client(tally(100, 1)), relay(tally(10_000, 100), large))).to.equal('GOOD');
+    // One that has just come among the others.
+    const others = [relay(tally(100, 1), small), relay(tally(10_000, 100))];
+    expect(state(relay(tally(100, 1), small), ...others)).to.equal('GOOD');
+    expect(state(relay(tally(0), small), ...others)).to.equal('BAD');
+    expect(state(relay(tally(20_000, 2000)), relay(tally(10_000, 100)))).to.equal('BAD');
+  });
+
   it('clients that differ much among each other may differ from canaries as much', () => {
     const errors = [0, 900, 20, 400, 10, 700].map((count) => client(tally(1000, count)));
     expect(
@@ -195,6 +216,7 @@ class Fleet {
     readonly errors: number;
     readonly usual: Tally;
     readonly counted: Tally;
+    readonly origin: LoadOrigin;
   }[];
   readonly #canaries: number;
 
@@ -216,6 +238,7 @@ class Fleet {
       errors: errors * (requests === undefined ? random() * 2 : 1),
       usual: tally(0, 0, 0),
       counted: tally(0, 0, 0),
+      origin: itsOwn,
     }));
     for (let report = 0; report < (reports ?? 20); report++)
       for (const one of this.#clients) this.#report(one, one.usual, 0, 1);

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { itsOwn } from '../../src/model/load.ts';
 import type { Change } from '../../src/rollout/changes.ts';
 import { Judge, unjudged } from '../../src/rollout/judge.ts';
 import { Traffic } from '../../src/rollout/traffic.ts';
@@ -27,12 +28,13 @@ describe('what clients report of their traffic', () => {
     traffic = new Traffic({ traffic: settings }, clock);
   });
 
-  function report(node: string, requests: number, errors = 0, classKey = 'c'): void {
+  function report(node: string, requests: number, errors = 0, classKey = 'c', origin = itsOwn): void {
     traffic.add({
       stream: `s-${node}`,
       node,
       classKey,
       classLabel: classKey,
+      origin,
       requests,
       errors,
       milliseconds: 10_000,
@@ -61,6 +63,7 @@ describe('what clients report of their traffic', () => {
       node: 'a',
       classKey: 'c',
       classLabel: 'c',
+      origin: itsOwn,
       requests: 1,
       errors: 0,
       milliseconds: 1000,
@@ -76,6 +79,7 @@ describe('what clients report of their traffic', () => {
       node: 'a',
       classKey: 'c',
       classLabel: 'c',
+      origin: itsOwn,
       requests: 1,
       errors: 0,
       milliseconds: 1000,
@@ -85,11 +89,61 @@ describe('what clients report of their traffic', () => {
       node: 'a',
       classKey: 'c',
       classLabel: 'c',
+      origin: itsOwn,
       requests: 7,
       errors: 0,
       milliseconds: 1000,
     });
     expect(counts(canary('a'), canary('a')).slice(0, 2)).to.deep.equal(['GOOD', 307]);
+  });
+
+  describe('of a relay', () => {
+    const relay = { stages: 2, isPartial: false };
+    const partial = { stages: 2, isPartial: true };
+    const reports = (times: number, errors: number, origin = relay): void => {
+      for (let at = 0; at < times; at++)
+        for (const node of ['a', 'b']) report(node, 1000, node === 'a' ? errors : 10, 'c', origin);
+    };
+    const reason = () => traffic.verdictOn(change)?.reason;
+
+    it('counts later, by as many reports as it was added up on its way', () => {
+      reports(1, 10);
+      counts(canary('a'));
+      reports(3, 500);
+      expect(counts(canary('a'))).to.deep.equal(['UNKNOWN', 0, 0]);
+      expect(reason()).to.equal('no client that has it has reported 4 times since it accepted it');
+      reports(1, 10);
+      expect(counts(canary('a'))).to.deep.equal(['GOOD', 1000, 1000]);
+    });
+
+    it('what it says when a change has ended is not usual for as long', () => {
+      reports(5, 0);
+      counts(canary('a'));
+      reports(5, 500);
+      expect(counts(canary('a'))[0]).to.equal('BAD');
+      traffic.look([]);
+      reports(3, 500);
+      reports(1, 0);
+      const both = [canary('a'), canary('b')];
+      counts(...both);
+      reports(4, 300);
+      expect(counts(...both)[0]).to.equal('BAD');
+      expect(reason()).to.match(
+        /^15.5 % of 2000 requests failed for clients that have it, 0\.\d % of \d+ before/,
+      );
+    });
+
+    it('says nothing of the change while something waits there', () => {
+      reports(1, 10);
+      counts(canary('a'));
+      reports(9, 500, partial);
+      expect(counts(canary('a'))).to.deep.equal(['UNKNOWN', 0, 6000]);
+      expect(reason()).to.match(/^only relays that hold something back have accepted it/);
+      reports(3, 500);
+      expect(counts(canary('a'))).to.deep.equal(['UNKNOWN', 0, 9000]);
+      reports(1, 500);
+      expect(counts(canary('a'))).to.deep.equal(['BAD', 1000, 10_000]);
+    });
   });
 
   it('another content counts anew', () => {

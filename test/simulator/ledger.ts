@@ -67,6 +67,7 @@ export class Ledger {
     const stream = upstream.openLoadStream(
       { ...target, parameters },
       {
+        origin: () => handler.origin(),
         asked: (response) => {
           book.asked = readAsked(response);
           book.isUp = true;

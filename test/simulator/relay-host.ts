@@ -18,7 +18,12 @@ import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules } from '../../src/security/derive-parameters.ts';
 import { AdsUpstream } from '../../src/upstream/ads/ads-upstream.ts';
 import { restrict } from '../../src/upstream/ads/stamp.ts';
-import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../src/wire/between-relays.ts';
+import {
+  originOfFeatures,
+  PASSES_VARIANTS,
+  UNKNOWN_NAMES,
+  USER_AGENT,
+} from '../../src/wire/between-relays.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
 import { takeDiscarded } from '../support/discarded.ts';
@@ -557,6 +562,7 @@ class Running {
         isEnvoy: node.value.userAgentName === 'envoy',
         unknownNames: node.value.clientFeatures.includes(UNKNOWN_NAMES),
         passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
+        loadOrigin: originOfFeatures(node.value.clientFeatures),
         trust: '',
         derived: (authority) => derived.for(authority),
         merged: (own, authority) => derived.merge(own, authority),
@@ -688,13 +694,13 @@ class Running {
     contextOf: (bytes: Buffer, from: Peer) => Result<ClientContext, GrpcStatus>,
   ): LoadServer {
     const watched = ledger.watch(plan.id, upstream);
-    let streams = 0;
     const clientOf = (client: ClientContext, peer: Peer, stream: string): ReportingClient => {
       const given = client.derived(undefined);
       const parameters = plan.variants === 'NATIVE' ? NO_PARAMETERS : restrict(['env', 'version'], given);
       const { classKey } = client;
       return {
         of: undefined,
+        origin: client.loadOrigin,
         mayKnow: undefined,
         targets: () => [{ upstream: 'up', parameters }],
         reported: ({ success, error }, milliseconds) => {
@@ -706,6 +712,7 @@ class Running {
             node: nodeKeyOf(client, peer),
             classKey,
             classLabel: classKey,
+            origin: client.loadOrigin,
             requests: success + error,
             errors: error,
             milliseconds,
@@ -717,9 +724,9 @@ class Running {
     };
     return new LoadServer({
       clock,
-      identify: (node, peer) => {
+      identify: (node, peer, stream) => {
         const client = contextOf(node, peer);
-        return client.ok ? ok(clientOf(client.value, peer, `${++streams}`)) : client;
+        return client.ok ? ok(clientOf(client.value, peer, String(stream))) : client;
       },
       limits: () => ({
         maxClusters: 10_000,
@@ -729,6 +736,7 @@ class Running {
       }),
       ownIntervalMs: () => this.rollout?.traffic.intervalMs,
       upstream: () => watched,
+      holdsBack: () => this.relay.gate.pending.length > 0,
       events: {
         opened: () => undefined,
         closed: () => undefined,

@@ -31,7 +31,12 @@ import { Relay, type RelayOptions } from '../../src/relay.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules, type ParameterRule } from '../../src/security/derive-parameters.ts';
-import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../src/wire/between-relays.ts';
+import {
+  originOfFeatures,
+  PASSES_VARIANTS,
+  UNKNOWN_NAMES,
+  USER_AGENT,
+} from '../../src/wire/between-relays.ts';
 import type { GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
 import { testPeer } from './peers.ts';
@@ -316,6 +321,7 @@ export class InMemoryRelay {
             isEnvoy: node.value.userAgentName === 'envoy',
             unknownNames: node.value.clientFeatures.includes(UNKNOWN_NAMES),
             passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
+            loadOrigin: originOfFeatures(node.value.clientFeatures),
             trust: '',
             derived: (authority) => derived.for(authority),
             merged: (own, authority) => derived.merge(own, authority),

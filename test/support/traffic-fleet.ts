@@ -1,3 +1,4 @@
+import { itsOwn, type LoadOrigin } from '../../src/model/load.ts';
 import {
   addTo,
   compareTraffic,
@@ -35,6 +36,7 @@ interface Client {
   readonly rate: number;
   readonly usual: Tally;
   readonly counted: Tally;
+  readonly origin: LoadOrigin;
 }
 
 /** Clients of one class, as they report their traffic in a bake of a minute. */
@@ -76,6 +78,7 @@ class TrafficFleet {
       rate: base * (errors === 'differing' ? this.#gamma(shape) : 1),
       usual: noRequests(),
       counted: noRequests(),
+      origin: itsOwn,
     }));
   }
 

@@ -21,6 +21,7 @@ import {
 } from '../../model/transaction.ts';
 import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { bytes, encode } from '../../protobuf/field-writer.ts';
+import { featuresOfOrigin } from '../../wire/between-relays.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import { encodeStatus } from '../../wire/responses.ts';
 import { claims } from '../claims.ts';
@@ -549,9 +550,11 @@ export class UpstreamLoadStream implements LoadStream, ConnectionUser {
   #stream: ChannelStream | undefined;
   #openedAt = 0;
   #timer: Timer | undefined;
+  /** On this stream. */
+  #said: Uint8Array = Buffer.alloc(0);
   #isFinished = false;
 
-  /** `node`: asked for each stream, encoded. */
+  /** `node`: asked for each report, encoded. */
   constructor(
     connection: AdsConnection,
     node: () => Uint8Array,
@@ -590,7 +593,8 @@ export class UpstreamLoadStream implements LoadStream, ConnectionUser {
       },
     });
     this.#stream = stream;
-    stream.write(encode([bytes(1, this.#node())]));
+    this.#said = this.#nodeNow();
+    stream.write(encode([bytes(1, this.#said)]));
   }
 
   down(): void {
@@ -600,7 +604,15 @@ export class UpstreamLoadStream implements LoadStream, ConnectionUser {
   }
 
   report(report: Uint8Array, taken: () => void): void {
-    this.#stream?.write(report, taken);
+    const node = this.#nodeNow();
+    const isSaid = Buffer.compare(node, this.#said) === 0;
+    this.#said = node;
+    this.#stream?.write(isSaid ? report : Buffer.concat([encode([bytes(1, node)]), report]), taken);
+  }
+
+  #nodeNow(): Uint8Array {
+    const features = featuresOfOrigin(this.#handler.origin()).map((one) => bytes(10, Buffer.from(one)));
+    return Buffer.concat([this.#node(), encode(features)]);
   }
 
   async finish(): Promise<void> {
