@@ -486,6 +486,11 @@ function boundsOf({ limits, cache }: Config): ReadonlyMap<string, number> {
     ['subscription_changes_per_second', limits.subscriptionChangesPerSecond],
     ['stalled_timeout', limits.stalledTimeoutMs / 1000],
     ['first_request_timeout', limits.firstRequestTimeoutMs / 1000],
+    ['max_constraint_depth', limits.maxConstraintDepth],
+    ['max_load_report_clusters', limits.maxLoadReportClusters],
+    ['max_held_bytes', limits.maxHeldBytes],
+    ['max_held_bytes_per_peer', limits.maxHeldBytesPerPeer],
+    ['max_work_per_peer', limits.maxWorkPerPeerMs / 1000],
     ['cache_max_bytes', cache.maxBytes],
   ]);
 }

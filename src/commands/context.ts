@@ -8,7 +8,8 @@ import { expectedText, printable, unknownWord } from '../model/text.ts';
 import { makeDirectory } from '../package/files.ts';
 import { explainError } from '../wire/node-error.ts';
 import { defineCommand, type Flag, file, text, UsageError, type ValuesOf } from './command.ts';
-import { type Terminal, textTable, viewOf } from './terminal.ts';
+import { type Output, outputFlags, outputOf, type Shown, written } from './output.ts';
+import { type Column, type Terminal, textTable } from './terminal.ts';
 
 // Which relay a command asks: by its flags, else by the environment, else by the context in use, else the one of this
 // machine.
@@ -106,38 +107,61 @@ the environment, and the environment over the context.
 
   distributary context add prod --admin https://relay.example:19000 --ca ca.pem
   distributary context use prod
-  distributary context list`,
+  distributary context list
+
+-o and --json are for list.`,
   usage: '(add NAME --admin URL [--cert F --key F] [--ca F] | use NAME | list)',
   operands: { most: 2, words: ['add', 'use', 'list'] },
-  flags: relayFlags,
+  flags: { ...outputFlags, ...relayFlags },
   exit: '0; 1 if the file of contexts cannot be read or written.',
-  run: (flags, { terminal, operands: [verb = '', name = ''] }) => {
+  run: ({ output, json, ...flags }, { terminal, operands: [verb = '', name = ''] }) => {
+    const format = outputOf({ output, json });
+    if (format instanceof UsageError) return format;
     const problem = problemOf(flags, verb, name);
     if (problem !== undefined) return new UsageError(problem);
+    if (format !== undefined && verb !== 'list')
+      return new UsageError(`${verb} prints no table: -o is for list`);
     const done = verb === 'list' ? listed(terminal) : changed(flags, verb, name, terminal.environment);
     if (done instanceof UsageError) return done;
-    if (done.ok) terminal.out(`${done.value}\n`);
-    else terminal.err(`${printable(done.error)}\n`);
-    return Promise.resolve(done.ok ? 0 : 1);
+    return said(done, format, terminal);
   },
 });
 
-function listed(terminal: Terminal): Result<string> {
-  const read = readContexts(terminal.environment);
+async function said(done: Result<Shown>, format: Output, terminal: Terminal): Promise<number> {
+  if (done.ok) terminal.out(`${await written(done.value, format, terminal, 2)}\n`);
+  else terminal.err(`${printable(done.error)}\n`);
+  return done.ok ? 0 : 1;
+}
+
+function listed({ environment }: Terminal): Result<Shown> {
+  const read = readContexts(environment);
   if (!read.ok) return read;
   const { current, contexts } = read.value;
-  const rows = Object.entries(contexts).map(([name, { admin }]) => ({ name, admin }));
-  if (rows.length === 0) return ok(`no contexts: commands ask ${defaultAdmin}`);
-  const inUse = ({ name }: { readonly name: string }): string => (name === current ? '*' : '');
-  return ok(textTable(rows, [['', inUse], ['CONTEXT', 'name'], 'admin'], viewOf(terminal, false)));
+  const rows = Object.entries(contexts).map(([name, of]) => ({ name, current: name === current, ...of }));
+  return ok({
+    json: () => ({ contexts: rows }),
+    text: (view) =>
+      rows.length === 0 ? `no contexts: commands ask ${defaultAdmin}` : textTable(rows, columns, view),
+  });
 }
+
+const columns: readonly Column<
+  z.infer<typeof contextSchema> & { readonly name: string; readonly current: boolean }
+>[] = [
+  ['', ({ current }) => (current ? '*' : '')],
+  ['CONTEXT', 'name'],
+  'admin',
+  ['CERT', 'cert', 'wide'],
+  ['KEY', 'key', 'wide'],
+  ['CA', 'ca', 'wide'],
+];
 
 function changed(
   { admin, cert, key, ca }: RelayFlags,
   verb: string,
   name: string,
   environment: Environment,
-): UsageError | Result<string> {
+): UsageError | Result<Shown> {
   const read = readContexts(environment);
   if (!read.ok) return read;
   const { current, contexts } = read.value;
@@ -151,8 +175,8 @@ function changed(
   }
   const added = { admin, cert: whole(cert), key: whole(key), ca: whole(ca) };
   const used = current === '' ? name : current;
-  const said = `added ${printable(name)}${used === name ? ', now in use' : ''}`;
-  return write(pathOf(environment), { current: used, contexts: { ...contexts, [name]: added } }, said);
+  const done = `added ${printable(name)}${used === name ? ', now in use' : ''}`;
+  return write(pathOf(environment), { current: used, contexts: { ...contexts, [name]: added } }, done);
 }
 
 function problemOf(flags: RelayFlags, verb: string, name: string): string | undefined {
@@ -170,11 +194,11 @@ function problemOf(flags: RelayFlags, verb: string, name: string): string | unde
 /** A command may run in another directory. */
 const whole = (path: string): string => (path === '' ? '' : resolve(path));
 
-function write(path: string, contexts: Contexts, said: string): Result<string> {
+function write(path: string, contexts: Contexts, done: string): Result<Shown> {
   try {
     makeDirectory(resolve(dirname(path)));
     writeFileSync(path, `${JSON.stringify(contexts, null, 2)}\n`, { mode: 0o600 });
-    return ok(said);
+    return ok({ json: () => ({}), text: () => done });
   } catch (error) {
     return fail(`${path} cannot be written: ${explainError(error)}`);
   }

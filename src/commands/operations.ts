@@ -118,21 +118,19 @@ upstream sends.`,
     },
 });
 
-const codes: Readonly<Record<string, number>> = { GOOD: 0, BAD: 1 };
-
 export const check = relayCommand({
   name: 'check',
   does: 'asks a check of the rollout now',
   about: `Asks one of rollout.checks now and prints what it says. This does not count for a change that waits.`,
   flags: { name: required(text('NAME', 'one of rollout.checks')) },
-  exit: '0 GOOD; 1 BAD, or the relay does not answer; 2 UNKNOWN.',
+  exit: '0 GOOD; 1 BAD or UNKNOWN, or the relay does not answer.',
   ask:
     ({ name }) =>
     async ({ rpc }) => {
       const response = await rpc.check({ name });
       return {
         ...answer(CheckResponseSchema, response, () => checkText(response)),
-        code: codes[response.check?.state ?? ''] ?? 2,
+        code: response.check?.state === 'GOOD' ? 0 : 1,
       };
     },
 });

@@ -5,20 +5,19 @@ import { type Client, Code, ConnectError, createClient } from '@connectrpc/conne
 import { createConnectTransport } from '@connectrpc/connect-node';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { expectedText, printable, printableJson } from '../model/text.ts';
-import { yamlText } from '../observe/yaml-text.ts';
+import { expectedText, printable } from '../model/text.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 import {
   type Command,
   commandWith,
   type Definition,
   type Flags,
-  oneOf,
   toggle,
   UsageError,
   type ValuesOf,
 } from './command.ts';
 import { adminForm, type RelayFlags, relayFlags, relayOf } from './context.ts';
+import { outputFlags, outputOf, type Shown, written } from './output.ts';
 import { type Terminal, type View, viewOf } from './terminal.ts';
 
 /** Milliseconds. */
@@ -33,22 +32,10 @@ export interface AdminClient {
   readonly anonymous: boolean;
 }
 
-const outputs = ['wide', 'json', 'yaml'] as const;
-type Output = (typeof outputs)[number];
-
-const outputFlags = {
-  output: { ...oneOf('FORMAT', outputs, 'wide (a table with all columns), json or yaml'), short: 'o' },
-  json: toggle('same as -o json'),
-} as const;
-
 const watchFlags = { watch: toggle(`repeat every ${intervalMs / 1000} s until Ctrl-C`) } as const;
 
 /** What a command has to say. */
-export interface Answer {
-  /** For scripts. */
-  readonly json: () => unknown;
-  /** For people. Empty: nothing. */
-  readonly text: (view: View) => string | Promise<string>;
+export interface Answer extends Shown {
   /** It is not as it was asked for: why, and exit 1. */
   readonly problem?: ((view: View) => string) | undefined;
   /** It was done, and this must be known. */
@@ -112,11 +99,8 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
     run: (values, { terminal, operands, shared }) => {
       const asked = ask(values, operands);
       if (asked instanceof UsageError) return asked;
-      const { json, output } = shared;
-      if (json && output !== undefined && output !== 'json') {
-        return new UsageError(`--json and -o ${output} exclude each other`);
-      }
-      const format = json ? 'json' : output;
+      const format = outputOf(shared);
+      if (format instanceof UsageError) return format;
       const otherwise = (why: string): number | undefined => {
         const said = unanswered?.(values, why);
         if (said !== undefined) terminal.out(`${said.text}\n`);
@@ -140,25 +124,6 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
       return withRelay(shared, terminal, run, otherwise);
     },
   });
-}
-
-async function written(
-  said: Answer,
-  format: Output | undefined,
-  terminal: Terminal,
-  indent: number,
-): Promise<string> {
-  switch (format) {
-    case 'json':
-      return printableJson(JSON.stringify(said.json(), null, indent));
-    case 'yaml':
-      return yamlText(said.json()).trimEnd();
-    case 'wide':
-    case undefined:
-      return said.text(viewOf(terminal, format === 'wide'));
-    default:
-      return format satisfies never;
-  }
 }
 
 /** Asks a relay. What it refuses is one line on stderr, and exit 1, unless `otherwise` has said it and knows the exit code. */

@@ -17,6 +17,7 @@ import {
 import type { WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
+import { controlPlaneVersion } from '../model/change.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { contentHash } from '../model/content-hash.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -270,7 +271,7 @@ function row({ type, name, parameters, value, state, current, rejection }: Held)
   const about = isVariant(value)
     ? {
         constraints: formatConstraints(value.constraints.expression),
-        version: value.version,
+        version: controlPlaneVersion(value),
         since: new Date(value.cachedSince).toISOString(),
       }
     : { constraints: '', version: '', since: '' };

@@ -17,6 +17,7 @@ import type { StringMatcher } from '../gen/envoy/type/matcher/v3/string_pb.ts';
 import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
+import { controlPlaneVersion } from '../model/change.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Holding, SyncState } from '../model/subscription.ts';
@@ -262,7 +263,7 @@ function contentOf(
   bodyOf: BodyOf,
 ): Pick<StatusEntry, 'version' | 'lastUpdated' | 'body'> {
   if (!isVariant(value)) return {};
-  const content = { version: value.version, lastUpdated: value.cachedSince };
+  const content = { version: controlPlaneVersion(value), lastUpdated: value.cachedSince };
   // A private key is for its subscribers, not for whoever asks for their status.
   if (value.payload === undefined || typeInfo(value.type).short === 'sds') return content;
   const body = bodyOf(value.payload.bytes);

@@ -22,7 +22,7 @@ import {
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
-import { contentHash } from '../model/change.ts';
+import { contentHash, controlPlaneVersion } from '../model/change.ts';
 import { formatConstraints, UNCONSTRAINED } from '../model/constraints.ts';
 import { contentHash as payloadHash } from '../model/content-hash.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
@@ -85,7 +85,7 @@ export const versionsOf = ({
   version,
   deltaVersion,
 }: Pick<Variant, 'type' | 'version' | 'deltaVersion'>) => ({
-  version,
+  version: controlPlaneVersion({ version, deltaVersion }),
   content: typeInfo(type).short === 'sds' ? '' : contentHash({ deltaVersion }),
 });
 
@@ -292,7 +292,7 @@ function matchOf(
         state: 'present',
         content: bodyHash(value),
         constraints: formatConstraints(value.constraints.expression),
-        version: value.version,
+        version: controlPlaneVersion(value),
       }
     : { state: stateOf(relay, type, value, parameters), content: '', constraints: '', version: '' };
   return {

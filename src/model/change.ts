@@ -98,3 +98,11 @@ function sameVariant(a: Variant, b: Variant | undefined): boolean {
 export function contentHash({ deltaVersion }: Pick<Variant, 'deltaVersion'>): string {
   return deltaVersion.slice(deltaVersion.lastIndexOf('@') + 1);
 }
+
+/** Without the hash that the relay above, or a worker's primary, has added to it. */
+export function controlPlaneVersion({
+  version,
+  deltaVersion,
+}: Pick<Variant, 'version' | 'deltaVersion'>): string {
+  return version === deltaVersion ? version.slice(0, version.lastIndexOf('@')) : version;
+}

@@ -111,6 +111,11 @@ describe('commands about clients and resources', function () {
       shown('--type', 'cds', '--name', 'taken', '--client', byNode.get(node) ?? '');
     expect(await get('takes')).to.match(/, sent to client \S+: SYNCED$/m);
     expect(await get('takes')).to.match(/^connect_timeout: 1s$/m);
+    expect(await get('takes'), 'a version without the hash of the relay').to.match(
+      /, [^@ ]+ at the control plane, /,
+    );
+    const csds = 'envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus';
+    expect((await relay.rpc(csds, {})).body).not.to.match(/"version_?[iI]nfo":"[^"]*@/);
     expect(await get('rejects')).to.match(/: ERROR \(not to my taste\)$/m);
 
     const nothing = await ask(

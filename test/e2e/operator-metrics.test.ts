@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { z } from 'zod';
 import { cases } from '../support/cases.ts';
 import { issueCertificate } from '../support/certificates.ts';
 import { eventually } from './support/eventually.ts';
@@ -101,6 +102,11 @@ describe('metrics for operators', function () {
     await eventually(async () => expect(await relay.metric('ready')).to.equal(1));
     expect(await relay.metric('limit', 'name="max_streams"')).to.equal(100);
     expect(await relay.metric('limit', 'name="stalled_timeout"')).to.equal(1.5);
+    const { limits } = z
+      .object({ limits: z.record(z.string(), z.unknown()) })
+      .parse(JSON.parse((await relay.get('/config_dump')).body));
+    for (const name of Object.keys(limits).filter((key) => key !== 'relay_peers'))
+      expect(await relay.metric('limit', `name="${name}"`), name).to.be.at.least(0);
     expect(await relay.metric('build_info', `node="${process.version}"`)).to.equal(1);
     const before = await relay.metric('config_last_reload_timestamp_seconds');
     relay.configure(config(200));

@@ -90,7 +90,9 @@ for (const workers of cases(0, 2)) {
       webhook.status = 404;
       expect((await run('check', '--name', 'smoke', ...at)).code).to.equal(1);
       webhook.status = 302;
-      expect((await run('check', '--name', 'smoke', ...at)).code).to.equal(2);
+      const unknown = await run('check', '--name', 'smoke', ...at);
+      expect(unknown.code, 'exit 2 is for a wrong command line').to.equal(1);
+      expect(unknown.out).to.include('smoke: UNKNOWN: it answered 302');
       expect((await run('check', '--name', 'smok', ...at)).err).to.include('smoke');
     });
   });

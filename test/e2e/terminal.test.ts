@@ -153,5 +153,15 @@ describe('commands at a terminal', function () {
     expect((await run(context, 'status')).err).to.include(nowhere);
     expect((await run(context, 'context', 'list')).out).to.match(/^\* +away +http:\/\/127\.0\.0\.1:1$/m);
     expect((await run(context, 'context', 'use', 'nobody')).code).to.equal(2);
+    const listed = (await run(context, 'context', 'list', '-o', 'json')).out;
+    expect(JSON.parse(listed)).to.have.nested.property('contexts[1].current', true);
+    expect((await run(context, 'context', 'list', '--json')).out).to.equal(listed);
+    expect((await run(context, 'context', 'list', '-o', 'yaml')).out).to.match(
+      /^contexts:\n {2}- name: here\n/,
+    );
+    expect((await run(context, 'context', 'list', '-o', 'wide')).out).to.match(
+      /CONTEXT +ADMIN +CERT +KEY +CA$/m,
+    );
+    expect((await run(context, 'context', 'use', 'here', '-o', 'json')).code).to.equal(2);
   });
 });
