@@ -1,12 +1,15 @@
 /** What dist/ and the executable have instead of src/program.ts: the same, in scripts that V8 has compiled already (ADR 184). */
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { getAsset, getAssetKeys, getRawAsset, isSea } from 'node:sea';
+import { getAssetKeys, getRawAsset, isSea } from 'node:sea';
 import { Script } from 'node:vm';
+import { crc32 } from 'node:zlib';
 
 interface Loaded {
   readonly script: Script;
+  /** Of its text. */
+  readonly checksum: number;
   /** As a CommonJS module has it. */
   readonly module: { readonly exports: Readonly<Record<string, unknown>> };
 }
@@ -14,6 +17,9 @@ interface Loaded {
 /** V8's code is for one Node. V8 itself compares its own version, its flags and the length of the text, and no more. */
 const compiledFile = (name: string): string =>
   `compiled/${process.version}-${process.platform}-${process.arch}/${name}`;
+
+/** V8's code comes after a checksum of the text and of itself: V8 runs what is damaged, or of another text, and crashes. */
+const checksumBytes = 4;
 
 const requireBuiltin = createRequire(process.execPath);
 
@@ -35,10 +41,12 @@ export class Scripts {
 
   /** The code of all functions that have run, by the file where the next start finds it. */
   compiled(): ReadonlyMap<string, Buffer> {
-    const all = Array.from(
-      this.#loaded,
-      ([name, { script }]) => [compiledFile(name), script.createCachedData()] as const,
-    );
+    const all = Array.from(this.#loaded, ([name, { script, checksum }]) => {
+      const code = script.createCachedData();
+      const first = Buffer.alloc(checksumBytes);
+      first.writeUInt32LE(crc32(code, checksum));
+      return [compiledFile(name), Buffer.concat([first, code])] as const;
+    });
     return new Map(all);
   }
 
@@ -46,12 +54,13 @@ export class Scripts {
     const known = this.#loaded.get(name);
     if (known !== undefined) return known.module.exports;
     const filename = join(this.#directory, name);
-    const cachedData = this.#codeOf(compiledFile(name));
+    const text = isSea() ? Buffer.from(getRawAsset(name)) : readFileSync(filename);
+    const checksum = crc32(text);
+    const cachedData = this.#codeOf(compiledFile(name), checksum);
     // Latin-1, which V8 need not decode: it is ASCII.
-    const text = isSea() ? getAsset(name, 'latin1') : readFileSync(filename, 'latin1');
-    const script = new Script(text, { filename, ...(cachedData && { cachedData }) });
+    const script = new Script(text.toString('latin1'), { filename, ...(cachedData && { cachedData }) });
     const module: Loaded['module'] = { exports: {} };
-    this.#loaded.set(name, { script, module });
+    this.#loaded.set(name, { script, checksum, module });
     const wrapper: unknown = script.runInThisContext();
     if (typeof wrapper !== 'function') throw new Error(`${filename} is no script of the relay`);
     const require = (id: string): unknown =>
@@ -60,11 +69,24 @@ export class Scripts {
     return module.exports;
   }
 
-  /** Undefined: it was built on another Node, so V8 compiles the script itself. It does so, too, if it refuses the code. */
-  #codeOf(path: string): Buffer | undefined {
+  /**
+   * Undefined: it was built on another Node, cannot be read, is damaged or of another text, so V8 compiles the script itself.
+   * It does so, too, if it refuses the code.
+   */
+  #codeOf(path: string, checksum: number): Buffer | undefined {
+    const kept = this.#kept(path);
+    if (kept === undefined || kept.length < checksumBytes) return undefined;
+    const code = kept.subarray(checksumBytes);
+    return crc32(code, checksum) === kept.readUInt32LE() ? code : undefined;
+  }
+
+  #kept(path: string): Buffer | undefined {
     if (isSea()) return getAssetKeys().includes(path) ? Buffer.from(getRawAsset(path)) : undefined;
-    const file = join(this.#directory, path);
-    return existsSync(file) ? readFileSync(file) : undefined;
+    try {
+      return readFileSync(join(this.#directory, path));
+    } catch {
+      return undefined;
+    }
   }
 }
 

@@ -1,11 +1,11 @@
 import { X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import * as z from 'zod';
 import type { ClientTls, Config } from '../config/config.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import { errorMessage } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';
 import { seal, unseal } from '../security/sealing.ts';
+import { readNamedSync } from '../wire/named-file.ts';
 import { hourOf } from '../wire/ticket-keys.ts';
 import { type ClientListenerName, type SharedSessions, TlsSessions } from '../wire/tls-sessions.ts';
 
@@ -84,7 +84,7 @@ export class SessionKeeper {
         intermediates: intermediates.slice(-mostSaved).map(base64),
       };
       try {
-        const privateKey = readFileSync(tls.privateKey);
+        const privateKey = readNamedSync(tls.privateKey);
         const sealed = seal(Buffer.from(JSON.stringify(content)), privateKey, purpose(listener));
         return [[listener, base64(sealed)] as const];
       } catch {
@@ -99,7 +99,7 @@ export class SessionKeeper {
     const own = this.#all.get(listener);
     if (own === undefined || text === undefined) return;
     try {
-      const privateKey = readFileSync(own.tls.privateKey);
+      const privateKey = readNamedSync(own.tls.privateKey);
       const content = unseal(Buffer.from(text, 'base64'), privateKey, purpose(listener));
       const { keys, intermediates } = saved.parse(JSON.parse(content.toString()));
       const isValid = (der: Buffer): boolean =>

@@ -1,7 +1,8 @@
 import { createPrivateKey, type KeyObject, type X509Certificate } from 'node:crypto';
-import { mkdtempSync, readdirSync, readFileSync, rmdirSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmdirSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fail, ok, type Result } from '../model/result.ts';
+import { readNamedSync } from '../wire/named-file.ts';
 import { explainError } from '../wire/node-error.ts';
 import { checkTicketSecret, parseCertificates } from '../wire/tls-material.ts';
 import { readToken } from '../wire/token-file.ts';
@@ -119,7 +120,7 @@ function checkToken(path: Path, file: string | undefined): readonly UnplacedProb
 function checkSecret(path: Path, file: string | undefined): readonly UnplacedProblem[] {
   if (file === undefined) return [];
   try {
-    const secret = checkTicketSecret(readFileSync(file), file);
+    const secret = checkTicketSecret(readNamedSync(file), file);
     return secret.ok ? [] : [{ path, message: secret.error }];
   } catch (error) {
     return [{ path, message: `${file} cannot be read: ${explainError(error)}` }];
@@ -177,7 +178,7 @@ function readPrivateKey(file: string): Result<KeyObject> {
 
 function contentOf(file: string): Result<string> {
   try {
-    return ok(readFileSync(file, 'utf8'));
+    return ok(readNamedSync(file).toString());
   } catch (error) {
     return fail(`${file} cannot be read: ${explainError(error)}`);
   }

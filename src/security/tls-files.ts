@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Clock } from '../model/clock.ts';
 import { fail, type Result } from '../model/result.ts';
 import { Settling } from '../model/settling.ts';
 import { DirectoryWatches } from '../wire/directory-watches.ts';
+import { readNamed } from '../wire/named-file.ts';
 import { explainError } from '../wire/node-error.ts';
 import { checkTlsMaterial, type TlsMaterial } from '../wire/tls-material.ts';
 
@@ -26,7 +26,7 @@ export async function readTlsFiles(files: TlsFiles): Promise<Result<TlsMaterial>
     const path = files[part];
     if (path === undefined) continue;
     try {
-      material[part] = await readFile(path);
+      material[part] = await readNamed(path);
     } catch (error) {
       return fail(`${key} ${path}: ${explainError(error)}`);
     }

@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
 import { fail, ok, type Result } from '../model/result.ts';
+import { readNamedSync } from './named-file.ts';
 import { explainError } from './node-error.ts';
 
 /** No space, and nothing that is not ASCII: RFC 6750 has fewer characters still. */
@@ -12,7 +12,7 @@ const token = /^[\x21-\x7e]+$/;
 export function readToken(file: string): Result<string> {
   let text: string;
   try {
-    text = readFileSync(file, 'utf8').trim();
+    text = readNamedSync(file).toString().trim();
   } catch (error) {
     return fail(`${file} cannot be read: ${explainError(error)}`);
   }

@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { checkConfig } from '../../src/config/load.ts';
@@ -65,7 +65,7 @@ describe('configuration: the files it names', () => {
     expect(first).to.match(/^f:2: xds\.tls\.private_key: text\.pem has no PEM private key/);
   });
 
-  it('a secret of session tickets that is too short, or not there', () => {
+  it('a secret of session tickets that is too short, too large, or not there', () => {
     const wrong = (file: string): string | undefined =>
       problems(
         `{ certificate: relay.pem, private_key: relay.key, session_ticket_secret_file: ${file} }`,
@@ -76,6 +76,10 @@ describe('configuration: the files it names', () => {
     );
     expect(wrong('none.pem')).to.match(
       /session_ticket_secret_file: none\.pem cannot be read: there is no such/,
+    );
+    truncateSync(path('text.pem'), 2 ** 30);
+    expect(wrong('text.pem')).to.match(
+      /text\.pem cannot be read: it has 1073741824 bytes: at most 16777216 are/,
     );
   });
 

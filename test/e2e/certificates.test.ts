@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { ServerCredentials } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import { z } from 'zod';
@@ -241,6 +242,23 @@ describe('certificates of the relay', function () {
     await isOver(relay, 'certificate_expires');
     await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200), patient);
     expect(await firing(relay, 'certificate_expires')).to.deep.equal([]);
+  });
+
+  it('a pipe is no file: refused, later too, and the relay still ends by itself', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    const config = { upstreams: [files.upstream], xds: { tls: pem.identity('relay', first) } };
+    await using relay = await RelayProcess.start(config);
+    execFileSync('mkfifo', [pem.path('pipe')]);
+    execFileSync('mv', [pem.path('pipe'), pem.path('relay.key')]);
+    const [refused] = await relay.says(/^a new certificate is refused$/);
+    expect(refused?.['error']).to.match(/relay\.key: it is no regular file: pipes and devices are not read$/);
+
+    const file = pem.write('relay.json', JSON.stringify({ node: { id: 'relay' }, ...config }));
+    const { code, output } = await outcome(distributary('validate', '--config', file));
+    expect(output).to.match(/xds\.tls\.private_key: .*relay\.key cannot be read: it is no regular file/);
+    expect(code).to.equal(2);
+    expect(await relay.stop()).to.equal(0);
   });
 
   it('of siblings: followed while none is asked, and not any more when a reload takes them away', async () => {

@@ -1,4 +1,4 @@
-import { cpSync, globSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect } from 'chai';
 import { bundleRelay } from '../run/bundle.ts';
@@ -82,6 +82,46 @@ describe('the scripts of dist/', function () {
     await demo();
     rmSync(join(copy.path, 'dist/compiled'), { recursive: true });
     await demo();
+  });
+
+  describe('where V8 is given the wrong code', () => {
+    const success = 'each client got the variant for its environment';
+    let damaged: TemporaryDirectory;
+    beforeEach(() => {
+      damaged = temporaryDirectory();
+      cpSync(copy.path, damaged.path, { recursive: true });
+      cpSync(join(directory, 'compiled'), join(damaged.path, 'dist/compiled'), { recursive: true });
+    });
+    afterEach(() => damaged[Symbol.dispose]());
+
+    const demo = () =>
+      outcome({ command: process.execPath, args: [join(damaged.path, 'dist/main.js'), 'demo', '--once'] });
+
+    it('as a disk has damaged it: compile the text', async () => {
+      for (const file of compiled(join(damaged.path, 'dist'))) {
+        const code = readFileSync(file);
+        writeFileSync(file, code.fill(0xff, code.length / 2, code.length / 2 + 1000));
+      }
+      const { code, output } = await demo();
+      expect(output).to.include(success);
+      expect(code).to.equal(0);
+    });
+
+    it('of another text of the same length: run the text', async () => {
+      const main = join(damaged.path, 'dist/main.js');
+      const file = join(damaged.path, 'dist/commands.cjs');
+      writeFileSync(file, readFileSync(file, 'latin1').replaceAll('Usage: ', 'USAGE: '));
+      const { output } = await outcome({ command: process.execPath, args: [main, '--help'] });
+      expect(output).to.include('USAGE: ');
+    });
+
+    it('that cannot be read: compile the text', async () => {
+      for (const file of compiled(join(damaged.path, 'dist'))) {
+        rmSync(file);
+        mkdirSync(file);
+      }
+      expect((await demo()).output).to.include(success);
+    });
   });
 
   it('have source maps, by which scripts/stack.ts says where in src/ a place is', async () => {

@@ -1,0 +1,26 @@
+import { readFileSync, type Stats, statSync } from 'node:fs';
+import { readFile, stat } from 'node:fs/promises';
+
+/** Certificates, keys and tokens have a few KB, and the authorities of the web 0.2 MB. */
+const most = 16 * 2 ** 20;
+
+/**
+ * A certificate, key, secret or token that the configuration names, which is read again and again. Throws, also if it is a
+ * pipe or a device: to open one can take for ever, and with it one of Node's four threads for files and names.
+ */
+export async function readNamed(path: string): Promise<Buffer> {
+  check(await stat(path));
+  return readFile(path);
+}
+
+/** The same at once: a file of a few KB. */
+export function readNamedSync(path: string): Buffer {
+  check(statSync(path));
+  return readFileSync(path);
+}
+
+function check(found: Stats): void {
+  if (!found.isFile() && !found.isDirectory())
+    throw new Error('it is no regular file: pipes and devices are not read');
+  if (found.size > most) throw new Error(`it has ${found.size} bytes: at most ${most} are read`);
+}
