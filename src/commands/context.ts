@@ -137,7 +137,14 @@ function listed({ environment }: Terminal): Result<Shown> {
   const read = readContexts(environment);
   if (!read.ok) return read;
   const { current, contexts } = read.value;
-  const rows = Object.entries(contexts).map(([name, of]) => ({ name, current: name === current, ...of }));
+  const rows = Object.entries(contexts).map(([name, { admin, cert, key, ca }]) => ({
+    name,
+    current: name === current,
+    admin,
+    cert,
+    key,
+    ca,
+  }));
   return ok({
     json: () => ({ contexts: rows }),
     text: (view) =>
