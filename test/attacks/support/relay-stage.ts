@@ -68,7 +68,7 @@ export class RelayStage implements Stage, AsyncDisposable {
           rest: kind === 'TLS' ? { tls: pem.tls } : {},
           workers: kind === 'workers' ? 2 : 0,
           cache: { max_bytes: 2 * MB },
-          limits: { max_upstream_sessions: 20, stalled_timeout: '1s', first_request_timeout: '1s' },
+          limits: { max_upstream_sessions: 20, stalled_timeout: '3s', first_request_timeout: '3s' },
           ...config,
         },
         { flags: ['--expose-gc', `--import=${probe}`, ...flags] },
