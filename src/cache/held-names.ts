@@ -67,7 +67,7 @@ export class HeldNames implements Gate {
   }
 
   get size(): number {
-    return this.pending.filter(({ masked }) => masked === undefined).length;
+    return this.pending.filter(({ seen }) => seen).length;
   }
 
   /** Undefined: nothing of the type waits, and nothing will. `transaction`: what upstream says. */

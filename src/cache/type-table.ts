@@ -394,14 +394,15 @@ export class TypeTable {
       yield getOrMake(this.#pending, name, () => this.#pendingName(name, held));
   }
 
-  #pendingName(name: ResourceName, { since, masked, canary }: HeldName): PendingName {
+  #pendingName(name: ResourceName, { since, masked, released, canary }: HeldName): PendingName {
     const { type } = this;
+    const seen = canary === undefined || !sameVariants(variantsOf(canary), variantsOf(released));
     const isBehind = masked === undefined && canary !== undefined;
     const live = isBehind ? canary : this.resources.get(name);
     const removed = live === undefined || live.variants.size === 0;
     const queued = isBehind || masked === 'queued';
     const key = nameKey(type, name);
-    return { type, name, key, upstream: this.#upstreamOf(name), since, removed, masked, queued };
+    return { type, name, key, upstream: this.#upstreamOf(name), since, removed, masked, seen, queued };
   }
 
   matches(name: ResourceName, scope: Scope): boolean {

@@ -58,6 +58,8 @@ export interface PendingName extends TypedName {
   readonly removed: boolean;
   /** Undefined: canaries see the change. */
   readonly masked: MaskReason | undefined;
+  /** Canaries see something else than the others: where it is masked, too, that may be what they saw before. */
+  readonly seen: boolean;
   /** What upstream says nobody has: it waits until the change before it has ended, of this name or of others. */
   readonly queued: boolean;
 }

@@ -383,10 +383,7 @@ export class Rollout {
     this.#tellState(now);
     // They are told of the state.
     this.#options.checks?.waiting(this.#waits && this.#settings !== undefined);
-    if (!this.#waits) {
-      if (this.#judged.seen.length === 0) this.#restrict(undefined);
-      this.#overAt(now);
-    }
+    if (!this.#waits) this.#overAt(now);
     if (this.#queues && !this.#unqueue()) nextAt = now + moveMs;
     else if (!this.#waits) return;
     this.#timer = this.#options.clock.after(Math.max(0, nextAt - now), () => this.#look());
@@ -622,9 +619,10 @@ export class Rollout {
     for (const key of keysOf(names)) this.#decided.add(key);
   }
 
-  /** Canaries that see what is frozen stay canaries: their side must not change under them. */
+  /** Canaries that see what is frozen stay canaries, and nobody joins them: their side must not change under them. */
   #overAt(now: number): void {
     if (this.#options.gate.size > 0) return;
+    this.#restrict(undefined);
     const nodes = this.canaries.over(now);
     if (nodes === undefined) return;
     this.#save();

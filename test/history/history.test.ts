@@ -45,6 +45,7 @@ const pending = (name: ResourceName): PendingName => ({
   since: 0,
   removed: false,
   masked: undefined,
+  seen: true,
   queued: false,
 });
 

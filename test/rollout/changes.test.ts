@@ -23,6 +23,7 @@ const waiting = (names: string): WaitingNames =>
         since: 0,
         removed: false,
         masked: undefined,
+        seen: true,
         queued: false,
       }),
     ),

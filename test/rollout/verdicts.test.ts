@@ -247,6 +247,40 @@ describe('promote', () => {
   });
 });
 
+describe('canaries in a freeze', () => {
+  it('who was elected stays one as long as it has what the others have not', () => {
+    const setting = new Setting();
+    setting.says({ puts: released });
+    setting.says({ puts: bad });
+    const elected = [...setting.rollout.canaries.named];
+    expect(elected).to.have.length(1);
+    inFreeze(setting, () => {
+      setting.says({ puts: [one('a', '3'), one('b', '3')] });
+      setting.clock.advance(2 * minute);
+      expect([...setting.rollout.canaries.named], 'frozen').to.deep.equal(elected);
+      setting.says({ puts: released });
+    });
+    setting.clock.advance(2 * minute);
+    expect([...setting.rollout.canaries.named], 'nothing waits').to.deep.equal([]);
+  });
+
+  it('what they rejected before goes to nobody else', () => {
+    const setting = new Setting();
+    setting.says({ puts: released });
+    setting.says({ puts: bad });
+    setting.rejects();
+    const waves = [{ path: 'rollout.canary', percent: 100, match: [], elects: true, bakeMs: undefined }];
+    setting.rollout.reload({ ...withoutCanaries([cds]), waves });
+    const newcomer = { nodeId: 'n3', classKey: 'one', place: 0.5, parameters: NO_PARAMETERS, address: '' };
+    inFreeze(setting, () => {
+      setting.says({ puts: [one('a', '3'), one('b', '3')] });
+      expect(setting.rollout.sideOf(newcomer)).to.equal('released');
+      setting.canaries = [];
+    });
+    expect(setting.rollout.sideOf(newcomer), 'the new content').to.equal('canary');
+  });
+});
+
 describe('verdicts after a restart', () => {
   for (const { rule, after, state } of rows) {
     it(`${rule}: ${state}`, () => {

@@ -14,6 +14,7 @@ const pending = (short: string, masked?: PendingName['masked']): PendingName => 
   since: 0,
   removed: false,
   masked,
+  seen: masked === undefined,
   queued: masked === 'queued',
 });
 
