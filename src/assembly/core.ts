@@ -38,7 +38,13 @@ import type { Refusal } from '../wire/refusal.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import { longestUnverified } from '../wire/via.ts';
 import { ClientRules } from './clients.ts';
-import { type LoadRole, loadServer, loadStreams, type TrafficJudge } from './load-reports.ts';
+import {
+  type LoadRole,
+  loadServer,
+  loadStreams,
+  SubscribedUpstreams,
+  type TrafficJudge,
+} from './load-reports.ts';
 import { LoopDetection, newRelayId } from './loop-detection.ts';
 import { RelayFleet } from './rollout-fleet.ts';
 import { notificationsOf, rolloutEvents, whatWaits } from './rollout-news.ts';
@@ -81,6 +87,8 @@ export interface ProcessRole
   readonly loadElsewhere?: () => Load;
   /** Whose load reports it takes; left out: those of clients, for control planes. */
   readonly loadReports?: LoadRole;
+  /** Names of upstreams of which clients of this node have subscriptions in other processes of this relay. */
+  readonly subscribedElsewhere?: (nodeId: string) => ReadonlySet<string>;
   /** The number of streams or connections of this process has changed. */
   readonly loadChanged?: () => void;
   /** The relay's id in `x-distributary-via`; left out: a new one. */
@@ -130,6 +138,7 @@ export class Core {
   /** Answers the other replicas. */
   readonly siblings: SiblingServing;
   readonly loadReports: LoadServer;
+  readonly subscribedUpstreams: SubscribedUpstreams;
   /** Types of which there is a resource, for whomever. */
   readonly servedTypes = new Set<TypeUrl>();
   /** Undefined: changes are not recorded. */
@@ -299,6 +308,7 @@ export class Core {
       admission: this.admission,
     });
     const loadRole = role.loadReports ?? 'alone';
+    this.subscribedUpstreams = new SubscribedUpstreams(this, role.subscribedElsewhere);
     this.loadReports = loadServer(this, loadRole);
     this.staleness = new Staleness(() => this.relay.upstreams);
     this.metrics.sampleFrom(() =>

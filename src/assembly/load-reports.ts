@@ -57,6 +57,7 @@ interface LoadParts {
   readonly metrics: Metrics;
   readonly conditions: Conditions;
   readonly traffic: TrafficJudge;
+  readonly subscribedUpstreams: SubscribedUpstreams;
   /** Before the ids of streams, so that no other process has the same. */
   readonly streamPrefix: string;
   /** A client's stream is refused, or ends. */
@@ -72,12 +73,11 @@ export const loadStreams = ({ size, sessions }: LoadServer, role: LoadRole) => (
 
 export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
   const { metrics, conditions, admission } = core;
-  const subscribed = new SubscribedUpstreams(core);
   const requests = loadOutcomes.map((outcome) => [outcome, metrics.loadRequests(outcome)] as const);
   const identify = (node: Buffer, peer: Peer, stream: number): Result<ReportingClient, GrpcStatus> => {
     const read = core.rules.context(node, peer);
     const id = `${core.streamPrefix}${stream}`;
-    return read.ok ? ok(reportingClient(core, requests, subscribed, read.value, peer, id)) : read;
+    return read.ok ? ok(reportingClient(core, requests, read.value, peer, id)) : read;
   };
   // From 0: increase() does not see a series' first increment.
   for (const { name } of reporting(core.config.upstreams)) {
@@ -177,7 +177,6 @@ const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster
 function reportingClient(
   core: LoadParts,
   requests: readonly (readonly [LoadOutcome, Tally])[],
-  subscribed: SubscribedUpstreams,
   client: ClientContext,
   peer: Peer,
   stream: string,
@@ -220,7 +219,7 @@ function reportingClient(
     left: () => traffic.left(stream),
     targets() {
       const { config } = core;
-      const own = subscribed.of(client.nodeId);
+      const own = core.subscribedUpstreams.of(client.nodeId);
       if (config === last.config && own.size === last.own.size && own.isSubsetOf(last.own))
         return last.targets;
       const { upstreams, parameters } = config;
@@ -237,7 +236,7 @@ function reportingClient(
     },
     byNewRules() {
       const again = core.rules.reapplyRules(client, peer);
-      return again && reportingClient(core, requests, subscribed, again, peer, stream);
+      return again && reportingClient(core, requests, again, peer, stream);
     },
   };
 }
@@ -247,23 +246,36 @@ const rememberedMs = 1000;
 const unknownMs = 50;
 
 /** Of which upstreams clients have subscriptions, by node. */
-class SubscribedUpstreams {
-  readonly #core: LoadParts;
+export class SubscribedUpstreams {
+  readonly #core: Pick<LoadParts, 'config' | 'relay'>;
+  readonly #elsewhere: (nodeId: string) => ReadonlySet<string>;
   #byNode = new Map<string, ReadonlySet<string>>();
   #lookedAt = Number.NEGATIVE_INFINITY;
   /** A selection never changes, and many clients have the same. */
   #bySelection = new WeakMap<Selection, Map<TypeUrl, ReadonlySet<string>>>();
   #upstreams: Config['upstreams'] = [];
 
-  constructor(core: LoadParts) {
+  /** `elsewhere`: the names of those of which a node has subscriptions in other processes. */
+  constructor(
+    core: Pick<LoadParts, 'config' | 'relay'>,
+    elsewhere: (nodeId: string) => ReadonlySet<string> = () => new Set(),
+  ) {
     this.#core = core;
+    this.#elsewhere = elsewhere;
   }
 
-  /** Their names. */
+  /** Their names. Nobody is asked elsewhere who has something here: the streams of a client are mostly on one connection. */
   of(nodeId: string): ReadonlySet<string> {
     const { upstreams } = this.#core.config;
     // Nobody can subscribe to another one.
     if (upstreams.length < 2) return new Set(upstreams.map(({ name }) => name));
+    const own = this.here(nodeId);
+    return own.size > 0 ? own : this.#elsewhere(nodeId);
+  }
+
+  /** Of this process's streams. */
+  here(nodeId: string): ReadonlySet<string> {
+    const { upstreams } = this.#core.config;
     if (upstreams !== this.#upstreams) this.#bySelection = new WeakMap();
     this.#upstreams = upstreams;
     const now = systemClock.monotonic();

@@ -143,6 +143,11 @@ export class LoadServer {
     for (const stream of [...this.#streams]) stream.reidentify();
   }
 
+  /** Clients may have subscriptions of other control planes now. */
+  chooseAgain(): void {
+    for (const stream of [...this.#streams]) stream.chooseAgain();
+  }
+
   /** Sends what is left to be sent. */
   async drain(): Promise<void> {
     for (const stream of [...this.#streams]) {
@@ -200,8 +205,8 @@ export class LoadServer {
     this.options.clock.after(checkMs, () => {
       for (const stream of [...this.#streams]) {
         stream.failIfOverdue();
-        if (turn % checksForTargets === 0) stream.chooseAgain();
       }
+      if (turn % checksForTargets === 0) this.chooseAgain();
       this.view.forgetOld();
       this.#check(turn + 1);
     });

@@ -31,6 +31,7 @@ import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Message, ToWorker } from './ipc-messages.ts';
 import { workerSocket } from './private-socket.ts';
+import { SubscriptionExchange } from './subscribed-elsewhere.ts';
 import type { WorkerClient } from './worker-client.ts';
 import { forkWorker, WorkerSlot } from './worker-slot.ts';
 import type { WorkersFleet } from './workers-fleet.ts';
@@ -63,7 +64,7 @@ export class WorkerPool implements ClientServing, ClientsView {
   /** For clients' health checks: whether the relay is ready. */
   readonly #serving: () => boolean;
   readonly #resources: Resources;
-  readonly #slots: readonly WorkerSlot[];
+  readonly #slots: WorkerSlot[] = [];
   #config: Config;
   /** What the workers were asked last about what waits. */
   #question: Message<'waiting'> | undefined;
@@ -77,6 +78,7 @@ export class WorkerPool implements ClientServing, ClientsView {
   /** The counters of workers that have ended. */
   #endedSeries: Promise<readonly Series[]> = Promise.resolve([]);
   readonly #loads: WorkerLoads;
+  readonly #subscriptions = new SubscriptionExchange(this.#slots);
   #wasListening = false;
   /** Called for each change while the first workers start. */
   #onStartup: (() => void) | undefined;
@@ -99,7 +101,7 @@ export class WorkerPool implements ClientServing, ClientsView {
     this.#sessions = sessions;
     this.#serving = serving;
     this.#resources = resources;
-    this.#slots = Array.from({ length: config.workers }, (_, index) => this.#slot(index + 1));
+    for (let number = 1; number <= config.workers; number++) this.#slots.push(this.#slot(number));
     this.#loads = new WorkerLoads(this.#slots, config.limits);
     core.logLevels.onChange(() => this.#send(this.#logLevels()));
     sessions.onChange(() => this.#send({ kind: 'tls_sessions', sessions: sessions.shared() }));
@@ -404,7 +406,7 @@ export class WorkerPool implements ClientServing, ClientsView {
 
   #slot(number: number): WorkerSlot {
     const { log, metrics } = this.#core;
-    return new WorkerSlot({
+    const slot = new WorkerSlot({
       number,
       socket: workerSocket(this.#directions.directory, number),
       clock: systemClock,
@@ -419,6 +421,8 @@ export class WorkerPool implements ClientServing, ClientsView {
         if (message.kind === 'answers') recorder?.reported(message);
         if (message.kind === 'canary_report') this.#fleet.reported(message);
         if (message.kind === 'intermediate') this.#sessions.shown(message.listener, message.certificate);
+        if (message.kind === 'reporting') this.#subscriptions.reporting(slot);
+        if (message.kind === 'subscribed') this.#subscriptions.subscribed();
         if (message.kind !== 'traffic') return;
         for (const report of message.reports) traffic.add(report);
         for (const stream of message.left) traffic.left(stream);
@@ -428,8 +432,10 @@ export class WorkerPool implements ClientServing, ClientsView {
         const left = countersOfEnded(series);
         this.#endedSeries = this.#endedSeries.then((sum) => sumSeries([sum, left]));
         this.#fleet.workerEnded(report);
+        this.#subscriptions.subscribed();
       },
     });
+    return slot;
   }
 
   #send(message: ToWorker): void {
@@ -454,7 +460,8 @@ export class WorkerPool implements ClientServing, ClientsView {
       canaries: this.#fleet.canaries(),
     };
     const question = this.#question === undefined ? [] : [this.#question];
-    return [start, this.#primaryState, this.#logLevels(), ...question];
+    const reporting = this.#subscriptions.reportingElsewhere(this.#slots[slot - 1]);
+    return [start, this.#primaryState, this.#logLevels(), ...question, reporting];
   }
 
   /** Sends the primary's state to the workers, if it has changed. */

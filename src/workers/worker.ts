@@ -32,6 +32,7 @@ import {
   workerSocket,
 } from './private-socket.ts';
 import { AnswerReporter, CanaryNodes, CanaryReporter, TrafficReporter } from './reporters.ts';
+import { SubscribedElsewhere } from './subscribed-elsewhere.ts';
 import { countersPath, metricsPath } from './worker-client.ts';
 
 type Start = Message<'start'>;
@@ -59,6 +60,7 @@ export class Worker {
   readonly #canaries: CanaryNodes | undefined;
   readonly #reporter: CanaryReporter;
   readonly #traffic: TrafficReporter;
+  readonly #subscribedElsewhere: SubscribedElsewhere;
   /** By listener. */
   readonly #sessions: ReadonlyMap<string, TlsSessions>;
   #primaryState: Pick<PrimaryState, 'ready' | 'served'> = { ready: false, served: [] };
@@ -89,6 +91,12 @@ export class Worker {
     this.#outageGate = new OutageGate(config.upstreams, systemClock, () => this.#core.relay.changed());
     const answers = new AnswerReporter(systemClock, send);
     this.#traffic = new TrafficReporter(config, systemClock, send);
+    this.#subscribedElsewhere = new SubscribedElsewhere({
+      clock: systemClock,
+      send,
+      here: (node) => this.#core.subscribedUpstreams.here(node),
+      changed: () => this.#core.loadReports.chooseAgain(),
+    });
     this.#core = new Core(
       workerConfig(config, start.ports),
       { log, logLevels, spans, version, processMetrics: true, answers },
@@ -98,6 +106,7 @@ export class Worker {
         loadElsewhere: () => this.#loadElsewhere,
         loadChanged: () => this.#report(),
         loadReports: 'worker',
+        subscribedElsewhere: (node) => this.#subscribedElsewhere.of(node),
         isUnavailable: (type, selector) => this.#outageGate.isUnavailable(type, selector),
         refusal: (interest) => this.#outageGate.refusal(interest),
         relayId,
@@ -178,6 +187,10 @@ export class Worker {
         return;
       case 'tls_sessions':
         this.#take(message.sessions);
+        return;
+      case 'reporting_elsewhere':
+      case 'subscribed_elsewhere':
+        this.#subscribedElsewhere.receive(message);
         return;
       case 'drain':
         return;

@@ -4,6 +4,7 @@ import { cases } from '../support/cases.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { LoadPlane, LoadReporter } from './support/load-plane.ts';
+import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
 import { XdsClient } from './support/xds-client.ts';
 
@@ -365,4 +366,37 @@ describe('load reports to several control planes', function () {
       expect(['a', 'b', 'c'].map((name) => endpoints.issued(name))).to.deep.equal([0, 1, 1]);
     });
   });
+
+  for (const workers of cases(2, 0)) {
+    it(`its subscriptions may be on another connection; workers: ${workers}`, async () => {
+      await using clusters = await new LoadPlane({ ...asked, clusters: ['a', 'b'] }).listen();
+      await using endpoints = await new LoadPlane({ ...asked, clusters: ['b', 'c'] }).listen();
+      await using relay = await RelayProcess.start({
+        workers,
+        upstreams: [
+          upstreamOf(clusters, 'clusters', { types: ['cds'] }),
+          upstreamOf(endpoints, 'endpoints', { types: ['eds'] }),
+        ],
+      });
+      // So many that some have the two connections in different workers.
+      const nodes = Array.from({ length: 8 }, (_, index) => `node-${index}`);
+      await using stack = new AsyncDisposableStack();
+      for (const id of nodes) {
+        const pool = stack.use(new ClientPool(relay.xds, 1));
+        pool.open('delta', id).subscribe('eds', ['x']);
+      }
+      await eventually(async () => {
+        const subscribed = (await relay.clients()).filter(({ types }) => types.length > 0);
+        expect(subscribed).to.have.lengthOf(nodes.length);
+      });
+      const reporters = nodes.map((id) => stack.use(new LoadReporter(relay.xds, id)));
+      await eventually(() => {
+        const told = reporters.map((reporter) => reporter.told.at(-1)?.clusters);
+        expect(told).to.deep.equal(nodes.map(() => ['b', 'c']));
+      });
+      for (const reporter of reporters) reporter.report('b', 1);
+      await eventually(() => expect(endpoints.issued('b')).to.equal(nodes.length));
+      expect(clusters.issued('b')).to.equal(0);
+    });
+  }
 });
