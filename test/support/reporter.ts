@@ -1,10 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { relative } from 'node:path';
+import { config } from 'chai';
 import Mocha from 'mocha';
 import { missing, type Report, root } from '../run/report.ts';
 
 const { EVENT_RUN_END, EVENT_SUITE_BEGIN, EVENT_SUITE_END } = Mocha.Runner.constants;
 const { EVENT_TEST_FAIL, EVENT_TEST_PASS, EVENT_TEST_PENDING } = Mocha.Runner.constants;
+
+// What a test of a busy machine has found is seldom seen again: its text is printed as far as it helps.
+config.truncateThreshold = 1000;
 
 /** How long after the last test something may still be open, in milliseconds. */
 const lingering = 15_000;
