@@ -226,9 +226,9 @@ export class HeldNames implements Gate {
       return true;
     });
     // What does not wait behind the gate needs no gate.
-    for (const one of [...this.holds.removed()]) {
+    for (const one of [...this.holds.withheld()]) {
       const waits = this.#tables.get(one.type)?.held.has(one.name) === true;
-      if ((scope.type ?? one.type) === one.type && !waits) this.holds.setRemoved(one, false);
+      if ((scope.type ?? one.type) === one.type && !waits) this.holds.setWithheld(one, false);
     }
   }
 
@@ -366,11 +366,14 @@ export class HeldNames implements Gate {
     const since = this.#clock.now();
     table.hold(name, { since, masked: 'rolledBack', closed: true, released, canary: released.copy() });
     const isHeld = !table.stopHoldingIfEqual(name);
-    this.holds.setRemoved({ type: table.type, name }, isHeld && variants.length === 0);
+    const kept = new Set(variants.map(({ variant }) => variant.constraints.key));
+    const said = table.resources.get(name)?.variants.all() ?? [];
+    const hasRemoved = kept.size === 0 || said.some(({ constraints }) => !kept.has(constraints.key));
+    this.holds.setWithheld({ type: table.type, name }, isHeld && hasRemoved);
   }
 
   #letThrough(table: TypeTable, name: ResourceName): void {
-    this.holds.setRemoved({ type: table.type, name }, false);
+    this.holds.setWithheld({ type: table.type, name }, false);
     table.stopHolding(name);
   }
 

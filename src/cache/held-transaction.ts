@@ -71,16 +71,17 @@ export class HeldTransaction {
       this.#changingHeld(name, held, live);
       return;
     }
+    const isWithheld = this.#holds.isWithheld(this.table.type, name);
     // Nobody has anything of it: there is nothing to protect, unless a rollback has removed it.
     if (live === undefined || live.variants.size === 0) {
-      if (this.#holds.isRemoved(this.table.type, name)) this.#keepAway(name);
+      if (isWithheld) this.#keepAway(name);
       return;
     }
     if (!this.#waits(live)) return;
     const masked = this.#isFrozen(live) ? 'frozen' : this.#queues(name) ? 'queued' : undefined;
     // From now on everybody sees what is there now, or all but canaries do.
     const canary = masked === undefined ? undefined : live.copy();
-    this.table.hold(name, { since: this.#now, masked, closed: false, released: live.copy(), canary });
+    this.table.hold(name, { since: this.#now, masked, closed: isWithheld, released: live.copy(), canary });
   };
 
   /** Nobody subscribes to it any more, which is no change; but what is frozen stays for who comes back. */

@@ -29,10 +29,10 @@ export interface Freeze extends Scope, Decision {
   readonly since: number;
 }
 
-/** What operators keep from everybody, whatever upstream says: what is frozen, and names that a rollback has removed. */
+/** What operators keep from everybody, whatever upstream says: what is frozen, and names of which a rollback has removed all or some variants. */
 export class Holds {
   #freezes: readonly Freeze[] = [];
-  readonly #removed = new Map<TypeUrl, Set<ResourceName>>();
+  readonly #withheld = new Map<TypeUrl, Set<ResourceName>>();
 
   get freezes(): readonly Freeze[] {
     return this.#freezes;
@@ -43,9 +43,9 @@ export class Holds {
   }
 
   /** From before a restart. */
-  restore(freezes: readonly Freeze[], removed: Iterable<TypedName>): void {
+  restore(freezes: readonly Freeze[], withheld: Iterable<TypedName>): void {
     this.#freezes = freezes;
-    for (const one of removed) this.setRemoved(one, true);
+    for (const one of withheld) this.setWithheld(one, true);
   }
 
   /** The error: it is frozen already. */
@@ -77,21 +77,21 @@ export class Holds {
   }
 
   /**
-   * Names that a rollback has removed. Nobody has anything of them, but they are not new: they stay away until the gate
-   * opens, also when upstream removes them and says them again, and after a restart.
+   * Names of which a rollback has removed all or some variants. Some clients have nothing of them, but what is removed is
+   * not new: it stays away until the gate opens, also when upstream removes it and says it again, and after a restart.
    */
-  *removed(): Iterable<TypedName> {
-    for (const [type, names] of this.#removed) for (const name of names) yield { type, name };
+  *withheld(): Iterable<TypedName> {
+    for (const [type, names] of this.#withheld) for (const name of names) yield { type, name };
   }
 
-  isRemoved(type: TypeUrl, name: ResourceName): boolean {
-    return this.#removed.get(type)?.has(name) === true;
+  isWithheld(type: TypeUrl, name: ResourceName): boolean {
+    return this.#withheld.get(type)?.has(name) === true;
   }
 
-  setRemoved({ type, name }: TypedName, removed: boolean): void {
-    const names = this.#removed.get(type);
-    if (removed) getOrMake(this.#removed, type, () => new Set()).add(name);
-    else if (names?.delete(name) === true && names.size === 0) this.#removed.delete(type);
+  setWithheld({ type, name }: TypedName, withheld: boolean): void {
+    const names = this.#withheld.get(type);
+    if (withheld) getOrMake(this.#withheld, type, () => new Set()).add(name);
+    else if (names?.delete(name) === true && names.size === 0) this.#withheld.delete(type);
   }
 }
 

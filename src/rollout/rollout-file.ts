@@ -47,7 +47,7 @@ const savedRollout = z.object({
     .array(savedContent.extend({ reason: z.string().default(''), cause: holdCause.optional() }))
     .readonly()
     .default([]),
-  /** Names that a rollback has removed, and that stay away until they are released. */
+  /** Names of which a rollback has removed all or some variants, which stay away until they are released. */
   withheld: z
     .array(z.tuple([type, name]).transform(([type, name]) => ({ type, name })))
     .readonly()
@@ -64,7 +64,7 @@ export type HashOf = (variant: Pick<Variant, 'deltaVersion'>) => string;
 
 const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] };
 
-/** Names that a rollback has removed. */
+/** Names of which a rollback has removed something. */
 const maxWithheld = 10_000;
 
 const keyBytes = 32;

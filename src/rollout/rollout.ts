@@ -610,9 +610,9 @@ export class Rollout {
   /** All of these names, and nothing that is frozen. */
   #release(names: readonly PendingName[], started: number): void {
     const { events, clock, gate } = this.#options;
-    const [removed] = gate.holds.removed();
+    const [withheld] = gate.holds.withheld();
     gate.release({}, keysOf(names));
-    if (removed !== undefined) this.#save();
+    if (withheld !== undefined) this.#save();
     if (this.#settings === undefined) return;
     events.counted('released');
     events.released(names, clock.now() - started);
@@ -678,7 +678,7 @@ export class Rollout {
       freezes: this.#options.gate.holds.freezes,
       canaries: this.canaries.remembered,
       ...this.#verdicts.saved,
-      withheld: [...this.#options.gate.holds.removed()],
+      withheld: [...this.#options.gate.holds.withheld()],
     });
   }
 }

@@ -139,6 +139,52 @@ describe('rollback', function () {
     await end();
   });
 
+  it('a variant that it has removed stays away until the gate opens, after a restart too', async () => {
+    const directory = stack.use(temporaryDirectory());
+    const plane = stack.use(await ModelPlane.start());
+    plane.set('cds', { shop: '1' });
+    const config = {
+      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+      parameters: [{ key: 'env', from: 'node.metadata.env' }],
+      cache: { persistence: { path: directory.path } },
+      drain_timeout: '100ms',
+    };
+    const open = (env: string): VariantClient => {
+      const connections = stack.use(new Connections(relay.xds));
+      const opened = connections.open({ protocol: 'delta', node: { id: env, metadata: { env } } });
+      opened.want('cds');
+      return opened;
+    };
+    relay = await RelayProcess.start(config);
+    const prod = open('prod');
+    await prod.gets('cds', ['shop: 1']);
+    const test = open('test');
+    await test.gets('cds', ['shop: 1']);
+    await reaches(2);
+    // At its first revision there was nothing for the clients of `test`.
+    expect((await ask('rollback', '--to', '1', '--reason', 'x')).code).to.equal(0);
+    await test.gets('cds', []);
+    for (const one of [prod, test]) one.close();
+    await relay.stop();
+
+    plane.set('cds', { shop: '2' });
+    relay = await RelayProcess.start(config);
+    const again = ['prod', 'test'].map(open);
+    const pending = async (): Promise<string> => (await ask('diff', '--pending', '--type', 'cds')).out;
+    await eventually(async () => expect(await pending()).to.match(/^changed +cds +shop$/m));
+    await eventually(async () => expect(await relay.metric('cache_variants', 'cds')).to.equal(2));
+    await again[0]?.gets('cds', ['shop: 1']);
+    await eventually(async () => {
+      const states = (await relay.clients()).flatMap(({ types }) => types.map(({ state }) => state));
+      expect(states.toSorted()).to.deep.equal(['MISSING', 'SYNCED']);
+    });
+    expect(again[1]?.has('cds')).to.deep.equal([]);
+    expect((await ask('unfreeze', '--reason', 'mended')).code).to.equal(0);
+    for (const one of again) await one.gets('cds', ['shop: 2']);
+    for (const one of again) one.close();
+    await relay.stop();
+  });
+
   it('that changes nothing is in the history all the same, with its revision, after a restart too', async () => {
     const directory = stack.use(temporaryDirectory());
     const persisted = { cache: { persistence: { path: directory.path } } };

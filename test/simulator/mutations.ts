@@ -197,7 +197,7 @@ export const mutations: readonly Wrong[] = [
     name: 'names never seen before wait',
     rule: 8,
     file: 'src/cache/held-transaction.ts',
-    right: 'if (this.#holds.isRemoved(this.table.type, name)) this.#keepAway(name);',
+    right: 'if (isWithheld) this.#keepAway(name);',
     wrong: 'if (this.#isGated) this.#keepAway(name);',
   },
   {
