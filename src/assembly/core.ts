@@ -582,7 +582,7 @@ export class Admission implements ConnectionBounds {
     const { maxStreams, maxStreamsPerPeer } = this.#core.config.limits;
     const open = streams + this.#elsewhere.streams;
     if (open >= maxStreams) {
-      const message = `${open} streams are open, the maximum of this relay (limits.max_streams)`;
+      const message = `${maxStreams} streams are open, the maximum of this relay (limits.max_streams)`;
       return { reason: 'streams', status: { code: Code.RESOURCE_EXHAUSTED, message } };
     }
     if (maxStreamsPerPeer === 0 || account.exempt) return undefined;

@@ -398,7 +398,7 @@ export class Reading {
     const { payer, clusters, maxClusters, maxRows } = this.#reporter;
     if (plan.name === CLUSTER_STATS && clusters >= maxClusters) return none;
     if ((!payer.exempt && payer.count(rowPlace) >= mostRows) || rows.size >= maxRows) return none;
-    checkKey(plan, this.#keysOf(start, end));
+    checkKey(plan, new MessageReader(Buffer.from(key, 'latin1')));
     return rows.add(plan, above, number, key, this.#reporter)?.id ?? none;
   }
 }
@@ -433,15 +433,19 @@ function keyOf({ byTag }: Plan, reader: MessageReader): string | undefined {
 
 /** Of a message whose fields are in no order, or several times there: the last one counts. */
 function sortedKey({ byTag }: Plan, reader: MessageReader): string {
-  const parts = new Map<number, string>();
+  const starts = new Map<number, number>();
   while (reader.next()) {
     const field = byTag[reader.tag];
-    if (field?.kind === 'key') parts.set(field.number, isDefault(reader) ? '' : reader.encoded());
+    if (field?.kind === 'key') starts.set(field.number, reader.fieldStart);
   }
-  return [...parts]
-    .toSorted(([a], [b]) => a - b)
-    .map(([, text]) => text)
-    .join('');
+  const { end } = reader;
+  let key = '';
+  for (const [, start] of [...starts].toSorted(([a], [b]) => a - b)) {
+    reader.enter(start, end);
+    reader.next();
+    if (!isDefault(reader)) key += reader.encoded();
+  }
+  return key;
 }
 
 /** Empty, or the number 0. */

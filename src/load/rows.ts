@@ -312,9 +312,12 @@ function resized(numbers: Float64Array<ArrayBuffer>, length: number): Float64Arr
 /** ClusterStats.cluster_name. */
 const nameTag = bytesTag(1);
 
-/** Of the fields of a ClusterStats. */
+/** Of the fields of a ClusterStats. Of several names the last one counts: a hostile report may have a million of them. */
 export function clusterName(cluster: MessageReader): string {
-  let name = '';
-  while (cluster.next()) if (cluster.tag === nameTag) name = cluster.text();
-  return name;
+  let last = none;
+  while (cluster.next()) if (cluster.tag === nameTag) last = cluster.fieldStart;
+  if (last === none) return '';
+  cluster.enter(last, cluster.end);
+  cluster.next();
+  return cluster.text();
 }

@@ -27,8 +27,15 @@ import { errorCode, explainError, isDisconnect } from '../wire/node-error.ts';
 export const socketMode = 0o600;
 
 /** For the sockets between the primary and its workers. Its mode is 0700. */
-export function makePrivateDirectory(): string {
-  return mkdtempSync(join(tmpdir(), 'distributary-feed-'));
+export function makePrivateDirectory(): Result<string> {
+  const above = tmpdir();
+  try {
+    return ok(mkdtempSync(join(above, 'distributary-feed-')));
+  } catch (error) {
+    return fail(
+      `workers need a directory for their sockets, and none can be made in ${above} (TMPDIR): ${explainError(error)}`,
+    );
+  }
 }
 
 /** With everything in it. Several workers may do so at once, when the primary was killed. */

@@ -37,12 +37,14 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
     },
     async open(core, config, { serving, clientStatus }, _own, sessions) {
       const sockets = new AsyncDisposableStack();
+      const made = openDirectory(sockets);
+      if (!made.ok) return made;
+      const directory = made.value;
       fleet.serve({
         rollout: core.rollout,
         hasDelivered: (side) => hasDelivered(core, side),
         waits: () => core.relay.gate.size > 0,
       });
-      const directory = openDirectory(sockets);
       canaryFeed = canaryFeedSocket(directory);
       const pool = await start();
       if (pool.ok) return ok(pool.value);
@@ -80,15 +82,17 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
 }
 
 /** The directory is removed when the process ends, unless it is killed. */
-function openDirectory(sockets: AsyncDisposableStack): string {
-  const directory = makePrivateDirectory();
+function openDirectory(sockets: AsyncDisposableStack): Result<string> {
+  const made = makePrivateDirectory();
+  if (!made.ok) return made;
+  const directory = made.value;
   const remove = (): void => removePrivateDirectory(directory);
   process.once('exit', remove);
   sockets.defer(() => {
     process.off('exit', remove);
     remove();
   });
-  return directory;
+  return made;
 }
 
 /** Of other types something is always on its way, and nobody waits for it. */

@@ -88,6 +88,23 @@ describe('how workers listen', function () {
   const inUse = (port: number): string =>
     `cannot listen on ${host}:${port}: the address is in use: another process listens there`;
 
+  it('not without a directory for their sockets: the error says what to set', async () => {
+    using place = temporaryDirectory();
+    const path = join(place.path, 'relay.json');
+    const address = `${host}:0`;
+    writeFileSync(
+      path,
+      JSON.stringify({ ...configOf(), node: { id: 'relay' }, xds: { address }, admin: { address } }),
+    );
+    const none = join(place.path, 'none');
+    const env = { TMPDIR: none };
+    const { code, output } = await outcome({ ...distributary('run', '--config', path), env });
+    expect(output).to.include(
+      `workers need a directory for their sockets, and none can be made in ${none} (TMPDIR): there is no such file or directory`,
+    );
+    expect(code).to.equal(1);
+  });
+
   it('each by itself, where ports can be shared', async function () {
     if (!isLinux) this.skip();
     await using relay = await RelayProcess.start(configOf({ rest: {} }));

@@ -508,6 +508,22 @@ describe('limits.max_streams, with workers: 2', function () {
   });
 });
 
+describe('limits.max_streams, lowered below what is open', () => {
+  it('a refusal names the limit, and not how many are open', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    const config = { upstreams: [files.upstream] };
+    await using relay = await RelayProcess.start(config);
+    await using stack = new AsyncDisposableStack();
+    await Promise.all(fleet(relay, 3, stack).map((client) => client.gets('cds')));
+    await relay.reconfigure({ ...config, limits: { max_streams: 2 } });
+    const [refused] = fleet(relay, 1, stack);
+    expect((await refused?.ends())?.details).to.equal(
+      '2 streams are open, the maximum of this relay (limits.max_streams)',
+    );
+  });
+});
+
 describe('workers: 2, and an upstream that cannot be reached', function () {
   this.timeout(60_000);
   let files: ResourceFiles;

@@ -11,6 +11,7 @@ import { Reading, type Wanted } from '../../src/load/reading.ts';
 import { type Payer, Reporter } from '../../src/load/rows.ts';
 import { LoadSums } from '../../src/load/sums.ts';
 import { atOnce } from '../../src/model/time-slices.ts';
+import { encode, encoded, message, utf8 } from '../../src/protobuf/field-writer.ts';
 
 type Clusters = NonNullable<MessageInitShape<typeof LoadStatsRequestSchema>['clusterStats']>;
 
@@ -571,6 +572,24 @@ describe('sums of load reports', () => {
     const { clusterStats } = taken(sums);
     expect(clusterStats.map(({ clusterName }) => clusterName)).to.deep.equal(['b']);
     expect(clusterStats[0]?.upstreamLocalityStats[0]?.upstreamEndpointStats).to.deep.equal([]);
+  });
+
+  it('of a million names of one cluster only the last one counts, and the others cost what unknown fields do', () => {
+    const after = (field: number): Buffer => {
+      const many = encoded(Buffer.alloc(3_000_000, encode([utf8(field, 'a')])));
+      return encode([message(2, [many, utf8(1, 'shop')])]);
+    };
+    const [names, unknown] = [after(1), after(15)];
+    const cost = (bytes: Buffer): number => {
+      const sums = new LoadSums(0);
+      const before = process.threadCpuUsage();
+      add(sums, bytes, reporter(), undefined);
+      const { user, system } = process.threadCpuUsage(before);
+      expect(taken(sums).clusterStats.map(({ clusterName }) => clusterName)).to.deep.equal(['shop']);
+      return user + system;
+    };
+    const least = (bytes: Buffer): number => Math.min(...Array.from({ length: 4 }, () => cost(bytes)));
+    expect(least(names) / least(unknown)).to.be.below(4);
   });
 
   it('property: whatever the bytes, the sums can be read', () => {
