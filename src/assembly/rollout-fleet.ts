@@ -307,9 +307,10 @@ function standingOf(
   if (responses.state !== 'ERROR') return !pending && hasTaken(subscription, waiting) ? accepted : waits;
   const { short, url } = typeInfo(info.url);
   const { rejectedWhole } = responses;
-  // It may be something else that it rejects.
+  // It may be something else that it rejects, or of a name that waits what everybody has.
+  const own = unionOf(parts);
   const rejected = Iterator.from(subscription.holdings()).filter(
-    ({ canonical, state }) => state === 'ERROR' && waiting.has(canonical),
+    ({ canonical, state }) => state === 'ERROR' && waiting.has(canonical) && own.has(nameKey(url, canonical)),
   );
   const first = rejected.next().value;
   if (first !== undefined) {
@@ -317,7 +318,7 @@ function standingOf(
     const others = rejected.filter((one) => one.rejection === rejection).map((one) => one.canonical);
     // There may be 10,000 in a response of the state of the world: they are known without a look at each.
     const isWhole = rejection === rejectedWhole;
-    const named = isWhole ? unionOf(parts) : new Set([canonical, ...others].map((one) => nameKey(url, one)));
+    const named = isWhole ? own : new Set([canonical, ...others].map((one) => nameKey(url, one)));
     const reason = `${short} ${name}: ${said(rejection?.message)}`;
     // Something else may be on its way. That is no other word on what it was sent last, if that still waits.
     return { kind: 'rejected', reason, names: named, isFinal: !pending || first.current };
@@ -328,7 +329,7 @@ function standingOf(
   return {
     kind: 'rejected',
     reason: `${short}: ${said(rejectedWhole.message)}`,
-    names: unionOf(parts),
+    names: own,
     isFinal: true,
   };
 }
