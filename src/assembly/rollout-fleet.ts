@@ -9,7 +9,7 @@ import { nameKey } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
-import type { HeldVariant } from '../model/rollout.ts';
+import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { Subscription } from '../model/subscription.ts';
 import { errorText } from '../model/text.ts';
@@ -353,7 +353,7 @@ interface Difference {
   readonly key: ReadonlySet<string>;
   /** The name, and its aliases. */
   readonly selectors: readonly ResourceName[];
-  /** The variants that come, go or change. */
+  /** The variants that come, go or change, also for wildcards alone. */
   readonly variants: readonly Variant[];
 }
 
@@ -485,5 +485,6 @@ export class WaitingIndex {
 }
 
 const isSame = (a: HeldVariant, b: HeldVariant): boolean =>
-  a.variant === b.variant ||
-  (a.variant.constraints.key === b.variant.constraints.key && a.variant.payload === b.variant.payload);
+  isHeldByWildcard(a) === isHeldByWildcard(b) &&
+  (a.variant === b.variant ||
+    (a.variant.constraints.key === b.variant.constraints.key && a.variant.payload === b.variant.payload));

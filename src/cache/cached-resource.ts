@@ -5,7 +5,7 @@ import { type Content, NO_CONTENT } from '../model/change.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
-import type { HeldVariant } from '../model/rollout.ts';
+import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
 import type { Holder, Put, ResourceError } from '../model/transaction.ts';
 import { VariantIndex } from '../model/variant-index.ts';
 
@@ -177,10 +177,6 @@ export class CachedResource {
     this.resourceErrors.delete(UNCONSTRAINED.key);
     if (this.resourceErrors.size === 0) this.resourceErrors = undefined;
   }
-}
-
-export function isHeldByWildcard(entry: HeldVariant): boolean {
-  return entry.holders.some((holder) => holder.role === 'wildcard');
 }
 
 /** Its present upstream has not said it. */

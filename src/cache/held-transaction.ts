@@ -5,12 +5,11 @@ import type { Constraints } from '../model/constraints.ts';
 import { assignmentType } from '../model/endpoints.ts';
 import { type Holds, type TypedName } from '../model/holds.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { PendingChange } from '../model/rollout.ts';
+import { isHeldByWildcard, type PendingChange } from '../model/rollout.ts';
 import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
 import {
   CachedResource,
   type CacheEntry,
-  isHeldByWildcard,
   isRestored,
   sameVariantContent,
   sameVariants,

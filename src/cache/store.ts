@@ -12,7 +12,7 @@ import type { Content } from '../model/change.ts';
 import { clusterFacts } from '../model/cluster.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
-import type { HeldVariant } from '../model/rollout.ts';
+import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
 import { covers, isCollection } from '../model/selection.ts';
 import {
   type Interest,
@@ -29,7 +29,6 @@ import {
   type CachedResource,
   type CacheEntry,
   contentIn,
-  isHeldByWildcard,
   NO_FILTER,
   type PickFilter,
 } from './cached-resource.ts';

@@ -15,13 +15,12 @@ import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
-import type { HeldVariant, MaskReason, PendingName } from '../model/rollout.ts';
+import { type HeldVariant, isHeldByWildcard, type MaskReason, type PendingName } from '../model/rollout.ts';
 import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { GlobIndex } from '../model/xdstp.ts';
 import {
   CachedResource,
   type CacheEntry,
-  isHeldByWildcard,
   isRestored,
   sameVariantContent,
   sameVariants,

@@ -1,11 +1,11 @@
 import type { Plain } from '../admin/service.ts';
-import { isHeldByWildcard } from '../cache/cached-resource.ts';
 import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { nearestParameters } from '../model/nearest-parameters.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
+import { isHeldByWildcard } from '../model/rollout.ts';
 import { isCollection } from '../model/selection.ts';
 import type { Pace } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';

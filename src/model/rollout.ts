@@ -100,6 +100,10 @@ export interface HeldVariant {
   readonly holders: readonly Holder[];
 }
 
+/** Whether wildcards show it. */
+export const isHeldByWildcard = ({ holders }: Pick<HeldVariant, 'holders'>): boolean =>
+  holders.some(({ role }) => role === 'wildcard');
+
 /** The content of names, for a rollback. A name without variants is absent. */
 export type Contents = ReadonlyMap<ResourceName, readonly HeldVariant[]>;
 

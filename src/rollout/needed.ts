@@ -1,7 +1,7 @@
 import type { Side } from '../model/access.ts';
 import { nameKey, type TypedName } from '../model/holds.ts';
 import { type Reference, reference } from '../model/resource.ts';
-import type { Gate, PendingName } from '../model/rollout.ts';
+import { type Gate, isHeldByWildcard, type PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import { referencesOf } from '../wire/references.ts';
 
@@ -71,10 +71,15 @@ function neededIn(gate: Contents, side: Side): ReadonlySet<string> {
 const isRemoved = (gate: Contents, one: PendingName): boolean =>
   isLacking(gate, one, one.masked === undefined ? 'canary' : 'said');
 
-/** Of what everybody has: some of it or all. */
+/** Of what everybody has: some of it or all, or only wildcards do not show it any more. */
 function isLacking(gate: Contents, { type, name }: PendingName, column: 'said' | 'canary'): boolean {
-  const there = new Set(gate.contentOf(type, name, column).map(({ variant }) => variant.constraints.key));
-  return gate.contentOf(type, name, 'released').some(({ variant }) => !there.has(variant.constraints.key));
+  const there = new Map(
+    gate.contentOf(type, name, column).map((one) => [one.variant.constraints.key, isHeldByWildcard(one)]),
+  );
+  return gate.contentOf(type, name, 'released').some((one) => {
+    const isShown = there.get(one.variant.constraints.key);
+    return isShown === undefined || (isHeldByWildcard(one) && !isShown);
+  });
 }
 
 function referencesOfAll(

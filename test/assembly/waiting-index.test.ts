@@ -2,10 +2,11 @@ import { expect } from 'chai';
 import { WaitingIndex } from '../../src/assembly/rollout-fleet.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../src/model/parameters.ts';
+import type { HeldVariant } from '../../src/model/rollout.ts';
 import { Selection } from '../../src/model/selection.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { heapAfterCollection } from '../support/heap.ts';
-import { InMemoryRelay, type } from '../support/in-memory-relay.ts';
+import { InMemoryRelay, namedHolder, type } from '../support/in-memory-relay.ts';
 
 const directory = 'xdstp://a/envoy.config.cluster.v3.Cluster';
 
@@ -20,12 +21,19 @@ const select = (names: readonly string[], parameters: Parameters = NO_PARAMETERS
     })),
   );
 
-/** What came under these names waits for canaries, in the released state there is nothing. */
-function waiting(names: readonly string[]): WaitingIndex {
+type Before = (now: readonly HeldVariant[]) => readonly HeldVariant[];
+
+const nothing: Before = () => [];
+
+/** What came under these names waits for canaries. `before`: what the others have of it. */
+function waiting(names: readonly string[], before = nothing): WaitingIndex {
   const lab = new InMemoryRelay();
   lab.full('cds', Object.fromEntries(names.map((name) => [name, '1'])));
   const relay: ConstructorParameters<typeof WaitingIndex>[0] = {
-    variantsOf: (of, name, side) => (side === 'released' ? [] : lab.relay.variantsOf(of, name, 'released')),
+    variantsOf: (of, name, side) => {
+      const now = lab.relay.variantsOf(of, name, 'released');
+      return side === 'canary' ? now : before(now);
+    },
   };
   const index = new WaitingIndex(relay, type('cds'));
   index.begin(new Set(names.map((name) => resourceName(name))));
@@ -41,6 +49,12 @@ describe('what clients subscribe to of what waits', () => {
       expect(index.shown(select([selector]), ALLOW_ALL), selector).to.have.length(1);
     for (const selector of [`${directory}/x/two`, `${directory}/*`])
       expect(index.shown(select([selector]), ALLOW_ALL), selector).to.be.empty;
+  });
+
+  it('is found where only wildcards are shown something else', () => {
+    const byNameAlone: Before = (now) => now.map((one) => ({ ...one, holders: [namedHolder] }));
+    const index = waiting(['one'], byNameAlone);
+    expect(index.shown(select(['*']), ALLOW_ALL)).to.have.length(1);
   });
 
   for (const [what, selection] of [

@@ -4,10 +4,10 @@ import type { Side } from '../../src/model/access.ts';
 import { resourceName, type TypeUrl } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
-import { type Put, type Transaction, transaction } from '../../src/model/transaction.ts';
+import { type Put, type Transaction, transaction, WILDCARD } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
-import { cluster, namedHolder, put, type } from '../support/in-memory-relay.ts';
+import { cluster, namedHolder, put, type, wildcardHolder } from '../support/in-memory-relay.ts';
 import { anyOf } from '../support/real-bodies.ts';
 import { unheard, withoutCanaries } from '../support/rollouts.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -121,6 +121,18 @@ describe('what upstream removes, and what is discarded or frozen refers to', () 
     world.says(rds, { puts: [routeTo('new')] });
     world.removes(cds, 'old');
     world.rollout.discard({ type: rds }, 'a test');
+    expect(world.after()).to.equal('old new other a, cds old queued, rds web discarded');
+  });
+
+  it('stays if only wildcards would lose it', () => {
+    const world = new World();
+    world.store.addInterest({ type: cds, selector: WILDCARD, parameters: NO_PARAMETERS });
+    world.says(cds, { holder: wildcardHolder, puts: [cluster('old', '1', 'a')] });
+    world.after();
+    world.says(rds, { puts: [routeTo('new')] });
+    world.rollout.discard({}, 'a test');
+    const removals = [{ name: resourceName('old'), constraints: UNCONSTRAINED }];
+    world.says(cds, { holder: wildcardHolder, removals });
     expect(world.after()).to.equal('old new other a, cds old queued, rds web discarded');
   });
 

@@ -64,6 +64,8 @@ export interface RelayPlan {
   readonly loads?: boolean;
   /** cache.persistence; left out: none. */
   readonly persistence?: { readonly secrets: boolean };
+  /** xds.removal_grace: 0s; left out: 15 s. */
+  readonly keepsNothing?: boolean;
   /** Every request of a client counts as a large one; left out: none does. */
   readonly requestsInTurns?: boolean;
 }
@@ -614,7 +616,7 @@ class Running {
           maxSubscriptions: 100_000,
           changesPerSecond: 1_000_000,
           stalledMilliseconds: 30_000,
-          removalGraceMilliseconds: 15_000,
+          removalGraceMilliseconds: plan.keepsNothing === true ? 0 : 15_000,
           // Its clients may subscribe to nothing for as long as they like.
           firstRequestMilliseconds: Number.POSITIVE_INFINITY,
         }),

@@ -607,13 +607,15 @@ export class SimulatedRollout {
     const nodes = new Set(history.reports.map(({ node }) => node));
     const before = (node: string) =>
       history.reports.filter((one) => one.node === node && one.at < (harmed.get(node) ?? 0));
-    // Where nobody of the class is left, they are compared with themselves before it.
+    // Where nobody of the class is left, they are compared with themselves before it. That is forgotten with a stream of reports.
+    const saidLater = new Set(history.reports.flatMap(({ stream, at }) => (at > since ? stream : [])));
     const bad = failing.find((node) => {
       // A client that rejects what was before a discard keeps what fails: that is usual then. One report is of both.
       if (before(node).filter(({ fails, isUsual }) => fails && isUsual).length > 1) return false;
       const others = [...nodes].filter((one) => !isInWaves(one) && classOf(one) === classOf(node));
       if (others.length > 0) return others.some((one) => well.has(one));
-      return before(node).length >= 5 && before(node).every(({ fails }) => !fails);
+      const usual = before(node).filter(({ stream }) => saidLater.has(stream));
+      return usual.length >= 5 && usual.every(({ fails }) => !fails);
     });
     if (failing.length > 0) tally.count('failing canaries at a release');
     if (bad !== undefined)

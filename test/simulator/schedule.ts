@@ -106,7 +106,7 @@ export function makePlan(seed: number, size: Size): Plan {
     random,
     planes.map(({ id }) => id),
     habits,
-  ).map((relay) => withGate(seed, withTurns(seed, withPersistence(seed, relay))));
+  ).map((relay) => withGate(seed, withTurns(seed, withGrace(seed, withPersistence(seed, relay)))));
   const entries = relays.filter(
     ({ id }) => !relays.some(({ endpoints }) => endpoints.includes(id)) || random.chance(0.3),
   );
@@ -185,6 +185,11 @@ function withErrors(seed: number, habits: Habits): Habits {
 
 function withTurns(seed: number, relay: RelayPlan): RelayPlan {
   return new Random('turns', seed, relay.id).chance(0.25) ? { ...relay, requestsInTurns: true } : relay;
+}
+
+/** All relays of a plan: then each swap is made before it breaks. */
+function withGrace(seed: number, relay: RelayPlan): RelayPlan {
+  return new Random('grace', seed).chance(0.35) ? { ...relay, keepsNothing: true } : relay;
 }
 
 function makeRelays(random: Random, planes: readonly string[], habits: Habits): RelayPlan[] {
@@ -285,7 +290,22 @@ export function makeSteps(plan: Plan, size: Size): Step[] {
     steps.push({ ...makeStep(random, plan, calm), wait: makeWait(random) });
     if (random.chance(0.04)) steps.push({ wait: 0, kind: 'quiet' });
   }
-  return withLoadSteps(plan, withRolloutSteps(plan, withGateSteps(plan, steps)));
+  return withLoadSteps(plan, withRolloutSteps(plan, withGateSteps(plan, withSwaps(plan, steps))));
+}
+
+/** Where the order alone keeps what clients need: all of a swap waits for a client that does not read. */
+function withSwaps(plan: Plan, steps: readonly Step[]): Step[] {
+  if (!plan.relays.some(({ keepsNothing }) => keepsNothing === true)) return [...steps];
+  const random = new Random('swap steps', plan.seed);
+  return steps.flatMap((step): Step[] => {
+    if (step.kind !== 'quiet') return [step];
+    const client = random.pick(plan.clients).id;
+    return [
+      step,
+      { wait: 0, kind: 'stall', client, milliseconds: 1500 },
+      { wait: 0, kind: 'swap', salt: random.below(2 ** 30), gap: random.pick([0, 5, 30]) },
+    ];
+  });
 }
 
 const operations: readonly Operation[] = [

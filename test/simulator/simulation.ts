@@ -238,8 +238,11 @@ class Simulation {
   }
 
   #swap({ salt, gap, order = 'make before break' }: Extract<Step, { readonly kind: 'swap' }>): void {
-    const edits = swapClusters(this.#world, new Random(this.#plan.seed, 'swap', salt), order);
-    this.#tally.count(`swap: ${order}`);
+    // Of what is told apart, in a wrong order, `xds.removal_grace` alone keeps what clients need.
+    const isKept = this.#plan.relays.every(({ keepsNothing }) => keepsNothing !== true);
+    const told = isKept ? order : 'make before break';
+    const edits = swapClusters(this.#world, new Random(this.#plan.seed, 'swap', salt), told);
+    this.#tally.count(`swap: ${told}`);
     for (const [index, edit] of edits.entries()) this.#loop.after(index * gap, edit);
     this.#loop.advance(edits.length * gap);
   }
