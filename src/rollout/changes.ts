@@ -13,6 +13,9 @@ export interface Change {
   readonly judge: Judge;
 }
 
+/** What of a change is frozen, and who had come to it. */
+type Frozen = Pick<Change, 'keys' | 'classes' | 'judge'>;
+
 /** One that is held. */
 type Hold = Pick<Change, 'names' | 'keys'> & { readonly cause: HoldCause };
 
@@ -25,6 +28,7 @@ type Component = Readonly<Record<'keys' | 'classes', Set<string>>>;
 export class Changes {
   #rows: readonly Change[] = [];
   #queued: Change | undefined;
+  #frozen: readonly Frozen[] = [];
   /** At the last call of `endedHolds`. */
   #held: readonly Hold[] = [];
   /** What the rows were made of. */
@@ -58,17 +62,23 @@ export class Changes {
     return queued === undefined || (first?.kind === 'HELD' && first.since <= queued.since) ? first : queued;
   }
 
+  /** All that canaries have, be it frozen or not. */
+  get shown(): readonly Pick<Change, 'classes' | 'judge'>[] {
+    return [...this.#rows, ...this.#frozen];
+  }
+
   /** All of which there is something to say. */
   get all(): readonly Change[] {
     return this.#queued === undefined ? this.#rows : [...this.#rows, this.#queued];
   }
 
   /**
-   * `stopped`: what is queued, and bad. `members`: the same values as long as they do not change, and so `bonds`, the sets of names of one verdict.
-   * `joined`: names with a content that is new.
+   * `frozen`: what canaries have of it, by `nameKey`. `stopped`: what is queued, and bad. `members`: the same values as
+   * long as they do not change, and so `bonds`, the sets of names of one verdict. `joined`: names with a content that is new.
    */
   arrange(
     { names, keys }: WaitingNames,
+    frozen: ReadonlySet<string>,
     stopped: WaitingNames,
     members: readonly Member[],
     bonds: readonly ReadonlySet<string>[],
@@ -76,12 +86,19 @@ export class Changes {
     settings: JudgeSettings,
     now: number,
   ): void {
-    const made = [keys, stopped, members, ...bonds];
+    const made = [keys, frozen, stopped, members, ...bonds];
     const isSame = made.length === this.#made.length && made.every((one, at) => one === this.#made[at]);
     if (!isSame) {
       this.#made = made;
       const { queued } = this;
-      this.#rows = this.#arranged(names, componentsOf(keys, members, bonds), settings, now);
+      const known = [...this.#frozen, ...this.#rows];
+      const resumed = partsIn(keys, this.#frozen).map(({ keys: own, judge }) => ({
+        keys: own,
+        judge: Judge.resumed(judge, settings, now),
+      }));
+      const components = componentsOf(keys, members, bonds);
+      this.#rows = arranged(names, components, [...this.all, ...resumed], settings, now);
+      this.#frozen = partsIn(frozen, known);
       const judge = queued?.judge ?? new Judge(settings, now);
       this.#queued =
         stopped.names.length === 0
@@ -109,25 +126,32 @@ export class Changes {
     const reason = `${found.reason}; nobody has it: it is queued`;
     this.#queued?.judge.hold(now, { cause: found.cause, reason });
   }
+}
 
-  #arranged(
-    names: readonly PendingName[],
-    components: readonly Component[],
-    settings: JudgeSettings,
-    now: number,
-  ): readonly Change[] {
-    const before = new Map<string, Change>();
-    for (const row of this.all) for (const key of row.keys) before.set(key, row);
-    const byKey = new Map<string, Component>();
-    for (const component of components) for (const key of component.keys) byKey.set(key, component);
-    const namesOf = Map.groupBy(names, ({ key }) => byKey.get(key));
-    return components.map((component) => {
-      const rows = new Set([...component.keys].flatMap((key) => before.get(key) ?? []));
-      const judges = [...rows].map(({ judge }) => judge);
-      const judge = Judge.of(judges, settings, now);
-      return { ...component, names: namesOf.get(component) ?? [], judge };
-    });
-  }
+/** What of these is under any of the names, by `nameKey`. */
+const partsIn = (names: ReadonlySet<string>, all: readonly Frozen[]): readonly Frozen[] =>
+  all.flatMap(({ keys, classes, judge }) => {
+    const own = keys.intersection(names);
+    return own.size === 0 ? [] : { keys: own, classes, judge };
+  });
+
+function arranged(
+  names: readonly PendingName[],
+  components: readonly Component[],
+  known: readonly Pick<Change, 'keys' | 'judge'>[],
+  settings: JudgeSettings,
+  now: number,
+): readonly Change[] {
+  const before = new Map<string, Judge>();
+  for (const { keys, judge } of known) for (const key of keys) before.set(key, judge);
+  const byKey = new Map<string, Component>();
+  for (const component of components) for (const key of component.keys) byKey.set(key, component);
+  const namesOf = Map.groupBy(names, ({ key }) => byKey.get(key));
+  return components.map((component) => {
+    const judges = new Set([...component.keys].flatMap((key) => before.get(key) ?? []));
+    const judge = Judge.of([...judges], settings, now);
+    return { ...component, names: namesOf.get(component) ?? [], judge };
+  });
 }
 
 function componentsOf(

@@ -133,13 +133,25 @@ export class Judge {
     // Together they are where the one is that fewer have seen. What nobody has judged yet joins what nobody has judged.
     const met = before.some((one) => one.isPastFirst) ? [] : before.filter((one) => one.#hasMetSomebody);
     const first = (met.length === 0 ? before : met).toSorted((a, b) => a.#wave - b.#wave)[0] ?? oldest;
-    created.#wave = first.#wave;
+    created.#goOnFrom(first);
     created.#shownSince = Math.max(...before.map((one) => one.#shownSince));
-    created.#before = first.#before;
-    created.#hasMet = first.#hasMet;
-    created.#isPastFirst = first.#isPastFirst;
     for (const one of before) for (const [classKey, wave] of one.#reached) created.#reach(classKey, wave);
     return created;
+  }
+
+  /** Of a change that was frozen meanwhile: it is judged anew, by those who have it. */
+  static resumed(before: Judge, settings: JudgeSettings, now: number): Judge {
+    const created = new Judge(settings, now);
+    created.#goOnFrom(before);
+    for (const [classKey, wave] of before.#reached) created.#reach(classKey, wave);
+    return created;
+  }
+
+  #goOnFrom(before: Judge): void {
+    this.#wave = before.#wave;
+    this.#before = before.#before;
+    this.#hasMet = before.#hasMet;
+    this.#isPastFirst = before.#isPastFirst;
   }
 
   get state(): WaitingState {

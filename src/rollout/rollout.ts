@@ -428,7 +428,7 @@ export class Rollout {
   /** How far the change of each class has come, though its clients came later. True: some may be on another side. */
   #reach(): boolean {
     const reached = new Map<string, number>();
-    for (const { judge, classes } of this.#changes.rows)
+    for (const { judge, classes } of this.#changes.shown)
       for (const [classKey, wave] of judge.reach(classes))
         reached.set(classKey, Math.max(wave, reached.get(classKey) ?? 0));
     const moved = this.canaries.reach(reached);
@@ -535,7 +535,8 @@ export class Rollout {
     const verdicts = [...this.#found(), ...this.#foundBefore];
     const bonds = verdicts.map(({ names }) => names);
     const settings = this.#settings ?? unjudged;
-    this.#changes.arrange(waiting, this.#stopped, this.#members, bonds, this.#joined, settings, now);
+    const { frozen } = this.#judged;
+    this.#changes.arrange(waiting, frozen, this.#stopped, this.#members, bonds, this.#joined, settings, now);
     const heard = this.#settings === undefined ? [] : this.#changes.rows;
     this.#sources.look(
       heard.map((change) => ({

@@ -120,6 +120,7 @@ export class Judged {
   /** What it was found in. */
   #of: readonly unknown[] = [];
   #names = new WaitingNames([]);
+  #frozen: ReadonlySet<string> = new Set();
 
   constructor(gate: Pick<Gate, 'pending' | 'holds'>) {
     this.#gate = gate;
@@ -127,15 +128,27 @@ export class Judged {
 
   /** The same value until something of it changes. */
   get waiting(): WaitingNames {
+    this.#read();
+    return this.#names;
+  }
+
+  /** What is frozen while canaries have something else than the others, by `nameKey`. The same value until it changes. */
+  get frozen(): ReadonlySet<string> {
+    this.#read();
+    return this.#frozen;
+  }
+
+  #read(): void {
     const { pending, holds } = this.#gate;
     const [lastPending, lastFreezes] = this.#of;
-    if (lastPending === pending && lastFreezes === holds.freezes) return this.#names;
+    if (lastPending === pending && lastFreezes === holds.freezes) return;
     this.#of = [pending, holds.freezes];
     const names = this.seen.filter((one) => !this.isFrozen(one));
     const before = this.#names.names;
     const isSame = names.length === before.length && names.every((one, at) => one === before[at]);
     if (!isSame) this.#names = new WaitingNames(names);
-    return this.#names;
+    const frozen = keysOf(pending.filter((one) => one.seen && this.isFrozen(one)));
+    if (!isEqual(frozen, this.#frozen)) this.#frozen = frozen;
   }
 
   /** What canaries see, be it frozen or not. */

@@ -40,7 +40,7 @@ const member = (classKey: string, ...names: readonly string[]): Member => ({
 /** Each row as its names and its classes. */
 function rowsOf(names: string, members: readonly Member[], bonds: readonly string[] = []): readonly string[] {
   const changes = new Changes();
-  changes.arrange(waiting(names), waiting(''), members, bonds.map(keys), new Set(), unjudged, 0);
+  changes.arrange(waiting(names), new Set(), waiting(''), members, bonds.map(keys), new Set(), unjudged, 0);
   return told(changes);
 }
 
@@ -75,13 +75,13 @@ describe('the changes that wait', () => {
   it('a row keeps its times while others come and go', () => {
     const changes = new Changes();
     const one = [member('X', 'a'), member('Y', 'b')];
-    changes.arrange(waiting('a'), waiting(''), one, [], keys('a'), unjudged, 1);
-    changes.arrange(waiting('ab'), waiting(''), one, [], keys('b'), unjudged, 2);
+    changes.arrange(waiting('a'), new Set(), waiting(''), one, [], keys('a'), unjudged, 1);
+    changes.arrange(waiting('ab'), new Set(), waiting(''), one, [], keys('b'), unjudged, 2);
     const startedAt = () => changes.rows.map(({ judge }) => judge.startedAt);
     expect(startedAt()).to.deep.equal([1, 2]);
-    changes.arrange(waiting('ab'), waiting(''), [member('X', 'ab')], [], new Set(), unjudged, 3);
+    changes.arrange(waiting('ab'), new Set(), waiting(''), [member('X', 'ab')], [], new Set(), unjudged, 3);
     expect(startedAt()).to.deep.equal([1]);
-    changes.arrange(waiting('b'), waiting(''), one, [], new Set(), unjudged, 4);
+    changes.arrange(waiting('b'), new Set(), waiting(''), one, [], new Set(), unjudged, 4);
     expect(startedAt()).to.deep.equal([1]);
   });
 
@@ -95,7 +95,7 @@ describe('the changes that wait', () => {
           .join('');
       const members = 'TUVWXYZ'.split('').map((classKey) => member(classKey, some(), some()));
       const changes = new Changes();
-      changes.arrange(waiting('abcdefgh'), waiting(''), members, [], new Set(), unjudged, 0);
+      changes.arrange(waiting('abcdefgh'), new Set(), waiting(''), members, [], new Set(), unjudged, 0);
       expect(changes.rows.flatMap(({ names }) => names)).to.have.length(8);
       for (const { classKey, subscribed } of members) {
         const own = new Set([...subscribed].flatMap((names) => [...names]));

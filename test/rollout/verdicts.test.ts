@@ -264,6 +264,48 @@ describe('canaries in a freeze', () => {
     expect([...setting.rollout.canaries.named], 'nothing waits').to.deep.equal([]);
   });
 
+  describe('who was let in by a later wave', () => {
+    const path = 'rollout.waves';
+    const waves = [
+      { path, percent: 0, match: [], elects: true, bakeMs: undefined },
+      { path, percent: 100, match: [], elects: true, bakeMs: undefined },
+    ];
+    const client = { nodeId: 'n3', classKey: 'one', place: 0.5, parameters: NO_PARAMETERS, address: '' };
+
+    /** What waits has come to its second wave. */
+    function inSecondWave(): Setting {
+      const setting = new Setting();
+      setting.rollout.reload({ ...withoutCanaries([cds]), waves, mode: 'MANUAL' });
+      setting.says({ puts: released });
+      setting.says({ puts: bad });
+      expect(setting.rollout.sideOf(client)).to.equal('released');
+      expect(setting.rollout.promote({}, 'a test').ok).to.equal(true);
+      expect(setting.rollout.sideOf(client)).to.equal('canary');
+      return setting;
+    }
+
+    it('keeps what it has, and goes on from there when the freeze ends', () => {
+      const setting = inSecondWave();
+      inFreeze(setting, () => {
+        setting.clock.advance(2 * minute);
+        expect(setting.rollout.sideOf(client), 'frozen').to.equal('canary');
+        setting.says({ puts: [one('a', '3'), one('b', '3')] });
+        expect(setting.rollout.sideOf(client), 'upstream says something else').to.equal('canary');
+      });
+      expect(setting.rollout.sideOf(client), 'unfrozen').to.equal('canary');
+      expect(setting.rollout.report().wave).to.equal(2);
+    });
+
+    it('goes back with what is discarded in the freeze', () => {
+      const setting = inSecondWave();
+      inFreeze(setting, () => {
+        expect(setting.rollout.discard({}, 'a test').ok).to.equal(true);
+        setting.clock.advance(minute);
+        expect(setting.rollout.sideOf(client)).to.equal('released');
+      });
+    });
+  });
+
   it('what they rejected before goes to nobody else', () => {
     const setting = new Setting();
     setting.says({ puts: released });
