@@ -96,7 +96,7 @@ export class Judge {
   #wave = 1;
   /** Since when the clients of the wave may have what waits now. */
   #shownSince: number;
-  /** Who had the change when this wave began, by node. */
+  /** Who had all of the change when this wave began, by node. */
   #before: ReadonlySet<string> = new Set();
   /** This wave has added somebody, who may have left since. */
   #hasMet = false;
@@ -245,10 +245,11 @@ export class Judge {
   /** Upstream has sent something that now waits: the bake starts again, `max_wait` does not. */
   joined(now: number): void {
     this.#acceptedAt = undefined;
+    // No earlier wave has judged what is new.
+    this.#before = new Set();
     if (this.#reached.size === 0) {
-      // It went on because nobody was there: nobody has judged what is new.
+      // It went on because nobody was there.
       this.#wave = 1;
-      this.#before = new Set();
       this.#hasMet = false;
       this.#isPastFirst = false;
     }

@@ -374,6 +374,20 @@ describe('judge: waves', () => {
     expect([alone.wave, reached.wave]).to.deep.equal([1, 2]);
   });
 
+  it('what joins in a later wave bakes there, though the wave adds nobody: no wave has judged it', () => {
+    const judge = new Judge(three, 0);
+    expect(outcome(judge, 0, by('a'))).to.equal('CANARY');
+    judge.advance(new Set(['a']), 30);
+    judge.reach(new Set(['one']));
+    expect(outcome(judge, 30, { ...by('a'), found: rejects.found })).to.equal('HELD rejected');
+    judge.joined(40);
+    expect(outcome(judge, 40, by('a'))).to.equal('CANARY');
+    expect(outcome(judge, 139, by('a'))).to.equal('CANARY');
+    expect(outcome(judge, 140, by('a'))).to.equal('accepted');
+    judge.advance(new Set(['a']), 140);
+    expect(outcome(judge, 140, by('a')), 'a wave has judged it').to.equal('accepted');
+  });
+
   it('two changes that become one are where the one is that fewer have seen', () => {
     const [first, second] = [new Judge(three, 0), new Judge(three, 5)];
     second.advance(new Set(['a']), 10);
