@@ -340,16 +340,18 @@ export class RelayHost implements Host {
 
   /**
    * Control planes above are silent where nothing is there, and remember nothing: one that has nothing for a session
-   * at all cannot be told from one that does not answer, and what was held before is served on. What was held is
-   * claimed by its version, and answered, only where it came from (protocol §5b.5): not at the other of two endpoints.
+   * at all cannot be told from one that does not answer, and what was held before is served on (protocol §3.9). What was
+   * held is claimed by its version, and answered, only where it came from (protocol §5b.5), not at the other of two
+   * endpoints; with NATIVE a variant with constraints is not claimed.
    */
   get taciturn(): boolean {
-    const { endpoints } = this.plan;
+    const { endpoints, variants } = this.plan;
     return endpoints.some((id) => {
       const host = this.#options.hosts.get(id);
       if (host === undefined || host instanceof RelayHost) return host?.taciturn === true;
       const { protocol, tellsMissing, versions } = host.habits;
-      return protocol === 'DELTA' && !tellsMissing && (versions === 'none' || endpoints.length > 1);
+      const claims = versions !== 'none' && endpoints.length === 1 && variants !== 'NATIVE';
+      return protocol === 'DELTA' && !tellsMissing && !claims;
     });
   }
 

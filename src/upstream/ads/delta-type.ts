@@ -158,14 +158,14 @@ export class DeltaType extends SubscribedType {
     return kind !== 'wildcard';
   }
 
-  protected onTimeout(subscription: UpstreamSubscription): 'absent' | 'unknown' {
+  protected onTimeout(subscription: UpstreamSubscription): 'absent' | 'silent' {
     if (subscription.resolvedOnThisStream) {
       this.#removeUnconfirmedOfName(subscription);
       return 'absent';
     }
     const isStale = this.covered(subscription).some(({ confirmed }) => !confirmed);
     // A control plane that is silent altogether says nothing about what is held from an earlier stream.
-    if (isStale && !this.stream.controlPlaneResponded) return 'unknown';
+    if (isStale && !this.stream.controlPlaneResponded) return 'silent';
     this.removeUnconfirmed(subscription);
     return 'absent';
   }

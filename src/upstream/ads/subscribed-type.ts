@@ -38,6 +38,11 @@ const longestQuietWaitMs = 3000;
  * 15 s. The relay above waits 15 s for its own control plane, and its answer must arrive first.
  */
 const extensionShare = 15;
+/**
+ * `extend`: the timeout is a little longer. `silent`: the control plane says nothing at all, so its time begins when it
+ * does.
+ */
+type Postponed = 'extend' | 'silent';
 /** The second rejection in a row waits so long, each further one twice as long: some servers send again at once. */
 const nackDelayMs = { first: 1000, longest: 30_000 };
 const reasonLimit = 2000;
@@ -119,13 +124,13 @@ export abstract class SubscribedType {
   /** Whether silence means absence in the end (protocol §3.9): for names, in SotW only of LDS and CDS. */
   protected abstract absentAfterTimeout(subscription: UpstreamSubscription): boolean;
   /**
-   * resource_timeout has passed, or (`extended`) a little more. `extend`: the timeout is a little longer. If it is absent,
-   * what it has from earlier streams is removed.
+   * resource_timeout has passed, or (`extended`) a little more. If it is absent, what it has from earlier streams is
+   * removed.
    */
   protected abstract onTimeout(
     subscription: UpstreamSubscription,
     extended: boolean,
-  ): 'absent' | 'unknown' | 'extend';
+  ): 'absent' | 'unknown' | Postponed;
 
   /** Nothing is subscribed, cached or to be unsubscribed. Only the last nonce and version are left in it. */
   get isAbandoned(): boolean {
@@ -333,24 +338,29 @@ export abstract class SubscribedType {
     });
   }
 
-  #awaitExpiry(timer: string, subscriptions: readonly UpstreamSubscription[], extended = false): void {
+  #awaitExpiry(timer: string, subscriptions: readonly UpstreamSubscription[], after?: Postponed): void {
     const { resourceTimeoutMs } = this.stream.options;
-    this.stream.arm(timer, extended ? resourceTimeoutMs / extensionShare : resourceTimeoutMs, () => {
-      // The rejected response may have been the answer, so nothing is concluded yet.
-      if (this.lastNack !== undefined) {
-        this.#awaitExpiry(timer, subscriptions);
-        return;
-      }
-      const later: UpstreamSubscription[] = [];
-      for (const subscription of subscriptions) {
-        if (!this.subscriptions.has(subscription)) continue;
-        const outcome = this.onTimeout(subscription, extended);
-        if (outcome === 'extend') later.push(subscription);
-        else if (outcome === 'absent') this.resolve(subscription);
-      }
-      this.#conclude();
-      if (later.length > 0) this.#awaitExpiry(timer, later, true);
-    });
+    this.stream.arm(
+      timer,
+      after === 'extend' ? resourceTimeoutMs / extensionShare : resourceTimeoutMs,
+      () => {
+        // The rejected response may have been the answer, so nothing is concluded yet. Who was silent has its whole time.
+        if (this.lastNack !== undefined || (after === 'silent' && this.stream.controlPlaneResponded)) {
+          this.#awaitExpiry(timer, subscriptions);
+          return;
+        }
+        const outcomes = Map.groupBy(
+          subscriptions.filter((subscription) => this.subscriptions.has(subscription)),
+          (subscription) => this.onTimeout(subscription, after === 'extend'),
+        );
+        for (const subscription of outcomes.get('absent') ?? []) this.resolve(subscription);
+        this.#conclude();
+        for (const postponed of ['extend', 'silent'] as const) {
+          const later = outcomes.get(postponed);
+          if (later !== undefined) this.#awaitExpiry(timer, later, postponed);
+        }
+      },
+    );
   }
 
   /** A response has come: a wildcard or glob that it may answer is answered when no more follow. */

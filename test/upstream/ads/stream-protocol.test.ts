@@ -131,6 +131,14 @@ describe('a session machine', () => {
     expect(conversation.say('wait 15s')).to.deep.equal([]);
   });
 
+  it('§3.9 a stream that was silent altogether and then answers has its whole time for the other names', () => {
+    const conversation = new Conversation('delta', [], '');
+    last(['subscribe eds a', 'subscribe eds b', 'connect', '< eds 1 n1 a:1@1 b:1@1'], conversation);
+    last(['disconnect', 'connect elsewhere', 'wait 20s', '< eds 1 n1 b:1@1'], conversation);
+    expect(conversation.say('wait 15s')).to.deep.equal([]);
+    expect(conversation.say('wait 15s')).to.deep.equal(['= eds version 1 -a']);
+  });
+
   it('§3.9 what a new endpoint does not deliver is removed when its time is up', () => {
     const conversation = new Conversation('delta', [], '');
     last(['subscribe eds a', 'subscribe eds b', 'connect', '< eds 1 n1 a:1@1 b:1@1'], conversation);
