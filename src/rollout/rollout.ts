@@ -332,6 +332,7 @@ export class Rollout {
     const discarded = this.#verdicts.discardedAgain(all.map(keyOf));
     // The views have heard of it, and no client has yet.
     if (discarded.size > 0) gate.discard({}, this.#verdicts.whyDiscarded(discarded), discarded);
+    this.#needed.look(this.#settings !== undefined, this.#queues);
     const joined = new Set(all.map(keyOf)).difference(discarded);
     fleet.waitingChanged();
     const names = joined.union(new Set(left.map(keyOf)));

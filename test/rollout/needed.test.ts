@@ -23,6 +23,10 @@ function routeTo(target: string): Put {
   return put(rds, 'web', target, { any: anyOf(rds, fields) });
 }
 
+const removalOf = (name: string): Partial<Transaction> => ({
+  removals: [{ name: resourceName(name), constraints: UNCONSTRAINED }],
+});
+
 /** Nobody is a canary: a change goes to everybody after its bake. `web` leads to `old`. */
 class World {
   readonly clock = new VirtualClock();
@@ -58,13 +62,18 @@ class World {
   }
 
   says(url: TypeUrl, part: Partial<Transaction>): void {
-    this.store.apply(transaction({ holder: namedHolder, type: url, ...part }));
-    this.store.held.notify();
+    this.hears(url, part);
     this.clock.advance(100);
   }
 
+  /** Clients are sent nothing before this has returned. */
+  hears(url: TypeUrl, part: Partial<Transaction>): void {
+    this.store.apply(transaction({ holder: namedHolder, type: url, ...part }));
+    this.store.held.notify();
+  }
+
   removes(url: TypeUrl, name: string): void {
-    this.says(url, { removals: [{ name: resourceName(name), constraints: UNCONSTRAINED }] });
+    this.says(url, removalOf(name));
   }
 
   /** What everybody has after a bake, and what waits. */
@@ -131,9 +140,27 @@ describe('what upstream removes, and what is discarded or frozen refers to', () 
     world.after();
     world.says(rds, { puts: [routeTo('new')] });
     world.rollout.discard({}, 'a test');
-    const removals = [{ name: resourceName('old'), constraints: UNCONSTRAINED }];
-    world.says(cds, { holder: wildcardHolder, removals });
+    world.says(cds, { holder: wildcardHolder, ...removalOf('old') });
     expect(world.after()).to.equal('old new other a, cds old queued, rds web discarded');
+  });
+
+  it('is not lost by canaries for a moment either, be the removal a change of its own or of what was discarded', () => {
+    const world = discarded();
+    world.hears(cds, removalOf('old'));
+    expect(world.canaries()).to.equal('old new other a');
+    world.says(cds, { puts: [cluster('old', '2', 'a')] });
+    world.rollout.discard({}, 'a test');
+    world.hears(cds, removalOf('old'));
+    expect(world.canaries()).to.equal('old new other a');
+  });
+
+  it('is not lost by canaries for a moment if upstream removes it right after the change that is frozen', () => {
+    const world = new World();
+    world.rollout.freeze({ type: rds }, decision);
+    world.hears(rds, { puts: [routeTo('new')] });
+    world.hears(cds, removalOf('old'));
+    expect(world.canaries()).to.equal('old new other a');
+    expect(world.after()).to.equal('old new other a, cds old queued, rds web frozen');
   });
 
   it('is not queued any more when upstream has it again', () => {

@@ -14,6 +14,8 @@ export class Causes {
   /** How often the client was told that a name is not there: once for each of its parameter sets. */
   readonly #gone = new Map<string, number>();
   readonly #forms: number;
+  /** It has one variant of a name: another one takes its place. */
+  readonly #replaces: boolean;
   /** Of several variants that match, the one that came last counts: any response may bring another one of them. */
   readonly #undecided: (name: string) => boolean;
   /** Names that must be told again, so often: each of its parameter sets is answered for itself. */
@@ -40,10 +42,11 @@ export class Causes {
   readonly #turns: () => number;
   #excusedTurns: number;
 
-  /** `turns`: how often something was done to the gate of the relay. */
+  /** `isSotw`: nothing is removed by name. `turns`: how often something was done to the gate of the relay. */
   constructor(
     world: World,
     kind: Kind,
+    isSotw: boolean,
     forms: number,
     undecided: (name: string) => boolean,
     turns: () => number,
@@ -51,6 +54,7 @@ export class Causes {
     this.#turns = turns;
     this.#excusedTurns = turns();
     this.#forms = forms;
+    this.#replaces = isSotw && forms === 1;
     this.#undecided = undecided;
     this.#world = world;
     this.#kind = kind;
@@ -97,7 +101,7 @@ export class Causes {
     const removedWith = (name: string): number =>
       Math.max(1, received.resources.filter((resource) => resource.name === name).length);
     for (const { name, constraints, content } of received.resources) {
-      again(identity(constraints, name), content);
+      again(this.#idOf(constraints, name), content);
     }
     for (const name of received.removed) again(identity('', name), '', removedWith(name));
     for (const { name, constraints } of received.removedVariants)
@@ -143,11 +147,11 @@ export class Causes {
     const alone =
       new Set([...resources, ...removedVariants].map(({ name }) => name)).size + removed.length === 1;
     for (const { name, constraints, content, tag } of resources) {
-      const id = identity(constraints, name);
+      const id = this.#idOf(constraints, name);
       const had = this.#claimed.get(name) === digestOf(tag);
       this.#claimed.delete(name);
       // Under other constraints it is another variant, whatever its content.
-      const sent = `${content} ${digestOf(tag)}`;
+      const sent = `${constraints} ${content} ${digestOf(tag)}`;
       if (had || this.#sent.get(id) === sent) this.#repeat(name, id, content, alone, answered);
       this.#sent.set(id, sent);
       this.#gone.delete(name);
@@ -158,6 +162,10 @@ export class Causes {
     }
     for (const name of answered) this.#answer(name);
     return resources.map(({ name }) => name);
+  }
+
+  #idOf(constraints: string, name: string): string {
+    return identity(this.#replaces ? '' : constraints, name);
   }
 
   #answer(name: string): void {

@@ -596,6 +596,7 @@ export class Client {
     const created = new Causes(
       world,
       kind,
+      this.plan.protocol === 'sotw',
       Math.max(1, this.plan.locators.length),
       (name) => {
         const { names, wildcard } = this.#topic(kind).wanted;
