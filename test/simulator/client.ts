@@ -275,7 +275,9 @@ export class Client {
       loss: (byName) => this.host.loss(kind, byName),
       returnsKept: () => this.host.returnsKept,
       hasty: () => this.host.hasty,
-      unanswered: (form) => this.host.taciturn && this.#topics.values().every((topic) => topic.absent(form)),
+      unanswered: (form) =>
+        this.host.hearsNothing ||
+        (this.host.taciturn && this.#topics.values().every((topic) => topic.absent(form))),
     });
     this.#topics.set(kind, created);
     return created;

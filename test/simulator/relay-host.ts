@@ -148,6 +148,8 @@ export class RelayHost implements Host {
   #shaken = false;
   /** All that it has heard of since it began cold is of this revision or of later ones. */
   #base = Number.POSITIVE_INFINITY;
+  /** Nothing has come from above since a stream began. */
+  #isUnanswered = false;
   /** The epoch in which another relay wrote what this one has taken last: its discards come here with that. */
   #heard = '';
   readonly #history: RolloutHistory | undefined;
@@ -356,6 +358,19 @@ export class RelayHost implements Host {
   }
 
   /**
+   * Control planes above have said nothing at all since a stream began, as all that they were told of is current, and
+   * what is gone they were not told of: with NATIVE, variants with constraints. What is held stays (protocol §3.9).
+   */
+  get hearsNothing(): boolean {
+    return this.plan.endpoints.some((id) => {
+      const host = this.#options.hosts.get(id);
+      if (host === undefined || host instanceof RelayHost) return host?.hearsNothing === true;
+      const { protocol, tellsMissing } = host.habits;
+      return this.#isUnanswered && protocol === 'DELTA' && !tellsMissing;
+    });
+  }
+
+  /**
    * Of a relay above clusters, or routes, are asked for by wildcard and by name: on two streams (protocol §5b), of which
    * one may be ahead of the other, and it keeps the order of types only on each.
    */
@@ -497,6 +512,7 @@ export class RelayHost implements Host {
         this.#shaken = true;
         return; // what it leaves for another one may end later
       }
+      this.#isUnanswered = true;
       const same = this.#above?.host === host && this.#above.beginnings === beginnings;
       if (this.#above !== undefined && this.#above.host !== host) this.#options.tally.count('failover');
       // The first after a beginning counts too: until then it knew nothing.
@@ -507,15 +523,15 @@ export class RelayHost implements Host {
         this.#above = { host, beginnings };
       }
     };
-    if (host instanceof RelayHost) {
-      connection.spoken = () => {
-        const { id } = host.epoch;
-        return () => {
-          this.#heard = id;
-          this.#base = Math.min(this.#base, host.#lowest);
-        };
+    connection.spoken = () => {
+      const epoch = host instanceof RelayHost ? host.epoch.id : undefined;
+      return () => {
+        this.#isUnanswered = false;
+        if (!(host instanceof RelayHost)) return;
+        this.#heard = epoch ?? '';
+        this.#base = Math.min(this.#base, host.#lowest);
       };
-    }
+    };
   }
 }
 

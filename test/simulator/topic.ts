@@ -35,7 +35,7 @@ export interface TopicOptions {
   readonly returnsKept: () => boolean;
   /** What is asked by name may be taken for absent before it is answered. */
   readonly hasty: () => boolean;
-  /** Control planes say nothing at all of what is wanted for these parameters, as nothing of it is there. */
+  /** Control planes say nothing at all of what is wanted for these parameters, as nothing of it is there or is new. */
   readonly unanswered: (form: Parameters) => boolean;
   /** It sends locators. */
   readonly locators: boolean;
