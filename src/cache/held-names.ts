@@ -19,6 +19,7 @@ import type {
   Contents,
   Gate,
   HeldVariant,
+  IsQueued,
   PendingChange,
   PendingName,
   ReleasedSize,
@@ -43,7 +44,7 @@ export class HeldNames implements Gate {
   readonly #listeners = new Set<(change: PendingChange) => void>();
   #gated: ReadonlySet<TypeUrl> = new Set();
   #guard: TransactionGuard | undefined;
-  #isQueued: (name: TypedName) => boolean = () => false;
+  #isQueued: IsQueued = () => false;
   readonly holds = new Holds();
   /** What listeners have not heard of yet. */
   readonly #changes: PendingChange[] = [];
@@ -149,7 +150,7 @@ export class HeldNames implements Gate {
     this.#guard = guard;
   }
 
-  queueing(isQueued: (name: TypedName) => boolean): void {
+  queueing(isQueued: IsQueued): void {
     this.#isQueued = isQueued;
   }
 
@@ -220,7 +221,7 @@ export class HeldNames implements Gate {
     this.#change(scope, ['released', 'canary'], (table, name, held) => {
       if (held.masked === undefined || held.masked === 'discarded' || held.masked === 'queued') return false;
       if (this.#isFrozen(table, name)) return false;
-      if (this.#isQueued({ type: table.type, name })) table.change(name, held, { masked: 'queued' });
+      if (this.#isQueued({ type: table.type, name }, false)) table.change(name, held, { masked: 'queued' });
       else if (this.#gated.has(table.type)) table.unmask(name, held);
       else this.#letThrough(table, name);
       return true;

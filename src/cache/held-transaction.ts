@@ -3,9 +3,9 @@ import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts
 import type { Commit } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { assignmentType } from '../model/endpoints.ts';
-import { type Holds, type TypedName } from '../model/holds.ts';
+import type { Holds } from '../model/holds.ts';
 import type { Parameters } from '../model/parameters.ts';
-import { isHeldByWildcard, type PendingChange } from '../model/rollout.ts';
+import { type IsQueued, isHeldByWildcard, isLacking, type PendingChange } from '../model/rollout.ts';
 import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
 import {
   CachedResource,
@@ -27,7 +27,7 @@ const mostSaidLast = 100;
 export class HeldTransaction {
   readonly table: TypeTable;
   readonly #isGated: boolean;
-  readonly #isQueued: (name: TypedName) => boolean;
+  readonly #isQueued: IsQueued;
   readonly #holds: Holds;
   readonly #now: number;
   readonly #isEndpoints: boolean;
@@ -37,6 +37,8 @@ export class HeldTransaction {
   readonly #before = new Map<ResourceName, VariantsOf>();
   /** Names of which a side sees something else, though they are held. */
   readonly #altered = new Set<ResourceName>();
+  /** Names that are queued only if upstream removes something of them. */
+  readonly #queuedIfRemoved = new Set<ResourceName>();
   /** Names that a rollback has removed, and upstream says anew. */
   readonly #keptAway = new Set<ResourceName>();
   /**
@@ -45,17 +47,11 @@ export class HeldTransaction {
    */
   readonly #whole: Readonly<Record<Side, Set<ResourceName>>> = { released: new Set(), canary: new Set() };
 
-  constructor(
-    table: TypeTable,
-    isGated: boolean,
-    isQueued: (name: TypedName) => boolean,
-    holds: Holds,
-    now: number,
-  ) {
+  constructor(table: TypeTable, isGated: boolean, isQueued: IsQueued, holds: Holds, now: number) {
     this.table = table;
     this.#isGated = isGated;
     this.#isEndpoints = table.type === assignmentType;
-    this.#isQueued = (name) => isGated && isQueued(name);
+    this.#isQueued = (name, isRemoved) => isGated && isQueued(name, isRemoved);
     this.#holds = holds;
     this.#now = now;
   }
@@ -100,7 +96,10 @@ export class HeldTransaction {
     this.#before.set(name, this.table.saidOf(name));
     if (held.masked !== undefined) return;
     const isFrozen = live !== undefined && this.#isFrozen(live);
-    if (!isFrozen && !this.#queues(name)) return;
+    if (!isFrozen && !this.#queues(name)) {
+      if (held.canary !== undefined || !this.#queues(name, true)) return;
+      this.#queuedIfRemoved.add(name);
+    }
     const canary = held.canary ?? live?.copy() ?? new CachedResource();
     this.table.change(name, held, { masked: isFrozen ? 'frozen' : undefined, canary });
   }
@@ -227,10 +226,8 @@ export class HeldTransaction {
     if (held === undefined) return;
     if (this.#endsQueue(name, held)) return;
     this.#follow(name, held, live);
-    // Upstream has gone back to the change that is judged.
     if (held.masked === undefined && held.canary !== undefined)
-      if (sameVariants(variantsOf(held.canary), variantsOf(live)))
-        this.table.change(name, held, { canary: undefined });
+      if (this.#isToBeSeen(name, held.canary, live)) this.table.change(name, held, { canary: undefined });
     if (held.masked === 'discarded') this.#settleDiscarded(name, held, live);
     this.#stopHoldingIfEqual(name);
   }
@@ -254,9 +251,15 @@ export class HeldTransaction {
     }
   }
 
-  /** A change before it is still judged. */
-  #queues(name: ResourceName): boolean {
-    return this.#isQueued({ type: this.table.type, name });
+  /** Upstream has gone back to the change that is judged, or what it says is no removal. */
+  #isToBeSeen(name: ResourceName, canary: CachedResource, live: CachedResource | undefined): boolean {
+    if (sameVariants(variantsOf(canary), variantsOf(live))) return true;
+    return this.#queuedIfRemoved.has(name) && !isLacking(live?.variants.all() ?? [], canary.variants.all());
+  }
+
+  /** A change before it is still judged, or it is a removal of what is needed. */
+  #queues(name: ResourceName, isRemoved = false): boolean {
+    return this.#isQueued({ type: this.table.type, name }, isRemoved);
   }
 
   /** Whether changes of a name wait, by what it was. */

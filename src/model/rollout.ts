@@ -104,6 +104,18 @@ export interface HeldVariant {
 export const isHeldByWildcard = ({ holders }: Pick<HeldVariant, 'holders'>): boolean =>
   holders.some(({ role }) => role === 'wildcard');
 
+/** Whether some of `wanted` is not there, or only wildcards do not show it any more. */
+export function isLacking(there: readonly HeldVariant[], wanted: readonly HeldVariant[]): boolean {
+  const known = new Map(there.map((one) => [one.variant.constraints.key, isHeldByWildcard(one)]));
+  return wanted.some((one) => {
+    const isShown = known.get(one.variant.constraints.key);
+    return isShown === undefined || (isHeldByWildcard(one) && !isShown);
+  });
+}
+
+/** `isRemoved`: if upstream removes something of it. */
+export type IsQueued = (name: TypedName, isRemoved: boolean) => boolean;
+
 /** The content of names, for a rollback. A name without variants is absent. */
 export type Contents = ReadonlyMap<ResourceName, readonly HeldVariant[]>;
 
@@ -123,7 +135,7 @@ export interface Gate {
   /** What it stops waits too. */
   guarding(guard: TransactionGuard): void;
   /** What upstream says anew under these names canaries do not see until `unqueue`. */
-  queueing(isQueued: (name: TypedName) => boolean): void;
+  queueing(isQueued: IsQueued): void;
   /**
    * What upstream says of these names goes to nobody else until `unqueue`. Canaries keep what they have, but for what
    * `goesBack` means: of that they have again what is released.

@@ -107,7 +107,10 @@ export class Rollout {
     this.#settling = new Settling(clock, settling, () => this.#look());
     this.#gate(settings);
     gate.guarding(this.#guard);
-    gate.queueing((name) => this.#queues && this.#isQueued(name));
+    const isNeeded = (name: TypedName): boolean => this.#needed.mayBe(name);
+    gate.queueing(
+      (name, isRemoved) => (this.#queues && this.#isQueued(name)) || (isRemoved && isNeeded(name)),
+    );
     gate.holds.restore(saved?.freezes ?? [], saved?.withheld ?? []);
     this.#forget = gate.onChanged((change) => this.#changed(change));
     this.#look();

@@ -163,6 +163,21 @@ describe('what upstream removes, and what is discarded or frozen refers to', () 
     expect(world.after()).to.equal('old new other a, cds old queued, rds web frozen');
   });
 
+  it('is not lost by canaries that have a newer one, nor do they get an older one', () => {
+    const world = discarded();
+    const versions = (): readonly string[] =>
+      world.store.held.contentOf(cds, resourceName('old'), 'canary').map(({ variant }) => variant.version);
+    world.says(cds, { puts: [cluster('old', '2', 'a')] });
+    world.hears(cds, { puts: [cluster('old', '3', 'a')] });
+    expect(versions(), 'an update is seen at once').to.deep.equal(['v-3']);
+    world.says(cds, removalOf('old'));
+    expect(versions()).to.deep.equal(['v-3']);
+    expect(world.after()).to.equal('old new other a, cds old queued, rds web discarded');
+    expect(versions()).to.deep.equal(['v-3']);
+    world.says(rds, { puts: [routeTo('other')] });
+    expect(world.after()).to.equal('new other a');
+  });
+
   it('is not queued any more when upstream has it again', () => {
     const world = discarded();
     world.removes(cds, 'old');
