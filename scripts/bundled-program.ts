@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { getAssetKeys, getRawAsset, isSea } from 'node:sea';
+import { getAsset, getAssetKeys, getRawAsset, isSea } from 'node:sea';
 import { Script } from 'node:vm';
 import { crc32 } from 'node:zlib';
 
@@ -18,7 +18,10 @@ interface Loaded {
 const compiledFile = (name: string): string =>
   `compiled/${process.version}-${process.platform}-${process.arch}/${name}`;
 
-/** V8's code comes after a checksum of the text and of itself: V8 runs what is damaged, or of another text, and crashes. */
+/**
+ * After V8's code is a checksum of the text and of the code: V8 runs what is damaged, or of another text, and crashes. It
+ * comes last, as V8 copies code that does not begin at a multiple of eight bytes.
+ */
 const checksumBytes = 4;
 
 const requireBuiltin = createRequire(process.execPath);
@@ -43,9 +46,9 @@ export class Scripts {
   compiled(): ReadonlyMap<string, Buffer> {
     const all = Array.from(this.#loaded, ([name, { script, checksum }]) => {
       const code = script.createCachedData();
-      const first = Buffer.alloc(checksumBytes);
-      first.writeUInt32LE(crc32(code, checksum));
-      return [compiledFile(name), Buffer.concat([first, code])] as const;
+      const last = Buffer.alloc(checksumBytes);
+      last.writeUInt32LE(crc32(code, checksum));
+      return [compiledFile(name), Buffer.concat([code, last])] as const;
     });
     return new Map(all);
   }
@@ -54,11 +57,11 @@ export class Scripts {
     const known = this.#loaded.get(name);
     if (known !== undefined) return known.module.exports;
     const filename = join(this.#directory, name);
-    const text = isSea() ? Buffer.from(getRawAsset(name)) : readFileSync(filename);
+    // Latin-1, which V8 need not decode: it is ASCII.
+    const text = isSea() ? getAsset(name, 'latin1') : readFileSync(filename, 'latin1');
     const checksum = crc32(text);
     const cachedData = this.#codeOf(compiledFile(name), checksum);
-    // Latin-1, which V8 need not decode: it is ASCII.
-    const script = new Script(text.toString('latin1'), { filename, ...(cachedData && { cachedData }) });
+    const script = new Script(text, { filename, ...(cachedData && { cachedData }) });
     const module: Loaded['module'] = { exports: {} };
     this.#loaded.set(name, { script, checksum, module });
     const wrapper: unknown = script.runInThisContext();
@@ -76,8 +79,9 @@ export class Scripts {
   #codeOf(path: string, checksum: number): Buffer | undefined {
     const kept = this.#kept(path);
     if (kept === undefined || kept.length < checksumBytes) return undefined;
-    const code = kept.subarray(checksumBytes);
-    return crc32(code, checksum) === kept.readUInt32LE() ? code : undefined;
+    const end = kept.length - checksumBytes;
+    const code = kept.subarray(0, end);
+    return crc32(code, checksum) === kept.readUInt32LE(end) ? code : undefined;
   }
 
   #kept(path: string): Buffer | undefined {
