@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { cases } from '../support/cases.ts';
 import { ControlPlane, controlPlaneBinary, subscriptions } from './support/controlplane.ts';
@@ -86,6 +87,17 @@ describe('memory', function () {
   const streams = 160;
   const batch = 20;
 
+  /** The least of a few looks: requests that are still on their way are not kept, and what is kept is there each time. */
+  async function keptBy(relay: RelayProcess): Promise<Memory> {
+    let least = await relay.memory();
+    for (let looks = 1; looks < 4; looks++) {
+      await sleep(250);
+      const now = await relay.memory();
+      if (now.used < least.used) least = now;
+    }
+    return least;
+  }
+
   /** Of the streams, what each of the second half costs: the first ones pay for what all share. */
   async function perStream(
     relay: RelayProcess,
@@ -101,10 +113,10 @@ describe('memory', function () {
       }
     };
     await openSome(streams / 2);
-    const before = await relay.memory();
+    const before = await keptBy(relay);
     await openSome(streams / 2);
     expect(await relay.metric('downstream_streams')).to.equal(streams);
-    const after = await relay.memory();
+    const after = await keptBy(relay);
     return {
       rss: (after.rss - before.rss) / (streams / 2),
       used: (after.used - before.used) / (streams / 2),
