@@ -1,3 +1,4 @@
+import { isShownAlike } from '../cache/cached-resource.ts';
 import type { ClientContext } from '../downstream/services.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
@@ -9,7 +10,7 @@ import { nameKey } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
-import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
+import type { HeldVariant } from '../model/rollout.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { Subscription } from '../model/subscription.ts';
 import { errorText } from '../model/text.ts';
@@ -278,13 +279,12 @@ function standingNow(subscriber: Subscriber, waiting: Waiting): Standing {
 
 const fewOf = (sets: Parts): Parts => (sets.length <= fewSets ? sets : [unionOf(sets)]);
 
-function unionOf(sets: Parts): ReadonlySet<string> {
-  const [only, ...others] = sets;
-  if (only !== undefined && others.length === 0) return only;
-  const union = new Set<string>();
-  for (const names of sets) for (const name of names) union.add(name);
-  return union;
-}
+/** Streams with equal subscriptions share their parts. */
+const unions = new WeakMap<Parts, ReadonlySet<string>>();
+const unionOf = (sets: Parts): ReadonlySet<string> =>
+  sets.length === 1 && sets[0] !== undefined
+    ? sets[0]
+    : getOrMake(unions, sets, () => new Set(sets.flatMap((names) => [...names])));
 
 /** What a canary says to what waits, over its types. */
 function together(types: Subscriber['types'], waiting: Waiting): Standing {
@@ -485,6 +485,4 @@ export class WaitingIndex {
 }
 
 const isSame = (a: HeldVariant, b: HeldVariant): boolean =>
-  isHeldByWildcard(a) === isHeldByWildcard(b) &&
-  (a.variant === b.variant ||
-    (a.variant.constraints.key === b.variant.constraints.key && a.variant.payload === b.variant.payload));
+  a.variant.constraints.key === b.variant.constraints.key && isShownAlike(a, b);

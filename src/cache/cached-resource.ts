@@ -251,8 +251,11 @@ export function sameVariants(a: VariantsOf, b: VariantsOf): boolean {
   if (a.size !== b.size) return false;
   for (const [key, one] of a) {
     const other = b.get(key);
-    if (other === undefined || isHeldByWildcard(other) !== isHeldByWildcard(one)) return false;
-    if (!sameVariantContent(one.variant, other.variant)) return false;
+    if (other === undefined || !isShownAlike(one, other)) return false;
   }
   return true;
 }
+
+/** Whether clients see the same of both, whose constraints are equal. */
+export const isShownAlike = (a: HeldVariant, b: HeldVariant): boolean =>
+  isHeldByWildcard(a) === isHeldByWildcard(b) && sameVariantContent(a.variant, b.variant);

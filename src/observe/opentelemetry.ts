@@ -1,4 +1,4 @@
-/** What the relay uses of OpenTelemetry's SDK. Its packages are development dependencies: they would be a third of all (ADR 20). */
+/** What the relay uses of OpenTelemetry's SDK. Its packages are development dependencies: installed with the others they would be a third of them (ADR 20). */
 export { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 export { resourceFromAttributes } from '@opentelemetry/resources';
 export {

@@ -57,6 +57,13 @@ describe('what clients subscribe to of what waits', () => {
     expect(index.shown(select(['*']), ALLOW_ALL)).to.have.length(1);
   });
 
+  it('is found where only the metadata is another', () => {
+    const index = waiting(['one'], (now) =>
+      now.map((one) => ({ ...one, variant: { ...one.variant, metadata: Buffer.from('before') } })),
+    );
+    expect(index.shown(select(['one']), ALLOW_ALL)).to.have.length(1);
+  });
+
   for (const [what, selection] of [
     [
       'invented globs',

@@ -234,7 +234,7 @@ class Fleet {
     const differ = requests === undefined ? random() * 1.5 : 0;
     const errors = [0, 0.001, 0.01, 0.03][Math.floor(random() * 4)] ?? 0;
     this.#clients = Array.from({ length: size }, () => ({
-      rate: mean * Math.exp(differ * this.#normal()),
+      rate: mean * Math.exp(differ * this.#random.normal()),
       errors: errors * (requests === undefined ? random() * 2 : 1),
       usual: tally(0, 0, 0),
       counted: tally(0, 0, 0),
@@ -262,24 +262,10 @@ class Fleet {
     moreErrors: number,
     share: number,
   ): void {
-    const requests = this.#poisson(client.rate * intervalSeconds * share * (0.5 + this.#random.next()));
-    const errors = Math.min(requests, this.#poisson(requests * (client.errors + moreErrors)));
+    const requests = this.#random.poisson(
+      client.rate * intervalSeconds * share * (0.5 + this.#random.next()),
+    );
+    const errors = Math.min(requests, this.#random.poisson(requests * (client.errors + moreErrors)));
     addTo(to, reported(requests, errors, intervalSeconds), 1);
-  }
-
-  #normal(): number {
-    return Math.sqrt(-2 * Math.log(1 - this.#random.next())) * Math.cos(2 * Math.PI * this.#random.next());
-  }
-
-  #poisson(mean: number): number {
-    if (mean > 30) return Math.max(0, Math.round(mean + Math.sqrt(mean) * this.#normal()));
-    let count = 0;
-    for (
-      let left = Math.exp(-mean), product = this.#random.next();
-      product > left;
-      product *= this.#random.next()
-    )
-      count++;
-    return count;
   }
 }

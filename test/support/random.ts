@@ -14,6 +14,18 @@ export class Random {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   }
 
+  /** Of the standard normal distribution. */
+  normal(): number {
+    return Math.sqrt(-2 * Math.log(1 - this.next())) * Math.cos(2 * Math.PI * this.next());
+  }
+
+  poisson(mean: number): number {
+    if (mean > 30) return Math.max(0, Math.round(mean + Math.sqrt(mean) * this.normal()));
+    let count = 0;
+    for (let left = Math.exp(-mean), product = this.next(); product > left; product *= this.next()) count++;
+    return count;
+  }
+
   below(limit: number): number {
     return Math.floor(this.next() * limit);
   }

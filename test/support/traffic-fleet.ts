@@ -84,7 +84,7 @@ class TrafficFleet {
 
   #report({ requests, rate }: Client, rise: number): Tally {
     const { errors, shape } = this.#settings;
-    const count = this.#poisson(requests);
+    const count = this.#random.poisson(requests);
     const now = Math.min(1, rate * (errors === 'bursts' ? this.#gamma(shape) : 1) + rise);
     return reported(count, this.#binomial(count, now), intervalSeconds);
   }
@@ -96,26 +96,10 @@ class TrafficFleet {
     return sum / shape;
   }
 
-  #normal(): number {
-    return Math.sqrt(-2 * Math.log(1 - this.#random.next())) * Math.cos(2 * Math.PI * this.#random.next());
-  }
-
-  #poisson(mean: number): number {
-    if (mean > 30) return Math.max(0, Math.round(mean + Math.sqrt(mean) * this.#normal()));
-    let count = 0;
-    for (
-      let left = Math.exp(-mean), product = this.#random.next();
-      product > left;
-      product *= this.#random.next()
-    )
-      count++;
-    return count;
-  }
-
   #binomial(count: number, rate: number): number {
     const mean = count * rate;
     if (mean > 20 && count - mean > 20)
-      return Math.round(mean + Math.sqrt(mean * (1 - rate)) * this.#normal());
+      return Math.round(mean + Math.sqrt(mean * (1 - rate)) * this.#random.normal());
     let hits = 0;
     for (let at = 0; at < count; at++) if (this.#random.next() < rate) hits++;
     return hits;
