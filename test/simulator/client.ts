@@ -73,7 +73,7 @@ interface ServerSide {
   readonly last: Map<Kind, Received>;
   readonly causes: Map<Kind, Causes>;
   readonly released: ReadonlyMap<Kind, Released>;
-  /** Whatever was sent on it. */
+  /** Whatever was sent on it, with its parameters of now. */
   readonly sent: Set<string>;
   /** Delta: by nonce, what has not been answered yet. */
   readonly outstanding: Map<string, Received>;
@@ -565,6 +565,7 @@ export class Client {
     if (node === undefined || parameters === side.parameters) return;
     side.parameters = parameters;
     side.answers = true;
+    side.sent.clear();
     for (const [kind, released] of side.released) released.excuse(this.#turn(kind));
     for (const causes of side.causes.values()) causes.everythingAsked();
   }

@@ -66,6 +66,12 @@ const nothingSaved: SavedRollout = {
 
 const idOf = (kind: Kind, name: string): string => `${kind} ${name}`;
 
+/** A client has been sent something. With another class it is another client. */
+interface Sent {
+  readonly classKey: string;
+  readonly at: number;
+}
+
 /** What a relay's rollout has done in all its incarnations, as the rules have seen it. */
 export class RolloutHistory {
   readonly plan: RolloutPlan;
@@ -80,8 +86,8 @@ export class RolloutHistory {
   readonly released = new Map<string, Set<string>>();
   /** By kind and name: what canaries could see so far. */
   readonly shown = new Map<string, Set<string>>();
-  /** By kind and name: the clients that have been sent what waits, each with its class, and when. */
-  readonly sent = new Map<string, Map<string, { readonly classKey: string; readonly at: number }>>();
+  /** By kind and name: the clients that have been sent what waits. */
+  readonly sent = new Map<string, Map<string, Sent>>();
   /** By kind and name: what was discarded, and upstream's revision then. */
   readonly discarded = new Map<
     string,
@@ -91,11 +97,12 @@ export class RolloutHistory {
   readonly rejected = new Set<string>();
   /** When checks answered, and what. */
   readonly answers: { readonly at: number; readonly says: CheckSays }[] = [];
-  /** By kind, name and content: since when clients have what makes their requests fail. */
-  readonly harmed = new Map<string, Map<string, number>>();
+  /** By kind, name and content: the clients that have been sent what makes their requests fail. */
+  readonly harmed = new Map<string, Map<string, Sent>>();
   /** When the clients of a stream have reported, whether requests failed, and whether it had nothing that waited. */
   reports: {
     readonly node: string;
+    readonly classKey: string;
     readonly at: number;
     readonly stream: string;
     readonly fails: boolean;
@@ -346,16 +353,16 @@ export class SimulatedRollout {
     if (history.released.get(key)?.has(content) === true) return;
     if (this.#contents(typeUrl(catalog[kind].url), name, 'released').has(content)) return;
     tally.count('sent to a canary of a rollout');
-    const sent = history.sent.get(key) ?? new Map<string, { classKey: string; at: number }>();
-    const classKey = this.#classes.get(nodeId) ?? '';
+    const sent = history.sent.get(key) ?? new Map<string, Sent>();
+    const classKey = this.#classOf(nodeId);
     if (!sent.has(nodeId)) {
       sent.set(nodeId, { classKey, at: clock.now() });
       this.#meets(key);
     }
     history.sent.set(key, sent);
     if (isHarmful(content)) {
-      const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, number>();
-      history.harmed.set(`${key} ${content}`, harmed.set(nodeId, clock.now()));
+      const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, Sent>();
+      history.harmed.set(`${key} ${content}`, harmed.set(nodeId, { classKey, at: clock.now() }));
     }
     const gone = history.discarded.get(key);
     if (isPlain && gone?.contents.has(content) === true && world.lastEdit(kind, name) <= gone.revision)
@@ -488,6 +495,10 @@ export class SimulatedRollout {
     }
   }
 
+  #classOf(node: string): string {
+    return this.#classes.get(node) ?? '';
+  }
+
   #turned(): void {
     this.#options.history.turn++;
   }
@@ -578,7 +589,8 @@ export class SimulatedRollout {
     if (!requests) history.silentAt = clock.now();
     history.reports = history.reports.slice(-500);
     const isUsual = !history.sent.values().some((nodes) => nodes.has(node));
-    history.reports.push({ node, stream, at: clock.now(), fails: errors > 0, isUsual });
+    const classKey = this.#classOf(node);
+    history.reports.push({ node, classKey, stream, at: clock.now(), fails: errors > 0, isUsual });
   }
 
   /** Rule 9: clients that have it have not said so often enough that it fails, while others of their class, which are in no wave, said that it does not. */
@@ -592,28 +604,33 @@ export class SimulatedRollout {
       [...(history.released.get(key) ?? [])].some((one) => one !== content && isHarmful(one))
     )
       return;
-    const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, number>();
-    const since = Math.max(history.joinedAt, ...harmed.values()) + settleMs;
+    const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, Sent>();
+    const since = Math.max(history.joinedAt, ...harmed.values().map(({ at }) => at)) + settleMs;
     const saying = (fails: boolean): ReadonlySet<string> => {
       const own = history.reports.filter(({ at }) => at > since);
       const byStream = Map.groupBy(own, ({ stream }) => stream).values();
       const always = byStream.filter((all) => all.length >= 4 && all.every((one) => one.fails === fails));
       return new Set(always.flatMap(([first]) => (first === undefined ? [] : [first.node])));
     };
-    const failing = [...saying(true)].filter((node) => harmed.has(node));
+    const failing = [...saying(true)].filter((node) => harmed.get(node)?.classKey === this.#classOf(node));
     const isInWaves = (node: string): boolean => this.#sideNow(node) === 'canary';
     const well = saying(false);
-    const classOf = (node: string): string => this.#classes.get(node) ?? node;
     const nodes = new Set(history.reports.map(({ node }) => node));
+    // What is usual for a client is forgotten with its class.
     const before = (node: string) =>
-      history.reports.filter((one) => one.node === node && one.at < (harmed.get(node) ?? 0));
-    // Where nobody of the class is left, they are compared with themselves before it. That is forgotten with a stream of reports.
+      history.reports.filter(
+        ({ node: own, classKey, at }) =>
+          own === node && classKey === this.#classOf(node) && at < (harmed.get(node)?.at ?? 0),
+      );
     const saidLater = new Set(history.reports.flatMap(({ stream, at }) => (at > since ? stream : [])));
     const bad = failing.find((node) => {
       // A client that rejects what was before a discard keeps what fails: that is usual then. One report is of both.
       if (before(node).filter(({ fails, isUsual }) => fails && isUsual).length > 1) return false;
-      const others = [...nodes].filter((one) => !isInWaves(one) && classOf(one) === classOf(node));
+      const others = [...nodes].filter(
+        (one) => !isInWaves(one) && this.#classOf(one) === this.#classOf(node),
+      );
       if (others.length > 0) return others.some((one) => well.has(one));
+      // Nobody of the class is left: they are compared with themselves. What is usual then is forgotten with their stream of reports.
       const usual = before(node).filter(({ stream }) => saidLater.has(stream));
       return usual.length >= 5 && usual.every(({ fails }) => !fails);
     });
