@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { makePlan, makeSteps, type Plan, type Step, sizeOf } from './schedule.ts';
 import { shrink } from './shrink.ts';
@@ -10,6 +11,8 @@ const { values } = parseArgs({
     seeds: { type: 'string', default: '1000' },
     from: { type: 'string', default: '0' },
     seed: { type: 'string' },
+    /** A file with schedules as they are printed here, or of regressions.jsonl, a line each: their transcripts. */
+    schedules: { type: 'string' },
     /** Every failing seed in one line, without its transcript. */
     brief: { type: 'boolean', default: false },
     'until-failure': { type: 'boolean', default: false },
@@ -44,6 +47,27 @@ function check(seed: number): boolean {
   if (failure !== undefined) report(plan, steps);
   return failure === undefined;
 }
+
+/** The number of schedules that break a rule. */
+function replay(file: string): number {
+  const lines = readFileSync(file, 'utf8').split('\n');
+  const schedules = lines.filter((line) => line !== '').map((line): Schedule => JSON.parse(line));
+  const failures = schedules.filter(({ name, plan, steps }) => {
+    const { failure, transcript } = simulate(plan, steps, true);
+    const what = failure === undefined ? 'breaks no rule' : `breaks rule ${failure.rule}: ${failure.message}`;
+    console.log([name ?? `seed ${plan.seed}`, ...transcript, what, ''].join('\n'));
+    return failure !== undefined;
+  });
+  return failures.length;
+}
+
+interface Schedule {
+  readonly name?: string;
+  readonly plan: Plan;
+  readonly steps: readonly Step[];
+}
+
+if (values.schedules !== undefined) process.exit(replay(values.schedules) > 0 ? 1 : 0);
 
 let total = 0;
 const tally = new Tally();
