@@ -97,14 +97,16 @@ describe('the REST listener', function () {
   it('workers serve it as they serve streams', async () => {
     await using relay = await RelayProcess.start({ upstreams: [files.upstream], rest: {}, workers: 2 });
     await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
-    for (let count = 0; count < 6; count++) {
+    const polled = async (): Promise<void> => {
       const answer = await fetch(`http://${relay.rest}${path}`, {
         method: 'POST',
         headers: { ...json, connection: 'close' },
         body: poll,
       });
       expect([answer.status, (await answer.text()).includes('"shop"')]).to.deep.equal([200, true]);
-    }
+    };
+    // Where a worker has not heard of the resource within a second, it answers 503.
+    for (let count = 0; count < 6; count++) await eventually(polled);
     // Of a worker that has no time to answer, an older count is told.
     await eventually(async () => {
       expect(await relay.metric('downstream_responses_total', 'transport="rest"')).to.equal(6);

@@ -192,6 +192,9 @@ function xdsCluster({
       ? {}
       : { initial_stream_window_size: window, initial_connection_window_size: window };
   const http = httpOptions(http2 ? { http2_protocol_options: windows } : { http_protocol_options: {} });
-  const cluster = staticCluster(XDS_CLUSTER, port, http);
-  return transportSocket === undefined ? cluster : { ...cluster, transport_socket: transportSocket };
+  return staticCluster(XDS_CLUSTER, port, {
+    ...http,
+    connect_timeout: '60s', // a machine with much to do takes long for a TLS handshake
+    transport_socket: transportSocket,
+  });
 }
