@@ -24,9 +24,6 @@ import type { WorkerPorts } from './worker-port.ts';
  */
 const build = version();
 
-/** Those that have none are left out. */
-type SubscribedUpstreamsOfNodes = readonly (readonly [node: string, upstreams: readonly string[]])[];
-
 export type ToWorker =
   | {
       readonly kind: 'start';
@@ -85,10 +82,6 @@ export type ToWorker =
   | { readonly kind: 'waiting'; readonly round: number; readonly waiting: Waiting }
   /** What clients can resume their TLS sessions by, whichever worker they meet: all of it. */
   | { readonly kind: 'tls_sessions'; readonly sessions: readonly SharedSessions[] }
-  /** Nodes that report their load in other workers, and have no subscription there (subscribed-elsewhere.ts). */
-  | { readonly kind: 'reporting_elsewhere'; readonly nodes: readonly string[] }
-  /** What those that report in this worker are subscribed to in others. */
-  | { readonly kind: 'subscribed_elsewhere'; readonly of: SubscribedUpstreamsOfNodes }
   | { readonly kind: 'drain'; readonly milliseconds: number };
 
 export type ToPrimary =
@@ -115,10 +108,6 @@ export type ToPrimary =
       readonly reports: readonly ReportedTraffic[];
       readonly left: readonly string[];
     }
-  /** Nodes that report their load in this worker, and have no subscription in it. */
-  | { readonly kind: 'reporting'; readonly nodes: readonly string[] }
-  /** What those of other workers are subscribed to in this one. */
-  | { readonly kind: 'subscribed'; readonly of: SubscribedUpstreamsOfNodes }
   /** A client was the first in this worker to show this intermediate (DER), with a certificate that was verified. */
   | { readonly kind: 'intermediate'; readonly listener: 'xds' | 'rest'; readonly certificate: Uint8Array }
   /** What clients have said to a change since the last message (history/recorder.ts). */
