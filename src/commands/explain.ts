@@ -1,12 +1,5 @@
-import {
-  type ClientTypeState,
-  type ExplainResponse,
-  ExplainResponseSchema,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
-import {
-  type ExplainClientResponse,
-  ExplainClientResponseSchema,
-} from '../gen/distributary/admin/v1/fleet_pb.ts';
+import { type ClientTypeState, type ExplainResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { ExplainClientResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { command } from '../inspect/problem-parts.ts';
 import { counted, errorLine, printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
@@ -63,7 +56,7 @@ async function explainResource(
   const details = (view: View) => detailTexts(response, view);
   const found = response.matchFound;
   const text = (view: View): string => (found ? [verdict, ...details(view)] : details(view)).join('\n\n');
-  return answer(ExplainResponseSchema, response, text, found ? undefined : () => verdict);
+  return answer(response, text, found ? undefined : () => verdict);
 }
 
 async function explainClient(
@@ -76,7 +69,7 @@ async function explainClient(
   const verdict = [clientVerdict(response, asked), ...staleLines(response)].join('\n');
   const text = (view: View): string =>
     [...(lacks ? [] : [verdict]), ...holdingTexts(response, view)].join('\n\n');
-  return answer(ExplainClientResponseSchema, response, text, lacks ? () => verdict : undefined);
+  return answer(response, text, lacks ? () => verdict : undefined);
 }
 
 /** `client w1-17 (node envoy-7, env=prd): 1 rejected, 2 missing, 30 acknowledged`. */

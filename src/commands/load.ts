@@ -1,8 +1,4 @@
-import {
-  type ClusterLoad,
-  type LoadResponse,
-  LoadResponseSchema,
-} from '../gen/distributary/admin/v1/load_pb.ts';
+import { type ClusterLoad, type LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
 import { counted, printable } from '../model/text.ts';
 import { text } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
@@ -27,7 +23,7 @@ control plane asks for it, or with rollout.traffic. -o json has the counts, and 
     async ({ rpc }) => {
       const response = await rpc.load(asked);
       const isFiltered = asked.cluster !== '' || asked.class !== '';
-      return answer(LoadResponseSchema, response, (view) => loadText(response, isFiltered, view));
+      return answer(response, (view) => loadText(response, isFiltered, view));
     },
 });
 

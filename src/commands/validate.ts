@@ -17,7 +17,6 @@ import {
 import {
   type ClientChange,
   type CompareConfigurationResponse,
-  CompareConfigurationResponseSchema,
   type LostResource,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { systemClock } from '../model/clock.ts';
@@ -148,7 +147,7 @@ function reportText(
     problems: shown(problems),
     warnings: shown(warnings),
     hints: shown(hints),
-    ...(changes === undefined ? {} : { changes: messageJson(CompareConfigurationResponseSchema, changes) }),
+    ...(changes === undefined ? {} : { changes: messageJson(changes) }),
     ...(checks.length === 0 ? {} : { checks }),
   };
   return `${printableJson(JSON.stringify(report, null, 2))}\n`;
