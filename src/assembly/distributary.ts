@@ -84,7 +84,7 @@ export class Distributary {
       sessions: () => this.#sessions.sealed(),
       clock: systemClock,
       log: dependencies.log,
-      failed: (reason) => this.#core.metrics.persistenceErrors(reason).inc(),
+      failed: (reason) => this.#core.metrics.count.persistenceErrors(reason).inc(),
       staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
     });
     const path = config.cache.persistence?.path;
@@ -92,7 +92,7 @@ export class Distributary {
       path === undefined
         ? undefined
         : new RolloutFile(path, systemClock, dependencies.log, (error) =>
-            this.#core.metrics.persistenceErrors(diskError(error).kind).inc(),
+            this.#core.metrics.count.persistenceErrors(diskError(error).kind).inc(),
           );
     const recorder = new Recorder({
       clock: systemClock,
@@ -227,7 +227,7 @@ export class Distributary {
     this.#upstreams.reload(config);
     this.#core.reload(this.#mode.configOf(config));
     this.#serving?.reload(config);
-    metrics.reloads('accepted').inc();
+    metrics.count.reloads('accepted').inc();
     log.info('configuration reloaded', { configuration: config.source.digest });
     return ok(undefined);
   }
@@ -267,7 +267,7 @@ export class Distributary {
   /** Counts a new version that was refused; the one in force stays. */
   refused(problems: readonly string[]): void {
     this.#isConfigured = false;
-    this.#core.metrics.reloads('rejected').inc();
+    this.#core.metrics.count.reloads('rejected').inc();
     const { file } = this.#config.source;
     this.#refusedConfiguration = { file, problems, since: this.#refusedConfiguration?.since ?? Date.now() };
   }

@@ -424,7 +424,7 @@ export class WorkerPool implements ClientServing, ClientsView {
       random: systemRandom,
       fork: forkWorker,
       opening: () => this.#opening(number),
-      restarted: () => metrics.workerRestarts().inc(),
+      restarted: () => metrics.count.workerRestarts().inc(),
       heard: (message) => {
         const { recorder, traffic } = this.#core;
         if (message.kind === 'answers') recorder?.reported(message);
