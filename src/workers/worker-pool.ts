@@ -72,8 +72,8 @@ export class WorkerPool implements ClientServing, ClientsView {
     kind: 'primary_state',
     ready: false,
     down: [],
-    served: [],
-    refused: [],
+    served: new Set(),
+    refused: new Map(),
   };
   /** The counters of workers that have ended. */
   #endedSeries: Promise<readonly Series[]> = Promise.resolve([]);
@@ -472,12 +472,15 @@ export class WorkerPool implements ClientServing, ClientsView {
   #tellState(): void {
     const { relay, servedTypes } = this.#core;
     const down = relay.upstreams.filter((upstream) => upstream.state().down).map(({ name }) => name);
-    const refused = relay.upstreams.flatMap((upstream) => {
-      const refusals = upstream.refusals?.();
-      if (refusals === undefined) return [];
-      return { upstream: upstream.name, message: refusals.message, parameters: [...refusals.parameters] };
-    });
-    const state = { down, refused, ready: this.#serving(), served: [...servedTypes] };
+    const refused = new Map(
+      relay.upstreams.flatMap((upstream) => {
+        const { message, parameters } = upstream.refusals?.() ?? {};
+        return message === undefined
+          ? []
+          : [[upstream.name, { message, parameters: new Set(parameters) }] as const];
+      }),
+    );
+    const state = { down, refused, ready: this.#serving(), served: new Set(servedTypes) };
     const message: Message<'primary_state'> = { kind: 'primary_state', ...state };
     if (isDeepStrictEqual(message, this.#primaryState)) return;
     this.#primaryState = message;

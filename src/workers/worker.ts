@@ -30,7 +30,7 @@ import {
   privateTransport,
   workerSocket,
 } from './private-socket.ts';
-import { AnswerReporter, CanaryNodes, CanaryReporter, TrafficReporter } from './reporters.ts';
+import { AnswerReporter, CanaryReporter, movedBetween, sideBy, TrafficReporter } from './reporters.ts';
 import { SubscribedElsewhere } from './subscribed-elsewhere.ts';
 
 type Start = Message<'start'>;
@@ -56,13 +56,13 @@ export class Worker {
   readonly #clients: LocalClients;
   readonly #outageGate: OutageGate;
   /** With a rollout. */
-  readonly #canaries: CanaryNodes | undefined;
+  #canaries: Message<'canaries'> | undefined;
   readonly #reporter: CanaryReporter;
   readonly #traffic: TrafficReporter;
   readonly #subscribedElsewhere: SubscribedElsewhere;
   /** By listener. */
   readonly #sessions: ReadonlyMap<string, TlsSessions>;
-  #primaryState: Pick<PrimaryState, 'ready' | 'served'> = { ready: false, served: [] };
+  #primaryState: Pick<PrimaryState, 'ready' | 'served'> = { ready: false, served: new Set() };
   #loadElsewhere: Load = { streams: 0, connections: 0 };
   #reporting = false;
   #listeners: ClientListeners | undefined;
@@ -79,7 +79,7 @@ export class Worker {
     this.#logLevels = logLevels;
     this.#send = send;
     const { config, version, relayId } = start;
-    this.#canaries = start.canaries && new CanaryNodes(start.canaries);
+    this.#canaries = start.canaries;
     this.#sessions = new Map(
       start.sessions.map(({ listener }) => [
         listener,
@@ -114,12 +114,12 @@ export class Worker {
         relayId,
         ambiguityReportedElsewhere: true,
         subscribed: ({ type, selector }) => this.#outageGate.subscribed(type, selector),
-        isServed: (type) => this.#primaryState.served.includes(type),
+        isServed: (type) => this.#primaryState.served.has(type),
         upstreamPerSide: this.#canaries !== undefined,
         rollout: {
           fleet: undefined,
           traffic: this.#traffic,
-          sideOf: (client) => this.#canaries?.sideOf(client) ?? 'released',
+          sideOf: (client) => (this.#canaries === undefined ? 'released' : sideBy(this.#canaries, client)),
           canaryAnswered: () => this.#reporter.answered(),
           canaryEnded: (stream) => this.#reporter.ended(stream),
         },
@@ -166,7 +166,7 @@ export class Worker {
         this.#primaryState = message;
         this.#outageGate.update(message);
         this.#core.changed();
-        if (message.refused.length > 0) {
+        if (message.refused.size > 0) {
           this.#core.relay.server.failRefusedStreams();
           this.#core.relay.polls.failHopeless();
         }
@@ -179,7 +179,8 @@ export class Worker {
         this.#logLevels.take(message.overrides);
         return;
       case 'canaries': {
-        const moved = this.#canaries?.update(message);
+        const moved = this.#canaries && movedBetween(this.#canaries, message);
+        this.#canaries = message;
         if (moved === undefined) this.#core.reapplyRules();
         else this.#core.fleet.moved(moved);
         return;
@@ -312,7 +313,7 @@ export class OutageGate {
   /** What was subscribed while an upstream is down, and when. */
   readonly #subscribedAt = new Map<TypeUrl, Map<string, number>>();
   /** By the upstream's name. */
-  #refused: ReadonlyMap<string, { readonly message: string; readonly keys: ReadonlySet<string> }> = new Map();
+  #refused: PrimaryState['refused'] = new Map();
   #timer: Timer | undefined;
 
   /** `recheck` is called every half second while an upstream is down. */
@@ -327,9 +328,7 @@ export class OutageGate {
   }
 
   update({ down, refused }: Pick<PrimaryState, 'down' | 'refused'>): void {
-    this.#refused = new Map(
-      refused.map(({ upstream, message, parameters }) => [upstream, { message, keys: new Set(parameters) }]),
-    );
+    this.#refused = refused;
     const now = this.#clock.now();
     for (const name of this.#down.keys()) if (!down.includes(name)) this.#down.delete(name);
     for (const name of down) if (!this.#down.has(name)) this.#down.set(name, now);
@@ -341,7 +340,7 @@ export class OutageGate {
   refusal({ type, selector, parameters }: Interest): string | undefined {
     if (this.#refused.size === 0) return undefined;
     const refused = this.#refused.get(this.#upstreamOf(type, selector)?.name ?? '');
-    return refused?.keys.has(parameters.key) === true ? refused.message : undefined;
+    return refused?.parameters.has(parameters.key) === true ? refused.message : undefined;
   }
 
   subscribed(type: TypeUrl, selector: string): void {
