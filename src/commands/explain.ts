@@ -5,6 +5,7 @@ import { counted, errorLine, printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { othersText } from '../observe/missing-text.ts';
+import { parametersLabel } from '../observe/problems.ts';
 import { count, parameters, text, type, UsageError } from './command.ts';
 import { type AdminClient, type Answer, answer, relayCommand } from './relay-command.ts';
 import { staleLines, stateCell, textTable, type View, variantColumns, versionText } from './terminal.ts';
@@ -218,10 +219,8 @@ function outcome({ matchFound, match, variants, state, otherClasses }: ExplainRe
     : 'nothing is known about it: does any client subscribe to it?';
 }
 
-function parametersText(parameters: Readonly<Record<string, string>>): string {
-  const pairs = Object.entries(parameters).map(([key, value]) => `${printable(key)}=${printable(value)}`);
-  return pairs.length === 0 ? 'no parameters' : pairs.toSorted().join(', ');
-}
+const parametersText = (parameters: Readonly<Record<string, string>>): string =>
+  printable(parametersLabel(parameters, 'no parameters'));
 
 function variantsText({ variants }: ExplainResponse, view: View): string {
   if (variants.length === 0) return '';
