@@ -71,68 +71,67 @@ ${what}`;
 }
 
 const upstreamColumns = (now: number): readonly Column<Plain<UpstreamStatus>>[] => [
-  { title: 'Name', cell: ({ name }) => name },
-  {
-    title: 'State',
-    cell: ({ connected, refusedStreams }) => {
-      if (!connected) return html`<span class="bad">not connected</span>`;
-      return refusedStreams === 0
-        ? html`<span class="good">connected</span>`
-        : html`<span class="bad">connected, ${counted(refusedStreams, 'refused stream')}</span>`;
-    },
-  },
-  {
-    title: 'Data',
-    cell: ({ stale, staleSince, fromSiblingsSince }) =>
+  ['Name', ({ name }) => name],
+  ['State', stateOf],
+  [
+    'Data',
+    ({ stale, staleSince, fromSiblingsSince }) =>
       stale
         ? html`<span class="bad">out of date for ${ago(staleSince, now) ?? 'unknown time'}${fromSiblingsSince === '' ? '' : ', from siblings'}</span>`
         : 'current',
-  },
-  { title: 'Endpoint', mono: true, cell: ({ kind, endpoint }) => `${kind} ${endpoint}` },
-  { title: 'Sessions', number: true, cell: ({ sessions }) => sessions },
-  {
-    title: 'Held removals',
-    cell: ({ heldRemovals }) => heldRemovals.map(({ type, count }) => `${count} ${type}`).join(', '),
-  },
-  {
-    title: 'Isolated types',
-    cell: ({ suspectTypes }) =>
+  ],
+  ['Endpoint', ({ kind, endpoint }) => `${kind} ${endpoint}`, 'mono'],
+  ['Sessions', ({ sessions }) => sessions, 'number'],
+  [
+    'Held removals',
+    ({ heldRemovals }) => heldRemovals.map(({ type, count }) => `${count} ${type}`).join(', '),
+  ],
+  [
+    'Isolated types',
+    ({ suspectTypes }) =>
       suspectTypes.map(({ type, reason }) => {
         const title = `on an isolated stream, because a stream ended: ${errorText(reason, 300)}`;
         return html`<span class="bad" title="${title}">${shorten(type, 80)}</span> `;
       }),
-  },
-  { title: 'Last error', cell: ({ lastError }) => errorText(lastError, 300) },
+  ],
+  ['Last error', ({ lastError }) => errorText(lastError, 300)],
 ];
 
+function stateOf({ connected, refusedStreams }: Plain<UpstreamStatus>): Html {
+  if (!connected) return html`<span class="bad">not connected</span>`;
+  return refusedStreams === 0
+    ? html`<span class="good">connected</span>`
+    : html`<span class="bad">connected, ${counted(refusedStreams, 'refused stream')}</span>`;
+}
+
 const typeColumns: readonly Column<Plain<TypeStatus>>[] = [
-  { title: 'Type', cell: ({ type }) => type },
-  { title: 'Resources', number: true, cell: ({ resources }) => resources },
-  { title: 'Variants', number: true, cell: ({ variants }) => variants },
-  { title: 'Subscriptions', number: true, cell: ({ subscriptions }) => subscriptions },
-  {
-    title: 'Ambiguous',
-    number: true,
-    cell: ({ ambiguous }) => (ambiguous === 0 ? 0 : html`<span class="bad">${ambiguous}</span>`),
-  },
+  ['Type', ({ type }) => type],
+  ['Resources', ({ resources }) => resources, 'number'],
+  ['Variants', ({ variants }) => variants, 'number'],
+  ['Subscriptions', ({ subscriptions }) => subscriptions, 'number'],
+  [
+    'Ambiguous',
+    ({ ambiguous }) => (ambiguous === 0 ? 0 : html`<span class="bad">${ambiguous}</span>`),
+    'number',
+  ],
 ];
 
 const clientColumns = (now: number): readonly Column<Plain<Client>>[] => [
-  { title: 'Stream', mono: true, cell: ({ id }) => id },
-  { title: 'Node', mono: true, cell: ({ node }) => shorten(node?.id ?? '', 80) },
-  { title: 'Cluster', cell: ({ node }) => shorten(node?.cluster ?? '', 60) },
-  { title: 'Peer', mono: true, cell: ({ peer }) => peer },
-  {
-    title: 'Speaks',
-    cell: ({ transport, types }) => {
+  ['Stream', ({ id }) => id, 'mono'],
+  ['Node', ({ node }) => shorten(node?.id ?? '', 80), 'mono'],
+  ['Cluster', ({ node }) => shorten(node?.cluster ?? '', 60)],
+  ['Peer', ({ peer }) => peer, 'mono'],
+  [
+    'Speaks',
+    ({ transport, types }) => {
       const last = types.map(({ lastPoll }) => lastPoll).toSorted();
       const time = ago(last.at(-1) ?? '', now);
       return time === undefined ? transport : `${transport}, polled ${time} ago`;
     },
-  },
-  {
-    title: 'Types',
-    cell: ({ types }) => {
+  ],
+  [
+    'Types',
+    ({ types }) => {
       const shown = types.slice(0, typesShown).map(({ type, state, version, lastNack }) => {
         const taken = shorten(version, 60);
         const title = lastNack === '' ? taken : `${taken}: ${errorText(lastNack, 500)}`;
@@ -142,7 +141,7 @@ const clientColumns = (now: number): readonly Column<Plain<Client>>[] => [
       const rest = types.length - shown.length;
       return rest > 0 ? [...shown, html`and ${rest} more`] : shown;
     },
-  },
+  ],
 ];
 
 function more({ clients, total }: Plain<ListClientsResponse>): Html {
@@ -261,27 +260,21 @@ td.number, th.number { text-align: right; }
 td.mono { font-family: ui-monospace, monospace; font-size: .85rem; overflow-wrap: anywhere; }
 `;
 
-interface Column<Row> {
-  readonly title: string;
-  readonly number?: boolean;
-  readonly mono?: boolean;
-  readonly cell: (row: Row) => Html | string | number | readonly Html[];
-}
+type Column<Row> = readonly [
+  title: string,
+  cell: (row: Row) => Html | string | number | readonly Html[],
+  looks?: 'number' | 'mono',
+];
 
 /** `empty` is said where there is no row. */
 function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[], empty: string): Html {
   if (rows.length === 0) return html`<p class="none">${empty}</p>`;
-  const heads = columns.map((column) => html`<th class="${classOf(column)}">${column.title}</th>`);
+  const heads = columns.map(([title, , looks = '']) => html`<th class="${looks}">${title}</th>`);
   const lines = rows.map((row) => {
-    const cells = columns.map((column) => html`<td class="${classOf(column)}">${column.cell(row)}</td>`);
+    const cells = columns.map(([, cell, looks = '']) => html`<td class="${looks}">${cell(row)}</td>`);
     return html`<tr>${cells}</tr>`;
   });
   return html`<div class="scroll"><table><thead><tr>${heads}</tr></thead><tbody>${lines}</tbody></table></div>`;
-}
-
-function classOf<Row>({ number, mono }: Column<Row>): string {
-  if (number === true) return 'number';
-  return mono === true ? 'mono' : '';
 }
 
 /** The id of the element with the first model; page/main.tsx reads it. */
