@@ -287,19 +287,9 @@ export class Distributary {
       disk: this.#disk(),
       discarded: discardedFacts(this.#core.rollout.report()),
       recent: figures.recent(),
-      rollout: rollout && { mode: rollout.mode, maxWaitMs: rollout.maxWaitMs },
-      removalHoldMs: new Map(
-        upstreams.flatMap((one) => (one.kind === 'ads' ? [[one.name, one.maxRemovalHoldMs] as const] : [])),
-      ),
-      perParameters: new Set(
-        upstreams
-          .filter((one) => one.kind === 'ads' && one.variants === 'PER_PARAMETERS')
-          .map(({ name }) => name),
-      ),
-      upstreamTls: new Map(
-        upstreams.flatMap((one) =>
-          one.kind === 'ads' && one.tls !== undefined ? [[one.name, one.tls] as const] : [],
-        ),
+      rollout,
+      controlPlanes: new Map(
+        upstreams.filter((one) => one.kind === 'ads').map((one) => [one.name, one] as const),
       ),
     };
   }

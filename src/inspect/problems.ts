@@ -119,7 +119,7 @@ function* upstreams({ status, facts }: ProblemFacts): Problems {
     const about = { upstream: name, since: staleSince, detail };
     if (!connected) {
       const title = `Upstream ${shown} is unreachable`;
-      const commands = [reach(kind, upstream.endpoint, facts.upstreamTls.get(name))];
+      const commands = [reach(kind, upstream.endpoint, facts.controlPlanes.get(name)?.tls)];
       yield problem('upstream_away', [name], { ...about, severity: 'critical', title, commands });
     } else if (stale && kind === 'filesystem') {
       const title = `The relay refuses files of upstream ${shown}`;
@@ -212,7 +212,7 @@ function onlyOf(types: readonly string[], names: readonly string[]): { type: str
 function removalsHeld({ status, facts }: ProblemFacts): Problems {
   return status.upstreams.flatMap(({ name, heldRemovals }) =>
     heldRemovals.map(({ type, count, since }) => {
-      const hold = facts.removalHoldMs.get(name);
+      const hold = facts.controlPlanes.get(name)?.maxRemovalHoldMs;
       const are = count === 1 ? 'is' : 'are';
       const short = `${counted(count, 'removal')} of ${shorten(type, 80)} ${are} held back`;
       return problem('removals_held', [name, type], {
