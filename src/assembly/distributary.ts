@@ -353,7 +353,7 @@ export class Distributary {
       rollout_check_state: checks
         .states()
         .flatMap(({ name, state }) => checkStates.map((one): Reading => [Number(one === state), name, one])),
-      limit: [...boundsOf(this.#config)].map(([name, value]) => [value, name]),
+      limit: boundsOf(this.#config),
       ...(await this.#missing()),
       config_last_reload_timestamp_seconds: [[this.#configuredAt / 1000]],
       config_last_reload_successful: [[Number(this.#isConfigured)]],
@@ -462,25 +462,10 @@ export class Distributary {
 }
 
 /** By the keys of the configuration: counts, bytes and seconds. */
-function boundsOf({ limits, cache }: Config): ReadonlyMap<string, number> {
-  return new Map([
-    ['max_streams', limits.maxStreams],
-    ['max_connections', limits.maxConnections],
-    ['max_streams_per_peer', limits.maxStreamsPerPeer],
-    ['max_connections_per_peer', limits.maxConnectionsPerPeer],
-    ['max_subscriptions_per_stream', limits.maxSubscriptionsPerStream],
-    ['max_upstream_sessions', limits.maxUpstreamSessions],
-    ['max_request_bytes', limits.maxRequestBytes],
-    ['max_poll_bytes', limits.maxPollBytes],
-    ['max_response_bytes', limits.maxResponseBytes],
-    ['subscription_changes_per_second', limits.subscriptionChangesPerSecond],
-    ['stalled_timeout', limits.stalledTimeoutMs / 1000],
-    ['first_request_timeout', limits.firstRequestTimeoutMs / 1000],
-    ['max_constraint_depth', limits.maxConstraintDepth],
-    ['max_load_report_clusters', limits.maxLoadReportClusters],
-    ['max_held_bytes', limits.maxHeldBytes],
-    ['max_held_bytes_per_peer', limits.maxHeldBytesPerPeer],
-    ['max_work_per_peer', limits.maxWorkPerPeerMs / 1000],
-    ['cache_max_bytes', cache.maxBytes],
-  ]);
+function boundsOf({ limits, cache }: Config): readonly Reading[] {
+  return Object.entries({ ...limits, cacheMaxBytes: cache.maxBytes }).flatMap(([key, value]): Reading[] => {
+    if (typeof value !== 'number') return [];
+    const name = key.replace(/Ms$/, '').replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    return [[key.endsWith('Ms') ? value / 1000 : value, name]];
+  });
 }
