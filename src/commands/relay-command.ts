@@ -18,7 +18,7 @@ import {
 } from './command.ts';
 import { adminForm, type RelayFlags, relayFlags, relayOf } from './context.ts';
 import { outputFlags, outputOf, type Shown, written } from './output.ts';
-import { type Terminal, type View, viewOf } from './terminal.ts';
+import { firstSignal, type Terminal, type View, viewOf } from './terminal.ts';
 
 /** Milliseconds. */
 const rpcTimeoutMs = 10_000;
@@ -227,22 +227,21 @@ async function watch(
   read: () => Promise<string>,
   explain: (error: unknown) => string,
 ): Promise<0> {
-  const interrupted = new AbortController();
-  const interrupt = (): void => interrupted.abort();
-  process.once('SIGINT', interrupt).once('SIGTERM', interrupt);
+  const interrupted = firstSignal('SIGINT', 'SIGTERM');
+  const { signal } = interrupted;
   try {
     let shown = '';
     let text = await read();
-    while (!interrupted.signal.aborted) {
+    while (!signal.aborted) {
       if (terminal.screen !== undefined || text !== shown) show(terminal, text);
       shown = text;
-      await wait(intervalMs, undefined, { signal: interrupted.signal }).catch(() => {});
-      if (interrupted.signal.aborted) break;
+      await wait(intervalMs, undefined, { signal }).catch(() => {});
+      if (signal.aborted) break;
       text = await read().catch(explain);
     }
     return 0;
   } finally {
-    process.off('SIGINT', interrupt).off('SIGTERM', interrupt);
+    interrupted.release();
   }
 }
 
