@@ -9,7 +9,7 @@ const root = join(import.meta.dirname, '..');
 export async function pageModule(): Promise<string> {
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,
-    entryPoints: ['page/main.tsx'],
+    entryPoints: ['page/main.tsx', 'page/fallback.css'],
     outdir: 'out',
     bundle: true,
     minify: true,
@@ -30,8 +30,9 @@ export async function pageModule(): Promise<string> {
   return [
     '// Made of page/ by scripts/generate.ts. It holds these packages:',
     ...notices,
-    `export const script: string = ${JSON.stringify(text('.js').replaceAll('</', String.raw`<\/`))};`,
-    `export const style: string = ${JSON.stringify(text('.css'))};`,
+    `export const script: string = ${JSON.stringify(text('main.js').replaceAll('</', String.raw`<\/`))};`,
+    `export const style: string = ${JSON.stringify(text('main.css'))};`,
+    `export const fallbackStyle: string = ${JSON.stringify(text('fallback.css'))};`,
     '',
   ].join('\n');
 }

@@ -139,22 +139,10 @@ function handlersOf(
 }
 
 async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerResponse): Promise<void> {
-  if (request.method !== 'POST') {
+  const refusal = refusalOfHead(rpc, request);
+  if (refusal !== undefined) {
     request.resume();
-    const message = `${rpc.requestPath} takes POST, not ${request.method ?? ''}`;
-    respond(response, problem(405, 'unimplemented', message, { allow: 'POST' }));
-    return;
-  }
-  if (request.headers.host === undefined) {
-    request.resume();
-    respond(response, problem(400, 'invalid_argument', 'the Host header is missing'));
-    return;
-  }
-  const type = request.headers['content-type'];
-  if (!rpc.supportedContentType(type ?? null)) {
-    request.resume();
-    const message = `content-type: ${expectedText('application/json or application/proto', type ?? '')}`;
-    respond(response, problem(415, 'unimplemented', message));
+    respond(response, refusal);
     return;
   }
   const body = await wholeBody(request, maxRequestBytes);
@@ -163,7 +151,8 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
     respond(response, problem(429, 'resource_exhausted', body.error));
     return;
   }
-  const fault = type === 'application/proto' ? undecodable(rpc, body.value) : undefined;
+  const isBinary = request.headers['content-type'] === 'application/proto';
+  const fault = isBinary ? undecodable(rpc, body.value) : undefined;
   if (fault !== undefined) {
     respond(response, problem(400, 'invalid_argument', fault));
     return;
@@ -183,6 +172,19 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
   }
   answer.header?.delete('content-length'); // of the empty message
   await universalResponseToNodeResponse({ ...answer, body: answered }, response);
+}
+
+/** Connect's own refusals have no words. */
+function refusalOfHead(rpc: Handler, { method, headers }: IncomingMessage): HttpAnswer | undefined {
+  if (method !== 'POST') {
+    const message = `${rpc.requestPath} takes POST, not ${method ?? ''}`;
+    return problem(405, 'unimplemented', message, { allow: 'POST' });
+  }
+  if (headers.host === undefined) return problem(400, 'invalid_argument', 'the Host header is missing');
+  const type = headers['content-type'];
+  if (rpc.supportedContentType(type ?? null)) return undefined;
+  const message = `content-type: ${expectedText('application/json or application/proto', type ?? '')}`;
+  return problem(415, 'unimplemented', message);
 }
 
 /** Connect would take it for a fault of ours. */

@@ -32,20 +32,18 @@ export type Rows = Iterable<Message | undefined> | AsyncIterable<Iterable<Messag
 export class Listed<Desc extends DescMessage> {
   /** All that is known before the list is written. */
   readonly known: MessageInitShape<Desc>;
-  /** Local name of the list's field. */
-  readonly field: string;
-  readonly rows: Rows;
+  /** By the local name of its field. */
+  readonly list: { readonly field: string; readonly rows: Rows };
   /** The other fields, once so many rows are written. `more`: the answer holds no more of them. */
   readonly last: (written: number, more: boolean) => MessageInitShape<Desc>;
 
   constructor(
     known: MessageInitShape<Desc>,
-    list: { readonly field: string; readonly rows: Rows },
+    list: Listed<Desc>['list'],
     last: (written: number, more: boolean) => MessageInitShape<Desc>,
   ) {
     this.known = known;
-    this.field = list.field;
-    this.rows = list.rows;
+    this.list = list;
     this.last = last;
   }
 }
@@ -60,10 +58,10 @@ export async function collected<Desc extends DescMessage>(
 ): Promise<MessageShape<Desc>> {
   if (!(answer instanceof Listed)) return create(desc, answer);
   const rows: Message[] = [];
-  for await (const batch of batches(answer.rows))
+  for await (const batch of batches(answer.list.rows))
     for (const row of batch) if (row !== undefined) rows.push(row);
   const message = create(desc, { ...answer.known, ...answer.last(rows.length, false) });
-  const field = desc.field[answer.field];
+  const field = desc.field[answer.list.field];
   if (field?.fieldKind !== 'list' || field.listKind !== 'message') return message;
   const list = reflect(desc, message).get(field);
   for (const row of rows) list.add(reflect(field.message, row));
@@ -193,7 +191,7 @@ class AnswerWriter<Desc extends DescMessage> {
       }
       this.#left -= before - budget.left;
       this.#push(this.#format.end);
-      if (list.field.localName === this.#answer.field) {
+      if (list.field.localName === this.#answer.list.field) {
         written = budget.written;
         more = budget.cut;
       } else if (budget.cut) this.#truncated = true;
@@ -211,8 +209,8 @@ class AnswerWriter<Desc extends DescMessage> {
     for (const field of this.#desc.fields) {
       if (field.fieldKind !== 'list' || field.listKind !== 'message') continue;
       const known = [...message.get(field)].flatMap((row) => (isReflectMessage(row) ? [row.message] : []));
-      const isLong = field.localName === this.#answer.field;
-      lists.push({ field, rows: isLong ? this.#answer.rows : known });
+      const isLong = field.localName === this.#answer.list.field;
+      lists.push({ field, rows: isLong ? this.#answer.list.rows : known });
       message.clear(field);
     }
     return { lists, size: toBinary(desc, message.message).length };

@@ -87,17 +87,11 @@ export function resourceQuery({ type, name, offset }: Request<'getResource'>) {
 export type ClientsQuery = ReturnType<typeof clientsQuery>;
 
 /** Undefined, or an empty text: all of them. */
-export function clientsQuery({ limit, type, state, ...rest }: Request<'listClients'>) {
-  const { offset, pageSize, node, search, class: ofClass, resource, wave } = rest;
+export function clientsQuery({ limit, pageSize, type, state, ...rest }: Request<'listClients'>) {
   return {
+    ...rest,
     limit: limit === 0 ? undefined : limit,
-    offset,
     pageSize: pageSize === 0 ? undefined : pageSize,
-    node,
-    search,
-    class: ofClass,
-    resource,
-    wave,
     type: optionalType(type),
     state: state === '' ? undefined : stateNamed(state),
   };

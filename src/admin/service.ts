@@ -162,12 +162,15 @@ export interface PageFacts {
   readonly discarded: DiscardedFacts | undefined;
   /** As configured. */
   readonly rollout: { readonly mode: 'AUTOMATIC' | 'MANUAL'; readonly maxWaitMs: number } | undefined;
-  /** max_removal_hold by upstream, in milliseconds. */
-  readonly removalHoldMs: ReadonlyMap<string, number>;
-  /** Upstreams with a session for each parameter set. */
-  readonly perParameters: ReadonlySet<string>;
-  /** By upstream; those without TLS are left out. */
-  readonly upstreamTls: ReadonlyMap<string, UpstreamTls>;
+  /** Control planes as configured, by name. */
+  readonly controlPlanes: ReadonlyMap<string, ControlPlaneFacts>;
+}
+
+export interface ControlPlaneFacts {
+  /** `PER_PARAMETERS`: it has a session for each parameter set. */
+  readonly variants: string;
+  readonly maxRemovalHoldMs: number;
+  readonly tls?: UpstreamTls | undefined;
 }
 
 export interface RefusedConfiguration {

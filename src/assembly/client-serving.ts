@@ -267,7 +267,7 @@ function auxiliaryPaths(core: Core, answers: ClientAnswers): ConnectPaths {
     ],
     aliases: reflectionAliases,
     jsonOptions: { useProtoFieldName: true, registry: lazyEnvoyRegistry },
-    refused: (reason) => core.metrics.rejected(reason).inc(),
+    refused: (reason) => core.metrics.count.rejected(reason).inc(),
     threw: (error, path) => core.log.error('a handler failed', { path, error }),
   });
 }
@@ -337,7 +337,7 @@ function restRoutes(
       ? refusalOf(head)
       : problem(404, 'not_found', `there is no ${head.path} here: there is ${served}`);
     if (refused !== undefined) {
-      core.metrics.rejected('malformed').inc();
+      core.metrics.count.rejected('malformed').inc();
       return refused;
     }
     return polls.route(head) ?? clientStatus(head);
@@ -376,7 +376,7 @@ function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], 
   return ({ peer }) => {
     const scope = core.statusScopes.of(peer);
     if (!scope.ok) {
-      core.metrics.rejected('denied').inc();
+      core.metrics.count.rejected('denied').inc();
       return refusal(scope.error);
     }
     return (body, answered) => {
@@ -415,7 +415,7 @@ function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], 
   }
 
   function refused(reason: string, why: HttpAnswer): HttpAnswer {
-    core.metrics.rejected(reason).inc();
+    core.metrics.count.rejected(reason).inc();
     return why;
   }
 }

@@ -258,7 +258,7 @@ export class Core {
           if (isAccepted) this.#streamMetrics.acknowledged(type, receivedAt);
           if (!isRepeated) answers?.answered(receivedAt, isAccepted);
         },
-        evicted: (reason, count) => this.metrics.evictions(reason).inc(count),
+        evicted: (reason, count) => this.metrics.count.evictions(reason).inc(count),
         upstreamChanged: () => this.changed(),
         subscribed: (interest) => role.subscribed?.(interest),
       },
@@ -420,7 +420,7 @@ export class Core {
 
   /** A stream is refused because this relay already subscribes to the relay that opened it. */
   refuseLoop(peer: Peer, { message }: GrpcStatus): void {
-    this.metrics.rejected('loop').inc();
+    this.metrics.count.rejected('loop').inc();
     this.conditions.set('loop', message, 'warn', 'a relay is refused', {
       peer: peer.address,
       reason: message,
@@ -491,7 +491,7 @@ export class Core {
     choices: readonly Variant[],
   ): void {
     if (this.#role.ambiguityReportedElsewhere) return;
-    this.metrics.ambiguous(type).inc();
+    this.metrics.count.ambiguous(type).inc();
     const short = this.metrics.typeLabel(type);
     const given = [...parameters];
     this.conditions.set(
@@ -608,7 +608,7 @@ export class Admission implements ConnectionBounds {
   admits(): boolean {
     const { maxConnections } = this.#core.config.limits;
     const taken = this.connections + this.#elsewhere.connections < maxConnections;
-    if (!taken) this.#core.metrics.rejected('connections').inc();
+    if (!taken) this.#core.metrics.count.rejected('connections').inc();
     if (taken === this.#full) this.#logFull(!taken, maxConnections);
     return taken;
   }
@@ -625,7 +625,7 @@ export class Admission implements ConnectionBounds {
   /** Processes took more than the limit at the same time: this one keeps so many. */
   keepOldest(count: number): void {
     for (const connection of [...this.#connections].slice(count)) {
-      this.#core.metrics.rejected('connections').inc();
+      this.#core.metrics.count.rejected('connections').inc();
       this.closed(connection);
       connection.destroy();
     }
@@ -637,7 +637,7 @@ export class Admission implements ConnectionBounds {
     const bounded = maxConnectionsPerPeer > 0 && !account.exempt;
     if (bounded && account.count('connections') >= maxConnectionsPerPeer) {
       const message = `${account.key} has ${maxConnectionsPerPeer} connections open, the maximum for one peer (limits.max_connections_per_peer)`;
-      metrics.rejected('connections_per_peer').inc();
+      metrics.count.rejected('connections_per_peer').inc();
       conditions.set('rejected connections_per_peer', message, 'warn', message, { peer: address });
       return message;
     }
@@ -650,15 +650,15 @@ export class Admission implements ConnectionBounds {
   }
 
   endedExpired(): void {
-    this.#core.metrics.rejected('certificate_expired').inc();
+    this.#core.metrics.count.rejected('certificate_expired').inc();
   }
 
   refusedCertificate(why: 'expired' | 'untrusted' | 'missing'): void {
-    this.#core.metrics.rejected(`certificate_${why}`).inc();
+    this.#core.metrics.count.rejected(`certificate_${why}`).inc();
   }
 
   endedIdle(): void {
-    this.#core.metrics.rejected('idle').inc();
+    this.#core.metrics.count.rejected('idle').inc();
   }
 
   get #elsewhere(): Load {

@@ -84,7 +84,7 @@ export class Distributary {
       sessions: () => this.#sessions.sealed(),
       clock: systemClock,
       log: dependencies.log,
-      failed: (reason) => this.#core.metrics.persistenceErrors(reason).inc(),
+      failed: (reason) => this.#core.metrics.count.persistenceErrors(reason).inc(),
       staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
     });
     const path = config.cache.persistence?.path;
@@ -92,7 +92,7 @@ export class Distributary {
       path === undefined
         ? undefined
         : new RolloutFile(path, systemClock, dependencies.log, (error) =>
-            this.#core.metrics.persistenceErrors(diskError(error).kind).inc(),
+            this.#core.metrics.count.persistenceErrors(diskError(error).kind).inc(),
           );
     const recorder = new Recorder({
       clock: systemClock,
@@ -227,7 +227,7 @@ export class Distributary {
     this.#upstreams.reload(config);
     this.#core.reload(this.#mode.configOf(config));
     this.#serving?.reload(config);
-    metrics.reloads('accepted').inc();
+    metrics.count.reloads('accepted').inc();
     log.info('configuration reloaded', { configuration: config.source.digest });
     return ok(undefined);
   }
@@ -267,7 +267,7 @@ export class Distributary {
   /** Counts a new version that was refused; the one in force stays. */
   refused(problems: readonly string[]): void {
     this.#isConfigured = false;
-    this.#core.metrics.reloads('rejected').inc();
+    this.#core.metrics.count.reloads('rejected').inc();
     const { file } = this.#config.source;
     this.#refusedConfiguration = { file, problems, since: this.#refusedConfiguration?.since ?? Date.now() };
   }
@@ -287,19 +287,9 @@ export class Distributary {
       disk: this.#disk(),
       discarded: discardedFacts(this.#core.rollout.report()),
       recent: figures.recent(),
-      rollout: rollout && { mode: rollout.mode, maxWaitMs: rollout.maxWaitMs },
-      removalHoldMs: new Map(
-        upstreams.flatMap((one) => (one.kind === 'ads' ? [[one.name, one.maxRemovalHoldMs] as const] : [])),
-      ),
-      perParameters: new Set(
-        upstreams
-          .filter((one) => one.kind === 'ads' && one.variants === 'PER_PARAMETERS')
-          .map(({ name }) => name),
-      ),
-      upstreamTls: new Map(
-        upstreams.flatMap((one) =>
-          one.kind === 'ads' && one.tls !== undefined ? [[one.name, one.tls] as const] : [],
-        ),
+      rollout,
+      controlPlanes: new Map(
+        upstreams.filter((one) => one.kind === 'ads').map((one) => [one.name, one] as const),
       ),
     };
   }
@@ -363,7 +353,7 @@ export class Distributary {
       rollout_check_state: checks
         .states()
         .flatMap(({ name, state }) => checkStates.map((one): Reading => [Number(one === state), name, one])),
-      limit: [...boundsOf(this.#config)].map(([name, value]) => [value, name]),
+      limit: boundsOf(this.#config),
       ...(await this.#missing()),
       config_last_reload_timestamp_seconds: [[this.#configuredAt / 1000]],
       config_last_reload_successful: [[Number(this.#isConfigured)]],
@@ -472,25 +462,10 @@ export class Distributary {
 }
 
 /** By the keys of the configuration: counts, bytes and seconds. */
-function boundsOf({ limits, cache }: Config): ReadonlyMap<string, number> {
-  return new Map([
-    ['max_streams', limits.maxStreams],
-    ['max_connections', limits.maxConnections],
-    ['max_streams_per_peer', limits.maxStreamsPerPeer],
-    ['max_connections_per_peer', limits.maxConnectionsPerPeer],
-    ['max_subscriptions_per_stream', limits.maxSubscriptionsPerStream],
-    ['max_upstream_sessions', limits.maxUpstreamSessions],
-    ['max_request_bytes', limits.maxRequestBytes],
-    ['max_poll_bytes', limits.maxPollBytes],
-    ['max_response_bytes', limits.maxResponseBytes],
-    ['subscription_changes_per_second', limits.subscriptionChangesPerSecond],
-    ['stalled_timeout', limits.stalledTimeoutMs / 1000],
-    ['first_request_timeout', limits.firstRequestTimeoutMs / 1000],
-    ['max_constraint_depth', limits.maxConstraintDepth],
-    ['max_load_report_clusters', limits.maxLoadReportClusters],
-    ['max_held_bytes', limits.maxHeldBytes],
-    ['max_held_bytes_per_peer', limits.maxHeldBytesPerPeer],
-    ['max_work_per_peer', limits.maxWorkPerPeerMs / 1000],
-    ['cache_max_bytes', cache.maxBytes],
-  ]);
+function boundsOf({ limits, cache }: Config): readonly Reading[] {
+  return Object.entries({ ...limits, cacheMaxBytes: cache.maxBytes }).flatMap(([key, value]): Reading[] => {
+    if (typeof value !== 'number') return [];
+    const name = key.replace(/Ms$/, '').replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    return [[key.endsWith('Ms') ? value / 1000 : value, name]];
+  });
 }

@@ -73,7 +73,7 @@ export const loadStreams = ({ size, sessions }: LoadServer, role: LoadRole) => (
 
 export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
   const { metrics, conditions, admission } = core;
-  const requests = loadOutcomes.map((outcome) => [outcome, metrics.loadRequests(outcome)] as const);
+  const requests = loadOutcomes.map((outcome) => [outcome, metrics.count.loadRequests(outcome)] as const);
   const identify = (node: Buffer, peer: Peer, stream: number): Result<ReportingClient, GrpcStatus> => {
     const read = core.rules.context(node, peer);
     const id = `${core.streamPrefix}${stream}`;
@@ -81,8 +81,8 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
   };
   // From 0: increase() does not see a series' first increment.
   for (const { name } of reporting(core.config.upstreams)) {
-    if (role !== 'primary') metrics.loadReports('received', name);
-    if (role !== 'worker') metrics.loadReports('sent', name);
+    if (role !== 'primary') metrics.count.loadReports('received', name);
+    if (role !== 'worker') metrics.count.loadReports('sent', name);
   }
   return new LoadServer({
     clock: systemClock,
@@ -111,8 +111,8 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
       reports: (direction, upstream) =>
         role === (direction === 'received' ? 'primary' : 'worker')
           ? notCounted
-          : metrics.loadReports(direction, upstream),
-      left: (count) => metrics.loadClustersDropped().inc(count),
+          : metrics.count.loadReports(direction, upstream),
+      left: (count) => metrics.count.loadClustersDropped().inc(count),
       malformed: (upstream, reason) =>
         conditions.set(`load ${upstream}`, reason, 'warn', 'what a control plane asks for is ignored', {
           upstream,

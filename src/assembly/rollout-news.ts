@@ -29,13 +29,13 @@ export function notificationsOf(
   { metrics, conditions }: { readonly metrics: Metrics; readonly conditions: Conditions },
 ): Notifications {
   // From 0: increase() does not see a series' first increment.
-  for (const result of ['sent', 'failed'] as const) metrics.rolloutNotifications(result);
+  for (const result of ['sent', 'failed'] as const) metrics.count.rolloutNotifications(result);
   const failing = new Set<string>();
   return new Notifications(rollout?.notify ?? [], {
     clock: systemClock,
     relay: node.id,
     told(host, result) {
-      metrics.rolloutNotifications(result.ok ? 'sent' : 'failed').inc();
+      metrics.count.rolloutNotifications(result.ok ? 'sent' : 'failed').inc();
       const named = `notify ${host}`;
       if (!result.ok) {
         const { error: reason } = result;
@@ -57,9 +57,9 @@ export function rolloutEvents(
 ): RolloutEvents {
   return {
     canariesSaid: (names, said) => recorder?.canariesSaid(names, said),
-    counted: (result) => metrics.rollouts(result).inc(),
+    counted: (result) => metrics.count.rollouts(result).inc(),
     released(names, milliseconds) {
-      metrics.rolloutDuration().observe(milliseconds / 1000);
+      metrics.observe.rolloutDuration().observe(milliseconds / 1000);
       log.info('a change that canaries had first goes to everybody', {
         ...told(names),
         seconds: milliseconds / 1000,
@@ -68,7 +68,7 @@ export function rolloutEvents(
     },
     stateChanged(state, wave) {
       metrics.rolloutState(state.kind);
-      metrics.rolloutWave().value = wave;
+      metrics.count.rolloutWave().value = wave;
       if (state.kind === 'IDLE' || state.kind === 'FROZEN') fleet.over();
     },
     decided: (names, reason) => recorder?.decided(names, reason),

@@ -60,7 +60,7 @@ export class StreamMetrics implements StreamEvents {
 
   constructor(around: StreamMetricsOptions) {
     this.#around = around;
-    this.#propagation = around.metrics.propagation();
+    this.#propagation = around.metrics.observe.propagation();
     this.canaryAnswered = around.canaryAnswered;
     this.reselected = around.reselected;
   }
@@ -78,7 +78,9 @@ export class StreamMetrics implements StreamEvents {
     const series = this.#of(type);
     const polled = transport === 'rest' || transport === 'fetch';
     // Most relays have no polls, and need no series for them.
-    const responses = polled ? this.#around.metrics.responses(type, transport) : series.responses[transport];
+    const responses = polled
+      ? this.#around.metrics.count.responses(type, transport)
+      : series.responses[transport];
     responses.inc();
     series.bytes.inc(bytes.length);
     if (receivedAt === undefined) return;
@@ -96,7 +98,7 @@ export class StreamMetrics implements StreamEvents {
   }
 
   overdue(type: TypeUrl, what: Overdue, names: readonly string[], stream: LoggedStream): void {
-    this.#around.metrics.overdue(type, what).inc();
+    this.#around.metrics.count.overdue(type, what).inc();
     const short = this.#around.metrics.typeLabel(type);
     const some = names.slice(0, 5).map((name) => shorten(name, longestText));
     this.#around.conditions.set(`overdue ${what} ${short}`, some.join(' '), 'warn', overdueText[what], {
@@ -114,7 +116,7 @@ export class StreamMetrics implements StreamEvents {
   }
 
   rejected(reason: string, message?: string, refused?: Refused): void {
-    this.#around.metrics.rejected(reason).inc();
+    this.#around.metrics.count.rejected(reason).inc();
     if (refused !== undefined) this.#around.log.refused(reason, refused);
     if (message === undefined) return;
     this.#around.conditions.set(`rejected ${reason}`, message, 'warn', message, whoIs(refused));
@@ -144,21 +146,24 @@ export class StreamMetrics implements StreamEvents {
     const label = metrics.typeLabel(type);
     const known = this.#series.get(label);
     if (known !== undefined) return known;
-    metrics.ambiguous(type); // begins at 0
+    metrics.count.ambiguous(type); // begins at 0
     // No order holds for types that only clients know.
-    if (isKnownType(type)) for (const what of overdues) metrics.overdue(type, what);
+    if (isKnownType(type)) for (const what of overdues) metrics.count.overdue(type, what);
     const created: TypeSeries = {
       requests: {
-        subscribe: metrics.requests(type, 'subscribe'),
-        ack: metrics.requests(type, 'ack'),
-        nack: metrics.requests(type, 'nack'),
-        stale: metrics.requests(type, 'stale'),
+        subscribe: metrics.count.requests(type, 'subscribe'),
+        ack: metrics.count.requests(type, 'ack'),
+        nack: metrics.count.requests(type, 'nack'),
+        stale: metrics.count.requests(type, 'stale'),
       },
-      responses: { sotw: metrics.responses(type, 'sotw'), delta: metrics.responses(type, 'delta') },
-      bytes: metrics.responseBytes(type),
-      coalesced: metrics.coalesced(type),
-      hits: metrics.lookups(type, 'hit'),
-      misses: metrics.lookups(type, 'miss'),
+      responses: {
+        sotw: metrics.count.responses(type, 'sotw'),
+        delta: metrics.count.responses(type, 'delta'),
+      },
+      bytes: metrics.count.responseBytes(type),
+      coalesced: metrics.count.coalesced(type),
+      hits: metrics.count.lookups(type, 'hit'),
+      misses: metrics.count.lookups(type, 'miss'),
       acknowledged: metrics.acknowledged(type),
     };
     this.#series.set(label, created);

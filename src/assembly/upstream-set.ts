@@ -166,8 +166,8 @@ function makeUpstream(
     return new FilesystemUpstream({ name, path, claims, maxConstraintDepth, ...around }, sink);
   }
   // From 0: increase() does not see a series' first increment.
-  const reconnects = metrics.reconnects(name);
-  for (const code of [Code.OK, Code.UNAVAILABLE]) metrics.streamEnds(name, codeName(code));
+  const reconnects = metrics.count.reconnects(name);
+  for (const code of [Code.OK, Code.UNAVAILABLE]) metrics.count.streamEnds(name, codeName(code));
   return new AdsUpstream(
     {
       ...upstream,
@@ -185,8 +185,8 @@ function makeUpstream(
       metrics: {
         ...updateMetrics(core, name),
         reconnect: () => reconnects.inc(),
-        streamEnd: (code) => metrics.streamEnds(name, codeName(code)).inc(),
-        refused: () => metrics.rejected('upstream_sessions').inc(),
+        streamEnd: (code) => metrics.count.streamEnds(name, codeName(code)).inc(),
+        refused: () => metrics.count.rejected('upstream_sessions').inc(),
       },
     },
     sink,

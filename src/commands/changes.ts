@@ -2,10 +2,8 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import {
   type Change,
   type DiffResponse,
-  DiffResponseSchema,
   type DiffSideSchema,
   type HistoryResponse,
-  HistoryResponseSchema,
   type NameDifference,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -47,7 +45,7 @@ export const history = relayCommand({
         rpc.history({ ...asked, before, limit: limit === 0 ? 0 : limit - listed }),
       );
       const all = asked.type === '' && asked.name === '';
-      return answer(HistoryResponseSchema, response, (view) => historyText(response, all, view));
+      return answer(response, (view) => historyText(response, all, view));
     },
 });
 
@@ -117,7 +115,7 @@ export const diff = relayCommand({
       const response = await everyPart('differences', 'nextOffset', (offset) =>
         rpc.diff({ ...asked, offset }),
       );
-      return answer(DiffResponseSchema, response, (view) => diffText(response, view));
+      return answer(response, (view) => diffText(response, view));
     };
   },
 });

@@ -2,7 +2,6 @@ import {
   type Client,
   type ClientTypeState,
   type ListClientsResponse,
-  ListClientsResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { clientStates } from '../model/subscription.ts';
@@ -55,7 +54,7 @@ three of its own intervals; tap does not show polls.`,
           : [];
         return clientsText(response, missing, view, Date.now());
       };
-      return answer(ListClientsResponseSchema, response, text);
+      return answer(response, text);
     },
 });
 

@@ -29,39 +29,32 @@ export type ValuesOf<Declared extends Flags> = {
   readonly [Name in keyof Declared]: Declared[Name] extends Flag<infer Value> ? Value : never;
 };
 
-export const toggle = (says: string): Flag<boolean> => ({
-  value: '',
-  says,
-  words: [],
-  read: (texts) => ok(texts.length > 0),
-});
+const flag = <Value>(
+  value: string,
+  says: string,
+  read: Flag<Value>['read'],
+  words: Flag['words'] = [],
+): Flag<Value> => ({ value, says, words, read });
+
+export const toggle = (says: string): Flag<boolean> => flag('', says, (given) => ok(given.length > 0));
 
 /** Empty: it is not given. */
-export const text = (value: string, says: string): Flag<string> => ({
-  value,
-  says,
-  words: [],
-  read: (texts) => ok(texts.at(-1) ?? ''),
-});
+export const text = (value: string, says: string): Flag<string> =>
+  flag(value, says, (given) => ok(given.at(-1) ?? ''));
 
 export const texts = (value: string, says: string): Flag<readonly string[]> => ({
-  value,
-  says,
-  words: [],
+  ...flag<readonly string[]>(value, says, ok),
   many: true,
-  read: ok,
 });
 
 /** A path; empty: it is not given. */
 export const file = (value: string, says: string): Flag<string> => ({ ...text(value, says), words: 'file' });
 
 /** A positive integer; `otherwise` where it is not given. */
-export const count = (value: string, says: string, otherwise: number): Flag<number> => ({
-  value,
-  says,
-  words: [],
-  read: ([...given], name) => (given.length === 0 ? ok(otherwise) : readCount(given.at(-1) ?? '', name)),
-});
+export const count = (value: string, says: string, otherwise: number): Flag<number> =>
+  flag(value, says, ([...given], name) =>
+    given.length === 0 ? ok(otherwise) : readCount(given.at(-1) ?? '', name),
+  );
 
 export function readCount(given: string, name: string): Result<number> {
   const value = Number(given);
@@ -74,63 +67,58 @@ export const oneOf = <Word extends string>(
   value: string,
   words: readonly Word[],
   says: string,
-): Flag<Word | undefined> => ({
-  value,
-  says,
-  words,
-  read: (given, name) => {
-    const word = given.at(-1);
-    if (word === undefined) return ok(undefined);
-    const known = words.find((one) => one.toLowerCase() === word.toLowerCase());
-    if (known !== undefined) return ok(known);
-    return fail(unknownWord(name, word, words));
-  },
-});
+): Flag<Word | undefined> =>
+  flag<Word | undefined>(
+    value,
+    says,
+    (given, name) => {
+      const word = given.at(-1);
+      const known = words.find((one) => one.toLowerCase() === word?.toLowerCase());
+      return word === undefined || known !== undefined ? ok(known) : fail(unknownWord(name, word, words));
+    },
+    words,
+  );
 
 /** Milliseconds; undefined: it is not given. */
-export const duration = (value: string, says: string): Flag<number | undefined> => ({
-  value,
-  says,
-  words: [],
-  read: (given, name) => {
+export const duration = (value: string, says: string): Flag<number | undefined> =>
+  flag<number | undefined>(value, says, (given, name) => {
     const time = given.at(-1);
     if (time === undefined) return ok(undefined);
     const read = parseDuration(time);
     return read.ok ? read : fail(`${name} ${read.error}`);
-  },
-});
+  });
 
 const shortTypes = knownTypes.map(({ short }) => short);
 
 /** A type URL or a short name; empty: it is not given. */
-export const type = (says = ''): Flag<string> => ({
-  value: 'T',
-  says: `${says}${says === '' ? '' : ': '}a type URL, or one of ${shortTypes.join(' ')}`,
-  words: shortTypes,
-  read: (given) => {
-    const name = given.at(-1) ?? '';
-    return name === '' || typeByName(name) !== undefined ? ok(name) : fail(unknownType(name));
-  },
-});
+export const type = (says = ''): Flag<string> =>
+  flag(
+    'T',
+    `${says}${says === '' ? '' : ': '}a type URL, or one of ${shortTypes.join(' ')}`,
+    (given) => {
+      const name = given.at(-1) ?? '';
+      return name === '' || typeByName(name) !== undefined ? ok(name) : fail(unknownType(name));
+    },
+    shortTypes,
+  );
 
 /** Parameters: KEY=VALUE for each. */
 export const parameters = (says: string): Flag<Readonly<Record<string, string>>> => ({
-  value: 'KEY=VALUE',
-  says,
-  words: [],
+  ...flag('KEY=VALUE', says, readParameters),
   many: true,
-  read: (given, name) => {
-    const read = new Map<string, string>();
-    for (const pair of given) {
-      const equals = pair.indexOf('=');
-      if (equals <= 0) return fail(`${name}: ${expectedText('KEY=VALUE (as in env=prod)', pair)}`);
-      const key = pair.slice(0, equals);
-      if (read.has(key)) return fail(`${name} ${key} is given twice`);
-      read.set(key, pair.slice(equals + 1));
-    }
-    return ok(Object.fromEntries(read));
-  },
 });
+
+function readParameters(given: readonly string[], name: string): Result<Readonly<Record<string, string>>> {
+  const read = new Map<string, string>();
+  for (const pair of given) {
+    const equals = pair.indexOf('=');
+    if (equals <= 0) return fail(`${name}: ${expectedText('KEY=VALUE (as in env=prod)', pair)}`);
+    const key = pair.slice(0, equals);
+    if (read.has(key)) return fail(`${name} ${key} is given twice`);
+    read.set(key, pair.slice(equals + 1));
+  }
+  return ok(Object.fromEntries(read));
+}
 
 export const required = <Value>(flag: Flag<Value>): Flag<Value> => ({
   ...flag,

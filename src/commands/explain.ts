@@ -1,17 +1,11 @@
-import {
-  type ClientTypeState,
-  type ExplainResponse,
-  ExplainResponseSchema,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
-import {
-  type ExplainClientResponse,
-  ExplainClientResponseSchema,
-} from '../gen/distributary/admin/v1/fleet_pb.ts';
+import { type ClientTypeState, type ExplainResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { ExplainClientResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { command } from '../inspect/problem-parts.ts';
 import { counted, errorLine, printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { othersText } from '../observe/missing-text.ts';
+import { parametersLabel } from '../observe/problems.ts';
 import { count, parameters, text, type, UsageError } from './command.ts';
 import { type AdminClient, type Answer, answer, relayCommand } from './relay-command.ts';
 import { staleLines, stateCell, textTable, type View, variantColumns, versionText } from './terminal.ts';
@@ -63,7 +57,7 @@ async function explainResource(
   const details = (view: View) => detailTexts(response, view);
   const found = response.matchFound;
   const text = (view: View): string => (found ? [verdict, ...details(view)] : details(view)).join('\n\n');
-  return answer(ExplainResponseSchema, response, text, found ? undefined : () => verdict);
+  return answer(response, text, found ? undefined : () => verdict);
 }
 
 async function explainClient(
@@ -76,7 +70,7 @@ async function explainClient(
   const verdict = [clientVerdict(response, asked), ...staleLines(response)].join('\n');
   const text = (view: View): string =>
     [...(lacks ? [] : [verdict]), ...holdingTexts(response, view)].join('\n\n');
-  return answer(ExplainClientResponseSchema, response, text, lacks ? () => verdict : undefined);
+  return answer(response, text, lacks ? () => verdict : undefined);
 }
 
 /** `client w1-17 (node envoy-7, env=prd): 1 rejected, 2 missing, 30 acknowledged`. */
@@ -225,10 +219,8 @@ function outcome({ matchFound, match, variants, state, otherClasses }: ExplainRe
     : 'nothing is known about it: does any client subscribe to it?';
 }
 
-function parametersText(parameters: Readonly<Record<string, string>>): string {
-  const pairs = Object.entries(parameters).map(([key, value]) => `${printable(key)}=${printable(value)}`);
-  return pairs.length === 0 ? 'no parameters' : pairs.toSorted().join(', ');
-}
+const parametersText = (parameters: Readonly<Record<string, string>>): string =>
+  printable(parametersLabel(parameters, 'no parameters'));
 
 function variantsText({ variants }: ExplainResponse, view: View): string {
   if (variants.length === 0) return '';

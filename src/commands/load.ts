@@ -1,9 +1,6 @@
-import {
-  type ClusterLoad,
-  type LoadResponse,
-  LoadResponseSchema,
-} from '../gen/distributary/admin/v1/load_pb.ts';
-import { counted, printable } from '../model/text.ts';
+import { type ClusterLoad, type LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
+import { counted } from '../model/text.ts';
+import { parametersLabel } from '../observe/problems.ts';
 import { text } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
 import { type Painted, painted, textTable, type View } from './terminal.ts';
@@ -27,7 +24,7 @@ control plane asks for it, or with rollout.traffic. -o json has the counts, and 
     async ({ rpc }) => {
       const response = await rpc.load(asked);
       const isFiltered = asked.cluster !== '' || asked.class !== '';
-      return answer(LoadResponseSchema, response, (view) => loadText(response, isFiltered, view));
+      return answer(response, (view) => loadText(response, isFiltered, view));
     },
 });
 
@@ -44,7 +41,7 @@ function loadText(
     loads,
     [
       'cluster',
-      ['CLASS', classText],
+      ['CLASS', ({ parameters }) => parametersLabel(parameters, undefined, ',')],
       ['REQUESTS/S', ({ requests }) => perSecond(requests)],
       ['ERRORS', errorsCell],
       ['DROPPED/S', ({ dropped }) => perSecond(dropped)],
@@ -59,9 +56,4 @@ function loadText(
 function errorsCell({ errors, requests }: ClusterLoad): Painted | string {
   if (requests === 0) return '–';
   return errors === 0 ? '0 %' : painted('red', `${((errors / requests) * 100).toFixed(1)} %`);
-}
-
-function classText({ parameters }: ClusterLoad): string {
-  const pairs = Object.entries(parameters).map(([key, value]) => printable(`${key}=${value}`));
-  return pairs.length === 0 ? '(no parameters)' : pairs.toSorted().join(',');
 }

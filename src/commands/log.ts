@@ -1,4 +1,4 @@
-import { type SetLogLevelResponse, SetLogLevelResponseSchema } from '../gen/distributary/admin/v1/log_pb.ts';
+import type { SetLogLevelResponse } from '../gen/distributary/admin/v1/log_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { anyOf } from '../model/text.ts';
 import { levels } from '../observe/log-levels.ts';
@@ -26,7 +26,7 @@ again.`,
     if (!request.ok) return new UsageError(request.error);
     return async ({ rpc }) => {
       const response = await rpc.setLogLevel({ node, ...request.value });
-      return answer(SetLogLevelResponseSchema, response, (view) => levelText(response, view));
+      return answer(response, (view) => levelText(response, view));
     };
   },
 });

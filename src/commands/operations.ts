@@ -1,14 +1,5 @@
-import type { DescMessage, MessageShape } from '@bufbuild/protobuf';
-import { RollbackResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
-import {
-  type CheckResponse,
-  CheckResponseSchema,
-  DiscardResponseSchema,
-  FreezeResponseSchema,
-  PromoteResponseSchema,
-  ReleaseResponseSchema,
-  UnfreezeResponseSchema,
-} from '../gen/distributary/admin/v1/rollout_pb.ts';
+import type { Message } from '@bufbuild/protobuf';
+import type { CheckResponse } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { counted, printable } from '../model/text.ts';
 import { type Command, count, required, text, type, type ValuesOf } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
@@ -20,14 +11,10 @@ const flags = {
 } as const;
 
 /** One command: what it tells of itself, what it asks, and what it prints of the answer. */
-const operation = <Desc extends DescMessage>(
+const operation = <Response extends Message>(
   about: Pick<Command, 'does'> & { readonly name: string; readonly about: string },
-  schema: Desc,
-  ask: (
-    rpc: AdminClient['rpc'],
-    request: ValuesOf<typeof flags>,
-  ) => Promise<MessageShape<Desc> & { readonly warning?: string | undefined }>,
-  text: (response: MessageShape<Desc>) => string,
+  ask: (rpc: AdminClient['rpc'], request: ValuesOf<typeof flags>) => Promise<Response>,
+  text: (response: Response) => string,
 ): Command =>
   relayCommand({
     ...about,
@@ -37,7 +24,7 @@ const operation = <Desc extends DescMessage>(
       (request) =>
       async ({ rpc }) => {
         const response = await ask(rpc, request);
-        return { ...answer(schema, response, () => text(response)), warning: response.warning };
+        return answer(response, () => text(response));
       },
   });
 
@@ -48,7 +35,6 @@ export const freeze = operation(
     about: `Freezes changes: every client keeps what it has until unfreeze. Without --upstream and --type this applies
 to everything, endpoints too. New resources still come through.`,
   },
-  FreezeResponseSchema,
   (rpc, request) => rpc.freeze(request),
   () => 'frozen',
 );
@@ -60,7 +46,6 @@ export const unfreeze = operation(
     about: `Ends a freeze: give the --upstream and --type that were frozen, or neither to end all freezes. Changes made meanwhile go
 through the rollout.`,
   },
-  UnfreezeResponseSchema,
   (rpc, request) => rpc.unfreeze(request),
   ({ pending }) => `unfrozen; ${counted(pending, 'name')} pending`,
 );
@@ -72,7 +57,6 @@ export const promote = operation(
     about: `Ends the wave that a change is in now (rollout.waves): it goes to the next wave, or to everybody after the last one. With
 mode: MANUAL each wave waits for this. What is held is not promoted: release or discard it.`,
   },
-  PromoteResponseSchema,
   (rpc, request) => rpc.promote(request),
   ({ promoted, wave, waves }) =>
     `promoted: ${counted(promoted, 'name')}; wave ${wave} of ${waves} is over${wave >= waves ? ', everybody gets it' : ''}`,
@@ -85,7 +69,6 @@ export const release = operation(
     about: `Gives everybody the change that only canaries have, whatever they answer, and makes the removals that were held
 back because they are too many at once (max_removal_percent).`,
   },
-  ReleaseResponseSchema,
   (rpc, request) => rpc.release(request),
   ({ released }) => `released: ${counted(released, 'name')}`,
 );
@@ -96,7 +79,6 @@ export const discard = operation(
     does: 'drops the change that only canaries have',
     about: `Drops the change that only canaries have: they go back to what everybody has. The next change from upstream is judged anew.`,
   },
-  DiscardResponseSchema,
   (rpc, request) => rpc.discard(request),
   ({ discarded }) => `discarded: ${counted(discarded, 'name')}`,
 );
@@ -112,9 +94,9 @@ upstream sends.`,
     (request) =>
     async ({ rpc }) => {
       const response = await rpc.rollback(request);
-      const { changed, revision, warning } = response;
+      const { changed, revision } = response;
       const text = `rolled back to revision ${request.to}: ${counted(changed, 'resource')} changed (revision ${revision}); frozen until unfreeze`;
-      return { ...answer(RollbackResponseSchema, response, () => text), warning };
+      return answer(response, () => text);
     },
 });
 
@@ -128,10 +110,8 @@ export const check = relayCommand({
     ({ name }) =>
     async ({ rpc }) => {
       const response = await rpc.check({ name });
-      return {
-        ...answer(CheckResponseSchema, response, () => checkText(response)),
-        code: response.check?.state === 'GOOD' ? 0 : 1,
-      };
+      const code = response.check?.state === 'GOOD' ? 0 : 1;
+      return { ...answer(response, () => checkText(response)), code };
     },
 });
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
-import { type DescMessage, type JsonValue, type MessageShape, toJson } from '@bufbuild/protobuf';
+import { type JsonValue, type Message, toJson } from '@bufbuild/protobuf';
 import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-node';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
@@ -18,7 +18,7 @@ import {
 } from './command.ts';
 import { adminForm, type RelayFlags, relayFlags, relayOf } from './context.ts';
 import { outputFlags, outputOf, type Shown, written } from './output.ts';
-import { type Terminal, type View, viewOf } from './terminal.ts';
+import { firstSignal, type Terminal, type View, viewOf } from './terminal.ts';
 
 /** Milliseconds. */
 const rpcTimeoutMs = 10_000;
@@ -44,16 +44,21 @@ export interface Answer extends Shown {
   readonly code?: number;
 }
 
-/** A message of the admin RPCs as JSON, as the admin listener itself writes it. */
-export const messageJson = <Desc extends DescMessage>(schema: Desc, message: MessageShape<Desc>): JsonValue =>
-  toJson(schema, message, { alwaysEmitImplicit: true, useProtoFieldName: true });
+/** By the names of their messages. */
+const outputs = new Map(AdminService.methods.map(({ output }) => [output.typeName, output]));
 
-export const answer = <Desc extends DescMessage>(
-  schema: Desc,
-  message: MessageShape<Desc>,
+/** An answer of AdminService as JSON, as the admin listener itself writes it. */
+export function messageJson(message: Message): JsonValue {
+  const schema = outputs.get(message.$typeName);
+  if (schema === undefined) throw new Error(`AdminService does not answer with ${message.$typeName}`);
+  return toJson(schema, message, { alwaysEmitImplicit: true, useProtoFieldName: true });
+}
+
+export const answer = (
+  message: Message & { readonly warning?: string | undefined },
   text: Answer['text'],
   problem?: Answer['problem'],
-): Answer => ({ json: () => messageJson(schema, message), text, problem });
+): Answer => ({ json: () => messageJson(message), text, problem, warning: message.warning });
 
 /**
  * The whole of a list, which one answer may not hold: asks on where `next` says that the next part begins, until that is 0.
@@ -222,22 +227,21 @@ async function watch(
   read: () => Promise<string>,
   explain: (error: unknown) => string,
 ): Promise<0> {
-  const interrupted = new AbortController();
-  const interrupt = (): void => interrupted.abort();
-  process.once('SIGINT', interrupt).once('SIGTERM', interrupt);
+  const interrupted = firstSignal('SIGINT', 'SIGTERM');
+  const { signal } = interrupted;
   try {
     let shown = '';
     let text = await read();
-    while (!interrupted.signal.aborted) {
+    while (!signal.aborted) {
       if (terminal.screen !== undefined || text !== shown) show(terminal, text);
       shown = text;
-      await wait(intervalMs, undefined, { signal: interrupted.signal }).catch(() => {});
-      if (interrupted.signal.aborted) break;
+      await wait(intervalMs, undefined, { signal }).catch(() => {});
+      if (signal.aborted) break;
       text = await read().catch(explain);
     }
     return 0;
   } finally {
-    process.off('SIGINT', interrupt).off('SIGTERM', interrupt);
+    interrupted.release();
   }
 }
 

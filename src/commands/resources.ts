@@ -35,7 +35,7 @@ export const resources = relayCommand({
     }
     return async ({ rpc }) => {
       const response = await listed(rpc, type, name === '' ? '*' : name, limit);
-      return answer(ListResourcesResponseSchema, response, (view) => resourcesText(response, view));
+      return answer(response, (view) => resourcesText(response, view));
     };
   },
 });

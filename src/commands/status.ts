@@ -1,8 +1,4 @@
-import {
-  type StatusResponse,
-  StatusResponseSchema,
-  type UpstreamStatus,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
+import { type StatusResponse, type UpstreamStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { RolloutStatus, WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { counted, errorLine, printable } from '../model/text.ts';
 import { canariesText, formatBytes, formatSeconds } from '../observe/format.ts';
@@ -25,8 +21,7 @@ export const status = relayCommand({
     async ({ rpc }) => {
       const response = await rpc.status({});
       const { clients, pollingClients, problems, moreProblems } = response;
-      if (!check)
-        return answer(StatusResponseSchema, response, (view) => statusText(response, Date.now(), view));
+      if (!check) return answer(response, (view) => statusText(response, Date.now(), view));
       const { word, code } = checked[worstOf(problems)];
       // An alert is read where nobody can ask for more: it says which clients, and why.
       const whole = problems.map(({ severity, title, short, classes, since: from, detail }) => ({
@@ -36,7 +31,7 @@ export const status = relayCommand({
         why: errorLine(detail, longestReason),
       }));
       const said = sentence(clients + pollingClients, whole, moreProblems, Date.now());
-      return { ...answer(StatusResponseSchema, response, () => `${word}: ${printable(said)}`), code };
+      return { ...answer(response, () => `${word}: ${printable(said)}`), code };
     },
 });
 

@@ -5,7 +5,7 @@ import { printableJson } from '../model/text.ts';
 import { commandWith, count, text, toggle, type } from './command.ts';
 import { relayFlags } from './context.ts';
 import { type AdminClient, withRelay } from './relay-command.ts';
-import type { Terminal } from './terminal.ts';
+import { firstSignal, type Terminal } from './terminal.ts';
 
 export const tap = commandWith(relayFlags, {
   name: 'tap',
@@ -20,17 +20,14 @@ that is too slow loses messages, and a line {"event":"LOST","lost":N} says how m
   },
   exit: '0; 1 if there is no such client, or if the relay does not answer.',
   run: ({ client, type, limit }, { terminal, shared }) => {
-    const interrupted = new AbortController();
-    const interrupt = (): void => interrupted.abort();
     return withRelay(shared, terminal, async (relay) => {
-      process.once('SIGINT', interrupt).once('SIGTERM', interrupt);
+      const interrupted = firstSignal('SIGINT', 'SIGTERM');
       try {
         await printMessages(relay, { client, type }, limit, interrupted.signal, terminal);
         return 0;
       } finally {
         // After --limit lines the relay would go on.
-        interrupted.abort();
-        process.off('SIGINT', interrupt).off('SIGTERM', interrupt);
+        interrupted.release();
       }
     });
   },

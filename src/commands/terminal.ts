@@ -270,17 +270,21 @@ function elided(text: string, width = 0): string {
 /** Waits for the first of these signals. A second one ends the process at once, because the handlers are gone by then. */
 export function firstSignal(...signals: readonly NodeJS.Signals[]): {
   readonly promise: Promise<NodeJS.Signals>;
+  /** Aborts when it has come, and when nobody waits any more. */
+  readonly signal: AbortSignal;
   /** Stops waiting. */
   release(): void;
 } {
   const { promise, resolve } = Promise.withResolvers<NodeJS.Signals>();
+  const over = new AbortController();
   const release = (): void => {
     for (const signal of signals) process.off(signal, caught);
+    over.abort();
   };
   const caught = (signal: NodeJS.Signals): void => {
     release();
     resolve(signal);
   };
   for (const signal of signals) process.on(signal, caught);
-  return { promise, release };
+  return { promise, signal: over.signal, release };
 }

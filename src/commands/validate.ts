@@ -17,11 +17,11 @@ import {
 import {
   type ClientChange,
   type CompareConfigurationResponse,
-  CompareConfigurationResponseSchema,
   type LostResource,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { systemClock } from '../model/clock.ts';
 import { counted, printable, printableJson } from '../model/text.ts';
+import { parametersLabel } from '../observe/problems.ts';
 import { askCheck } from '../rollout/checks.ts';
 import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.ts';
 import { formatProblem } from '../upstream/filesystem/resource-file.ts';
@@ -148,7 +148,7 @@ function reportText(
     problems: shown(problems),
     warnings: shown(warnings),
     hints: shown(hints),
-    ...(changes === undefined ? {} : { changes: messageJson(CompareConfigurationResponseSchema, changes) }),
+    ...(changes === undefined ? {} : { changes: messageJson(changes) }),
     ...(checks.length === 0 ? {} : { checks }),
   };
   return `${printableJson(JSON.stringify(report, null, 2))}\n`;
@@ -214,6 +214,8 @@ const why: ReadonlyMap<string, string> = new Map([
   ['NO_VARIANT', 'no variant matches its new parameters'],
 ]);
 
+const noParameters = '(none)';
+
 function sessionsText({ sessions, reconnecting }: CompareConfigurationResponse, view: View): string {
   const moved = sessions.filter(({ before, after }) => before !== after);
   if (moved.length === 0)
@@ -225,7 +227,7 @@ function sessionsText({ sessions, reconnecting }: CompareConfigurationResponse, 
     [
       ['SESSION', ({ after }) => (after ? 'opened' : 'closed')],
       'upstream',
-      ['PARAMETERS', ({ parameters }) => textOf(parameters)],
+      ['PARAMETERS', ({ parameters }) => parametersLabel(parameters, noParameters)],
     ],
     view,
   );
@@ -238,8 +240,11 @@ function clientsText(clients: readonly ClientChange[], view: View): string {
     [
       'client',
       'node',
-      ['PARAMETERS', ({ before }) => textOf(before)],
-      ['NEW PARAMETERS', ({ reconnects, after }) => (reconnects ? '(reconnects)' : textOf(after))],
+      ['PARAMETERS', ({ before }) => parametersLabel(before, noParameters)],
+      [
+        'NEW PARAMETERS',
+        ({ reconnects, after }) => (reconnects ? '(reconnects)' : parametersLabel(after, noParameters)),
+      ],
       ['LOSES', ({ reconnects, lostTotal }) => (reconnects ? 'unknown' : lostTotal)],
     ],
     view,
@@ -250,9 +255,4 @@ function lossesText(clients: readonly ClientChange[], view: View): string {
   const rows = clients.flatMap(({ client, lost }) => lost.map((one) => Object.assign(one, { client })));
   const said = (one: LostResource): string => why.get(one.why) ?? one.why;
   return rows.length === 0 ? '' : textTable(rows, ['client', ['LOSES', 'type'], 'name', ['WHY', said]], view);
-}
-
-function textOf(parameters: Readonly<Record<string, string>>): string {
-  const pairs = Object.entries(parameters).map(([key, value]) => `${key}=${value}`);
-  return pairs.length === 0 ? '(none)' : pairs.toSorted().join(', ');
 }

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { type WaitResponse, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { counted, errorLine } from '../model/text.ts';
 import { count, duration, text, toggle, type, UsageError } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
@@ -55,7 +55,7 @@ poll do not count: they do not report what they accept. While a change goes thro
         missingText(response, { timeoutMs, allowStale, minClients: what.wave === 0 ? minClients : 0 }, view);
       const problem = accepted ? undefined : missing;
       const text = (): string => (accepted ? [done, ...staleLines(response)].join('\n') : '');
-      return answer(WaitResponseSchema, response, text, problem);
+      return answer(response, text, problem);
     };
   },
 });

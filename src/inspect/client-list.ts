@@ -31,11 +31,13 @@ import { type WaveRules, waveOf } from '../rollout/canaries.ts';
 import type { Standing } from '../rollout/waiting.ts';
 import { compileGlob } from '../security/pattern.ts';
 
+type IsServed = Pick<Relay, 'isServed'>;
+
 /** The clients that are asked for. With a limit those that reject something come first. */
 export async function clientList(
   all: readonly ListedClient[],
   query: ClientsQuery,
-  relay: Pick<Relay, 'isServed'>,
+  relay: IsServed,
   waveOf: WaveOf,
   pace: Pace,
 ): Promise<Answer<'listClients'>> {
@@ -69,23 +71,28 @@ const rejects = ({ subscription }: ListedType): boolean => subscription?.respons
 function rowOf(
   stream: ListedClient,
   { type }: ClientsQuery,
-  relay: Pick<Relay, 'isServed'>,
+  relay: IsServed,
   wave: ReturnType<WaveOf>,
 ): Client {
-  const { id, client, transport, route, types } = stream;
   return create(ClientSchema, {
+    ...aboutOf(stream),
+    types: stream.types.filter(isOfType(type)).map((one) => typeState(one, relay)),
+    ...(wave === undefined ? {} : { wave }),
+  });
+}
+
+function aboutOf({ id, client, transport, route }: ListedClient) {
+  return {
     id,
     node: { id: client?.nodeId ?? '', cluster: client?.cluster ?? '' },
     peer: transport.peer.address,
     transport: route.protocol,
     service: route.service,
-    types: types.filter(isOfType(type)).map((one) => typeState(one, relay)),
     class: client === undefined ? '' : classOf(client).id,
-    ...(wave === undefined ? {} : { wave }),
-  });
+  };
 }
 
-export function typeState(type: ListedType, relay: Pick<Relay, 'isServed'>): Plain<ClientTypeState> {
+export function typeState(type: ListedType, relay: IsServed): Plain<ClientTypeState> {
   const [selected] = type.selection.entries.values();
   return {
     type: type.info.short,
@@ -102,11 +109,7 @@ export function typeState(type: ListedType, relay: Pick<Relay, 'isServed'>): Pla
 
 type Test<T> = (value: T) => boolean;
 
-function clientFilter(
-  query: ClientsQuery,
-  relay: Pick<Relay, 'isServed'>,
-  waveOf: WaveOf,
-): Test<ListedClient> {
+function clientFilter(query: ClientsQuery, relay: IsServed, waveOf: WaveOf): Test<ListedClient> {
   const tests: readonly (Test<ListedClient> | undefined)[] = [
     ofNode(query),
     found(query.search.toLowerCase()),
@@ -134,10 +137,7 @@ function found(text: string): Test<ListedClient> | undefined {
     );
 }
 
-function ofTypes(
-  { type, state, resource }: ClientsQuery,
-  relay: Pick<Relay, 'isServed'>,
-): Test<ListedClient> | undefined {
+function ofTypes({ type, state, resource }: ClientsQuery, relay: IsServed): Test<ListedClient> | undefined {
   if (type === undefined && state === undefined) return undefined;
   const isMeant = isOfType(type);
   const isAbout = type === undefined || resource === '' ? () => true : about(type, resource, state, relay);
@@ -153,7 +153,7 @@ function about(
   type: TypeUrl,
   resource: string,
   state: ClientState | undefined,
-  relay: Pick<Relay, 'isServed'>,
+  relay: IsServed,
 ): Test<ListedType> {
   if (state === 'MISSING') return (one) => missingOf(one, relay).some(({ name }) => name === resource);
   if (state === 'ERROR') {
@@ -190,7 +190,7 @@ export async function clientDetail(
   relay: Pick<Relay, 'isServed' | 'isAnswered'>,
   pace: Pace,
 ): Promise<Listed<typeof GetClientResponseSchema>> {
-  const { id, client, route, transport } = stream;
+  const { client } = stream;
   const byState = new Map<ClientState, Held[]>();
   let total = 0;
   const found = (held: Held): void => {
@@ -207,14 +207,11 @@ export async function clientDetail(
   }
   const page = urgency.flatMap((state) => byState.get(state) ?? []).slice(offset, offset + limit);
   const rows = Iterator.from(page).map(row);
+  const { node, ...about } = aboutOf(stream);
   const known = {
-    id,
-    nodeId: client?.nodeId ?? '',
-    nodeCluster: client?.cluster ?? '',
-    peer: transport.peer.address,
-    transport: route.protocol,
-    service: route.service,
-    class: client === undefined ? '' : classOf(client).id,
+    ...about,
+    nodeId: node.id,
+    nodeCluster: node.cluster,
     parameters: Object.fromEntries(client?.derived(undefined).entries ?? []),
     total,
     states: Object.fromEntries(byState.entries().map(([state, same]) => [state, same.length])),
@@ -287,8 +284,6 @@ function row({ type, name, parameters, value, state, current, rejection }: Held)
     parameters: Object.fromEntries(parameters.entries),
   });
 }
-
-type IsServed = Pick<Relay, 'isServed'>;
 
 const none: readonly never[] = [];
 

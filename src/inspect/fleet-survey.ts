@@ -1,10 +1,12 @@
+import { create } from '@bufbuild/protobuf';
 import type { Plain } from '../admin/service.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
-import type {
-  ClassProblem,
-  ClassSubscription,
-  ClientClass,
-  ListClassesResponse,
+import {
+  type ClassProblem,
+  ClassProblemSchema,
+  type ClassSubscription,
+  type ClientClass,
+  type ListClassesResponse,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Clock } from '../model/clock.ts';
 import type { MissingEntry } from '../model/subscription.ts';
@@ -239,23 +241,17 @@ function problem(
   since: number,
 ): Plain<ClassProblem> {
   return {
+    ...nothingYet,
     kind,
     type: info.short,
-    name: '',
     class: id,
     parameters: Object.fromEntries(parameters.entries),
     clients: 1,
     since: new Date(since).toISOString(),
-    error: '',
-    version: '',
-    what: '',
-    why: '',
-    elsewhere: false,
-    otherClasses: 0,
-    nearest: '',
-    sentence: '',
   };
 }
+
+const { $typeName: _, ...nothingYet } = create(ClassProblemSchema);
 
 function add(problems: Map<string, Plain<ClassProblem>>, found: Plain<ClassProblem>): void {
   const key = problemKey(found);

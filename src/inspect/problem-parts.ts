@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
+import { create } from '@bufbuild/protobuf';
 import type { Plain, UpstreamTls } from '../admin/service.ts';
-import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
+import { type Problem, ProblemSchema } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { contentHash } from '../model/content-hash.ts';
 import { printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
@@ -13,17 +14,7 @@ type Known = Partial<Plain<Problem>> & Pick<Plain<Problem>, 'severity' | 'title'
 
 /** `key`: what makes it the same problem the next time. */
 export function problem(kind: Kind, key: readonly string[], known: Known): Plain<Problem> {
-  const all = {
-    detail: '',
-    since: '',
-    until: '',
-    clients: 0,
-    classes: [],
-    upstream: '',
-    type: '',
-    name: '',
-    ...known,
-  };
+  const all = { ...nothingYet, ...known };
   return {
     ...all,
     id: contentHash(JSON.stringify([kind, ...key])),
@@ -36,6 +27,8 @@ export function problem(kind: Kind, key: readonly string[], known: Known): Plain
     commands: (known.commands ?? []).filter((one) => one !== ''),
   };
 }
+
+const { $typeName: _, ...nothingYet } = create(ProblemSchema);
 
 /** What an operator may copy into a shell: names come from peers. Empty: it cannot be typed. */
 export function command(verb: string, ...words: readonly string[]): string {

@@ -51,16 +51,18 @@ const bounds = {
   late: { warning: 0.06, critical: 0.144, least: 10 },
 };
 
+type Problems = Iterable<Plain<Problem>>;
+
 /** Pure: what is wrong, the worst first, one problem for each cause. */
 export function problemsOf(facts: ProblemFacts): {
   readonly problems: Plain<Problem>[];
   readonly moreProblems: number;
 } {
-  const found = finders.flatMap((find) => find(facts)).toSorted(worstFirst);
+  const found = [...finders.values().flatMap((find) => find(facts))].toSorted(worstFirst);
   return { problems: found.slice(0, mostProblems), moreProblems: Math.max(0, found.length - mostProblems) };
 }
 
-const finders: readonly ((facts: ProblemFacts) => readonly Plain<Problem>[])[] = [
+const finders: readonly ((facts: ProblemFacts) => Problems)[] = [
   notReady,
   upstreams,
   changeHeld,
@@ -102,49 +104,39 @@ function worstFirst(a: Plain<Problem>, b: Plain<Problem>): number {
 /** The others may wait for a fix: nothing else is as urgent. */
 const urgency = ({ title }: Plain<Problem>): number => Number(title.endsWith(noCanary));
 
-function notReady({ status }: ProblemFacts): readonly Plain<Problem>[] {
-  if (status.ready) return [];
+function* notReady({ status }: ProblemFacts): Problems {
+  if (status.ready) return;
   const detail = errorText(status.reason, 300);
   const commands = ['distributary status'];
-  return [
-    problem('not_ready', [], { severity: 'critical', title: 'The relay is not ready', detail, commands }),
-  ];
+  yield problem('not_ready', [], { severity: 'critical', title: 'The relay is not ready', detail, commands });
 }
 
-function upstreams({ status, facts }: ProblemFacts): readonly Plain<Problem>[] {
-  return status.upstreams.flatMap((upstream) => {
+function* upstreams({ status, facts }: ProblemFacts): Problems {
+  for (const upstream of status.upstreams) {
     const { name, kind, connected, stale, staleSince, lastError, staleReason, refusedStreams } = upstream;
     const shown = shorten(name, 60);
     const detail = errorText(lastError || staleReason, 300);
     const about = { upstream: name, since: staleSince, detail };
     if (!connected) {
       const title = `Upstream ${shown} is unreachable`;
-      const commands = [reach(kind, upstream.endpoint, facts.upstreamTls.get(name))];
-      return problem('upstream_away', [name], {
-        ...about,
-        severity: 'critical',
-        title,
-        commands,
-      });
-    }
-    if (stale && kind === 'filesystem') {
+      const commands = [reach(kind, upstream.endpoint, facts.controlPlanes.get(name)?.tls)];
+      yield problem('upstream_away', [name], { ...about, severity: 'critical', title, commands });
+    } else if (stale && kind === 'filesystem') {
       const title = `The relay refuses files of upstream ${shown}`;
-      return problem('updates_refused', [name], { ...about, severity: 'warning', title });
-    }
-    if (stale) {
+      yield problem('updates_refused', [name], { ...about, severity: 'warning', title });
+    } else if (stale) {
       const title = `What came from upstream ${shown} may be out of date`;
-      return problem('upstream_stale', [name], { ...about, severity: 'warning', title });
-    }
-    return streamsEnd(upstream, refusedStreams, about);
-  });
+      yield problem('upstream_stale', [name], { ...about, severity: 'warning', title });
+    } else yield* streamsEnd(upstream, refusedStreams, about);
+  }
 }
 
-function streamsEnd(
+function* streamsEnd(
   { name, suspectTypes }: Plain<StatusResponse>['upstreams'][number],
   refused: number,
   about: Partial<Plain<Problem>>,
-): readonly Plain<Problem>[] {
-  if (refused === 0 && suspectTypes.length === 0) return [];
+): Problems {
+  if (refused === 0 && suspectTypes.length === 0) return;
   const title = `Upstream ${shorten(name, 60)} ends streams of the relay`;
   const suspects = suspectTypes
     .slice(0, namesTold)
@@ -155,12 +147,12 @@ function streamsEnd(
   const streams = refused === 0 ? [] : [`${counted(refused, 'stream')} refused`];
   const detail = [...streams, ...suspects, about.detail ?? ''].filter((part) => part !== '').join('; ');
   const since = suspectTypes[0]?.since ?? '';
-  return [problem('upstream_streams_end', [name], { ...about, since, severity: 'warning', title, detail })];
+  yield problem('upstream_streams_end', [name], { ...about, since, severity: 'warning', title, detail });
 }
 
 /** A change that waits, and what an operator can type. */
-function changeHeld({ status: { rollout }, facts }: ProblemFacts): readonly Plain<Problem>[] {
-  if (rollout === undefined || (rollout.state !== 'HELD' && rollout.state !== 'CANARY')) return [];
+function* changeHeld({ status: { rollout }, facts }: ProblemFacts): Problems {
+  if (rollout === undefined || (rollout.state !== 'HELD' && rollout.state !== 'CANARY')) return;
   const { pending, types, names, upstream, reason, since, noCanary: waits, queuedHeld } = rollout;
   const isHeld = rollout.state === 'HELD';
   const { total = 0, accepted = 0, rejected = 0, ended = 0 } = rollout.canaries ?? {};
@@ -170,19 +162,16 @@ function changeHeld({ status: { rollout }, facts }: ProblemFacts): readonly Plai
   const about = { detail, since, upstream, ...onlyOf(types, names) };
   const end = endOfWait(since, facts);
   if (waits) {
-    return [
-      problem('change_held', [], {
-        ...about,
-        severity: 'critical',
-        until: isHeld ? '' : end,
-        title: `${isHeld ? 'A change is held' : 'A change waits'}: ${noCanary}`,
-        short: `${isHeld ? 'a change is held' : 'a change waits'}: ${noCanary} (run ${releaseCommand})`,
-        commands: [releaseCommand, discardCommand],
-      }),
-    ];
-  }
-  if (isHeld) return [held(about, queuedHeld)];
-  return [changePending({ ...about, until: end }, rollout, facts)];
+    yield problem('change_held', [], {
+      ...about,
+      severity: 'critical',
+      until: isHeld ? '' : end,
+      title: `${isHeld ? 'A change is held' : 'A change waits'}: ${noCanary}`,
+      short: `${isHeld ? 'a change is held' : 'a change waits'}: ${noCanary} (run ${releaseCommand})`,
+      commands: [releaseCommand, discardCommand],
+    });
+  } else if (isHeld) yield held(about, queuedHeld);
+  else yield changePending({ ...about, until: end }, rollout, facts);
 }
 
 /** What is typed first must not give to everybody what canaries have found bad, nor decide on another change. */
@@ -220,10 +209,10 @@ function onlyOf(types: readonly string[], names: readonly string[]): { type: str
 }
 
 /** Of gated types the rollout holds them, until somebody decides. */
-function removalsHeld({ status, facts }: ProblemFacts): readonly Plain<Problem>[] {
+function removalsHeld({ status, facts }: ProblemFacts): Problems {
   return status.upstreams.flatMap(({ name, heldRemovals }) =>
     heldRemovals.map(({ type, count, since }) => {
-      const hold = facts.removalHoldMs.get(name);
+      const hold = facts.controlPlanes.get(name)?.maxRemovalHoldMs;
       const are = count === 1 ? 'is' : 'are';
       const short = `${counted(count, 'removal')} of ${shorten(type, 80)} ${are} held back`;
       return problem('removals_held', [name, type], {
@@ -240,86 +229,66 @@ function removalsHeld({ status, facts }: ProblemFacts): readonly Plain<Problem>[
   );
 }
 
-function changesLate({ facts: { recent } }: ProblemFacts): readonly Plain<Problem>[] {
+function* changesLate({ facts: { recent } }: ProblemFacts): Problems {
   const { acknowledged, late, rejections: rejected, minutes } = recent;
   const all = acknowledged + rejected;
   const failed = late + rejected;
-  if (failed <= bounds.late.least || failed < bounds.late.warning * all) return [];
+  if (failed <= bounds.late.least || failed < bounds.late.warning * all) return;
   const share = Math.floor((100 * failed) / all);
   const title = `${share}% of the changes in the last ${minutes} minutes were late or rejected`;
   const detail = `${late.toLocaleString('en')} acknowledged after more than 1 s and ${rejected.toLocaleString('en')} rejected, of ${all.toLocaleString('en')}`;
   const severity = failed < bounds.late.critical * all ? 'warning' : 'critical';
-  return [
-    problem('changes_late', [], {
-      severity,
-      title,
-      short: `${share}% of changes are late or rejected`,
-      detail,
-    }),
-  ];
+  const short = `${share}% of changes are late or rejected`;
+  yield problem('changes_late', [], { severity, title, short, detail });
 }
 
-function workersRestart({ status, facts: { recent } }: ProblemFacts): readonly Plain<Problem>[] {
-  if (recent.restarts <= bounds.restarts) return [];
+function* workersRestart({ status, facts: { recent } }: ProblemFacts): Problems {
+  if (recent.restarts <= bounds.restarts) return;
   const ended = status.workers.find(({ lastError }) => lastError !== '');
   const title = `Workers were restarted ${recent.restarts.toLocaleString('en')} times in the last hour`;
   const detail = ended === undefined ? '' : `worker ${ended.number}: ${errorText(ended.lastError, 300)}`;
-  return [
-    problem('workers_restart', [], {
-      severity: 'critical',
-      title,
-      short: 'workers exit and are restarted',
-      detail,
-    }),
-  ];
+  const short = 'workers exit and are restarted';
+  yield problem('workers_restart', [], { severity: 'critical', title, short, detail });
 }
 
 /** One file is one cause, whoever uses it: often a relay has one certificate for everything. */
-function certificates({ facts, now }: ProblemFacts): readonly Plain<Problem>[] {
-  const byFile = Map.groupBy(facts.certificates, ({ file }) => file);
-  return [...byFile].flatMap(([file, all]) =>
-    [certificateExpires(file, all, now), certificateRefused(file, all)].flat(),
-  );
+function* certificates({ facts, now }: ProblemFacts): Problems {
+  for (const [file, all] of Map.groupBy(facts.certificates, (one) => one.file)) {
+    yield* certificateExpires(file, all, now);
+    yield* certificateRefused(file, all);
+  }
 }
 
-function certificateExpires(
-  file: string,
-  all: readonly CertificateState[],
-  now: number,
-): readonly Plain<Problem>[] {
+function* certificateExpires(file: string, all: readonly CertificateState[], now: number): Problems {
   const at = Math.min(...all.map(({ expiresAt = Infinity }) => expiresAt));
   const from = Math.max(...all.map(({ validFrom = 0 }) => validFrom));
-  if (at - now >= bounds.certificate.warning) return [];
+  if (at - now >= bounds.certificate.warning) return;
   const soon = at - now < bounds.certificate.critical ? 'a day' : '7 days';
   const verb = at < now ? 'has expired' : `expires within ${soon}`;
-  return [
-    problem('certificate_expires', [file], {
-      ...ofOwners(all),
-      severity: at - now < bounds.certificate.critical ? 'critical' : 'warning',
-      title: `The ${certificateText(all)} ${verb}`,
-      detail: `${shorten(file, 300)}: valid until ${timestamp(at)}`,
-      // One that was made for less than the bound is as old as it is.
-      since: timestamp(at < now ? at : Math.max(at - bounds.certificate.warning, Math.min(from, now))),
-      until: at < now ? '' : timestamp(at),
-      commands: [fileCommand('openssl x509 -noout -subject -enddate -in', file)],
-    }),
-  ];
+  yield problem('certificate_expires', [file], {
+    ...ofOwners(all),
+    severity: at - now < bounds.certificate.critical ? 'critical' : 'warning',
+    title: `The ${certificateText(all)} ${verb}`,
+    detail: `${shorten(file, 300)}: valid until ${timestamp(at)}`,
+    // One that was made for less than the bound is as old as it is.
+    since: timestamp(at < now ? at : Math.max(at - bounds.certificate.warning, Math.min(from, now))),
+    until: at < now ? '' : timestamp(at),
+    commands: [fileCommand('openssl x509 -noout -subject -enddate -in', file)],
+  });
 }
 
-function certificateRefused(file: string, all: readonly CertificateState[]): readonly Plain<Problem>[] {
+function* certificateRefused(file: string, all: readonly CertificateState[]): Problems {
   const refusals = all.flatMap(({ refused }) => refused ?? []);
   const [first] = refusals;
-  if (first === undefined) return [];
+  if (first === undefined) return;
   const concerned = all.filter(({ refused }) => refused !== undefined);
-  return [
-    problem('certificate_refused', [file], {
-      ...ofOwners(concerned),
-      severity: 'warning',
-      title: `The new ${certificateText(concerned)} is refused`,
-      detail: `${errorText(first.error, 300)}; the previous ${concerned.every(({ kind }) => kind === 'ca') ? 'file' : 'certificate'} stays in use`,
-      since: timestamp(Math.min(...refusals.map(({ since }) => since))),
-    }),
-  ];
+  yield problem('certificate_refused', [file], {
+    ...ofOwners(concerned),
+    severity: 'warning',
+    title: `The new ${certificateText(concerned)} is refused`,
+    detail: `${errorText(first.error, 300)}; the previous ${concerned.every(({ kind }) => kind === 'ca') ? 'file' : 'certificate'} stays in use`,
+    since: timestamp(Math.min(...refusals.map(({ since }) => since))),
+  });
 }
 
 function ofOwners(all: readonly CertificateState[]): Pick<Plain<Problem>, 'upstream'> {
@@ -327,25 +296,22 @@ function ofOwners(all: readonly CertificateState[]): Pick<Plain<Problem>, 'upstr
   return { upstream: first ?? '' };
 }
 
-function configuration({ facts: { refusedConfiguration } }: ProblemFacts): readonly Plain<Problem>[] {
-  if (refusedConfiguration === undefined) return [];
+function* configuration({ facts: { refusedConfiguration } }: ProblemFacts): Problems {
+  if (refusedConfiguration === undefined) return;
   const { file, problems, since } = refusedConfiguration;
-  return [
-    problem('configuration_refused', [], {
-      severity: 'warning',
-      title: 'The new configuration is refused',
-      detail: `${problems
-        .slice(0, namesTold)
-        .map((one) => shorten(one, 300))
-        .join('; ')}${problems.length > namesTold ? `; and ${problems.length - namesTold} more` : ''}`,
-      since: timestamp(since),
-      commands: [fileCommand('distributary validate --config', file)],
-    }),
-  ];
+  const told = problems.slice(0, namesTold).map((one) => shorten(one, 300));
+  const rest = problems.length - told.length;
+  yield problem('configuration_refused', [], {
+    severity: 'warning',
+    title: 'The new configuration is refused',
+    detail: `${told.join('; ')}${rest > 0 ? `; and ${rest} more` : ''}`,
+    since: timestamp(since),
+    commands: [fileCommand('distributary validate --config', file)],
+  });
 }
 
 /** Of control planes; files are in `upstreams`. */
-function updatesRefused({ status, facts: { recent } }: ProblemFacts): readonly Plain<Problem>[] {
+function updatesRefused({ status, facts: { recent } }: ProblemFacts): Problems {
   const files = new Set(status.upstreams.filter(({ kind }) => kind === 'filesystem').map(({ name }) => name));
   return recent.refusedUpdates
     .filter(({ upstream }) => !files.has(upstream))
@@ -368,8 +334,8 @@ export const diskText: ReadonlyMap<string, string> = new Map([
   ['io', 'the disk has an error'],
 ]);
 
-function disk({ facts, now }: ProblemFacts): readonly Plain<Problem>[] {
-  if (facts.disk === undefined) return [];
+function* disk({ facts, now }: ProblemFacts): Problems {
+  if (facts.disk === undefined) return;
   const { failing, lagSeconds, path } = facts.disk;
   const commands = [fileCommand('df -h', path), fileCommand('ls -ld', path)];
   if (failing !== undefined) {
@@ -378,25 +344,16 @@ function disk({ facts, now }: ProblemFacts): readonly Plain<Problem>[] {
         ? ['the cache', 'begin with old data']
         : ['the file rollout.json', 'forget what is frozen, discarded or found bad'];
     const short = `${what} cannot be written to disk`;
+    const title = short.charAt(0).toUpperCase() + short.slice(1);
     const detail = `${diskText.get(failing.reason) ?? failing.reason}; clients are still served, but a restart would ${lost}`;
     const since = timestamp(failing.since);
-    return [
-      problem('disk_fails', [], {
-        severity: 'warning',
-        title: short.charAt(0).toUpperCase() + short.slice(1),
-        short,
-        detail,
-        since,
-        commands,
-      }),
-    ];
+    yield problem('disk_fails', [], { severity: 'warning', title, short, detail, since, commands });
+  } else if (lagSeconds > bounds.diskLagSeconds) {
+    const title = `A change has been waiting for the disk for ${formatSeconds(lagSeconds)}`;
+    const since = timestamp(now - lagSeconds * 1000);
+    const short = 'the disk is too slow';
+    yield problem('disk_late', [], { severity: 'warning', title, short, since, commands });
   }
-  if (lagSeconds <= bounds.diskLagSeconds) return [];
-  const title = `A change has been waiting for the disk for ${formatSeconds(lagSeconds)}`;
-  const since = timestamp(now - lagSeconds * 1000);
-  return [
-    problem('disk_late', [], { severity: 'warning', title, short: 'the disk is too slow', since, commands }),
-  ];
 }
 
 /** Reasons of downstream_rejected_total that the alert is about. */
@@ -412,35 +369,26 @@ const limitReasons = new Set([
   'response_bytes',
 ]);
 
-function turnedAway({ facts: { recent } }: ProblemFacts): readonly Plain<Problem>[] {
+function* turnedAway({ facts: { recent } }: ProblemFacts): Problems {
   const away = recent.turnedAway.filter(({ reason }) => limitReasons.has(reason));
   const stalled = recent.turnedAway.filter(({ reason }) => reason === 'stalled');
   const total = (all: typeof away): number => all.reduce((sum, { count }) => sum + count, 0);
-  const reasons = away.map(({ reason, count }) => `${reason}: ${count.toLocaleString('en')}`).join(', ');
-  return [
-    ...(away.length === 0
-      ? []
-      : [
-          problem('clients_turned_away', [], {
-            severity: 'warning',
-            title: `Limits have refused clients ${counted(total(away), 'time')} in the last ${recent.minutes} minutes`,
-            short: 'limits refuse clients',
-            detail: reasons,
-          }),
-        ]),
-    ...(stalled.length === 0
-      ? []
-      : [
-          problem('clients_stall', [], {
-            severity: 'warning',
-            title: `${counted(total(stalled), 'stream')} ended in the last ${recent.minutes} minutes because clients did not read`,
-            short: 'clients do not read',
-          }),
-        ]),
-  ];
+  if (away.length > 0)
+    yield problem('clients_turned_away', [], {
+      severity: 'warning',
+      title: `Limits have refused clients ${counted(total(away), 'time')} in the last ${recent.minutes} minutes`,
+      short: 'limits refuse clients',
+      detail: away.map(({ reason, count }) => `${reason}: ${count.toLocaleString('en')}`).join(', '),
+    });
+  if (stalled.length > 0)
+    yield problem('clients_stall', [], {
+      severity: 'warning',
+      title: `${counted(total(stalled), 'stream')} ended in the last ${recent.minutes} minutes because clients did not read`,
+      short: 'clients do not read',
+    });
 }
 
-function limits({ facts }: ProblemFacts): readonly Plain<Problem>[] {
+function limits({ facts }: ProblemFacts): Problems {
   return facts.usage
     .filter(({ used, limit }) => limit > 0 && used >= bounds.limit * limit)
     .map(({ name, used, limit }) =>
@@ -453,7 +401,7 @@ function limits({ facts }: ProblemFacts): readonly Plain<Problem>[] {
 }
 
 /** A peer that has to wait for others, and works for a good part of the time. */
-function heavyPeers({ status, facts }: ProblemFacts): readonly Plain<Problem>[] {
+function heavyPeers({ status, facts }: ProblemFacts): Problems {
   return status.accounts
     .filter(({ waits, workPerSecond }) => waits && workPerSecond >= facts.workPerPeerMs)
     .map(({ key, connections, streams: open, heldBytes }) =>
@@ -466,13 +414,13 @@ function heavyPeers({ status, facts }: ProblemFacts): readonly Plain<Problem>[] 
     );
 }
 
-function busy({ facts: { recent } }: ProblemFacts): readonly Plain<Problem>[] {
-  if (recent.lagMs <= bounds.lagMs) return [];
+function* busy({ facts: { recent } }: ProblemFacts): Problems {
+  if (recent.lagMs <= bounds.lagMs) return;
   const title = `A process of the relay is busy: events wait for ${(recent.lagMs / 1000).toFixed(1)} s`;
-  return [problem('busy', [], { severity: 'warning', title, short: 'the relay is busy' })];
+  yield problem('busy', [], { severity: 'warning', title, short: 'the relay is busy' });
 }
 
-function ambiguous({ status }: ProblemFacts): readonly Plain<Problem>[] {
+function ambiguous({ status }: ProblemFacts): Problems {
   return status.types
     .filter((type) => type.ambiguous > 0)
     .map(({ type, ambiguous: count }) =>
@@ -485,21 +433,21 @@ function ambiguous({ status }: ProblemFacts): readonly Plain<Problem>[] {
 }
 
 /** A rollback freezes each of its types for the same reason. */
-function frozen({ status: { rollout } }: ProblemFacts): readonly Plain<Problem>[] {
+function* frozen({ status: { rollout } }: ProblemFacts): Problems {
   const freezes = rollout?.freezes ?? [];
   const causes = Map.groupBy(freezes, ({ reason, operator, upstream }) =>
     JSON.stringify([reason, operator, upstream]),
   );
-  return [...causes].flatMap(([key, own]) => {
+  for (const [key, own] of causes) {
     const [first] = own;
-    if (first === undefined) return [];
+    if (first === undefined) continue;
     const { upstream, operator, reason } = first;
     const types = own.map(({ type }) => type || 'everything');
     const of = upstream === '' ? '' : ` of ${shorten(upstream, 60)}`;
     const what = `${types.join(', ')}${of}`;
     // Without a scope `unfreeze` ends every freeze there is.
     const scopes = causes.size === 1 ? [[]] : own.map(({ type }) => scopeFlags(type, upstream));
-    return problem('frozen', [key], {
+    yield problem('frozen', [key], {
       severity: 'warning',
       title: `Frozen: ${what}`,
       short: `${what} ${types.length === 1 ? 'is' : 'are'} frozen`,
@@ -509,36 +457,30 @@ function frozen({ status: { rollout } }: ProblemFacts): readonly Plain<Problem>[
       upstream,
       type: own.length === 1 ? first.type : '',
     });
-  });
+  }
 }
 
 /** Clients have what they had before, and the control plane believes that they have something else. */
-function discarded({ facts }: ProblemFacts): readonly Plain<Problem>[] {
-  if (facts.discarded === undefined) return [];
+function* discarded({ facts }: ProblemFacts): Problems {
+  if (facts.discarded === undefined) return;
   const { names, types, upstreams, only, reason } = facts.discarded;
   const of = upstreams.map((upstream) => shorten(upstream, 60)).join(', ');
   const what = `${counted(names, 'name')} (${types.join(', ')}) of ${of}`;
   const [upstream = ''] = upstreams;
-  return [
-    problem('discarded', [], {
-      severity: 'warning',
-      title: 'A discarded change is still what the upstream sends',
-      short: `${counted(names, 'name')} ${names === 1 ? 'was' : 'were'} discarded`,
-      detail: [
-        what,
-        reason === '' ? '' : `reason: ${shorten(reason, 300)}`,
-        'over when the upstream sends something else',
-      ]
-        .filter((part) => part !== '')
-        .join('; '),
-      commands: ['distributary diff --pending'],
-      upstream: upstreams.length === 1 ? upstream : '',
-      ...only,
-    }),
-  ];
+  const why = reason === '' ? '' : `reason: ${shorten(reason, 300)}`;
+  const until = 'over when the upstream sends something else';
+  yield problem('discarded', [], {
+    severity: 'warning',
+    title: 'A discarded change is still what the upstream sends',
+    short: `${counted(names, 'name')} ${names === 1 ? 'was' : 'were'} discarded`,
+    detail: [what, why, until].filter((part) => part !== '').join('; '),
+    commands: ['distributary diff --pending'],
+    upstream: upstreams.length === 1 ? upstream : '',
+    ...only,
+  });
 }
 
-function warnings({ status }: ProblemFacts): readonly Plain<Problem>[] {
+function warnings({ status }: ProblemFacts): Problems {
   return status.warnings.map((warning) =>
     problem('configuration_dangerous', [warning], {
       severity: 'warning',

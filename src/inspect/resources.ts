@@ -101,15 +101,20 @@ export function rejectedVersions({
   };
 }
 
-export function variantSummary({ variant, holders }: HeldVariant): Plain<VariantSummary> {
-  return {
-    constraints: formatConstraints(variant.constraints.expression),
-    ...versionsOf(variant),
-    bytes: variant.payload?.bytes.length ?? 0,
-    since: new Date(variant.cachedSince).toISOString(),
-    upstream: [...new Set(holders.map((holder) => holder.upstream))].join(', '),
-  };
-}
+const aboutVariant = (variant: Variant) => ({
+  constraints: formatConstraints(variant.constraints.expression),
+  ...versionsOf(variant),
+  bytes: variant.payload?.bytes.length ?? 0,
+  since: new Date(variant.cachedSince).toISOString(),
+});
+
+const upstreamsOf = ({ holders }: Pick<HeldVariant, 'holders'>): string =>
+  [...new Set(holders.map((holder) => holder.upstream))].join(', ');
+
+export const variantSummary = (held: HeldVariant): Plain<VariantSummary> => ({
+  ...aboutVariant(held.variant),
+  upstream: upstreamsOf(held),
+});
 
 function compare(a: readonly [string, string], b: readonly [string, string]): number {
   if (a[0] !== b[0]) return a[0] < b[0] ? -1 : 1;
@@ -152,10 +157,9 @@ export function cachedVariants(
   for (const [url, table] of relay.store.tables) {
     const cached = url === type ? table.resources.get(canonical.value) : undefined;
     if (cached === undefined || cached.variants.size === 0) continue;
-    const variants = cached.variants.values().map(({ variant, holders }) => {
-      const upstream = [...new Set(holders.map((holder) => holder.upstream))].join(', ');
-      return { variant, upstream, state: '', error: '' };
-    });
+    const variants = cached.variants
+      .values()
+      .map((held) => ({ variant: held.variant, upstream: upstreamsOf(held), state: '', error: '' }));
     return listed([...variants], offset, slices);
   }
   const message = `no ${typeInfo(type).short} ${quote(name, 200)} is cached: distributary resources lists what is`;
@@ -199,13 +203,8 @@ async function* rows(variants: readonly Shown[], slices: TimeSlices) {
 }
 
 async function contentOf(variant: Variant, pace: Pace) {
-  const { type, constraints, cachedSince, payload } = variant;
-  const summary = {
-    constraints: formatConstraints(constraints.expression),
-    ...versionsOf(variant),
-    since: new Date(cachedSince).toISOString(),
-    bytes: payload?.bytes.length ?? 0,
-  };
+  const { type, payload } = variant;
+  const summary = aboutVariant(variant);
   // A private key is for its subscribers, not for whoever asks what is cached.
   if (typeInfo(type).short === 'sds') return { ...summary, omitted: 'secrets are not shown' };
   if (payload === undefined) return { ...summary, omitted: 'it has no body' };

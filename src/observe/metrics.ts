@@ -36,44 +36,7 @@ const rolloutResults = [
   'failed_check',
   'failed_traffic',
 ] as const;
-
-/** What is counted here, or set. Names are without `distributary_`; what ends in `_total` is a counter. */
-// biome-ignore format: a table, one metric a line
-const counted = {
-  downstream_requests_total: { labels: ['type', 'kind'], help: 'Requests of clients, by kind' },
-  downstream_responses_total: { labels: ['type', 'transport'], help: 'Responses handed to streams of clients' },
-  downstream_response_bytes_total: { labels: ['type'], help: 'Bytes of responses handed to streams of clients' },
-  downstream_coalesced_total: { labels: ['type'], help: 'Updates overtaken by a newer one before a slow client took them' },
-  downstream_order_timeouts_total: { labels: ['type', 'what'], help: 'Sent to clients before what it waited for: a removal (removal), or routes whose clusters have not arrived (missing) or are not accepted (warming)' },
-  downstream_rejected_total: { labels: ['reason'], help: 'Streams and requests of clients that were refused' },
-  downstream_tls_handshakes_total: { labels: ['listener', 'kind'], help: 'TLS handshakes of clients that were completed: full, or by a session that was resumed (resumed)' },
-  upstream_updates_total: { labels: ['upstream', 'type', 'result'], help: 'Responses of control planes and scans of files' },
-  upstream_reconnects_total: { labels: ['upstream'], help: 'Attempts to connect again' },
-  upstream_stream_ends_total: { labels: ['upstream', 'code'], help: 'Streams to control planes that ended, other than by the relay itself' },
-  upstream_last_update_timestamp_seconds: { labels: ['upstream', 'type'], help: 'When the last accepted update arrived, in seconds since the epoch' },
-  upstream_held_removals: { labels: ['upstream', 'type'], help: 'Removals that are held back because they are too many at once (max_removal_percent)' },
-  cache_lookups_total: { labels: ['type', 'result'], help: 'Lookups of a name with a set of parameters' },
-  cache_evictions_total: { labels: ['reason'], help: 'Variants that were dropped from the cache although the upstream has not removed them' },
-  ambiguous_matches_total: { labels: ['type'], help: 'Lookups that more than one variant matched' },
-  config_reloads_total: { labels: ['result'], help: 'Attempts to load a changed configuration' },
-  worker_restarts_total: { labels: [], help: 'Serving processes started in place of one that exited' },
-  persistence_errors_total: { labels: ['reason'], help: 'Errors of the disk that keeps the cache' },
-  load_reports_total: { labels: ['direction', 'upstream'], help: 'Load reports of clients (received), and sums that were sent to control planes (sent)' },
-  load_requests_total: { labels: ['outcome'], help: 'Requests that clients have reported, by what became of them' },
-  load_report_clusters_dropped_total: { labels: [], help: 'Clusters of load reports that were left out, because of limits.max_load_report_clusters or what their peer holds' },
-  rollout_wave: { labels: [], help: 'In which wave a change is that goes to some clients first, from 1; 0: none waits' },
-  rollout_state: { labels: ['state'], help: 'State of the rollout: 1 for the current state, 0 for the others' },
-  frozen: { labels: [], help: 'Whether an operator has frozen something' },
-  rollout_notifications_total: { labels: ['result'], help: 'Notifications of what becomes of changes (rollout.notify): sent, or given up after half a minute (failed)' },
-  rollouts_total: { labels: ['result'], help: 'Changes that went to canaries first, by result' },
-} as const satisfies Record<string, Description>;
-
-// biome-ignore format: a table, one metric a line
-const histograms = {
-  propagation_seconds: { labels: [], buckets: delayBuckets, help: "From the receipt of an update to its handover to a client's stream" },
-  acknowledged_seconds: { labels: ['type'], buckets: delayBuckets, help: "From the receipt of an update to a client's ACK of it" },
-  rollout_duration_seconds: { labels: [], buckets: rolloutBuckets, help: 'How long changes waited until everybody got them' },
-} as const;
+type RolloutResult = (typeof rolloutResults)[number];
 
 /**
  * What is told when the metrics are asked for, by the names of these tables, so it costs nothing otherwise. Of what is left
@@ -166,8 +129,8 @@ const described = z.object({
 });
 
 type Result = 'accepted' | 'rejected';
-type Counts<Labels extends readonly string[]> = (...labels: Labels) => Tally;
-type Observes<Labels extends readonly string[]> = (...labels: Labels) => Distribution;
+/** What the labels are called whose values these are. */
+type NamesOf<Labels extends readonly string[]> = { readonly [Index in keyof Labels]: string };
 
 /**
  * Every metric of docs/operations.md. A function of a metric returns the series with these labels; hot paths keep it.
@@ -177,52 +140,44 @@ export class Metrics {
   readonly #registry = new Registry();
   readonly #types: TypeLabels;
   readonly #families = new Map<string, Family<Tally>>();
-  readonly requests: Counts<[TypeUrl, RequestKind]> = this.#series('downstream_requests_total');
-  readonly responses: Counts<[TypeUrl, 'sotw' | 'delta' | 'rest' | 'fetch']> = this.#series(
-    'downstream_responses_total',
-  );
-  readonly responseBytes: Counts<[TypeUrl]> = this.#series('downstream_response_bytes_total');
-  readonly coalesced: Counts<[TypeUrl]> = this.#series('downstream_coalesced_total');
-  /** What was waited for in vain. */
-  readonly overdue: Counts<[TypeUrl, 'removal' | 'warming' | 'missing']> = this.#series(
-    'downstream_order_timeouts_total',
-  );
-  /** The reason comes from a fixed list, never from a peer. */
-  readonly rejected: Counts<[reason: string]> = this.#series('downstream_rejected_total');
-  readonly #handshakes: Counts<[listener: string, kind: 'full' | 'resumed']> = this.#series(
-    'downstream_tls_handshakes_total',
-  );
-  readonly #updates: Counts<[upstream: string, TypeUrl, Result]> = this.#series('upstream_updates_total');
-  readonly reconnects: Counts<[upstream: string]> = this.#series('upstream_reconnects_total');
-  /** `code` is the name of a gRPC status. */
-  readonly streamEnds: Counts<[upstream: string, code: string]> = this.#series('upstream_stream_ends_total');
-  readonly #lastUpdate: Counts<[upstream: string, TypeUrl]> = this.#series(
-    'upstream_last_update_timestamp_seconds',
-  );
-  readonly #heldRemovals: Counts<[upstream: string, TypeUrl]> = this.#series('upstream_held_removals');
-  readonly lookups: Counts<[TypeUrl, 'hit' | 'miss']> = this.#series('cache_lookups_total');
-  /** The reason comes from a fixed list. */
-  readonly evictions: Counts<[reason: string]> = this.#series('cache_evictions_total');
-  readonly ambiguous: Counts<[TypeUrl]> = this.#series('ambiguous_matches_total');
-  readonly reloads: Counts<[Result]> = this.#series('config_reloads_total');
-  readonly workerRestarts: Counts<[]> = this.#series('worker_restarts_total');
-  /** The reason comes from a fixed list. */
-  readonly persistenceErrors: Counts<[reason: string]> = this.#series('persistence_errors_total');
-  readonly loadReports: Counts<['received' | 'sent', upstream: string]> = this.#series('load_reports_total');
-  readonly loadRequests: Counts<[LoadOutcome]> = this.#series('load_requests_total');
-  readonly loadClustersDropped: Counts<[]> = this.#series('load_report_clusters_dropped_total');
-  readonly rolloutWave: Counts<[]> = this.#series('rollout_wave');
-  readonly #rolloutState: Counts<[state: string]> = this.#series('rollout_state');
-  readonly #frozen: Counts<[]> = this.#series('frozen');
-  readonly rolloutNotifications: Counts<[result: 'sent' | 'failed']> = this.#series(
-    'rollout_notifications_total',
-  );
-  readonly rollouts: Counts<[(typeof rolloutResults)[number]]> = this.#series('rollouts_total');
+  /** What is counted here, or set. Reasons come from fixed lists, never from a peer; `code` is the name of a gRPC status. */
+  // biome-ignore format: a table, one metric a line
+  readonly count = {
+    requests: this.#count<[TypeUrl, RequestKind]>('downstream_requests_total', ['type', 'kind'], 'Requests of clients, by kind'),
+    responses: this.#count<[TypeUrl, 'sotw' | 'delta' | 'rest' | 'fetch']>('downstream_responses_total', ['type', 'transport'], 'Responses handed to streams of clients'),
+    responseBytes: this.#count<[TypeUrl]>('downstream_response_bytes_total', ['type'], 'Bytes of responses handed to streams of clients'),
+    coalesced: this.#count<[TypeUrl]>('downstream_coalesced_total', ['type'], 'Updates overtaken by a newer one before a slow client took them'),
+    overdue: this.#count<[TypeUrl, 'removal' | 'warming' | 'missing']>('downstream_order_timeouts_total', ['type', 'what'], 'Sent to clients before what it waited for: a removal (removal), or routes whose clusters have not arrived (missing) or are not accepted (warming)'),
+    rejected: this.#count<[reason: string]>('downstream_rejected_total', ['reason'], 'Streams and requests of clients that were refused'),
+    handshakes: this.#count<[listener: string, kind: 'full' | 'resumed']>('downstream_tls_handshakes_total', ['listener', 'kind'], 'TLS handshakes of clients that were completed: full, or by a session that was resumed (resumed)'),
+    updates: this.#count<[upstream: string, TypeUrl, Result]>('upstream_updates_total', ['upstream', 'type', 'result'], 'Responses of control planes and scans of files'),
+    reconnects: this.#count<[upstream: string]>('upstream_reconnects_total', ['upstream'], 'Attempts to connect again'),
+    streamEnds: this.#count<[upstream: string, code: string]>('upstream_stream_ends_total', ['upstream', 'code'], 'Streams to control planes that ended, other than by the relay itself'),
+    lastUpdate: this.#count<[upstream: string, TypeUrl]>('upstream_last_update_timestamp_seconds', ['upstream', 'type'], 'When the last accepted update arrived, in seconds since the epoch'),
+    heldRemovals: this.#count<[upstream: string, TypeUrl]>('upstream_held_removals', ['upstream', 'type'], 'Removals that are held back because they are too many at once (max_removal_percent)'),
+    lookups: this.#count<[TypeUrl, 'hit' | 'miss']>('cache_lookups_total', ['type', 'result'], 'Lookups of a name with a set of parameters'),
+    evictions: this.#count<[reason: string]>('cache_evictions_total', ['reason'], 'Variants that were dropped from the cache although the upstream has not removed them'),
+    ambiguous: this.#count<[TypeUrl]>('ambiguous_matches_total', ['type'], 'Lookups that more than one variant matched'),
+    reloads: this.#count<[Result]>('config_reloads_total', ['result'], 'Attempts to load a changed configuration'),
+    workerRestarts: this.#count<[]>('worker_restarts_total', [], 'Serving processes started in place of one that exited'),
+    persistenceErrors: this.#count<[reason: string]>('persistence_errors_total', ['reason'], 'Errors of the disk that keeps the cache'),
+    loadReports: this.#count<['received' | 'sent', upstream: string]>('load_reports_total', ['direction', 'upstream'], 'Load reports of clients (received), and sums that were sent to control planes (sent)'),
+    loadRequests: this.#count<[LoadOutcome]>('load_requests_total', ['outcome'], 'Requests that clients have reported, by what became of them'),
+    loadClustersDropped: this.#count<[]>('load_report_clusters_dropped_total', [], 'Clusters of load reports that were left out, because of limits.max_load_report_clusters or what their peer holds'),
+    rolloutWave: this.#count<[]>('rollout_wave', [], 'In which wave a change is that goes to some clients first, from 1; 0: none waits'),
+    rolloutState: this.#count<[state: string]>('rollout_state', ['state'], 'State of the rollout: 1 for the current state, 0 for the others'),
+    frozen: this.#count<[]>('frozen', [], 'Whether an operator has frozen something'),
+    rolloutNotifications: this.#count<[result: 'sent' | 'failed']>('rollout_notifications_total', ['result'], 'Notifications of what becomes of changes (rollout.notify): sent, or given up after half a minute (failed)'),
+    rollouts: this.#count<[RolloutResult]>('rollouts_total', ['result'], 'Changes that went to canaries first, by result'),
+  };
   readonly #distributions = new Map<string, Family<Distribution>>();
-  /** In seconds, as are the other histograms. */
-  readonly propagation: Observes<[]> = this.#histogram('propagation_seconds');
-  readonly #acknowledged: Observes<[type: string]> = this.#histogram('acknowledged_seconds');
-  readonly rolloutDuration: Observes<[]> = this.#histogram('rollout_duration_seconds');
+  /** In seconds. */
+  // biome-ignore format: a table, one metric a line
+  readonly observe = {
+    propagation: this.#histogram<[]>('propagation_seconds', [], delayBuckets, "From the receipt of an update to its handover to a client's stream"),
+    acknowledged: this.#histogram<[type: string]>('acknowledged_seconds', ['type'], delayBuckets, "From the receipt of an update to a client's ACK of it"),
+    rolloutDuration: this.#histogram<[]>('rollout_duration_seconds', [], rolloutBuckets, 'How long changes waited until everybody got them'),
+  };
   readonly certificates = new Certificates();
   /** Why the last response or file was refused, by upstream and type: as many as the metric has series. */
   readonly #refusals = new Map<string, string>();
@@ -246,16 +201,16 @@ export class Metrics {
       for (const name of wronglyNamed) this.#registry.removeSingleMetric(name);
     }
     // A series that appears with its first increment hides that increment from rate() and increase().
-    for (const result of ['accepted', 'rejected'] as const) this.reloads(result);
-    for (const reason of rejections.keys()) this.rejected(reason);
-    for (const reason of ['size', 'idle', 'ttl']) this.evictions(reason);
-    for (const result of rolloutResults) this.rollouts(result);
-    for (const outcome of loadOutcomes) this.loadRequests(outcome);
-    this.loadClustersDropped();
-    this.workerRestarts();
-    this.rolloutDuration();
+    for (const result of ['accepted', 'rejected'] as const) this.count.reloads(result);
+    for (const reason of rejections.keys()) this.count.rejected(reason);
+    for (const reason of ['size', 'idle', 'ttl']) this.count.evictions(reason);
+    for (const result of rolloutResults) this.count.rollouts(result);
+    for (const outcome of loadOutcomes) this.count.loadRequests(outcome);
+    this.count.loadClustersDropped();
+    this.count.workerRestarts();
+    this.observe.rolloutDuration();
     this.rolloutState('IDLE');
-    this.rolloutWave();
+    this.count.rolloutWave();
   }
 
   /** A name for a type where the number of names must be bounded: labels, conditions, tables. */
@@ -265,19 +220,19 @@ export class Metrics {
 
   acknowledged(type: TypeUrl): Distribution {
     // Each label is twenty series here: types that only clients know share one.
-    return this.#acknowledged(isKnownType(type) ? this.#types.of(type) : OTHER_TYPES);
+    return this.observe.acknowledged(isKnownType(type) ? this.#types.of(type) : OTHER_TYPES);
   }
 
   handshakes(listener: 'xds' | 'rest', kind: 'full' | 'resumed'): Tally {
     // Both begin at 0, see the constructor.
-    this.#handshakes(listener, kind === 'full' ? 'resumed' : 'full');
-    return this.#handshakes(listener, kind);
+    this.count.handshakes(listener, kind === 'full' ? 'resumed' : 'full');
+    return this.count.handshakes(listener, kind);
   }
 
   updates(upstream: string, type: TypeUrl, result: Result): Tally {
     // Both begin at 0, see the constructor.
-    this.#updates(upstream, type, result === 'accepted' ? 'rejected' : 'accepted');
-    return this.#updates(upstream, type, result);
+    this.count.updates(upstream, type, result === 'accepted' ? 'rejected' : 'accepted');
+    return this.count.updates(upstream, type, result);
   }
 
   /** A response or a file is refused. `reason` says which resource, and why. */
@@ -288,19 +243,19 @@ export class Metrics {
 
   /** `milliseconds` since the epoch. */
   lastUpdate(upstream: string, type: TypeUrl, milliseconds: number): void {
-    this.#lastUpdate(upstream, type).value = milliseconds / 1000;
+    this.count.lastUpdate(upstream, type).value = milliseconds / 1000;
   }
 
   heldRemovals(upstream: string, type: TypeUrl, count: number): void {
-    this.#heldRemovals(upstream, type).value = count;
+    this.count.heldRemovals(upstream, type).value = count;
   }
 
   rolloutState(now: (typeof rolloutStates)[number]): void {
-    for (const state of rolloutStates) this.#rolloutState(state).value = Number(state === now);
+    for (const state of rolloutStates) this.count.rolloutState(state).value = Number(state === now);
   }
 
   frozen(frozen: boolean): void {
-    this.#frozen().value = Number(frozen);
+    this.count.frozen().value = Number(frozen);
   }
 
   /** Gauges that there are only where the cache is persisted. */
@@ -324,7 +279,7 @@ export class Metrics {
             ? [[upstream, type, count, this.#refusals.get(JSON.stringify([upstream, type])) ?? '']]
             : [],
       ),
-      restarts: this.workerRestarts().value,
+      restarts: this.count.workerRestarts().value,
       certificates: this.certificates.states(),
     };
   }
@@ -371,29 +326,31 @@ export class Metrics {
   }
 
   /** The series that have counted something. */
-  #counted(name: keyof typeof counted): readonly Reading[] {
+  #counted(name: string): readonly Reading[] {
     return [...readingsOf(this.#families.get(name))].filter(([count]) => count !== 0);
   }
 
-  #series(name: keyof typeof counted): Counts<readonly string[]> {
-    const row: Description = counted[name];
+  /** `name` is without `distributary_`; what ends in `_total` is a counter. */
+  #count<Labels extends readonly string[]>(name: string, labels: NamesOf<Labels>, help: string) {
     const family = new Family(() => new Tally());
     this.#families.set(name, family);
-    show(this.#registry, `distributary_${name}`, row, () => readingsOf(family));
-    return (...values) =>
+    show(this.#registry, `distributary_${name}`, { labels, help }, () => readingsOf(family));
+    return (...values: Labels): Tally =>
       family.of(
-        ...values.map((value, index) =>
-          row.labels[index] === 'type' ? this.#types.of(typeUrl(value)) : value,
-        ),
+        ...values.map((value, index) => (labels[index] === 'type' ? this.#types.of(typeUrl(value)) : value)),
       );
   }
 
-  #histogram(name: keyof typeof histograms): Observes<readonly string[]> {
-    const { help, labels, buckets } = histograms[name];
+  #histogram<Labels extends readonly string[]>(
+    name: string,
+    labels: NamesOf<Labels>,
+    buckets: readonly number[],
+    help: string,
+  ) {
     const family = new Family(() => new Distribution(buckets));
     this.#distributions.set(name, family);
     this.#registry.registerMetric(new ShownHistogram(`distributary_${name}`, help, labels, family));
-    return (...values) => family.of(...values);
+    return (...values: Labels): Distribution => family.of(...values);
   }
 
   /** `typed`: the label `type` is read as a type's URL. */

@@ -49,9 +49,13 @@ export const problemKinds = {
 export type Kind = keyof typeof problemKinds;
 
 /** Distinct parameter sets have distinct labels. */
-export function parametersLabel(parameters: Readonly<Record<string, string>>): string {
+export function parametersLabel(
+  parameters: Readonly<Record<string, string>>,
+  none = '(no parameters)',
+  separator = ', ',
+): string {
   const words = Object.entries(parameters).map(([key, value]) => `${key}=${value}`);
-  return words.length === 0 ? '(no parameters)' : words.toSorted().join(', ');
+  return words.length === 0 ? none : words.toSorted().join(separator);
 }
 
 /** `1 client`, `4,812 clients`. */

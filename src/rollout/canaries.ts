@@ -35,7 +35,7 @@ export class Canaries {
     this.#comeBackUntil = remembered === undefined ? now : now + comeBackMs;
   }
 
-  /** For the streams of this process. A worker asks `CanaryNodes` (workers/reporters.ts), which knows what `named` says. */
+  /** For the streams of this process. A worker asks `sideBy` (workers/reporters.ts), which knows what `named` says. */
   sideOf(client: Omit<SidedClient, 'address'>): Side {
     const { nodeId, classKey } = client;
     if (this.waves.length === 0) return 'released';

@@ -115,7 +115,7 @@ export function feedUpstream(core: Core, socket: string, sink: UpstreamSink, nam
       metrics: {
         accepted: (type) => metrics.updates(name, type, 'accepted').inc(),
         rejected: (type, reason) => metrics.refusedUpdate(name, type, reason),
-        reconnect: () => metrics.reconnects(name).inc(),
+        reconnect: () => metrics.count.reconnects(name).inc(),
       },
     },
     sink,

@@ -2,12 +2,11 @@ import type { ListenerAddress } from '../assembly/client-serving.ts';
 import type { Load } from '../assembly/core.ts';
 import type { Config } from '../config/config.ts';
 import type { ReportedAnswers } from '../history/recorder.ts';
-import type { TypeUrl } from '../model/brand.ts';
+import type { ParametersKey, TypeUrl } from '../model/brand.ts';
 import type { ReportedTraffic } from '../model/load.ts';
-import type { Wave } from '../model/rollout.ts';
 import type { LevelOverride, LogFormat, LogLevel } from '../observe/log-levels.ts';
 import { version } from '../package/files.ts';
-import type { Member } from '../rollout/canaries.ts';
+import type { Member, WaveRules } from '../rollout/canaries.ts';
 import type { CanaryStream, Waiting } from '../rollout/waiting.ts';
 import type { SharedSessions } from '../wire/tls-sessions.ts';
 import type { WorkerPorts } from './worker-port.ts';
@@ -23,9 +22,6 @@ import type { WorkerPorts } from './worker-port.ts';
  * the configuration, changes with the builds. Read at the start: later the file may be the other package's.
  */
 const build = version();
-
-/** Those that have none are left out. */
-type SubscribedUpstreamsOfNodes = readonly (readonly [node: string, upstreams: readonly string[]])[];
 
 export type ToWorker =
   | {
@@ -54,13 +50,14 @@ export type ToWorker =
       /** Upstreams of which a whole round over their endpoints has failed. */
       readonly down: readonly string[];
       /** Types of which it has a resource, for whatever parameters. */
-      readonly served: readonly TypeUrl[];
-      /** Parameter sets for which an upstream has no session (limits.max_upstream_sessions), and the message to clients. */
-      readonly refused: readonly {
-        readonly upstream: string;
-        readonly message: string;
-        readonly parameters: readonly string[];
-      }[];
+      readonly served: ReadonlySet<TypeUrl>;
+      /**
+       * By upstream: parameter sets for which it has no session (limits.max_upstream_sessions), and the message to clients.
+       */
+      readonly refused: ReadonlyMap<
+        string,
+        { readonly message: string; readonly parameters: ReadonlySet<ParametersKey> }
+      >;
     }
   /** What operators have set (AdminService SetLogLevel): all that is in force. */
   | { readonly kind: 'log_levels'; readonly overrides: readonly LevelOverride[] }
@@ -69,26 +66,12 @@ export type ToWorker =
    * one keeps its oldest streams or connections, so many.
    */
   | { readonly kind: 'load_elsewhere'; readonly load: Load; readonly most: Partial<Load> }
-  /** Who is on the side of canaries. */
-  | {
-      readonly kind: 'canaries';
-      /** As configured. */
-      readonly waves: readonly Wave[];
-      /** The classes whose change is not in its first wave, sorted. */
-      readonly reached: readonly (readonly [classKey: string, wave: number])[];
-      /** Node ids, sorted: of the elected, and of the canaries of before a restart. */
-      readonly nodes: readonly string[];
-      /** The classes of which the rules make canaries, sorted; undefined: all. */
-      readonly open: readonly string[] | undefined;
-    }
+  /** Who is on the side of canaries. `open`: the classes of which the rules make canaries; undefined: all. */
+  | ({ readonly kind: 'canaries'; readonly open: ReadonlySet<string> | undefined } & WaveRules)
   /** Asks what canaries say to what waits. If that is nothing, nothing waits any more. `round`: never smaller than before. */
   | { readonly kind: 'waiting'; readonly round: number; readonly waiting: Waiting }
   /** What clients can resume their TLS sessions by, whichever worker they meet: all of it. */
   | { readonly kind: 'tls_sessions'; readonly sessions: readonly SharedSessions[] }
-  /** Nodes that report their load in other workers, and have no subscription there (subscribed-elsewhere.ts). */
-  | { readonly kind: 'reporting_elsewhere'; readonly nodes: readonly string[] }
-  /** What those that report in this worker are subscribed to in others. */
-  | { readonly kind: 'subscribed_elsewhere'; readonly of: SubscribedUpstreamsOfNodes }
   | { readonly kind: 'drain'; readonly milliseconds: number };
 
 export type ToPrimary =
@@ -115,10 +98,6 @@ export type ToPrimary =
       readonly reports: readonly ReportedTraffic[];
       readonly left: readonly string[];
     }
-  /** Nodes that report their load in this worker, and have no subscription in it. */
-  | { readonly kind: 'reporting'; readonly nodes: readonly string[] }
-  /** What those of other workers are subscribed to in this one. */
-  | { readonly kind: 'subscribed'; readonly of: SubscribedUpstreamsOfNodes }
   /** A client was the first in this worker to show this intermediate (DER), with a certificate that was verified. */
   | { readonly kind: 'intermediate'; readonly listener: 'xds' | 'rest'; readonly certificate: Uint8Array }
   /** What clients have said to a change since the last message (history/recorder.ts). */

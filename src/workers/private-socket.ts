@@ -1,8 +1,7 @@
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
-import { createServer, get, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { json } from 'node:stream/consumers';
 import {
   Code as ConnectCode,
   ConnectError,
@@ -17,10 +16,8 @@ import {
 } from '@connectrpc/connect-node';
 import { problem, respond } from '../admin/http-listener.ts';
 import type { Failed } from '../admin/rpc.ts';
-import type { Awaitable } from '../admin/service.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { codeOf, Code as GrpcCode, type GrpcStatus } from '../wire/grpc-status.ts';
-import type { HttpAnswer } from '../wire/http-answer.ts';
 import { errorCode, explainError, isDisconnect } from '../wire/node-error.ts';
 
 /** Of a socket that only this user can connect to. */
@@ -57,20 +54,13 @@ export const primarySocket = (directory: string): string => join(directory, 'pri
 /** For what the primary asks the worker in this slot. */
 export const workerSocket = (directory: string, slot: number): string => join(directory, `worker-${slot}`);
 
-export interface PrivateService {
-  readonly routes: (router: ConnectRouter) => void;
-  /** Answers to GET, by path. */
-  readonly pages?: ReadonlyMap<string, () => Awaitable<HttpAnswer>>;
-  /** Called when an answer fails because of a bug. */
-  readonly failed: Failed;
-}
-
-/** An identity of a client's certificate may be in a header (worker-client.ts). */
-const maxHeaderSize = 1 << 20;
-
-/** Connect over HTTP/1.1 on a Unix socket: how the primary and its workers ask each other. */
-export function listenPrivately(path: string, service: PrivateService): Promise<Result<Server>> {
-  const server = createServer({ maxHeaderSize }, listener(service));
+/** Connect over HTTP/1.1 on a Unix socket: how the primary and its workers ask each other. `failed`: an answer has, because of a bug. */
+export function listenPrivately(
+  path: string,
+  routes: (router: ConnectRouter) => void,
+  failed: Failed,
+): Promise<Result<Server>> {
+  const server = createServer(listener(routes, failed));
   rmSync(path, { force: true }); // of a worker that was killed
   return new Promise((resolve) => {
     server.once('error', (error) => resolve(fail(`cannot listen on ${path}: ${explainError(error)}`)));
@@ -82,7 +72,7 @@ export function listenPrivately(path: string, service: PrivateService): Promise<
   });
 }
 
-function listener({ routes, pages, failed }: PrivateService) {
+function listener(routes: (router: ConnectRouter) => void, failed: Failed) {
   const router = createConnectRouter();
   routes(router);
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]));
@@ -100,9 +90,7 @@ function listener({ routes, pages, failed }: PrivateService) {
     const handler = handlers.get(url);
     if (handler === undefined) {
       request.resume();
-      const page = pages?.get(url);
-      const unknown = problem(404, 'not_found', `there is no ${url} here`);
-      respond(response, page === undefined ? unknown : await page());
+      respond(response, problem(404, 'not_found', `there is no ${url} here`));
       return;
     }
     const answered = await handler(universalRequestFromNodeRequest(request, response, undefined, undefined));
@@ -110,27 +98,18 @@ function listener({ routes, pages, failed }: PrivateService) {
   }
 }
 
-/** To a private listener. Each call has its own connection, because a connection that is used again could just end. */
-const connection = (socketPath: string) => ({ socketPath, agent: false });
-
-/** For Connect's clients. `timeoutMs`: of each call. */
+/**
+ * For Connect's clients. `timeoutMs`: of each call. Each has its own connection, because a connection that is used again
+ * could just end.
+ */
 export function privateTransport(socketPath: string, timeoutMs: number): Transport {
   return createConnectTransport({
     baseUrl: 'http://localhost',
     httpVersion: '1.1',
     acceptCompression: [],
     defaultTimeoutMs: timeoutMs,
-    nodeOptions: connection(socketPath),
+    nodeOptions: { socketPath, agent: false },
   });
-}
-
-/** One of the listener's pages, as JSON. */
-export async function getJson(socketPath: string, path: string, timeoutMs: number): Promise<unknown> {
-  const signal = AbortSignal.timeout(timeoutMs);
-  const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    get({ ...connection(socketPath), path, signal }, resolve).on('error', reject);
-  });
-  return json(response);
 }
 
 /**

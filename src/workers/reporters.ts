@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { serialize } from 'node:v8';
 import type { TrafficJudge } from '../assembly/load-reports.ts';
 import type { RelayFleet } from '../assembly/rollout-fleet.ts';
@@ -10,14 +11,7 @@ import type { Clock, Timer } from '../model/clock.ts';
 import type { ReportedTraffic } from '../model/load.ts';
 import type { SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
-import {
-  byPlace,
-  classesMoved,
-  isInWaves,
-  type Member,
-  type Moved,
-  type WaveRules,
-} from '../rollout/canaries.ts';
+import { byPlace, classesMoved, isInWaves, type Member, type Moved } from '../rollout/canaries.ts';
 import { type CanaryStream, outdated, type Survey, type Waiting } from '../rollout/waiting.ts';
 import type { Message, ToPrimary } from './ipc-messages.ts';
 
@@ -144,57 +138,27 @@ export function reportOf(
   };
 }
 
-/** Which nodes are canaries, as the primary said last. */
-export class CanaryNodes implements WaveRules {
-  #waves: Message<'canaries'>['waves'];
-  #reached: ReadonlyMap<string, number>;
-  #named: ReadonlySet<string>;
-  /** The classes for which the rules make canaries; undefined: all. */
-  #open: ReadonlySet<string> | undefined;
+type CanaryRules = Message<'canaries'>;
 
-  constructor({ waves, reached, nodes, open }: Message<'canaries'>) {
-    this.#waves = waves;
-    this.#reached = new Map(reached);
-    this.#open = open && new Set(open);
-    this.#named = new Set(nodes);
-  }
+/** As the primary said last. */
+export function sideBy({ named, open, waves, reached }: CanaryRules, client: SidedClient): Side {
+  if (named.has(client.nodeId)) return 'canary';
+  if (open?.has(client.classKey) === false) return 'released';
+  return isInWaves(waves, reached.get(client.classKey), client) ? 'canary' : 'released';
+}
 
-  get waves(): Message<'canaries'>['waves'] {
-    return this.#waves;
-  }
-
-  get reached(): ReadonlyMap<string, number> {
-    return this.#reached;
-  }
-
-  get named(): ReadonlySet<string> {
-    return this.#named;
-  }
-
-  sideOf(client: SidedClient): Side {
-    if (this.#named.has(client.nodeId)) return 'canary';
-    if (this.#open?.has(client.classKey) === false) return 'released';
-    return isInWaves(this.#waves, this.#reached.get(client.classKey), client) ? 'canary' : 'released';
-  }
-
-  /** Returns which clients may be on another side now; undefined: all may be. */
-  update({ waves, reached, nodes, open }: Message<'canaries'>): ((client: Moved) => boolean) | undefined {
-    const sameWaves = JSON.stringify(waves) === JSON.stringify(this.#waves);
-    const named = this.#named.symmetricDifference(new Set(nodes));
-    const classes = new Map(reached);
-    const reaches = classesMoved(this.#reached, classes);
-    const before = this.#open;
-    const now = open && new Set(open);
-    this.#waves = waves;
-    this.#reached = classes;
-    this.#named = new Set(nodes);
-    this.#open = now;
-    if (!sameWaves) return undefined;
-    return (client) =>
-      named.has(client.nodeId) ||
-      reaches?.(client) === true ||
-      (before?.has(client.classKey) === false && now?.has(client.classKey) !== false);
-  }
+/** Which clients may be on another side than before; undefined: all may be. */
+export function movedBetween(
+  before: CanaryRules,
+  now: CanaryRules,
+): ((client: Moved) => boolean) | undefined {
+  if (!isDeepStrictEqual(before.waves, now.waves)) return undefined;
+  const named = before.named.symmetricDifference(now.named);
+  const reaches = classesMoved(before.reached, now.reached);
+  return (client) =>
+    named.has(client.nodeId) ||
+    reaches?.(client) === true ||
+    (before.open?.has(client.classKey) === false && now.open?.has(client.classKey) !== false);
 }
 
 /** Commits whose answers still count: the newest. */
@@ -202,21 +166,17 @@ const maxCommits = 100;
 /** Answers of many clients come together, in milliseconds. */
 const tellAnswersMs = 500;
 
-/** What clients have said to a commit since the primary was told. */
-interface Said {
-  readonly change: Pick<Message<'answers'>, 'type' | 'name' | 'content'>;
-  accepted: number;
-  rejected: number;
-  tookMs: number | undefined;
-}
+type Change = Pick<Message<'answers'>, 'type' | 'name' | 'content'>;
+type Said = Omit<Message<'answers'>, 'kind' | keyof Change>;
 
 /** Tells the primary, which keeps the history, what the clients of this worker say to changes. */
 export class AnswerReporter {
   readonly #clock: Clock;
   readonly #send: (message: ToPrimary) => void;
   /** By when the commit arrived. */
-  readonly #commits = new Map<number, Said>();
-  readonly #news = new Set<Said>();
+  readonly #changes = new Map<number, Change>();
+  /** Since the primary was told. */
+  readonly #news = new Map<Change, Said>();
 
   constructor(clock: Clock, send: (message: ToPrimary) => void) {
     this.#clock = clock;
@@ -228,37 +188,25 @@ export class AnswerReporter {
     const isForCanaries = sides !== undefined && sides.released.changed.size === 0;
     const change = contents === undefined || isForCanaries ? undefined : changeOf(contents);
     if (change === undefined) return;
-    this.#commits.set(receivedAt, {
-      change: { type, ...change },
-      accepted: 0,
-      rejected: 0,
-      tookMs: undefined,
-    });
-    const [oldest] = this.#commits.keys();
-    if (this.#commits.size > maxCommits && oldest !== undefined) this.#commits.delete(oldest);
+    this.#changes.set(receivedAt, { type, ...change });
+    const [oldest] = this.#changes.keys();
+    if (this.#changes.size > maxCommits && oldest !== undefined) this.#changes.delete(oldest);
   }
 
   answered(receivedAt: number, isAccepted: boolean): void {
-    const said = this.#commits.get(receivedAt);
-    if (said === undefined) return;
+    const change = this.#changes.get(receivedAt);
+    if (change === undefined) return;
     if (this.#news.size === 0) this.#clock.after(tellAnswersMs, () => this.#tell());
-    this.#news.add(said);
-    if (isAccepted) {
-      said.accepted++;
-      said.tookMs = this.#clock.monotonic() - receivedAt;
-    } else {
-      said.rejected++;
-    }
+    const { accepted, rejected, tookMs } = this.#news.get(change) ?? { accepted: 0, rejected: 0 };
+    this.#news.set(change, {
+      accepted: accepted + Number(isAccepted),
+      rejected: rejected + Number(!isAccepted),
+      tookMs: isAccepted ? this.#clock.monotonic() - receivedAt : tookMs,
+    });
   }
 
   #tell(): void {
-    for (const said of this.#news) {
-      const { change, accepted, rejected, tookMs } = said;
-      this.#send({ kind: 'answers', ...change, accepted, rejected, tookMs });
-      said.accepted = 0;
-      said.rejected = 0;
-      said.tookMs = undefined;
-    }
+    for (const [change, said] of this.#news) this.#send({ kind: 'answers', ...change, ...said });
     this.#news.clear();
   }
 }

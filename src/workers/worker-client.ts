@@ -1,41 +1,34 @@
-import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
+import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect';
 import type { Request } from '../admin/requests.ts';
 import type { Call } from '../admin/service.ts';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import { type NodeSubscriptions, WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
 import type { ClientStatusQuery } from '../inspect/csds.ts';
 import type { Result } from '../model/result.ts';
 import { type Counters, readCounters } from '../observe/counters.ts';
 import { readSeries, type Series } from '../observe/series.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
-import { fetchClientStatus } from './client-status-rpc.ts';
-import { attempt, getJson, privateTransport } from './private-socket.ts';
+import { askClientStatus } from './client-status-rpc.ts';
+import { attempt, privateTransport } from './private-socket.ts';
 
 /** A worker that takes longer for an answer is left out. */
 const longestAnswerMs = 3000;
 
-/** Where a worker's metrics are, as prom-client's JSON. */
-export const metricsPath = '/metrics';
-/** What the status page draws (observe/counters.ts). */
-export const countersPath = '/counters';
-
 type Answered<T> = Promise<Result<T, GrpcStatus>>;
 
-/** What the primary asks a worker: its AdminService, CSDS and metrics. */
+/** What the primary asks a worker: its AdminService and its WorkerService. */
 export class WorkerClient {
-  readonly #socket: string;
-  readonly #timeoutMs: number;
-  readonly #transport: Transport;
   readonly #admin: Client<typeof AdminService>;
+  readonly #worker: Client<typeof WorkerService>;
   /** Long answers are asked for one after the other, so that none waits behind others until it is left out. */
   #long: Promise<unknown> = Promise.resolve();
 
   constructor(socket: string, timeoutMs = longestAnswerMs) {
-    this.#socket = socket;
-    this.#timeoutMs = timeoutMs;
-    this.#transport = privateTransport(socket, timeoutMs);
-    this.#admin = createClient(AdminService, this.#transport);
+    const transport = privateTransport(socket, timeoutMs);
+    this.#admin = createClient(AdminService, transport);
+    this.#worker = createClient(WorkerService, transport);
   }
 
   /** Of AdminService, as the primary itself was asked. */
@@ -48,7 +41,7 @@ export class WorkerClient {
   }
 
   counters(): Answered<Counters> {
-    return attempt(getJson(this.#socket, countersPath, this.#timeoutMs).then(readCounters));
+    return attempt(this.#worker.counters({}).then(({ value }) => readCounters(JSON.parse(value))));
   }
 
   /** Ends when the worker ends. */
@@ -62,11 +55,15 @@ export class WorkerClient {
   }
 
   configs(query: ClientStatusQuery): Answered<EncodedStatus> {
-    return this.#inTurn(() => attempt(fetchClientStatus(this.#transport, query)));
+    return this.#inTurn(() => attempt(askClientStatus(this.#worker, query)));
+  }
+
+  subscribed(nodes: string[]): Answered<readonly NodeSubscriptions[]> {
+    return attempt(this.#worker.subscribedUpstreams({ nodes }).then(({ subscribed }) => subscribed));
   }
 
   series(): Answered<readonly Series[]> {
-    return attempt(getJson(this.#socket, metricsPath, this.#timeoutMs).then(readSeries));
+    return attempt(this.#worker.series({}).then(({ value }) => readSeries(JSON.parse(value))));
   }
 
   #inTurn<T>(ask: () => Answered<T>): Answered<T> {

@@ -11,8 +11,9 @@ import type { Config } from '../config/config.ts';
 import { type Client, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { ClientHolding } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import type { NodeSubscriptions } from '../gen/distributary/workers/v1/workers_pb.ts';
 import { answerTooLarge, type ClientStatusQuery } from '../inspect/csds.ts';
-import { mergeClasses } from '../inspect/fleet-survey.ts';
+import { mergeClasses, mergedRows } from '../inspect/fleet-survey.ts';
 import {
   type ClientsStatus,
   type ClientsView,
@@ -31,7 +32,6 @@ import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Message, ToWorker } from './ipc-messages.ts';
 import { workerSocket } from './private-socket.ts';
-import { SubscriptionExchange } from './subscribed-elsewhere.ts';
 import type { WorkerClient } from './worker-client.ts';
 import { forkWorker, WorkerSlot } from './worker-slot.ts';
 import type { WorkersFleet } from './workers-fleet.ts';
@@ -72,13 +72,12 @@ export class WorkerPool implements ClientServing, ClientsView {
     kind: 'primary_state',
     ready: false,
     down: [],
-    served: [],
-    refused: [],
+    served: new Set(),
+    refused: new Map(),
   };
   /** The counters of workers that have ended. */
   #endedSeries: Promise<readonly Series[]> = Promise.resolve([]);
   readonly #loads: WorkerLoads;
-  readonly #subscriptions = new SubscriptionExchange(this.#slots);
   #wasListening = false;
   /** Called for each change while the first workers start. */
   #onStartup: (() => void) | undefined;
@@ -275,6 +274,16 @@ export class WorkerPool implements ClientServing, ClientsView {
     return [own, ...(await this.#ask((client) => client.counters()))];
   }
 
+  /** Of which upstreams these nodes have subscriptions, in whatever worker. */
+  async subscribed(nodes: string[]): Promise<NodeSubscriptions[]> {
+    const answers = await this.#ask((client) => client.subscribed(nodes));
+    return mergedRows(
+      answers.flat(),
+      ({ node }) => node,
+      (a, b) => ({ ...a, upstreams: [...new Set([...a.upstreams, ...b.upstreams])] }),
+    );
+  }
+
   async explain(request: Request<'explain'>): Promise<Answer<'explain'>> {
     return valueOf(await this.#serverOf(request.client).ask((admin) => admin.explain(request)));
   }
@@ -406,7 +415,7 @@ export class WorkerPool implements ClientServing, ClientsView {
 
   #slot(number: number): WorkerSlot {
     const { log, metrics } = this.#core;
-    const slot = new WorkerSlot({
+    return new WorkerSlot({
       number,
       socket: workerSocket(this.#directions.directory, number),
       clock: systemClock,
@@ -415,14 +424,12 @@ export class WorkerPool implements ClientServing, ClientsView {
       random: systemRandom,
       fork: forkWorker,
       opening: () => this.#opening(number),
-      restarted: () => metrics.workerRestarts().inc(),
+      restarted: () => metrics.count.workerRestarts().inc(),
       heard: (message) => {
         const { recorder, traffic } = this.#core;
         if (message.kind === 'answers') recorder?.reported(message);
         if (message.kind === 'canary_report') this.#fleet.reported(message);
         if (message.kind === 'intermediate') this.#sessions.shown(message.listener, message.certificate);
-        if (message.kind === 'reporting') this.#subscriptions.reporting(slot);
-        if (message.kind === 'subscribed') this.#subscriptions.subscribed();
         if (message.kind !== 'traffic') return;
         for (const report of message.reports) traffic.add(report);
         for (const stream of message.left) traffic.left(stream);
@@ -432,10 +439,8 @@ export class WorkerPool implements ClientServing, ClientsView {
         const left = countersOfEnded(series);
         this.#endedSeries = this.#endedSeries.then((sum) => sumSeries([sum, left]));
         this.#fleet.workerEnded(report);
-        this.#subscriptions.subscribed();
       },
     });
-    return slot;
   }
 
   #send(message: ToWorker): void {
@@ -460,20 +465,22 @@ export class WorkerPool implements ClientServing, ClientsView {
       canaries: this.#fleet.canaries(),
     };
     const question = this.#question === undefined ? [] : [this.#question];
-    const reporting = this.#subscriptions.reportingElsewhere(this.#slots[slot - 1]);
-    return [start, this.#primaryState, this.#logLevels(), ...question, reporting];
+    return [start, this.#primaryState, this.#logLevels(), ...question];
   }
 
   /** Sends the primary's state to the workers, if it has changed. */
   #tellState(): void {
     const { relay, servedTypes } = this.#core;
     const down = relay.upstreams.filter((upstream) => upstream.state().down).map(({ name }) => name);
-    const refused = relay.upstreams.flatMap((upstream) => {
-      const refusals = upstream.refusals?.();
-      if (refusals === undefined) return [];
-      return { upstream: upstream.name, message: refusals.message, parameters: [...refusals.parameters] };
-    });
-    const state = { down, refused, ready: this.#serving(), served: [...servedTypes] };
+    const refused = new Map(
+      relay.upstreams.flatMap((upstream) => {
+        const { message, parameters } = upstream.refusals?.() ?? {};
+        return message === undefined
+          ? []
+          : [[upstream.name, { message, parameters: new Set(parameters) }] as const];
+      }),
+    );
+    const state = { down, refused, ready: this.#serving(), served: new Set(servedTypes) };
     const message: Message<'primary_state'> = { kind: 'primary_state', ...state };
     if (isDeepStrictEqual(message, this.#primaryState)) return;
     this.#primaryState = message;

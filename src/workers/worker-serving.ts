@@ -1,9 +1,10 @@
 import type { ServingMode } from '../assembly/client-serving.ts';
 import type { Core } from '../assembly/core.ts';
+import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
 import type { Side } from '../model/access.ts';
 import { ok, type Result } from '../model/result.ts';
 import type { LogFormat } from '../observe/log-levels.ts';
-import { clientStatusRoutes } from './client-status-rpc.ts';
+import { clientStatusBy } from './client-status-rpc.ts';
 import { feedConfig, openFeed } from './feed.ts';
 import {
   canaryFeedSocket,
@@ -46,6 +47,7 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
         waits: () => core.relay.gate.size > 0,
       });
       canaryFeed = canaryFeedSocket(directory);
+      let workers: WorkerPool | undefined;
       const pool = await start();
       if (pool.ok) return ok(pool.value);
       await sockets.disposeAsync();
@@ -58,11 +60,17 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
           if (!feed.ok) return feed;
           sockets.defer(() => feed.value.drain(0));
         }
-        // CSDS over all workers.
-        const questions = await listenPrivately(primarySocket(directory), {
-          routes: clientStatusRoutes(clientStatus),
-          failed: (error) => core.log.error('a request of a worker failed', { error }),
-        });
+        const questions = await listenPrivately(
+          primarySocket(directory),
+          (router) =>
+            router.service(WorkerService, {
+              clientStatus: clientStatusBy(clientStatus),
+              subscribedUpstreams: async ({ nodes }) => ({
+                subscribed: (await workers?.subscribed(nodes)) ?? [],
+              }),
+            }),
+          (error) => core.log.error('a request of a worker failed', { error }),
+        );
         if (!questions.ok) return questions;
         sockets.use(questions.value);
         const reserved = sockets.use(new AsyncDisposableStack());
@@ -72,10 +80,8 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
         const rest = config.rest ? await reservePort(config.rest.address, reserved) : ok(undefined);
         if (!rest.ok) return rest;
         const directions = { ports: { xds: xds.value, rest: rest.value }, directory, logFormat };
-        return new WorkerPool(core, config, directions, fleet, sessions, serving, {
-          sockets,
-          reserved,
-        }).start();
+        workers = new WorkerPool(core, config, directions, fleet, sessions, serving, { sockets, reserved });
+        return workers.start();
       }
     },
   };

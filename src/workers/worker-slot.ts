@@ -58,9 +58,7 @@ export interface WorkerSlotOptions {
   readonly ended: (series: readonly Series[], report: Message<'canary_report'> | undefined) => void;
   readonly restarted: () => void;
   /** Its clients have answered a change, reported traffic or shown an intermediate, or its canaries say something else. */
-  readonly heard: (
-    message: Message<'answers' | 'canary_report' | 'intermediate' | 'reporting' | 'subscribed' | 'traffic'>,
-  ) => void;
+  readonly heard: (message: Message<'answers' | 'canary_report' | 'intermediate' | 'traffic'>) => void;
 }
 
 const NO_LOAD: Load = { streams: 0, connections: 0 };
@@ -90,9 +88,6 @@ export class WorkerSlot {
   series: readonly Series[] = [];
   /** What its canaries said last to a change that waits. */
   report: Message<'canary_report'> | undefined;
-  /** Nodes that report their load here and have no subscription here, and what those of other workers have here. */
-  reporting: Message<'reporting'>['nodes'] = [];
-  subscribed: Message<'subscribed'>['of'] = [];
   readonly #options: WorkerSlotOptions;
   readonly #client: WorkerClient;
   readonly #backoff: Backoff;
@@ -214,14 +209,6 @@ export class WorkerSlot {
         this.report = message;
         this.#options.heard(message);
         return;
-      case 'reporting':
-        this.reporting = message.nodes;
-        this.#options.heard(message);
-        return;
-      case 'subscribed':
-        this.subscribed = message.of;
-        this.#options.heard(message);
-        return;
       case 'answers':
       case 'intermediate':
       case 'traffic':
@@ -242,8 +229,6 @@ export class WorkerSlot {
     this.series = [];
     this.load = NO_LOAD;
     this.report = undefined;
-    this.reporting = [];
-    this.subscribed = [];
     if (this.#ending) {
       this.#state = { kind: 'over' };
       ended(series, undefined);

@@ -1,11 +1,11 @@
 import type { Server } from 'node:http';
-import { json } from '../admin/http-listener.ts';
+import { type Client, createClient } from '@connectrpc/connect';
 import { clientRoutes } from '../admin/rpc.ts';
-import type { Awaitable } from '../admin/service.ts';
 import { type ClientAnswers, type ClientListeners, openClientListeners } from '../assembly/client-serving.ts';
 import { Core, type Load, openTraces } from '../assembly/core.ts';
 import { reloadPreview } from '../assembly/reload-effect.ts';
 import type { Config } from '../config/config.ts';
+import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Clock, systemClock, type Timer } from '../model/clock.ts';
@@ -17,9 +17,8 @@ import type { Spans } from '../observe/update-traces.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
 import type { WaveRules } from '../rollout/canaries.ts';
 import { claims } from '../upstream/claims.ts';
-import type { HttpAnswer } from '../wire/http-answer.ts';
 import { TlsSessions } from '../wire/tls-sessions.ts';
-import { clientStatusRoutes, fetchClientStatus } from './client-status-rpc.ts';
+import { askClientStatus, clientStatusBy } from './client-status-rpc.ts';
 import { feedUpstream, workerConfig } from './feed.ts';
 import type { Message, ToPrimary, ToWorker } from './ipc-messages.ts';
 import {
@@ -31,9 +30,8 @@ import {
   privateTransport,
   workerSocket,
 } from './private-socket.ts';
-import { AnswerReporter, CanaryNodes, CanaryReporter, TrafficReporter } from './reporters.ts';
+import { AnswerReporter, CanaryReporter, movedBetween, sideBy, TrafficReporter } from './reporters.ts';
 import { SubscribedElsewhere } from './subscribed-elsewhere.ts';
-import { countersPath, metricsPath } from './worker-client.ts';
 
 type Start = Message<'start'>;
 type PrimaryState = Message<'primary_state'>;
@@ -54,16 +52,17 @@ export class Worker {
   readonly #logLevels: LogLevels;
   readonly #send: Send;
   readonly #core: Core;
+  readonly #primary: Client<typeof WorkerService>;
   readonly #clients: LocalClients;
   readonly #outageGate: OutageGate;
   /** With a rollout. */
-  readonly #canaries: CanaryNodes | undefined;
+  #canaries: Message<'canaries'> | undefined;
   readonly #reporter: CanaryReporter;
   readonly #traffic: TrafficReporter;
   readonly #subscribedElsewhere: SubscribedElsewhere;
   /** By listener. */
   readonly #sessions: ReadonlyMap<string, TlsSessions>;
-  #primaryState: Pick<PrimaryState, 'ready' | 'served'> = { ready: false, served: [] };
+  #primaryState: Pick<PrimaryState, 'ready' | 'served'> = { ready: false, served: new Set() };
   #loadElsewhere: Load = { streams: 0, connections: 0 };
   #reporting = false;
   #listeners: ClientListeners | undefined;
@@ -80,7 +79,7 @@ export class Worker {
     this.#logLevels = logLevels;
     this.#send = send;
     const { config, version, relayId } = start;
-    this.#canaries = start.canaries && new CanaryNodes(start.canaries);
+    this.#canaries = start.canaries;
     this.#sessions = new Map(
       start.sessions.map(({ listener }) => [
         listener,
@@ -91,12 +90,15 @@ export class Worker {
     this.#outageGate = new OutageGate(config.upstreams, systemClock, () => this.#core.relay.changed());
     const answers = new AnswerReporter(systemClock, send);
     this.#traffic = new TrafficReporter(config, systemClock, send);
-    this.#subscribedElsewhere = new SubscribedElsewhere({
-      clock: systemClock,
-      send,
-      here: (node) => this.#core.subscribedUpstreams.here(node),
-      changed: () => this.#core.loadReports.chooseAgain(),
-    });
+    this.#primary = createClient(
+      WorkerService,
+      privateTransport(primarySocket(start.directory), primaryTimeoutMs),
+    );
+    this.#subscribedElsewhere = new SubscribedElsewhere(
+      systemClock,
+      async (nodes) => (await this.#primary.subscribedUpstreams({ nodes })).subscribed,
+      () => this.#core.loadReports.chooseAgain(),
+    );
     this.#core = new Core(
       workerConfig(config, start.ports),
       { log, logLevels, spans, version, processMetrics: true, answers },
@@ -112,12 +114,12 @@ export class Worker {
         relayId,
         ambiguityReportedElsewhere: true,
         subscribed: ({ type, selector }) => this.#outageGate.subscribed(type, selector),
-        isServed: (type) => this.#primaryState.served.includes(type),
+        isServed: (type) => this.#primaryState.served.has(type),
         upstreamPerSide: this.#canaries !== undefined,
         rollout: {
           fleet: undefined,
           traffic: this.#traffic,
-          sideOf: (client) => this.#canaries?.sideOf(client) ?? 'released',
+          sideOf: (client) => (this.#canaries === undefined ? 'released' : sideBy(this.#canaries, client)),
           canaryAnswered: () => this.#reporter.answered(),
           canaryEnded: (stream) => this.#reporter.ended(stream),
         },
@@ -164,7 +166,7 @@ export class Worker {
         this.#primaryState = message;
         this.#outageGate.update(message);
         this.#core.changed();
-        if (message.refused.length > 0) {
+        if (message.refused.size > 0) {
           this.#core.relay.server.failRefusedStreams();
           this.#core.relay.polls.failHopeless();
         }
@@ -177,7 +179,8 @@ export class Worker {
         this.#logLevels.take(message.overrides);
         return;
       case 'canaries': {
-        const moved = this.#canaries?.update(message);
+        const moved = this.#canaries && movedBetween(this.#canaries, message);
+        this.#canaries = message;
         if (moved === undefined) this.#core.reapplyRules();
         else this.#core.fleet.moved(moved);
         return;
@@ -187,10 +190,6 @@ export class Worker {
         return;
       case 'tls_sessions':
         this.#take(message.sessions);
-        return;
-      case 'reporting_elsewhere':
-      case 'subscribed_elsewhere':
-        this.#subscribedElsewhere.receive(message);
         return;
       case 'drain':
         return;
@@ -225,13 +224,12 @@ export class Worker {
     relay.start(feeds);
     const asked = await this.#listenForPrimary(workerSocket(directory, slot));
     if (!asked.ok) return asked;
-    const primary = privateTransport(primarySocket(directory), primaryTimeoutMs);
     const answers: ClientAnswers = {
       serving: () => this.#primaryState.ready && !this.#core.isDraining,
       clientStatus: (query) =>
         query.scope.kind === 'connection'
           ? this.#clients.configs(query)
-          : attempt(fetchClientStatus(primary, query)),
+          : attempt(askClientStatus(this.#primary, query)),
     };
     const listeners = await openClientListeners(this.#core, answers, (listener) =>
       this.#sessions.get(listener),
@@ -242,27 +240,30 @@ export class Worker {
     return ok(undefined);
   }
 
-  /** What AdminService and CSDS say of clients, and metrics, of this process only. */
+  /** What AdminService and WorkerService say, of this process only. */
   #listenForPrimary(path: string): Promise<Result<Server>> {
     const clients = this.#clients;
     const core = this.#core;
     const failed = (error: unknown): void => core.log.error('a request of the primary failed', { error });
-    const metrics = async () => ({
-      status: 200,
-      type: 'application/json',
-      body: JSON.stringify(await core.series()),
+    const subscriptionsOf = (node: string) => ({
+      node,
+      upstreams: [...core.subscribedUpstreams.here(node)],
     });
-    return listenPrivately(path, {
-      failed,
-      pages: new Map<string, () => Awaitable<HttpAnswer>>([
-        [metricsPath, metrics],
-        [countersPath, () => json(core.counters())],
-      ]),
-      routes: (router) => {
+    return listenPrivately(
+      path,
+      (router) => {
         clientRoutes(clients, () => clients.status(), failed)(router);
-        clientStatusRoutes((query) => clients.configs(query))(router);
+        router.service(WorkerService, {
+          clientStatus: clientStatusBy((query) => clients.configs(query)),
+          subscribedUpstreams: ({ nodes }) => ({
+            subscribed: nodes.map(subscriptionsOf).filter(({ upstreams }) => upstreams.length > 0),
+          }),
+          series: async () => ({ value: JSON.stringify(await core.series()) }),
+          counters: () => ({ value: JSON.stringify(core.counters()) }),
+        });
       },
-    });
+      failed,
+    );
   }
 
   #keepOldest({ streams, connections }: Partial<Load>): void {
@@ -312,7 +313,7 @@ export class OutageGate {
   /** What was subscribed while an upstream is down, and when. */
   readonly #subscribedAt = new Map<TypeUrl, Map<string, number>>();
   /** By the upstream's name. */
-  #refused: ReadonlyMap<string, { readonly message: string; readonly keys: ReadonlySet<string> }> = new Map();
+  #refused: PrimaryState['refused'] = new Map();
   #timer: Timer | undefined;
 
   /** `recheck` is called every half second while an upstream is down. */
@@ -327,9 +328,7 @@ export class OutageGate {
   }
 
   update({ down, refused }: Pick<PrimaryState, 'down' | 'refused'>): void {
-    this.#refused = new Map(
-      refused.map(({ upstream, message, parameters }) => [upstream, { message, keys: new Set(parameters) }]),
-    );
+    this.#refused = refused;
     const now = this.#clock.now();
     for (const name of this.#down.keys()) if (!down.includes(name)) this.#down.delete(name);
     for (const name of down) if (!this.#down.has(name)) this.#down.set(name, now);
@@ -341,7 +340,7 @@ export class OutageGate {
   refusal({ type, selector, parameters }: Interest): string | undefined {
     if (this.#refused.size === 0) return undefined;
     const refused = this.#refused.get(this.#upstreamOf(type, selector)?.name ?? '');
-    return refused?.keys.has(parameters.key) === true ? refused.message : undefined;
+    return refused?.parameters.has(parameters.key) === true ? refused.message : undefined;
   }
 
   subscribed(type: TypeUrl, selector: string): void {

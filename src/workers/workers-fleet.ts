@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Side } from '../model/access.ts';
 import { type Clock, systemClock, type Timer } from '../model/clock.ts';
 import type { Canaries } from '../rollout/canaries.ts';
@@ -81,15 +82,8 @@ export class WorkersFleet implements Fleet {
   canaries(): CanariesMessage | undefined {
     const canaries = this.#judging?.rollout.canaries;
     if (canaries === undefined || canaries.waves.length === 0) return undefined;
-    const { waves, named, open } = canaries;
-    const reached = [...canaries.reached].toSorted(([a], [b]) => (a < b ? -1 : 1));
-    return {
-      kind: 'canaries',
-      waves,
-      reached,
-      nodes: [...named].toSorted(),
-      open: open && [...open].toSorted(),
-    };
+    const { waves, reached, named, open } = canaries;
+    return { kind: 'canaries', waves, reached, named, open };
   }
 
   survey(waiting: Waiting): Survey {
@@ -124,7 +118,7 @@ export class WorkersFleet implements Fleet {
   /** Canaries that go back wait until their workers have what was released, or they would see the state before it. */
   moved(): void {
     const now = this.canaries();
-    if (now === undefined || this.#told === undefined || isSame(now, this.#told)) {
+    if (now === undefined || this.#told === undefined || isDeepStrictEqual(now, this.#told)) {
       this.#endMove();
       return;
     }
@@ -204,13 +198,9 @@ export function surveyOf(reports: readonly CanaryReport[]): Survey {
   };
 }
 
-const isSame = (a: CanariesMessage, b: CanariesMessage): boolean => JSON.stringify(a) === JSON.stringify(b);
-
 /** Nobody goes back to what is released. */
-function onlyAdds(before: CanariesMessage, { waves, reached, nodes, open }: CanariesMessage): boolean {
-  if (JSON.stringify(open) !== JSON.stringify(before.open)) return false;
-  if (JSON.stringify(waves) !== JSON.stringify(before.waves)) return false;
-  const now = new Map(reached);
-  if (before.reached.some(([classKey, wave]) => (now.get(classKey) ?? 1) < wave)) return false;
-  return new Set(nodes).isSupersetOf(new Set(before.nodes));
+function onlyAdds(before: CanariesMessage, { waves, reached, named, open }: CanariesMessage): boolean {
+  if (!isDeepStrictEqual(open, before.open) || !isDeepStrictEqual(waves, before.waves)) return false;
+  if (before.reached.entries().some(([classKey, wave]) => (reached.get(classKey) ?? 1) < wave)) return false;
+  return named.isSupersetOf(before.named);
 }

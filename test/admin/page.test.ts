@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
-import { fallback, fallbackStyle, html, shell } from '../../src/admin/page/html-page.ts';
+import { fallback, html, shell } from '../../src/admin/page/html-page.ts';
 import {
   ListClientsResponseSchema,
   StatusResponseSchema,
 } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
+import { fallbackStyle } from '../../src/gen/page.ts';
 import type { KnownStatus } from '../../src/inspect/problems.ts';
 import { sampleClient, sampleStatus, statusWith } from '../support/inspector.ts';
 

@@ -3,7 +3,7 @@ import { basename, join, resolve } from 'node:path';
 import { expect } from 'chai';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import type { PageFacts, Plain, UpstreamTls } from '../../src/admin/service.ts';
+import type { ControlPlaneFacts, PageFacts, Plain, UpstreamTls } from '../../src/admin/service.ts';
 import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem } from '../../src/gen/distributary/admin/v1/fleet_pb.ts';
 import type { RolloutStatus } from '../../src/gen/distributary/admin/v1/rollout_pb.ts';
@@ -168,6 +168,12 @@ const causes: Readonly<Record<keyof typeof problemKinds, Given>> = {
   configuration_dangerous: { status: { warnings: ['xds.address: everybody may read'] } },
   change_pending: { status: { rollout } },
 };
+
+const controlPlane = (given: Partial<ControlPlaneFacts>) => ({
+  controlPlanes: new Map([
+    ['central', { variants: 'NATIVE', maxRemovalHoldMs: 0, tls: undefined, ...given }],
+  ]),
+});
 
 describe('alerts, problems and runbooks', () => {
   const rule = z.object({ alert: z.string(), annotations: z.object({ runbook_url: z.string() }) });
@@ -460,7 +466,7 @@ describe('problems', () => {
   });
 
   it('held removals have a countdown and the command that ends it', () => {
-    const facts = { removalHoldMs: new Map([['central', 3_600_000]]) };
+    const facts = controlPlane({ maxRemovalHoldMs: 3_600_000 });
     const [held] = problems({ ...causes.removals_held, facts });
     expect(held?.until).to.equal('2026-01-01T01:00:00.000Z');
     expect(held?.commands).to.deep.equal(['distributary release --upstream central --type cds --reason "…"']);
@@ -567,9 +573,9 @@ describe('problems', () => {
   it('of a control plane that is away: a command that reaches it as the relay does, with paths for every directory', () => {
     const away = (endpoint: string, tls?: Partial<UpstreamTls>, kind = 'ads'): string | undefined => {
       const none = { ca: undefined, identity: undefined, serverName: undefined };
-      const upstreamTls = new Map(tls === undefined ? [] : [['central', { ...none, ...tls }]]);
+      const facts = controlPlane({ tls: tls && { ...none, ...tls } });
       const upstreams = [{ ...central, kind, endpoint, connected: false }];
-      return problems({ status: { upstreams }, facts: { upstreamTls } })[0]?.commands[0];
+      return problems({ status: { upstreams }, facts })[0]?.commands[0];
     };
     expect([
       away('cp-1:18000'),

@@ -16,20 +16,20 @@ function samples(text: string, name: string): string[] {
 describe('metrics', () => {
   it('have every name of the contract, with its labels', async () => {
     const metrics = new Metrics();
-    metrics.requests(cds, 'ack').inc();
-    metrics.responses(cds, 'sotw').inc(7);
-    metrics.responseBytes(cds).inc(100);
-    metrics.coalesced(cds).inc(2);
-    metrics.rejected('streams').inc();
-    metrics.propagation().observe(0.003);
+    metrics.count.requests(cds, 'ack').inc();
+    metrics.count.responses(cds, 'sotw').inc(7);
+    metrics.count.responseBytes(cds).inc(100);
+    metrics.count.coalesced(cds).inc(2);
+    metrics.count.rejected('streams').inc();
+    metrics.observe.propagation().observe(0.003);
     metrics.acknowledged(cds).observe(0.3);
     metrics.updates('central', cds, 'accepted').inc();
-    metrics.reconnects('central').inc();
+    metrics.count.reconnects('central').inc();
     metrics.lastUpdate('central', cds, 1_500_000_000_000);
-    metrics.lookups(cds, 'hit').inc(3);
-    metrics.evictions('size').inc();
-    metrics.ambiguous(cds).inc();
-    metrics.persistenceErrors('full').inc();
+    metrics.count.lookups(cds, 'hit').inc(3);
+    metrics.count.evictions('size').inc();
+    metrics.count.ambiguous(cds).inc();
+    metrics.count.persistenceErrors('full').inc();
     metrics.persistence(() => ({
       persistence_lag_seconds: [[1.5]],
       persistence_last_write_timestamp_seconds: [[1_500_000_000]],
@@ -122,11 +122,11 @@ describe('metrics', () => {
 
   it('count on between two scrapes, and count nothing twice', async () => {
     const metrics = new Metrics();
-    const series = metrics.responses(cds, 'sotw');
+    const series = metrics.count.responses(cds, 'sotw');
     series.inc(2);
     await metrics.text();
     series.inc();
-    expect(metrics.responses(cds, 'sotw')).to.equal(series);
+    expect(metrics.count.responses(cds, 'sotw')).to.equal(series);
     expect(samples(await metrics.text(), 'distributary_downstream_responses_total')).to.deep.equal([
       'distributary_downstream_responses_total{type="cds",transport="sotw"} 3',
     ]);
@@ -142,7 +142,7 @@ describe('metrics', () => {
 
   it('tell only so many unknown types apart', async () => {
     const metrics = new Metrics();
-    for (let index = 0; index < 100; index++) metrics.requests(other(index), 'subscribe').inc();
+    for (let index = 0; index < 100; index++) metrics.count.requests(other(index), 'subscribe').inc();
     const lines = samples(await metrics.text(), 'distributary_downstream_requests_total');
     expect(lines).to.have.length(33);
     expect(lines).to.include('distributary_downstream_requests_total{type="other",kind="subscribe"} 68');
@@ -151,7 +151,7 @@ describe('metrics', () => {
 
   it('tell no type apart whose URL is longer than a label should be', async () => {
     const metrics = new Metrics();
-    metrics.requests(typeUrl(`type.googleapis.com/${'x'.repeat(100_000)}`), 'subscribe').inc();
+    metrics.count.requests(typeUrl(`type.googleapis.com/${'x'.repeat(100_000)}`), 'subscribe').inc();
     expect(samples(await metrics.text(), 'distributary_downstream_requests_total')).to.deep.equal([
       'distributary_downstream_requests_total{type="other",kind="subscribe"} 1',
     ]);
@@ -181,7 +181,7 @@ describe('metrics', () => {
 
   it('escape what a type URL may hold', async () => {
     const metrics = new Metrics();
-    metrics.requests(typeUrl('a/"\n\\'), 'ack').inc();
+    metrics.count.requests(typeUrl('a/"\n\\'), 'ack').inc();
     const [line] = samples(await metrics.text(), 'distributary_downstream_requests_total');
     expect(line).to.equal(String.raw`distributary_downstream_requests_total{type="a/\" \\",kind="ack"} 1`);
   });

@@ -41,9 +41,7 @@ const noFacts: PageFacts = {
     lagMs: 0,
   },
   rollout: undefined,
-  removalHoldMs: new Map(),
-  perParameters: new Set(),
-  upstreamTls: new Map(),
+  controlPlanes: new Map(),
 };
 
 /** Nothing is wrong, and nothing has happened. */

@@ -8,12 +8,12 @@ const cds = type('cds');
 
 function process(count: number): Metrics {
   const metrics = new Metrics();
-  metrics.requests(cds, 'ack').inc(count);
-  metrics.lookups(cds, 'hit').inc(count);
+  metrics.count.requests(cds, 'ack').inc(count);
+  metrics.count.lookups(cds, 'hit').inc(count);
   metrics.updates('central', cds, 'accepted').inc(count);
-  metrics.rejected('streams').inc(count);
+  metrics.count.rejected('streams').inc(count);
   for (let time = 0; time < count; time++) {
-    metrics.propagation().observe(0.001);
+    metrics.observe.propagation().observe(0.001);
     metrics.acknowledged(cds).observe(0.001);
   }
   return metrics;

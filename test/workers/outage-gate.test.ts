@@ -26,7 +26,7 @@ function start() {
 describe('the outage gate of a worker (protocol §8)', () => {
   it('closes a second after the upstream that serves a name has gone', () => {
     const { clock, gate } = start();
-    gate.update({ down: ['central'], refused: [] });
+    gate.update({ down: ['central'], refused: new Map() });
     expect(gate.isUnavailable(lds, '*')).to.equal(false);
     clock.advance(1000);
     expect(gate.isUnavailable(lds, '*')).to.equal(true);
@@ -35,7 +35,7 @@ describe('the outage gate of a worker (protocol §8)', () => {
 
   it('stays open for a second for whatever is subscribed: the primary may have it', () => {
     const { clock, gate } = start();
-    gate.update({ down: ['central'], refused: [] });
+    gate.update({ down: ['central'], refused: new Map() });
     clock.advance(5000);
     gate.subscribed(lds, 'late');
     expect([gate.isUnavailable(lds, 'late'), gate.isUnavailable(lds, 'early')]).to.deep.equal([false, true]);
@@ -45,18 +45,18 @@ describe('the outage gate of a worker (protocol §8)', () => {
 
   it('opens again with the upstream', () => {
     const { clock, gate } = start();
-    gate.update({ down: ['central'], refused: [] });
+    gate.update({ down: ['central'], refused: new Map() });
     clock.advance(5000);
-    gate.update({ down: [], refused: [] });
+    gate.update({ down: [], refused: new Map() });
     expect(gate.isUnavailable(lds, '*')).to.equal(false);
   });
 
   it('has everybody looked at again as long as something is down, and not longer', () => {
     const { clock, gate, looks } = start();
-    gate.update({ down: ['central'], refused: [] });
+    gate.update({ down: ['central'], refused: new Map() });
     clock.advance(2000);
     expect(looks()).to.equal(4);
-    gate.update({ down: [], refused: [] });
+    gate.update({ down: [], refused: new Map() });
     clock.advance(2000);
     expect(looks()).to.equal(4);
   });
@@ -64,14 +64,14 @@ describe('the outage gate of a worker (protocol §8)', () => {
   it('is closed to parameter sets that an upstream has no session for, and open again when it has', () => {
     const { gate } = start();
     const of = (env: string) => internParameters([['env', env]]);
-    const central = { upstream: 'central', message: 'all sessions are in use', parameters: [of('test').key] };
-    gate.update({ down: [], refused: [central] });
+    const central = { message: 'all sessions are in use', parameters: new Set([of('test').key]) };
+    gate.update({ down: [], refused: new Map([['central', central]]) });
     const refusal = (url: TypeUrl, env: string) =>
       gate.refusal({ type: url, selector: WILDCARD, parameters: of(env) });
     expect(refusal(lds, 'test')).to.equal('all sessions are in use');
     expect(refusal(lds, 'prod')).to.equal(undefined);
     expect(refusal(cds, 'test'), 'served by another').to.equal(undefined);
-    gate.update({ down: [], refused: [] });
+    gate.update({ down: [], refused: new Map() });
     expect(refusal(lds, 'test')).to.equal(undefined);
   });
 });

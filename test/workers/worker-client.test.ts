@@ -2,8 +2,10 @@ import { statSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import type { ConnectRouter, ServiceImpl } from '@connectrpc/connect';
 import { expect } from 'chai';
 import { adminRoutes } from '../../src/admin/rpc.ts';
+import { WorkerService } from '../../src/gen/distributary/workers/v1/workers_pb.ts';
 import {
   ClientStatusRequestSchema,
   type ClientStatusResponse,
@@ -12,8 +14,8 @@ import {
 import { ALL_CLIENTS, type ClientStatusQuery } from '../../src/inspect/csds.ts';
 import { fail, ok, type Result } from '../../src/model/result.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
-import { clientStatusRoutes } from '../../src/workers/client-status-rpc.ts';
-import { listenPrivately, type PrivateService } from '../../src/workers/private-socket.ts';
+import { clientStatusBy } from '../../src/workers/client-status-rpc.ts';
+import { listenPrivately } from '../../src/workers/private-socket.ts';
 import { WorkerClient } from '../../src/workers/worker-client.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 import { fakeInspector } from '../support/inspector.ts';
@@ -32,10 +34,10 @@ describe('what the primary asks a worker', () => {
   const socket = (): string => join(stack.use(temporaryDirectory()).path, 'worker-1');
 
   /** Bugs are collected. */
-  async function start(service: Omit<PrivateService, 'failed'>, timeoutMs?: number) {
+  async function start(routes: (router: ConnectRouter) => void, timeoutMs?: number) {
     const path = socket();
     const bugs: unknown[] = [];
-    const opened = await listenPrivately(path, { ...service, failed: (error) => bugs.push(error) });
+    const opened = await listenPrivately(path, routes, (error) => bugs.push(error));
     if (!opened.ok) throw new Error(opened.error);
     const server = opened.value;
     const close = (): void => {
@@ -46,7 +48,9 @@ describe('what the primary asks a worker', () => {
     return { path, bugs, close, client: new WorkerClient(path, timeoutMs) };
   }
 
-  const admin = { routes: adminRoutes(fakeInspector(), () => {}) };
+  const admin = adminRoutes(fakeInspector(), () => {});
+  const worker = (answers: Partial<ServiceImpl<typeof WorkerService>>) => (router: ConnectRouter) =>
+    router.service(WorkerService, answers);
 
   it('is on a socket that only this user can reach, in the place of one that was left behind', async () => {
     const { path, close } = await start(admin);
@@ -56,7 +60,7 @@ describe('what the primary asks a worker', () => {
     await new Promise<void>((resolve) => {
       left.listen(path, resolve);
     });
-    const again = await listenPrivately(path, { ...admin, failed: () => {} });
+    const again = await listenPrivately(path, admin, () => {});
     if (!again.ok) throw new Error(again.error);
     stack.use(again.value);
     expect(codeOf(await status(new WorkerClient(path)))).to.equal(Code.OK);
@@ -90,21 +94,20 @@ describe('what the primary asks a worker', () => {
         throw new Error('a bug');
       },
     });
-    const { client: asking } = await start({ routes: adminRoutes(broken, () => {}) });
+    const { client: asking } = await start(adminRoutes(broken, () => {}));
     expect(codeOf(await status(asking))).to.equal(Code.INTERNAL);
   });
 
   it('CSDS: scope and bound arrive, the answer comes back byte for byte', async () => {
     const asked: ClientStatusQuery[] = [];
     const pieces = ['one', 'two'].map((id) => toBinary(ClientStatusResponseSchema, configOf(id)));
-    const { client } = await start({
-      routes: clientStatusRoutes((query) => {
-        asked.push(query);
-        return query.maxBytes === 0
-          ? fail({ code: Code.RESOURCE_EXHAUSTED, message: 'too large' })
-          : ok(pieces);
-      }),
+    const clientStatus = clientStatusBy((query) => {
+      asked.push(query);
+      return query.maxBytes === 0
+        ? fail({ code: Code.RESOURCE_EXHAUSTED, message: 'too large' })
+        : ok(pieces);
     });
+    const { client } = await start(worker({ clientStatus }));
     const request = create(ClientStatusRequestSchema, { excludeResourceContents: true });
     const identity = 'spiffe://example.com/ä,b\n';
     const answered = await client.configs({ scope: { kind: 'identity', identity }, request, maxBytes: 77 });
@@ -126,7 +129,7 @@ describe('what the primary asks a worker', () => {
   });
 
   it('CSDS of nobody is empty', async () => {
-    const { client } = await start({ routes: clientStatusRoutes(() => ok([])) });
+    const { client } = await start(worker({ clientStatus: clientStatusBy(() => ok([])) }));
     const request = create(ClientStatusRequestSchema);
     expect(await client.configs({ scope: ALL_CLIENTS, request, maxBytes: 100 })).to.deep.equal(ok([]));
   });
@@ -135,17 +138,17 @@ describe('what the primary asks a worker', () => {
     const series = [
       { name: 'a', help: '', type: 'gauge', values: [{ value: Number.NaN, labels: { q: 0.5 } }] },
     ];
-    const body = JSON.stringify(series);
-    const metrics = () => ({ status: 200, type: 'application/json', body });
-    const { client } = await start({ ...admin, pages: new Map([['/metrics', metrics]]) });
+    const { client } = await start(worker({ series: () => ({ value: JSON.stringify(series) }) }));
     expect(await client.series()).to.deep.equal(ok(series));
   });
 
   it('a worker that is silent: DEADLINE_EXCEEDED, for each question', async () => {
     const silent = () => new Promise<never>(() => {});
-    const pages = new Map([['/metrics', silent]]);
     const inspector = fakeInspector({ status: silent });
-    const { client } = await start({ routes: adminRoutes(inspector, () => {}), pages }, 50);
+    const { client } = await start((router) => {
+      adminRoutes(inspector, () => {})(router);
+      worker({ series: silent })(router);
+    }, 50);
     expect(codeOf(await status(client))).to.equal(Code.DEADLINE_EXCEEDED);
     expect(codeOf(await client.series())).to.equal(Code.DEADLINE_EXCEEDED);
   });
@@ -161,9 +164,9 @@ describe('what the primary asks a worker', () => {
       if (open === 2) asked.resolve(undefined);
       return new Promise<never>(() => {});
     };
-    const { client, close, bugs } = await start({
-      routes: adminRoutes(fakeInspector({ status: silent }), () => {}),
-      pages: new Map([['/metrics', silent]]),
+    const { client, close, bugs } = await start((router) => {
+      adminRoutes(fakeInspector({ status: silent }), () => {})(router);
+      worker({ series: silent })(router);
     });
     const answers = [status(client), client.series()];
     await asked.promise;

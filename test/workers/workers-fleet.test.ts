@@ -118,7 +118,7 @@ describe('the clients of workers', () => {
   it('a canary is told at once, and goes back when its worker has what was released', () => {
     const setting = new Setting();
     const nodes = (): readonly (readonly string[])[] =>
-      setting.told.flatMap((message) => (message.kind === 'canaries' ? [message.nodes] : []));
+      setting.told.flatMap((message) => (message.kind === 'canaries' ? [[...message.named]] : []));
     setting.undelivered.add('released');
     setting.elected = ['n1'];
     setting.fleet.moved();
@@ -140,7 +140,7 @@ describe('the clients of workers', () => {
     setting.elected = [];
     setting.fleet.moved();
     setting.clock.advance(10_000);
-    expect(setting.told.at(-1)).to.deep.include({ kind: 'canaries', nodes: [] });
+    expect(setting.told.at(-1)).to.deep.include({ kind: 'canaries', named: new Set() });
   });
 
   it('the end of a worker is the end of its canaries, with what they rejected', () => {

@@ -6,7 +6,7 @@ import type {
   TypeStatus,
   UpstreamStatus,
 } from '../../gen/distributary/admin/v1/admin_pb.ts';
-import { script, style } from '../../gen/page.ts';
+import { fallbackStyle, script, style } from '../../gen/page.ts';
 import { counted, errorText, printable, shorten } from '../../model/text.ts';
 import type { Figure } from '../../observe/figures.ts';
 import { ago, canariesText, formatBytes, formatSeconds } from '../../observe/format.ts';
@@ -71,68 +71,67 @@ ${what}`;
 }
 
 const upstreamColumns = (now: number): readonly Column<Plain<UpstreamStatus>>[] => [
-  { title: 'Name', cell: ({ name }) => name },
-  {
-    title: 'State',
-    cell: ({ connected, refusedStreams }) => {
-      if (!connected) return html`<span class="bad">not connected</span>`;
-      return refusedStreams === 0
-        ? html`<span class="good">connected</span>`
-        : html`<span class="bad">connected, ${counted(refusedStreams, 'refused stream')}</span>`;
-    },
-  },
-  {
-    title: 'Data',
-    cell: ({ stale, staleSince, fromSiblingsSince }) =>
+  ['Name', ({ name }) => name],
+  ['State', stateOf],
+  [
+    'Data',
+    ({ stale, staleSince, fromSiblingsSince }) =>
       stale
         ? html`<span class="bad">out of date for ${ago(staleSince, now) ?? 'unknown time'}${fromSiblingsSince === '' ? '' : ', from siblings'}</span>`
         : 'current',
-  },
-  { title: 'Endpoint', mono: true, cell: ({ kind, endpoint }) => `${kind} ${endpoint}` },
-  { title: 'Sessions', number: true, cell: ({ sessions }) => sessions },
-  {
-    title: 'Held removals',
-    cell: ({ heldRemovals }) => heldRemovals.map(({ type, count }) => `${count} ${type}`).join(', '),
-  },
-  {
-    title: 'Isolated types',
-    cell: ({ suspectTypes }) =>
+  ],
+  ['Endpoint', ({ kind, endpoint }) => `${kind} ${endpoint}`, 'mono'],
+  ['Sessions', ({ sessions }) => sessions, 'number'],
+  [
+    'Held removals',
+    ({ heldRemovals }) => heldRemovals.map(({ type, count }) => `${count} ${type}`).join(', '),
+  ],
+  [
+    'Isolated types',
+    ({ suspectTypes }) =>
       suspectTypes.map(({ type, reason }) => {
         const title = `on an isolated stream, because a stream ended: ${errorText(reason, 300)}`;
         return html`<span class="bad" title="${title}">${shorten(type, 80)}</span> `;
       }),
-  },
-  { title: 'Last error', cell: ({ lastError }) => errorText(lastError, 300) },
+  ],
+  ['Last error', ({ lastError }) => errorText(lastError, 300)],
 ];
 
+function stateOf({ connected, refusedStreams }: Plain<UpstreamStatus>): Html {
+  if (!connected) return html`<span class="bad">not connected</span>`;
+  return refusedStreams === 0
+    ? html`<span class="good">connected</span>`
+    : html`<span class="bad">connected, ${counted(refusedStreams, 'refused stream')}</span>`;
+}
+
 const typeColumns: readonly Column<Plain<TypeStatus>>[] = [
-  { title: 'Type', cell: ({ type }) => type },
-  { title: 'Resources', number: true, cell: ({ resources }) => resources },
-  { title: 'Variants', number: true, cell: ({ variants }) => variants },
-  { title: 'Subscriptions', number: true, cell: ({ subscriptions }) => subscriptions },
-  {
-    title: 'Ambiguous',
-    number: true,
-    cell: ({ ambiguous }) => (ambiguous === 0 ? 0 : html`<span class="bad">${ambiguous}</span>`),
-  },
+  ['Type', ({ type }) => type],
+  ['Resources', ({ resources }) => resources, 'number'],
+  ['Variants', ({ variants }) => variants, 'number'],
+  ['Subscriptions', ({ subscriptions }) => subscriptions, 'number'],
+  [
+    'Ambiguous',
+    ({ ambiguous }) => (ambiguous === 0 ? 0 : html`<span class="bad">${ambiguous}</span>`),
+    'number',
+  ],
 ];
 
 const clientColumns = (now: number): readonly Column<Plain<Client>>[] => [
-  { title: 'Stream', mono: true, cell: ({ id }) => id },
-  { title: 'Node', mono: true, cell: ({ node }) => shorten(node?.id ?? '', 80) },
-  { title: 'Cluster', cell: ({ node }) => shorten(node?.cluster ?? '', 60) },
-  { title: 'Peer', mono: true, cell: ({ peer }) => peer },
-  {
-    title: 'Speaks',
-    cell: ({ transport, types }) => {
+  ['Stream', ({ id }) => id, 'mono'],
+  ['Node', ({ node }) => shorten(node?.id ?? '', 80), 'mono'],
+  ['Cluster', ({ node }) => shorten(node?.cluster ?? '', 60)],
+  ['Peer', ({ peer }) => peer, 'mono'],
+  [
+    'Speaks',
+    ({ transport, types }) => {
       const last = types.map(({ lastPoll }) => lastPoll).toSorted();
       const time = ago(last.at(-1) ?? '', now);
       return time === undefined ? transport : `${transport}, polled ${time} ago`;
     },
-  },
-  {
-    title: 'Types',
-    cell: ({ types }) => {
+  ],
+  [
+    'Types',
+    ({ types }) => {
       const shown = types.slice(0, typesShown).map(({ type, state, version, lastNack }) => {
         const taken = shorten(version, 60);
         const title = lastNack === '' ? taken : `${taken}: ${errorText(lastNack, 500)}`;
@@ -142,7 +141,7 @@ const clientColumns = (now: number): readonly Column<Plain<Client>>[] => [
       const rest = types.length - shown.length;
       return rest > 0 ? [...shown, html`and ${rest} more`] : shown;
     },
-  },
+  ],
 ];
 
 function more({ clients, total }: Plain<ListClientsResponse>): Html {
@@ -229,59 +228,21 @@ function arrow(x1: number, y1: number, x2: number, y2: number, bad: boolean): Ht
   return html`<path class="arrow ${bad ? 'bad' : 'good'}" d="M${x1} ${y1}C${bend} ${y1} ${bend} ${y2} ${x2 - 2} ${y2}" marker-end="url(#head)"/>`;
 }
 
-/** Of the page without scripts. */
-export const fallbackStyle = `
-:root { color-scheme: light dark; --ink: #1c2430; --dim: #5b6675; --paper: #f7f8fa; --card: #fff; --line: #d8dde4; --good: #1d7a4c; --bad: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e8ee; --dim: #98a3b3; --paper: #14181e; --card: #1c222a; --line: #343d49; --good: #5fca94; --bad: #ff8a80; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem 1.5rem 3rem; max-width: 80rem; font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); }
-header { display: flex; flex-wrap: wrap; gap: .2rem 1rem; align-items: baseline; }
-h1 { font-size: 1.3rem; margin: 0; }
-h2 { font-size: 1rem; margin: 1.6rem 0 .4rem; }
-header nav { margin-left: auto; display: flex; gap: 1rem; }
-a { color: inherit; }
-.dim, .none { color: var(--dim); }
-.good { color: var(--good); }
-.bad { color: var(--bad); }
-.state { font-weight: 600; }
-.flow { display: block; width: 100%; max-width: 60rem; margin: 1rem auto; }
-.flow rect { fill: var(--card); stroke: var(--line); stroke-width: 1.5; }
-.flow .bad rect { stroke: var(--bad); stroke-dasharray: 5 4; }
-.flow text { fill: var(--dim); font-size: 12px; }
-.flow text.name { fill: var(--ink); font-size: 14px; font-weight: 600; }
-.flow .arrow { fill: none; stroke: var(--good); stroke-width: 2; }
-.flow .arrow.bad { stroke: var(--bad); stroke-dasharray: 5 4; }
-.flow marker path { fill: var(--dim); }
-.scroll { overflow-x: auto; background: var(--card); border: 1px solid var(--line); border-radius: .5rem; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: .35rem .7rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-tr:last-child td { border-bottom: 0; }
-th { font-size: .8rem; color: var(--dim); font-weight: 600; white-space: nowrap; }
-td.number, th.number { text-align: right; }
-td.mono { font-family: ui-monospace, monospace; font-size: .85rem; overflow-wrap: anywhere; }
-`;
-
-interface Column<Row> {
-  readonly title: string;
-  readonly number?: boolean;
-  readonly mono?: boolean;
-  readonly cell: (row: Row) => Html | string | number | readonly Html[];
-}
+type Column<Row> = readonly [
+  title: string,
+  cell: (row: Row) => Html | string | number | readonly Html[],
+  looks?: 'number' | 'mono',
+];
 
 /** `empty` is said where there is no row. */
 function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[], empty: string): Html {
   if (rows.length === 0) return html`<p class="none">${empty}</p>`;
-  const heads = columns.map((column) => html`<th class="${classOf(column)}">${column.title}</th>`);
+  const heads = columns.map(([title, , looks = '']) => html`<th class="${looks}">${title}</th>`);
   const lines = rows.map((row) => {
-    const cells = columns.map((column) => html`<td class="${classOf(column)}">${column.cell(row)}</td>`);
+    const cells = columns.map(([, cell, looks = '']) => html`<td class="${looks}">${cell(row)}</td>`);
     return html`<tr>${cells}</tr>`;
   });
   return html`<div class="scroll"><table><thead><tr>${heads}</tr></thead><tbody>${lines}</tbody></table></div>`;
-}
-
-function classOf<Row>({ number, mono }: Column<Row>): string {
-  if (number === true) return 'number';
-  return mono === true ? 'mono' : '';
 }
 
 /** The id of the element with the first model; page/main.tsx reads it. */

@@ -98,7 +98,7 @@ export function pageModel(inputs: ModelInputs) {
       endpoint: shorten(upstream.endpoint, 200),
       sessions: upstream.sessions,
       lastError: errorText(upstream.lastError, 300),
-      perParameters: facts.perParameters.has(upstream.name),
+      perParameters: facts.controlPlanes.get(upstream.name)?.variants === 'PER_PARAMETERS',
     })),
     classes: shown.map((one) => pageClass(one, classes.problems, upstreamOf)),
     otherClasses: {

@@ -1,0 +1,63 @@
+import { create } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import { NodeSubscriptionsSchema } from '../../src/gen/distributary/workers/v1/workers_pb.ts';
+import { SubscribedElsewhere } from '../../src/workers/subscribed-elsewhere.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+describe('which upstreams a node has subscriptions of in other workers (protocol §5c.2)', () => {
+  const clock = () => new VirtualClock();
+
+  function started(upstreamsOf: Record<string, string[]>) {
+    const time = clock();
+    const asked: string[][] = [];
+    let changes = 0;
+    const elsewhere = new SubscribedElsewhere(
+      time,
+      (nodes) => {
+        asked.push(nodes.toSorted());
+        const found = nodes.flatMap((node) => {
+          const upstreams = upstreamsOf[node];
+          return upstreams === undefined ? [] : create(NodeSubscriptionsSchema, { node, upstreams });
+        });
+        return Promise.resolve(found);
+      },
+      () => {
+        changes++;
+      },
+    );
+    const pass = async (milliseconds: number): Promise<void> => {
+      for (let left = milliseconds; left > 0; left -= 50) {
+        time.advance(50);
+        await new Promise((resolve) => {
+          setImmediate(resolve);
+        });
+      }
+    };
+    return { elsewhere, asked, pass, changes: () => changes };
+  }
+
+  it('new nodes are asked about at once and together, those without an answer every second, the others every 5 s', async () => {
+    const { elsewhere, asked, pass, changes } = started({ a: ['central'] });
+    expect([...elsewhere.of('a'), ...elsewhere.of('b')]).to.deep.equal([]);
+    await pass(100);
+    expect(asked).to.deep.equal([['a', 'b']]);
+    expect([[...elsewhere.of('a')], [...elsewhere.of('b')], changes()]).to.deep.equal([['central'], [], 1]);
+    await pass(5000);
+    expect(asked.slice(1)).to.deep.equal([['b'], ['b'], ['b'], ['b'], ['a', 'b']]);
+    expect(changes()).to.equal(1);
+  });
+
+  it('what is no longer subscribed is forgotten, and a node that reports no more is not asked about', async () => {
+    const upstreams: Record<string, string[]> = { a: ['central'] };
+    const { elsewhere, asked, pass, changes } = started(upstreams);
+    elsewhere.of('a');
+    await pass(100);
+    delete upstreams['a'];
+    await pass(5000);
+    expect([[...elsewhere.of('a')], changes()]).to.deep.equal([[], 2]);
+    await pass(20_000);
+    const before = asked.length;
+    await pass(10_000);
+    expect(asked).to.have.lengthOf(before);
+  });
+});
