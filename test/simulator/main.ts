@@ -1,7 +1,6 @@
-import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { makePlan, makeSteps, type Plan, type Step, sizeOf } from './schedule.ts';
-import { shrink } from './shrink.ts';
+import { readScenarios, shrink } from './shrink.ts';
 import { simulate } from './simulation.ts';
 import { Tally } from './tally.ts';
 import { rules } from './violation.ts';
@@ -50,21 +49,13 @@ function check(seed: number): boolean {
 
 /** The number of schedules that break a rule. */
 function replay(file: string): number {
-  const lines = readFileSync(file, 'utf8').split('\n');
-  const schedules = lines.filter((line) => line !== '').map((line): Schedule => JSON.parse(line));
-  const failures = schedules.filter(({ name, plan, steps }) => {
+  const failures = readScenarios(file).filter(({ name, plan, steps }) => {
     const { failure, transcript } = simulate(plan, steps, true);
     const what = failure === undefined ? 'breaks no rule' : `breaks rule ${failure.rule}: ${failure.message}`;
     console.log([name ?? `seed ${plan.seed}`, ...transcript, what, ''].join('\n'));
     return failure !== undefined;
   });
   return failures.length;
-}
-
-interface Schedule {
-  readonly name?: string;
-  readonly plan: Plan;
-  readonly steps: readonly Step[];
 }
 
 if (values.schedules !== undefined) process.exit(replay(values.schedules) > 0 ? 1 : 0);

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import type { Plan, Step } from './schedule.ts';
 import { simulate } from './simulation.ts';
 import type { Rule } from './violation.ts';
@@ -5,7 +6,16 @@ import type { Rule } from './violation.ts';
 export interface Scenario {
   readonly plan: Plan;
   readonly steps: readonly Step[];
+  /** Of a regression: what holds now, and did not. */
+  readonly name?: string;
 }
+
+/** A file of scenarios, each one JSON document on a line. */
+export const readScenarios = (path: string): readonly Scenario[] =>
+  readFileSync(path, 'utf8')
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Scenario);
 
 /** The shortest schedule that still breaks this rule: nothing can be left out of it any more. */
 export function shrink(plan: Plan, steps: readonly Step[], rule: Rule): Scenario {

@@ -1,20 +1,12 @@
-import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { makePlan, makeSteps, sizeOf } from './schedule.ts';
-import type { Scenario } from './shrink.ts';
+import { readScenarios } from './shrink.ts';
 import { simulate } from './simulation.ts';
 import { Tally } from './tally.ts';
 
-interface Regression extends Scenario {
-  /** What holds now, and did not. */
-  readonly name: string;
-}
-
-/** Schedules, shrunk, that once broke a rule: one JSON document a line. */
-const regressions = readFileSync(new URL('regressions.jsonl', import.meta.url), 'utf8')
-  .split('\n')
-  .filter((line) => line !== '')
-  .map((line) => JSON.parse(line) as Regression);
+/** Schedules, shrunk, that once broke a rule. */
+const regressions = readScenarios(join(import.meta.dirname, 'regressions.jsonl'));
 
 /** About half of how often each occurs in the 200 schedules: what hardly ever happens is not checked. */
 const leastOf: ReadonlyMap<string, number> = new Map(
@@ -75,7 +67,7 @@ const leastOf: ReadonlyMap<string, number> = new Map(
 );
 
 describe('the simulator', () => {
-  for (const { name, plan, steps } of regressions) {
+  for (const { name = 'a schedule', plan, steps } of regressions) {
     it(name, () => {
       expect(simulate(plan, steps).failure).to.equal(undefined);
     });
