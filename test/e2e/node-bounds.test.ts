@@ -106,7 +106,7 @@ for (const workers of cases(0, 1))
       });
 
     it('REST: 1 KB of each is accepted', async () => {
-      expect((await poll(longest)).status).to.equal(200);
+      await eventually(async () => expect((await poll(longest)).status).to.equal(200));
     });
 
     function poll(node: object) {

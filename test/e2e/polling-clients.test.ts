@@ -35,12 +35,14 @@ for (const workers of cases(2, 0)) {
     function client(id: string) {
       const session = connect(`http://${relay.rest}`);
       return {
-        poll: async (request: object = {}): Promise<string> => {
-          const stream = session.request({ ':method': 'POST', ':path': '/v3/discovery:clusters' });
-          stream.end(JSON.stringify({ node: { id, cluster: 'fleet' }, ...request }));
-          const body = await text(stream);
-          return body === '' ? '' : answer.parse(JSON.parse(body)).versionInfo;
-        },
+        // A poll ends with 503 where the worker has not heard of the resources in time.
+        poll: (request: object = {}): Promise<string> =>
+          eventually(async () => {
+            const stream = session.request({ ':method': 'POST', ':path': '/v3/discovery:clusters' });
+            stream.end(JSON.stringify({ node: { id, cluster: 'fleet' }, ...request }));
+            const body = await text(stream);
+            return body === '' ? '' : answer.parse(JSON.parse(body)).versionInfo;
+          }),
         [Symbol.dispose]: () => session.destroy(),
       };
     }

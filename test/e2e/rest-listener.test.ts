@@ -84,8 +84,10 @@ describe('the REST listener', function () {
       rest: { tls: { ...pem.identity('server', server), ca: pem.bundle('ca', [authority]) } },
     });
     for (const ask of [overHttp1, overTlsHttp2]) {
-      const allowed = await ask(relay.rest, web);
-      expect([allowed.status, allowed.body.includes('"shop"')]).to.deep.equal([200, true]);
+      await eventually(async () => {
+        const allowed = await ask(relay.rest, web);
+        expect([allowed.status, allowed.body.includes('"shop"')]).to.deep.equal([200, true]);
+      });
       const denied = await ask(relay.rest, batch);
       expect([denied.status, denied.body.includes('"code":"permission_denied"')]).to.deep.equal([403, true]);
     }
@@ -105,7 +107,7 @@ describe('the REST listener', function () {
       });
       expect([answer.status, (await answer.text()).includes('"shop"')]).to.deep.equal([200, true]);
     };
-    // Where a worker has not heard of the resource within a second, it answers 503.
+    // Where a worker has not heard of the resource in time, it answers 503.
     for (let count = 0; count < 6; count++) await eventually(polled);
     // Of a worker that has no time to answer, an older count is told.
     await eventually(async () => {
