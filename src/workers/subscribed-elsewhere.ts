@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { NodeSubscriptions } from '../gen/distributary/workers/v1/workers_pb.ts';
 import { type Clock, Sweep } from '../model/clock.ts';
 
@@ -14,6 +13,13 @@ const rarely = 5;
 /** A node that nobody has asked about for so long reports no more, in milliseconds. */
 const forgottenMs = 15_000;
 
+interface Reporting {
+  /** By `Clock.monotonic()`: the last time. */
+  reportedAt: number;
+  /** In other workers, as far as it is known. */
+  upstreams: Upstreams;
+}
+
 /**
  * A client reports its load to the control planes of which it has subscriptions (protocol §5c.2). Its stream of reports may
  * be in another worker than these: then its worker asks the primary, which asks all workers.
@@ -22,12 +28,11 @@ export class SubscribedElsewhere {
   readonly #clock: Clock;
   readonly #ask: (nodes: string[]) => Promise<readonly NodeSubscriptions[]>;
   readonly #changed: () => void;
-  /** By `Clock.monotonic()`: when a report was last about each node. */
-  readonly #reportedAt = new Map<string, number>();
+  readonly #nodes = new Map<string, Reporting>();
   readonly #soon: Sweep;
   readonly #again: Sweep;
-  #elsewhere: ReadonlyMap<string, Upstreams> = new Map();
   #looks = 0;
+  #isAsking = false;
 
   /** `changed`: clients may report to others from now on. */
   constructor(
@@ -44,32 +49,50 @@ export class SubscribedElsewhere {
 
   /** Names of upstreams of which this node has subscriptions in other workers, as far as it is known. */
   of(node: string): Upstreams {
-    if (!this.#reportedAt.has(node)) this.#soon.start();
-    this.#reportedAt.set(node, this.#clock.monotonic());
-    return this.#elsewhere.get(node) ?? nothing;
+    const reportedAt = this.#clock.monotonic();
+    const known = this.#nodes.get(node);
+    if (known === undefined) {
+      this.#nodes.set(node, { reportedAt, upstreams: nothing });
+      this.#soon.start();
+      return nothing;
+    }
+    known.reportedAt = reportedAt;
+    return known.upstreams;
   }
 
   /** Whether to look again, so `#soon` does once. */
   #look(isAboutAll: boolean): boolean {
     const now = this.#clock.monotonic();
-    for (const [node, at] of this.#reportedAt) if (now - at >= forgottenMs) this.#reportedAt.delete(node);
-    const nodes = [...this.#reportedAt.keys()].filter((node) => isAboutAll || !this.#elsewhere.has(node));
-    // A primary that does not answer is asked again.
-    if (nodes.length > 0)
-      void this.#ask(nodes).then(
-        (found) => this.#heard(nodes, found),
-        () => undefined,
-      );
-    if (this.#reportedAt.size > 0) this.#again.start();
+    for (const [node, { reportedAt }] of this.#nodes)
+      if (now - reportedAt >= forgottenMs) this.#nodes.delete(node);
+    const asked = [...this.#nodes].filter(([, { upstreams }]) => isAboutAll || upstreams.size === 0);
+    if (asked.length > 0 && !this.#isAsking) void this.#askAbout(asked.map(([node]) => node));
+    if (this.#nodes.size > 0) this.#again.start();
     return false;
   }
 
+  /** A primary that does not answer is asked again. */
+  async #askAbout(nodes: string[]): Promise<void> {
+    this.#isAsking = true;
+    try {
+      this.#heard(nodes, await this.#ask(nodes));
+    } catch {
+      // What was known stays.
+    } finally {
+      this.#isAsking = false;
+    }
+  }
+
   #heard(asked: readonly string[], found: readonly NodeSubscriptions[]): void {
-    const about = new Set(asked);
-    const kept = [...this.#elsewhere].filter(([node]) => this.#reportedAt.has(node) && !about.has(node));
-    const now = new Map([...kept, ...found.map((one) => [one.node, new Set(one.upstreams)] as const)]);
-    if (isDeepStrictEqual(now, this.#elsewhere)) return;
-    this.#elsewhere = now;
-    this.#changed();
+    const upstreamsOf = new Map(found.map((one) => [one.node, new Set(one.upstreams)]));
+    let isChanged = false;
+    for (const node of asked) {
+      const known = this.#nodes.get(node);
+      const upstreams = upstreamsOf.get(node) ?? nothing;
+      if (known === undefined || known.upstreams.symmetricDifference(upstreams).size === 0) continue;
+      known.upstreams = upstreams;
+      isChanged = true;
+    }
+    if (isChanged) this.#changed();
   }
 }

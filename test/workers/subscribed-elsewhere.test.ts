@@ -60,4 +60,30 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
     await pass(10_000);
     expect(asked).to.have.lengthOf(before);
   });
+
+  it('a node that comes back has nothing of before until it is known again', async () => {
+    const { elsewhere, pass } = started({ a: ['central'] });
+    elsewhere.of('a');
+    await pass(100);
+    await pass(20_000);
+    expect([...elsewhere.of('a')]).to.deep.equal([]);
+    await pass(100);
+    expect([...elsewhere.of('a')]).to.deep.equal(['central']);
+  });
+
+  it('one question is open at a time', async () => {
+    const time = clock();
+    let asked = 0;
+    const elsewhere = new SubscribedElsewhere(
+      time,
+      () => {
+        asked++;
+        return new Promise(() => undefined);
+      },
+      () => undefined,
+    );
+    elsewhere.of('a');
+    for (let passed = 0; passed < 5000; passed += 50) time.advance(50);
+    expect(asked).to.equal(1);
+  });
 });
