@@ -9,6 +9,7 @@ import type { Commit } from '../model/catalog.ts';
 import { contentHash } from '../model/change.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { ReportedTraffic } from '../model/load.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
 import { byPlace, classesMoved, isInWaves, type Member, type Moved } from '../rollout/canaries.ts';
@@ -167,7 +168,12 @@ const maxCommits = 100;
 const tellAnswersMs = 500;
 
 type Change = Pick<Message<'answers'>, 'type' | 'name' | 'content'>;
-type Said = Omit<Message<'answers'>, 'kind' | keyof Change>;
+/** Counted up with each answer. */
+interface Said {
+  accepted: number;
+  rejected: number;
+  tookMs: number | undefined;
+}
 
 /** Tells the primary, which keeps the history, what the clients of this worker say to changes. */
 export class AnswerReporter {
@@ -197,12 +203,11 @@ export class AnswerReporter {
     const change = this.#changes.get(receivedAt);
     if (change === undefined) return;
     if (this.#news.size === 0) this.#clock.after(tellAnswersMs, () => this.#tell());
-    const { accepted, rejected, tookMs } = this.#news.get(change) ?? { accepted: 0, rejected: 0 };
-    this.#news.set(change, {
-      accepted: accepted + Number(isAccepted),
-      rejected: rejected + Number(!isAccepted),
-      tookMs: isAccepted ? this.#clock.monotonic() - receivedAt : tookMs,
-    });
+    const said = getOrMake(this.#news, change, () => ({ accepted: 0, rejected: 0, tookMs: undefined }));
+    if (isAccepted) {
+      said.accepted++;
+      said.tookMs = this.#clock.monotonic() - receivedAt;
+    } else said.rejected++;
   }
 
   #tell(): void {
