@@ -149,12 +149,8 @@ export class Metrics {
     coalesced: this.#count<[TypeUrl]>('downstream_coalesced_total', ['type'], 'Updates overtaken by a newer one before a slow client took them'),
     overdue: this.#count<[TypeUrl, 'removal' | 'warming' | 'missing']>('downstream_order_timeouts_total', ['type', 'what'], 'Sent to clients before what it waited for: a removal (removal), or routes whose clusters have not arrived (missing) or are not accepted (warming)'),
     rejected: this.#count<[reason: string]>('downstream_rejected_total', ['reason'], 'Streams and requests of clients that were refused'),
-    handshakes: this.#count<[listener: string, kind: 'full' | 'resumed']>('downstream_tls_handshakes_total', ['listener', 'kind'], 'TLS handshakes of clients that were completed: full, or by a session that was resumed (resumed)'),
-    updates: this.#count<[upstream: string, TypeUrl, Result]>('upstream_updates_total', ['upstream', 'type', 'result'], 'Responses of control planes and scans of files'),
     reconnects: this.#count<[upstream: string]>('upstream_reconnects_total', ['upstream'], 'Attempts to connect again'),
     streamEnds: this.#count<[upstream: string, code: string]>('upstream_stream_ends_total', ['upstream', 'code'], 'Streams to control planes that ended, other than by the relay itself'),
-    lastUpdate: this.#count<[upstream: string, TypeUrl]>('upstream_last_update_timestamp_seconds', ['upstream', 'type'], 'When the last accepted update arrived, in seconds since the epoch'),
-    heldRemovals: this.#count<[upstream: string, TypeUrl]>('upstream_held_removals', ['upstream', 'type'], 'Removals that are held back because they are too many at once (max_removal_percent)'),
     lookups: this.#count<[TypeUrl, 'hit' | 'miss']>('cache_lookups_total', ['type', 'result'], 'Lookups of a name with a set of parameters'),
     evictions: this.#count<[reason: string]>('cache_evictions_total', ['reason'], 'Variants that were dropped from the cache although the upstream has not removed them'),
     ambiguous: this.#count<[TypeUrl]>('ambiguous_matches_total', ['type'], 'Lookups that more than one variant matched'),
@@ -165,10 +161,18 @@ export class Metrics {
     loadRequests: this.#count<[LoadOutcome]>('load_requests_total', ['outcome'], 'Requests that clients have reported, by what became of them'),
     loadClustersDropped: this.#count<[]>('load_report_clusters_dropped_total', [], 'Clusters of load reports that were left out, because of limits.max_load_report_clusters or what their peer holds'),
     rolloutWave: this.#count<[]>('rollout_wave', [], 'In which wave a change is that goes to some clients first, from 1; 0: none waits'),
-    rolloutState: this.#count<[state: string]>('rollout_state', ['state'], 'State of the rollout: 1 for the current state, 0 for the others'),
-    frozen: this.#count<[]>('frozen', [], 'Whether an operator has frozen something'),
     rolloutNotifications: this.#count<[result: 'sent' | 'failed']>('rollout_notifications_total', ['result'], 'Notifications of what becomes of changes (rollout.notify): sent, or given up after half a minute (failed)'),
     rollouts: this.#count<[RolloutResult]>('rollouts_total', ['result'], 'Changes that went to canaries first, by result'),
+  };
+  /** The same, of what has a method below. */
+  // biome-ignore format: a table, one metric a line
+  readonly #behind = {
+    handshakes: this.#count<[listener: string, kind: 'full' | 'resumed']>('downstream_tls_handshakes_total', ['listener', 'kind'], 'TLS handshakes of clients that were completed: full, or by a session that was resumed (resumed)'),
+    updates: this.#count<[upstream: string, TypeUrl, Result]>('upstream_updates_total', ['upstream', 'type', 'result'], 'Responses of control planes and scans of files'),
+    lastUpdate: this.#count<[upstream: string, TypeUrl]>('upstream_last_update_timestamp_seconds', ['upstream', 'type'], 'When the last accepted update arrived, in seconds since the epoch'),
+    heldRemovals: this.#count<[upstream: string, TypeUrl]>('upstream_held_removals', ['upstream', 'type'], 'Removals that are held back because they are too many at once (max_removal_percent)'),
+    rolloutState: this.#count<[state: string]>('rollout_state', ['state'], 'State of the rollout: 1 for the current state, 0 for the others'),
+    frozen: this.#count<[]>('frozen', [], 'Whether an operator has frozen something'),
   };
   readonly #distributions = new Map<string, Family<Distribution>>();
   /** In seconds. */
@@ -225,14 +229,14 @@ export class Metrics {
 
   handshakes(listener: 'xds' | 'rest', kind: 'full' | 'resumed'): Tally {
     // Both begin at 0, see the constructor.
-    this.count.handshakes(listener, kind === 'full' ? 'resumed' : 'full');
-    return this.count.handshakes(listener, kind);
+    this.#behind.handshakes(listener, kind === 'full' ? 'resumed' : 'full');
+    return this.#behind.handshakes(listener, kind);
   }
 
   updates(upstream: string, type: TypeUrl, result: Result): Tally {
     // Both begin at 0, see the constructor.
-    this.count.updates(upstream, type, result === 'accepted' ? 'rejected' : 'accepted');
-    return this.count.updates(upstream, type, result);
+    this.#behind.updates(upstream, type, result === 'accepted' ? 'rejected' : 'accepted');
+    return this.#behind.updates(upstream, type, result);
   }
 
   /** A response or a file is refused. `reason` says which resource, and why. */
@@ -243,19 +247,19 @@ export class Metrics {
 
   /** `milliseconds` since the epoch. */
   lastUpdate(upstream: string, type: TypeUrl, milliseconds: number): void {
-    this.count.lastUpdate(upstream, type).value = milliseconds / 1000;
+    this.#behind.lastUpdate(upstream, type).value = milliseconds / 1000;
   }
 
   heldRemovals(upstream: string, type: TypeUrl, count: number): void {
-    this.count.heldRemovals(upstream, type).value = count;
+    this.#behind.heldRemovals(upstream, type).value = count;
   }
 
   rolloutState(now: (typeof rolloutStates)[number]): void {
-    for (const state of rolloutStates) this.count.rolloutState(state).value = Number(state === now);
+    for (const state of rolloutStates) this.#behind.rolloutState(state).value = Number(state === now);
   }
 
   frozen(frozen: boolean): void {
-    this.count.frozen().value = Number(frozen);
+    this.#behind.frozen().value = Number(frozen);
   }
 
   /** Gauges that there are only where the cache is persisted. */
@@ -327,7 +331,9 @@ export class Metrics {
 
   /** The series that have counted something. */
   #counted(name: string): readonly Reading[] {
-    return [...readingsOf(this.#families.get(name))].filter(([count]) => count !== 0);
+    const family = this.#families.get(name);
+    if (family === undefined) throw new Error(`there is no metric ${name}`);
+    return [...readingsOf(family)].filter(([count]) => count !== 0);
   }
 
   /** `name` is without `distributary_`; what ends in `_total` is a counter. */
@@ -371,8 +377,8 @@ export class Metrics {
   }
 }
 
-function* readingsOf(family: Family<Tally> | undefined): Iterable<Reading> {
-  for (const { labels, series } of family?.all() ?? []) yield [series.value, ...labels];
+function* readingsOf(family: Family<Tally>): Iterable<Reading> {
+  for (const { labels, series } of family.all()) yield [series.value, ...labels];
 }
 
 const sum = (readings: readonly Reading[]): number => readings.reduce((total, [count]) => total + count, 0);
