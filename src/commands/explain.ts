@@ -1,4 +1,4 @@
-import { type ClientTypeState, type ExplainResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { ClientTypeState, ExplainResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ExplainClientResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { command } from '../inspect/problem-parts.ts';
 import { counted, errorLine, printable } from '../model/text.ts';

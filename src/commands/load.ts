@@ -1,4 +1,4 @@
-import { type ClusterLoad, type LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
+import type { ClusterLoad, LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
 import { counted } from '../model/text.ts';
 import { parametersLabel } from '../observe/problems.ts';
 import { text } from './command.ts';

@@ -1,4 +1,4 @@
-import { type StatusResponse, type UpstreamStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { StatusResponse, UpstreamStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { RolloutStatus, WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { counted, errorLine, printable } from '../model/text.ts';
 import { canariesText, formatBytes, formatSeconds } from '../observe/format.ts';
