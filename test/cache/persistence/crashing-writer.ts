@@ -26,6 +26,9 @@ function numbers(seed: number): (end: number) => number {
 
 async function run(directory: string, seed: number): Promise<void> {
   const cache = await Cache.open({ directory, clock: hurried });
+  const errors = cache.messages('error');
+  // It would begin with nothing, and what is in the database would be no revision of its own.
+  if (errors.length > 0) throw new Error(`the cache was not opened: ${JSON.stringify(cache.lines)}`);
   const { store } = cache;
   const revisions = openSync(join(directory, 'revisions'), 'a');
   const announce = (): void => {

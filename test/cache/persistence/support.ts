@@ -114,8 +114,9 @@ export class Cache {
     });
   }
 
+  /** Whole, on a busy machine too: the next process finds the file unlocked. */
   close(): Promise<void> {
-    return this.persistence.close(5000);
+    return this.persistence.close(60_000);
   }
 
   messages(level?: string): string[] {
