@@ -338,7 +338,7 @@ export class Reading {
     const view = this.#reader.view();
     // What is the same is not copied.
     if (row === undefined || (row.latest !== undefined && view.equals(row.latest.bytes))) return;
-    checkMessage(desc, view);
+    checkMessage(desc, view, deepest);
     this.#latest.push([row, { bytes: Buffer.from(view), payer: this.#reporter.payer }]);
   }
 
@@ -404,6 +404,8 @@ export class Reading {
 }
 
 const wordBytes = 4;
+/** Messages that are passed on unread are so many levels below the top of a report, or fewer: the metadata of an endpoint. */
+const deepest = 4;
 
 const isCluster = ({ plan }: RowsField): boolean => plan.name === CLUSTER_STATS;
 
@@ -459,7 +461,7 @@ function checkKey({ byTag }: Plan, reader: MessageReader): void {
   while (reader.next()) {
     const field = byTag[reader.tag];
     if (field?.kind !== 'key') continue;
-    if (field.message !== undefined) checkMessage(field.message, reader.view());
+    if (field.message !== undefined) checkMessage(field.message, reader.view(), deepest);
     else if (!isNumber(reader)) reader.text();
   }
 }

@@ -185,6 +185,7 @@ export function contentOf(bytes: Buffer, position: number): number {
 }
 
 const longestVarint = 10;
+const longestTag = 5;
 /** A varint of so many bytes has 28 bits. */
 const shortVarint = 4;
 
@@ -194,8 +195,7 @@ export function skipField(bytes: Buffer, position: number, end: number): number 
   let at = position;
   do {
     const tag = lowBits(bytes, at);
-    if (tag >>> 3 === 0) throw new RangeError('illegal tag: field no 0');
-    at = behindVarint(bytes, at, end);
+    at = behindTag(bytes, at, end);
     switch (tag & 7) {
       case varint:
         at = behindVarint(bytes, at, end);
@@ -225,6 +225,15 @@ export function skipField(bytes: Buffer, position: number, end: number): number 
   return at;
 }
 
+function behindTag(bytes: Buffer, position: number, end: number): number {
+  if (lowBits(bytes, position) >>> 3 === 0) throw new RangeError('illegal tag: field no 0');
+  const behind = behindVarint(bytes, position, end);
+  const length = behind - position;
+  if (length > longestTag || (length === longestTag && (bytes[behind - 1] ?? 0) > 0x0f))
+    throw new RangeError('illegal tag: more than 32 bits');
+  return behind;
+}
+
 /** The low 32 bits of a varint. */
 function lowBits(bytes: Buffer, position: number): number {
   let value = 0;
@@ -236,10 +245,14 @@ function lowBits(bytes: Buffer, position: number): number {
   return value >>> 0;
 }
 
+/** A RangeError if it has more than 64 bits: Go refuses it, and others cut it off. */
 function behindVarint(bytes: Buffer, position: number, end: number): number {
   const last = Math.min(end, position + longestVarint);
-  for (let at = position; at < last; at++) if ((bytes[at] ?? 0) <= longestOneByte) return at + 1;
-  throw new RangeError(last === end ? 'premature EOF' : 'invalid varint');
+  for (let at = position; at < last; at++) {
+    const byte = bytes[at] ?? 0;
+    if (byte <= 1 || (byte <= longestOneByte && at < position + longestVarint - 1)) return at + 1;
+  }
+  throw new RangeError(last === position + longestVarint ? 'invalid varint' : 'premature EOF');
 }
 
 /** A TypeError if it is not UTF-8. */
@@ -261,21 +274,22 @@ function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-/** As deep as C++ and Java decode: deeper messages would be refused by clients. */
+/** As deep as C++ and Java decode. */
 const maxDepth = 100;
 
 /**
- * Checks that every decoder takes these bytes: what is passed on unread must not make a client refuse the response
- * that it is in. Looks at nested messages, and at strings for UTF-8. Throws a RangeError or a TypeError if not.
+ * Checks that every decoder takes these bytes: what is passed on unread must not make anybody refuse the message that it
+ * is in, so many levels below its top. Looks at nested messages, and at strings for UTF-8. Throws a RangeError or a
+ * TypeError if not.
  */
-export function checkMessage(desc: DescMessage, bytes: Uint8Array): void {
-  check(desc, new MessageReader(bytes), maxDepth);
+export function checkMessage(desc: DescMessage, bytes: Uint8Array, level: number): void {
+  check(desc, new MessageReader(bytes), maxDepth - level);
 }
 
 function check(desc: DescMessage, reader: MessageReader, depth: number): void {
   if (depth <= 0) throw new RangeError(`nested more than ${maxDepth} levels deep`);
   const fields = fieldsOf(desc);
-  while (reader.next()) {
+  while (nextPassedOn(reader)) {
     const field = fields.get(reader.tag);
     if (field === undefined) continue;
     if (field.fieldKind === 'map') checkEntry(field, reader.message(), depth - 1);
@@ -284,9 +298,16 @@ function check(desc: DescMessage, reader: MessageReader, depth: number): void {
   }
 }
 
+/** No API of Envoy has groups. A decoder counts them as levels, and compares the numbers at both ends. */
+function nextPassedOn(reader: MessageReader): boolean {
+  const isField = reader.next();
+  if (isField && (reader.tag & 7) === startGroup) throw new RangeError('it has a group');
+  return isField;
+}
+
 /** An entry of a map is a message: the key is its field 1, the value its field 2. */
 function checkEntry(field: DescField & { fieldKind: 'map' }, reader: MessageReader, depth: number): void {
-  while (reader.next()) {
+  while (nextPassedOn(reader)) {
     if (reader.tag === bytesTag(1) && field.mapKey === ScalarType.STRING) reader.text();
     else if (reader.tag !== bytesTag(2)) continue;
     else if (field.message !== undefined) check(field.message, reader.message(), depth - 1);

@@ -14,6 +14,7 @@ import {
   idleTimeoutWhenFullMs,
   unixWindow,
 } from './http2-settings.ts';
+import { ignoreError } from './node-error.ts';
 import { addressOf, beneath, type ClientSession, isResumed, verifiedCertificate } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
 import type { TlsMaterial } from './tls-material.ts';
@@ -237,6 +238,7 @@ export class ClientConnections {
     const arrival = this.#arrival(socket);
     this.#sockets.set(socket, arrival);
     bounds?.opened(socket);
+    socket.on('error', ignoreError);
     socket.on('close', () => {
       this.#sockets.delete(socket);
       bounds?.closed(socket);

@@ -18,7 +18,7 @@ import type { Gatherer } from './half-sent.ts';
 import { type HttpAnswer, problem, refusal } from './http-answer.ts';
 import { handshakeTimeoutMs, sessionOptions } from './http2-settings.ts';
 import { Listener, listen } from './listener.ts';
-import { isDisconnect } from './node-error.ts';
+import { ignoreError, isDisconnect } from './node-error.ts';
 import type { ClientSession } from './peer.ts';
 import type { Peer } from './server-stream.ts';
 
@@ -69,7 +69,7 @@ export class HttpServer extends Listener {
     this.clients.follow(this.#http2);
     this.#http2.on('sessionError', () => {}); // the session ends
     this.#http1.on('clientError', (error: Error, socket: Socket) => {
-      if (socket.writable && !isDisconnect(error)) socket.end(notHttp);
+      if (socket.writable && !isDisconnect(error)) this.farewell(socket, notHttp);
       else socket.destroy();
     });
     this.#checkStalled();
@@ -120,7 +120,7 @@ export class HttpServer extends Listener {
     const refusal = this.clients.opened(session, socket);
     if (refusal !== undefined || socket.destroyed) {
       if (refusal === undefined) socket.destroy();
-      else socket.end(tooMany(refusal));
+      else this.farewell(socket, tooMany(refusal));
       return;
     }
     this.#sessions.set(socket, session);
@@ -248,7 +248,6 @@ function sniffVersion(socket: Socket, clock: Clock, found: (version: 'http1' | '
     timer.cancel();
     socket.off('readable', look);
     socket.off('close', done);
-    socket.off('error', ignore);
   };
   // Given back only when it is decided: what is given back is readable at once, and would be looked at for ever.
   let first = Buffer.alloc(0);
@@ -265,11 +264,7 @@ function sniffVersion(socket: Socket, clock: Clock, found: (version: 'http1' | '
   };
   socket.on('readable', look);
   socket.on('close', done);
-  socket.on('error', ignore);
 }
-
-/** `close` follows. */
-function ignore(): void {}
 
 /** A request without its body. */
 export interface HttpHead {
@@ -308,9 +303,9 @@ class HttpExchange implements Gatherer {
     this.head = head;
     this.#owner = owner;
     response.on('close', () => this.#closed());
-    request.on('error', ignore);
+    request.on('error', ignoreError);
     request.on('data', (chunk: Buffer) => this.peer.account.work(() => this.#take(chunk)));
-    response.on('error', ignore);
+    response.on('error', ignoreError);
   }
 
   get peer(): Peer {

@@ -20,7 +20,7 @@ import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { Gatherer } from './half-sent.ts';
 import { sessionOptions, unixWindow } from './http2-settings.ts';
 import { Listener, listen } from './listener.ts';
-import { explainError } from './node-error.ts';
+import { explainError, ignoreError } from './node-error.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from './server-stream.ts';
 import { VIA_HEADER } from './via.ts';
 
@@ -82,7 +82,7 @@ export class GrpcServer extends Listener {
 
   protected override connected(socket: Socket, alpn: string | undefined): void {
     if (alpn === undefined || alpn === 'h2') this.#http2.emit('connection', socket);
-    else socket.end(noHttp2);
+    else this.farewell(socket, noHttp2);
   }
 
   /** Open hot calls. */
@@ -152,7 +152,7 @@ export class GrpcServer extends Listener {
   }
 
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, rawHeaders: readonly string[]): void {
-    stream.on('error', ignore);
+    stream.on('error', ignoreError);
     const connection = this.clients.of(stream.session);
     // Its connection was lost before it came here.
     if (connection === undefined) return;
@@ -208,9 +208,6 @@ export class GrpcServer extends Listener {
     }
   }
 }
-
-/** Of a stream or its connection: `close` follows, and whoever owns the stream hears that. */
-function ignore(): void {}
 
 /** How long the trailers wait behind data that the client does not take; then the stream is reset. Milliseconds. */
 const trailersTimeoutMs = 5000;

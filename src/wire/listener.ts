@@ -9,7 +9,7 @@ import { type Address, formatHostPort, parseAddress } from './address.ts';
 import { ClientConnections, type ListenerOptions, type ListenerTls } from './client-connections.ts';
 import { HalfSent, halfSentBudget } from './half-sent.ts';
 import { backlog, tcpKeepAlive } from './http2-settings.ts';
-import { errorCode, explainError, isDisconnect } from './node-error.ts';
+import { errorCode, explainError, ignoreError, isDisconnect } from './node-error.ts';
 import { addressOf, beneath } from './peer.ts';
 import { TlsAcceptor } from './tls-acceptor.ts';
 import { checkTlsMaterial, type TlsMaterial } from './tls-material.ts';
@@ -161,6 +161,13 @@ export abstract class Listener {
     this.clients.stop();
   }
 
+  /** The last that is said on a connection that is not served. What its client still sends is thrown away, for a while. */
+  protected farewell(socket: Socket, text: string): void {
+    const timer = this.clock.after(farewellMs, () => socket.destroy());
+    socket.once('close', () => timer.cancel());
+    socket.resume().end(text);
+  }
+
   /** A bug: something of ours threw in a handler. */
   threw(error: unknown, path: string): void {
     this.#report(`the handler of ${path} failed`, error);
@@ -172,6 +179,7 @@ export abstract class Listener {
   }
 
   #secured(socket: TLSSocket): void {
+    socket.on('error', ignoreError);
     this.#options.shookHands?.(socket.isSessionReused() ? 'resumed' : 'full');
     this.connected(socket, socket.alpnProtocol === false ? '' : (socket.alpnProtocol ?? ''));
   }
@@ -198,6 +206,8 @@ export abstract class Listener {
   }
 }
 
+/** A client that is refused has so long to read why, in milliseconds. */
+const farewellMs = 1000;
 const handshakeFailed = 'a TLS handshake failed';
 
 /**

@@ -101,6 +101,12 @@ export function explainConnect(details: string): string {
   return note === '' ? reason : `${reason}. ${note}`;
 }
 
+/**
+ * For 'error' of a socket or a stream, whose 'close' follows and is heard. Without any listener the process would end,
+ * whoever has the socket at that time.
+ */
+export function ignoreError(): void {}
+
 const disconnects: ReadonlySet<string | undefined> = new Set([
   'ECONNRESET',
   'EPIPE',

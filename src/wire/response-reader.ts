@@ -206,7 +206,7 @@ function readWrapper(entry: Buffer): Result<IncomingResource> {
         break;
       case bytesTag(9):
         read.metadata = reader.view();
-        checkMessage(MetadataSchema, read.metadata);
+        checkMessage(MetadataSchema, read.metadata, partLevel);
         break;
       default:
     }
@@ -234,6 +234,8 @@ function readAny(bytes: Buffer): { readonly typeUrl: string; readonly value: Buf
 }
 
 const empty = Buffer.alloc(0);
+/** Of what a Resource or a ResourceError of a DeltaDiscoveryResponse has in it. */
+const partLevel = 2;
 
 /**
  * Field 1 of every type of protocol §2 is its name. It is taken to be so for unknown types, too, if it can be one: it
@@ -300,7 +302,7 @@ function resourceErrorOf(reader: MessageReader): IncomingError {
     if (reader.tag === bytesTag(1)) name = resourceNameOf(reader.message());
     else if (reader.tag === bytesTag(2)) status = reader.view();
   }
-  checkMessage(StatusSchema, status);
+  checkMessage(StatusSchema, status, partLevel);
   let code = 0;
   let message = '';
   for (const reader = new MessageReader(status); reader.next(); ) {

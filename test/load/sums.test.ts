@@ -11,7 +11,7 @@ import { Reading, type Wanted } from '../../src/load/reading.ts';
 import { type Payer, Reporter } from '../../src/load/rows.ts';
 import { LoadSums } from '../../src/load/sums.ts';
 import { atOnce } from '../../src/model/time-slices.ts';
-import { encode, encoded, message, utf8 } from '../../src/protobuf/field-writer.ts';
+import { encode, encoded, type Field, message, utf8 } from '../../src/protobuf/field-writer.ts';
 
 type Clusters = NonNullable<MessageInitShape<typeof LoadStatsRequestSchema>['clusterStats']>;
 
@@ -253,6 +253,29 @@ describe('sums of load reports', () => {
     expect(() => add(sums, broken, reporter(), undefined)).to.throw(TypeError);
     expect(taken(sums).clusterStats).to.deep.equal([]);
   });
+
+  const inLocality = (...fields: Field[]): Buffer =>
+    encode([message(2, [utf8(1, 'shop'), message(2, fields)])]);
+  const hex = (bytes: string): Field => encoded(Buffer.from(bytes, 'hex'));
+  const structs = (levels: number): Field[] =>
+    levels < 3 ? [] : [message(1, [utf8(1, 'k'), message(2, [message(5, structs(levels - 3))])])];
+  for (const [what, broken] of [
+    ['a priority of more than 64 bits', inLocality(hex('30ffffffffffffffffff7f'))],
+    ['a locality with a tag of six bytes', inLocality(message(1, [hex('8a8080808000'), hex('0161')]))],
+    ['a locality with a tag of more than 32 bits', inLocality(message(1, [hex('8a808080100161')]))],
+    ['a locality with a group that another number ends', inLocality(message(1, [hex('232c')]))],
+    [
+      'metadata of 100 levels, which are more in a report',
+      inLocality(message(7, [message(6, structs(100))])),
+    ],
+  ] as const) {
+    it(`5c.5: ${what} is refused, as a decoder would refuse the sums of all clients`, () => {
+      const sums = new LoadSums(0);
+      add(sums, report([{ clusterName: 'other', totalDroppedRequests: 1n }]), reporter(), undefined);
+      expect(() => add(sums, broken, reporter(), undefined)).to.throw(RangeError);
+      expect(taken(sums).clusterStats.map(({ clusterName }) => clusterName)).to.deep.equal(['other']);
+    });
+  }
 
   it('numbers that would spoil a sum do not', () => {
     const sums = new LoadSums(0);

@@ -44,11 +44,19 @@ describe('checkMessage', () => {
     ['a nested message that is cut off', MetadataSchema, entry(Buffer.of(0x0a, 5, 0x0a)), /premature EOF/],
     ['a key that is no UTF-8', MetadataSchema, field(1, field(1, Buffer.of(0xff))), /UTF-8/],
     ['a nested string that is no UTF-8', StatusSchema, field(3, field(1, Buffer.of(0xc3))), /UTF-8/],
+    ['a varint of 64 bits', StatusSchema, Buffer.from('08ffffffffffffffffff01', 'hex'), undefined],
+    ['a varint of more', StatusSchema, Buffer.from('08ffffffffffffffffff02', 'hex'), /invalid varint/],
+    ['a tag of more than 32 bits', StatusSchema, Buffer.from('888080801000', 'hex'), /illegal tag/],
+    ['the longest tag', StatusSchema, Buffer.from('f8ffffff0f00', 'hex'), undefined],
+    ['a group', StatusSchema, Buffer.from('2324', 'hex'), /group/],
+    ['a group in an entry of a map', StructSchema, field(1, Buffer.from('2324', 'hex')), /group/],
+    ['97 levels, two below the top', StructSchema, nested(32), undefined],
+    ['100 levels, two below the top', StructSchema, nested(33), /100 levels/],
     ['90 levels', StructSchema, nested(30), undefined],
     ['many levels', StructSchema, nested(60), /100 levels/],
   ] as const) {
     it(`${what}: ${wrong === undefined ? 'taken' : 'refused'}`, () => {
-      const check = (): void => checkMessage(desc, bytes);
+      const check = (): void => checkMessage(desc, bytes, 2);
       if (wrong === undefined) check();
       else expect(check).to.throw(wrong);
     });
