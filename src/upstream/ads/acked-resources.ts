@@ -12,6 +12,8 @@ export interface AckedVariant extends Identity {
   confirmed: boolean;
   /** It was delivered for an alias: its name differs from the subscribed name. */
   viaAlias: boolean;
+  /** It has a time to live, which may have passed in the cache when a new stream begins. */
+  hasTtl: boolean;
 }
 
 /** A variant in a set: its name and its constraints. */
@@ -32,12 +34,8 @@ export class AckedResources extends VariantSet<AckedVariant> {
 
   put(variant: AckedVariant): void {
     const known = this.get(variant.name, variant.constraints.key);
-    if (known !== undefined) {
-      known.version = variant.version;
-      known.hash = variant.hash;
-      known.confirmed = variant.confirmed;
-      known.viaAlias = variant.viaAlias;
-    } else {
+    if (known !== undefined) Object.assign(known, variant);
+    else {
       this.add(variant);
       this.#globs.add(variant.name);
     }

@@ -77,14 +77,15 @@ export class DeltaType extends SubscribedType {
     const confirmed: AckedVariant[] = [];
     const stamped = this.rules.stamp(UNCONSTRAINED);
     const plain = stamped.ok ? stamped.value.key : UNCONSTRAINED.key;
-    let variants = false;
+    let incomplete = false;
     let bytes = 0;
     for (const variant of acked.all()) {
-      const { name, version, constraints } = variant;
+      const { name, version, constraints, hasTtl } = variant;
       if (!this.#isResumable(variant, hasSuspended)) continue;
-      // A removal by name alone does not say which variant is removed, or for which of several parameter sets.
-      if (constraints.key !== plain || subscriptions.named(name).length > 1) {
-        variants = true;
+      // A removal by name alone does not say which variant is removed, or for which of several parameter sets. What has
+      // a TTL may have expired, and upstream sends nothing that is unchanged.
+      if (constraints.key !== plain || subscriptions.named(name).length > 1 || hasTtl) {
+        incomplete = true;
         continue;
       }
       bytes += Buffer.byteLength(name) + Buffer.byteLength(version) + 12;
@@ -92,7 +93,7 @@ export class DeltaType extends SubscribedType {
       confirmed.push(variant);
     }
     // A wildcard or glob is resolved by a response, so something must be left that upstream has to send.
-    const needsAnswer = (subscriptions.locators || variants) && subscriptions.hasCollection;
+    const needsAnswer = (subscriptions.locators || incomplete) && subscriptions.hasCollection;
     return needsAnswer && confirmed.length < acked.size ? [] : confirmed;
   }
 
@@ -271,11 +272,13 @@ export class DeltaType extends SubscribedType {
       if (put.any === undefined && ttlMilliseconds !== undefined) {
         if (known === undefined) continue;
         known.confirmed = true;
+        known.hasTtl = true;
         heartbeats.push({ name, constraints, ttlMilliseconds });
       } else {
         puts.push(put);
         const viaAlias = subscriptions.matching(name, [], constraints).length === 0;
-        acked.put({ name, constraints, version, hash: payload?.hash, confirmed: true, viaAlias });
+        const hasTtl = ttlMilliseconds !== undefined;
+        acked.put({ name, constraints, version, hash: payload?.hash, confirmed: true, viaAlias, hasTtl });
       }
       this.#markReceived(put);
       const matching = subscriptions.matching(name, aliases, constraints);

@@ -247,7 +247,8 @@ export class SotwType extends SubscribedType {
       } else {
         const version = put.version === '' ? ofAll : put.version;
         puts.push({ ...put, version });
-        acked.put({ name, constraints, version, hash: undefined, confirmed: true, viaAlias: false });
+        const hasTtl = ttlMilliseconds !== undefined;
+        acked.put({ name, constraints, version, hash: undefined, confirmed: true, viaAlias: false, hasTtl });
       }
       for (const subscription of subscriptions.matching(name, aliases, constraints)) {
         if (subscription.kind !== 'name') continue;
