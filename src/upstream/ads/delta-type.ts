@@ -63,7 +63,7 @@ export class DeltaType extends SubscribedType {
       if (!subscription.resolved) continue;
       subscription.resolvedOnThisStream =
         subscription.kind === 'name'
-          ? this.acked.of(subscription.selector).some((variant) => variant.confirmed)
+          ? this.covered(subscription).some((variant) => variant.confirmed)
           : !this.sweepPending;
     }
   }
@@ -73,7 +73,6 @@ export class DeltaType extends SubscribedType {
     const { subscriptions, acked } = this;
     // The answer to a wildcard or glob was cut off. If nothing has changed since, no response would complete it.
     if ([...subscriptions.unresolved].some(({ kind, suspended }) => kind !== 'name' && !suspended)) return [];
-    const hasSuspended = subscriptions.all().some(({ suspended }) => suspended);
     const confirmed: AckedVariant[] = [];
     const stamped = this.rules.stamp(UNCONSTRAINED);
     const plain = stamped.ok ? stamped.value.key : UNCONSTRAINED.key;
@@ -81,7 +80,7 @@ export class DeltaType extends SubscribedType {
     let bytes = 0;
     for (const variant of acked.all()) {
       const { name, version, constraints, hasTtl } = variant;
-      if (!this.#isResumable(variant, hasSuspended)) continue;
+      if (!this.#isResumable(variant)) continue;
       // A removal by name alone does not say which variant is removed, or for which of several parameter sets. What has
       // a TTL may have expired, and upstream sends nothing that is unchanged.
       if (constraints.key !== plain || subscriptions.named(name).length > 1 || hasTtl) {
@@ -97,11 +96,11 @@ export class DeltaType extends SubscribedType {
     return needsAnswer && confirmed.length < acked.size ? [] : confirmed;
   }
 
-  #isResumable(variant: AckedVariant, hasSuspended: boolean): boolean {
-    const { name, version, constraints, viaAlias } = variant;
-    if (!this.acked.isOnly(variant) || version === '' || viaAlias) return false;
-    if (!hasSuspended) return true;
-    // Some control planes take what is named in initial_resource_versions for subscribed.
+  #isResumable(variant: AckedVariant): boolean {
+    const { name, version, constraints } = variant;
+    if (!this.acked.isOnly(variant) || version === '') return false;
+    // Some control planes take what is named in initial_resource_versions for subscribed. What came by an alias only is
+    // not subscribed by its name.
     return this.subscriptions.matching(name, [], constraints).some(({ suspended }) => !suspended);
   }
 
@@ -276,9 +275,8 @@ export class DeltaType extends SubscribedType {
         heartbeats.push({ name, constraints, ttlMilliseconds });
       } else {
         puts.push(put);
-        const viaAlias = subscriptions.matching(name, [], constraints).length === 0;
         const hasTtl = ttlMilliseconds !== undefined;
-        acked.put({ name, constraints, version, hash: payload?.hash, confirmed: true, viaAlias, hasTtl });
+        acked.put({ name, constraints, version, hash: payload?.hash, confirmed: true, aliases, hasTtl });
       }
       this.#markReceived(put);
       const matching = subscriptions.matching(name, aliases, constraints);
@@ -400,10 +398,10 @@ export class DeltaType extends SubscribedType {
    */
   #removeUnconfirmedOfName(subscription: UpstreamSubscription): void {
     if (subscription.kind !== 'name') return;
-    const isGone = ({ name, constraints, confirmed }: AckedVariant): boolean =>
+    const isGone = ({ name, aliases, constraints, confirmed }: AckedVariant): boolean =>
       !confirmed &&
       subscription.isFor(constraints) &&
-      this.subscriptions.matching(name, [], constraints).every((one) => one.resolvedOnThisStream);
+      this.subscriptions.matching(name, aliases, constraints).every((one) => one.resolvedOnThisStream);
     this.remove(this.covered(subscription).filter(isGone));
   }
 

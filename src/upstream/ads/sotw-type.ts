@@ -248,7 +248,7 @@ export class SotwType extends SubscribedType {
         const version = put.version === '' ? ofAll : put.version;
         puts.push({ ...put, version });
         const hasTtl = ttlMilliseconds !== undefined;
-        acked.put({ name, constraints, version, hash: undefined, confirmed: true, viaAlias: false, hasTtl });
+        acked.put({ name, constraints, version, hash: undefined, confirmed: true, aliases, hasTtl });
       }
       for (const subscription of subscriptions.matching(name, aliases, constraints)) {
         if (subscription.kind !== 'name') continue;
@@ -324,8 +324,9 @@ export class SotwType extends SubscribedType {
     if (namesWithErrors.has(name)) return true;
     // A resource that this stream delivered and a later response lacks is removed, even if its wildcard is not
     // resolved yet.
-    if (this.acked.get(name, constraints.key)?.confirmed === true) return false;
-    const matching = this.subscriptions.matching(name, [], constraints);
+    const known = this.acked.get(name, constraints.key);
+    if (known?.confirmed === true) return false;
+    const matching = this.subscriptions.matching(name, known?.aliases ?? [], constraints);
     return matching.length > 0 && !matching.some((one) => one.resolvedOnThisStream || one.anyResponseAnswers);
   }
 }

@@ -181,7 +181,8 @@ export abstract class SubscribedType {
     }
     this.remove(
       this.covered(subscription).filter(
-        ({ name, constraints }) => this.subscriptions.matching(name, [], constraints).length === 0,
+        ({ name, aliases, constraints }) =>
+          this.subscriptions.matching(name, aliases, constraints).length === 0,
       ),
     );
     this.#conclude({ unwanted: true });
@@ -423,7 +424,7 @@ export abstract class SubscribedType {
 
   /** The variants that upstream has delivered under the name, glob or wildcard of a subscription. */
   protected covered({ kind, selector }: UpstreamSubscription): AckedVariant[] {
-    if (kind === 'name') return this.acked.of(selector);
+    if (kind === 'name') return this.acked.called(selector);
     return kind === 'glob' ? this.acked.under(selector) : [...this.acked.all()];
   }
 
