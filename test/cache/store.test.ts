@@ -32,7 +32,7 @@ class Setting {
     clock: this.clock,
     ambiguous: (_, name, parameters, choices) =>
       this.ambiguous.push(`${name} ${parameters.key} ${choices.map((one) => one.constraints.key).join(' ')}`),
-    expiring: (variant) => this.expiring.push(variant.name),
+    expiring: (_, { name }) => this.expiring.push(name),
   });
 
   want(selector: string, parameters: Parameters = NO_PARAMETERS): Interest {
