@@ -207,6 +207,10 @@ export class Update extends VariantRemover {
       else if (cached !== undefined && !this.#transaction.cannotDelete)
         this.#remember(cached, put, remembered, choices);
     }
+    for (const { name, constraints } of this.#transaction.heartbeats) {
+      const entry = this.table.resources.get(name)?.variants.get(constraints.key);
+      if (entry !== undefined) entry.confirmedIn = this.#revision;
+    }
     return choices;
   }
 
@@ -370,7 +374,6 @@ export class Update extends VariantRemover {
     const entry = this.table.resources.get(name)?.variants.get(constraints.key);
     if (entry === undefined) return;
     this.changes.touch(name, constraints);
-    entry.confirmedIn = this.#revision;
     entry.variant = { ...entry.variant, ttl: this.#ttl(ttlMilliseconds) };
     this.table.expiring(entry.variant);
   }

@@ -632,6 +632,16 @@ describe('store', () => {
       setting.clock.advance(5000);
       expect(setting.store.expire(variant)).to.equal(undefined);
     });
+    it('§4.11 a full state keeps what it only prolongs', () => {
+      const setting = use();
+      setting.apply({ puts: [cluster('a', '1', UNCONSTRAINED, ttl), cluster('b', '1')] });
+      setting.clock.advance(600);
+      setting.apply({ puts: [cluster('c', '1')], heartbeats: [{ ...gone('a'), ...ttl }], complete: true });
+      expect(setting.see('a')).to.equal('a 1');
+      expect(setting.see('b')).to.equal('unknown');
+      setting.clock.advance(600);
+      expect(setting.store.deadline({ type: cds, ...gone('a') })).to.equal(setting.clock.now() + 400);
+    });
     it('a heartbeat for what is not there is nothing', () => {
       expect(use().apply({ heartbeats: [{ ...gone('a'), ...ttl }] }).changed.size).to.equal(0);
     });
