@@ -116,8 +116,7 @@ export class DeltaType extends SubscribedType {
     const together = !unsubscribed.some((subscription) => again.has(subscription.selector));
     const only = subscribed.length === 1 && requestCount === 1 ? subscribed[0] : undefined;
     const isPlain = only?.kind === 'wildcard' && only.parameters.entries.size === 0;
-    // Every control plane knows the wildcard as an empty first request; not all know "*".
-    const named = isPlain && this.info.legacyWildcard ? [] : subscribed;
+    const named = isPlain && this.mayOmitWildcard ? [] : subscribed;
     if (together) return deltaRequests(type, named, unsubscribed, initialVersions);
     // Servers apply subscribes before unsubscribes (§4.4): one message would unsubscribe what is subscribed again.
     return [

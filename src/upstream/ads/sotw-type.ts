@@ -113,8 +113,7 @@ export class SotwType extends SubscribedType {
   #subscribeTo(subscriptions: readonly UpstreamSubscription[]): OutgoingRequest {
     const [only, ...others] = subscriptions;
     const isPlain = only?.kind === 'wildcard' && others.length === 0 && only.parameters.entries.size === 0;
-    // Every control plane knows the wildcard as an empty first request; not all know "*".
-    if (isPlain && !this.#hasNamed && this.info.legacyWildcard) return this.#name([], []);
+    if (isPlain && !this.#hasNamed && this.mayOmitWildcard) return this.#name([], []);
     const names: string[] = [];
     const locators: Locator[] = [];
     for (const { selector, parameters } of subscriptions) {

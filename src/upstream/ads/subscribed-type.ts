@@ -7,9 +7,9 @@ import {
   type Interest,
   type Move,
   type Removal,
+  roleOf,
   type Transaction,
   transaction,
-  WILDCARD,
 } from '../../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../../model/types.ts';
 import { Code } from '../../wire/grpc-status.ts';
@@ -90,11 +90,12 @@ export abstract class SubscribedType {
   };
 
   /** Of the type of an interest: its wildcard or its names. */
-  constructor({ type, selector }: Interest, stream: StreamEffects, stamp: Stamp) {
+  constructor(interest: Interest, stream: StreamEffects, stamp: Stamp) {
     const { holders, locators, maxConstraintDepth } = stream.options;
+    const { type } = interest;
     this.type = type;
     this.info = typeInfo(type);
-    this.holder = selector === WILDCARD ? holders.wildcard : holders.named;
+    this.holder = holders[roleOf(interest)];
     this.subscriptions = new UpstreamSubscriptions(locators);
     this.rules = { type, stamp, maxConstraintDepth };
     this.stream = stream;
@@ -131,6 +132,11 @@ export abstract class SubscribedType {
     subscription: UpstreamSubscription,
     extended: boolean,
   ): 'absent' | 'unknown' | Postponed;
+
+  /** Every control plane knows the wildcard as an empty first request; not all know "*". */
+  protected get mayOmitWildcard(): boolean {
+    return this.info.legacyWildcard && !this.stream.hasForgotten;
+  }
 
   /** Nothing is subscribed, cached or to be unsubscribed. Only the last nonce and version are left in it. */
   get isAbandoned(): boolean {
