@@ -357,17 +357,15 @@ export class Update extends VariantRemover {
     for (const [cached, entry] of latest) this.#dropUnbound(cached, entry);
   }
 
+  /** Each session of a parameter set has a variant of its own: those of others are not looked at. */
   #dropUnbound(cached: CachedResource, latest: CacheEntry): void {
-    const bound = new Set<CacheEntry>([latest]);
     const { name } = latest.variant;
-    for (const entry of cached.variants.values()) {
-      for (const { interest } of this.table.interests.seeing(name, entry.constraints)) {
-        const picked = this.#pick(cached, name, interest.parameters);
-        if (picked !== undefined) bound.add(picked);
-      }
-    }
-    for (const entry of cached.variants.values())
-      if (!bound.has(entry)) this.drop(cached, entry, this.#holder);
+    const isBound = (entry: CacheEntry): boolean =>
+      Iterator.from(this.table.interests.seeing(name, entry.constraints)).some(
+        ({ interest }) => this.#pick(cached, name, interest.parameters) === entry,
+      );
+    const own = cached.variants.all().filter((entry) => entry !== latest && hasHolder(entry, this.#holder));
+    for (const entry of own.filter((one) => !isBound(one))) this.drop(cached, entry, this.#holder);
   }
 
   #heartbeat({ name, constraints, ttlMilliseconds }: Heartbeat): void {

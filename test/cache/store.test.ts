@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { CachedResource } from '../../src/cache/cached-resource.ts';
 import { Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { type Commit, isVariant, type Value } from '../../src/model/catalog.ts';
@@ -370,6 +371,30 @@ describe('store', () => {
       setting.apply({ puts: [cluster('a', '3', compiled(is('elsewhere', '1')))], cannotDelete: true });
       setting.apply({ puts: [cluster('a', '4', second)], cannotDelete: true });
       expect(countOf(setting.store)).to.equal(0);
+    });
+    it('what a session of one parameter set sends last costs the same, however many sessions there are', () => {
+      const lookedAt = (sessions: number): number => {
+        const setting = use();
+        const say = (at: number, content: string): void => {
+          const env = [['env', `${at}`]] as const;
+          const holder: Holder = { key: `${at}`, upstream: 'it', role: 'named' };
+          setting.want('a', internParameters(env));
+          const puts = [cluster('a', content, compiled(is('env', `${at}`)))];
+          setting.apply({ holder, puts, cannotDelete: true });
+        };
+        for (let at = 0; at < sessions; at++) say(at, '1');
+        const { pick } = CachedResource.prototype;
+        let picks = 0;
+        CachedResource.prototype.pick = function (...of) {
+          picks++;
+          return pick.apply(this, of);
+        };
+        say(0, '2');
+        CachedResource.prototype.pick = pick;
+        expect(setting.see('a', internParameters([['env', '0']]))).to.equal('a 2');
+        return picks;
+      };
+      expect(lookedAt(100)).to.equal(lookedAt(10));
     });
     it('a choice by alias is kept too', () => {
       const setting = use();
