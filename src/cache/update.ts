@@ -125,16 +125,13 @@ export class VariantRemover {
     if (restored.size === 0) return;
     const candidates =
       selector === WILDCARD
-        ? [...restored]
-        : this.table.namesOf(selector).flatMap((name) => resources.get(name)?.variants.values() ?? []);
+        ? [...restored].filter(({ constraints }) => constraints.matches(parameters))
+        : this.table
+            .namesOf(selector)
+            .flatMap((name) => resources.get(name)?.variants.match(parameters) ?? []);
     for (const entry of candidates) {
       const cached = resources.get(entry.variant.name);
-      if (
-        cached === undefined ||
-        !coversResource(selector, entry.variant) ||
-        !entry.constraints.matches(parameters)
-      )
-        continue;
+      if (cached === undefined || !coversResource(selector, entry.variant)) continue;
       for (const holder of entry.holders.filter(({ restored: is }) => is))
         if (!isNeeded(this.table, entry, holder)) this.drop(cached, entry, holder);
     }

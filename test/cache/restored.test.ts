@@ -6,6 +6,7 @@ import { isVariant } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Holder, type Interest, transaction } from '../../src/model/transaction.ts';
+import { VariantIndex } from '../../src/model/variant-index.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import { InMemoryRelay, put, resources, type, when } from '../support/in-memory-relay.ts';
@@ -105,6 +106,35 @@ describe('what is restored', () => {
     const commit = store.apply(says('cds', { resolved: [all] }));
     expect([...commit.changed.keys()]).to.deep.equal(['c']);
     expect(names(store)).to.deep.equal(['a', 'b']);
+  });
+
+  it('is looked at where the answered interest may see it, however many variants a name has', () => {
+    const lookedAt = (variants: number): number => {
+      const wanted = Array.from({ length: variants }, (_, at) => interest('cds', 'a', { env: `${at}` }));
+      const before = storeWith(...wanted);
+      const puts = wanted.map((_, at) =>
+        put(cds, 'a', `${at}`, { constraints: compiled(is('env', `${at}`)) }),
+      );
+      before.apply(says('cds', { holder: named, puts, resolved: wanted }));
+      const store = restarted(before);
+      const { values, match } = VariantIndex.prototype;
+      let read = 0;
+      const counted = <T>(all: T[]): T[] => {
+        read += all.length;
+        return all;
+      };
+      VariantIndex.prototype.values = function () {
+        return counted(values.call(this));
+      };
+      VariantIndex.prototype.match = function (parameters) {
+        return counted(match.call(this, parameters));
+      };
+      store.apply(says('cds', { holder: named, resolved: wanted.slice(0, 1) }));
+      Object.assign(VariantIndex.prototype, { values, match });
+      expect(unconfirmed(store, cds)).to.have.length(variants - 1);
+      return read;
+    };
+    expect(lookedAt(100)).to.equal(lookedAt(10));
   });
 
   it('goes with a full state of the holder that it stands for, wanted or not', () => {
