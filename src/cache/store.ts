@@ -373,7 +373,7 @@ export class Store extends CatalogReader {
   /** The variants of a type that one holder has; others may have them too. `restored`: its present upstream has not confirmed it. */
   *heldBy(type: TypeUrl, holder: string) {
     for (const [name, cached] of this.tables.get(type)?.resources ?? []) {
-      for (const { constraints, variant, holders } of cached.variants.values()) {
+      for (const { constraints, variant, holders } of cached.variants.all()) {
         const own = holders.find(({ key }) => key === holder);
         if (own === undefined) continue;
         yield { name, constraints, aliases: variant.aliases, restored: own.restored === true };
@@ -508,7 +508,7 @@ const haveClusters = (type: TypeUrl): boolean => typeInfo(type).short === 'eds';
 function servicesIn(clusters: TypeTable, type: TypeUrl): ReadonlySet<string> | undefined {
   const names = new Set<string>();
   for (const { variants } of clusters.resources.values()) {
-    for (const { variant } of variants.values()) {
+    for (const { variant } of variants.all()) {
       const { service, extended } = clusterFacts(variant);
       if (extended) return undefined;
       const canonical = canonicalName(service, type);

@@ -287,7 +287,7 @@ export class TypeTable {
 
   /** Another upstream takes its place: its holders become restored ones, and so its answers. */
   disown(upstream: string): void {
-    for (const entry of this.resources.values().flatMap(({ variants }) => variants.values())) {
+    for (const entry of this.resources.values().flatMap(({ variants }) => variants.all())) {
       if (!entry.holders.some((holder) => holder.upstream === upstream)) continue;
       entry.holders = entry.holders.map((one) =>
         one.upstream === upstream ? { ...one, restored: true } : one,

@@ -12,6 +12,7 @@ import { encodeStatus } from '../../src/wire/responses.ts';
 import { InMemoryRelay, put, resources, type, when } from '../support/in-memory-relay.ts';
 import { compiled, is } from '../support/variants.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
+import { workOf } from '../support/work.ts';
 import { interest, named, says, unconfirmed, wild } from './persistence/support.ts';
 
 const cds = type('cds');
@@ -117,20 +118,9 @@ describe('what is restored', () => {
       );
       before.apply(says('cds', { holder: named, puts, resolved: wanted }));
       const store = restarted(before);
-      const { values, match } = VariantIndex.prototype;
-      let read = 0;
-      const counted = <T>(all: T[]): T[] => {
-        read += all.length;
-        return all;
-      };
-      VariantIndex.prototype.values = function () {
-        return counted(values.call(this));
-      };
-      VariantIndex.prototype.match = function (parameters) {
-        return counted(match.call(this, parameters));
-      };
-      store.apply(says('cds', { holder: named, resolved: wanted.slice(0, 1) }));
-      Object.assign(VariantIndex.prototype, { values, match });
+      const read = workOf(VariantIndex.prototype, ['values', 'match'], () =>
+        store.apply(says('cds', { holder: named, resolved: wanted.slice(0, 1) })),
+      );
       expect(unconfirmed(store, cds)).to.have.length(variants - 1);
       return read;
     };

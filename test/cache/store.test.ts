@@ -16,6 +16,7 @@ import {
 import { namedHolder, put, type, wildcardHolder } from '../support/in-memory-relay.ts';
 import { compiled, is, not } from '../support/variants.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
+import { workOf } from '../support/work.ts';
 
 const cds = type('cds');
 const kind = 'envoy.config.cluster.v3.Cluster';
@@ -383,14 +384,7 @@ describe('store', () => {
           setting.apply({ holder, puts, cannotDelete: true });
         };
         for (let at = 0; at < sessions; at++) say(at, '1');
-        const { pick } = CachedResource.prototype;
-        let picks = 0;
-        CachedResource.prototype.pick = function (...of) {
-          picks++;
-          return pick.apply(this, of);
-        };
-        say(0, '2');
-        CachedResource.prototype.pick = pick;
+        const picks = workOf(CachedResource.prototype, ['pick'], () => say(0, '2'));
         expect(setting.see('a', internParameters([['env', '0']]))).to.equal('a 2');
         return picks;
       };
