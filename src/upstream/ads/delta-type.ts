@@ -72,7 +72,7 @@ export class DeltaType extends SubscribedType {
   #resumable(): AckedVariant[] {
     const { subscriptions, acked } = this;
     // The answer to a wildcard or glob was cut off. If nothing has changed since, no response would complete it.
-    if ([...subscriptions.unresolved].some(({ kind, suspended }) => kind !== 'name' && !suspended)) return [];
+    if (subscriptions.unresolvedCollections.values().some(({ suspended }) => !suspended)) return [];
     const confirmed: AckedVariant[] = [];
     const stamped = this.rules.stamp(UNCONSTRAINED);
     const plain = stamped.ok ? stamped.value.key : UNCONSTRAINED.key;
@@ -238,7 +238,8 @@ export class DeltaType extends SubscribedType {
 
   /** Before `acked` takes them. Only if a wildcard or glob waits that was not in the first request of the stream. */
   #noteRepeated(puts: readonly Put[]): void {
-    if (this.requestCount <= 1 || waitingCollections(this.subscriptions.unresolved).length === 0) return;
+    if (this.requestCount <= 1 || waitingCollections(this.subscriptions.unresolvedCollections).length === 0)
+      return;
     for (const put of puts) if (this.#isRepeated(put)) this.repeated.add(put);
   }
 

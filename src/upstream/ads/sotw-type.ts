@@ -268,7 +268,7 @@ export class SotwType extends SubscribedType {
     if (!this.#attributionAmbiguous)
       this.#lastRequestSeen = Math.max(this.#lastRequestSeen, lastRequestSeen(subscriptions, puts));
     this.renewIfDoubtful(type, () => {
-      const asked = waitingCollections(subscriptions.unresolved);
+      const asked = waitingCollections(subscriptions.unresolvedCollections);
       return sotwAnswers(this.#lastRequestSeen, asked).size < asked.length;
     });
   }

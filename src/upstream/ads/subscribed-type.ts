@@ -373,14 +373,20 @@ export abstract class SubscribedType {
   /** A response has come: a wildcard or glob that it may answer is answered when no more follow. */
   #heard(said: Transaction): void {
     const { sweepPending, subscriptions, type, stream } = this;
-    const waiting = waitingCollections(sweepPending ? subscriptions.all() : subscriptions.unresolved);
+    const waiting = waitingCollections(
+      sweepPending ? subscriptions.all() : subscriptions.unresolvedCollections,
+    );
     const answered = this.answeredBy(said, waiting);
     for (const subscription of answered) subscription.responseSeen = true;
     if (this.holder.exactParameters !== undefined) {
       for (const subscription of answered) if (subscription.kind === 'wildcard') this.resolve(subscription);
       this.#conclude();
     }
-    if (!sweepPending && !subscriptions.unresolved.values().some(({ responseSeen }) => responseSeen)) return;
+    if (
+      !sweepPending &&
+      !subscriptions.unresolvedCollections.values().some(({ responseSeen }) => responseSeen)
+    )
+      return;
     stream.arm(`quiet ${type}`, quietPeriodMs, () => this.#resolveAfterQuiet());
     // A busy control plane is never quiet.
     stream.armOnce(`enough ${type}`, longestQuietWaitMs, () => this.#resolveAfterQuiet());
@@ -392,7 +398,7 @@ export abstract class SubscribedType {
     stream.cancel(`enough ${type}`);
     // A part of the answer was rejected, so it is not complete.
     if (this.lastNack !== undefined) return;
-    for (const subscription of [...subscriptions.unresolved])
+    for (const subscription of [...subscriptions.unresolvedCollections])
       if (subscription.responseSeen) this.resolve(subscription);
     if (this.sweepPending) {
       // What the answered wildcards and globs have from earlier streams goes.
@@ -439,7 +445,7 @@ export abstract class SubscribedType {
     subscription.resolvedOnThisStream = true;
     if (subscription.resolved) return;
     subscription.resolved = true;
-    this.subscriptions.unresolved.delete(subscription);
+    this.subscriptions.resolved(subscription);
     this.#concluded.resolved.push(...subscription.interests.values());
   }
 

@@ -10,6 +10,22 @@ function last(lines: readonly string[], conversation = new Conversation('delta',
   return answer;
 }
 
+/** How many entries of sets are read while something runs. */
+function entriesRead(run: () => void): number {
+  let read = 0;
+  const values = Set.prototype[Symbol.iterator];
+  const counted = function* <T>(this: Set<T>): SetIterator<T> {
+    for (const one of { [Symbol.iterator]: () => Reflect.apply(values, this, []) as SetIterator<T> }) {
+      read++;
+      yield one;
+    }
+  };
+  Object.assign(Set.prototype, { values: counted, [Symbol.iterator]: counted });
+  run();
+  Object.assign(Set.prototype, { values, [Symbol.iterator]: values });
+  return read;
+}
+
 const sotw = (): Conversation => new Conversation('sotw', [], '');
 
 describe('a session machine', () => {
@@ -291,6 +307,18 @@ describe('a session machine', () => {
     };
     const others = milliseconds((at) => `name-${at}`);
     expect(milliseconds(() => 'one-name')).to.be.below(3 * others + 200);
+  });
+
+  it('§3.9 names that upstream never answers cost nothing with each response', () => {
+    for (const protocol of ['sotw', 'delta'] as const) {
+      const read = (names: number): number => {
+        const conversation = new Conversation(protocol, [], '');
+        for (let at = 0; at < names; at++) conversation.say(`subscribe eds unknown-${at}`);
+        last(['subscribe eds a', 'connect', '< eds 1 n1 a:1', 'subscribe eds b', 'flush'], conversation);
+        return entriesRead(() => conversation.say('< eds 2 n2 a:2'));
+      };
+      expect(read(500), protocol).to.equal(read(50));
+    }
   });
 
   it('no bytes from a control plane throw', () => {
