@@ -7,8 +7,8 @@ import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
 import type { Side } from './model/access.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { type Commit, isVariant } from './model/catalog.ts';
-import type { Clock } from './model/clock.ts';
-import type { Variant } from './model/resource.ts';
+import type { Clock, Timer } from './model/clock.ts';
+import type { Variant, VariantKey } from './model/resource.ts';
 import type { Gate, HeldVariant } from './model/rollout.ts';
 import type { Interest, Restamp, Transaction } from './model/transaction.ts';
 import { isKnownType, type TypeInfo } from './model/types.ts';
@@ -92,6 +92,7 @@ export class Relay implements UpstreamSink {
   readonly taps: Taps;
   readonly #options: RelayOptions;
   readonly #services: DownstreamServices;
+  readonly #expiries = new Map<string, { readonly deadline: number; readonly timer: Timer }>();
   #upstreams: readonly Upstream[] = [];
 
   constructor(options: RelayOptions) {
@@ -102,7 +103,7 @@ export class Relay implements UpstreamSink {
         clock,
         ambiguous: (type, name, parameters, choices) =>
           events.ambiguous(type, name, parameters.entries, choices),
-        expiring: (variant) => this.#expire(variant),
+        expiring: (deadline, variant) => this.#expireAt(deadline, variant),
         journal: options.journal,
         publish: (commit) => this.#show(commit),
         recorded: options.recorded,
@@ -318,22 +319,24 @@ export class Relay implements UpstreamSink {
     for (const commit of commits) this.#publish(commit);
   }
 
-  /** Protocol §8, TTL: the relay runs the upstream's timers. */
-  #expire(variant: Variant): void {
+  /** Protocol §8, TTL: the relay runs the upstream's timers, one for each variant, which must not keep an old body. */
+  #expireAt(deadline: number, { type, name, constraints }: VariantKey): void {
     const { clock } = this.#options;
-    const { ttl } = variant;
-    if (ttl === undefined) return;
-    clock.after(ttl.deadline - clock.now(), () => {
-      // A timer may be early by a rounding, and none is longer than 24 days.
-      if (clock.now() < ttl.deadline) {
-        this.#expire(variant);
-        return;
-      }
-      for (const commit of this.#stores.expire(variant)) {
+    const key = JSON.stringify([type, name, constraints.key]);
+    const known = this.#expiries.get(key);
+    if (known !== undefined && known.deadline <= deadline) return;
+    known?.timer.cancel();
+    const timer = clock.after(deadline - clock.now(), () => {
+      this.#expiries.delete(key);
+      for (const commit of this.#stores.expire({ type, name, constraints })) {
         this.#options.events.evicted('ttl', 1);
         this.#publish(commit);
       }
+      // It was prolonged. Or the timer was early by a rounding, or as none is longer than 24 days.
+      const next = this.#stores.deadline({ type, name, constraints });
+      if (next < Number.POSITIVE_INFINITY) this.#expireAt(next, { type, name, constraints });
     });
+    this.#expiries.set(key, { deadline, timer });
   }
 
   /** Who records it hears of it before anybody judges it. */

@@ -13,7 +13,7 @@ import {
   type TypedName,
 } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
-import type { Variant } from '../model/resource.ts';
+import type { VariantKey } from '../model/resource.ts';
 import type { Result } from '../model/result.ts';
 import type {
   Contents,
@@ -99,7 +99,7 @@ export class HeldNames implements Gate {
   }
 
   /** The TTL of a variant may have passed for the sides. True: it has. */
-  expire(table: TypeTable, { name, constraints }: Variant, changes: CommitChanges): boolean {
+  expire(table: TypeTable, { name, constraints }: VariantKey, changes: CommitChanges): boolean {
     let expired = false;
     for (const side of ['released', 'canary'] as const) {
       const cached = table.own(name, side);

@@ -11,7 +11,7 @@ import type { Catalog, Commit, Snapshot, StoredResourceError, Value } from '../m
 import type { Content } from '../model/change.ts';
 import { clusterFacts } from '../model/cluster.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { Variant } from '../model/resource.ts';
+import type { Variant, VariantKey } from '../model/resource.ts';
 import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
 import { covers, isCollection } from '../model/selection.ts';
 import {
@@ -252,7 +252,7 @@ export class Store extends CatalogReader {
   }
 
   /** Ends the variants whose time to live has passed; undefined if there are none (a heartbeat came). */
-  expire(variant: Variant): Commit | undefined {
+  expire(variant: VariantKey): Commit | undefined {
     const { name, type } = variant;
     const table = this.tables.get(type);
     if (table === undefined) return undefined;
@@ -266,6 +266,15 @@ export class Store extends CatalogReader {
     if (held === undefined) return withContents(commit, changes);
     held.passing(name, ofSides);
     return withContents(this.held.close(held, commit), changes);
+  }
+
+  /** When the first of these expires: what upstream says, and what the sides see. Infinity: none does. */
+  deadline({ type, name, constraints }: VariantKey): number {
+    const table = this.tables.get(type);
+    const deadlines = (['said', 'released', 'canary'] as const).map(
+      (column) => table?.own(name, column)?.variants.get(constraints.key)?.variant.ttl?.deadline,
+    );
+    return Math.min(...deadlines.map((deadline = Number.POSITIVE_INFINITY) => deadline));
   }
 
   /** From now on the store tracks whether upstream has answered this interest. Restored content of it stays. */
@@ -364,7 +373,7 @@ export class Store extends CatalogReader {
   /** The variants of a type that one holder has; others may have them too. `restored`: its present upstream has not confirmed it. */
   *heldBy(type: TypeUrl, holder: string) {
     for (const [name, cached] of this.tables.get(type)?.resources ?? []) {
-      for (const { constraints, variant, holders } of cached.variants.values()) {
+      for (const { constraints, variant, holders } of cached.variants.all()) {
         const own = holders.find(({ key }) => key === holder);
         if (own === undefined) continue;
         yield { name, constraints, aliases: variant.aliases, restored: own.restored === true };
@@ -378,7 +387,11 @@ export class Store extends CatalogReader {
   }
 
   /** The version of what has expired; undefined: nothing has. */
-  #dropExpired(table: TypeTable, { name, constraints }: Variant, changes: CommitChanges): string | undefined {
+  #dropExpired(
+    table: TypeTable,
+    { name, constraints }: VariantKey,
+    changes: CommitChanges,
+  ): string | undefined {
     const cached = table.resources.get(name);
     const entry = cached?.variants.get(constraints.key);
     if (cached === undefined || entry?.variant.ttl === undefined) return undefined;
@@ -495,7 +508,7 @@ const haveClusters = (type: TypeUrl): boolean => typeInfo(type).short === 'eds';
 function servicesIn(clusters: TypeTable, type: TypeUrl): ReadonlySet<string> | undefined {
   const names = new Set<string>();
   for (const { variants } of clusters.resources.values()) {
-    for (const { variant } of variants.values()) {
+    for (const { variant } of variants.all()) {
       const { service, extended } = clusterFacts(variant);
       if (extended) return undefined;
       const canonical = canonicalName(service, type);
@@ -538,8 +551,13 @@ export class SideStores {
     return this.#seenBy(side, this.#stores[side].restamp(restamp));
   }
 
-  expire(variant: Variant): readonly Commit[] {
+  expire(variant: VariantKey): readonly Commit[] {
     return this.#each((store) => store.expire(variant));
+  }
+
+  /** See Store. */
+  deadline(variant: VariantKey): number {
+    return Math.min(...this.separate.map((side) => this.#stores[side].deadline(variant)));
   }
 
   addInterest(interest: Interest): void {

@@ -14,7 +14,7 @@ import { includes, nameKey, type Scope } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { Payloads } from '../model/payloads.ts';
-import type { Variant } from '../model/resource.ts';
+import type { Variant, VariantKey } from '../model/resource.ts';
 import { type HeldVariant, isHeldByWildcard, type MaskReason, type PendingName } from '../model/rollout.ts';
 import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { GlobIndex } from '../model/xdstp.ts';
@@ -94,8 +94,8 @@ export interface StoreOptions {
     parameters: Parameters,
     choices: readonly Variant[],
   ) => void;
-  /** A variant has a TTL, or a new one: call `expire` when it has passed. */
-  readonly expiring: (variant: Variant) => void;
+  /** A variant has a TTL, or a new one: call `expire` at its deadline. */
+  readonly expiring: (deadline: number, variant: VariantKey) => void;
   readonly journal?: Journal | undefined;
   /** Shows a commit that no transaction made to the views: what waited is let through, or taken back. */
   readonly publish?: (commit: Commit) => void;
@@ -186,7 +186,7 @@ export class TypeTable {
 
   /** A variant that came, or has another TTL. */
   expiring(variant: Variant): void {
-    if (variant.ttl !== undefined) this.all.options.expiring(variant);
+    if (variant.ttl !== undefined) this.all.options.expiring(variant.ttl.deadline, variant);
   }
 
   /** The names whose released state is not what upstream says. */
@@ -287,7 +287,7 @@ export class TypeTable {
 
   /** Another upstream takes its place: its holders become restored ones, and so its answers. */
   disown(upstream: string): void {
-    for (const entry of this.resources.values().flatMap(({ variants }) => variants.values())) {
+    for (const entry of this.resources.values().flatMap(({ variants }) => variants.all())) {
       if (!entry.holders.some((holder) => holder.upstream === upstream)) continue;
       entry.holders = entry.holders.map((one) =>
         one.upstream === upstream ? { ...one, restored: true } : one,

@@ -125,16 +125,13 @@ export class VariantRemover {
     if (restored.size === 0) return;
     const candidates =
       selector === WILDCARD
-        ? [...restored]
-        : this.table.namesOf(selector).flatMap((name) => resources.get(name)?.variants.values() ?? []);
+        ? [...restored].filter(({ constraints }) => constraints.matches(parameters))
+        : this.table
+            .namesOf(selector)
+            .flatMap((name) => resources.get(name)?.variants.match(parameters) ?? []);
     for (const entry of candidates) {
       const cached = resources.get(entry.variant.name);
-      if (
-        cached === undefined ||
-        !coversResource(selector, entry.variant) ||
-        !entry.constraints.matches(parameters)
-      )
-        continue;
+      if (cached === undefined || !coversResource(selector, entry.variant)) continue;
       for (const holder of entry.holders.filter(({ restored: is }) => is))
         if (!isNeeded(this.table, entry, holder)) this.drop(cached, entry, holder);
     }
@@ -206,6 +203,10 @@ export class Update extends VariantRemover {
       if (entry !== undefined) entry.confirmedIn = this.#revision;
       else if (cached !== undefined && !this.#transaction.cannotDelete)
         this.#remember(cached, put, remembered, choices);
+    }
+    for (const { name, constraints } of this.#transaction.heartbeats) {
+      const entry = this.table.resources.get(name)?.variants.get(constraints.key);
+      if (entry !== undefined) entry.confirmedIn = this.#revision;
     }
     return choices;
   }
@@ -353,24 +354,21 @@ export class Update extends VariantRemover {
     for (const [cached, entry] of latest) this.#dropUnbound(cached, entry);
   }
 
+  /** Each session of a parameter set has a variant of its own: those of others are not looked at. */
   #dropUnbound(cached: CachedResource, latest: CacheEntry): void {
-    const bound = new Set<CacheEntry>([latest]);
     const { name } = latest.variant;
-    for (const entry of cached.variants.values()) {
-      for (const { interest } of this.table.interests.seeing(name, entry.constraints)) {
-        const picked = this.#pick(cached, name, interest.parameters);
-        if (picked !== undefined) bound.add(picked);
-      }
-    }
-    for (const entry of cached.variants.values())
-      if (!bound.has(entry)) this.drop(cached, entry, this.#holder);
+    const isBound = (entry: CacheEntry): boolean =>
+      Iterator.from(this.table.interests.seeing(name, entry.constraints)).some(
+        ({ interest }) => this.#pick(cached, name, interest.parameters) === entry,
+      );
+    const own = cached.variants.all().filter((entry) => entry !== latest && hasHolder(entry, this.#holder));
+    for (const entry of own.filter((one) => !isBound(one))) this.drop(cached, entry, this.#holder);
   }
 
   #heartbeat({ name, constraints, ttlMilliseconds }: Heartbeat): void {
     const entry = this.table.resources.get(name)?.variants.get(constraints.key);
     if (entry === undefined) return;
     this.changes.touch(name, constraints);
-    entry.confirmedIn = this.#revision;
     entry.variant = { ...entry.variant, ttl: this.#ttl(ttlMilliseconds) };
     this.table.expiring(entry.variant);
   }

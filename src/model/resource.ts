@@ -43,6 +43,9 @@ export interface Variant {
   readonly revision: Revision;
 }
 
+/** What a variant is identified by. */
+export type VariantKey = Pick<Variant, 'type' | 'name' | 'constraints'>;
+
 /** A resource as others refer to it: `TYPE NAME`, as in `cds shop`. */
 export type Reference = `${string} ${string}`;
 export type References = ReadonlySet<Reference>;

@@ -39,6 +39,10 @@ export interface Holder {
   readonly restored?: true;
 }
 
+/** Of the holder that gets what comes for it. */
+export const roleOf = ({ selector }: Interest): Holder['role'] =>
+  selector === WILDCARD ? 'wildcard' : 'named';
+
 /** A resource as received. `any` may be a view into a larger buffer: the store copies what it keeps. */
 export interface Put {
   readonly name: ResourceName;

@@ -1,6 +1,6 @@
-import type { TypeUrl } from '../model/brand.ts';
+import { resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
-import { coversResource } from '../model/selection.ts';
+import { covers, isCollection } from '../model/selection.ts';
 import {
   type Holder,
   type Interest,
@@ -142,19 +142,19 @@ export class ShrinkGuard implements UpstreamSink {
       return;
     }
     if (pending !== undefined) for (const put of incoming.puts) pending.variants.delete(put);
-    const cached = [...this.#options.cache.heldBy(type, holder.key)];
+    const cached = this.#mayRemove(incoming) ? [...this.#options.cache.heldBy(type, holder.key)] : [];
+    watched.most = Math.max(watched.most, cached.length);
     const removed = this.#removedBy(incoming, cached);
     // One variant instead of another is a change, no removal: both at once would be ambiguous (protocol §5).
     const renewed = new Set(incoming.puts.map(({ name }) => name));
     const missing = removed.filter(({ name }) => !renewed.has(name));
-    const total = Math.max(watched.before, cached.length);
-    if (pending === undefined && !this.#isTooMuch(watched, missing.length, total)) {
+    if (pending === undefined && !this.#isTooMuch(watched, missing.length)) {
       watched.removed += missing.length;
       this.#sink.apply(incoming);
       return;
     }
     const replaced = removed.filter(({ name }) => renewed.has(name));
-    this.#hold(watched, { ...incoming, removals: replaced, complete: false }, missing, total);
+    this.#hold(watched, { ...incoming, removals: replaced, complete: false }, missing, cached);
   }
 
   /** Most responses remove nothing: for those nothing is looked up in the cache. */
@@ -165,16 +165,15 @@ export class ShrinkGuard implements UpstreamSink {
 
   /** Undefined: removals of this type are not counted now. */
   #watch(holder: Holder, type: TypeUrl): WatchedType | undefined {
-    const { cache, clock, watchMs } = this.#options;
+    const { clock, watchMs } = this.#options;
     const types = this.#watched.get(holder.key) ?? new Map<TypeUrl, WatchedType>();
     const known = types.get(type);
     if (known !== undefined) {
       const over = known.pending === undefined && clock.now() > known.until;
       return over ? undefined : known;
     }
-    const before = Iterator.from(cache.heldBy(type, holder.key)).reduce((count) => count + 1, 0);
     const until = clock.now() + watchMs;
-    const watched: WatchedType = { type, holder, until, before, removed: 0, pending: undefined };
+    const watched: WatchedType = { type, holder, until, most: 0, removed: 0, pending: undefined };
     if (types.size >= maxTypes) forgetOldest(types, holdsNothing);
     types.set(type, watched);
     if (!this.#watched.has(holder.key) && this.#watched.size >= maxHolders)
@@ -195,22 +194,39 @@ export class ShrinkGuard implements UpstreamSink {
     for (const beat of heartbeats) stays.add(beat);
     const named = new VariantSet();
     for (const removal of removals) named.add(removal);
-    const confirmed = resolved.filter((interest) => this.#options.cache.isRestored(interest));
+    const confirmed = this.#restoredOf(resolved);
     return cached.filter(
-      (one) =>
-        !stays.has(one) &&
-        (complete || named.has(one) || (one.restored && confirmed.some((interest) => sees(interest, one)))),
+      (one) => !stays.has(one) && (complete || named.has(one) || (one.restored && confirmed(one).length > 0)),
     );
   }
 
-  #isTooMuch({ removed }: WatchedType, more: number, total: number): boolean {
-    return more > 0 && (removed + more) * 100 > this.#options.maxRemovalPercent * total;
+  /** Those of these interests that see a variant, and whose answer was restored. */
+  #restoredOf(interests: readonly Interest[]): (variant: GuardedVariant) => readonly Interest[] {
+    const restored = interests.filter((interest) => this.#options.cache.isRestored(interest));
+    const collections = restored.filter(({ selector }) => isCollection(selector));
+    const bySelector = Map.groupBy(restored, ({ selector }) => selector);
+    return ({ name, aliases, constraints }) => {
+      const named = [...new Set([name, ...aliases.map(resourceName)])].flatMap(
+        (one) => bySelector.get(one) ?? [],
+      );
+      const collecting = collections.filter(({ selector }) => covers(selector, name));
+      return [...named, ...collecting].filter(({ parameters }) => constraints.matches(parameters));
+    };
+  }
+
+  #isTooMuch({ removed, most }: WatchedType, more: number): boolean {
+    return more > 0 && (removed + more) * 100 > this.#options.maxRemovalPercent * most;
   }
 
   /** Holds back these removals and passes on the rest. */
-  #hold(watched: WatchedType, incoming: Transaction, missing: readonly Removal[], total: number): void {
-    const { type, version, holder } = incoming;
-    const { cache, clock, current } = this.#options;
+  #hold(
+    watched: WatchedType,
+    incoming: Transaction,
+    missing: readonly Removal[],
+    cached: readonly GuardedVariant[],
+  ): void {
+    const { type, version } = incoming;
+    const { clock, current } = this.#options;
     const known = watched.pending;
     const pending: NonNullable<WatchedType['pending']> = known ?? {
       since: clock.now(),
@@ -223,25 +239,20 @@ export class ShrinkGuard implements UpstreamSink {
     watched.pending = pending;
     pending.version = version;
     for (const removal of missing) pending.variants.add(removal);
-    const isHeldFor = (interest: Interest): boolean =>
-      cache.isRestored(interest) &&
-      Iterator.from(cache.heldBy(type, holder.key)).some(
-        (one) => pending.variants.has(one) && sees(interest, one),
-      );
-    const { waiting = [], resolved = [] } = Object.groupBy(incoming.resolved, (interest) =>
-      isHeldFor(interest) ? 'waiting' : 'resolved',
-    );
+    const restored = this.#restoredOf(incoming.resolved);
+    const waiting = new Set(cached.filter((one) => pending.variants.has(one)).flatMap(restored));
     for (const interest of waiting) pending.resolved.add(interest);
+    const resolved = incoming.resolved.filter((interest) => !waiting.has(interest));
     this.#sink.apply({ ...incoming, resolved });
     this.#options.held(type, this.#count(type));
-    if (known === undefined) this.#options.alarm(type, pending.variants.size, total);
+    if (known === undefined) this.#options.alarm(type, pending.variants.size, watched.most);
     if (pending.variants.size === 0) {
       this.#release(watched, 'came again');
       return;
     }
     pending.quietTimer?.cancel();
     pending.quietTimer = clock.after(quietPeriodMs, () => {
-      if (!current() || this.#isTooMuch(watched, pending.variants.size, total)) return;
+      if (!current() || this.#isTooMuch(watched, pending.variants.size)) return;
       this.#release(watched, 'within the limit');
     });
   }
@@ -281,17 +292,13 @@ export class ShrinkGuard implements UpstreamSink {
   }
 }
 
-function sees({ selector, parameters }: Interest, variant: GuardedVariant): boolean {
-  return coversResource(selector, variant) && variant.constraints.matches(parameters);
-}
-
 /** One type of one session since its last stream was opened. */
 interface WatchedType {
   readonly type: TypeUrl;
   readonly holder: Holder;
   readonly until: number;
-  /** How many variants there were before the first response. */
-  readonly before: number;
+  /** How many variants there were, at most, before a response that may remove some. */
+  most: number;
   /** Removed since. */
   removed: number;
   /** What is held back. */

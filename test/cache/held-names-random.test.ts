@@ -6,7 +6,7 @@ import { type ResourceName, resourceName } from '../../src/model/brand.ts';
 import { isVariant, type Value } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
-import type { Variant } from '../../src/model/resource.ts';
+import type { VariantKey } from '../../src/model/resource.ts';
 import { type Interest, transaction } from '../../src/model/transaction.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { takeDiscarded } from '../support/discarded.ts';
@@ -77,14 +77,14 @@ class Setting {
   frozen = false;
   /** What upstream says anew waits for the change that is judged. */
   queueing = false;
-  readonly #expiring: Variant[] = [];
+  readonly #expiring: { readonly deadline: number; readonly variant: VariantKey }[] = [];
   readonly #taken = new Map<string, ResourceName>();
 
   constructor() {
     this.store = new Store({
       clock: this.clock,
       ambiguous: () => {},
-      expiring: (one) => this.#expiring.push(one),
+      expiring: (deadline, variant) => this.#expiring.push({ deadline, variant }),
       publish: () => {},
     });
     this.store.held.gatedTypes(new Set([cds]));
@@ -125,7 +125,7 @@ class Setting {
   pass(milliseconds: number): void {
     this.clock.advance(milliseconds);
     for (const one of this.#expiring) {
-      if (one.ttl !== undefined && one.ttl.deadline <= this.clock.now()) this.store.expire(one);
+      if (one.deadline <= this.clock.now()) this.store.expire(one.variant);
     }
   }
 

@@ -6,11 +6,13 @@ import { isVariant } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Holder, type Interest, transaction } from '../../src/model/transaction.ts';
+import { VariantIndex } from '../../src/model/variant-index.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import { InMemoryRelay, put, resources, type, when } from '../support/in-memory-relay.ts';
 import { compiled, is } from '../support/variants.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
+import { workOf } from '../support/work.ts';
 import { interest, named, says, unconfirmed, wild } from './persistence/support.ts';
 
 const cds = type('cds');
@@ -105,6 +107,24 @@ describe('what is restored', () => {
     const commit = store.apply(says('cds', { resolved: [all] }));
     expect([...commit.changed.keys()]).to.deep.equal(['c']);
     expect(names(store)).to.deep.equal(['a', 'b']);
+  });
+
+  it('is looked at where the answered interest may see it, however many variants a name has', () => {
+    const lookedAt = (variants: number): number => {
+      const wanted = Array.from({ length: variants }, (_, at) => interest('cds', 'a', { env: `${at}` }));
+      const before = storeWith(...wanted);
+      const puts = wanted.map((_, at) =>
+        put(cds, 'a', `${at}`, { constraints: compiled(is('env', `${at}`)) }),
+      );
+      before.apply(says('cds', { holder: named, puts, resolved: wanted }));
+      const store = restarted(before);
+      const read = workOf(VariantIndex.prototype, ['values', 'match'], () =>
+        store.apply(says('cds', { holder: named, resolved: wanted.slice(0, 1) })),
+      );
+      expect(unconfirmed(store, cds)).to.have.length(variants - 1);
+      return read;
+    };
+    expect(lookedAt(100)).to.equal(lookedAt(10));
   });
 
   it('goes with a full state of the holder that it stands for, wanted or not', () => {

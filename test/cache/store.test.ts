@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { CachedResource } from '../../src/cache/cached-resource.ts';
 import { Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { type Commit, isVariant, type Value } from '../../src/model/catalog.ts';
@@ -15,6 +16,7 @@ import {
 import { namedHolder, put, type, wildcardHolder } from '../support/in-memory-relay.ts';
 import { compiled, is, not } from '../support/variants.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
+import { workOf } from '../support/work.ts';
 
 const cds = type('cds');
 const kind = 'envoy.config.cluster.v3.Cluster';
@@ -32,7 +34,7 @@ class Setting {
     clock: this.clock,
     ambiguous: (_, name, parameters, choices) =>
       this.ambiguous.push(`${name} ${parameters.key} ${choices.map((one) => one.constraints.key).join(' ')}`),
-    expiring: (variant) => this.expiring.push(variant.name),
+    expiring: (_, { name }) => this.expiring.push(name),
   });
 
   want(selector: string, parameters: Parameters = NO_PARAMETERS): Interest {
@@ -371,6 +373,23 @@ describe('store', () => {
       setting.apply({ puts: [cluster('a', '4', second)], cannotDelete: true });
       expect(countOf(setting.store)).to.equal(0);
     });
+    it('what a session of one parameter set sends last costs the same, however many sessions there are', () => {
+      const lookedAt = (sessions: number): number => {
+        const setting = use();
+        const say = (at: number, content: string): void => {
+          const env = [['env', `${at}`]] as const;
+          const holder: Holder = { key: `${at}`, upstream: 'it', role: 'named' };
+          setting.want('a', internParameters(env));
+          const puts = [cluster('a', content, compiled(is('env', `${at}`)))];
+          setting.apply({ holder, puts, cannotDelete: true });
+        };
+        for (let at = 0; at < sessions; at++) say(at, '1');
+        const picks = workOf(CachedResource.prototype, ['pick'], () => say(0, '2'));
+        expect(setting.see('a', internParameters([['env', '0']]))).to.equal('a 2');
+        return picks;
+      };
+      expect(lookedAt(100)).to.equal(lookedAt(10));
+    });
     it('a choice by alias is kept too', () => {
       const setting = use();
       const aliases = ['alias'];
@@ -631,6 +650,16 @@ describe('store', () => {
       expect(changedNames(setting.apply({ puts: [cluster('a', '1')] }))).to.deep.equal(['a']);
       setting.clock.advance(5000);
       expect(setting.store.expire(variant)).to.equal(undefined);
+    });
+    it('§4.11 a full state keeps what it only prolongs', () => {
+      const setting = use();
+      setting.apply({ puts: [cluster('a', '1', UNCONSTRAINED, ttl), cluster('b', '1')] });
+      setting.clock.advance(600);
+      setting.apply({ puts: [cluster('c', '1')], heartbeats: [{ ...gone('a'), ...ttl }], complete: true });
+      expect(setting.see('a')).to.equal('a 1');
+      expect(setting.see('b')).to.equal('unknown');
+      setting.clock.advance(600);
+      expect(setting.store.deadline({ type: cds, ...gone('a') })).to.equal(setting.clock.now() + 400);
     });
     it('a heartbeat for what is not there is nothing', () => {
       expect(use().apply({ heartbeats: [{ ...gone('a'), ...ttl }] }).changed.size).to.equal(0);

@@ -205,4 +205,37 @@ describe('times to live (§8)', () => {
     relay.settle();
     expect(told(client)).to.deep.equal(['']);
   });
+
+  it('§8 a variant has one timer, however often upstream says it or prolongs it', () => {
+    const relay = new InMemoryRelay();
+    const client = subscribed(relay, 'eds', ['a']);
+    let timers = 0;
+    const after = relay.clock.after.bind(relay.clock);
+    relay.clock.after = (milliseconds, run) => {
+      if (milliseconds > 3_000_000) timers++;
+      return after(milliseconds, run);
+    };
+    for (let second = 0; second < 100; second++) {
+      says(relay, 'eds', 'a', `${second}`, 3_600_000);
+      beats(relay, 'eds', 'a', 3_600_000);
+      relay.clock.advance(1000);
+    }
+    expect(timers).to.equal(1);
+    relay.clock.advance(3_600_000 - 1001);
+    expect(relay.evicted).to.deep.equal([]);
+    told(client);
+    relay.clock.advance(1);
+    expect(relay.evicted).to.deep.equal(['ttl 1']);
+  });
+
+  it('§8 a shorter time to live counts at once', () => {
+    const relay = new InMemoryRelay();
+    subscribed(relay, 'eds', ['a']);
+    says(relay, 'eds', 'a', '1', 60_000);
+    beats(relay, 'eds', 'a', 5000);
+    relay.clock.advance(5000);
+    expect(relay.evicted).to.deep.equal(['ttl 1']);
+    relay.clock.advance(60_000);
+    expect(relay.evicted).to.deep.equal(['ttl 1']);
+  });
 });

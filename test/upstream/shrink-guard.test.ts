@@ -7,6 +7,7 @@ import { type Interest, type Transaction, transaction, WILDCARD } from '../../sr
 import { ShrinkGuard } from '../../src/upstream/shrink-guard.ts';
 import { namedHolder, put, type, when, wildcardHolder } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
+import { workOf } from '../support/work.ts';
 
 const cds = type('cds');
 const everything: Interest = { type: cds, selector: WILDCARD, parameters: NO_PARAMETERS };
@@ -249,5 +250,58 @@ describe('the shrink guard', () => {
       one.full();
       expect(one.cached, `${percent} %`).to.have.length(left);
     }
+  });
+
+  describe('of names that were restored and are confirmed at once', () => {
+    /** How many variants are read, and how often one is held against an interest, for one answer to all names. */
+    function steps(count: number, part: Partial<Transaction>): number {
+      const other = new Bench();
+      const interests = names(count).map(
+        (name): Interest => ({ ...everything, selector: resourceName(name) }),
+      );
+      for (const interest of interests) other.store.addInterest(interest);
+      const removals = interests.map(({ selector: name }) => ({ name, constraints: UNCONSTRAINED }));
+      const holder = namedHolder;
+      const puts = names(count).map((name) => put(cds, name, 'x'));
+      other.says({ holder, puts, resolved: interests });
+      other.store.markRestored(holder.upstream);
+      other.reconnect();
+      let read = 0;
+      const heldBy = other.store.heldBy.bind(other.store);
+      other.store.heldBy = function* (...of) {
+        for (const one of heldBy(...of)) {
+          read++;
+          const { aliases } = one;
+          yield Object.defineProperty({ ...one }, 'aliases', {
+            get: () => {
+              read++;
+              return aliases;
+            },
+          });
+        }
+      };
+      other.says({ holder, resolved: interests, ...(part.removals === undefined ? {} : { removals }) });
+      expect(other.held).to.equal(count);
+      return read;
+    }
+
+    for (const [what, part] of [
+      ['they are missing', {}],
+      ['they are removed', { removals: [] }],
+    ] as const) {
+      it(`${what}: the work grows as they do`, () => {
+        expect(steps(400, part)).to.be.at.most(4.5 * steps(100, part));
+      });
+    }
+  });
+
+  it('nothing is looked up for an answer that removes nothing', () => {
+    bench.reconnect();
+    const work = workOf(Store.prototype, ['heldBy'], () => bench.adds('c0', 'new'));
+    expect(work).to.equal(0);
+    bench.full('c1');
+    expect(bench.events).to.deep.equal(['alarm 10 of 11']);
+    expect(workOf(Store.prototype, ['heldBy'], () => bench.adds('c0'))).to.equal(0);
+    expect(bench.held).to.equal(9);
   });
 });

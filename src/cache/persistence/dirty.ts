@@ -14,6 +14,10 @@ class DirtyType {
   readonly versions = new Set<string>();
   /** By revision. */
   readonly changes = new Set<number>();
+
+  get size(): number {
+    return this.resources.size + this.interests.size + this.versions.size + this.changes.size;
+  }
 }
 
 /** What is not on disk. */
@@ -103,8 +107,11 @@ export class Dirty implements Journal {
     if (this.#excluded.has(type)) return;
     const { everything, types } = this.#dirt;
     if (!everything) {
-      mark(getOrMake(types, type, () => new DirtyType()));
-      if (++this.#size > maxListed) this.all();
+      const dirty = getOrMake(types, type, () => new DirtyType());
+      this.#size -= dirty.size;
+      mark(dirty);
+      this.#size += dirty.size;
+      if (this.#size > maxListed) this.all();
     }
     this.waits();
   }

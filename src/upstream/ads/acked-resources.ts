@@ -1,4 +1,5 @@
-import type { ResourceName } from '../../model/brand.ts';
+import { type ResourceName, resourceName } from '../../model/brand.ts';
+import { getOrMake } from '../../model/maps.ts';
 import { GlobIndex } from '../../model/xdstp.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
 
@@ -10,8 +11,10 @@ export interface AckedVariant extends Identity {
   hash: string | undefined;
   /** This stream has delivered or confirmed it. */
   confirmed: boolean;
-  /** It was delivered for an alias: its name differs from the subscribed name. */
-  viaAlias: boolean;
+  /** Other names by which it may be subscribed (protocol §4.8). */
+  aliases: readonly string[];
+  /** It has a time to live, which may have passed in the cache when a new stream begins. */
+  hasTtl: boolean;
 }
 
 /** A variant in a set: its name and its constraints. */
@@ -24,6 +27,13 @@ export const variantKey = ({ name, constraints }: Identity): string =>
  */
 export class AckedResources extends VariantSet<AckedVariant> {
   readonly #globs = new GlobIndex();
+  readonly #byAlias = new Map<ResourceName, Set<AckedVariant>>();
+
+  /** Of a resource that has this name, or has it as an alias. */
+  called(name: ResourceName): AckedVariant[] {
+    const aliased = this.#byAlias.get(name);
+    return aliased === undefined ? this.of(name) : [...new Set([...this.of(name), ...aliased])];
+  }
 
   /** Of all names that a glob selects. */
   under(glob: ResourceName): AckedVariant[] {
@@ -33,17 +43,19 @@ export class AckedResources extends VariantSet<AckedVariant> {
   put(variant: AckedVariant): void {
     const known = this.get(variant.name, variant.constraints.key);
     if (known !== undefined) {
-      known.version = variant.version;
-      known.hash = variant.hash;
-      known.confirmed = variant.confirmed;
-      known.viaAlias = variant.viaAlias;
+      this.#unlink(known);
+      Object.assign(known, variant);
     } else {
       this.add(variant);
       this.#globs.add(variant.name);
     }
+    for (const alias of variant.aliases)
+      getOrMake(this.#byAlias, resourceName(alias), () => new Set()).add(known ?? variant);
   }
 
   override delete(variant: Identity): void {
+    const known = this.get(variant.name, variant.constraints.key);
+    if (known !== undefined) this.#unlink(known);
     super.delete(variant);
     if (!this.hasName(variant.name)) this.#globs.delete(variant.name);
   }
@@ -51,5 +63,13 @@ export class AckedResources extends VariantSet<AckedVariant> {
   override clear(): void {
     super.clear();
     this.#globs.clear();
+    this.#byAlias.clear();
+  }
+
+  #unlink(variant: AckedVariant): void {
+    for (const alias of variant.aliases.map(resourceName)) {
+      const aliased = this.#byAlias.get(alias);
+      if (aliased?.delete(variant) === true && aliased.size === 0) this.#byAlias.delete(alias);
+    }
   }
 }

@@ -15,9 +15,9 @@ import {
   type Holder,
   type Interest,
   type Move,
+  roleOf,
   type Transaction,
   transaction,
-  WILDCARD,
 } from '../../model/transaction.ts';
 import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { bytes, encode } from '../../protobuf/field-writer.ts';
@@ -368,7 +368,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#announce();
     this.#options.metrics.refused?.();
     this.#connection.conditions.set('sessions', 'full', 'warn', this.#refused.message);
-    const holder = this.#holder(parameters, interest.selector === WILDCARD ? 'wildcard' : 'named');
+    const holder = this.#holder(parameters, roleOf(interest));
     this.#sink.apply(this.#refused.answer(interest, holder, this.#keys, parameters));
   }
 

@@ -63,7 +63,7 @@ export class DeltaType extends SubscribedType {
       if (!subscription.resolved) continue;
       subscription.resolvedOnThisStream =
         subscription.kind === 'name'
-          ? this.acked.of(subscription.selector).some((variant) => variant.confirmed)
+          ? this.covered(subscription).some((variant) => variant.confirmed)
           : !this.sweepPending;
     }
   }
@@ -72,19 +72,19 @@ export class DeltaType extends SubscribedType {
   #resumable(): AckedVariant[] {
     const { subscriptions, acked } = this;
     // The answer to a wildcard or glob was cut off. If nothing has changed since, no response would complete it.
-    if ([...subscriptions.unresolved].some(({ kind, suspended }) => kind !== 'name' && !suspended)) return [];
-    const hasSuspended = subscriptions.all().some(({ suspended }) => suspended);
+    if (subscriptions.unresolvedCollections.values().some(({ suspended }) => !suspended)) return [];
     const confirmed: AckedVariant[] = [];
     const stamped = this.rules.stamp(UNCONSTRAINED);
     const plain = stamped.ok ? stamped.value.key : UNCONSTRAINED.key;
-    let variants = false;
+    let incomplete = false;
     let bytes = 0;
     for (const variant of acked.all()) {
-      const { name, version, constraints } = variant;
-      if (!this.#isResumable(variant, hasSuspended)) continue;
-      // A removal by name alone does not say which variant is removed, or for which of several parameter sets.
-      if (constraints.key !== plain || subscriptions.named(name).length > 1) {
-        variants = true;
+      const { name, version, constraints, hasTtl } = variant;
+      if (!this.#isResumable(variant)) continue;
+      // A removal by name alone does not say which variant is removed, or for which of several parameter sets. What has
+      // a TTL may have expired, and upstream sends nothing that is unchanged.
+      if (constraints.key !== plain || subscriptions.named(name).length > 1 || hasTtl) {
+        incomplete = true;
         continue;
       }
       bytes += Buffer.byteLength(name) + Buffer.byteLength(version) + 12;
@@ -92,15 +92,15 @@ export class DeltaType extends SubscribedType {
       confirmed.push(variant);
     }
     // A wildcard or glob is resolved by a response, so something must be left that upstream has to send.
-    const needsAnswer = (subscriptions.locators || variants) && subscriptions.hasCollection;
+    const needsAnswer = (subscriptions.locators || incomplete) && subscriptions.hasCollection;
     return needsAnswer && confirmed.length < acked.size ? [] : confirmed;
   }
 
-  #isResumable(variant: AckedVariant, hasSuspended: boolean): boolean {
-    const { name, version, constraints, viaAlias } = variant;
-    if (!this.acked.isOnly(variant) || version === '' || viaAlias) return false;
-    if (!hasSuspended) return true;
-    // Some control planes take what is named in initial_resource_versions for subscribed.
+  #isResumable(variant: AckedVariant): boolean {
+    const { name, version, constraints } = variant;
+    if (!this.acked.isOnly(variant) || version === '') return false;
+    // Some control planes take what is named in initial_resource_versions for subscribed. What came by an alias only is
+    // not subscribed by its name.
     return this.subscriptions.matching(name, [], constraints).some(({ suspended }) => !suspended);
   }
 
@@ -116,8 +116,7 @@ export class DeltaType extends SubscribedType {
     const together = !unsubscribed.some((subscription) => again.has(subscription.selector));
     const only = subscribed.length === 1 && requestCount === 1 ? subscribed[0] : undefined;
     const isPlain = only?.kind === 'wildcard' && only.parameters.entries.size === 0;
-    // Every control plane knows the wildcard as an empty first request; not all know "*".
-    const named = isPlain && this.info.legacyWildcard ? [] : subscribed;
+    const named = isPlain && this.mayOmitWildcard ? [] : subscribed;
     if (together) return deltaRequests(type, named, unsubscribed, initialVersions);
     // Servers apply subscribes before unsubscribes (§4.4): one message would unsubscribe what is subscribed again.
     return [
@@ -239,7 +238,8 @@ export class DeltaType extends SubscribedType {
 
   /** Before `acked` takes them. Only if a wildcard or glob waits that was not in the first request of the stream. */
   #noteRepeated(puts: readonly Put[]): void {
-    if (this.requestCount <= 1 || waitingCollections(this.subscriptions.unresolved).length === 0) return;
+    if (this.requestCount <= 1 || waitingCollections(this.subscriptions.unresolvedCollections).length === 0)
+      return;
     for (const put of puts) if (this.#isRepeated(put)) this.repeated.add(put);
   }
 
@@ -271,11 +271,12 @@ export class DeltaType extends SubscribedType {
       if (put.any === undefined && ttlMilliseconds !== undefined) {
         if (known === undefined) continue;
         known.confirmed = true;
+        known.hasTtl = true;
         heartbeats.push({ name, constraints, ttlMilliseconds });
       } else {
         puts.push(put);
-        const viaAlias = subscriptions.matching(name, [], constraints).length === 0;
-        acked.put({ name, constraints, version, hash: payload?.hash, confirmed: true, viaAlias });
+        const hasTtl = ttlMilliseconds !== undefined;
+        acked.put({ name, constraints, version, hash: payload?.hash, confirmed: true, aliases, hasTtl });
       }
       this.#markReceived(put);
       const matching = subscriptions.matching(name, aliases, constraints);
@@ -397,10 +398,10 @@ export class DeltaType extends SubscribedType {
    */
   #removeUnconfirmedOfName(subscription: UpstreamSubscription): void {
     if (subscription.kind !== 'name') return;
-    const isGone = ({ name, constraints, confirmed }: AckedVariant): boolean =>
+    const isGone = ({ name, aliases, constraints, confirmed }: AckedVariant): boolean =>
       !confirmed &&
       subscription.isFor(constraints) &&
-      this.subscriptions.matching(name, [], constraints).every((one) => one.resolvedOnThisStream);
+      this.subscriptions.matching(name, aliases, constraints).every((one) => one.resolvedOnThisStream);
     this.remove(this.covered(subscription).filter(isGone));
   }
 

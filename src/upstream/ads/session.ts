@@ -3,7 +3,7 @@ import type { TypeUrl } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { assertNever } from '../../model/result.ts';
-import { type Interest, type Move, WILDCARD } from '../../model/transaction.ts';
+import { type Interest, type Move, roleOf } from '../../model/transaction.ts';
 import type { Suspect } from '../../model/upstream.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import { encodeRequest } from '../../wire/request-writer.ts';
@@ -14,7 +14,7 @@ import type { Stamp } from './stamp.ts';
 import type { Holders, ProtocolEffect } from './stream-effects.ts';
 import { StreamMachine } from './stream-machine.ts';
 import type { SubscribedType } from './subscribed-type.ts';
-import { isIsolated, methodPath, type Relocation, type Role, type StreamId, Suspicion } from './suspicion.ts';
+import { isIsolated, methodPath, type Relocation, type StreamId, Suspicion } from './suspicion.ts';
 
 /** Entries of a response that are read in one turn: a few milliseconds. */
 const defaultEntriesPerTurn = 1000;
@@ -221,10 +221,6 @@ export class Session {
       stream.stop();
     }
   }
-}
-
-function roleOf({ selector }: Interest): Role {
-  return selector === WILDCARD ? 'wildcard' : 'named';
 }
 
 /** A stream from its opening to its end: its timers end with it. */

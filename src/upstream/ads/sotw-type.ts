@@ -113,8 +113,7 @@ export class SotwType extends SubscribedType {
   #subscribeTo(subscriptions: readonly UpstreamSubscription[]): OutgoingRequest {
     const [only, ...others] = subscriptions;
     const isPlain = only?.kind === 'wildcard' && others.length === 0 && only.parameters.entries.size === 0;
-    // Every control plane knows the wildcard as an empty first request; not all know "*".
-    if (isPlain && !this.#hasNamed && this.info.legacyWildcard) return this.#name([], []);
+    if (isPlain && !this.#hasNamed && this.mayOmitWildcard) return this.#name([], []);
     const names: string[] = [];
     const locators: Locator[] = [];
     for (const { selector, parameters } of subscriptions) {
@@ -247,7 +246,8 @@ export class SotwType extends SubscribedType {
       } else {
         const version = put.version === '' ? ofAll : put.version;
         puts.push({ ...put, version });
-        acked.put({ name, constraints, version, hash: undefined, confirmed: true, viaAlias: false });
+        const hasTtl = ttlMilliseconds !== undefined;
+        acked.put({ name, constraints, version, hash: undefined, confirmed: true, aliases, hasTtl });
       }
       for (const subscription of subscriptions.matching(name, aliases, constraints)) {
         if (subscription.kind !== 'name') continue;
@@ -268,7 +268,7 @@ export class SotwType extends SubscribedType {
     if (!this.#attributionAmbiguous)
       this.#lastRequestSeen = Math.max(this.#lastRequestSeen, lastRequestSeen(subscriptions, puts));
     this.renewIfDoubtful(type, () => {
-      const asked = waitingCollections(subscriptions.unresolved);
+      const asked = waitingCollections(subscriptions.unresolvedCollections);
       return sotwAnswers(this.#lastRequestSeen, asked).size < asked.length;
     });
   }
@@ -323,8 +323,9 @@ export class SotwType extends SubscribedType {
     if (namesWithErrors.has(name)) return true;
     // A resource that this stream delivered and a later response lacks is removed, even if its wildcard is not
     // resolved yet.
-    if (this.acked.get(name, constraints.key)?.confirmed === true) return false;
-    const matching = this.subscriptions.matching(name, [], constraints);
+    const known = this.acked.get(name, constraints.key);
+    if (known?.confirmed === true) return false;
+    const matching = this.subscriptions.matching(name, known?.aliases ?? [], constraints);
     return matching.length > 0 && !matching.some((one) => one.resolvedOnThisStream || one.anyResponseAnswers);
   }
 }

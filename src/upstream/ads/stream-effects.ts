@@ -45,6 +45,8 @@ export class StreamEffects {
    * does not exist.
    */
   controlPlaneResponded = false;
+  /** Types were on this stream that are not known here any more: for upstream an empty request may not be their first. */
+  hasForgotten = false;
   #effects: ProtocolEffect[] = [];
   /** What each running timer does. */
   readonly #timers = new Map<string, () => void>();

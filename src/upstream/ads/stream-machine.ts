@@ -1,7 +1,7 @@
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
 import type { Result } from '../../model/result.ts';
 import { atOnce, type InTurns } from '../../model/time-slices.ts';
-import type { Interest, Move, Transaction } from '../../model/transaction.ts';
+import { type Interest, type Move, roleOf, type Transaction } from '../../model/transaction.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import { type IncomingResponse, readDeltaResponse, readSotwResponse } from '../../wire/response-reader.ts';
 import { DeltaType, deltaRefusal } from './delta-type.ts';
@@ -104,6 +104,7 @@ export class StreamMachine {
   connect(resumed: boolean): void {
     this.#connected = true;
     this.#stream.controlPlaneResponded = false;
+    this.#stream.hasForgotten = false;
     this.#unsolicited.clear();
     this.#stream.forgetTimers();
     for (const type of this.#types.values()) type.startOver(this.#stream, resumed);
@@ -127,8 +128,17 @@ export class StreamMachine {
   }
 
   subscribe(interest: Interest): void {
-    const Type = this.#isSotw ? SotwType : DeltaType;
-    const type = this.#types.get(interest.type) ?? new Type(interest, this.#stream, this.#stamp);
+    const known = this.#types.get(interest.type);
+    if (known?.holder.role === roleOf(interest)) {
+      known.subscribe(interest);
+      return;
+    }
+    // Among many invented types, Suspicion has forgotten that this stream had the type's names, or its wildcard.
+    if (known !== undefined) {
+      if (this.#connected) known.flush();
+      this.#stream.hasForgotten = true;
+    }
+    const type = new (this.#isSotw ? SotwType : DeltaType)(interest, this.#stream, this.#stamp);
     this.#types.set(interest.type, type);
     type.subscribe(interest);
   }
@@ -156,7 +166,7 @@ export class StreamMachine {
     for (const type of [...this.#types.values()].toSorted((a, b) => a.info.order - b.info.order))
       type.flush();
     // Responses of these types are unsolicited from now on.
-    this.#types.dropUnused(({ isAbandoned }) => isAbandoned);
+    if (this.#types.dropUnused(({ isAbandoned }) => isAbandoned)) this.#stream.hasForgotten = true;
   }
 
   /** True: the response is large, others get a turn, and then comes `readOn`. */

@@ -7,9 +7,9 @@ import {
   type Interest,
   type Move,
   type Removal,
+  roleOf,
   type Transaction,
   transaction,
-  WILDCARD,
 } from '../../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../../model/types.ts';
 import { Code } from '../../wire/grpc-status.ts';
@@ -90,11 +90,12 @@ export abstract class SubscribedType {
   };
 
   /** Of the type of an interest: its wildcard or its names. */
-  constructor({ type, selector }: Interest, stream: StreamEffects, stamp: Stamp) {
+  constructor(interest: Interest, stream: StreamEffects, stamp: Stamp) {
     const { holders, locators, maxConstraintDepth } = stream.options;
+    const { type } = interest;
     this.type = type;
     this.info = typeInfo(type);
-    this.holder = selector === WILDCARD ? holders.wildcard : holders.named;
+    this.holder = holders[roleOf(interest)];
     this.subscriptions = new UpstreamSubscriptions(locators);
     this.rules = { type, stamp, maxConstraintDepth };
     this.stream = stream;
@@ -131,6 +132,11 @@ export abstract class SubscribedType {
     subscription: UpstreamSubscription,
     extended: boolean,
   ): 'absent' | 'unknown' | Postponed;
+
+  /** Every control plane knows the wildcard as an empty first request; not all know "*". */
+  protected get mayOmitWildcard(): boolean {
+    return this.info.legacyWildcard && !this.stream.hasForgotten;
+  }
 
   /** Nothing is subscribed, cached or to be unsubscribed. Only the last nonce and version are left in it. */
   get isAbandoned(): boolean {
@@ -181,7 +187,8 @@ export abstract class SubscribedType {
     }
     this.remove(
       this.covered(subscription).filter(
-        ({ name, constraints }) => this.subscriptions.matching(name, [], constraints).length === 0,
+        ({ name, aliases, constraints }) =>
+          this.subscriptions.matching(name, aliases, constraints).length === 0,
       ),
     );
     this.#conclude({ unwanted: true });
@@ -366,14 +373,20 @@ export abstract class SubscribedType {
   /** A response has come: a wildcard or glob that it may answer is answered when no more follow. */
   #heard(said: Transaction): void {
     const { sweepPending, subscriptions, type, stream } = this;
-    const waiting = waitingCollections(sweepPending ? subscriptions.all() : subscriptions.unresolved);
+    const waiting = waitingCollections(
+      sweepPending ? subscriptions.all() : subscriptions.unresolvedCollections,
+    );
     const answered = this.answeredBy(said, waiting);
     for (const subscription of answered) subscription.responseSeen = true;
     if (this.holder.exactParameters !== undefined) {
       for (const subscription of answered) if (subscription.kind === 'wildcard') this.resolve(subscription);
       this.#conclude();
     }
-    if (!sweepPending && !subscriptions.unresolved.values().some(({ responseSeen }) => responseSeen)) return;
+    if (
+      !sweepPending &&
+      !subscriptions.unresolvedCollections.values().some(({ responseSeen }) => responseSeen)
+    )
+      return;
     stream.arm(`quiet ${type}`, quietPeriodMs, () => this.#resolveAfterQuiet());
     // A busy control plane is never quiet.
     stream.armOnce(`enough ${type}`, longestQuietWaitMs, () => this.#resolveAfterQuiet());
@@ -385,7 +398,7 @@ export abstract class SubscribedType {
     stream.cancel(`enough ${type}`);
     // A part of the answer was rejected, so it is not complete.
     if (this.lastNack !== undefined) return;
-    for (const subscription of [...subscriptions.unresolved])
+    for (const subscription of [...subscriptions.unresolvedCollections])
       if (subscription.responseSeen) this.resolve(subscription);
     if (this.sweepPending) {
       // What the answered wildcards and globs have from earlier streams goes.
@@ -423,7 +436,7 @@ export abstract class SubscribedType {
 
   /** The variants that upstream has delivered under the name, glob or wildcard of a subscription. */
   protected covered({ kind, selector }: UpstreamSubscription): AckedVariant[] {
-    if (kind === 'name') return this.acked.of(selector);
+    if (kind === 'name') return this.acked.called(selector);
     return kind === 'glob' ? this.acked.under(selector) : [...this.acked.all()];
   }
 
@@ -432,7 +445,7 @@ export abstract class SubscribedType {
     subscription.resolvedOnThisStream = true;
     if (subscription.resolved) return;
     subscription.resolved = true;
-    this.subscriptions.unresolved.delete(subscription);
+    this.subscriptions.resolved(subscription);
     this.#concluded.resolved.push(...subscription.interests.values());
   }
 

@@ -1,4 +1,5 @@
 import type { TypeUrl } from '../../model/brand.ts';
+import type { Holder } from '../../model/transaction.ts';
 import { ADS_SERVICE, isKnownType, knownTypes, type TypeInfo, typeInfo } from '../../model/types.ts';
 import type { Suspect } from '../../model/upstream.ts';
 import { TypesInUse } from './types-in-use.ts';
@@ -309,7 +310,7 @@ export class Suspicion {
   }
 }
 
-export type Role = 'wildcard' | 'named';
+export type Role = Holder['role'];
 
 /** A type's wildcard or names. */
 class SubscriptionGroup {

@@ -78,8 +78,10 @@ export class UpstreamSubscriptions {
   readonly #globs = new Set<Selector>();
   /** Parameters are sent (NATIVE). */
   readonly locators: boolean;
-  /** Subscriptions that are not resolved in the store yet. Usually few or none. */
+  /** Subscriptions that are not resolved in the store yet. In SotW, names that nobody has stay so for ever (protocol §3.9). */
   readonly unresolved = new Set<UpstreamSubscription>();
+  /** Of those, wildcards and globs: few or none. */
+  readonly unresolvedCollections = new Set<UpstreamSubscription>();
   #size = 0;
 
   constructor(locators: boolean) {
@@ -109,6 +111,7 @@ export class UpstreamSubscriptions {
     subscriptions.set(parameters, subscription);
     if (subscription.kind === 'glob') this.#globs.add(selector);
     this.unresolved.add(subscription);
+    if (subscription.kind !== 'name') this.unresolvedCollections.add(subscription);
     this.#size++;
     return { subscription, created: true, repeated };
   }
@@ -126,9 +129,15 @@ export class UpstreamSubscriptions {
       this.#bySelector.delete(selector);
       this.#globs.delete(selector);
     }
-    this.unresolved.delete(subscription);
+    this.resolved(subscription);
     this.#size--;
     return subscription;
+  }
+
+  /** It waits for nothing any more. */
+  resolved(subscription: UpstreamSubscription): void {
+    this.unresolved.delete(subscription);
+    this.unresolvedCollections.delete(subscription);
   }
 
   *all(): IteratorObject<UpstreamSubscription, undefined> {

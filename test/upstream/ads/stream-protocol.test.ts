@@ -10,6 +10,22 @@ function last(lines: readonly string[], conversation = new Conversation('delta',
   return answer;
 }
 
+/** How many entries of sets are read while something runs. */
+function entriesRead(run: () => void): number {
+  let read = 0;
+  const values = Set.prototype[Symbol.iterator];
+  const counted = function* <T>(this: Set<T>): SetIterator<T> {
+    for (const one of { [Symbol.iterator]: () => Reflect.apply(values, this, []) as SetIterator<T> }) {
+      read++;
+      yield one;
+    }
+  };
+  Object.assign(Set.prototype, { values: counted, [Symbol.iterator]: counted });
+  run();
+  Object.assign(Set.prototype, { values, [Symbol.iterator]: values });
+  return read;
+}
+
 const sotw = (): Conversation => new Conversation('sotw', [], '');
 
 describe('a session machine', () => {
@@ -225,6 +241,51 @@ describe('a session machine', () => {
     );
   });
 
+  describe('of which clients have invented more types than are remembered', () => {
+    const invented = 'example.com/invented';
+    const invent = (conversation: Conversation): void => {
+      for (let at = 0; at < 300; at++)
+        last(
+          [`subscribe ${invented}-${at} a`, 'flush', `unsubscribe ${invented}-${at} a`, 'flush'],
+          conversation,
+        );
+    };
+
+    for (const protocol of ['delta', 'sotw'] as const) {
+      it(`${protocol}: §5b.2 the wildcard of a type does not take over what its names had`, () => {
+        const conversation = new Conversation(protocol, [], '');
+        last(['connect', `subscribe ${invented} a`, 'flush', `unsubscribe ${invented} a`], conversation);
+        const answer = last([`subscribe ${invented} *`, 'flush'], conversation);
+        expect(answer.at(-1)).to.match(protocol === 'delta' ? /\+\[\*\]$/ : / \[\*\]$/);
+        expect(conversation.say(`< ${invented} 1 n1 a:1`)[0]).to.match(/^= \S+ \(wildcard\) .*a:1/);
+      });
+
+      it(`${protocol}: §5b.2 its names do not take over what the wildcard had`, () => {
+        const conversation = new Conversation(protocol, [], '');
+        last(
+          ['connect', `subscribe ${invented} *`, 'flush', `unsubscribe ${invented} *`, 'flush'],
+          conversation,
+        );
+        last([`subscribe ${invented} a`, 'flush'], conversation);
+        expect(conversation.say(`< ${invented} 1 n1 a:1`)[0]).to.match(/^= \S+ version/);
+      });
+
+      it(`${protocol}: §4.4 a wildcard is named where upstream may know its type from before`, () => {
+        const conversation = new Conversation(protocol, [], '');
+        last(
+          ['connect', `subscribe ${invented} a`, 'flush', `unsubscribe ${invented} a`, 'flush'],
+          conversation,
+        );
+        invent(conversation);
+        const named = last([`subscribe ${invented} *`, 'flush'], conversation);
+        expect(named.at(-1)).to.match(/\[\*\]$/);
+        last(['disconnect'], conversation);
+        const plain = protocol === 'delta' ? /invented$/ : /invented \[\]$/;
+        expect(conversation.say('connect').at(-1)).to.match(plain);
+      });
+    }
+  });
+
   it('many variants of one name in another order take no longer than others', () => {
     const milliseconds = (nameOf: (at: number) => string): number => {
       const conversation = new Conversation('sotw', 'native', '', 1_000_000);
@@ -246,6 +307,18 @@ describe('a session machine', () => {
     };
     const others = milliseconds((at) => `name-${at}`);
     expect(milliseconds(() => 'one-name')).to.be.below(3 * others + 200);
+  });
+
+  it('§3.9 names that upstream never answers cost nothing with each response', () => {
+    for (const protocol of ['sotw', 'delta'] as const) {
+      const read = (names: number): number => {
+        const conversation = new Conversation(protocol, [], '');
+        for (let at = 0; at < names; at++) conversation.say(`subscribe eds unknown-${at}`);
+        last(['subscribe eds a', 'connect', '< eds 1 n1 a:1', 'subscribe eds b', 'flush'], conversation);
+        return entriesRead(() => conversation.say('< eds 2 n2 a:2'));
+      };
+      expect(read(500), protocol).to.equal(read(50));
+    }
   });
 
   it('no bytes from a control plane throw', () => {
