@@ -130,7 +130,10 @@ export class ViewPool {
 
   retire(view: View): void {
     const key = keyOf(view.selection, view.access);
-    const rest = (this.#views.get(key) ?? []).filter((candidate) => candidate !== view);
+    const bucket = this.#views.get(key) ?? [];
+    // Several may find that nobody uses it any more: what it subscribes to upstream is released once.
+    if (!bucket.includes(view)) return;
+    const rest = bucket.filter((candidate) => candidate !== view);
     if (rest.length === 0) this.#views.delete(key);
     else this.#views.set(key, rest);
     this.watchers.delete(view);

@@ -2,12 +2,13 @@ import { fromBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
 import { DiscoveryResponseSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import type { Access } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { Selection } from '../../src/model/selection.ts';
 import { defersNothing, encoding, type Response, type Subscription } from '../../src/model/subscription.ts';
-import type { Payer } from '../../src/model/time-slices.ts';
+import { atOnce, type Payer } from '../../src/model/time-slices.ts';
 import { type Interest, type Transaction, transaction } from '../../src/model/transaction.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { Views } from '../../src/views/views.ts';
@@ -34,6 +35,16 @@ const named = (...names: string[]): Selection =>
       locatorParameters: undefined,
     })),
   );
+
+/** It may see everything too, but shares no view with `ALLOW_ALL`. */
+const otherTenant: Access = {
+  key: 'other',
+  unrestricted: true,
+  side: 'released',
+  allows: () => true,
+  admits: () => true,
+  deniesEverything: () => false,
+};
 
 /** A store and its views, with subscriptions that are taken from by hand. */
 class Bench {
@@ -395,6 +406,30 @@ describe('views', () => {
       expect(bench.journal).to.deep.equal(['+a', '+b']);
       bench.clock.advance(1);
       expect(bench.journal.slice(2).toSorted()).to.deep.equal(['-a', '-b']);
+    });
+
+    it('stays of a wildcard that others have when a client leaves that has added a name and read nothing since', () => {
+      const bench = new Bench();
+      const stays = bench.open();
+      const subscriber = { wake: () => undefined, payer: undefined };
+      const leaves = bench.views.open(cds, sotw, named('*'), otherTenant, subscriber);
+      bench.full({ a: '1' });
+      for (const one of [stays, leaves]) one.take(defersNothing);
+      leaves.select(named('*', 'x'), otherTenant, new Set(), []);
+      leaves.close();
+      bench.clock.advance(5000);
+      expect(bench.journal).to.deep.equal(['+*', '+x', '-x']);
+    });
+
+    it('stays of a large request though somebody else has come and gone before it is handled', () => {
+      const bench = new Bench();
+      const selection = named('a', 'b');
+      const giveUp = atOnce(bench.views.prepare(cds, selection, ALLOW_ALL));
+      bench.open(selection).close();
+      bench.open(selection);
+      giveUp();
+      bench.clock.advance(5000);
+      expect(bench.journal).to.deep.equal(['+a', '+b']);
     });
 
     it('who comes back in time finds it', () => {
