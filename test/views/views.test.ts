@@ -432,6 +432,21 @@ describe('views', () => {
       expect(bench.journal).to.deep.equal(['+a', '+b']);
     });
 
+    it('commits reach who subscribed while a large request of the type was prepared, and the others had left', () => {
+      const bench = new Bench();
+      const large = named('a', 'b');
+      const preparing = bench.views.prepare(cds, large, ALLOW_ALL);
+      expect(preparing.next().done, 'it waits for its turn').to.equal(false);
+      bench.open(named('x')).close();
+      const small = bench.open(named('x'));
+      const giveUp = atOnce(preparing);
+      const first = bench.open(large);
+      giveUp();
+      bench.full({ a: '1', b: '1', x: '1' });
+      const received = [small, first].map((one) => contents(one.take(defersNothing)));
+      expect(received).to.deep.equal([{ x: '1' }, { a: '1', b: '1' }]);
+    });
+
     it('who comes back in time finds it', () => {
       const bench = new Bench();
       const first = bench.open(named('a'));
