@@ -10,6 +10,7 @@ import {
   resources,
   type,
 } from '../support/in-memory-relay.ts';
+import { testAccounts, testPeer } from '../support/peers.ts';
 import { told } from '../support/variants.ts';
 
 const removal = (name: string) => ({ name: resourceName(name), constraints: UNCONSTRAINED });
@@ -134,6 +135,23 @@ describe('delta server (protocol §4)', () => {
       expect(client.received()).to.have.length(0);
       relay.full('cds', {});
       expect(told(client.one())).to.deep.equal(['-gone']);
+    });
+
+    it('claims that wait count as held for their peer, until they are covered or the client leaves', () => {
+      const relay = new InMemoryRelay();
+      const claims = Array.from({ length: 1000 }, (_, index) => [`gone-${index}`, '1'] as const);
+      const ask = (): DeltaClient => {
+        const client = relay.delta();
+        client.peer = testPeer({ address: '10.0.0.1:1' }, testAccounts({}));
+        client.send('cds', { initialResourceVersions: Object.fromEntries<string>(claims) });
+        return client;
+      };
+      const [stays, leaves] = [ask(), ask()];
+      for (const { peer } of [stays, leaves]) expect(peer.account.held).to.be.greaterThan(60_000);
+      leaves.disconnect();
+      relay.full('cds', {});
+      for (const { peer } of [stays, leaves]) expect(peer.account.held).to.be.lessThan(10_000);
+      expect(stays.one().removedResources).to.have.length(1000);
     });
 
     it('what was skipped is updated and removed like what was sent', () => {

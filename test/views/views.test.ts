@@ -299,6 +299,61 @@ describe('views', () => {
     });
   });
 
+  describe('what a delta client says that it has', () => {
+    /** How often all of it was looked through. */
+    class Claims extends Map<string, string> {
+      walks = 0;
+      override [Symbol.iterator](): MapIterator<[string, string]> {
+        this.walks++;
+        return super[Symbol.iterator]();
+      }
+    }
+    const returning = (bench: Bench, selection: Selection, claims: Claims): Subscription => {
+      const subscriber = { wake: () => undefined, payer: undefined };
+      const delta = encoding({ ...sotw, protocol: 'delta' });
+      const subscription = bench.views.open(cds, delta, selection, ALLOW_ALL, subscriber);
+      subscription.resume({ initialVersions: claims });
+      return subscription;
+    };
+
+    it('is looked through once while a wildcard is not answered, however often the client asks', () => {
+      const bench = new Bench();
+      const claims = new Claims([['gone', '1']]);
+      const subscription = returning(bench, named('*'), claims);
+      for (let asked = 0; asked < 10; asked++) expect(subscription.take(defersNothing)).to.equal(undefined);
+      expect(claims.walks).to.be.lessThan(3);
+      expect([subscription.pending, subscription.due]).to.deep.equal([true, false]);
+      bench.full({ a: '1' });
+      expect(subscription.take(defersNothing)?.removed).to.deep.equal(['gone']);
+    });
+
+    it('is forgotten but for the names that are not answered', () => {
+      const bench = new Bench();
+      const claims = new Claims([
+        ['a', '1'],
+        ['not-subscribed', '1'],
+      ]);
+      const subscription = returning(bench, named('a', 'nobody'), claims);
+      const [a] = bench.interests;
+      bench.says({ puts: [put(cds, 'a', '1')], resolved: a === undefined ? [] : [a] });
+      expect(subscription.take(defersNothing)?.changed).to.have.length(1);
+      expect([subscription.pending, subscription.due]).to.deep.equal([false, false]);
+    });
+
+    it('stays of a name until it is answered, and is not due before', () => {
+      const bench = new Bench();
+      const subscription = returning(bench, named('a', 'nobody'), new Claims([['nobody', '1']]));
+      const [a, nobody] = bench.interests;
+      bench.says({ puts: [put(cds, 'a', '1')], resolved: a === undefined ? [] : [a] });
+      expect(subscription.take(defersNothing)?.removed).to.deep.equal([]);
+      expect([subscription.pending, subscription.due]).to.deep.equal([true, false]);
+      bench.says({ resolved: nobody === undefined ? [] : [nobody] });
+      expect(subscription.due).to.equal(true);
+      expect(subscription.take(defersNothing)?.removed).to.deep.equal(['nobody']);
+      expect(subscription.pending).to.equal(false);
+    });
+  });
+
   describe('what a view keeps', () => {
     const wake = (): void => undefined;
     class Purse implements Payer {
