@@ -8,6 +8,7 @@ import {
   node,
   put,
   resources,
+  SotwClient,
   type,
 } from '../support/in-memory-relay.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';
@@ -175,6 +176,27 @@ describe('delta server (protocol §4)', () => {
       expect(client.one().systemVersionInfo).to.equal('upstream 17');
     });
   });
+
+  for (const order of [
+    ['sotw', 'delta'],
+    ['delta', 'sotw'],
+  ] as const) {
+    it(`§3.6 an empty name alone is nothing in SotW and a name in delta, whichever is read first (${order[0]})`, () => {
+      const relay = new InMemoryRelay();
+      const said = order.map((protocol) => {
+        const client = relay[protocol]();
+        if (client instanceof SotwClient) client.send('eds', { resourceNames: [''] });
+        else client.send('eds', { resourceNamesSubscribe: [''] });
+        const names = [...relay.relay.views.all()].map(({ selection }) => selection.size);
+        client.disconnect();
+        return [protocol, ...names];
+      });
+      expect(said.toSorted()).to.deep.equal([
+        ['delta', 1],
+        ['sotw', 0],
+      ]);
+    });
+  }
 
   describe('§4.2 subscribe', () => {
     it('of what is subscribed and current: sent again', () => {
