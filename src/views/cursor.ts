@@ -34,6 +34,7 @@ import { contentVersionOf, showsAll } from './content-version.ts';
 import { holdings, type Item } from './item.ts';
 import {
   answersIn,
+  bytesOfEarlier,
   type ClientResource,
   claimsIn,
   deferredIn,
@@ -49,9 +50,8 @@ import type { ViewPool } from './view-pool.ts';
 
 const none: readonly never[] = [];
 const noIds: ReadonlySet<string> = new Set();
-/** What a client says that it has, and is gone, is kept until it may go: so many of them, of so many bytes each. */
+/** What a client says that it has, and is gone, is kept until it may go: so many of them. */
 const mostGone = 1000;
-const bytesPerGone = 600;
 /** No serial is lower. */
 const beforeAll = 0;
 /** The way of a newcomer to the head. */
@@ -104,6 +104,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** A wildcard or glob was added: its first response is sent even if it is empty. */
   #firstResponseDue: boolean;
   #behind = false;
+  /** It is behind, but has nothing to say until its view changes or its client asks for more. */
+  #isSilent = false;
   #coalesced = 0;
   resumed = false;
   /** What the first request said, until a response has covered it. */
@@ -111,8 +113,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #waitForAll = false;
   /** SotW: its version showed that it had everything. */
   #hadEverything = false;
-  /** Bytes that its peer pays for what is gone. */
-  #goneBytes = 0;
+  /** What its peer pays. */
+  #earlierBytes = 0;
 
   constructor(
     pool: ViewPool,
@@ -148,11 +150,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   get pending(): boolean {
-    return this.#retries !== undefined || (this.#behind && !this.#onlyDeferredRemovals());
+    return this.#retries !== undefined || this.#claimed !== undefined || this.#hasNews;
   }
 
   get due(): boolean {
-    return this.#retries !== undefined || (this.pending && !this.#isHeldBack() && !this.#awaitsFirstAnswer());
+    return (
+      this.#retries !== undefined || (this.#hasNews && !this.#isHeldBack() && !this.#awaitsFirstAnswer())
+    );
   }
 
   /** What a SotW client has from an earlier stream is as good as a response. */
@@ -263,6 +267,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#waitForAll = waitForAll;
     this.#claimed = initialVersions;
     this.resumed = possiblyHeld !== undefined || (initialVersions !== undefined && initialVersions.size > 0);
+    this.#payForEarlier();
   }
 
   select(
@@ -331,7 +336,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   close(): void {
     this.#deferred = undefined;
-    this.#payForGone();
+    this.#claimed = undefined;
+    this.#payForEarlier();
     this.#markBehind(false);
     const anchor = this.#position?.view;
     this.#position = undefined;
@@ -415,6 +421,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #markBehind(behind: boolean): void {
+    this.#isSilent = false;
     if (this.#behind === behind || this.polls === 'class') return;
     this.#behind = behind;
     this.#view.behind += behind ? 1 : -1;
@@ -422,7 +429,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** Nothing is deleted at the client while its state is unknown (protocol §3.9). */
   #isHeldBack(): boolean {
-    return this.#isDelta ? this.#waitsForCollections() : this.#waitsForState();
+    return this.#isSilent || (this.#isDelta ? this.#waitsForCollections() : this.#waitsForState());
   }
 
   /**
@@ -451,15 +458,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return false;
   }
 
-  /** Nothing is new, except that deferred removals may be sent now. */
-  #onlyDeferredRemovals(): boolean {
-    return (
-      this.#deferred !== undefined &&
-      this.#claimed === undefined &&
-      this.#owed === undefined &&
-      this.#resend === undefined &&
-      this.positionIn(this.#view) === this.#view.head
-    );
+  /** More than that deferred removals may be sent now. */
+  get #hasNews(): boolean {
+    if (this.#deferred === undefined || this.#owed !== undefined || this.#resend !== undefined)
+      return this.#behind;
+    return this.#behind && this.positionIn(this.#view) !== this.#view.head;
   }
 
   /** A wildcard's first response is due, whatever is in it, but the wildcard is not resolved yet. */
@@ -493,7 +496,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     }
     const move = this.#needsOwnResponse() ? this.#reconcile(defers) : undefined;
     const { response, deferredRemovals } = move ?? this.#shared(defers);
-    if (response === undefined && this.#awaitsFirstAnswer()) return undefined;
+    if (response === undefined && this.#awaitsFirstAnswer()) {
+      this.#isSilent = deferredRemovals === undefined;
+      return undefined;
+    }
     this.#deferred = deferredRemovals;
     this.#advance(move);
     return response;
@@ -531,17 +537,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       old.anchored.delete(this);
       this.#leave(old);
     }
-    this.#payForGone();
-    if (this.#claimed !== undefined) this.#markBehind(true);
+    this.#payForEarlier();
   }
 
-  #payForGone(): void {
-    if (!this.#isDelta || (this.#deferred === undefined && this.#goneBytes === 0)) return;
-    let bytes = 0;
-    for (const { variant } of this.#deferred?.values() ?? none)
-      if (variant.payload === undefined) bytes += bytesPerGone;
-    this.payer?.keeps(bytes - this.#goneBytes);
-    this.#goneBytes = bytes;
+  #payForEarlier(): void {
+    const bytes = this.#isDelta ? bytesOfEarlier(this.#claimed, this.#deferred) : 0;
+    if (bytes !== this.#earlierBytes) this.payer?.keeps(bytes - this.#earlierBytes);
+    this.#earlierBytes = bytes;
   }
 
   /** Only this client has to be sent this: other cursors at its position get another response. */

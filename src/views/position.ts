@@ -491,8 +491,27 @@ export function claimsIn(
   }
   if (view.collectionsResolved) gone.push(...removedWhileAway(view, left.keys()));
   for (const name of gone) left.delete(name);
-  const isCovered = view.collectionsResolved && view.unresolvedNames.size === 0;
+  if (view.collectionsResolved) {
+    const unknown = new Set(view.unresolvedNames.values().map(({ spelling }) => spelling));
+    for (const name of left.keys()) if (!unknown.has(name)) left.delete(name);
+  }
+  const isCovered = view.collectionsResolved && left.size === 0;
   return { gone: gone.map((name) => goneWhileAway(view, name)), left: isCovered ? undefined : left };
+}
+
+/** Of a resource that is gone and kept, and of a name that no response has covered, besides its characters; measured. */
+const [bytesPerGone, bytesPerClaim] = [600, 64];
+
+/** What it takes to remember what a client says that it has. */
+export function bytesOfEarlier(
+  claimed: ReadonlyMap<string, string> | undefined,
+  deferred: ReadonlyMap<string, RetainedResource> | undefined,
+): number {
+  let bytes = 0;
+  for (const [name, version] of claimed ?? none) bytes += bytesPerClaim + name.length + version.length;
+  for (const { variant } of deferred?.values() ?? none)
+    if (variant.payload === undefined) bytes += bytesPerGone;
+  return bytes;
 }
 
 /** Those that a wildcard or glob of the view covers, and that the view does not show (protocol §4.1). */

@@ -38,6 +38,8 @@ export class ViewPool {
   readonly #registry: InterestRegistry;
   readonly #onEmpty: () => void;
   readonly #views = new Map<string, View[]>();
+  /** Large selections of which the view is not made yet: it will be made here. */
+  #preparing = 0;
 
   constructor(type: TypeUrl, options: ViewsOptions, registry: InterestRegistry, emptied: () => void) {
     this.#onEmpty = emptied;
@@ -89,20 +91,27 @@ export class ViewPool {
   *prepare(selection: Selection, access: Access): InTurns<() => void> {
     if (this.#find(selection, access) !== undefined) return () => {};
     const interests = Array.from(this.#permittedEntries(selection, access), (one) => this.#interest(one));
-    yield* this.#registry.acquireAll(interests);
-    let view: View | undefined;
+    this.#preparing++;
     try {
-      yield;
-      view = this.#view(selection, access);
-      const made = view;
-      return () => {
-        if (made.isUnused) this.retire(made);
-      };
+      yield* this.#registry.acquireAll(interests);
+      try {
+        yield;
+        const made = this.#view(selection, access);
+        return () => {
+          if (made.isUnused) this.retire(made);
+        };
+      } finally {
+        this.#registry.releaseAll(lingering(interests));
+      }
     } finally {
-      this.#registry.releaseAll(lingering(interests));
-      // Clients can name any type: what is empty goes.
-      if (view === undefined && this.#views.size === 0) this.#onEmpty();
+      this.#preparing--;
+      this.#endIfEmpty();
     }
+  }
+
+  /** Clients can name any type: what is empty goes. */
+  #endIfEmpty(): void {
+    if (this.#views.size === 0 && this.#preparing === 0) this.#onEmpty();
   }
 
   #find(selection: Selection, access: Access): View | undefined {
@@ -130,7 +139,10 @@ export class ViewPool {
 
   retire(view: View): void {
     const key = keyOf(view.selection, view.access);
-    const rest = (this.#views.get(key) ?? []).filter((candidate) => candidate !== view);
+    const bucket = this.#views.get(key) ?? [];
+    // Several may find that nobody uses it any more: what it subscribes to upstream is released once.
+    if (!bucket.includes(view)) return;
+    const rest = bucket.filter((candidate) => candidate !== view);
     if (rest.length === 0) this.#views.delete(key);
     else this.#views.set(key, rest);
     this.watchers.delete(view);
@@ -138,7 +150,7 @@ export class ViewPool {
     const entries = this.#permittedEntries(view.selection, view.access);
     this.#registry.releaseAll(entries.map((one) => [view.interest(one), view.mustNotLinger(one)]));
     if (view.base?.isUnused === true) this.retire(view.base);
-    if (this.#views.size === 0) this.#onEmpty();
+    this.#endIfEmpty();
   }
 
   /** Names that the clients of this view may not see are not requested upstream. */

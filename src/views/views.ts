@@ -84,7 +84,6 @@ export class Views {
   #pool(type: TypeUrl): ViewPool {
     const known = this.#pools.get(type);
     if (known !== undefined) return known;
-    // Clients can name any type: what is empty goes.
     const created = new ViewPool(type, this.#options, this.#registry, () => this.#pools.delete(type));
     this.#pools.set(type, created);
     return created;

@@ -8,8 +8,10 @@ import {
   node,
   put,
   resources,
+  SotwClient,
   type,
 } from '../support/in-memory-relay.ts';
+import { testAccounts, testPeer } from '../support/peers.ts';
 import { told } from '../support/variants.ts';
 
 const removal = (name: string) => ({ name: resourceName(name), constraints: UNCONSTRAINED });
@@ -136,6 +138,23 @@ describe('delta server (protocol §4)', () => {
       expect(told(client.one())).to.deep.equal(['-gone']);
     });
 
+    it('claims that wait count as held for their peer, until they are covered or the client leaves', () => {
+      const relay = new InMemoryRelay();
+      const claims = Array.from({ length: 1000 }, (_, index) => [`gone-${index}`, '1'] as const);
+      const ask = (): DeltaClient => {
+        const client = relay.delta();
+        client.peer = testPeer({ address: '10.0.0.1:1' }, testAccounts({}));
+        client.send('cds', { initialResourceVersions: Object.fromEntries<string>(claims) });
+        return client;
+      };
+      const [stays, leaves] = [ask(), ask()];
+      for (const { peer } of [stays, leaves]) expect(peer.account.held).to.be.greaterThan(60_000);
+      leaves.disconnect();
+      relay.full('cds', {});
+      for (const { peer } of [stays, leaves]) expect(peer.account.held).to.be.lessThan(10_000);
+      expect(stays.one().removedResources).to.have.length(1000);
+    });
+
     it('what was skipped is updated and removed like what was sent', () => {
       const relay = new InMemoryRelay();
       const first = relay.delta();
@@ -157,6 +176,27 @@ describe('delta server (protocol §4)', () => {
       expect(client.one().systemVersionInfo).to.equal('upstream 17');
     });
   });
+
+  for (const order of [
+    ['sotw', 'delta'],
+    ['delta', 'sotw'],
+  ] as const) {
+    it(`§3.6 an empty name alone is nothing in SotW and a name in delta, whichever is read first (${order[0]})`, () => {
+      const relay = new InMemoryRelay();
+      const said = order.map((protocol) => {
+        const client = relay[protocol]();
+        if (client instanceof SotwClient) client.send('eds', { resourceNames: [''] });
+        else client.send('eds', { resourceNamesSubscribe: [''] });
+        const names = [...relay.relay.views.all()].map(({ selection }) => selection.size);
+        client.disconnect();
+        return [protocol, ...names];
+      });
+      expect(said.toSorted()).to.deep.equal([
+        ['delta', 1],
+        ['sotw', 0],
+      ]);
+    });
+  }
 
   describe('§4.2 subscribe', () => {
     it('of what is subscribed and current: sent again', () => {

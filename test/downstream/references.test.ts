@@ -26,10 +26,19 @@ const clusters = (lab: InMemoryRelay, ...names: readonly string[]): void =>
     puts: names.map((name) => realPut('cds', name, { type: 'STATIC' })),
   });
 
-const route = (lab: InMemoryRelay, to: string, name = 'r'): void => {
+/** `answers`: only for these names, as SotW does. */
+const route = (lab: InMemoryRelay, to: string, answers?: readonly string[]): void => {
   const routes = [{ match: { prefix: '/' }, route: { cluster: to } }];
   const virtualHosts = [{ name: 'all', domains: ['*'], routes }];
-  lab.says({ type: type('rds'), holder: namedHolder, puts: [realPut('rds', name, { virtualHosts })] });
+  const resolved = [...lab.upstream.interests].filter(
+    (one) => one.type === type('rds') && answers?.includes(one.selector) !== false,
+  );
+  lab.says({
+    type: type('rds'),
+    holder: namedHolder,
+    puts: [realPut('rds', 'r', { virtualHosts })],
+    resolved,
+  });
 };
 
 const gone = (lab: InMemoryRelay, short: string, name: string): void =>
@@ -156,7 +165,7 @@ for (const protocol of ['sotw', 'delta'] as const) {
       expect(client.heard()).to.deep.equal(['rds r']);
       client.reject();
       expect(client.told()).to.deep.equal([]);
-      route(lab, 'y', 'r');
+      route(lab, 'y');
       lab.clock.advance(grace);
       expect(client.told()).to.deep.equal([exact]);
       expect(lab.events).to.include('overdue cds removal x');
@@ -225,7 +234,7 @@ for (const protocol of ['sotw', 'delta'] as const) {
       lab.clock.advance(1);
       expect(client.told()).to.deep.equal(['rds r']);
       expect(lab.events).to.include('overdue rds missing elsewhere');
-      route(lab, 'elsewhere', 'r');
+      route(lab, 'elsewhere');
       clusters(lab, 'x', 'z');
       expect(client.told()).to.deep.equal([protocol === 'sotw' ? 'cds x z' : 'cds z']);
     });
@@ -366,6 +375,24 @@ describe('what a client still refers to that was away (delta)', () => {
     expect(client.told()).to.deep.equal([]);
     route(lab, 'y');
     expect(client.told()).to.deep.equal(['rds r', 'cds -x', 'eds -x']);
+  });
+
+  it('§8.6 a name that it subscribes to and nobody answers for holds up nothing later', () => {
+    const lab = makeLab();
+    const { raw, client, versions } = back(lab);
+    raw.send('rds', { ...r(versions), resourceNamesSubscribe: ['r', 'nobody'] });
+    client.told();
+    lab.clock.advance(grace);
+    route(lab, 'y', ['r']);
+    expect(client.told()).to.deep.equal(['cds -x', 'rds r']);
+    clusters(lab, 'y', 'z');
+    route(lab, 'z', ['r']);
+    expect(client.told()).to.deep.equal(['cds z', 'rds r']);
+    clusters(lab, 'z');
+    expect(client.told()).to.deep.equal(['cds -y']);
+    expect(lab.events.filter((event) => event.startsWith('overdue'))).to.deep.equal([
+      'overdue cds removal x',
+    ]);
   });
 
   it('§8.7 routes that changed meanwhile wait for clusters that have not come', () => {

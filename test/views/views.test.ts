@@ -2,12 +2,13 @@ import { fromBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
 import { DiscoveryResponseSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import type { Access } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { Selection } from '../../src/model/selection.ts';
 import { defersNothing, encoding, type Response, type Subscription } from '../../src/model/subscription.ts';
-import type { Payer } from '../../src/model/time-slices.ts';
+import { atOnce, type Payer } from '../../src/model/time-slices.ts';
 import { type Interest, type Transaction, transaction } from '../../src/model/transaction.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { Views } from '../../src/views/views.ts';
@@ -34,6 +35,16 @@ const named = (...names: string[]): Selection =>
       locatorParameters: undefined,
     })),
   );
+
+/** It may see everything too, but shares no view with `ALLOW_ALL`. */
+const otherTenant: Access = {
+  key: 'other',
+  unrestricted: true,
+  side: 'released',
+  allows: () => true,
+  admits: () => true,
+  deniesEverything: () => false,
+};
 
 /** A store and its views, with subscriptions that are taken from by hand. */
 class Bench {
@@ -288,6 +299,61 @@ describe('views', () => {
     });
   });
 
+  describe('what a delta client says that it has', () => {
+    /** How often all of it was looked through. */
+    class Claims extends Map<string, string> {
+      walks = 0;
+      override [Symbol.iterator](): MapIterator<[string, string]> {
+        this.walks++;
+        return super[Symbol.iterator]();
+      }
+    }
+    const returning = (bench: Bench, selection: Selection, claims: Claims): Subscription => {
+      const subscriber = { wake: () => undefined, payer: undefined };
+      const delta = encoding({ ...sotw, protocol: 'delta' });
+      const subscription = bench.views.open(cds, delta, selection, ALLOW_ALL, subscriber);
+      subscription.resume({ initialVersions: claims });
+      return subscription;
+    };
+
+    it('is looked through once while a wildcard is not answered, however often the client asks', () => {
+      const bench = new Bench();
+      const claims = new Claims([['gone', '1']]);
+      const subscription = returning(bench, named('*'), claims);
+      for (let asked = 0; asked < 10; asked++) expect(subscription.take(defersNothing)).to.equal(undefined);
+      expect(claims.walks).to.be.lessThan(3);
+      expect([subscription.pending, subscription.due]).to.deep.equal([true, false]);
+      bench.full({ a: '1' });
+      expect(subscription.take(defersNothing)?.removed).to.deep.equal(['gone']);
+    });
+
+    it('is forgotten but for the names that are not answered', () => {
+      const bench = new Bench();
+      const claims = new Claims([
+        ['a', '1'],
+        ['not-subscribed', '1'],
+      ]);
+      const subscription = returning(bench, named('a', 'nobody'), claims);
+      const [a] = bench.interests;
+      bench.says({ puts: [put(cds, 'a', '1')], resolved: a === undefined ? [] : [a] });
+      expect(subscription.take(defersNothing)?.changed).to.have.length(1);
+      expect([subscription.pending, subscription.due]).to.deep.equal([false, false]);
+    });
+
+    it('stays of a name until it is answered, and is not due before', () => {
+      const bench = new Bench();
+      const subscription = returning(bench, named('a', 'nobody'), new Claims([['nobody', '1']]));
+      const [a, nobody] = bench.interests;
+      bench.says({ puts: [put(cds, 'a', '1')], resolved: a === undefined ? [] : [a] });
+      expect(subscription.take(defersNothing)?.removed).to.deep.equal([]);
+      expect([subscription.pending, subscription.due]).to.deep.equal([true, false]);
+      bench.says({ resolved: nobody === undefined ? [] : [nobody] });
+      expect(subscription.due).to.equal(true);
+      expect(subscription.take(defersNothing)?.removed).to.deep.equal(['nobody']);
+      expect(subscription.pending).to.equal(false);
+    });
+  });
+
   describe('what a view keeps', () => {
     const wake = (): void => undefined;
     class Purse implements Payer {
@@ -395,6 +461,45 @@ describe('views', () => {
       expect(bench.journal).to.deep.equal(['+a', '+b']);
       bench.clock.advance(1);
       expect(bench.journal.slice(2).toSorted()).to.deep.equal(['-a', '-b']);
+    });
+
+    it('stays of a wildcard that others have when a client leaves that has added a name and read nothing since', () => {
+      const bench = new Bench();
+      const stays = bench.open();
+      const subscriber = { wake: () => undefined, payer: undefined };
+      const leaves = bench.views.open(cds, sotw, named('*'), otherTenant, subscriber);
+      bench.full({ a: '1' });
+      for (const one of [stays, leaves]) one.take(defersNothing);
+      leaves.select(named('*', 'x'), otherTenant, new Set(), []);
+      leaves.close();
+      bench.clock.advance(5000);
+      expect(bench.journal).to.deep.equal(['+*', '+x', '-x']);
+    });
+
+    it('stays of a large request though somebody else has come and gone before it is handled', () => {
+      const bench = new Bench();
+      const selection = named('a', 'b');
+      const giveUp = atOnce(bench.views.prepare(cds, selection, ALLOW_ALL));
+      bench.open(selection).close();
+      bench.open(selection);
+      giveUp();
+      bench.clock.advance(5000);
+      expect(bench.journal).to.deep.equal(['+a', '+b']);
+    });
+
+    it('commits reach who subscribed while a large request of the type was prepared, and the others had left', () => {
+      const bench = new Bench();
+      const large = named('a', 'b');
+      const preparing = bench.views.prepare(cds, large, ALLOW_ALL);
+      expect(preparing.next().done, 'it waits for its turn').to.equal(false);
+      bench.open(named('x')).close();
+      const small = bench.open(named('x'));
+      const giveUp = atOnce(preparing);
+      const first = bench.open(large);
+      giveUp();
+      bench.full({ a: '1', b: '1', x: '1' });
+      const received = [small, first].map((one) => contents(one.take(defersNothing)));
+      expect(received).to.deep.equal([{ x: '1' }, { a: '1', b: '1' }]);
     });
 
     it('who comes back in time finds it', () => {

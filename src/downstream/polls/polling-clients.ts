@@ -263,6 +263,13 @@ export class PolledNames implements OrderedType {
 const none: readonly never[] = [];
 const urgency: readonly SyncState[] = ['ERROR', 'STALE', 'NOT_SENT', 'SYNCED'];
 
+/** The first of the latest; undefined: there are none. A list may be too long for `Math.max(...list)`. */
+function latest<T>(all: readonly T[], at: (one: T) => number): T | undefined {
+  let found = all[0];
+  for (const one of all) if (found !== undefined && at(one) > at(found)) found = one;
+  return found;
+}
+
 /** All names of a type that a client polls. */
 class PolledType implements ListedType {
   readonly info: TypeInfo;
@@ -280,7 +287,7 @@ class PolledType implements ListedType {
   }
 
   get polledAt(): number {
-    return Math.max(...this.#all.map((one) => one.polledAt));
+    return latest(this.#all, ({ polledAt }) => polledAt)?.polledAt ?? 0;
   }
 
   get subscription(): this {
@@ -288,13 +295,15 @@ class PolledType implements ListedType {
   }
 
   get responses(): ShownState {
-    const all = this.#all.toSorted((a, b) => b.polledAt - a.polledAt);
-    const nacks = all.flatMap(({ lastNack }) => lastNack ?? none).toSorted((a, b) => b.at - a.at);
+    const all = this.#all;
     return {
       state: urgency.find((state) => all.some((one) => one.state === state)) ?? 'NOT_SENT',
-      version: all[0]?.version ?? '',
+      version: latest(all, ({ polledAt }) => polledAt)?.version ?? '',
       rejections: new Set(all.flatMap(({ rejection }) => rejection ?? none)),
-      lastNack: nacks[0],
+      lastNack: latest(
+        all.flatMap(({ lastNack }) => lastNack ?? none),
+        ({ at }) => at,
+      ),
       rejectedWhole: undefined,
       oldestOutstanding: undefined,
     };
@@ -328,6 +337,7 @@ class PollingClient implements ListedClient, OrderedStream {
   readonly names = new Map<string, PolledNames>();
   client: ClientContext;
   transport: ListedClient['transport'];
+  polledAt = 0;
   readonly #services: DownstreamServices;
   readonly #ordered: PolledNames[] = [];
   readonly #order: SendOrder;
@@ -354,14 +364,13 @@ class PollingClient implements ListedClient, OrderedStream {
   }
 
   get intervalMilliseconds(): number {
-    const longest = Math.max(...this.names.values().map((one) => one.intervalMilliseconds));
+    const longest = this.names.values().reduce((most, one) => Math.max(most, one.intervalMilliseconds), 0);
     return Math.min(longest, intervalMs.longest);
   }
 
   /** It should have polled again by now. */
   isLate(now: number): boolean {
-    const latest = Math.max(...this.names.values().map(({ polledAt }) => polledAt));
-    return latest + 2 * Math.max(this.intervalMilliseconds, intervalMs.shortest) < now;
+    return this.polledAt + 2 * Math.max(this.intervalMilliseconds, intervalMs.shortest) < now;
   }
 
   readonly #accepted: AcceptedNames = (short) => {
@@ -472,7 +481,7 @@ export class PollingClients {
     return Iterator.from(this.all()).find((one) => one.id === id);
   }
 
-  /** `known`: what this poll was before. Undefined: nothing more may be kept for its peer. */
+  /** `known`: what this poll was before. Undefined: nothing more may be kept of its client, or for its peer. */
   polled(poll: Poll, peer: Peer, known: PolledNames | undefined): PolledNames | undefined {
     const now = this.#services.clock.now();
     const names = known?.isForgotten === false ? known : this.#namesOf(poll, peer, now);
@@ -480,6 +489,7 @@ export class PollingClients {
     const { client } = names;
     names.polled(poll, now);
     client.client = poll.client;
+    client.polledAt = now;
     client.transport = { peer: { address: peer.address } };
     this.#clients.delete(client.key);
     this.#clients.set(client.key, client);
@@ -505,6 +515,7 @@ export class PollingClients {
     const selected = `${info.short} ${selection.hash} ${selection.size}`;
     const found = client.names.get(selected);
     if (found !== undefined) return found;
+    if (client.names.size >= this.#services.limits().maxSubscriptions) return undefined;
     const names = new PolledNames(client, poll, peer.account, now);
     if (!this.#makeRoom(key, names.bytes, now) || peer.account.hold(names.bytes) !== undefined)
       return undefined;

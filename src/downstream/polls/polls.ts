@@ -156,7 +156,6 @@ export class Polls {
    */
   ask(poll: ReadPoll, peer: Peer, milliseconds: number, answered: Answered): () => void {
     this.#count(poll, peer);
-    poll.names = this.clients.polled(poll, peer, poll.names);
     const answer: Answered = (outcome) => {
       if (outcome.kind === 'refused') this.rejected(outcome);
       if (outcome.kind === 'unchanged') this.#told(poll, outcome.version, outcome.version);
@@ -167,6 +166,7 @@ export class Polls {
       answer(refused(found.error));
       return () => {};
     }
+    poll.names = this.clients.polled(poll, peer, poll.names);
     poll.class = found.value;
     this.#classes.delete(found.value.key);
     this.#classes.set(found.value.key, found.value);

@@ -247,14 +247,14 @@ class JsonBodies {
     const excess = payer.hold(length);
     if (excess !== undefined) return Promise.resolve(fail(heldBytes(excess)));
     const slices = length > largeBytes ? this.#large : this.#options.slices;
-    const made = slices
-      .run((pace) => this.#make(response, pace, payer, compressed), payer)
-      .finally(() => payer.keeps(-length));
+    const made = slices.run((pace) => this.#make(response, pace, compressed), payer);
     this.#bodies.set(response, made);
-    return made;
+    // What was made for it before and is not read yet. The others who wait for the body hold nothing of that.
+    const own = made.then((body) => (payer.excess === undefined ? body : fail(heldBytes(payer.excess))));
+    return own.finally(() => payer.keeps(-length));
   }
 
-  async #make(response: Response, pace: Pace, payer: Account, compressed: boolean): Promise<MadeBody> {
+  async #make(response: Response, pace: Pace, compressed: boolean): Promise<MadeBody> {
     const maxBytes = this.#options.maxBytes();
     const message = fromBinary(DiscoveryResponseSchema, response.bytes.subarray(prefixLength));
     const text = new JsonText();
@@ -275,9 +275,6 @@ class JsonBodies {
       if (text.bytes > maxBytes) return this.#refused(response, tooLargeAsJson(maxBytes));
     }
     text.add(before === ',' ? ']}' : '}');
-    // What was made for it before and is not read yet.
-    const excess = payer.excess;
-    if (excess !== undefined) return this.#refused(response, heldBytes(excess));
     const body = new JsonBody(text.parts, this.#large);
     // Before the next one is made: many that wait for it would fill the memory.
     if (compressed) await body.compress();

@@ -156,4 +156,34 @@ describe('clients that poll, as they are listed', () => {
     expect(lab.relay.polls.clients.size).to.equal(20_000);
     expect(listed().at(-1), 'one that has missed a poll goes').to.match(/^late, /);
   });
+
+  it('a poll that is refused because its peer changes too often is not listed, and nothing is kept of it', () => {
+    const peer = testPeer({}, testAccounts({ changesPerSecond: 1 }, lab.clock));
+    poll('a', { resourceNames: ['one'] }, peer, 'eds');
+    const before = peer.account.held;
+    poll('b', { resourceNames: ['two'] }, peer, 'eds');
+    expect(listed()).to.deep.equal(['a, eds NOT_SENT -']);
+    expect(peer.account.held).to.equal(before);
+  });
+
+  it('of a client as many lists of names are known as a stream may have subscriptions', () => {
+    lab = new InMemoryRelay({ limits: { maxSubscriptions: 5 } });
+    for (let at = 0; at < 10; at++) poll('a', { resourceNames: [`n${at}`] }, testPeer(), 'eds');
+    const [client] = lab.relay.clients();
+    expect(client?.types[0]?.selection.size).to.equal(5);
+  });
+
+  it('a client of 150,000 lists is listed, and found to be late', () => {
+    lab = new InMemoryRelay({ limits: { maxSubscriptions: 1_000_000 } });
+    poll('a', { resourceNames: ['n'] }, testPeer(), 'eds');
+    const { clients } = lab.relay.polls;
+    const [known] = clients.all();
+    const [names] = known?.names.values() ?? [];
+    if (known === undefined || names === undefined) throw new Error('it is not listed');
+    for (let at = 0; at < 150_000; at++) known.names.set(String(at), names);
+    expect(known.types[0]?.polledAt).to.equal(names.polledAt);
+    expect(known.intervalMilliseconds).to.equal(0);
+    lab.clock.advance(11_000);
+    expect(known.isLate(lab.clock.now())).to.equal(true);
+  });
 });
