@@ -143,7 +143,7 @@ export class HeldNames implements Gate {
     const before = this.#gated;
     this.#gated = types;
     for (const type of before) if (!types.has(type)) this.release({ type });
-    this.unqueue(({ type }) => !types.has(type));
+    this.unqueue(({ type }) => before.has(type) && !types.has(type));
   }
 
   guarding(guard: TransactionGuard): void {
