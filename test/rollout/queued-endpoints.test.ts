@@ -118,6 +118,15 @@ class World {
     expect(this.rollout.report()).to.include({ wave: 2 });
   }
 
+  freeze(): void {
+    this.rollout.freeze({}, { operator: 'somebody', reason: 'a test' });
+  }
+
+  unfreeze(): void {
+    this.rollout.unfreeze({});
+    this.clock.advance(100);
+  }
+
   /** The endpoints of each assignment that a side has. */
   has(side: Side): string {
     return names
@@ -145,5 +154,63 @@ describe('endpoints behind a change of clusters that is past its first wave', ()
     world.rollout.reload({ ...settings });
     world.clock.advance(100);
     expect([world.both(), world.state()]).to.deep.equal(['2 2 2 2 | 2 2 2 2', 'HELD content']);
+  });
+
+  it('what came with those that the guard stops goes to everybody', () => {
+    const world = new World();
+    world.inSecondWave();
+    world.says(eds, [...['a', 'b'].map((name) => assignment(name, 0, '0')), assignment('c', 3, '3')]);
+    expect([world.both(), world.state()]).to.deep.equal(['2 2 3 2 | 2 2 3 2', 'HELD content']);
+  });
+
+  it('unfreeze: what is not gated goes to everybody', () => {
+    const world = new World();
+    world.inSecondWave();
+    world.freeze();
+    world.endpoints(3);
+    world.says(rtds, [put(rtds, 'r', '2')]);
+    expect(world.both()).to.equal('2 2 2 2 | 2 2 2 2');
+    world.unfreeze();
+    expect(world.both()).to.equal('3 3 3 3 | 3 3 3 3');
+    expect(world.store.held.pending.map(({ type: url }) => url)).to.deep.equal([cds]);
+  });
+
+  it('unfreeze: nobody gets what the guard stops', () => {
+    const world = new World();
+    world.inSecondWave();
+    world.freeze();
+    world.endpoints(0);
+    world.unfreeze();
+    expect([world.both(), world.state()]).to.deep.equal(['2 2 2 2 | 2 2 2 2', 'HELD content']);
+  });
+});
+
+describe('endpoints that were frozen', () => {
+  it('the guard sees them after unfreeze', () => {
+    const world = new World();
+    world.freeze();
+    world.endpoints(0);
+    world.unfreeze();
+    expect([world.has('released'), world.state()]).to.deep.equal(['2 2 2 2', 'HELD content']);
+  });
+
+  it('a few at a time, over several bakes, they are still seen together', () => {
+    const world = new World();
+    world.freeze();
+    for (const name of names) {
+      world.endpoints(0, [name]);
+      world.clock.advance(3_600_000);
+    }
+    world.unfreeze();
+    expect([world.has('released'), world.state()]).to.deep.equal(['2 2 2 2', 'HELD content']);
+  });
+
+  it('without rollout they go to everybody with unfreeze', () => {
+    const world = new World();
+    world.rollout.reload(undefined);
+    world.freeze();
+    world.endpoints(0);
+    world.unfreeze();
+    expect([world.both(), world.state()]).to.deep.equal(['0 0 0 0 | 0 0 0 0', 'IDLE']);
   });
 });
