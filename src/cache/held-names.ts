@@ -143,7 +143,7 @@ export class HeldNames implements Gate {
     const before = this.#gated;
     this.#gated = types;
     for (const type of before) if (!types.has(type)) this.release({ type });
-    this.unqueue(({ type }) => !types.has(type));
+    this.unqueue(({ type }) => before.has(type) && !types.has(type));
   }
 
   guarding(guard: TransactionGuard): void {
@@ -172,9 +172,7 @@ export class HeldNames implements Gate {
       const isBehind = masked === undefined && canary !== undefined;
       if ((masked !== 'queued' && !isBehind) || !isMeant({ type: table.type, name })) return false;
       if (this.#isFrozen(table, name)) table.change(name, held, { masked: 'frozen' });
-      // Endpoints were queued because they are too many at once: the judge sees whether they still are.
-      else if (this.#gated.has(table.type) || table.type === assignmentType) table.unmask(name, held);
-      else this.#letThrough(table, name);
+      else this.#show(table, name, held);
       return true;
     });
   }
@@ -221,9 +219,9 @@ export class HeldNames implements Gate {
     this.#change(scope, ['released', 'canary'], (table, name, held) => {
       if (held.masked === undefined || held.masked === 'discarded' || held.masked === 'queued') return false;
       if (this.#isFrozen(table, name)) return false;
-      if (this.#isQueued({ type: table.type, name }, false)) table.change(name, held, { masked: 'queued' });
-      else if (this.#gated.has(table.type)) table.unmask(name, held);
-      else this.#letThrough(table, name);
+      if (this.#isJudged(table) && this.#isQueued({ type: table.type, name }, false))
+        table.change(name, held, { masked: 'queued' });
+      else this.#show(table, name, held);
       return true;
     });
     // What does not wait behind the gate needs no gate.
@@ -371,6 +369,18 @@ export class HeldNames implements Gate {
     const said = table.resources.get(name)?.variants.all() ?? [];
     const hasRemoved = kept.size === 0 || said.some(({ constraints }) => !kept.has(constraints.key));
     this.holds.setWithheld({ type: table.type, name }, isHeld && hasRemoved);
+  }
+
+  /** Its changes wait, or those of them that are too much for the guard: the judge sees which. */
+  #isJudged({ type }: TypeTable): boolean {
+    const isGuarded = this.#guard !== undefined && this.#gated.size > 0 && type === assignmentType;
+    return isGuarded || this.#gated.has(type);
+  }
+
+  /** What was queued or frozen. */
+  #show(table: TypeTable, name: ResourceName, held: HeldName): void {
+    if (this.#isJudged(table)) table.unmask(name, held);
+    else this.#letThrough(table, name);
   }
 
   #letThrough(table: TypeTable, name: ResourceName): void {

@@ -175,7 +175,7 @@ export const rollout = z
     waves: z.array(wave).min(1).optional().describe('Who gets a change after whom, instead of "canary": each wave adds clients to those before, and the next begins when they have accepted the change and its bake is over. After the last one everybody gets it'),
     canary_principals: z.array(principal()).prefault([]).describe('Clients that may be canaries, by their certificates, as in xds.authorization; this needs xds.tls.ca. Empty: every client'),
     bake: positiveDuration().prefault('30s').describe('How long the canaries must stay connected after they have accepted a change; another change restarts it'),
-    max_wait: positiveDuration().prefault('10m').describe('How long to wait for a verdict; then on_timeout applies. Another change does not restart it'),
+    max_wait: positiveDuration().prefault('10m').describe('How long to wait for a verdict; then on_timeout applies. Another change does not restart it, the end of a hold does'),
     on_timeout: z.enum(['HOLD', 'PROCEED']).default('HOLD').describe('HOLD: the others keep what they have. PROCEED: everybody gets the change, unless a canary rejects it'),
     on_failure: z.enum(['HOLD', 'DISCARD']).default('HOLD').describe('What becomes of a change that was found bad. HOLD: those who have it keep it, and nobody else gets it. DISCARD: they go back at once'),
     max_disconnects: z.number().min(0).max(100).default(20).describe("Percentage of the canaries' streams that may end within the bake"),

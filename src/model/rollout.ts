@@ -156,7 +156,7 @@ export interface Gate {
   freeze(scope?: Scope, decision?: Decision): Result<undefined>;
   /**
    * Ends the freeze of this scope; without one, all. What has changed meanwhile is pending now, or comes through if its
-   * type is not gated. The error: it is not frozen.
+   * type is neither gated nor guarded. The error: it is not frozen.
    */
   unfreeze(scope?: Scope): Result<readonly Freeze[]>;
   /**

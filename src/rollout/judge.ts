@@ -88,7 +88,7 @@ export class Judge {
   #settings: JudgeSettings;
   #state: WaitingState;
   #startedAt: number;
-  /** `max_wait` counts from here. */
+  /** `max_wait` counts from here: it does not run while anything else holds the change, or with MANUAL. */
   #waitsSince: number;
   #acceptedAt: number | undefined;
   #bakedAt: number | undefined;
@@ -271,6 +271,7 @@ export class Judge {
       this.hold(now, objection);
       return wait(undefined);
     }
+    if (this.#state.kind === 'HELD' && this.#state.cause !== 'timeout') this.#waitsSince = now;
     if (this.#meetsNobody) return { passes: 'accepted', nextAt: undefined };
     if (hasAccepted(seen) && (seen.total > 0 || !seen.clientsMayComeBack)) this.#acceptedAt ??= now;
     if (this.#settings.mode === 'MANUAL') return this.#manual(now, seen);
@@ -291,6 +292,7 @@ export class Judge {
   }
 
   #manual(now: number, { total }: Observation): Judgement {
+    this.#waitsSince = now;
     const accepted =
       this.#acceptedAt === undefined || total === 0 ? '' : 'the canaries have accepted it, and ';
     this.#enter({

@@ -323,9 +323,9 @@ export class Rollout {
   }
 
   #frozen(): void {
-    this.#save();
     this.#options.fleet.waitingChanged();
     this.#look();
+    this.#save();
   }
 
   #changed({ type, joined: all, left }: PendingChange): void {
@@ -478,8 +478,11 @@ export class Rollout {
     if (!isEqual(keysOf(bad), this.#stopped.keys)) this.#stopped = new WaitingNames(bad);
     if (this.#settings === undefined) return;
     const { types } = this.#settings;
-    const free = waiting.names.filter(({ type, key }) => !types.includes(type) && !stopped.has(key));
-    if (free.length > 0) gate.release({}, keysOf(free));
+    const isFree = ({ type, key }: PendingName): boolean => !types.includes(type) && !stopped.has(key);
+    const unqueued = keysOf(queued.filter((one) => isFree(one) && !this.#needed.has(one)));
+    if (unqueued.size > 0) gate.unqueue(({ type, name }) => unqueued.has(nameKey(type, name)));
+    const free = keysOf(waiting.names.filter(isFree)).union(unqueued);
+    if (free.size > 0) gate.release({}, free);
   }
 
   /** Who the canaries are, what they say, and which changes there are. */

@@ -309,6 +309,11 @@ for (const workers of cases(0, 2)) {
         .and.to.include('A change that nobody has is held')
         .and.to.not.include('$ distributary discard');
       expect((await run('history', ...at)).out).to.match(/ HELD: content /);
+      relay.configure(configOf({ ...twoWaves, max_wait: '2h' }));
+      await eventually(async () =>
+        expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(1),
+      );
+      await reaches(relay, 'HELD');
       expect(counts(clients)).to.deep.equal([10, 10, 10]);
       // The change before it has ended: it goes on as what it is.
       expect((await operate(relay, 'Release')).status).to.equal(200);

@@ -198,6 +198,32 @@ const rows: readonly Row[] = [
     ],
   },
   {
+    rule: 'max_wait does not run while something else holds it: an objection that ends leaves the whole of it',
+    steps: [
+      joined(0),
+      sees(0, { ...waiting, objection: tooMany }, 'HELD removals'),
+      sees(650, waiting, 'CANARY'),
+      sees(1249, waiting, 'CANARY'),
+      sees(1250, waiting, 'HELD timeout'),
+    ],
+  },
+  {
+    rule: 'on_timeout: PROCEED gives nobody the removals that were held for longer than max_wait before their bake',
+    settings: { onTimeout: 'PROCEED' },
+    steps: [
+      joined(0),
+      sees(0, { ...accepted, objection: tooMany }, 'HELD removals'),
+      sees(650, accepted, 'CANARY'),
+      sees(679, accepted, 'CANARY'),
+      sees(680, accepted, 'accepted'),
+    ],
+  },
+  {
+    rule: 'nor what was rejected for longer than max_wait',
+    settings: { onTimeout: 'PROCEED' },
+    steps: [joined(0), sees(1, rejects, 'HELD rejected'), sees(700, accepted, 'CANARY')],
+  },
+  {
     rule: 'mode: MANUAL never releases by itself, and has no timeout',
     settings: { mode: 'MANUAL', onTimeout: 'PROCEED' },
     steps: [
@@ -232,6 +258,14 @@ describe('judge', () => {
     expect(judge.judge(0, waiting).nextAt).to.equal(600);
     expect(judge.judge(5, accepted).nextAt).to.equal(35);
     expect(judge.judge(6, rejects).nextAt).to.equal(undefined);
+  });
+
+  it('max_wait does not run with mode: MANUAL, and begins with a reload to AUTOMATIC', () => {
+    const judge = new Judge({ ...settings, mode: 'MANUAL' }, 0);
+    expect(outcome(judge, 9000, waiting)).to.equal('CANARY');
+    judge.configure(settings);
+    expect(outcome(judge, 9001, waiting)).to.equal('CANARY');
+    expect(outcome(judge, 9600, waiting)).to.equal('HELD timeout');
   });
 
   it('nothing is decided while a canary may come back', () => {

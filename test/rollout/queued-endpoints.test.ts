@@ -1,0 +1,216 @@
+import { create, toBinary } from '@bufbuild/protobuf';
+import { AnySchema } from '@bufbuild/protobuf/wkt';
+import { expect } from 'chai';
+import { Store } from '../../src/cache/store.ts';
+import type { Side } from '../../src/model/access.ts';
+import { resourceName, type TypeUrl } from '../../src/model/brand.ts';
+import { endpointsIn } from '../../src/model/endpoints.ts';
+import { nameKey } from '../../src/model/holds.ts';
+import { placeOf } from '../../src/model/node-path.ts';
+import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { type Put, transaction } from '../../src/model/transaction.ts';
+import { Rollout } from '../../src/rollout/rollout.ts';
+import type { RolloutSettings } from '../../src/rollout/seams.ts';
+import { any, namedHolder, put, type } from '../support/in-memory-relay.ts';
+import { unheard, withoutCanaries } from '../support/rollouts.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+const [cds, eds, rtds] = [type('cds'), type('eds'), type('rtds')];
+const names = ['a', 'b', 'c', 'd'];
+
+const wave = (percent: number, bakeMs: number): RolloutSettings['waves'][number] => ({
+  path: 'rollout.waves',
+  percent,
+  match: [],
+  elects: true,
+  bakeMs,
+});
+const settings: RolloutSettings = {
+  ...withoutCanaries([cds]),
+  waves: [wave(0.01, 300), wave(50, 600_000)],
+  guard: { maxEmptiedPercent: 20 },
+};
+
+function assignment(name: string, count: number, mark: string): Put {
+  const locality = Array.from({ length: count }, () => [0x12, 0]).flat();
+  const value = Buffer.concat([
+    any(eds, name, mark).value,
+    Buffer.from([0x12, locality.length, ...locality]),
+  ]);
+  return { ...put(eds, name, mark), any: toBinary(AnySchema, create(AnySchema, { typeUrl: eds, value })) };
+}
+
+/** A relay with a canary in each wave, which accepts all that it is sent. */
+class World {
+  readonly clock = new VirtualClock();
+  readonly store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
+  readonly rollout: Rollout;
+
+  constructor() {
+    this.rollout = new Rollout(settings, {
+      gate: this.store.held,
+      fleet: {
+        survey: (waiting) => {
+          const keys = [...waiting].flatMap(([url, own]) => [...own].map((name) => nameKey(url, name)));
+          const subscribed = new Set(keys);
+          const { reached } = this.rollout.canaries;
+          const nodes = ['n1', 'n2'].slice(0, reached.size > 0 ? 2 : 1);
+          return {
+            complete: true,
+            members: nodes.map((nodeId) => ({
+              nodeId,
+              place: placeOf(nodeId),
+              classKey: 'one',
+              mayBeCanary: true,
+              side: 'canary',
+              subscribed: new Set([subscribed]),
+            })),
+            canaries: nodes.map((node) => ({
+              node,
+              classKey: 'one',
+              stream: node,
+              standing: { kind: 'accepted' },
+              names: [subscribed],
+            })),
+          };
+        },
+        waitingChanged: () => {},
+        isMoving: false,
+        moved: () => {},
+      },
+      clock: this.clock,
+      saved: undefined,
+      revisions: () => ({ revision: 1, pendingRevision: 1 }),
+      removalLimits: () => [],
+      events: unheard,
+    });
+    for (const [url, all] of [
+      [cds, ['x']],
+      [eds, names],
+      [rtds, ['r']],
+    ] as const)
+      for (const name of all)
+        this.store.addInterest({ type: url, selector: resourceName(name), parameters: NO_PARAMETERS });
+    this.says(cds, [put(cds, 'x', '1')]);
+    this.says(rtds, [put(rtds, 'r', '1')]);
+    this.endpoints(2);
+  }
+
+  says(url: TypeUrl, puts: readonly Put[]): void {
+    this.store.apply(transaction({ holder: namedHolder, type: url, puts }));
+    this.store.held.notify();
+    // The clients are looked at once a second.
+    this.clock.advance(1100);
+  }
+
+  /** Upstream has so many in each assignment, or in each of these. */
+  endpoints(count: number, of: readonly string[] = names): void {
+    this.says(
+      eds,
+      of.map((name) => assignment(name, count, `${count}`)),
+    );
+  }
+
+  /** A change of clusters is past its first wave. */
+  inSecondWave(): void {
+    this.says(cds, [put(cds, 'x', '2')]);
+    this.clock.advance(1000);
+    expect(this.rollout.report()).to.include({ wave: 2 });
+  }
+
+  freeze(): void {
+    this.rollout.freeze({}, { operator: 'somebody', reason: 'a test' });
+  }
+
+  unfreeze(): void {
+    this.rollout.unfreeze({});
+    this.clock.advance(100);
+  }
+
+  /** The endpoints of each assignment that a side has. */
+  has(side: Side): string {
+    return names
+      .map((name) => this.store.held.contentOf(eds, resourceName(name), side))
+      .map(([one]) => (one?.variant.payload === undefined ? '-' : endpointsIn(one.variant.payload.bytes)))
+      .join(' ');
+  }
+
+  both(): string {
+    return `${this.has('released')} | ${this.has('canary')}`;
+  }
+
+  state(): string {
+    const { state } = this.rollout.report();
+    return state.kind === 'HELD' ? `HELD ${state.cause}` : state.kind;
+  }
+}
+
+describe('endpoints behind a change of clusters that is past its first wave', () => {
+  it('those that the guard stops nobody has, and a reload changes nothing of that', () => {
+    const world = new World();
+    world.inSecondWave();
+    world.endpoints(0);
+    expect([world.both(), world.state()]).to.deep.equal(['2 2 2 2 | 2 2 2 2', 'HELD content']);
+    world.rollout.reload({ ...settings });
+    world.clock.advance(100);
+    expect([world.both(), world.state()]).to.deep.equal(['2 2 2 2 | 2 2 2 2', 'HELD content']);
+  });
+
+  it('what came with those that the guard stops goes to everybody', () => {
+    const world = new World();
+    world.inSecondWave();
+    world.says(eds, [...['a', 'b'].map((name) => assignment(name, 0, '0')), assignment('c', 3, '3')]);
+    expect([world.both(), world.state()]).to.deep.equal(['2 2 3 2 | 2 2 3 2', 'HELD content']);
+  });
+
+  it('unfreeze: what is not gated goes to everybody', () => {
+    const world = new World();
+    world.inSecondWave();
+    world.freeze();
+    world.endpoints(3);
+    world.says(rtds, [put(rtds, 'r', '2')]);
+    expect(world.both()).to.equal('2 2 2 2 | 2 2 2 2');
+    world.unfreeze();
+    expect(world.both()).to.equal('3 3 3 3 | 3 3 3 3');
+    expect(world.store.held.pending.map(({ type: url }) => url)).to.deep.equal([cds]);
+  });
+
+  it('unfreeze: nobody gets what the guard stops', () => {
+    const world = new World();
+    world.inSecondWave();
+    world.freeze();
+    world.endpoints(0);
+    world.unfreeze();
+    expect([world.both(), world.state()]).to.deep.equal(['2 2 2 2 | 2 2 2 2', 'HELD content']);
+  });
+});
+
+describe('endpoints that were frozen', () => {
+  it('the guard sees them after unfreeze', () => {
+    const world = new World();
+    world.freeze();
+    world.endpoints(0);
+    world.unfreeze();
+    expect([world.has('released'), world.state()]).to.deep.equal(['2 2 2 2', 'HELD content']);
+  });
+
+  it('a few at a time, over several bakes, they are still seen together', () => {
+    const world = new World();
+    world.freeze();
+    for (const name of names) {
+      world.endpoints(0, [name]);
+      world.clock.advance(3_600_000);
+    }
+    world.unfreeze();
+    expect([world.has('released'), world.state()]).to.deep.equal(['2 2 2 2', 'HELD content']);
+  });
+
+  it('without rollout they go to everybody with unfreeze', () => {
+    const world = new World();
+    world.rollout.reload(undefined);
+    world.freeze();
+    world.endpoints(0);
+    world.unfreeze();
+    expect([world.both(), world.state()]).to.deep.equal(['0 0 0 0 | 0 0 0 0', 'IDLE']);
+  });
+});
