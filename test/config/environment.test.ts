@@ -44,6 +44,10 @@ describe('configuration: references to the environment', () => {
     });
   }
 
+  it('what follows a reference without an end is not read', () => {
+    expect(expand('${A:-'.repeat(1000), environment).failures).to.have.length(1);
+  });
+
   it('a number or a boolean may come from there', () => {
     const text = `${minimal}limits: { max_streams: "\${PORT}" }\nparameters: [{ key: a, from: node.id, trusted: "\${YES}" }]\n`;
     const config = configOf(text, environment);
