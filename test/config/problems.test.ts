@@ -541,6 +541,19 @@ admin:
         ],
       },
       {
+        rule: 'canary_principals where no client is verified',
+        text: `${minimal}rollout: { canary_principals: ["spiffe://a/*"] }\n`,
+        problems: ['4:12: rollout.canary_principals: without xds.tls.ca no client is verified'],
+      },
+      {
+        rule: 'canary_principals where no client is verified, in a section with another problem',
+        text: `${minimal}rollout: { canary_principals: ["spiffe://a/*"], bake: soon }\n`,
+        problems: [
+          '4:12: rollout.canary_principals: without xds.tls.ca no client is verified',
+          '4:55: rollout.bake: ',
+        ],
+      },
+      {
         rule: 'no waves',
         text: `${minimal}rollout: { waves: [] }\n`,
         problems: ['4:12: rollout.waves: must have at least one entry'],
