@@ -165,7 +165,7 @@ function describeConfig(file: unknown, templates: ReadonlyMap<string, string>): 
 function describe(value: unknown, path: Path, templates: ReadonlyMap<string, string>): unknown {
   if (isSecret(path)) return redacted;
   const template = templates.get(pathText(path));
-  if (template !== undefined) return withoutSecrets(template);
+  if (template !== undefined) return isSecretUrl(path) ? redacted : withoutSecrets(template);
   if (typeof value === 'string') return isSecretUrl(path) ? hostOf(value) : withoutSecrets(value);
   if (Array.isArray(value))
     return value.map((item: unknown, index) => describe(item, [...path, index], templates));
