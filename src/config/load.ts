@@ -85,7 +85,8 @@ export function withoutReferences(text: string, environment: Environment): strin
   const json = JSON.stringify(meant, (key, part: unknown) =>
     key === 'ads' && typeof part === 'object' ? { ...part, headers: undefined } : part,
   );
-  return json.replaceAll('${', '$${');
+  // As a string, `$$` would stand for a single `$`.
+  return json.replaceAll('${', () => '$${');
 }
 
 function parse(
