@@ -23,7 +23,7 @@ import { LOAD_PATH } from '../model/load.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes, type TypeInfo } from '../model/types.ts';
-import type { Counters } from '../observe/counters.ts';
+import type { CountersOrPid } from '../observe/counters.ts';
 import type { Spans } from '../observe/update-traces.ts';
 import type { Account } from '../wire/accounts.ts';
 import { formatAddress, formatHostPort } from '../wire/address.ts';
@@ -68,7 +68,7 @@ export interface ClientServing extends ClientListeners {
   /** Everything that the relay has counted, in the Prometheus text format. */
   metricsText(): Promise<string>;
   /** Of each process, for the charts of the status page. */
-  counters(): Promise<readonly Counters[]>;
+  counters(): Promise<readonly CountersOrPid[]>;
   reload(config: Config): void;
 }
 

@@ -18,7 +18,7 @@ import { diskText } from '../inspect/problems.ts';
 import { discardedFacts } from '../inspect/rollout-status.ts';
 import { typeUrl } from '../model/brand.ts';
 import { systemClock, type Timer } from '../model/clock.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { checkStates } from '../model/rollout.ts';
 import { gatedByDefault, typeByName, typeInfo } from '../model/types.ts';
 import { Figures } from '../observe/figures.ts';
@@ -236,18 +236,21 @@ export class Distributary {
   async announce(text: string): Promise<void> {
     const { log } = this.#core;
     const request = create(CompareConfigurationRequestSchema, { text });
-    const comparing = Promise.resolve(this.#inspection.compareConfiguration(request)).catch(() => undefined);
-    // The reload waits for it, and must not wait long.
-    const effect = await Promise.race([
-      comparing,
-      setTimeout(longestComparisonMs, undefined, { ref: false }),
-    ]);
-    if (effect !== undefined)
-      log[effect.reconnecting > 0 ? 'warn' : 'info'](
-        'what the new configuration changes',
-        effectSummary(effect),
-      );
-    else log.info('what the new configuration changes was not computed in time');
+    try {
+      const effect = await Promise.race([
+        this.#inspection.compareConfiguration(request),
+        // The reload waits for it, and must not wait long.
+        setTimeout(longestComparisonMs, undefined, { ref: false }),
+      ]);
+      if (effect === undefined) log.info('what the new configuration changes was not computed in time');
+      else
+        log[effect.reconnecting > 0 ? 'warn' : 'info'](
+          'what the new configuration changes',
+          effectSummary(effect),
+        );
+    } catch (error) {
+      log.warn('what the new configuration changes is unknown', { reason: errorMessage(error) });
+    }
   }
 
   async #compare(request: Request<'compareConfiguration'>): Promise<Answer<'compareConfiguration'>> {

@@ -1,4 +1,5 @@
 import {
+  type Alias,
   type Document,
   isAlias,
   isMap,
@@ -8,6 +9,7 @@ import {
   type Node,
   type Pair,
   parseDocument,
+  visit as visitNodes,
 } from 'yaml';
 import {
   type ConfigProblem,
@@ -30,7 +32,7 @@ export interface ParsedDocument {
   readonly broken: boolean;
 }
 
-/** Bounds for what anchors and aliases may unfold to. */
+/** Bounds for what anchors and aliases may unfold to. Problems count as nodes: an alias repeats them too. */
 const mostNodes = 100_000;
 const mostDepth = 64;
 
@@ -65,15 +67,34 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
     return { value: undefined, places: new Map(), templates: new Map(), problems: [problem], broken: true };
   }
 
+  const targets = targetsOf(document);
   const places = new Map<string, SourceRange>();
   const templates = new Map<string, string>();
+  const expansions = new Map<string, Expanded>();
   const complaints: UnplacedProblem[] = [];
   let nodes = 0;
+  let exceeded = false;
+
+  /** False: a bound has been passed, which is said once, and nothing more is read. */
+  const counts = (path: Path): boolean => {
+    if (exceeded) return false;
+    exceeded = ++nodes > mostNodes || path.length > mostDepth;
+    if (!exceeded) return true;
+    const bound =
+      nodes > mostNodes ? `has more than ${mostNodes} entries` : `is nested deeper than ${mostDepth} levels`;
+    complaints.push({ path: path.slice(0, 3), message: `${bound} (an alias inside its own anchor?)` });
+    return false;
+  };
+
+  const complain = (problem: UnplacedProblem): void => {
+    if (counts([])) complaints.push(problem);
+  };
 
   const visit = (node: unknown, path: Path, key: Position | undefined): unknown => {
-    const target = isAlias(node) ? node.resolve(document) : node;
+    if (!counts(path)) return null;
+    const target = isAlias(node) ? targets.get(node) : node;
     if (isAlias(node) && target === undefined) {
-      complaints.push({
+      complain({
         path,
         message: `*${node.source} is an alias without an anchor: there is no &${node.source} is above it`,
       });
@@ -84,28 +105,28 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
       value: value === undefined ? (key ?? { line: 1, column: 1 }) : at(value),
       collection: isMap(target) || isSeq(target),
     });
-    if (++nodes > mostNodes || path.length > mostDepth) {
-      if (nodes <= mostNodes || nodes === mostNodes + 1) {
-        const bound =
-          nodes > mostNodes
-            ? `has more than ${mostNodes} entries`
-            : `is nested deeper than ${mostDepth} levels`;
-        complaints.push({ path: path.slice(0, 3), message: `${bound} (an alias inside its own anchor?)` });
-      }
-      return null;
-    }
     if (isMap(target)) return mapping(target.items, path);
-    if (isSeq(target)) return target.items.map((item, index) => visit(item, [...path, index], undefined));
+    if (isSeq(target)) return sequence(target.items, path);
     return isScalar(target) ? scalar(target.value, path) : null;
+  };
+
+  const sequence = (items: readonly unknown[], path: Path): unknown => {
+    const entries: unknown[] = [];
+    for (const [index, item] of items.entries()) {
+      if (exceeded) break;
+      entries.push(visit(item, [...path, index], undefined));
+    }
+    return entries;
   };
 
   const mapping = (pairs: readonly Pair[], path: Path): unknown => {
     const entries = new Map<string, unknown>();
     for (const pair of pairs) {
+      if (exceeded) break;
       const name = isScalar(pair.key) ? pair.key.value : undefined;
       const start = at(rangeStart(pair.key) ?? 0);
       if (typeof name !== 'string') {
-        complaints.push({
+        complain({
           path,
           message: `a key in line ${start.line} is not a string: quote it`,
           aboutKey: true,
@@ -115,15 +136,12 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
       const inner = [...path, name];
       const first = entries.has(name) ? places.get(pathText(inner))?.key : undefined;
       if (first !== undefined) {
-        duplicates.push({
-          path: pathText(inner),
-          ...start,
-          message: `duplicate key: it is first in line ${first.line}`,
-        });
+        const message = `duplicate key: it is first in line ${first.line}`;
+        if (counts([])) duplicates.push({ path: pathText(inner), ...start, message });
         continue;
       }
       if (name === '__proto__') {
-        complaints.push({ path: inner, message: 'the key "__proto__" is not allowed', aboutKey: true });
+        complain({ path: inner, message: 'the key "__proto__" is not allowed', aboutKey: true });
         places.set(pathText(inner), { key: start, value: start, collection: false });
         continue;
       }
@@ -134,11 +152,12 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
 
   const scalar = (value: unknown, path: Path): unknown => {
     if (typeof value === 'number' && !Number.isFinite(value)) {
-      complaints.push({ path, message: `${value} is not a JSON number` });
+      complain({ path, message: `${value} is not a JSON number` });
     }
     if (typeof value !== 'string') return value;
-    const expanded = expand(value, environment);
-    for (const message of expanded.failures) complaints.push({ path, message });
+    const expanded = expansions.get(value) ?? expand(value, environment);
+    expansions.set(value, expanded);
+    for (const message of expanded.failures) complain({ path, message });
     if (expanded.substituted) templates.set(pathText(path), value);
     return expanded.text;
   };
@@ -147,6 +166,20 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
   const value = visit(document.contents, [], undefined);
   const problems = [...duplicates, ...complaints.map((complaint) => locate(complaint, places))];
   return { value, places, templates, problems, broken: false };
+}
+
+/** What each alias stands for: the last node before it with that anchor. `Alias.resolve` reads all for each. */
+function targetsOf(document: Document): ReadonlyMap<Alias, Node> {
+  const anchors = new Map<string, Node>();
+  const targets = new Map<Alias, Node>();
+  visitNodes(document, {
+    Node: (_key, node) => {
+      const target = isAlias(node) ? anchors.get(node.source) : undefined;
+      if (isAlias(node) && target !== undefined) targets.set(node, target);
+      if (!isAlias(node) && node.anchor !== undefined) anchors.set(node.anchor, node);
+    },
+  });
+  return targets;
 }
 
 function rangeStart(node: unknown): number | undefined {
@@ -169,7 +202,7 @@ export interface Expanded {
   readonly text: string;
   /** The text has a reference to the environment, whether or not the variable is set. */
   readonly substituted: boolean;
-  /** One message for each reference that failed. */
+  /** One message for each reference that failed; what follows one without an end is not read. */
   readonly failures: readonly string[];
 }
 
@@ -194,6 +227,8 @@ export function expand(text: string, environment: Environment): Expanded {
       failures.push(
         '"${" begins a reference to the environment: use ${NAME} or ${NAME:-default}; write $${ for a literal ${',
       );
+      // Each further one would be searched for its end up to the end of the text.
+      break;
     } else {
       substituted = true;
       const fallback = match.groups?.['fallback'];

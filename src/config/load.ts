@@ -85,7 +85,8 @@ export function withoutReferences(text: string, environment: Environment): strin
   const json = JSON.stringify(meant, (key, part: unknown) =>
     key === 'ads' && typeof part === 'object' ? { ...part, headers: undefined } : part,
   );
-  return json.replaceAll('${', '$${');
+  // As a string, `$$` would stand for a single `$`.
+  return json.replaceAll('${', () => '$${');
 }
 
 function parse(
@@ -165,7 +166,7 @@ function describeConfig(file: unknown, templates: ReadonlyMap<string, string>): 
 function describe(value: unknown, path: Path, templates: ReadonlyMap<string, string>): unknown {
   if (isSecret(path)) return redacted;
   const template = templates.get(pathText(path));
-  if (template !== undefined) return withoutSecrets(template);
+  if (template !== undefined) return isSecretUrl(path) ? redacted : withoutSecrets(template);
   if (typeof value === 'string') return isSecretUrl(path) ? hostOf(value) : withoutSecrets(value);
   if (Array.isArray(value))
     return value.map((item: unknown, index) => describe(item, [...path, index], templates));

@@ -263,15 +263,16 @@ export const history = z
 export function checkRollout(file: unknown, context: z.core.$RefinementCtx): void {
   const section = read(file, 'rollout');
   if (section === undefined) return;
+  // What is read may still be as the file has it, if something else in it is wrong.
   const isVerified = read(read(read(file, 'xds'), 'tls'), 'ca') !== undefined;
-  if (readList(section, 'canary_principals').length > 0 && !isVerified) {
+  const principals = ['canary_principals', 'canaryPrincipals'].flatMap((key) => readList(section, key));
+  if (principals.length > 0 && !isVerified) {
     const message =
       'without xds.tls.ca no client is verified, so nobody would be a canary: set it, or leave this list empty';
     context.addIssue({ code: 'custom', path: ['rollout', 'canary_principals'], message });
   }
   const keys = readList(file, 'parameters').map((rule) => readText(rule, 'key'));
   const known = [...new Set(keys)].filter((key) => key !== undefined);
-  // What is read may still be as the file has it, if something else in it is wrong.
   const waves = readList(section, 'waves').map((one, index) => {
     return [one, read(one, 'path') === 'rollout.canary' ? ['canary'] : ['waves', index]] as const;
   });

@@ -4,6 +4,7 @@ import { certificateState } from './certificates.ts';
 
 /** What a process has counted since its start, for the charts of the status page and for problems. All of it is plain data. */
 const schema = z.object({
+  pid: z.number(),
   /** Responses handed to clients. */
   responses: z.number(),
   /** ACKs by their delay, as `delayBuckets` has it; the last count is what is above them all. */
@@ -29,12 +30,15 @@ const schema = z.object({
 
 export type Counters = Readonly<z.infer<typeof schema>>;
 
+/** Of a process that does not answer its pid. */
+export type CountersOrPid = Counters | number;
+
 /** Throws if it is something else. */
 export function readCounters(value: unknown): Counters {
   return schema.parse(value);
 }
 
-export type OwnCounters = Pick<Counters, 'memoryBytes' | 'busyMs' | 'idleMs' | 'lagMs'>;
+export type OwnCounters = Pick<Counters, 'pid' | 'memoryBytes' | 'busyMs' | 'idleMs' | 'lagMs'>;
 
 /** One that does not keep the process alive. */
 const delay = monitorEventLoopDelay({ resolution: 20 });
@@ -45,5 +49,5 @@ export function processCounters(): OwnCounters {
   const lagMs = delay.count === 0 ? 0 : delay.percentile(99) / 1e6;
   delay.enable();
   delay.reset();
-  return { memoryBytes: process.memoryUsage.rss(), busyMs: active, idleMs: idle, lagMs };
+  return { pid: process.pid, memoryBytes: process.memoryUsage.rss(), busyMs: active, idleMs: idle, lagMs };
 }

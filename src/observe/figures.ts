@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../model/clock.ts';
-import type { Counters } from './counters.ts';
+import type { Counters, CountersOrPid } from './counters.ts';
 import { delayBuckets } from './metrics.ts';
 
 /** One point of the charts. */
@@ -39,7 +39,7 @@ type Growth = ReadonlyMap<string, number>;
 /** The last five minutes, and what happened within an hour. A point costs some additions; with workers each is asked for its counters. */
 export class Figures {
   readonly #clock: Clock;
-  readonly #counters: () => Promise<readonly Counters[]>;
+  readonly #counters: () => Promise<readonly CountersOrPid[]>;
   readonly #points: Figure[] = [];
   /** One for each look, within an hour. */
   readonly #grown: Growth[] = [];
@@ -49,7 +49,7 @@ export class Figures {
   #timer: Timer | undefined;
   #stopped = false;
 
-  constructor(clock: Clock, counters: () => Promise<readonly Counters[]>) {
+  constructor(clock: Clock, counters: () => Promise<readonly CountersOrPid[]>) {
     this.#clock = clock;
     this.#counters = counters;
   }
@@ -108,8 +108,12 @@ export class Figures {
   }
 
   async #look(): Promise<void> {
-    const counters = await this.#counters().catch(() => this.#last);
+    const heard = await this.#counters().catch(() => this.#last);
     if (this.#stopped) return;
+    // What it said last: left out, all that it has ever counted would look new when it answers again.
+    const counters = heard.flatMap((one) =>
+      typeof one === 'number' ? (ofProcess(one, this.#last) ?? []) : one,
+    );
     const at = this.#clock.now();
     if (this.#lastAt > 0) {
       this.#points.push(figure(at, (at - this.#lastAt) / 1000, this.#last, counters));
@@ -133,7 +137,10 @@ export function figure(
   now: readonly Counters[],
 ): Figure {
   const grown = (count: (counters: Counters) => number): number =>
-    Math.max(0, sum(now, count) - sum(before, count));
+    sum(now, (one) => {
+      const then = ofProcess(one.pid, before);
+      return Math.max(0, count(one) - (then === undefined ? 0 : count(then)));
+    });
   const acknowledged = [...delayBuckets, Infinity].map((_, index) =>
     grown((counters) => counters.acknowledged[index] ?? 0),
   );
@@ -143,35 +150,40 @@ export function figure(
     acknowledged: quantile(0.99, acknowledged),
     streams: sum(now, ({ streams }) => streams),
     memory: sum(now, ({ memoryBytes }) => memoryBytes),
-    busy: Math.max(0, ...now.map((counters, index) => busyPart(counters, before[index]))),
+    busy: Math.max(0, ...now.map((counters) => busyPart(counters, ofProcess(counters.pid, before)))),
   };
 }
+
+const ofProcess = (pid: number, all: readonly Counters[]): Counters | undefined =>
+  all.find((counters) => counters.pid === pid);
 
 /** What is zero is left out: nearly always nothing is left. */
 function growth(before: readonly Counters[], now: readonly Counters[]): Growth {
-  const [then, counts] = [happened(before), happened(now)];
-  return new Map(
-    [...counts]
-      .map(([key, count]) => [key, count - (then.get(key) ?? 0)] as const)
-      .filter(([, count]) => count > 0),
-  );
+  const grown = new Map<string, number>();
+  for (const counters of now) {
+    const then = happened(ofProcess(counters.pid, before));
+    for (const [key, count] of happened(counters)) {
+      const more = count - (then.get(key) ?? 0);
+      if (more > 0) grown.set(key, (grown.get(key) ?? 0) + more);
+    }
+  }
+  return grown;
 }
 
-function happened(all: readonly Counters[]): Growth {
+function happened(counters: Counters | undefined): Growth {
   const sums = new Map<string, number>();
+  if (counters === undefined) return sums;
   const add = (count: number, ...words: readonly string[]): void => {
     if (count > 0) sums.set(keyOf(...words), (sums.get(keyOf(...words)) ?? 0) + count);
   };
-  for (const { acknowledged, rejections, turnedAway, refusedUpdates, restarts } of all) {
-    for (const [index, count] of acknowledged.entries()) {
-      add(count, 'acknowledged');
-      if ((delayBuckets[index] ?? Infinity) > inTime) add(count, 'late');
-    }
-    add(rejections, 'rejections');
-    for (const [reason, count] of turnedAway) add(count, 'turned away', reason);
-    for (const [upstream, type, count] of refusedUpdates) add(count, 'refused', upstream, type);
-    add(restarts, 'restarts');
+  for (const [index, count] of counters.acknowledged.entries()) {
+    add(count, 'acknowledged');
+    if ((delayBuckets[index] ?? Infinity) > inTime) add(count, 'late');
   }
+  add(counters.rejections, 'rejections');
+  for (const [reason, count] of counters.turnedAway) add(count, 'turned away', reason);
+  for (const [upstream, type, count] of counters.refusedUpdates) add(count, 'refused', upstream, type);
+  add(counters.restarts, 'restarts');
   return sums;
 }
 

@@ -25,7 +25,7 @@ import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../inspe
 import { systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { Counters } from '../observe/counters.ts';
+import type { CountersOrPid } from '../observe/counters.ts';
 import { formatSum, type Series, sumSeries } from '../observe/series.ts';
 import { tickOf } from '../observe/watchdog.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
@@ -266,12 +266,15 @@ export class WorkerPool implements ClientServing, ClientsView {
     }));
   }
 
-  /** What this process has counted, and the workers since their start, those that answer. */
-  async counters(): Promise<readonly Counters[]> {
+  /** What this process has counted, and the workers since their start. */
+  async counters(): Promise<readonly CountersOrPid[]> {
     // The streams of this process feed the workers.
     const nothing = { responses: 0, acknowledged: [], rejections: 0, streams: 0, connections: 0 };
     const own = { ...this.#core.counters(), ...nothing };
-    return [own, ...(await this.#ask((client) => client.counters()))];
+    const workers = this.#slots.map(
+      async (slot) => this.#heard(slot, await slot.client?.counters()) ?? slot.status.pid,
+    );
+    return [own, ...(await Promise.all(workers))];
   }
 
   /** Of which upstreams these nodes have subscriptions, in whatever worker. */

@@ -310,7 +310,7 @@ export class OutageGate {
   readonly #recheck: () => void;
   /** By name: since when it is down. */
   readonly #down = new Map<string, number>();
-  /** What was subscribed while an upstream is down, and when. */
+  /** What was subscribed while an upstream is down, and when: as long as the primary has time to answer. */
   readonly #subscribedAt = new Map<TypeUrl, Map<string, number>>();
   /** By the upstream's name. */
   #refused: PrimaryState['refused'] = new Map();
@@ -358,6 +358,20 @@ export class OutageGate {
     return this.#clock.now() - Math.max(down, subscribedAt) >= answerGraceMs;
   }
 
+  /** Subscriptions that the primary still has time to answer. */
+  get waiting(): number {
+    return this.#subscribedAt.values().reduce((sum, { size }) => sum + size, 0);
+  }
+
+  /** What is older decides nothing. */
+  #forget(): void {
+    const latest = this.#clock.now() - answerGraceMs;
+    for (const [type, selectors] of this.#subscribedAt) {
+      for (const [selector, at] of selectors) if (at <= latest) selectors.delete(selector);
+      if (selectors.size === 0) this.#subscribedAt.delete(type);
+    }
+  }
+
   #upstreamOf(type: TypeUrl, selector: string): ClaimingUpstream | undefined {
     return this.#upstreams.find((one) => claims(one.claims, type, selector));
   }
@@ -370,6 +384,7 @@ export class OutageGate {
     }
     this.#timer ??= this.#clock.after(answerGraceMs / 2, () => {
       this.#timer = undefined;
+      this.#forget();
       this.#recheck();
       this.#watch();
     });

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { expand } from '../../src/config/document.ts';
+import { withoutReferences } from '../../src/config/load.ts';
 import { configOf, expectProblems, minimal, problemsOf } from './support.ts';
 
 const environment = { NAME: 'relay', EMPTY: '', NESTED: '${NAME}', PORT: '18000', YES: 'true' };
@@ -43,6 +44,17 @@ describe('configuration: references to the environment', () => {
       ]);
     });
   }
+
+  it('what follows a reference without an end is not read', () => {
+    expect(expand('${A:-'.repeat(1000), environment).failures).to.have.length(1);
+  });
+
+  it('without its references a file means the same to a process with another environment', () => {
+    const to = 'node.id=${NAME}~$${ns}~$${ns}.svc';
+    const text = `${minimal}parameters: [{ key: ns, from: node.metadata.ns, to: "${to}" }]\n`;
+    const [rule] = configOf(withoutReferences(text, environment)).parameters;
+    expect(rule?.to).to.equal('node.id=relay~${ns}~${ns}.svc');
+  });
 
   it('a number or a boolean may come from there', () => {
     const text = `${minimal}limits: { max_streams: "\${PORT}" }\nparameters: [{ key: a, from: node.id, trusted: "\${YES}" }]\n`;

@@ -1,4 +1,6 @@
 import { expect } from 'chai';
+import { Scalar } from 'yaml';
+import { parseText } from '../../src/config/document.ts';
 import { expectProblems, minimal, problemsOf } from './support.ts';
 
 interface Row {
@@ -539,6 +541,19 @@ admin:
         ],
       },
       {
+        rule: 'canary_principals where no client is verified',
+        text: `${minimal}rollout: { canary_principals: ["spiffe://a/*"] }\n`,
+        problems: ['4:12: rollout.canary_principals: without xds.tls.ca no client is verified'],
+      },
+      {
+        rule: 'canary_principals where no client is verified, in a section with another problem',
+        text: `${minimal}rollout: { canary_principals: ["spiffe://a/*"], bake: soon }\n`,
+        problems: [
+          '4:12: rollout.canary_principals: without xds.tls.ca no client is verified',
+          '4:55: rollout.bake: ',
+        ],
+      },
+      {
         rule: 'no waves',
         text: `${minimal}rollout: { waves: [] }\n`,
         problems: ['4:12: rollout.waves: must have at least one entry'],
@@ -651,6 +666,42 @@ rest: {}
     const [first] = problemsOf(`${minimal}node:\n  metadata:\n${levels.join('\n')}\n`);
     expect(first).to.match(/has more than 100000 entries/);
   });
+
+  it('the cost of aliases grows with their number, not with its square', () => {
+    // The library asks each plain scalar that it passes for its anchor.
+    const looksAt = (aliases: number): number => {
+      let looks = 0;
+      Object.defineProperty(Scalar.prototype, 'anchor', {
+        configurable: true,
+        get: () => void looks++,
+        set(this: Scalar, value: string) {
+          Object.defineProperty(this, 'anchor', { value });
+        },
+      });
+      problemsOf(`[&a 1${', 1, *a'.repeat(aliases)}]`);
+      Reflect.deleteProperty(Scalar.prototype, 'anchor');
+      return looks;
+    };
+    const few = looksAt(100);
+    expect(few).to.be.at.least(100);
+    expect(looksAt(1000)).to.be.below(11 * few);
+  });
+
+  const repeated: readonly (readonly [string, string])[] = [
+    ['an alias inside its own anchor', `&m [*m${', 1'.repeat(5000)}]`],
+    ['an alias that only goes deeper', `&m [${'*m, '.repeat(5000)}]`],
+    ['keys that are no strings', `[&m {${'1: 1, '.repeat(5000)}}${', *m'.repeat(1000)}]`],
+    ['duplicate keys', `[&m {${'a: 1, '.repeat(5000)}}${', *m'.repeat(1000)}]`],
+    ['references that fail', `[&m "${'${A}'.repeat(5000)}"${', *m'.repeat(1000)}]`],
+  ];
+  for (const [what, text] of repeated) {
+    it(`reading ends at a bound: ${what}`, () => {
+      const { places, problems } = parseText(text, {});
+      expect(places.size).to.be.at.most(100_000);
+      expect(problems.length).to.be.within(1, 100_001);
+      expect(problems.filter(({ message }) => /has more than|deeper than/.test(message))).to.have.length(1);
+    });
+  }
 
   it('rules for different authorities may show their parameters in one place', () => {
     const rules = ['a', 'b'].map(

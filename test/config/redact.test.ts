@@ -12,6 +12,16 @@ describe('configuration: what /config_dump shows', () => {
     expect(shown).to.include('"https://hooks.example:444/[redacted]"').and.not.include('hush');
   });
 
+  it('of such a server nothing is shown if a part of its URL comes from the environment', () => {
+    const check = '{ name: smoke, webhook: { url: "https://${CI}/check?key=hush" } }';
+    const notify = '[{ url: "https://${SLACK}/services/T/hush" }]';
+    const text = `${minimal}rollout: { notify: ${notify}, checks: [${check}] }\n`;
+    const shown = dumpOf(text, { CI: 'ci.example', SLACK: 'hooks.example' });
+    expect(shown)
+      .to.include('"url":"[redacted]"')
+      .and.not.match(/hush|example/);
+  });
+
   it("the file's keys, with every default", () => {
     expect(configOf(minimal).source.dump).to.deep.include({
       drain_delay: '0s',

@@ -179,6 +179,12 @@ for (const workers of cases(0, 2)) {
       await everybodyHasItsOwn();
     });
 
+    it('a template of parameters in "to" is no reference to the environment of the relay', async () => {
+      const to = 'node.id=sidecar~$${env}~$${env}.svc';
+      const { ok } = await reportOf(config({ parameters: [{ key: 'env', from: 'node.metadata.env', to }] }));
+      expect(ok).to.equal(true);
+    });
+
     // Last: the reload ends the streams.
     it('does not say that clients lose nothing when the new rules read what was not kept', async () => {
       const rule = { key: 'env', from: 'node.metadata.environment' };

@@ -1,9 +1,12 @@
+import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
 import type { Counters } from '../../src/observe/counters.ts';
-import { figure } from '../../src/observe/figures.ts';
+import { Figures, figure } from '../../src/observe/figures.ts';
 import { delayBuckets } from '../../src/observe/metrics.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 
 const counters = (changes: Partial<Counters> = {}): Counters => ({
+  pid: 1,
   responses: 0,
   acknowledged: [],
   rejections: 0,
@@ -26,10 +29,10 @@ const acks = (counts: Readonly<Record<number, number>>): number[] =>
 
 describe('a point of the charts', () => {
   it('is what happened between two looks, over all processes', () => {
-    const before = [counters({ responses: 10, busyMs: 0, idleMs: 0 }), counters({ responses: 5 })];
+    const before = [counters({ responses: 10, busyMs: 0, idleMs: 0 }), counters({ pid: 2, responses: 5 })];
     const now = [
       counters({ responses: 30, streams: 3, memoryBytes: 100, busyMs: 20, idleMs: 80 }),
-      counters({ responses: 15, streams: 4, memoryBytes: 50, busyMs: 60, idleMs: 40 }),
+      counters({ pid: 2, responses: 15, streams: 4, memoryBytes: 50, busyMs: 60, idleMs: 40 }),
     ];
     expect(figure(1, 5, before, now)).to.deep.equal({
       at: 1,
@@ -50,7 +53,40 @@ describe('a point of the charts', () => {
   });
 
   it('never goes below nothing when a worker has ended', () => {
-    const { updates, busy } = figure(1, 5, [counters({ responses: 9, busyMs: 5 })], [counters()]);
+    const { updates, busy } = figure(1, 5, [counters({ responses: 9, busyMs: 5 })], [counters({ pid: 2 })]);
     expect([updates, busy]).to.deep.equal([0, 0]);
+  });
+});
+
+describe('what has happened of late', () => {
+  /** Each look finds one of these. */
+  async function after(...looks: readonly (readonly (Counters | number)[])[]) {
+    const clock = new VirtualClock();
+    const left = [...looks];
+    const figures = new Figures(clock, () => Promise.resolve(left.shift() ?? []));
+    figures.start();
+    await setImmediate();
+    for (let look = 1; look < looks.length; look++) {
+      clock.advance(5000);
+      await setImmediate();
+    }
+    return figures;
+  }
+  const [own, other] = [counters(), counters({ pid: 3, rejections: 5 })];
+  const worker = counters({ pid: 2, rejections: 100, responses: 50, streams: 7, busyMs: 90, idleMs: 10 });
+
+  it('a worker that does not answer once has done nothing new, and keeps its streams meanwhile', async () => {
+    const figures = await after([own, worker, other], [own, 2, other], [own, worker, other]);
+    expect(figures.points.map(({ streams, updates, busy }) => [streams, updates, busy])).to.deep.equal([
+      [7, 0, 0],
+      [7, 0, 0],
+    ]);
+    expect(figures.recent().rejections).to.equal(0);
+  });
+
+  it('counts of a worker that has ended hide nothing of its successor', async () => {
+    const figures = await after([own, worker], [own, 0], [own, counters({ pid: 4, rejections: 3 })]);
+    expect(figures.points.map(({ streams }) => streams)).to.deep.equal([0, 0]);
+    expect(figures.recent().rejections).to.equal(3);
   });
 });

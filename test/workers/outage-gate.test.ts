@@ -43,6 +43,18 @@ describe('the outage gate of a worker (protocol §8)', () => {
     expect(gate.isUnavailable(lds, 'late')).to.equal(true);
   });
 
+  it('keeps nothing of what was subscribed longer ago, whichever upstream serves it', () => {
+    const { clock, gate } = start();
+    gate.update({ down: ['central'], refused: new Map() });
+    for (let second = 0; second < 10; second++) {
+      for (let name = 0; name < 100; name++) gate.subscribed(cds, `${second}-${name}`);
+      gate.subscribed(lds, `${second}`);
+      clock.advance(1000);
+    }
+    expect(gate.waiting).to.be.at.most(101);
+    expect(gate.isUnavailable(lds, '9')).to.equal(true);
+  });
+
   it('opens again with the upstream', () => {
     const { clock, gate } = start();
     gate.update({ down: ['central'], refused: new Map() });
