@@ -28,7 +28,7 @@ import { LastNode } from '../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
 import { allClusters, type Instruction, joined, readInstruction, restricted } from './instruction.ts';
 import { LoadView, type ReportingClass } from './load-view.ts';
-import { Reading, type Wanted } from './reading.ts';
+import { Reading, TooMuchNoted, type Wanted } from './reading.ts';
 import { mostRowsOfSession, Reporter } from './rows.ts';
 import { LoadSums, type TakenSums } from './sums.ts';
 
@@ -357,7 +357,10 @@ class ClientReports implements StreamHandler {
       const isFirst = this.#client === undefined;
       if (this.#identify(yield* nodeOf(bytes))) yield* this.#add(bytes, start, isFirst);
     } catch (cause) {
-      this.#fail(malformed(`malformed LoadStatsRequest: ${errorMessage(cause)}`));
+      const said = errorMessage(cause);
+      this.#fail(
+        cause instanceof TooMuchNoted ? heldBytes(said) : malformed(`malformed LoadStatsRequest: ${said}`),
+      );
     }
     this.#isReading = false;
     this.#goIfOver();

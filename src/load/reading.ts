@@ -5,7 +5,6 @@ import type { Instruction } from './instruction.ts';
 import { CLUSTER_STATS, ENDPOINT_STATS, type FieldPlan, type Plan, REPORT } from './plan.ts';
 import {
   clusterName,
-  type Latest,
   mostRows,
   none,
   placeOf,
@@ -45,8 +44,13 @@ const mostClusters = 10_000;
 /** What a client's last report costs, for each gauge and each row. */
 const gaugeBytes = 32;
 const orderBytes = 12;
+/** And while it is read: an entry of two lists that grow, and a view with its own entry. */
+const noteBytes = 24;
+const latestBytes = 200;
 
 type RowsField = FieldPlan & { kind: 'rows' };
+
+export class TooMuchNoted extends Error {}
 
 /** What a report says, as it is read: memory that the next report uses again. */
 class Notes {
@@ -94,7 +98,9 @@ export class Reading {
   readonly #notes = spareNotes.pop() ?? new Notes();
   /** So many of the rows that it names are kept where they are. */
   #kept = 0;
-  readonly #latest: [Row, Latest][] = [];
+  readonly #latest: [Row, Buffer][] = [];
+  /** Bytes that its peer pays for what is noted. */
+  #paid = 0;
   /** Clusters that count, and which ones, where these may be too many. */
   #begun = 0;
   #distinct: Set<number> | undefined;
@@ -121,7 +127,7 @@ export class Reading {
 
   /**
    * From `start` on. Throws a RangeError or a TypeError where it is malformed, or what every decoder upstream would
-   * refuse.
+   * refuse; TooMuchNoted where it has so many numbers that its peer may not hold them.
    */
   *read(report: Buffer, start = 0): InTurns<void> {
     this.#reader = new MessageReader(report, start);
@@ -133,7 +139,7 @@ export class Reading {
     }
     yield* this.#readInTurns(this.#top, REPORT);
     // Until it is applied others may have their turn.
-    this.#keepNamed();
+    this.#keepNotes();
   }
 
   /** Returns how many clusters were left out, or parts of them, as it has too many, or as its peer holds too much. */
@@ -145,10 +151,11 @@ export class Reading {
     }
     const { reported } = this.#rows.columns;
     for (let at = 0; at < named; at++) reported[order[at] ?? 0] = 1;
-    for (const [row, latest] of this.#latest) {
-      if (latest.payer.hold(latest.bytes.length) !== undefined) continue;
+    const { payer } = this.#reporter;
+    for (const [row, bytes] of this.#latest) {
+      if (payer.hold(bytes.length) !== undefined) continue;
       row.latest?.payer.hold(-row.latest.bytes.length);
-      row.latest = latest;
+      row.latest = { bytes: Buffer.from(bytes), payer };
     }
     remember(this.#rows, this.#reporter, this.#notes);
     return this.#left;
@@ -157,10 +164,12 @@ export class Reading {
   close(): void {
     const notes = this.#notes;
     for (const id of notes.order.slice(0, this.#kept)) this.#keep(id, -1);
+    this.#reporter.payer.hold(-this.#paid);
     notes.named = 0;
     notes.counted.length = 0;
     notes.gauges.length = 0;
-    const isLarge = Math.max(notes.order.length, notes.counted.places.length) > mostNoted;
+    const { order, counted, gauges } = notes;
+    const isLarge = Math.max(order.length, counted.places.length, gauges.places.length) > mostNoted;
     if (!isLarge && spareNotes.length < mostSpare) spareNotes.push(notes);
   }
 
@@ -188,12 +197,16 @@ export class Reading {
 
   /** They may take the sums: rows of this report stay. */
   *#othersTurn(): InTurns<void> {
-    this.#keepNamed();
+    this.#keepNotes();
     yield;
   }
 
-  #keepNamed(): void {
-    const { order, named } = this.#notes;
+  #keepNotes(): void {
+    const { order, named, counted, gauges } = this.#notes;
+    const bytes = noteBytes * (named + counted.length + gauges.length) + latestBytes * this.#latest.length;
+    const excess = this.#reporter.payer.hold(bytes - this.#paid);
+    if (excess !== undefined) throw new TooMuchNoted(excess);
+    this.#paid = bytes;
     for (const id of order.slice(this.#kept, named)) this.#keep(id, 1);
     this.#kept = named;
   }
@@ -339,7 +352,7 @@ export class Reading {
     // What is the same is not copied.
     if (row === undefined || (row.latest !== undefined && view.equals(row.latest.bytes))) return;
     checkMessage(desc, view, deepest);
-    this.#latest.push([row, { bytes: Buffer.from(view), payer: this.#reporter.payer }]);
+    this.#latest.push([row, view]);
   }
 
   /** The row of a message; `none`: it does not count, but for the totals. */

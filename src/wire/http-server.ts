@@ -294,8 +294,8 @@ class HttpExchange implements Gatherer {
   #declared: number | undefined;
   #cancel: (() => void) | undefined;
   #answered = false;
-  /** Bytes of the answer that its client has not taken at once. */
-  #unread = 0;
+  /** Bytes that its peer pays for beside a body in part. */
+  #kept = 0;
 
   constructor(request: Request, response: Response, head: HttpHead, owner: HttpServer) {
     this.#request = request;
@@ -346,8 +346,13 @@ class HttpExchange implements Gatherer {
     else response.end(body);
     // What was not read would be taken for the next request.
     this.#request.resume();
-    this.#unread = response.writableLength;
-    this.peer.account.keeps(this.#unread);
+    this.#keep(response.writableLength);
+  }
+
+  /** Of a body that waits for its peer's turn, or of an answer that its client has not taken at once. */
+  #keep(bytes: number): void {
+    this.peer.account.keeps(bytes - this.#kept);
+    this.#kept = bytes;
   }
 
   /** For HalfSent. */
@@ -395,7 +400,14 @@ class HttpExchange implements Gatherer {
   #runInTurn(handler: HttpHandler): void {
     this.#owner.waitsNoMore(this);
     const { account } = this.peer;
-    if (!account.mustWait) this.#run(handler);
+    if (!account.mustWait) {
+      this.#run(handler);
+      return;
+    }
+    this.#owner.halfSent.resize(this, 0);
+    this.#keep(this.#body.held);
+    const { excess } = account;
+    if (excess !== undefined) this.#refuse(429, { code: Code.RESOURCE_EXHAUSTED, message: excess });
     else if (account.waitOnArrival(() => this.#run(handler)) === undefined)
       this.#refuse(429, tooMuchWaits(account));
   }
@@ -432,12 +444,11 @@ class HttpExchange implements Gatherer {
   #drop(): void {
     this.#body.drop();
     this.#owner.halfSent.resize(this, 0);
+    this.#keep(0);
   }
 
   #closed(): void {
     this.#drop();
-    this.peer.account.keeps(-this.#unread);
-    this.#unread = 0;
     this.#owner.waitsNoMore(this);
     if (this.#answered) return;
     this.#answered = true;

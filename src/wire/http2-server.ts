@@ -50,14 +50,22 @@ export function listenGrpc(options: GrpcServerOptions): Promise<Result<GrpcServe
 const noHttp2 =
   'HTTP/1.1 403 Forbidden\r\nconnection: close\r\n\r\nthis port speaks HTTP/2: offer h2 by ALPN\n';
 
+/** A stream of which nothing is read. */
+interface Unread {
+  readonly peer: Peer;
+  /** So many bytes have come since: a client may send as much as its window allows. */
+  readonly unreadBytes: number;
+  abandon(status: GrpcStatus, why: FaultReason): void;
+}
+
 /** gRPC on one listener: hot calls as `ServerStream`, the rest to connect-node. */
 export class GrpcServer extends Listener {
   readonly #options: GrpcServerOptions;
   readonly #http2: Http2Server;
   readonly #streams = new Map<Http2ServerStream, ClientConnection>();
   #whenIdle: (() => void) | undefined;
-  /** Those that are not read, and what their peers are charged for what they have received meanwhile. */
-  readonly #unread = new Map<Http2ServerStream, number>();
+  /** What their peers are charged for what they have received meanwhile. */
+  readonly #unread = new Map<Unread, number>();
   #isWatched = false;
 
   constructor(at: Address, options: GrpcServerOptions) {
@@ -119,14 +127,14 @@ export class GrpcServer extends Listener {
     if (this.#streams.size === 0) this.#whenIdle?.();
   }
 
-  /** For Http2ServerStream, which is not read from now on. */
-  stopsReading(stream: Http2ServerStream): void {
+  /** It is not read from now on. */
+  stopsReading(stream: Unread): void {
     if (!this.#unread.has(stream)) this.#unread.set(stream, 0);
     this.#watchUnread();
   }
 
   /** It is read again, or has ended. */
-  readsOn(stream: Http2ServerStream): void {
+  readsOn(stream: Unread): void {
     stream.peer.account.keeps(-(this.#unread.get(stream) ?? 0));
     this.#unread.delete(stream);
   }
@@ -173,9 +181,30 @@ export class GrpcServer extends Listener {
       begin();
       return;
     }
-    const waiting = account.waitOnArrival(begin);
-    if (waiting === undefined) refuse(stream, tooMuchWaits(account));
-    else stream.once('close', () => waiting.cancel());
+    const waiting = account.waitOnArrival(() => {
+      this.readsOn(arrival);
+      begin();
+    });
+    if (waiting === undefined) {
+      refuse(stream, tooMuchWaits(account));
+      return;
+    }
+    const giveUp = (): void => {
+      waiting.cancel();
+      this.readsOn(arrival);
+    };
+    const arrival: Unread = {
+      peer: connection,
+      get unreadBytes() {
+        return stream.readableLength;
+      },
+      abandon(status) {
+        giveUp();
+        refuse(stream, status);
+      },
+    };
+    this.stopsReading(arrival);
+    stream.once('close', giveUp);
   }
 
   #route(
@@ -221,7 +250,7 @@ const noHeaders = {};
  * The server listens for errors of the stream; `close` follows them. The response headers are sent with the first write,
  * because an end before that is a trailers-only response.
  */
-class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
+class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
   readonly path: string;
   readonly peer: Peer;
   readonly #stream: ServerHttp2Stream;
@@ -372,7 +401,6 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     this.#checkEnded();
   }
 
-  /** So many bytes have come since it is not read: a client may send as much as its window allows. */
   get unreadBytes(): number {
     return this.#stream.readableLength + (this.#deframer?.heldBytes ?? 0);
   }

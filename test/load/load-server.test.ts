@@ -10,9 +10,10 @@ import { charged } from '../../src/model/brand.ts';
 import { itsOwn, LOAD_PATH, type LoadStreamHandler } from '../../src/model/load.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { ok } from '../../src/model/result.ts';
+import { encode, bytes as field, message } from '../../src/protobuf/field-writer.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
-import type { ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
-import { testPeer } from '../support/peers.ts';
+import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
+import { testAccounts, testPeer } from '../support/peers.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 /** A control plane that takes all that it is told. */
@@ -58,12 +59,16 @@ class Plane {
 
 class Stream implements ServerStream {
   readonly path = LOAD_PATH;
-  readonly peer = testPeer();
+  readonly peer: Peer;
   readonly waitedMilliseconds = 0;
   handler: StreamHandler | undefined;
   paused = 0;
   status: GrpcStatus | undefined;
   written = 0;
+
+  constructor(peer = testPeer()) {
+    this.peer = peer;
+  }
 
   header(): undefined {}
   handle(handler: StreamHandler): void {
@@ -97,7 +102,7 @@ const large = { clusterStats: [{ clusterName: 'shop', upstreamLocalityStats: loc
 
 const targets = [{ upstream: 'central', parameters: NO_PARAMETERS }];
 
-function setUp(of?: ReportingClass, places = { sessions: 10 }) {
+function setUp(of?: ReportingClass, places = { sessions: 10 }, peer = testPeer()) {
   const clock = new VirtualClock();
   const plane = new Plane();
   let current = plane;
@@ -139,7 +144,7 @@ function setUp(of?: ReportingClass, places = { sessions: 10 }) {
       malformed: (_, reason) => malformed.push(reason),
     },
   });
-  const stream = new Stream();
+  const stream = new Stream(peer);
   server.accept(stream);
   stream.send({ node: { id: 'a' } });
   plane.ask();
@@ -310,4 +315,24 @@ describe('a large load report, read in turns', () => {
     expect(plane.issued).to.equal(0);
     expect(stream.peer.account.held).to.equal(0);
   });
+
+  for (const [what, fields] of [
+    ['counters', '2001'],
+    ['gauges', '1801'],
+    ['rows', '3a00'],
+    ['metadata', '3a023200'],
+  ] as const) {
+    it(`ends its stream where its peer may not hold what is noted of it: ${what}`, () => {
+      const peer = testPeer({}, testAccounts({ heldPerPeer: 4 << 20 }));
+      const { clock, stream } = setUp(undefined, undefined, peer);
+      const locality = fields.repeat((1 << 20) / (fields.length / 2));
+      const report = encode([message(2, [field(2, Buffer.from(locality, 'hex'))])]);
+      stream.handler?.message(charged(report));
+      clock.advance(3000);
+      expect(stream.status?.code).to.equal(Code.RESOURCE_EXHAUSTED);
+      stream.handler?.closed();
+      clock.advance(60_000);
+      expect(peer.account.held).to.equal(0);
+    });
+  }
 });

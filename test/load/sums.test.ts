@@ -428,7 +428,9 @@ describe('sums of load reports', () => {
     };
     expect(say(1000)).to.equal(2000n);
     expect(say(10)).to.equal(20n);
-    expect(say(10_000)).to.equal(0n);
+    expect(say(3000)).to.equal(0n);
+    expect(() => say(10_000)).to.throw('too much');
+    expect(held).to.be.below(1000);
   });
 
   it('between two turns of a report the sums may be taken, and the report counts all the same, once', () => {
