@@ -622,7 +622,7 @@ export class UpstreamLoadStream implements LoadStream, ConnectionUser {
     await this.#stream?.finish();
   }
 
-  #closed(reason: string, code: Code): void {
+  #closed(reason: string, code: Code | undefined): void {
     const { clock, backoff } = this.#connection.options;
     const isMissing = code === Code.UNIMPLEMENTED;
     if (clock.now() - this.#openedAt >= backoff.maxMs) this.#backoff.reset();
