@@ -220,7 +220,10 @@ export class AdsUpstream implements Upstream, LoadUpstream {
       this.#sink.restamp({ type, moves: ofType, unresolved: unresolved.get(type) ?? [] });
     }
     for (const session of ending) this.#end(session);
-    for (const [session, interest] of leaving) session.unsubscribe(interest);
+    for (const [session, interest] of leaving) {
+      session.unsubscribe(interest);
+      this.#mark(session);
+    }
     for (const session of this.#sessions.values()) session.setNode(this.#node(session.parameters));
     const { live = [], idle = [] } = Object.groupBy([...toResubscribe, ...this.#refused.takeAll()], (one) =>
       isIdle.has(one) ? 'idle' : 'live',
