@@ -39,6 +39,7 @@ export class ParameterIndex<T> {
       const values = this.#byKey?.get(key);
       const keys = values?.get(value);
       if (keys?.delete(parameters.key) === true && keys.size === 0) values?.delete(value);
+      if (this.#hasAllKeys && values?.size === 0) this.#byKey?.delete(key);
     }
   }
 
