@@ -418,7 +418,7 @@ export class Store extends CatalogReader {
   }
 
   #setVersion(table: TypeTable, { holder, type, version }: Transaction): void {
-    if (table.versions.get(holder.key) === version) return;
+    if (version === undefined || table.versions.get(holder.key) === version) return;
     table.versions.set(holder.key, version);
     this.#journal.version(type, holder.key);
   }
