@@ -9,6 +9,7 @@ import {
   type LoadTarget,
   type LoadUpstream,
 } from '../../model/load.ts';
+import { getOrMake } from '../../model/maps.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { shorten } from '../../model/text.ts';
 import {
@@ -476,9 +477,7 @@ class RefusedInterests {
   }
 
   add(interest: Interest, set: ParametersKey): void {
-    const waiting = this.#waiting.get(set) ?? new Map<string, Interest>();
-    this.#waiting.set(set, waiting);
-    waiting.set(keyOf(interest), interest);
+    getOrMake(this.#waiting, set, () => new Map()).set(keyOf(interest), interest);
     const { key } = interest.parameters;
     this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
   }
