@@ -10,6 +10,7 @@ import {
 import type { Catalog, Commit, Snapshot, StoredResourceError, Value } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';
 import { clusterFacts } from '../model/cluster.ts';
+import { assignmentType } from '../model/endpoints.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant, VariantKey } from '../model/resource.ts';
 import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
@@ -22,7 +23,6 @@ import {
   type Transaction,
   WILDCARD,
 } from '../model/transaction.ts';
-import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import {
   type Admits,
@@ -290,7 +290,7 @@ export class Store extends CatalogReader {
   contentOf(interest: Interest): InterestContent {
     const table = this.tables.get(interest.type);
     const content = table === undefined ? { hasContent: false, bytes: 0 } : contentOf(table, interest);
-    if (!content.hasContent || !haveClusters(interest.type)) return content;
+    if (!content.hasContent || interest.type !== assignmentType) return content;
     const clusters = this.tables.get(clusterType);
     // Of clusters that are held back some clients see others.
     if (clusters === undefined || clusters.held.size > 0) return content;
@@ -418,7 +418,7 @@ export class Store extends CatalogReader {
   }
 
   #setVersion(table: TypeTable, { holder, type, version }: Transaction): void {
-    if (table.versions.get(holder.key) === version) return;
+    if (version === undefined || table.versions.get(holder.key) === version) return;
     table.versions.set(holder.key, version);
     this.#journal.version(type, holder.key);
   }
@@ -501,8 +501,6 @@ function hasErrorSubscriber(
   }
   return false;
 }
-
-const haveClusters = (type: TypeUrl): boolean => typeInfo(type).short === 'eds';
 
 /** Of all variants. Undefined: not all of them can be known. */
 function servicesIn(clusters: TypeTable, type: TypeUrl): ReadonlySet<string> | undefined {

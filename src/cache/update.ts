@@ -302,7 +302,7 @@ export class Update extends VariantRemover {
       ttl: this.#ttl(put.ttlMilliseconds),
       doNotCache,
       metadata,
-      responseVersion: this.#transaction.version,
+      responseVersion: this.#transaction.version ?? '',
       upstream: this.#holder.upstream,
       cachedSince: this.table.all.options.clock.now(),
       revision: this.#revision,

@@ -1,5 +1,6 @@
 import type { ParametersKey } from './brand.ts';
 import type { Constraints } from './constraints.ts';
+import { getOrMake } from './maps.ts';
 import type { Parameters } from './parameters.ts';
 
 /** Up to so many sets a scan is cheaper than an index. */
@@ -39,6 +40,7 @@ export class ParameterIndex<T> {
       const values = this.#byKey?.get(key);
       const keys = values?.get(value);
       if (keys?.delete(parameters.key) === true && keys.size === 0) values?.delete(value);
+      if (this.#hasAllKeys && values?.size === 0) this.#byKey?.delete(key);
     }
   }
 
@@ -80,10 +82,8 @@ export class ParameterIndex<T> {
   #index(key: string, parameters: Parameters): void {
     const value = parameters.entries.get(key);
     if (value === undefined) return;
-    const values: ByValue = this.#byKey?.get(key) ?? new Map<string, Set<ParametersKey>>();
-    this.#byKey?.set(key, values);
-    const keys = values.get(value);
-    if (keys === undefined) values.set(value, new Set([parameters.key]));
-    else keys.add(parameters.key);
+    this.#byKey ??= new Map();
+    const values = getOrMake(this.#byKey, key, () => new Map());
+    getOrMake(values, value, () => new Set()).add(parameters.key);
   }
 }

@@ -89,8 +89,8 @@ export interface ResourceError {
 export interface Transaction {
   readonly holder: Holder;
   readonly type: TypeUrl;
-  /** version_info or system_version_info, verbatim; may be empty. */
-  readonly version: string;
+  /** version_info or system_version_info, verbatim; may be empty. Undefined: that of the holder's last response stays. */
+  readonly version: string | undefined;
   readonly puts: readonly Put[];
   readonly removals: readonly Removal[];
   readonly heartbeats: readonly Heartbeat[];

@@ -1,5 +1,6 @@
 import type { ConstraintsKey } from './brand.ts';
 import type { Constraints } from './constraints.ts';
+import { getOrMake } from './maps.ts';
 import type { Parameters } from './parameters.ts';
 
 interface Constrained {
@@ -144,9 +145,8 @@ class RequiredIndex<T extends Constrained> {
       this.#rest.add(variant);
       return;
     }
-    const values = this.#byRequired.get(required.key) ?? new Map<string, Set<T>>();
-    const bucket = values.get(required.value) ?? new Set<T>();
-    this.#byRequired.set(required.key, values.set(required.value, bucket.add(variant)));
+    const values = getOrMake(this.#byRequired, required.key, () => new Map());
+    getOrMake(values, required.value, () => new Set()).add(variant);
   }
 
   delete(variant: T): void {

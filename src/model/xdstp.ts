@@ -1,4 +1,5 @@
 import { type ResourceName, resourceName, type TypeUrl } from './brand.ts';
+import { getOrMake } from './maps.ts';
 import { fail, ok, type Result } from './result.ts';
 import { quote } from './text.ts';
 
@@ -204,10 +205,7 @@ export class GlobIndex {
 
   add(name: ResourceName): void {
     const glob = parentGlob(name);
-    if (glob === undefined) return;
-    const names = this.#names.get(glob);
-    if (names === undefined) this.#names.set(glob, new Set([name]));
-    else names.add(name);
+    if (glob !== undefined) getOrMake(this.#names, glob, () => new Set()).add(name);
   }
 
   delete(name: ResourceName): void {

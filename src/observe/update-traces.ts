@@ -74,7 +74,7 @@ export class UpdateTraces {
     const span = this.#spans.start('update', arrivedAt, {
       'distributary.upstream': holder.upstream,
       'distributary.type': typeInfo(type).short,
-      'distributary.version': version,
+      'distributary.version': version ?? '',
       'distributary.revision': commit.revision,
       'distributary.resources': transaction.puts.length,
       'distributary.removals': transaction.removals.length,

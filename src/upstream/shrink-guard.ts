@@ -310,7 +310,7 @@ interface WatchedType {
         readonly resolved: Set<Interest>;
         deadline: Timer;
         quietTimer: Timer | undefined;
-        version: string;
+        version: string | undefined;
       }
     | undefined;
 }

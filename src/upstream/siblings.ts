@@ -51,13 +51,13 @@ export class Siblings {
   readonly #sink: SiblingsSink;
   /** What the upstream is asked for. */
   readonly #interests = new Set<Interest>();
+  /** While siblings are asked: these, and what all of them have. */
   readonly #asked = new Set<Interest>();
   readonly #connections = new Map<string, Upstream>();
   /** Names of lists of siblings that are not subscribed yet. */
   readonly #listed = new Set<string>();
   #prefetch: Timer | undefined;
   #timer: Timer | undefined;
-  #isOpen = false;
   /** Runs while siblings may still answer what was asked last. */
   #grace: Timer | undefined;
   #askedAt = 0;
@@ -87,7 +87,7 @@ export class Siblings {
     if (staleSince === undefined) {
       this.#servedSince = undefined;
       this.stop();
-    } else if (down && !this.#isOpen) this.#open();
+    } else if (down && !this.#asked.has(ALL_INTERESTS)) this.#open();
   }
 
   /** Not down while siblings may still answer; connected once, as far as readiness goes, if they have. */
@@ -102,7 +102,7 @@ export class Siblings {
 
   /** All connections end; what came from them stays. */
   stop(): void {
-    this.#isOpen = false;
+    this.#asked.clear();
     this.#timer?.cancel();
     this.#prefetch?.cancel();
     this.#prefetch = undefined;
@@ -111,11 +111,9 @@ export class Siblings {
     this.#grace = undefined;
     for (const connection of this.#connections.values()) void connection.stop();
     this.#connections.clear();
-    this.#asked.clear();
   }
 
   #open(): void {
-    this.#isOpen = true;
     this.#asked.add(ALL_INTERESTS);
     this.#lookUp();
     this.#wait();
@@ -124,7 +122,8 @@ export class Siblings {
 
   /** Asks all of them, the later ones too. */
   #ask(interest: Interest): void {
-    if (!this.#isOpen || this.#asked.has(interest) || this.#sink.isAnswered(interest)) return;
+    if (!this.#asked.has(ALL_INTERESTS) || this.#asked.has(interest) || this.#sink.isAnswered(interest))
+      return;
     this.#wait();
     this.#asked.add(interest);
     for (const connection of this.#connections.values()) connection.subscribe(interest);
@@ -159,7 +158,7 @@ export class Siblings {
   }
 
   #found(addresses: readonly Address[]): void {
-    if (!this.#isOpen || addresses.length === 0) return;
+    if (!this.#asked.has(ALL_INTERESTS) || addresses.length === 0) return;
     const found = new Map(addresses.map((address) => [formatAddress(address), address]));
     for (const [text, connection] of this.#connections) {
       if (found.has(text)) continue;

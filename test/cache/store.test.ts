@@ -219,6 +219,14 @@ describe('store', () => {
       setting.want('a');
       expect(setting.see('a')).to.equal('unknown');
     });
+    it('§3.10 what no response says leaves the version', () => {
+      const setting = use();
+      const interest = setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')], resolved: [interest], version: '7' });
+      const commit = setting.apply({ removals: [gone('a')], version: undefined });
+      expect(commit.version).to.equal(undefined);
+      expect(setting.store.version(interest)).to.equal('7');
+    });
     it('the version is that of the last response of whoever answered', () => {
       const setting = use();
       const interest = setting.want('a');

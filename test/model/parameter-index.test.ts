@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import { ParameterIndex } from '../../src/model/parameter-index.ts';
 import { internParameters } from '../../src/model/parameters.ts';
+import { heapAfterCollection } from '../support/heap.ts';
 import { and, compiled, exists, is, not } from '../support/variants.ts';
 
 const keys = fc.constantFrom(...Array.from({ length: 24 }, (_, index) => `k${index}`));
@@ -46,4 +47,20 @@ describe('an index of parameter sets', () => {
       }),
     );
   });
+
+  it('keeps nothing of keys that clients have invented and that nobody has any more', async () => {
+    const index = new ParameterIndex<number>();
+    // Asked for so many keys, and by so many sets, that all keys are indexed.
+    for (let at = 0; at < 20; at++) index.set(internParameters([[`k${at}`, 'a']]), at);
+    for (let at = 0; at < 20; at++)
+      expect([...index.matching(compiled(is(`k${at}`, 'a')))]).to.deep.equal([at]);
+    const before = await heapAfterCollection();
+    for (let at = 0; at < 100_000; at++) {
+      const parameters = internParameters([[`invented-${at}`, 'a']]);
+      index.set(parameters, at);
+      index.delete(parameters);
+    }
+    expect((await heapAfterCollection()) - before).to.be.below(5_000_000);
+    expect([...index.matching(compiled(is('k7', 'a')))]).to.deep.equal([7]);
+  }).timeout(20_000);
 });

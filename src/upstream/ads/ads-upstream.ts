@@ -9,6 +9,7 @@ import {
   type LoadTarget,
   type LoadUpstream,
 } from '../../model/load.ts';
+import { getOrMake } from '../../model/maps.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { shorten } from '../../model/text.ts';
 import {
@@ -220,7 +221,10 @@ export class AdsUpstream implements Upstream, LoadUpstream {
       this.#sink.restamp({ type, moves: ofType, unresolved: unresolved.get(type) ?? [] });
     }
     for (const session of ending) this.#end(session);
-    for (const [session, interest] of leaving) session.unsubscribe(interest);
+    for (const [session, interest] of leaving) {
+      session.unsubscribe(interest);
+      this.#mark(session);
+    }
     for (const session of this.#sessions.values()) session.setNode(this.#node(session.parameters));
     const { live = [], idle = [] } = Object.groupBy([...toResubscribe, ...this.#refused.takeAll()], (one) =>
       isIdle.has(one) ? 'idle' : 'live',
@@ -473,9 +477,7 @@ class RefusedInterests {
   }
 
   add(interest: Interest, set: ParametersKey): void {
-    const waiting = this.#waiting.get(set) ?? new Map<string, Interest>();
-    this.#waiting.set(set, waiting);
-    waiting.set(keyOf(interest), interest);
+    getOrMake(this.#waiting, set, () => new Map()).set(keyOf(interest), interest);
     const { key } = interest.parameters;
     this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
   }
@@ -622,7 +624,7 @@ export class UpstreamLoadStream implements LoadStream, ConnectionUser {
     await this.#stream?.finish();
   }
 
-  #closed(reason: string, code: Code): void {
+  #closed(reason: string, code: Code | undefined): void {
     const { clock, backoff } = this.#connection.options;
     const isMissing = code === Code.UNIMPLEMENTED;
     if (clock.now() - this.#openedAt >= backoff.maxMs) this.#backoff.reset();

@@ -18,8 +18,8 @@ export interface ChannelStreamHandler {
   message(bytes: Buffer): boolean;
   /** True: there is still more. */
   proceed(): boolean;
-  /** Once, unless it was ended by its owner. */
-  closed(reason: string, code: Code): void;
+  /** Once, unless it was ended by its owner. Without a code it was not opened, for a reason of this relay's own. */
+  closed(reason: string, code?: Code): void;
 }
 
 export interface ChannelStream {

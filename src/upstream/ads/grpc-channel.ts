@@ -280,7 +280,7 @@ function stream(
 function unopened(reason: string, handler: ChannelStreamHandler): ChannelStream {
   let over = false;
   setImmediate(() => {
-    if (!over) handler.closed(reason, Code.UNAUTHENTICATED);
+    if (!over) handler.closed(reason);
   });
   return {
     write: () => {},

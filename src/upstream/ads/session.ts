@@ -497,10 +497,14 @@ class AdsStream implements ConnectedStream {
     return hasMore;
   }
 
-  #closed(open: OpenStream, reason: string, code: Code): void {
+  #closed(open: OpenStream, reason: string, code: Code | undefined): void {
     // A response that came before the end counts.
     this.finishReading();
     if (this.#open !== open) return;
+    if (code === undefined) {
+      this.#fail(reason);
+      return;
+    }
     this.#endStream();
     this.#hasEndedBefore = true;
     const { clock, metrics } = this.#connection.options;

@@ -478,9 +478,10 @@ export abstract class SubscribedType {
     if (removals.length + resolved.length > 0) this.#apply({ ...part, ...this.takeConcluded() });
   }
 
-  /** Applies a transaction that does not come from a response. */
+  /** Applies a transaction that does not come from a response: it changes no version (protocol §3.10). */
   #apply(part: Partial<Transaction>): void {
-    const { holder, type, version } = this;
+    const { holder, type } = this;
+    const version = this.version === '' ? undefined : this.version;
     this.stream.add({ kind: 'apply', transaction: transaction({ holder, type, version, ...part }) });
   }
 }

@@ -1,5 +1,6 @@
 import { type ParametersKey, type ResourceName, resourceName } from '../../model/brand.ts';
 import type { Constraints } from '../../model/constraints.ts';
+import { getOrMake } from '../../model/maps.ts';
 import { ParameterIndex } from '../../model/parameter-index.ts';
 import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { covers } from '../../model/selection.ts';
@@ -101,8 +102,7 @@ export class UpstreamSubscriptions {
   add(interest: Interest) {
     const { selector } = interest;
     const parameters = this.locators ? interest.parameters : NO_PARAMETERS;
-    const subscriptions = this.#bySelector.get(selector) ?? new ParameterIndex<UpstreamSubscription>();
-    this.#bySelector.set(selector, subscriptions);
+    const subscriptions = getOrMake(this.#bySelector, selector, () => new ParameterIndex());
     const known = subscriptions.get(parameters);
     const subscription = known ?? new UpstreamSubscription(selector, parameters, this.locators);
     const repeated = subscription.interests.has(interest.parameters.key);
@@ -236,9 +236,7 @@ export class UnansweredUnsubscribed {
   readonly #answered = new Map<Selector, Set<Parameters>>();
 
   add(subscription: UpstreamSubscription): void {
-    const subscriptions = this.#bySelector.get(subscription.selector);
-    if (subscriptions === undefined) this.#bySelector.set(subscription.selector, new Set([subscription]));
-    else subscriptions.add(subscription);
+    getOrMake(this.#bySelector, subscription.selector, () => new Set()).add(subscription);
   }
 
   /** Those that name it; it may change while this is read. */

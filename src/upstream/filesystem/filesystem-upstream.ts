@@ -4,6 +4,7 @@ import { lstat, readdir, readFile, realpath, stat } from 'node:fs/promises';
 import { dirname, join, sep } from 'node:path';
 import { type ResourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
+import { getOrMake } from '../../model/maps.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { isCollection } from '../../model/selection.ts';
 import { type Holder, type Interest, type Put, transaction } from '../../model/transaction.ts';
@@ -18,7 +19,6 @@ import {
   type FileProblem,
   type FileResource,
   formatProblem,
-  getOrMake,
   isResourceFile,
   type Located,
   parseFile,

@@ -24,6 +24,7 @@ import {
 } from '../../gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
 import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
+import { getOrMake } from '../../model/maps.ts';
 import { errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import type { Put } from '../../model/transaction.ts';
 import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
@@ -428,13 +429,4 @@ function digestOf(put: Put): string {
   hash.update(put.any ?? '').update('\0');
   hash.update(put.metadata ?? '');
   return hash.digest('hex').slice(0, 16);
-}
-
-/** The value of the key, made and kept if there is none. */
-export function getOrMake<K, V>(map: Map<K, V>, key: K, make: () => V): V {
-  const known = map.get(key);
-  if (known !== undefined) return known;
-  const made = make();
-  map.set(key, made);
-  return made;
 }

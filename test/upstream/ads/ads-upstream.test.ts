@@ -1,4 +1,7 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, connect as dial, type Socket, type Server as TcpServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { ServerCredentials, status } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import { resourceName, typeUrl } from '../../../src/model/brand.ts';
@@ -189,6 +192,34 @@ describe('an ADS upstream', () => {
       expect(observed.counts.accepted).to.equal(1);
     });
   }
+
+  it('a missing token is no end by the control plane: nothing is counted, and no type is suspected', async () => {
+    const plane = await controlPlane();
+    plane.answer = (stream, request) => {
+      if (request.responseNonce === '') stream.send(typeUrl(request.typeUrl), '1', 'a:1@1', 'b:1@1');
+    };
+    const directory = mkdtempSync(join(tmpdir(), 'token-'));
+    running.push(() => rmSync(directory, { recursive: true }));
+    const tokenFile = join(directory, 'token');
+    const upstream = start({ endpoints: [address(plane.port)], tokenFile });
+    upstream.subscribe(want('*'));
+    upstream.subscribe(want('a', {}, eds));
+    await until('several tries', () => observed.counts.reconnects > 4);
+    expect(upstream.state().lastError).to.include('token_file');
+    writeFileSync(tokenFile, 'secret');
+    await until('an answer', () => observed.settled.includes('a'));
+    rmSync(tokenFile);
+    observed.lines.splice(0);
+    plane.openStreams[0]?.end();
+    await until('a stream that is not opened', () =>
+      observed.lines.some((line) => line.includes('token_file')),
+    );
+    writeFileSync(tokenFile, 'secret');
+    await until('another stream', () => plane.openStreams.length === 1);
+    expect(observed.ends).to.deep.equal(['OK']);
+    expect(upstream.suspects()).to.deep.equal([]);
+    expect(plane.streams).to.have.length(2);
+  });
 
   it('subscriptions of one moment go out as one request', async () => {
     const plane = await controlPlane();

@@ -150,4 +150,15 @@ describe('sessions that only linger', () => {
     expect(refused(want('c', 'x', west))).to.equal(false);
     expect(wanted()).to.deep.equal(['b', 'c']);
   });
+
+  it('give way where other rules have taken the last interest that somebody subscribes to', () => {
+    const { come, go, wanted, refused, upstream } = setting(2);
+    const west = want('a', 'x', { zone: 'west' });
+    come(want('a', 'y'), west);
+    go(want('a', 'y'));
+    upstream.reconfigure([rule('env'), rule('zone')]);
+    come(want('b'));
+    expect(refused(want('b'))).to.equal(false);
+    expect(wanted()).to.deep.equal(['a', 'b']);
+  });
 });

@@ -130,6 +130,13 @@ describe('a session machine', () => {
     expect(conversation.say('connect')).to.deep.equal(['> cds [a]']);
   });
 
+  it('§3.10 what follows without a response leaves the last version, of an earlier stream too', () => {
+    const conversation = sotw();
+    last(['subscribe cds a', 'subscribe cds b', 'connect', '< cds 7 n1 a:1', 'disconnect'], conversation);
+    last(['connect', 'unsubscribe cds b', 'flush'], conversation);
+    expect(conversation.say('unsubscribe cds a')).to.deep.equal(['= cds complete']);
+  });
+
   it('§3.9 SotW EDS: silence is never absence', () => {
     expect(last(['subscribe eds a', 'connect', 'wait 60s'], sotw())).to.deep.equal([]);
   });

@@ -236,7 +236,7 @@ function formatRequest(request: OutgoingRequest): string {
 function formatTransaction(transaction: Transaction): string {
   const words = [short(transaction.type)];
   if (transaction.holder.role === 'wildcard') words.push('(wildcard)');
-  if (transaction.version !== '') words.push(`version ${transaction.version}`);
+  if (transaction.version !== undefined) words.push(`version ${transaction.version || '-'}`);
   for (const { name, constraints, any, version } of transaction.puts) {
     const own = version === '' || version === transaction.version ? '' : `@${version}`;
     words.push(`${name}${formatted(constraints)}:${contentOf(any)}${own}`);
