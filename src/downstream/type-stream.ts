@@ -233,10 +233,10 @@ export class TypeStream {
       return this.#stepDelta(request, client);
     // If many clients send the same first request, it is read once.
     const bytes = request.subscribe ?? nothingNamed;
-    const known = knownSelections.find(client.selectionGroup, this.info.url, bytes);
+    const known = knownSelections.delta.find(client.selectionGroup, this.info.url, bytes);
     if (known !== undefined) return ok(stepTo(undefined, known));
     const step = this.#stepDelta(request, client);
-    if (step.ok) knownSelections.add(client.selectionGroup, this.info.url, bytes, step.value.selection);
+    if (step.ok) knownSelections.delta.add(client.selectionGroup, this.info.url, bytes, step.value.selection);
     return step;
   }
 
@@ -445,12 +445,12 @@ export function selectState(
   read?: Result<readonly SelectionEntry[]>,
 ): Result<Selection> {
   const bytes = selectors ?? nothingNamed;
-  const known = knownSelections.find(client.selectionGroup, type, bytes);
+  const known = knownSelections.sotw.find(client.selectionGroup, type, bytes);
   if (known !== undefined) return ok(known);
   const selected = read ?? selectAll(bytes, sotwSelectors, type, client);
   if (!selected.ok) return selected;
   const selection = namedSelection(selected.value, legacyWildcard(type, client, services));
-  knownSelections.add(client.selectionGroup, type, bytes, selection);
+  knownSelections.sotw.add(client.selectionGroup, type, bytes, selection);
   return ok(selection);
 }
 
@@ -499,7 +499,8 @@ class KnownSelections {
   }
 }
 
-const knownSelections = new KnownSelections();
+/** An empty name is a name in delta, and nothing in SotW (§3.6). */
+const knownSelections = { sotw: new KnownSelections(), delta: new KnownSelections() };
 
 /** What a request changes. */
 interface Step {

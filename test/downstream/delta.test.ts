@@ -8,6 +8,7 @@ import {
   node,
   put,
   resources,
+  SotwClient,
   type,
 } from '../support/in-memory-relay.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';
@@ -175,6 +176,23 @@ describe('delta server (protocol §4)', () => {
       expect(client.one().systemVersionInfo).to.equal('upstream 17');
     });
   });
+
+  for (const order of [
+    ['sotw', 'delta'],
+    ['delta', 'sotw'],
+  ] as const) {
+    it(`§3.6 an empty name alone is nothing in SotW and a name in delta, whichever is read first (${order[0]})`, () => {
+      const relay = new InMemoryRelay();
+      for (const protocol of order) {
+        const client = relay[protocol]();
+        if (client instanceof SotwClient) client.send('eds', { resourceNames: [''] });
+        else client.send('eds', { resourceNamesSubscribe: [''] });
+        const [view] = relay.relay.views.all();
+        expect(view?.selection.size).to.equal(protocol === 'sotw' ? 0 : 1);
+        client.disconnect();
+      }
+    });
+  }
 
   describe('§4.2 subscribe', () => {
     it('of what is subscribed and current: sent again', () => {
