@@ -66,8 +66,6 @@ export class RelayFleet implements Fleet {
   #waiting: Waiting | undefined;
   /** Types of which names are still to be read. */
   readonly #unread = new Set<WaitingIndex>();
-  /** Streams that are to take their side, by id. */
-  readonly #moving = new Set<string>();
   /** Streams to look at, by id. */
   #due = new Set<string>();
   #subscribers = new Map<string, Subscriber>();
@@ -147,14 +145,13 @@ export class RelayFleet implements Fleet {
 
   moved(isMoved: (client: Moved) => boolean): void {
     const { server, polls } = this.#relay;
-    for (const { id, client } of server.streams())
-      if (client !== undefined && isMoved(client)) this.#moving.add(id);
+    server.reidentify(isMoved);
     polls.rereadRequests();
-    if (!this.#move(this.#clock.monotonic() + sliceMs)) this.#workLater();
+    if (server.isMoving) this.#workLater();
   }
 
   get isMoving(): boolean {
-    return this.#moving.size > 0;
+    return this.#relay.server.isMoving;
   }
 
   stop(): void {
@@ -178,7 +175,7 @@ export class RelayFleet implements Fleet {
   /** A slice of what is to be done; false: there is more. */
   #work(): boolean {
     const end = this.#clock.monotonic() + sliceMs;
-    if (!this.#move(end)) return false;
+    if (this.isMoving) return false;
     if (this.#waiting === undefined) return true;
     for (const index of this.#unread) {
       while (index.step()) if (this.#clock.monotonic() > end) return false;
@@ -188,15 +185,6 @@ export class RelayFleet implements Fleet {
       this.#due.delete(id);
       this.#look(id);
       if (this.#clock.monotonic() > end) return this.#due.size === 0;
-    }
-    return true;
-  }
-
-  #move(end: number): boolean {
-    for (const id of this.#moving) {
-      this.#moving.delete(id);
-      this.#relay.server.stream(id)?.reidentify();
-      if (this.#clock.monotonic() > end) return this.#moving.size === 0;
     }
     return true;
   }

@@ -191,8 +191,11 @@ export class TypeStream {
     this.#encoding = encoding({ ...this.#encoding, wrapped: client.wrapped, ttl: client.ttl });
     if (this.#subscription === undefined) return;
     this.#subscription.encoding = this.#encoding;
-    const selected = [...this.selection.entries.values()].map((one) => reselect(one, client));
-    this.#subscription.select(Selection.of(selected), client.access, new Set(), []);
+    const before = [...this.selection.entries.values()];
+    const selected = before.map((one) => reselect(one, client));
+    const isSame = selected.every((one, index) => one.parameters === before[index]?.parameters);
+    const selection = isSame ? this.selection : Selection.of(selected);
+    this.#subscription.select(selection, client.access, nothing, []);
   }
 
   /** EDS that a change of clusters calls for (protocol §10.1). */

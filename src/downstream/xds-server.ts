@@ -1,4 +1,5 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
+import type { Timer } from '../model/clock.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
 import type { InTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
@@ -43,6 +44,8 @@ export const routes: ReadonlyMap<string, Route> = new Map(
 
 /** How often silent and stalled clients are looked for, in milliseconds. */
 const overdueCheckMs = 1000;
+/** Clients are looked at anew for so long before everything else has its turn, and so long is left for that. Milliseconds. */
+const sliceMs = 5;
 
 export interface XdsServerOptions {
   /** Why no new stream of this peer is taken now, if so. */
@@ -59,6 +62,9 @@ export class XdsServer {
   readonly #streams = new Map<string, XdsStream>();
   readonly #options: XdsServerOptions;
   readonly conversations = new Conversations();
+  /** Streams whose clients are to be looked at anew. */
+  readonly #moving = new Set<XdsStream>();
+  #movingTimer: Timer | undefined;
   #lastId = 0;
 
   constructor(services: DownstreamServices, options: XdsServerOptions) {
@@ -110,13 +116,39 @@ export class XdsServer {
     for (const stream of this.#streams.values()) stream.failIfRefused();
   }
 
-  /** Rules have changed: every client is looked at anew. */
-  reidentify(): void {
-    for (const stream of this.#streams.values()) stream.reidentify();
+  /** Rules or sides have changed: clients are looked at anew in slices, and each before it asks or is told anything. */
+  reidentify(isMeant: (client: ClientContext) => boolean = () => true): void {
+    for (const stream of this.#streams.values())
+      if (stream.client !== undefined && isMeant(stream.client)) this.#moving.add(stream);
+    if (this.#movingTimer === undefined) this.#moveSome();
+  }
+
+  get isMoving(): boolean {
+    return this.#moving.size > 0;
+  }
+
+  /** Now, if it is to be looked at anew. */
+  move(stream: XdsStream): void {
+    if (this.#moving.delete(stream)) stream.reidentify();
+  }
+
+  #moveSome(): void {
+    const { clock } = this.#services;
+    const end = clock.monotonic() + sliceMs;
+    for (const stream of this.#moving) {
+      this.move(stream);
+      if (clock.monotonic() > end) break;
+    }
+    if (!this.isMoving) return;
+    this.#movingTimer ??= clock.after(sliceMs, () => {
+      this.#movingTimer = undefined;
+      this.#moveSome();
+    });
   }
 
   closed(stream: XdsStream): void {
     this.#streams.delete(stream.id);
+    this.#moving.delete(stream);
     this.#options.closed(stream);
   }
 
@@ -223,6 +255,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
       return;
     }
     this.#turns?.finish();
+    this.#server.move(this);
     if (this.#ended) return;
     const before = this.#client;
     const client = this.#identify(read.value.node);
@@ -379,6 +412,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
   pump(): void {
+    this.#server.move(this);
     while (this.#blockedSince === undefined && !this.#isReading && !this.#ended)
       if (!this.#order.sendNext()) return;
   }

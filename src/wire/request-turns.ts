@@ -36,7 +36,7 @@ export class RequestTurns {
   /** Does the rest in this turn: what comes next must find the request handled. */
   finish(): void {
     const turns = this.#turns;
-    if (turns === undefined) return;
+    if (turns === undefined || this.#isRunning) return;
     this.#turns = undefined;
     this.close();
     atOnce(turns);
