@@ -176,6 +176,15 @@ describe('limits', () => {
       expect(pausedAfter(5000)).to.equal(true);
     });
 
+    it('a new rate holds for streams that are open', () => {
+      const limits = { changesPerSecond: 1000 };
+      const relay = new InMemoryRelay({ limits });
+      const client = relay.sotw();
+      expect(churn(client, 5)).to.equal(5);
+      limits.changesPerSecond = 10;
+      expect(churn(client, 100)).to.equal(11);
+    });
+
     it('ACKs and NACKs are free', () => {
       const relay = new InMemoryRelay({ limits: { changesPerSecond: 2 } });
       const client = relay.sotw();
