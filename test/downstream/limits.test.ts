@@ -301,6 +301,27 @@ describe('limits', () => {
     });
   });
 
+  it('max_response_bytes: a stream that ends by a response is sent and counted no other', () => {
+    const relay = new InMemoryRelay({ limits: { maxResponseBytes: 1000 } });
+    const client = relay.sotw();
+    // As a socket does: that it is closed is told later.
+    client.end = (status) => {
+      client.status = status;
+    };
+    relay.sotw().send('lds');
+    relay.full('lds', { small: 'x' });
+    client.blocked = true;
+    client.send('eds', { resourceNames: ['e'] });
+    relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'e', '1')] });
+    for (const short of ['cds', 'lds']) client.send(short);
+    relay.full('cds', { large: 'x'.repeat(2000) });
+    relay.events.length = 0;
+    client.unblock();
+    expect(client.status?.message).to.contain('max_response_bytes');
+    expect(relay.events.filter((event) => event.startsWith('response'))).to.deep.equal([]);
+    client.disconnect();
+  });
+
   describe('what leaves the cache is counted, by why', () => {
     const holding = (relay: InMemoryRelay): SotwClient => {
       relay.full('cds', { a: '1', b: '1' });
