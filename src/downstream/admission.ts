@@ -106,7 +106,7 @@ export class Quota {
     const { transport } = this.#stream;
     const newSessions = this.takenSessions();
     const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.size ?? 0), 0);
-    this.#rate ??= new Rate(limits().changesPerSecond, clock.now());
+    this.#rate ??= new Rate(() => limits().changesPerSecond, clock.now());
     const cost = Math.max(changes, newSessions) + Math.floor(shown / shownPerChange);
     const wait = this.#rate.spend(clock.now(), cost);
     if (this.#paused !== undefined) return;

@@ -418,6 +418,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
   }
 
   send(type: OrderedType, defers: Defers): boolean {
+    if (this.#ended) return false;
     const response = type.subscription?.take(defers);
     if (response === undefined) return false;
     const { events, taps } = this.#services;

@@ -257,16 +257,15 @@ export class SentResponses implements SentState {
   }
 
   #takeOutstanding(nonce: string): SentResponse | undefined {
-    if (this.#unanswered?.header.nonce === nonce) {
-      const response = this.#unanswered;
-      this.#unanswered = undefined;
-      if (this.#earlier === undefined) this.#unansweredBefore = undefined;
-      return response;
+    let response = this.#unanswered;
+    if (response?.header.nonce === nonce) this.#unanswered = undefined;
+    else {
+      const index = this.#indexOf(nonce);
+      if (index < 0) return undefined;
+      [response] = this.#earlier?.splice(index, 1) ?? [];
+      if (this.#earlier?.length === 0) this.#earlier = undefined;
     }
-    const index = this.#indexOf(nonce);
-    if (index < 0) return undefined;
-    const [response] = this.#earlier?.splice(index, 1) ?? [];
-    if (this.#earlier?.length === 0) this.#earlier = undefined;
+    if (this.#earlier === undefined && this.#unanswered === undefined) this.#unansweredBefore = undefined;
     return response;
   }
 

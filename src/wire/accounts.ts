@@ -264,7 +264,6 @@ export class Account implements Payer {
 
   reload(): void {
     this.#exempt = undefined;
-    this.#changes = undefined;
   }
 
   /** Nothing is open or held, and no work has to be made up for. */
@@ -326,7 +325,7 @@ export class Account implements Payer {
   /** So many changes of what it polls. False: it makes too many. */
   change(count: number): boolean {
     const now = this.#clock.now();
-    this.#changes ??= new Rate(this.#accounts.bounds.changesPerSecond, now);
+    this.#changes ??= new Rate(() => this.#accounts.bounds.changesPerSecond, now);
     return this.#changes.trySpend(now, count);
   }
 

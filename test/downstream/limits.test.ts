@@ -176,6 +176,15 @@ describe('limits', () => {
       expect(pausedAfter(5000)).to.equal(true);
     });
 
+    it('a new rate holds for streams that are open', () => {
+      const limits = { changesPerSecond: 1000 };
+      const relay = new InMemoryRelay({ limits });
+      const client = relay.sotw();
+      expect(churn(client, 5)).to.equal(5);
+      limits.changesPerSecond = 10;
+      expect(churn(client, 100)).to.equal(11);
+    });
+
     it('ACKs and NACKs are free', () => {
       const relay = new InMemoryRelay({ limits: { changesPerSecond: 2 } });
       const client = relay.sotw();
@@ -290,6 +299,27 @@ describe('limits', () => {
       relay.clock.advance(600_000);
       expect(client.status).to.equal(undefined);
     });
+  });
+
+  it('max_response_bytes: a stream that ends by a response is sent and counted no other', () => {
+    const relay = new InMemoryRelay({ limits: { maxResponseBytes: 1000 } });
+    const client = relay.sotw();
+    // As a socket does: that it is closed is told later.
+    client.end = (status) => {
+      client.status = status;
+    };
+    relay.sotw().send('lds');
+    relay.full('lds', { small: 'x' });
+    client.blocked = true;
+    client.send('eds', { resourceNames: ['e'] });
+    relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'e', '1')] });
+    for (const short of ['cds', 'lds']) client.send(short);
+    relay.full('cds', { large: 'x'.repeat(2000) });
+    relay.events.length = 0;
+    client.unblock();
+    expect(client.status?.message).to.contain('max_response_bytes');
+    expect(relay.events.filter((event) => event.startsWith('response'))).to.deep.equal([]);
+    client.disconnect();
   });
 
   describe('what leaves the cache is counted, by why', () => {

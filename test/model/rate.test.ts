@@ -3,7 +3,7 @@ import { Rate } from '../../src/model/rate.ts';
 
 describe('Rate', () => {
   it('lets a second’s worth pass at once, and then one at a time', () => {
-    const rate = new Rate(4, 0);
+    const rate = new Rate(() => 4, 0);
     expect([0, 0, 0, 0, 0].map((now) => rate.spend(now))).to.deep.equal([0, 0, 0, 0, 250]);
   });
 
@@ -19,7 +19,7 @@ describe('Rate', () => {
   ];
   for (const [times, wait] of rows) {
     it(`at ${times.join(', ')} ms: wait ${wait}`, () => {
-      const rate = new Rate(4, 0);
+      const rate = new Rate(() => 4, 0);
       expect(times.map((now) => rate.spend(now)).at(-1)).to.be.closeTo(wait, 0.001);
     });
   }

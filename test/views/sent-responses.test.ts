@@ -257,6 +257,14 @@ describe('SentResponses', () => {
     expect(client.told).to.equal('SYNCED a:SYNCED b:SYNCED c:SYNCED');
   });
 
+  it('the same where the newest is answered first', () => {
+    const client = new Client('delta');
+    run(client, '1{a1}');
+    for (let round = 2; round <= 33; round++) client.send(round, ['b1']);
+    for (let round = 33; round >= 2; round--) client.answer(String(round), false);
+    expect(client.told).to.equal('SYNCED a:SYNCED b:SYNCED');
+  });
+
   it('a client that never answers is forgotten response by response', () => {
     const client = new Client('delta');
     for (let round = 1; round <= 100; round++) client.send(round, [`${'a'.repeat(round)}1`]);

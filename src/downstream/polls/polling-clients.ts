@@ -498,12 +498,6 @@ export class PollingClients {
 
   stop(): void {
     this.#sweep.stop();
-    this.forgetOrder();
-  }
-
-  /** The rules have changed, and with them what clients see. */
-  forgetOrder(): void {
-    for (const { names } of this.#clients.values()) for (const one of names.values()) one.forgetOrder();
   }
 
   #namesOf(poll: Poll, peer: Peer, now: number): PolledNames | undefined {

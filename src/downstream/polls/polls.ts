@@ -3,6 +3,7 @@ import { Sweep, type Timer } from '../../model/clock.ts';
 import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { encoding, type Response, type Subscription } from '../../model/subscription.ts';
+import { TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
 import { DRAINING } from '../../wire/drain.ts';
@@ -71,6 +72,7 @@ export class Polls {
   /** Grows with each change of the rules. */
   #generation = 0;
   readonly #sweep: Sweep;
+  readonly #slices: TimeSlices;
   #ended = false;
 
   /** `clientPrefix`: before the numbers that are the ids of clients. */
@@ -78,6 +80,7 @@ export class Polls {
     this.#services = services;
     this.#refuses = refuses;
     this.clients = new PollingClients(services, clientPrefix);
+    this.#slices = new TimeSlices(services.clock);
     this.#sweep = new Sweep(services.clock, sweepMs, () => this.#endUnused());
   }
 
@@ -193,7 +196,6 @@ export class Polls {
   /** Rules have changed: who polls is looked at anew. */
   reidentify(): void {
     this.#generation++;
-    this.clients.forgetOrder();
     const message = 'the rules have changed meanwhile: ask again';
     this.#endAll({ reason: 'rules', status: { code: Code.UNAVAILABLE, message } });
   }
@@ -266,11 +268,22 @@ export class Polls {
     one.close();
   }
 
+  /** Who waits is told so at once. To forget what all have takes longer: that is done in slices. */
   #endAll(refusal: Refusal): void {
-    for (const [key, one] of [...this.#classes]) {
-      one.refuseAll(refusal);
-      this.#end(key);
-    }
+    const classes = [...this.#classes.values()];
+    this.#classes.clear();
+    this.#names = 0;
+    for (const one of classes) one.refuseAll(refusal);
+    void this.#slices.run(async (pace) => {
+      for (const one of classes) {
+        one.close();
+        await pace.yieldIfDue();
+      }
+      for (const { names } of [...this.clients.all()]) {
+        for (const one of names.values()) one.forgetOrder();
+        await pace.yieldIfDue();
+      }
+    });
   }
 
   /** What was not polled for long; false: there are no others. */

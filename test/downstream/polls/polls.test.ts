@@ -299,6 +299,27 @@ describe('polls', () => {
     expect(before && lab.relay.polls.isCurrent(before)).to.equal(false);
   });
 
+  it('changed rules end thousands of classes in slices, and a new poll is of a class of its own at once', async () => {
+    lab = new InMemoryRelay({ idleMilliseconds: 1 });
+    poller = new Poller(lab);
+    const ask = (at: number): Asked => poller.ask('eds', { resourceNames: [`name-${at}`] });
+    const all = Array.from({ length: 2000 }, (_, at) => ask(at));
+    lab.relay.polls.reidentify();
+    expect(new Set(all.map(shown))).to.deep.equal(new Set([`refused ${Code.UNAVAILABLE}`]));
+    const ended = (): number => lab.upstream.journal.filter((line) => line.startsWith('-')).length;
+    lab.clock.advance(1);
+    expect(ended(), 'nothing in the same turn').to.equal(0);
+    expect(shown(ask(7))).to.equal('waits');
+    for (let turn = 0; turn < 10_000 && ended() < 1999; turn++) {
+      await Promise.resolve();
+      lab.clock.advance(1);
+      lab.settle();
+    }
+    expect(ended()).to.equal(1999);
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'name-7', '1')] });
+    expect(shown(ask(7))).to.equal('name-7');
+  });
+
   it('a drain answers those that wait, and whoever comes', () => {
     const asked = poller.ask('cds', {});
     lab.relay.polls.drain();
