@@ -35,7 +35,6 @@ import {
   inForce,
   needsRestart,
   reloadPreview,
-  rolloutInForce,
   upstreamChanges,
 } from './reload-effect.ts';
 import { SessionKeeper } from './session-keeper.ts';
@@ -60,6 +59,7 @@ export class Distributary {
   readonly #rolloutFile: RolloutFile | undefined;
   readonly #sessions: SessionKeeper;
   readonly #started: Config;
+  /** In force: the newest one, but for what needs a restart. */
   #config: Config;
   #serving: ClientServing | undefined;
   #admin: HttpListener | undefined;
@@ -129,10 +129,7 @@ export class Distributary {
       notReadyReason: () => (this.#leaving ? 'draining' : this.#serving?.notReadyReason()),
       isRequired: (upstream) =>
         this.#config.upstreams.find(({ name }) => name === upstream)?.required !== false,
-      warnings: () => {
-        const now = inForce(this.#started, this.#config);
-        return warnings(now).map(({ path, message }) => `${path}: ${message}`);
-      },
+      warnings: () => warnings(this.#config).map(({ path, message }) => `${path}: ${message}`),
       found: (problems) => problemLog.look(problems),
       compareConfiguration: (request) => this.#compare(request),
       configDump: () => dumpInForce(this.#started, this.#config),
@@ -212,14 +209,14 @@ export class Distributary {
    */
   reload(read: Config): Result<undefined> {
     const { log, metrics, rollout } = this.#core;
-    const config = { ...read, rollout: rolloutInForce(this.#started, read) };
+    const config = inForce(this.#started, read);
     const objection = rollout.objectionTo(config.rollout);
     if (objection !== undefined) return fail(objection);
     const fixed = needsRestart(this.#started, read);
     if (fixed.length > 0) {
       log.warn('some changes of the configuration take effect after a restart', { keys: fixed });
     }
-    this.#config = read;
+    this.#config = config;
     this.#configuredAt = Date.now();
     this.#isConfigured = true;
     this.#refusedConfiguration = undefined;

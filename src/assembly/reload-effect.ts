@@ -304,33 +304,31 @@ export function needsRestart(started: Config, now: Config): string[] {
 }
 
 /** With workers only a restart brings a rollout or ends it: each worker has a feed for each side then (docs/adr/0130). */
-export function rolloutInForce(started: Config, now: Config): Config['rollout'] {
+function rolloutInForce(started: Config, now: Config): Config['rollout'] {
   const isFixed = started.workers > 0 && (started.rollout === undefined) !== (now.rollout === undefined);
   return isFixed ? started.rollout : now.rollout;
 }
 
-/** The configuration in force for serving clients: the new one, but for what needs a restart. */
+/** The configuration in force: the new one, but for what needs a restart. */
 export function inForce(started: Config, now: Config): Config {
+  const { node, xds, rest, admin, metrics, tracing, watchdog, workers, limits, cache } = started;
+  const { maxRequestBytes, maxPollBytes } = limits;
+  const { idleTtlMs, persistence } = cache;
   return {
     ...now,
-    node: started.node,
+    ...{ node, rest, metrics, tracing, watchdog, workers },
     rollout: rolloutInForce(started, now),
-    xds: { ...now.xds, address: started.xds.address, tls: started.xds.tls },
-    rest: started.rest,
-    watchdog: started.watchdog,
-    limits: {
-      ...now.limits,
-      maxRequestBytes: started.limits.maxRequestBytes,
-      maxPollBytes: started.limits.maxPollBytes,
-    },
-    cache: { ...now.cache, idleTtlMs: started.cache.idleTtlMs },
+    xds: { ...now.xds, address: xds.address, unixMode: xds.unixMode, tls: xds.tls },
+    admin: { ...now.admin, address: admin.address, tls: admin.tls },
+    limits: { ...now.limits, maxRequestBytes, maxPollBytes },
+    cache: { ...now.cache, idleTtlMs, persistence },
   };
 }
 
-/** What is in force, as /config_dump shows it: the newest version, with the rest as it was at the start. */
+/** What is in force (`now`), as /config_dump shows it: the newest version, with the rest as it was at the start. */
 export function dumpInForce(started: Config, now: Config): unknown {
   const paths = fixed.map(([key]) => key.split('.'));
-  if (rolloutInForce(started, now) !== now.rollout) paths.push(['rollout']);
+  if (now.rollout === started.rollout) paths.push(['rollout']);
   return paths.reduce(
     (dump: unknown, path) => withValue(dump, path, valueAt(started.source.dump, path)),
     now.source.dump,

@@ -46,7 +46,7 @@ interface Subscriber {
   readonly client: ClientContext;
   readonly node: string;
   readonly types: readonly { readonly type: TypeStream; readonly parts: Parts }[];
-  /** All parts, or the union of many. */
+  /** The parts of each type, or the union of many. */
   names: readonly ReadonlySet<string>[] | undefined;
   /** What it said last, as long as nothing happens to it; undefined: to be asked. */
   standing: Standing | undefined;
@@ -252,7 +252,7 @@ function isSameSubscriber(a: Subscriber, b: Subscriber): boolean {
 
 function canaryOf(id: string, subscriber: Subscriber, waiting: Waiting): CanaryStream {
   const standing = standingNow(subscriber, waiting);
-  subscriber.names ??= fewOf(subscriber.types.flatMap(({ parts }) => parts));
+  subscriber.names ??= subscriber.types.flatMap(({ parts }) => fewOf(parts));
   const { node, client, names } = subscriber;
   return { stream: id, node, classKey: client.classKey, standing, names };
 }

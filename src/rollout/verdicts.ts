@@ -335,8 +335,8 @@ const mostKept = 50_000;
 interface End {
   readonly node: string;
   readonly classKey: string;
-  /** What it subscribed to of what waited. */
-  readonly names: ReadonlySet<string>;
+  /** What it subscribed to of what waited, as its stream had it: thousands share these sets. */
+  readonly names: CanaryStream['names'];
   /** When it ended, within the last bake: the last ones, as many as decide. */
   readonly times: readonly number[];
   readonly isBack: boolean;
@@ -373,9 +373,9 @@ export class Ends {
 
   /** These names wait with another content now, or wait no more. */
   changed(names: ReadonlySet<string>): void {
-    const stays = (one: { readonly names: ReadonlySet<string> }): boolean => one.names.isDisjointFrom(names);
-    this.#ends = new Map(this.#ends.entries().filter(([, end]) => stays(end)));
-    this.#findings = this.#findings.filter(stays);
+    const isAbout = subscribedTo(names);
+    this.#ends = new Map(this.#ends.entries().filter(([, end]) => !isAbout(end)));
+    this.#findings = this.#findings.filter((one) => one.names.isDisjointFrom(names));
   }
 
   /** Nothing waits for a verdict: what was found stays, and who ends now says nothing. */
@@ -408,7 +408,8 @@ export class Ends {
       const nodes = new Set([...(present.get(classKey) ?? []), ...counted.map(({ node }) => node)]);
       if (counted.length * 100 <= maxDisconnects * nodes.size) return [];
       const reason = `${counted.length} of ${nodes.size} canary streams ended within the bake: max_disconnects is ${maxDisconnects} percent`;
-      const names = new Set(counted.flatMap((end) => [...end.names]));
+      const sets = new Set(counted.flatMap((end) => end.names));
+      const names = new Set([...sets].flatMap((set) => Array.from(set)));
       const finalAt = counted.reduce((last, { times }) => Math.max(last, times.at(-1) ?? 0), 0) + bakeMs;
       const known = this.#findings.find((one) => one.classKey === classKey && isEqual(one.names, names));
       return [known ?? { cause: 'disconnects' as const, reason, names, classKey, finalAt }];
@@ -418,9 +419,8 @@ export class Ends {
 
   /** Of these names: a node may come back at once, and nothing is decided until then. */
   mayReturn(names: ReadonlySet<string>): boolean {
-    return this.#ends
-      .values()
-      .some((end) => !end.isBack && !end.isJudged && !end.names.isDisjointFrom(names));
+    const isAbout = subscribedTo(names);
+    return this.#ends.values().some((end) => !end.isBack && !end.isJudged && isAbout(end));
   }
 
   /** When the first of them counts, if it does not come back; infinite: none may. */
@@ -433,9 +433,8 @@ export class Ends {
 
   /** How many nodes that subscribed to any of these names have ended within the last bake, and are not back. */
   count(names: ReadonlySet<string>): number {
-    let count = 0;
-    for (const end of this.#ends.values()) if (!end.isBack && !end.names.isDisjointFrom(names)) count++;
-    return count;
+    const isAbout = subscribedTo(names);
+    return [...this.#ends.values()].filter((end) => !end.isBack && isAbout(end)).length;
   }
 }
 
@@ -443,10 +442,16 @@ function add(ends: Map<string, End>, { node, classKey, names }: CanaryStream, at
   const key = JSON.stringify([classKey, node]);
   const times = [...(ends.get(key)?.times ?? []), at].slice(-mostReturns - 1);
   ends.delete(key);
-  const all = new Set(names.flatMap((set) => [...set]));
-  ends.set(key, { node, classKey, names: all, times, isBack: false, isJudged: false });
+  ends.set(key, { node, classKey, names, times, isBack: false, isJudged: false });
   const [oldest] = ends.keys();
   if (ends.size > mostKept && oldest !== undefined) ends.delete(oldest);
+}
+
+/** Of any of these names. A set that many share is compared once. */
+function subscribedTo(names: ReadonlySet<string>): (end: End) => boolean {
+  const known = new Map<ReadonlySet<string>, boolean>();
+  const isAbout = (one: ReadonlySet<string>): boolean => !one.isDisjointFrom(names);
+  return (end) => end.names.some((one) => getOrMake(known, one, () => isAbout(one)));
 }
 
 function counts({ times, isBack }: Pick<End, 'times' | 'isBack'>, bakeMs: number, now: number): boolean {

@@ -5,7 +5,7 @@ import { clientQuery, clientsQuery, optionalType, type Request, valueOf } from '
 import type { Answer, Call } from '../admin/service.ts';
 import type { ClientServing, ListenerAddress } from '../assembly/client-serving.ts';
 import type { Core, Load } from '../assembly/core.ts';
-import { inForce, mergeEffects } from '../assembly/reload-effect.ts';
+import { mergeEffects } from '../assembly/reload-effect.ts';
 import type { SessionKeeper } from '../assembly/session-keeper.ts';
 import type { Config } from '../config/config.ts';
 import { type Client, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
@@ -57,7 +57,6 @@ interface Resources {
 export class WorkerPool implements ClientServing, ClientsView {
   readonly inWorkers = true;
   readonly #core: Core;
-  readonly #started: Config;
   readonly #directions: Directions;
   readonly #fleet: WorkersFleet;
   readonly #sessions: SessionKeeper;
@@ -93,7 +92,6 @@ export class WorkerPool implements ClientServing, ClientsView {
     resources: Resources,
   ) {
     this.#core = core;
-    this.#started = config;
     this.#config = config;
     this.#directions = directions;
     this.#fleet = fleet;
@@ -145,7 +143,7 @@ export class WorkerPool implements ClientServing, ClientsView {
   reload(config: Config): void {
     this.#loads.limits = config.limits;
     this.#config = config;
-    this.#send({ kind: 'reload', config: withoutText(inForce(this.#started, config)) });
+    this.#send({ kind: 'reload', config: withoutText(config) });
     this.#fleet.moved();
   }
 
@@ -422,7 +420,7 @@ export class WorkerPool implements ClientServing, ClientsView {
       number,
       socket: workerSocket(this.#directions.directory, number),
       clock: systemClock,
-      tickMs: tickOf(this.#started.watchdog),
+      tickMs: tickOf(this.#config.watchdog),
       log,
       random: systemRandom,
       fork: forkWorker,
@@ -459,7 +457,7 @@ export class WorkerPool implements ClientServing, ClientsView {
     const start: ToWorker = {
       kind: 'start',
       ...this.#directions,
-      config: withoutText(inForce(this.#started, this.#config)),
+      config: withoutText(this.#config),
       slot,
       relayId: loops.relayId,
       level: logLevels.initial,

@@ -1,6 +1,12 @@
 import { expect } from 'chai';
 import { ClientRules } from '../../src/assembly/clients.ts';
-import { effectSummary, mergeEffects, reloadPreview } from '../../src/assembly/reload-effect.ts';
+import {
+  effectSummary,
+  inForce,
+  mergeEffects,
+  needsRestart,
+  reloadPreview,
+} from '../../src/assembly/reload-effect.ts';
 import type { Config } from '../../src/config/config.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { systemClock } from '../../src/model/clock.ts';
@@ -51,5 +57,26 @@ describe('the effect of a reload', () => {
       streams_reconnecting: 4,
       unread_rules: ['environ reads node.metadata.environment: 4 streams'],
     });
+  });
+});
+
+describe('the configuration in force after a reload', () => {
+  it('has every key that needs a restart as it was', () => {
+    const started = configOf(textOf());
+    const tls = { certificate: 'c', private_key: 'k' };
+    const at = (port: number) => ({ address: `127.0.0.1:${port}` });
+    const changed = configOf(
+      JSON.stringify({
+        ...{ node: { id: 'another' }, workers: 2, watchdog: { timeout: '77s' } },
+        tracing: { otlp_endpoint: 'http://127.0.0.1:4318' },
+        xds: { address: 'unix:/elsewhere', unix_mode: '0600', tls },
+        ...{ rest: at(1), admin: { ...at(2), tls }, metrics: at(3) },
+        limits: { max_request_bytes: 77_000, max_poll_bytes: 77_000 },
+        cache: { idle_ttl: '77s', persistence: { path: '/elsewhere' } },
+        upstreams: [{ name: 'files', filesystem: { path: '/nowhere' } }],
+      }),
+    );
+    expect(needsRestart(started, changed)).to.have.length(15);
+    expect(needsRestart(started, inForce(started, changed))).to.deep.equal([]);
   });
 });

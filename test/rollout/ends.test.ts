@@ -17,6 +17,23 @@ const many = (count: number, classKey = 'one'): readonly CanaryStream[] =>
   Array.from({ length: count }, (_, index) => of(`other${index}`, classKey));
 const second = 1000;
 
+/** How many names are read of all sets. */
+class CountedSet extends Set<string> {
+  static read = 0;
+
+  override *[Symbol.iterator](): SetIterator<string> {
+    for (const name of super[Symbol.iterator]()) {
+      CountedSet.read++;
+      yield name;
+    }
+    return undefined;
+  }
+
+  override keys(): SetIterator<string> {
+    return this[Symbol.iterator]();
+  }
+}
+
 type Step =
   | { readonly at: number; readonly ended: CanaryStream }
   | { readonly at: number; readonly changed: ReadonlySet<string> }
@@ -138,6 +155,20 @@ describe('the ends of canaries', () => {
     );
     ends.observe([], settings, 2 * second);
     expect(ends.verdicts[0]).to.equal(verdict);
+  });
+
+  it('names that many subscribed to who ended are read once for all of them, and what they share is kept', () => {
+    const names = new CountedSet(Array.from({ length: 1000 }, (_, at) => `cds ${at}`));
+    const ends = new Ends();
+    CountedSet.read = 0;
+    for (let at = 0; at < 1000; at++) ends.ended({ ...of(`n${at}`), names: [a, names] }, 0);
+    ends.observe([], settings, 0);
+    expect(ends.mayReturn(new Set(['cds none']))).to.equal(false);
+    expect(CountedSet.read, 'before any of them counts').to.equal(0);
+    ends.observe([], settings, second);
+    expect(ends.verdicts[0]?.names).to.deep.equal(a.union(names));
+    expect(CountedSet.read).to.be.below(5 * names.size);
+    expect(ends.count(new Set(['cds 7']))).to.equal(1000);
   });
 
   it('max_disconnects: 100 turns it off', () => {
