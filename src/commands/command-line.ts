@@ -11,6 +11,7 @@ export async function commandLine(argv: readonly string[]): Promise<number> {
   }
   // The other commands are not even loaded: a relay would have them in its memory for ever.
   if (name === 'run') return run(rest);
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', readerLeft);
   const { commands, usage, usageLine } = await import('./commands.ts');
   if (name === '--help' || name === '-h' || name === 'help') {
     process.stdout.write(usage());
@@ -27,4 +28,10 @@ export async function commandLine(argv: readonly string[]): Promise<number> {
     `${printable(unknownWord('command', name, names))}\n\n${usageLine}\n\ndistributary --help lists the commands.\n`,
   );
   return 2;
+}
+
+/** As `head` does, once it has its lines: there is nothing more to do. */
+function readerLeft(error: NodeJS.ErrnoException): void {
+  if (error.code === 'EPIPE') process.exit(0);
+  throw error;
 }

@@ -68,7 +68,7 @@ export class FleetSurvey {
         streams++;
         if (stream.client === undefined) continue;
         const of = classOf(stream.client);
-        this.#count(stream, of, classes, problems);
+        await this.#count(stream, of, classes, problems, pace);
         for (const type of stream.types) countMissing(type, of, missing);
       }
       const counts = await this.#countMissing(missing, problems, pace);
@@ -83,12 +83,13 @@ export class FleetSurvey {
     });
   }
 
-  #count(
+  async #count(
     stream: ListedClient,
     of: ClientClassId,
     classes: Map<string, ClassCount>,
     problems: Map<string, Plain<ClassProblem>>,
-  ): void {
+    pace: Pace,
+  ): Promise<void> {
     const known = classes.get(of.id) ?? newClass(of);
     classes.set(of.id, known);
     const { row } = known;
@@ -99,7 +100,7 @@ export class FleetSurvey {
       const state = type.subscription?.responses.state;
       if (state === 'ERROR') {
         rejects = true;
-        countRejections(type, of, problems);
+        await countRejections(type, of, problems, pace);
       } else if (state === 'STALE') {
         unacknowledged = true;
         const since = this.#lateSince(type);
@@ -209,13 +210,15 @@ function sample(stream: ListedClient, known: ClassCount): void {
   }
 }
 
-function countRejections(
+async function countRejections(
   type: ListedType,
   of: ClientClassId,
   problems: Map<string, Plain<ClassProblem>>,
-): void {
+  pace: Pace,
+): Promise<void> {
   const told = new Set<string>();
   for (const rejection of type.subscription?.responses.rejections ?? []) {
+    await pace.yieldIfDue();
     const { name, message, version, at, changes } = rejection;
     const { names, total: changed, removal } = changes;
     const what = rejectedText({ name, names, changed, removal });

@@ -93,7 +93,12 @@ export class LocalClients implements ClientsView {
     this.#survey = new FleetSurvey(process.relay, this.#slices, systemClock);
   }
 
-  status(): ClientsStatus {
+  status(): Promise<ClientsStatus> {
+    return this.#slices.run((pace) => this.#status(pace));
+  }
+
+  async #status(pace: Pace): Promise<ClientsStatus> {
+    const rejections = await this.#rejections(pace);
     const { server, polls, store } = this.#relay;
     const labels = new TypeLabels((type) => store.variants(type) > 0);
     const types = new Map<string, number>();
@@ -105,7 +110,7 @@ export class LocalClients implements ClientsView {
       clients: server.size,
       pollingClients: polls.clients.size,
       types: [...types].map(([type, subscriptions]) => create(TypeStatusSchema, { type, subscriptions })),
-      ...this.#rejections(),
+      ...rejections,
       warnings: [...this.#warnings()],
       waveClients: waveClients(server.streams(), this.#waveOf()),
       accounts: this.#process.accounts
@@ -188,16 +193,37 @@ export class LocalClients implements ClientsView {
     return clients.size === 0 ? [] : waves.flatMap((wave) => unmetMatches(wave, clients));
   }
 
-  #rejections(): Pick<ClientsStatus, 'nacks' | 'rejectingClients'> {
-    let rejecting = 0;
-    const rows = Iterator.from(this.#relay.clients()).flatMap((stream) => {
-      // A stream may have rejected the same thing of several parameter sets.
-      const own = mergedRows(rejectionsOf(stream), keyOfNack, (_, last) => last);
-      rejecting += Number(own.length > 0);
-      return own;
-    });
-    return { nacks: mostRecent(rows), rejectingClients: rejecting };
+  async #rejections(pace: Pace): Promise<Pick<ClientsStatus, 'nacks' | 'rejectingClients'>> {
+    let rejectingClients = 0;
+    const rows = new Map<string, { nack: Plain<NackStatus>; counted: ListedClient }>();
+    for (const stream of [...this.#relay.clients()]) {
+      let rejects = false;
+      for (const { info, subscription } of stream.types) {
+        for (const rejection of subscription?.responses.rejections ?? []) {
+          await pace.yieldIfDue();
+          rejects = true;
+          const nack = nackOf(info.short, rejection);
+          const key = keyOfNack(nack);
+          const known = rows.get(key);
+          // A stream may have rejected the same thing of several parameter sets.
+          if (known?.counted === stream) continue;
+          rows.set(key, {
+            nack: known === undefined ? nack : moreClients(known.nack, nack),
+            counted: stream,
+          });
+          if (rows.size > 2 * countedNacks) keepNewest(rows);
+        }
+      }
+      await pace.yieldIfDue();
+      rejectingClients += Number(rejects);
+    }
+    return { nacks: mostRecent([...rows.values()].map(({ nack }) => nack)), rejectingClients };
   }
+}
+
+function keepNewest(rows: Map<string, { readonly nack: Plain<NackStatus> }>): void {
+  const oldestFirst = [...rows].toSorted(([, a], [, b]) => newestFirst(b.nack, a.nack));
+  for (const [key] of oldestFirst.slice(0, -countedNacks)) rows.delete(key);
 }
 
 function nackOf(type: string, rejection: Rejection): Plain<NackStatus> {
@@ -214,12 +240,6 @@ function nackOf(type: string, rejection: Rejection): Plain<NackStatus> {
     removal: changes.removal,
     ...rejectedVersions(rejection),
   };
-}
-
-function rejectionsOf(stream: ListedClient): readonly Plain<NackStatus>[] {
-  return stream.types.flatMap(({ info, subscription }) =>
-    [...(subscription?.responses.rejections ?? [])].map((rejection) => nackOf(info.short, rejection)),
-  );
 }
 
 /** What the client was last sent of a name, and whether it accepted it. */
@@ -285,6 +305,8 @@ const derivedOf = ({ client }: ListedClient): Parameters => client?.derived(unde
 
 /** The most rejected resources that Status lists. */
 const maxNacks = 100;
+/** Of so many newest ones the clients are counted: clients can make as many as they like. */
+const countedNacks = 1000;
 /** The most accounts that it lists. */
 const shownAccounts = 5;
 
@@ -345,10 +367,11 @@ function sharedWarnings(all: readonly ClientsStatus[]): string[] {
 
 /** At most 100 of them. Clients that reject the same thing share a line. */
 function mostRecent(nacks: Iterable<Plain<NackStatus>>): Plain<NackStatus>[] {
-  return mergedRows(nacks, keyOfNack, moreClients)
-    .toSorted((a, b) => (a.since === b.since ? 0 : a.since < b.since ? 1 : -1))
-    .slice(0, maxNacks);
+  return mergedRows(nacks, keyOfNack, moreClients).toSorted(newestFirst).slice(0, maxNacks);
 }
+
+const newestFirst = ({ since: a }: Plain<NackStatus>, { since: b }: Plain<NackStatus>): number =>
+  a === b ? 0 : a < b ? 1 : -1;
 
 function keyOfNack({ type, version, name, error }: Plain<NackStatus>): string {
   return JSON.stringify([type, version, name, error]);

@@ -23,9 +23,11 @@ const settling = { quiet: 10, longest: 100 };
 /** Nodes that are canaries, of one worker: what the primary keeps over a restart is bounded, too. */
 const maxCanaries = 10_000;
 
+type CanaryFleet = Pick<RelayFleet, 'waitingChanged' | 'survey' | 'canary' | 'over'>;
+
 /** Tells the primary what this worker's canaries say to the changes that wait. */
 export class CanaryReporter {
-  readonly #fleet: RelayFleet;
+  readonly #fleet: CanaryFleet;
   readonly #clock: Clock;
   readonly #send: (message: ToPrimary) => void;
   readonly #settling: Settling;
@@ -34,12 +36,12 @@ export class CanaryReporter {
   #round = 0;
   #told = Buffer.alloc(0);
   /** Since the last report. */
-  #ends: readonly CanaryStream[] = [];
-  /** Streams that have rejected something of what waits, by id. */
-  readonly #rejected = new Set<string>();
+  #ends: CanaryStream[] = [];
+  /** Streams that have rejected something of what waits, by id, as long as reports list them. */
+  #rejected: ReadonlySet<string> = new Set();
   #timer: Timer | undefined;
 
-  constructor(fleet: RelayFleet, clock: Clock, send: (message: ToPrimary) => void) {
+  constructor(fleet: CanaryFleet, clock: Clock, send: (message: ToPrimary) => void) {
     this.#fleet = fleet;
     this.#clock = clock;
     this.#send = send;
@@ -56,7 +58,7 @@ export class CanaryReporter {
     this.#ends = this.#ends.map(outdated);
     if (waiting.size === 0) {
       this.#ends = [];
-      this.#rejected.clear();
+      this.#rejected = new Set();
       this.#fleet.over();
     }
     this.#report();
@@ -70,7 +72,7 @@ export class CanaryReporter {
     if (this.#waiting.size === 0) return;
     const canary = this.#fleet.canary(stream, this.#waiting);
     if (canary === undefined) return;
-    this.#ends = [...this.#ends, canary];
+    this.#ends.push(canary);
     this.#settling.touch();
   }
 
@@ -82,8 +84,11 @@ export class CanaryReporter {
     const survey = this.#fleet.survey(this.#waiting);
     // It calls when all streams have been looked at.
     if (!survey.complete) return;
-    for (const { stream, standing } of survey.canaries)
-      if (standing.kind === 'rejected') this.#rejected.add(stream);
+    // The primary forgets what is not listed.
+    const rejecting = survey.canaries.filter(
+      ({ stream, standing }) => standing.kind === 'rejected' || this.#rejected.has(stream),
+    );
+    this.#rejected = new Set(rejecting.map(({ stream }) => stream));
     const report = reportOf(survey, this.#round, this.#ends, this.#rejected);
     const bytes = serialize(report);
     if (!bytes.equals(this.#told) || report.ended.length > 0) this.#send(report);

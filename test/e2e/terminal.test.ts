@@ -1,6 +1,9 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { expect } from 'chai';
 import { parse } from 'yaml';
 import { z } from 'zod';
@@ -128,6 +131,19 @@ describe('commands at a terminal', function () {
       expect(out).to.include(content);
     }
   });
+
+  for (const words of [['status', '--watch'], ['completion', 'bash'], ['--help']]) {
+    it(`${words.join(' ')} ends without a word when nobody reads it any more, as with head`, async () => {
+      const { command, args } = distributary(...words);
+      const child = spawn(command, args, {
+        stdio: ['ignore', 'pipe', 'pipe'],
+        env: { ...process.env, DISTRIBUTARY_ADMIN: `http://${relay.admin}` },
+      });
+      child.stdout.destroy();
+      const [err] = await Promise.all([text(child.stderr), once(child, 'exit')]);
+      expect([child.exitCode, err]).to.deep.equal([0, '']);
+    });
+  }
 
   it('where no context can be kept, says so and ends', async function () {
     if (process.platform !== 'linux') this.skip();

@@ -1,9 +1,13 @@
 import { expect } from 'chai';
 import { placeOf } from '../../src/model/node-path.ts';
 import { elect, type Member } from '../../src/rollout/canaries.ts';
-import { reportOf } from '../../src/workers/reporters.ts';
+import type { CanaryStream, Standing, Survey } from '../../src/rollout/waiting.ts';
+import type { Message } from '../../src/workers/ipc-messages.ts';
+import { CanaryReporter, reportOf } from '../../src/workers/reporters.ts';
 import { surveyOf } from '../../src/workers/workers-fleet.ts';
+import { type } from '../support/in-memory-relay.ts';
 import { Random } from '../support/random.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 
 describe('the report of a worker', () => {
   it('leads to the same election as all members would', () => {
@@ -30,5 +34,33 @@ describe('the report of a worker', () => {
       const { members } = surveyOf(reports);
       expect(elect(members), `seed ${seed}`).to.have.members(elect(workers.flat()));
     }
+  });
+
+  it('names a stream that has rejected something as long as it lists it: the primary forgets it then', () => {
+    const clock = new VirtualClock();
+    const reports: Message<'canary_report'>[] = [];
+    let canaries: readonly CanaryStream[] = [];
+    const fleet = {
+      waitingChanged: () => {},
+      over: () => {},
+      canary: () => undefined,
+      survey: (): Survey => ({ complete: true, members: [], canaries }),
+    };
+    const reporter = new CanaryReporter(fleet, clock, (message) => {
+      if (message.kind === 'canary_report') reports.push(message);
+    });
+    const listed = (...kinds: readonly Standing['kind'][]): readonly string[] => {
+      canaries = kinds.map((kind) => ({
+        ...{ stream: '1-1', node: 'envoy', classKey: 'prod', names: [] },
+        standing: kind === 'rejected' ? { kind, reason: '', names: new Set(), isFinal: true } : { kind },
+      }));
+      clock.advance(1000);
+      return reports.at(-1)?.canaries.map(({ stream }) => stream) ?? [];
+    };
+    reporter.ask({ kind: 'waiting', round: 1, waiting: new Map([[type('cds'), new Set()]]) });
+    expect(listed('rejected')).to.deep.equal(['1-1']);
+    expect(listed('accepted')).to.deep.equal(['1-1']);
+    expect(listed()).to.deep.equal([]);
+    expect(listed('accepted')).to.deep.equal(['']);
   });
 });
