@@ -499,7 +499,7 @@ admin:
       {
         rule: 'an alias of nothing',
         text: `${minimal}node: { id: *nobody }\n`,
-        problems: ['4:13: node.id: *nobody is an alias without an anchor: there is no &nobody is above it'],
+        problems: ['4:13: node.id: *nobody is an alias without an anchor: there is no &nobody above it'],
       },
       {
         rule: 'an alias inside its own anchor',
