@@ -703,6 +703,12 @@ rest: {}
     });
   }
 
+  it('a header whose value is "authorization" may stand beside a token', () => {
+    const text =
+      'upstreams: [{ name: a, ads: { endpoints: ["x:1"], token_file: t, headers: { x: authorization } } }]\n';
+    expect(problemsOf(text)).to.deep.equal([]);
+  });
+
   it('rules for different authorities may show their parameters in one place', () => {
     const rules = ['a', 'b'].map(
       (key) => `  - { key: ${key}, from: node.id, to: node.id, authorities: [${key}] }\n`,
