@@ -20,16 +20,10 @@ import type { Log } from '../observe/log.ts';
 import { compileGlob } from '../security/pattern.ts';
 import { isLoopback } from '../wire/address.ts';
 import { BodyPieces, tooSmallMessage } from '../wire/body-pieces.ts';
-import type { HttpAnswer } from '../wire/http-answer.ts';
+import { type HttpAnswer, problem } from '../wire/http-answer.ts';
 import { isDisconnect } from '../wire/node-error.ts';
 import { answerJson, type BodyTaker, takerKey } from './answers.ts';
-import {
-  type HttpListener,
-  type HttpListenerOptions,
-  problem,
-  respond,
-  startHttpListener,
-} from './http-listener.ts';
+import { type HttpListener, type HttpListenerOptions, respond, startHttpListener } from './http-listener.ts';
 import { LivePage, modelMaker, streamEvents } from './page/live-page.ts';
 import { operatorKey, operatorOf } from './requests.ts';
 import { answerByRoute, type HttpRoutes, httpRoutes, pathOf, probeRoutes } from './routes.ts';

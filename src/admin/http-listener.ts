@@ -214,22 +214,8 @@ const isUnread = ({ writableEnded, writableFinished, writableNeedDrain }: Server
 
 /* Whole answers of the plain HTTP routes. */
 
-export function json(
-  value: unknown,
-  status = 200,
-  headers: Readonly<Record<string, string>> = {},
-): HttpAnswer {
-  return { status, type: 'application/json', body: `${JSON.stringify(value, null, 2)}\n`, headers };
-}
-
-/** HTTP statuses with the names of the codes that Connect uses in its bodies. */
-export function problem(
-  status: number,
-  code: string,
-  message: string,
-  headers: Readonly<Record<string, string>> = {},
-): HttpAnswer {
-  return json({ code, message }, status, headers);
+export function json(value: unknown, status = 200): HttpAnswer {
+  return { status, type: 'application/json', body: `${JSON.stringify(value, null, 2)}\n` };
 }
 
 /** Without the body, if HEAD asks. */

@@ -173,7 +173,7 @@ function changed(
   if (!read.ok) return read;
   const { current, contexts } = read.value;
   if (verb === 'use') {
-    if (contexts[name] === undefined) {
+    if (!Object.hasOwn(contexts, name)) {
       const known = Object.keys(contexts);
       const none = `there is no context ${JSON.stringify(name)}: add one first`;
       return new UsageError(known.length === 0 ? none : unknownWord('context', name, known));

@@ -32,7 +32,7 @@ poll do not count: they do not report what they accept. While a change goes thro
     'min-clients': count('N', 'at least N streams must subscribe; default 1', 1),
     timeout: duration('TIME', 'how long, as in 500ms or 60s, at most 1h; default 60s'),
   },
-  exit: '0 if all have accepted it; 1 at the timeout, or when the revision was discarded, and stderr says who has not and why.',
+  exit: '0 if all have accepted it; 1 at the timeout, and stderr says who has not and why; 1 at once if the revision was discarded.',
   ask: ({
     timeout: timeoutMs = usualWaitMs,
     'allow-stale': allowStale,

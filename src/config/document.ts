@@ -96,7 +96,7 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
     if (isAlias(node) && target === undefined) {
       complain({
         path,
-        message: `*${node.source} is an alias without an anchor: there is no &${node.source} is above it`,
+        message: `*${node.source} is an alias without an anchor: there is no &${node.source} above it`,
       });
     }
     const value = rangeStart(node);

@@ -81,8 +81,8 @@ const ads = z
     failback_after: positiveDuration().prefault('30s').describe('How long a preferred endpoint must hold a connection before the sessions go back to it'),
   })
   .superRefine((ads, context) => {
-    const named = readList(ads, 'headers').flat();
-    if (read(ads, 'token_file') === undefined || !named.includes('authorization')) return;
+    const isSet = readList(ads, 'headers').some((one) => Array.isArray(one) && one[0] === 'authorization');
+    if (read(ads, 'token_file') === undefined || !isSet) return;
     const message = 'token_file sets "authorization": only one of them is accepted';
     context.addIssue({ code: 'custom', path: ['headers'], message });
   }, evenIfWrong)

@@ -11,7 +11,10 @@ export function warnings(config: Config): readonly ConfigProblem[] {
 
 /** What is dangerous, though it may be intended. */
 export function dangers(config: Config): readonly ConfigProblem[] {
-  return located([...openListeners(config), ...trustedNodes(config), ...plainTokens(config)], config);
+  return located(
+    [...openListeners(config), ...openAdmin(config), ...trustedNodes(config), ...plainTokens(config)],
+    config,
+  );
 }
 
 /** What contradicts itself. Only `validate` warns of it: a relay with it works. */
@@ -76,11 +79,24 @@ function openListener(
   listener: 'xds' | 'rest',
   { address, tls }: Pick<Config['xds'], 'address' | 'tls'>,
 ): readonly UnplacedProblem[] {
-  if (address.kind === 'unix' || isLoopback(address.host) || tls !== undefined) return [];
-  const at = formatHostPort(address.host, address.port);
+  const at = openAddress(address, tls);
+  if (at === undefined) return [];
   const instead = listener === 'xds' ? '127.0.0.1 or a Unix socket' : '127.0.0.1';
   const message = `${at} is plaintext and has no authorization rules, so anybody who can reach it can read everything, secrets too: set ${listener}.tls and xds.authorization, or listen on ${instead}`;
   return [{ path: [listener, 'address'], message }];
+}
+
+function openAdmin({ admin }: Config): readonly UnplacedProblem[] {
+  const at = openAddress(admin.address, admin.tls);
+  if (at === undefined || admin.readOnly) return [];
+  const message = `${at} is plaintext, so anybody who can reach it can freeze, discard and roll back: set admin.tls with ca, or admin.read_only, or listen on 127.0.0.1`;
+  return [{ path: ['admin', 'address'], message }];
+}
+
+/** Undefined: other machines cannot reach it, or it has TLS. */
+function openAddress(address: Address, tls: unknown): string | undefined {
+  if (address.kind === 'unix' || isLoopback(address.host) || tls !== undefined) return undefined;
+  return formatHostPort(address.host, address.port);
 }
 
 function trustedNodes({ parameters }: Config): readonly UnplacedProblem[] {

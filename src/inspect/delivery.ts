@@ -68,7 +68,7 @@ export class DeliveryInspection {
           ? await this.#accepted(query, what, call)
           : this.#acceptedInWave(what, query.wave);
       const left = deadline - systemClock.now();
-      if (answer.accepted || left <= 0 || signal.aborted || this.#isDiscarded(query)) return answer;
+      if (answer.accepted || left <= 0 || signal.aborted) return answer;
       await this.#pause(Math.min(pause, left), signal);
     }
   }
@@ -98,13 +98,6 @@ export class DeliveryInspection {
     }
     const released = new Set<string>(given.map(({ name }) => name));
     return { type: change.type, names: asked, released };
-  }
-
-  /** Nothing becomes of it any more: what upstream says next has another revision. */
-  #isDiscarded({ revision }: WaitQuery): boolean {
-    if (revision === undefined) return false;
-    const { names } = this.#changes.change(revision);
-    return names.length > 0 && names.every(({ verdict }) => verdict === 'DISCARDED');
   }
 
   /** What waits, as long as the clients of the waves up to this one have not accepted it. */

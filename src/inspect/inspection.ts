@@ -64,6 +64,7 @@ import { explainClient } from './explain-client.ts';
 import type { ClientsStatus } from './local-clients.ts';
 import { onlyCanaries, whyHeldBack } from './missing-clients.ts';
 import { canonicalOf, explainMissing, whoHas } from './missing-resources.ts';
+import { timestamp } from './problem-parts.ts';
 import { type KnownStatus, problemsOf } from './problems.ts';
 import { cachedVariants, listResources, matchesOf, variantSummary } from './resources.ts';
 import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
@@ -330,8 +331,6 @@ export class Inspection implements Inspector {
 function describe(name: string, { lastError }: UpstreamState): string {
   return lastError === '' ? name : `${name} (${lastError})`;
 }
-
-const timestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();
 
 /**
  * Which variant a client gets. While a change waits, it is what the client's side sees (without a client: what all but

@@ -7,6 +7,7 @@ import { typeInfo } from '../model/types.ts';
 import type { RolloutState } from '../rollout/judge.ts';
 import type { RolloutReport } from '../rollout/rollout.ts';
 import type { TrafficVerdict } from '../rollout/traffic-verdict.ts';
+import { timestamp } from './problem-parts.ts';
 
 /** Names that are listed; there may be as many as resources. */
 const maxNames = 100;
@@ -130,5 +131,3 @@ const distinct = (texts: readonly string[]): string[] => [...new Set(texts)].toS
 
 const shortTypes = (names: readonly PendingName[]): string[] =>
   distinct(names.map(({ type }) => typeInfo(type).short));
-
-const timestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();

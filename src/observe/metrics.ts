@@ -319,11 +319,6 @@ export class Metrics {
     return this.#registry.getMetricsAsArray().map((metric) => described.parse(metric));
   }
 
-  /** Of `text`, for the HTTP header. */
-  get contentType(): string {
-    return this.#registry.contentType;
-  }
-
   async #gather(): Promise<void> {
     this.#sample = this.#takeSample();
     await this.#gatherRelay?.();

@@ -14,10 +14,11 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
-import { problem, respond } from '../admin/http-listener.ts';
+import { respond } from '../admin/http-listener.ts';
 import type { Failed } from '../admin/rpc.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { codeOf, Code as GrpcCode, type GrpcStatus } from '../wire/grpc-status.ts';
+import { problem } from '../wire/http-answer.ts';
 import { errorCode, explainError, isDisconnect } from '../wire/node-error.ts';
 
 /** Of a socket that only this user can connect to. */

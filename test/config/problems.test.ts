@@ -499,7 +499,7 @@ admin:
       {
         rule: 'an alias of nothing',
         text: `${minimal}node: { id: *nobody }\n`,
-        problems: ['4:13: node.id: *nobody is an alias without an anchor: there is no &nobody is above it'],
+        problems: ['4:13: node.id: *nobody is an alias without an anchor: there is no &nobody above it'],
       },
       {
         rule: 'an alias inside its own anchor',
@@ -702,6 +702,12 @@ rest: {}
       expect(problems.filter(({ message }) => /has more than|deeper than/.test(message))).to.have.length(1);
     });
   }
+
+  it('a header whose value is "authorization" may stand beside a token', () => {
+    const text =
+      'upstreams: [{ name: a, ads: { endpoints: ["x:1"], token_file: t, headers: { x: authorization } } }]\n';
+    expect(problemsOf(text)).to.deep.equal([]);
+  });
 
   it('rules for different authorities may show their parameters in one place', () => {
     const rules = ['a', 'b'].map(

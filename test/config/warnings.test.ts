@@ -26,6 +26,26 @@ describe('configuration: warnings of a listener that everybody can read', () => 
   }
 });
 
+describe('configuration: warnings of an admin listener where everybody can change something', () => {
+  const tls = 'tls: { certificate: c, private_key: k }';
+  for (const [admin, warned] of [
+    ['{}', false],
+    ['{ address: "[::1]:19000" }', false],
+    ['{ address: "0.0.0.0:19000" }', true],
+    ['{ address: "relay.example.com:19000", hosts: ["*"] }', true],
+    ['{ address: "0.0.0.0:19000", read_only: true }', false],
+    [`{ address: "0.0.0.0:19000", ${tls} }`, false],
+  ] as const) {
+    it(`admin: ${admin}: ${warned ? 'warned of' : 'not warned of'}`, () => {
+      const rules = 'xds: { authorization: { rules: [{ allow: true }] } }';
+      const text = `${rules}\nadmin: ${admin}\nupstreams: [{ name: a, filesystem: { path: . } }]\n`;
+      const config = parseConfig(text, 'f', {});
+      if (!config.ok) throw new Error(JSON.stringify(config.error));
+      expect(warnings(config.value).map(({ path }) => path)).to.deep.equal(warned ? ['admin.address'] : []);
+    });
+  }
+});
+
 describe('configuration: warnings of identities that no client has', () => {
   const rules = 'authorization: { rules: [{ principals: ["spiffe://x/*"], allow: true }] }';
   const parameter = 'parameters: [{ key: env, from: peer.uri_san, pattern: "env/([a-z]+)" }]';

@@ -1,11 +1,12 @@
 import { expect } from 'chai';
 import { z } from 'zod';
 import { cases } from '../support/cases.ts';
+import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
-import { reaches, rolloutOf } from './support/rollout-state.ts';
+import { operate, reaches, rolloutOf } from './support/rollout-state.ts';
 
 const admin = 'distributary.admin.v1.AdminService';
 const changes = z.object({
@@ -78,7 +79,7 @@ describe('the history of a rollout', function () {
       });
     });
 
-    it(`says that a canary has rejected it (workers: ${workers})`, async () => {
+    it(`says that a canary has rejected it, and wait ends when it is discarded (workers: ${workers})`, async () => {
       await using fleet = await fleetOfThree(workers);
       const { plane, relay, clients } = fleet;
       for (const client of clients) client.rejects = () => 'not to my taste';
@@ -92,6 +93,16 @@ describe('the history of a rollout', function () {
           rejected: 1,
         });
       });
+
+      const { revision } = await newest(relay);
+      const asked = ['--revision', String(revision), '--timeout', '50s', '--admin', `http://${relay.admin}`];
+      const waiting = run('wait', ...asked);
+      await operate(relay, 'Discard');
+      const { code, err } = await waiting;
+      expect([code, err]).to.deep.equal([
+        1,
+        `http://${relay.admin}: revision ${revision} was discarded: nobody will get it`,
+      ]);
     });
   }
 });

@@ -168,7 +168,8 @@ describe('commands at a terminal', function () {
     expect((await run(context, 'context', 'use', 'away')).code).to.equal(0);
     expect((await run(context, 'status')).err).to.include(nowhere);
     expect((await run(context, 'context', 'list')).out).to.match(/^\* +away +http:\/\/127\.0\.0\.1:1$/m);
-    expect((await run(context, 'context', 'use', 'nobody')).code).to.equal(2);
+    for (const unknown of ['nobody', 'toString'])
+      expect((await run(context, 'context', 'use', unknown)).code, unknown).to.equal(2);
     const listed = (await run(context, 'context', 'list', '-o', 'json')).out;
     expect(JSON.parse(listed)).to.have.nested.property('contexts[1].current', true);
     expect((await run(context, 'context', 'list', '--json')).out).to.equal(listed);

@@ -9,8 +9,9 @@ import type { Clock, Timer } from '../../model/clock.ts';
 import { Paced } from '../../model/paced.ts';
 import { printable } from '../../model/text.ts';
 import type { Figure } from '../../observe/figures.ts';
+import { problem } from '../../wire/http-answer.ts';
 import { collected } from '../answers.ts';
-import { problem, respond } from '../http-listener.ts';
+import { respond } from '../http-listener.ts';
 import type { Inspector, Plain } from '../service.ts';
 import { type PageModel, pageModel } from './page-model.ts';
 
