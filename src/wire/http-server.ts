@@ -12,7 +12,7 @@ import type { Result } from '../model/result.ts';
 import { tooMuchWaits } from './accounts.ts';
 import type { Address } from './address.ts';
 import { BodyPieces, pieceMs, tooSmallMessage } from './body-pieces.ts';
-import type { ClientConnection, ListenerOptions } from './client-connections.ts';
+import { type ClientConnection, headerBytes, type ListenerOptions } from './client-connections.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { Gatherer } from './half-sent.ts';
 import { type HttpAnswer, problem, refusal } from './http-answer.ts';
@@ -146,14 +146,15 @@ export class HttpServer extends Listener {
   }
 
   #serve(request: Request, response: Response, connection: ClientConnection): void {
-    connection.opened();
-    response.once('close', () => connection.closed());
+    const kept = headerBytes(request.rawHeaders);
+    const excess = connection.opened(kept);
+    if (excess === undefined) response.once('close', () => connection.closed(kept));
     const { method = '', url = '/', headers } = request;
     const head: HttpHead = { method, path: pathOf(url), headers, peer: connection };
     connection.arrived(requestMs);
     connection.account.work(() => {
       const exchange = new HttpExchange(request, response, head, this);
-      const routed = this.#options.route(head);
+      const routed = excess === undefined ? this.#options.route(head) : tooMuchHeld(excess);
       if (typeof routed === 'function') exchange.read(routed);
       else exchange.answer(routed);
     });
@@ -181,6 +182,8 @@ function pathOf(url: string): string {
 const notHttp = raw('400 Bad Request', problem(400, 'invalid_argument', 'this is not HTTP/1.1 or HTTP/2'));
 const tooMany = (message: string): string =>
   raw('429 Too Many Requests', problem(429, 'resource_exhausted', message));
+
+const tooMuchHeld = (message: string): HttpAnswer => refusal({ code: Code.RESOURCE_EXHAUSTED, message }, 429);
 
 /** For connections on which no request was read. */
 function raw(status: string, { type, body }: HttpAnswer): string {
@@ -407,7 +410,7 @@ class HttpExchange implements Gatherer {
     this.#owner.halfSent.resize(this, 0);
     this.#keep(this.#body.held);
     const { excess } = account;
-    if (excess !== undefined) this.#refuse(429, { code: Code.RESOURCE_EXHAUSTED, message: excess });
+    if (excess !== undefined) this.answer(tooMuchHeld(excess));
     else if (account.waitOnArrival(() => this.#run(handler)) === undefined)
       this.#refuse(429, tooMuchWaits(account));
   }

@@ -11,7 +11,7 @@ import type { Result } from '../model/result.ts';
 import { tooMuchWaits, type Waiting } from './accounts.ts';
 import type { Address } from './address.ts';
 import { pieceMs } from './body-pieces.ts';
-import type { ClientConnection, ListenerOptions } from './client-connections.ts';
+import { type ClientConnection, headerBytes, type ListenerOptions } from './client-connections.ts';
 import type { ConnectPaths } from './connect.ts';
 import { DRAINING, drainShare, spread } from './drain.ts';
 import { Deframer, type MessageSink } from './grpc-frames.ts';
@@ -122,7 +122,7 @@ export class GrpcServer extends Listener {
   closed(stream: Http2ServerStream): void {
     const connection = this.#streams.get(stream);
     connection?.calls?.delete(stream);
-    connection?.closed();
+    connection?.closed(stream.headerBytes);
     this.#streams.delete(stream);
     if (this.#streams.size === 0) this.#whenIdle?.();
   }
@@ -183,6 +183,8 @@ export class GrpcServer extends Listener {
     }
     const waiting = account.waitOnArrival(() => {
       this.readsOn(arrival);
+      // It would keep the headers as long as the stream.
+      stream.off('close', giveUp);
       begin();
     });
     if (waiting === undefined) {
@@ -193,10 +195,11 @@ export class GrpcServer extends Listener {
       waiting.cancel();
       this.readsOn(arrival);
     };
+    const kept = headerBytes(rawHeaders);
     const arrival: Unread = {
       peer: connection,
       get unreadBytes() {
-        return stream.readableLength;
+        return stream.readableLength + kept;
       },
       abandon(status) {
         giveUp();
@@ -217,8 +220,9 @@ export class GrpcServer extends Listener {
     const accepted = this.#options.accept(path);
     if (accepted === undefined) {
       if (this.#options.auxiliary?.serves(path) === true) {
-        connection.opened();
-        stream.once('close', () => connection.closed());
+        const kept = headerBytes(rawHeaders);
+        if (!opens(stream, connection, kept)) return;
+        stream.once('close', () => connection.closed(kept));
         this.#options.auxiliary.handle(stream, headers, rawHeaders, connection);
       } else refuseUnknown(stream, headers);
       return;
@@ -228,14 +232,21 @@ export class GrpcServer extends Listener {
       refuse(stream, refusal.status, refusal.http);
     } else if (typeof accepted === 'function') {
       const call = new Http2ServerStream(stream, headers, connection, this);
+      if (!opens(stream, connection, call.headerBytes)) return;
       this.#streams.set(call, connection);
-      connection.opened();
       connection.calls?.add(call);
       call.open(accepted);
     } else {
       refuse(stream, accepted);
     }
   }
+}
+
+/** The call counts from now on, with so many bytes of headers. False: it is refused. */
+function opens(stream: ServerHttp2Stream, connection: ClientConnection, headers: number): boolean {
+  const excess = connection.opened(headers);
+  if (excess !== undefined) refuse(stream, { code: Code.RESOURCE_EXHAUSTED, message: excess });
+  return excess === undefined;
 }
 
 /** How long the trailers wait behind data that the client does not take; then the stream is reset. Milliseconds. */
@@ -253,6 +264,8 @@ const noHeaders = {};
 class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
   readonly path: string;
   readonly peer: Peer;
+  /** Of those that are kept as long as the stream: by Node the authority. */
+  readonly headerBytes: number;
   readonly #stream: ServerHttp2Stream;
   #headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly #owner: GrpcServer;
@@ -278,6 +291,8 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
     this.#stream = stream;
     this.#headers = headers;
     this.#owner = owner;
+    const { ':authority': authority, host, [VIA_HEADER]: via } = headers;
+    this.headerBytes = headerBytes([authority ?? host ?? '', String(via ?? '')]);
     stream.on('close', () => this.#closed());
   }
 
