@@ -16,7 +16,7 @@ import { type ClientConnection, headerBytes, type ListenerOptions } from './clie
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { Gatherer } from './half-sent.ts';
 import { type HttpAnswer, problem, refusal } from './http-answer.ts';
-import { handshakeTimeoutMs, sessionOptions } from './http2-settings.ts';
+import { handshakeTimeoutMs, largestPiece, sessionOptions } from './http2-settings.ts';
 import { Listener, listen } from './listener.ts';
 import { ignoreError, isDisconnect } from './node-error.ts';
 import type { ClientSession } from './peer.ts';
@@ -344,12 +344,30 @@ class HttpExchange implements Gatherer {
     if (response instanceof ServerResponse) response.writeHead(status, all);
     else response.writeHead(status, all);
     if (bodiless || this.head.method === 'HEAD') response.end();
-    else if (response instanceof ServerResponse && headers?.['connection'] !== 'close')
-      endAfter(this.#request, response, body);
-    else response.end(body);
+    else this.#send(body, headers?.['connection'] !== 'close');
     // What was not read would be taken for the next request.
     this.#request.resume();
-    this.#keep(response.writableLength);
+  }
+
+  /** A large body in pieces, so that a client that reads slowly is known from one that does not read. */
+  #send(body: string | Buffer, isAfterRequest: boolean): void {
+    const response = this.#response;
+    const size = Buffer.byteLength(body);
+    if (size <= largestPiece) {
+      if (response instanceof ServerResponse && isAfterRequest) endAfter(this.#request, response, body);
+      else response.end(body);
+      this.#keep(response.writableLength);
+      return;
+    }
+    const bytes = typeof body === 'string' ? Buffer.from(body) : body;
+    const piece = bytes.subarray(0, largestPiece);
+    if (response instanceof ServerResponse) response.write(piece);
+    else response.write(piece);
+    this.#keep(response.writableLength + size - largestPiece);
+    response.once('drain', () => {
+      this.#owner.waitsForClient(this);
+      this.#send(bytes.subarray(largestPiece), isAfterRequest);
+    });
   }
 
   /** Of a body that waits for its peer's turn, or of an answer that its client has not taken at once. */

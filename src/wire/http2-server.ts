@@ -18,7 +18,7 @@ import { Deframer, type MessageSink } from './grpc-frames.ts';
 import { beginAnswer, endAnswer, refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { Gatherer } from './half-sent.ts';
-import { sessionOptions, unixWindow } from './http2-settings.ts';
+import { largestPiece, sessionOptions, unixWindow } from './http2-settings.ts';
 import { Listener, listen } from './listener.ts';
 import { explainError, ignoreError } from './node-error.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from './server-stream.ts';
@@ -274,6 +274,8 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
   #requestEnded = false;
   /** `write` has returned false once: from then on `drain` is listened for. */
   #mayBlock = false;
+  /** Of a large frame, what is not written yet. */
+  #rest: Buffer | undefined;
   /** The same of `pause` and `aborted`. */
   #hearsAborts = false;
   /** Why nothing is read: the handler has paused, or the peer has to wait for its turn. */
@@ -336,12 +338,19 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
     const stream = this.#stream;
     if (this.#status !== undefined || stream.destroyed || stream.closed) return false;
     if (!stream.headersSent) beginAnswer(stream);
-    const more = stream.write(frame);
+    const more = this.#writePiece(frame);
     if (!more && !this.#mayBlock) {
       this.#mayBlock = true;
       stream.on('drain', () => this.#drained());
     }
     return more;
+  }
+
+  /** Node says nothing before all of a write is taken: a client that reads slowly would be one that does not read. */
+  #writePiece(frame: Buffer): boolean {
+    const isLast = frame.length <= largestPiece;
+    this.#rest = isLast ? undefined : frame.subarray(largestPiece);
+    return this.#stream.write(isLast ? frame : frame.subarray(0, largestPiece));
   }
 
   pause(): void {
@@ -440,6 +449,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
       refuse(stream, status);
       return;
     }
+    if (this.#rest !== undefined) stream.write(this.#rest);
     if (stream.writableLength > 0) this.#limitTrailersWait(status);
     endAnswer(stream, status);
   }
@@ -488,7 +498,12 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
   #drained(): void {
     if (this.#status !== undefined) return;
     try {
-      this.#handler?.drained();
+      if (this.#rest === undefined) {
+        this.#handler?.drained();
+        return;
+      }
+      this.#writePiece(this.#rest);
+      this.#handler?.moved?.();
     } catch (error) {
       this.#threw(error);
     }
@@ -501,6 +516,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
     this.#owner.closed(this);
     const handler = this.#handler;
     this.#handler = undefined;
+    this.#rest = undefined;
     try {
       handler?.closed();
     } catch (error) {
