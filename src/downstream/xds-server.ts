@@ -195,7 +195,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
   #ended = false;
   /** A large request has come and is not handled yet: no response to an older one is sent after it (§3.11). */
   #isReading = false;
-  /** Since when a write waits for the client, by the clock; undefined: none does. */
+  /** Since when a write waits for the client, which has read nothing since, by the clock; undefined: none does. */
   #blockedSince: number | undefined;
   /** Bytes that only this client gets and that it has not read. */
   #unread = 0;
@@ -342,6 +342,10 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#blockedSince = undefined;
     this.#keep(0);
     this.pump();
+  }
+
+  moved(): void {
+    this.#blockedSince = this.#services.clock.now();
   }
 
   /** The transport has refused the call: that is counted like every refusal. */

@@ -290,6 +290,10 @@ class ClientReports implements StreamHandler {
     this.#server.tell([this]);
   }
 
+  moved(): void {
+    this.#blockedSince = this.#server.options.clock.now();
+  }
+
   faulted(status: GrpcStatus, why?: FaultReason): void {
     this.#server.options.events.rejected(faulty(status, why), this.peer);
   }

@@ -426,6 +426,16 @@ export class ClientConnections {
 const mostUnserved = 8;
 const nobody = { uris: [], dns: [] };
 
+/** For each name and value, beside its characters. With both a field costs what HTTP/2 counts for it. */
+const headerOverhead = 16;
+const usualHeaders = 1024;
+
+/** What is charged for headers as long as they are kept: beyond what usual ones have, which is part of any call. */
+export function headerBytes(texts: readonly string[]): number {
+  const bytes = texts.reduce((sum, { length }) => sum + length + headerOverhead, 0);
+  return Math.max(0, bytes - usualHeaders);
+}
+
 /** Who connects, as long as nobody has said more of it. */
 interface Arrival {
   readonly address: string;
@@ -488,11 +498,15 @@ export class ClientConnection implements Peer {
     return verifiedCertificate(this.#socket);
   }
 
-  opened(): void {
-    this.#calls++;
+  /** A call, for which so many bytes of headers are kept: see `headerBytes`. A text says why they may not be. */
+  opened(headers: number): string | undefined {
+    const excess = this.account.hold(headers);
+    if (excess === undefined) this.#calls++;
+    return excess;
   }
 
-  closed(): void {
+  closed(headers: number): void {
+    this.account.keeps(-headers);
     if (--this.#calls === 0) this.#idleSince = this.#clock.now();
     if (!this.#isFull || this.#socket === undefined) return;
     this.#isFull = false;

@@ -114,7 +114,7 @@ export class AuxiliaryCall {
     else this.#closing.push(run);
   }
 
-  /** A request was complete, and something was answered. */
+  /** A request was complete, and something was answered, or the client has taken a piece of an answer. */
   progressed(): void {
     this.#waitingSince = undefined;
   }
@@ -359,7 +359,10 @@ async function* withProgress(
     if (made === undefined) yield part;
     else {
       header?.delete('content-length'); // of the empty message
-      yield* made;
+      for (const piece of made) {
+        yield piece;
+        call.progressed();
+      }
     }
     call.answerTaken();
   }

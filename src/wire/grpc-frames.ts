@@ -164,6 +164,8 @@ export class Deframer {
       this.#deliver(piece);
       return end;
     }
+    // Behind a prefix that came alone, all of the message may come at once.
+    if (piece.length === 0) return end;
     const held = this.#body?.held ?? 0;
     const body = (this.#body ??= new BodyPieces(borrow(this.#length)));
     body.add(piece, this.#length);

@@ -12,11 +12,11 @@ import type { Result } from '../model/result.ts';
 import { tooMuchWaits } from './accounts.ts';
 import type { Address } from './address.ts';
 import { BodyPieces, pieceMs, tooSmallMessage } from './body-pieces.ts';
-import type { ClientConnection, ListenerOptions } from './client-connections.ts';
+import { type ClientConnection, headerBytes, type ListenerOptions } from './client-connections.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { Gatherer } from './half-sent.ts';
 import { type HttpAnswer, problem, refusal } from './http-answer.ts';
-import { handshakeTimeoutMs, sessionOptions } from './http2-settings.ts';
+import { handshakeTimeoutMs, largestPiece, sessionOptions } from './http2-settings.ts';
 import { Listener, listen } from './listener.ts';
 import { ignoreError, isDisconnect } from './node-error.ts';
 import type { ClientSession } from './peer.ts';
@@ -146,14 +146,15 @@ export class HttpServer extends Listener {
   }
 
   #serve(request: Request, response: Response, connection: ClientConnection): void {
-    connection.opened();
-    response.once('close', () => connection.closed());
+    const kept = headerBytes(request.rawHeaders);
+    const excess = connection.opened(kept);
+    if (excess === undefined) response.once('close', () => connection.closed(kept));
     const { method = '', url = '/', headers } = request;
     const head: HttpHead = { method, path: pathOf(url), headers, peer: connection };
     connection.arrived(requestMs);
     connection.account.work(() => {
       const exchange = new HttpExchange(request, response, head, this);
-      const routed = this.#options.route(head);
+      const routed = excess === undefined ? this.#options.route(head) : tooMuchHeld(excess);
       if (typeof routed === 'function') exchange.read(routed);
       else exchange.answer(routed);
     });
@@ -181,6 +182,8 @@ function pathOf(url: string): string {
 const notHttp = raw('400 Bad Request', problem(400, 'invalid_argument', 'this is not HTTP/1.1 or HTTP/2'));
 const tooMany = (message: string): string =>
   raw('429 Too Many Requests', problem(429, 'resource_exhausted', message));
+
+const tooMuchHeld = (message: string): HttpAnswer => refusal({ code: Code.RESOURCE_EXHAUSTED, message }, 429);
 
 /** For connections on which no request was read. */
 function raw(status: string, { type, body }: HttpAnswer): string {
@@ -341,12 +344,30 @@ class HttpExchange implements Gatherer {
     if (response instanceof ServerResponse) response.writeHead(status, all);
     else response.writeHead(status, all);
     if (bodiless || this.head.method === 'HEAD') response.end();
-    else if (response instanceof ServerResponse && headers?.['connection'] !== 'close')
-      endAfter(this.#request, response, body);
-    else response.end(body);
+    else this.#send(body, headers?.['connection'] !== 'close');
     // What was not read would be taken for the next request.
     this.#request.resume();
-    this.#keep(response.writableLength);
+  }
+
+  /** A large body in pieces, so that a client that reads slowly is known from one that does not read. */
+  #send(body: string | Buffer, isAfterRequest: boolean): void {
+    const response = this.#response;
+    const size = Buffer.byteLength(body);
+    if (size <= largestPiece) {
+      if (response instanceof ServerResponse && isAfterRequest) endAfter(this.#request, response, body);
+      else response.end(body);
+      this.#keep(response.writableLength);
+      return;
+    }
+    const bytes = typeof body === 'string' ? Buffer.from(body) : body;
+    const piece = bytes.subarray(0, largestPiece);
+    if (response instanceof ServerResponse) response.write(piece);
+    else response.write(piece);
+    this.#keep(response.writableLength + size - largestPiece);
+    response.once('drain', () => {
+      this.#owner.waitsForClient(this);
+      this.#send(bytes.subarray(largestPiece), isAfterRequest);
+    });
   }
 
   /** Of a body that waits for its peer's turn, or of an answer that its client has not taken at once. */
@@ -407,7 +428,7 @@ class HttpExchange implements Gatherer {
     this.#owner.halfSent.resize(this, 0);
     this.#keep(this.#body.held);
     const { excess } = account;
-    if (excess !== undefined) this.#refuse(429, { code: Code.RESOURCE_EXHAUSTED, message: excess });
+    if (excess !== undefined) this.answer(tooMuchHeld(excess));
     else if (account.waitOnArrival(() => this.#run(handler)) === undefined)
       this.#refuse(429, tooMuchWaits(account));
   }

@@ -11,14 +11,14 @@ import type { Result } from '../model/result.ts';
 import { tooMuchWaits, type Waiting } from './accounts.ts';
 import type { Address } from './address.ts';
 import { pieceMs } from './body-pieces.ts';
-import type { ClientConnection, ListenerOptions } from './client-connections.ts';
+import { type ClientConnection, headerBytes, type ListenerOptions } from './client-connections.ts';
 import type { ConnectPaths } from './connect.ts';
 import { DRAINING, drainShare, spread } from './drain.ts';
 import { Deframer, type MessageSink } from './grpc-frames.ts';
 import { beginAnswer, endAnswer, refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { Gatherer } from './half-sent.ts';
-import { sessionOptions, unixWindow } from './http2-settings.ts';
+import { largestPiece, sessionOptions, unixWindow } from './http2-settings.ts';
 import { Listener, listen } from './listener.ts';
 import { explainError, ignoreError } from './node-error.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from './server-stream.ts';
@@ -122,7 +122,7 @@ export class GrpcServer extends Listener {
   closed(stream: Http2ServerStream): void {
     const connection = this.#streams.get(stream);
     connection?.calls?.delete(stream);
-    connection?.closed();
+    connection?.closed(stream.headerBytes);
     this.#streams.delete(stream);
     if (this.#streams.size === 0) this.#whenIdle?.();
   }
@@ -183,6 +183,8 @@ export class GrpcServer extends Listener {
     }
     const waiting = account.waitOnArrival(() => {
       this.readsOn(arrival);
+      // It would keep the headers as long as the stream.
+      stream.off('close', giveUp);
       begin();
     });
     if (waiting === undefined) {
@@ -193,10 +195,11 @@ export class GrpcServer extends Listener {
       waiting.cancel();
       this.readsOn(arrival);
     };
+    const kept = headerBytes(rawHeaders);
     const arrival: Unread = {
       peer: connection,
       get unreadBytes() {
-        return stream.readableLength;
+        return stream.readableLength + kept;
       },
       abandon(status) {
         giveUp();
@@ -217,8 +220,9 @@ export class GrpcServer extends Listener {
     const accepted = this.#options.accept(path);
     if (accepted === undefined) {
       if (this.#options.auxiliary?.serves(path) === true) {
-        connection.opened();
-        stream.once('close', () => connection.closed());
+        const kept = headerBytes(rawHeaders);
+        if (!opens(stream, connection, kept)) return;
+        stream.once('close', () => connection.closed(kept));
         this.#options.auxiliary.handle(stream, headers, rawHeaders, connection);
       } else refuseUnknown(stream, headers);
       return;
@@ -228,14 +232,21 @@ export class GrpcServer extends Listener {
       refuse(stream, refusal.status, refusal.http);
     } else if (typeof accepted === 'function') {
       const call = new Http2ServerStream(stream, headers, connection, this);
+      if (!opens(stream, connection, call.headerBytes)) return;
       this.#streams.set(call, connection);
-      connection.opened();
       connection.calls?.add(call);
       call.open(accepted);
     } else {
       refuse(stream, accepted);
     }
   }
+}
+
+/** The call counts from now on, with so many bytes of headers. False: it is refused. */
+function opens(stream: ServerHttp2Stream, connection: ClientConnection, headers: number): boolean {
+  const excess = connection.opened(headers);
+  if (excess !== undefined) refuse(stream, { code: Code.RESOURCE_EXHAUSTED, message: excess });
+  return excess === undefined;
 }
 
 /** How long the trailers wait behind data that the client does not take; then the stream is reset. Milliseconds. */
@@ -253,6 +264,8 @@ const noHeaders = {};
 class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
   readonly path: string;
   readonly peer: Peer;
+  /** Of those that are kept as long as the stream: by Node the authority. */
+  readonly headerBytes: number;
   readonly #stream: ServerHttp2Stream;
   #headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly #owner: GrpcServer;
@@ -261,6 +274,8 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
   #requestEnded = false;
   /** `write` has returned false once: from then on `drain` is listened for. */
   #mayBlock = false;
+  /** Of a large frame, what is not written yet. */
+  #rest: Buffer | undefined;
   /** The same of `pause` and `aborted`. */
   #hearsAborts = false;
   /** Why nothing is read: the handler has paused, or the peer has to wait for its turn. */
@@ -278,6 +293,8 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
     this.#stream = stream;
     this.#headers = headers;
     this.#owner = owner;
+    const { ':authority': authority, host, [VIA_HEADER]: via } = headers;
+    this.headerBytes = headerBytes([authority ?? host ?? '', String(via ?? '')]);
     stream.on('close', () => this.#closed());
   }
 
@@ -321,12 +338,19 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
     const stream = this.#stream;
     if (this.#status !== undefined || stream.destroyed || stream.closed) return false;
     if (!stream.headersSent) beginAnswer(stream);
-    const more = stream.write(frame);
+    const more = this.#writePiece(frame);
     if (!more && !this.#mayBlock) {
       this.#mayBlock = true;
       stream.on('drain', () => this.#drained());
     }
     return more;
+  }
+
+  /** Node says nothing before all of a write is taken: a client that reads slowly would be one that does not read. */
+  #writePiece(frame: Buffer): boolean {
+    const isLast = frame.length <= largestPiece;
+    this.#rest = isLast ? undefined : frame.subarray(largestPiece);
+    return this.#stream.write(isLast ? frame : frame.subarray(0, largestPiece));
   }
 
   pause(): void {
@@ -425,6 +449,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
       refuse(stream, status);
       return;
     }
+    if (this.#rest !== undefined) stream.write(this.#rest);
     if (stream.writableLength > 0) this.#limitTrailersWait(status);
     endAnswer(stream, status);
   }
@@ -473,7 +498,12 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
   #drained(): void {
     if (this.#status !== undefined) return;
     try {
-      this.#handler?.drained();
+      if (this.#rest === undefined) {
+        this.#handler?.drained();
+        return;
+      }
+      this.#writePiece(this.#rest);
+      this.#handler?.moved?.();
     } catch (error) {
       this.#threw(error);
     }
@@ -486,6 +516,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
     this.#owner.closed(this);
     const handler = this.#handler;
     this.#handler = undefined;
+    this.#rest = undefined;
     try {
       handler?.closed();
     } catch (error) {

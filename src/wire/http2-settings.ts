@@ -15,6 +15,9 @@ export const idleTimeoutWhenFullMs = 10_000;
 /** Milliseconds for a TLS handshake; Node's default is two minutes. */
 export const handshakeTimeoutMs = 15_000;
 
+/** What is written at once, in bytes: a client that reads so much within limits.stalled_timeout reads. */
+export const largestPiece = 1 << 18;
+
 /** TCP asks a silent client whether it is there, so that the streams of a machine that lost power end. Milliseconds. */
 export const tcpKeepAlive = 60_000;
 

@@ -245,8 +245,9 @@ const partLevel = 2;
 function ownName({ typeUrl, value }: ReturnType<typeof readAny>): string {
   const reader = new MessageReader(value);
   if (isKnownType(typeUrl)) {
-    while (reader.next()) if (reader.tag === bytesTag(1)) return reader.text();
-    return '';
+    let last = '';
+    while (reader.next()) if (reader.tag === bytesTag(1)) last = reader.text();
+    return last;
   }
   let name: Buffer | undefined;
   while (reader.next()) {

@@ -246,6 +246,20 @@ describe('limits', () => {
       expect(client.status).to.equal(undefined);
     });
 
+    it('one that reads a large response for longer than that is not, until it stops', () => {
+      const relay = new InMemoryRelay({ limits: { stalledMilliseconds: 5000 } });
+      const client = relay.sotw();
+      client.blocked = true;
+      client.send('cds');
+      for (let part = 1; part < 10; part++) {
+        relay.clock.advance(4000);
+        client.readPart();
+      }
+      expect(client.status).to.equal(undefined);
+      relay.clock.advance(6000);
+      expect(client.status?.message).to.contain('stalled_timeout');
+    });
+
     it('one that has nothing to read is not', () => {
       const relay = new InMemoryRelay({ limits: { stalledMilliseconds: 5000 } });
       const client = relay.sotw();

@@ -430,6 +430,11 @@ class LabClient implements ServerStream {
     this.lab.settle();
   }
 
+  /** The client takes a part of a large response. */
+  readPart(): void {
+    this.#handler?.moved?.();
+  }
+
   /** The client takes one response, and no more. */
   readOne(): void {
     this.blocked = true;

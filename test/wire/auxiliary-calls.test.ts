@@ -10,7 +10,7 @@ import { createConnection } from 'node:net';
 import { Code as ConnectCode, ConnectError } from '@connectrpc/connect';
 import { expect } from 'chai';
 import { Health, HealthCheckResponse_ServingStatus as Status } from '../../src/gen/health_pb.ts';
-import { type CallKind, ConnectPaths } from '../../src/wire/connect.ts';
+import { type CallKind, ConnectPaths, callKey } from '../../src/wire/connect.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 import { closeServers, serve } from './serve.ts';
@@ -26,7 +26,7 @@ describe('bounds of cold calls', () => {
   let clock: VirtualClock;
   let refused: string[];
   let address: string;
-  let answer: { size: number };
+  let answer: { size: number; pieces?: readonly Buffer[] };
 
   const kinds: Readonly<Record<string, CallKind>> = {
     Check: { name: 'checks', max: 4, maxPerPeer: 3, whenExceeded: 'ENDS_OLDEST' },
@@ -59,7 +59,10 @@ describe('bounds of cold calls', () => {
                   await once(signal, 'abort');
                   throw new ConnectError('gone', ConnectCode.Canceled);
                 },
-                list: () => ({ statuses: { ['x'.repeat(answer.size)]: { status: Status.SERVING } } }),
+                list(_, { values }) {
+                  if (answer.pieces !== undefined) values.get(callKey)?.answerWith(answer.pieces);
+                  return { statuses: { ['x'.repeat(answer.size)]: { status: Status.SERVING } } };
+                },
               }),
           },
         ],
@@ -163,6 +166,23 @@ describe('bounds of cold calls', () => {
     await closed;
     expect(stream.rstCode).to.equal(constants.NGHTTP2_ENHANCE_YOUR_CALM);
     expect(refused).to.deep.equal(['stalled']);
+  });
+
+  it('an answer that is read slowly is read to its end', async () => {
+    answer.pieces = Array.from({ length: 12 }, () => Buffer.alloc(1 << 18));
+    const stream = open(peer(), list, empty);
+    let [size, next] = [0, 0];
+    stream.on('data', ({ length }: Buffer) => {
+      size += length;
+      if (size >= next) stream.pause();
+    });
+    for (next = 300_000; next < 12 << 18; next += 300_000) {
+      if (size < next) await once(stream.resume(), 'pause');
+      await settled(stream);
+      clock.advance(stalledMilliseconds / 3);
+    }
+    expect(await outcome(stream)).to.equal(Code.OK);
+    expect(refused).to.deep.equal([]);
   });
 
   it('a watch whose client reads lasts', async () => {

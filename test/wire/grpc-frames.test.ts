@@ -103,6 +103,21 @@ describe('gRPC frames', () => {
     expect(seen?.buffer).to.equal(chunk.buffer);
   });
 
+  it('a message that follows its prefix in one chunk is a view of it, and takes no buffer from the others', () => {
+    const held: number[] = [];
+    const got: Buffer[] = [];
+    const sink = { message: (bytes: Buffer) => got.push(bytes), holds: (bytes: number) => held.push(bytes) };
+    const message = Buffer.alloc(1000, 7);
+    const deframer = new Deframer(sink, 1 << 20, 'limits.max_request_bytes');
+    for (const chunk of [prefixOf(message.length), message]) expect(deframer.push(chunk)).to.equal(undefined);
+    expect(held).to.deep.equal([]);
+    expect([got.length, got[0]?.equals(message), got[0]?.buffer === message.buffer]).to.deep.equal([
+      1,
+      true,
+      true,
+    ]);
+  });
+
   it('a message over the limit is refused by its prefix, naming its size and the limit', () => {
     const { deframer } = collector(4_194_304);
     expect(deframer.push(prefixOf(5_000_000))).to.deep.equal({

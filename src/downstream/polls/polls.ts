@@ -624,6 +624,15 @@ export class FetchCall implements StreamHandler {
   #waitForReader(unread: number): void {
     this.#unread = unread;
     this.#stream.peer.account.keeps(unread);
+    this.#limitWait();
+  }
+
+  moved(): void {
+    this.#timer.cancel();
+    this.#limitWait();
+  }
+
+  #limitWait(): void {
     const { clock, limits } = this.#services;
     const { stalledMilliseconds } = limits();
     this.#timer = clock.after(stalledMilliseconds, () => this.#refuse(stalled(stalledMilliseconds)));

@@ -1,0 +1,162 @@
+import { once } from 'node:events';
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect as connectHttp2,
+  type OutgoingHttpHeaders,
+} from 'node:http2';
+import { connect, type Socket } from 'node:net';
+import { expect } from 'chai';
+import type { Account } from '../../src/wire/accounts.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
+import { type HttpServer, listenHttp } from '../../src/wire/http-server.ts';
+import { VIA_HEADER } from '../../src/wire/via.ts';
+import { eventually } from '../e2e/support/eventually.ts';
+import { testAccounts } from '../support/peers.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+import { closeServers, serve } from './serve.ts';
+
+const most = 10_000;
+const body = Buffer.alloc(8000, 0x20);
+
+async function dialHttp2(address: string): Promise<ClientHttp2Session> {
+  const session = connectHttp2(`http://${address}`);
+  session.on('error', () => undefined);
+  await once(session, 'remoteSettings');
+  return session;
+}
+
+function request(
+  session: ClientHttp2Session,
+  headers: OutgoingHttpHeaders,
+  data: Buffer | string = '',
+): ClientHttp2Stream {
+  const stream = session.request({
+    ':method': 'POST',
+    ':path': '/a/b',
+    'content-type': 'application/grpc',
+    te: 'trailers',
+    ...headers,
+  });
+  stream.on('error', () => undefined);
+  stream.write(data);
+  return stream;
+}
+
+describe('what requests bring and is kept counts as held', () => {
+  const sockets: Socket[] = [];
+  let clock: VirtualClock;
+  let account: Account;
+  let rest: HttpServer | undefined;
+
+  /** Of a peer that no turn comes for. */
+  function accounts() {
+    clock = new VirtualClock();
+    const made = testAccounts({ heldPerPeer: most }, clock);
+    account = made.of({ address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] });
+    account.enter('test');
+    return { accounts: made, clock };
+  }
+
+  async function serveRest(): Promise<string> {
+    const listening = await listenHttp({
+      ...accounts(),
+      address: '127.0.0.1:0',
+      maxRequestBytes: 1 << 20,
+      stalledTimeout: () => 60_000,
+      route: () => () => () => undefined,
+    });
+    if (!listening.ok) throw new Error(listening.error);
+    rest = listening.value;
+    return rest.address;
+  }
+
+  afterEach(async () => {
+    for (const socket of sockets.splice(0)) socket.destroy();
+    await rest?.drain(0);
+    rest = undefined;
+    await closeServers();
+  });
+
+  for (const pieces of [1, 2]) {
+    it(`a poll that waits for its turn, whose body came in pieces: ${pieces}`, async () => {
+      const [host, port] = (await serveRest()).split(':');
+      const dial = async (): Promise<Socket> => {
+        const socket = connect({ host, port: Number(port), noDelay: true });
+        sockets.push(socket);
+        socket.write('GET / HTTP/1.1\r\nhost: x\r\n');
+        await once(socket, 'connect');
+        await eventually(() => expect(rest?.connections).to.equal(sockets.length));
+        return socket;
+      };
+      const [first, second] = [await dial(), await dial()];
+      account.spent(1000);
+      const head = `content-length: ${body.length}\r\n\r\n`;
+      const size = body.length / pieces;
+      first.write(Buffer.concat([Buffer.from(head), body.subarray(0, size)]));
+      await eventually(() => expect(account.held).to.equal(body.length));
+      for (let sent = size; sent < body.length; sent += size) {
+        first.write(body.subarray(sent, sent + size));
+        await eventually(() => expect(first.bytesWritten - first.writableLength).to.be.above(sent));
+      }
+      second.write(Buffer.concat([Buffer.from(head), body]));
+      const answer: unknown[] = await once(second, 'data');
+      expect(String(answer[0])).to.match(/^HTTP\/1.1 429 [^]*limits.max_held_bytes_per_peer/);
+      expect(account.held).to.equal(body.length);
+      first.destroy();
+      await eventually(() => expect(account.held).to.equal(0));
+    });
+  }
+
+  for (const [what, header, data] of [
+    ['all that its client has sent', '', body],
+    ['its headers', 'x'.repeat(8000 + 1024), ''],
+  ] as const)
+    it(`a call that waits for its turn, with ${what}`, async () => {
+      const server = await serve(accounts());
+      const session = await dialHttp2(server.address);
+      account.spent(1000);
+      const call = () => request(session, { header }, data);
+      call();
+      await eventually(() => {
+        clock.advance(100);
+        expect(account.held).to.be.within(body.length, most);
+      });
+      const refused: Promise<unknown[]> = once(call(), 'response');
+      const ticks = setInterval(() => clock.advance(100), 20);
+      const [headers] = await refused.finally(() => clearInterval(ticks));
+      expect(headers).to.include({ 'grpc-status': String(Code.RESOURCE_EXHAUSTED) });
+      expect(account.held).to.be.within(body.length, most);
+      session.destroy();
+      await eventually(() => expect(account.held).to.equal(0));
+    });
+
+  for (const name of [':authority', VIA_HEADER]) {
+    it(`what is kept of the headers of open calls: ${name}`, async () => {
+      const server = await serve(accounts());
+      const session = await dialHttp2(server.address);
+      const headers = { [name]: 'x'.repeat(6000) };
+      const first = request(session, headers);
+      await eventually(() => expect(account.held).to.be.within(4000, 6000));
+      const second: unknown[] = await once(request(session, headers), 'response');
+      expect(second[0]).to.include({ 'grpc-status': String(Code.RESOURCE_EXHAUSTED) });
+      first.close();
+      await eventually(() => expect(account.held).to.equal(0));
+      request(session, { x: 'x'.repeat(6000) });
+      await eventually(() => expect(server.streams).to.equal(1));
+      expect(account.held).to.equal(0);
+      session.destroy();
+    });
+  }
+
+  it('the headers of polls', async () => {
+    const address = await serveRest();
+    const session = await dialHttp2(address);
+    request(session, { x: 'x'.repeat(6000) });
+    await eventually(() => expect(account.held).to.be.within(4000, 6000));
+    const second: unknown[] = await once(request(session, { x: 'x'.repeat(6000) }), 'response');
+    expect(second[0]).to.include({ ':status': 429 });
+    session.destroy();
+    await eventually(() => expect(account.held).to.equal(0));
+  });
+});
