@@ -251,9 +251,11 @@ export class HeldNames implements Gate {
     const isReleased = (table: TypeTable | undefined, name: ResourceName): boolean =>
       (table?.resource(name, 'released')?.variants.size ?? 0) > 0;
     let released = 0;
-    for (const table of this.#types())
+    for (const table of this.#types()) {
+      if (filter.type !== undefined && filter.type !== table.type) continue;
       for (const name of table.names(WILDCARD))
         if (table.matches(name, filter) && isReleased(table, name)) released++;
+    }
     const removed = this.pending.filter((one) => {
       if (one.masked !== undefined || !one.removed || !includes(filter, one)) return false;
       const table = this.#tables.get(one.type);

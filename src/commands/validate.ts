@@ -129,7 +129,11 @@ function askChecks({ rollout }: Config) {
   return Promise.all(
     (rollout?.checks ?? []).map(async (settings) => {
       const subject = (): object => ({ state: 'VALIDATE' });
-      const { state, value, reason } = await askCheck(settings, { clock: systemClock, subject });
+      const { state, value, reason } = await askCheck(settings, {
+        clock: systemClock,
+        subject,
+        isUnref: false,
+      });
       return { name: settings.name, state, value, reason };
     }),
   );

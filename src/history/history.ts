@@ -30,6 +30,8 @@ export class History {
   #besideBytes = 0;
   /** By revision, in their order. The first ones are without bodies. */
   readonly #changes = new Map<number, Change>();
+  /** The revisions of those that have waited when they were last written. */
+  readonly #pending = new Set<number>();
   #lastRevision = 0;
   /** The revision of the newest change without bodies. */
   #lastStripped = 0;
@@ -78,6 +80,14 @@ export class History {
     return this.#changes.values();
   }
 
+  /** Those of which something waits, the oldest first. */
+  pending(): readonly Change[] {
+    this.#expire();
+    return [...this.#pending]
+      .toSorted((a, b) => a - b)
+      .flatMap((revision) => this.#changes.get(revision) ?? []);
+  }
+
   get(revision: number): Change | undefined {
     this.#expire();
     return this.#changes.get(revision);
@@ -115,6 +125,8 @@ export class History {
     const kept = this.keepsBodies && isWhole(change) ? this.#keepBodies(change) : stripped(change);
     if (!isWhole(kept)) this.#lastStripped = Math.max(this.#lastStripped, kept.revision);
     this.#changes.set(kept.revision, kept);
+    if (kept.names.some(({ verdict }) => verdict === 'PENDING')) this.#pending.add(kept.revision);
+    else this.#pending.delete(kept.revision);
     return kept;
   }
 
@@ -166,6 +178,7 @@ export class History {
     for (const [revision, change] of this.#changes) {
       if (this.#changes.size <= maxWithoutBodies || isWhole(change)) break;
       this.#changes.delete(revision);
+      this.#pending.delete(revision);
       this.#options.written(change);
     }
   }

@@ -77,6 +77,8 @@ export class Recorder {
   /** By when the commit with the changes arrived, as `Clock.monotonic()` says it. An answer costs a look into it. */
   readonly #commits = new Map<number, Sent>();
   readonly #news = new Set<Sent>();
+  /** What canaries have said last, and of what, by the first of these names: the judge tells it at each look. */
+  readonly #said = new WeakMap<PendingName, readonly unknown[]>();
 
   constructor(options: RecorderOptions) {
     this.history = new History(options);
@@ -198,6 +200,12 @@ export class Recorder {
     { accepted, rejected, areAll }: Answers & { readonly areAll: boolean },
   ): void {
     const now = this.#options.clock.now();
+    const [first] = names;
+    if (first === undefined) return;
+    const said = [accepted, rejected, areAll, ...names];
+    const known = this.#said.get(first);
+    if (known?.length === said.length && said.every((one, at) => one === known[at])) return;
+    this.#said.set(first, said);
     for (const change of this.#waitingOf(names)) {
       const canariesMs = change.canariesMs ?? (areAll ? now - change.at : undefined);
       const { canaries: before } = change;
@@ -227,8 +235,9 @@ export class Recorder {
     const all = names.map((one) =>
       one.masked === 'queued' ? { ...one, masked: undefined, queued: false } : one,
     );
-    const judged = judgedRevisions(this.history.changes(), all);
-    return [...this.history.changes()].filter((change) => {
+    const changes = this.history.pending();
+    const judged = judgedRevisions(changes, all);
+    return changes.filter((change) => {
       const pending = change.names.filter(({ verdict }) => verdict === 'PENDING');
       const own = judged.get(change.type);
       return pending.length > 0 && pending.every(({ name }) => own?.get(name) === change.revision);

@@ -6,7 +6,7 @@ import type { checkStates } from '../model/rollout.ts';
 import { printable, shorten, unknownWord } from '../model/text.ts';
 import type { Change } from './changes.ts';
 import { type HeardChange, type Opinion, together, type VerdictSource } from './sources.ts';
-import { askWeb, type WebAnswer, type WebPeer } from './web-request.ts';
+import { askWeb, type WebAnswer, type WebPeer, type WebTimes } from './web-request.ts';
 
 /** As configured (`rollout.checks[]`). Times are milliseconds. */
 export interface CheckSettings {
@@ -229,9 +229,13 @@ class Check {
 /** Asks once. It always answers, within `timeout`. */
 export async function askCheck(
   { timeoutMs, prometheus, webhook }: CheckSettings,
-  { clock, subject }: Pick<ChecksOptions, 'clock' | 'subject'>,
+  {
+    clock,
+    subject,
+    isUnref = true,
+  }: Pick<ChecksOptions, 'clock' | 'subject'> & Partial<Pick<WebTimes, 'isUnref'>>,
 ): Promise<CheckAnswer> {
-  const times = { clock, timeoutMs };
+  const times = { clock, timeoutMs, isUnref };
   if (prometheus !== undefined) {
     const url = queryUrl(prometheus);
     const answer = await askWeb(prometheus, { url, method: 'GET', readsBody: true }, times);

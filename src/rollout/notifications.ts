@@ -122,9 +122,10 @@ class Receiver {
     let waitMs = firstRetryMs;
     for (let attempt = 1; ; attempt++) {
       const sent = await this.#ask(body);
-      if (sent.ok || attempt === attempts || this.#isOver) return sent;
+      if (sent.ok || attempt === attempts) return sent;
       const { clock } = this.#options;
       await new Promise<void>((resolve) => void clock.after(waitMs, resolve));
+      if (this.#isOver) return sent;
       waitMs *= 2;
     }
   }
@@ -136,7 +137,7 @@ class Receiver {
     if (key?.ok === false) return fail(`hmac_file ${key.error}`);
     const headers = key === undefined ? {} : signed(body, key.value, Math.floor(clock.now() / 1000));
     const request = { url: new URL(url), method: 'POST', headers, body, readsBody: false } as const;
-    const answer = await askWeb(this.settings, request, { clock, timeoutMs });
+    const answer = await askWeb(this.settings, request, { clock, timeoutMs, isUnref: true });
     if (!answer.ok) return answer;
     const { status } = answer.value;
     return status >= 200 && status < 300 ? ok(undefined) : fail(`it answered ${status}`);

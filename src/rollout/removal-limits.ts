@@ -1,6 +1,7 @@
 import type { TypeUrl } from '../model/brand.ts';
 import { includes } from '../model/holds.ts';
-import type { Gate } from '../model/rollout.ts';
+import { getOrMake } from '../model/maps.ts';
+import type { Gate, RemovalCount } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
 import type { Change } from './changes.ts';
@@ -37,8 +38,11 @@ export class RemovalLimits implements VerdictSource {
   look(changes: readonly HeardChange[], now: number): ReadonlyMap<Change, Opinion> {
     this.#excesses.clear();
     const opinions = new Map<Change, Opinion>();
+    const counts = new Map<string, RemovalCount>();
+    const count = (upstream: string, type: TypeUrl): RemovalCount =>
+      getOrMake(counts, keyOf(upstream, type), () => this.#gate.removals({ upstream, type }));
     for (const { change } of changes) {
-      const all = [...this.#excessesOf(change, now)];
+      const all = [...this.#excessesOf(change, now, count)];
       for (const one of all) {
         const key = keyOf(one.limit.upstream, one.type);
         if (!this.#excesses.has(key)) this.#excesses.set(key, one);
@@ -51,8 +55,12 @@ export class RemovalLimits implements VerdictSource {
     return opinions;
   }
 
-  /** What a change removes too much of. */
-  *#excessesOf({ names, judge }: Change, now: number): Iterable<Excess> {
+  /** What a change removes too much of. `removals`: of all that waits. */
+  *#excessesOf(
+    { names, judge }: Change,
+    now: number,
+    removals: (upstream: string, type: TypeUrl) => RemovalCount,
+  ): Iterable<Excess> {
     const since = Math.min(judge.startedAt, now);
     for (const limit of this.#limits()) {
       const { upstream, maxRemovalPercent, maxRemovalHoldMs } = limit;
@@ -60,7 +68,7 @@ export class RemovalLimits implements VerdictSource {
       const own = names.filter((one) => one.removed && one.upstream === upstream);
       for (const type of new Set(own.map((one) => one.type))) {
         if (this.#waived.has(keyOf(upstream, type))) continue;
-        const { removed: count, released } = this.#gate.removals({ upstream, type });
+        const { removed: count, released } = removals(upstream, type);
         if (count > 0 && count * 100 > maxRemovalPercent * released)
           yield { type, count, since, released, limit };
       }

@@ -6,6 +6,7 @@ import { Backoff } from '../model/backoff.ts';
 import { resourceName, typeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
 import type { Clock, Timer } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Log } from '../observe/log.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
@@ -90,6 +91,8 @@ export class RolloutFile {
    */
   readonly #keyPath: string;
   #key: Buffer | undefined;
+  /** What was found bad before a restart is compared at every look. */
+  readonly #hashes = new WeakMap<Parameters<HashOf>[0], string>();
   /** Why the last state is not in the file, and since when. */
   #failure: { readonly reason: string; readonly since: number } | undefined;
   /** Of the next attempt. */
@@ -110,7 +113,8 @@ export class RolloutFile {
     this.#failed = failed;
   }
 
-  readonly hashOf: HashOf = (variant) => this.#keyed(contentHash(variant));
+  readonly hashOf: HashOf = (variant) =>
+    getOrMake(this.#hashes, variant, () => this.#keyed(contentHash(variant)));
 
   /** Times are milliseconds since the epoch. */
   get failure(): { readonly reason: string; readonly since: number } | undefined {

@@ -3,6 +3,7 @@ import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
 import type { Timer } from '../model/clock.ts';
 import { type Decision, nameKey, type Scope, scopeText, type TypedName } from '../model/holds.ts';
+import { getOrMake } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
@@ -254,7 +255,8 @@ export class Rollout {
     const keys = keysOf(names);
     const own = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
     this.#options.events.decided(names, reason);
-    this.#release(names, Math.min(this.#options.clock.now(), ...own.map(({ judge }) => judge.startedAt)));
+    const started = Math.min(this.#options.clock.now(), ...own.map(({ judge }) => judge.startedAt));
+    this.#release([{ names, started }]);
     this.#look();
     return ok(names.length);
   }
@@ -397,6 +399,7 @@ export class Rollout {
   #discardHeld(): void {
     if (this.#settings?.onFailure !== 'DISCARD') return;
     const { events, gate } = this.#options;
+    const keysByReason = new Map<string, Set<string>>();
     for (const row of this.#changes.rows) {
       const { state } = row.judge;
       if (state.kind !== 'HELD' || state.cause === 'timeout') continue;
@@ -407,7 +410,10 @@ export class Rollout {
       this.#verdicts.discard(bad, reason, cause);
       events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
       events.discarded(bad, cause, reason);
-      const keys = keysOf(bad);
+      const keys = getOrMake(keysByReason, reason, () => new Set());
+      for (const { key } of bad) keys.add(key);
+    }
+    for (const [reason, keys] of keysByReason) {
       for (const key of keys) this.#decided.add(key);
       gate.discard({}, reason, keys);
     }
@@ -415,18 +421,14 @@ export class Rollout {
 
   /** The wave of these changes is over. True: one has gone to the next wave. */
   #pass(rows: readonly Change[], now: number): boolean {
-    let goesOn = false;
-    for (const row of rows) {
-      const { judge, names } = row;
-      if (judge.isLastWave) {
-        this.#release(names, judge.startedAt);
-        continue;
-      }
-      judge.advance(this.#nodesOf(row), now);
-      this.#queues ||= judge.isPastFirst;
-      goesOn = true;
+    const byEnd = Map.groupBy(rows, ({ judge }) => judge.isLastWave);
+    const [last = [], others = []] = [byEnd.get(true), byEnd.get(false)];
+    for (const row of others) {
+      row.judge.advance(this.#nodesOf(row), now);
+      this.#queues ||= row.judge.isPastFirst;
     }
-    return goesOn;
+    this.#release(last.map(({ names, judge }) => ({ names, started: judge.startedAt })));
+    return others.length > 0;
   }
 
   /** How far the change of each class has come, though its clients came later. True: some may be on another side. */
@@ -615,16 +617,20 @@ export class Rollout {
     return before !== undefined;
   }
 
-  /** All of these names, and nothing that is frozen. */
-  #release(names: readonly PendingName[], started: number): void {
+  /** All of these names, and nothing that is frozen, as one commit for each type. `started`: when they began to wait. */
+  #release(all: readonly { readonly names: readonly PendingName[]; readonly started: number }[]): void {
+    if (all.length === 0) return;
     const { events, clock, gate } = this.#options;
     const [withheld] = gate.holds.withheld();
-    gate.release({}, keysOf(names));
+    const keys = keysOf(all.flatMap(({ names }) => names));
+    gate.release({}, keys);
     if (withheld !== undefined) this.#save();
     if (this.#settings === undefined) return;
-    events.counted('released');
-    events.released(names, clock.now() - started);
-    for (const key of keysOf(names)) this.#decided.add(key);
+    for (const { names, started } of all) {
+      events.counted('released');
+      events.released(names, clock.now() - started);
+    }
+    for (const key of keys) this.#decided.add(key);
   }
 
   /** Canaries that see what is frozen stay canaries, and nobody joins them: their side must not change under them. */

@@ -337,7 +337,7 @@ interface End {
   readonly classKey: string;
   /** What it subscribed to of what waited, as its stream had it: thousands share these sets. */
   readonly names: CanaryStream['names'];
-  /** When it ended, within the last bake: the last ones, as many as decide. */
+  /** When it ended, within the longest bake: the last ones, as many as decide. */
   readonly times: readonly number[];
   readonly isBack: boolean;
   /** It counts as an end. */
@@ -387,6 +387,7 @@ export class Ends {
   /** All canaries that are there. */
   observe(canaries: readonly CanaryStream[], settings: JudgeSettings, now: number): void {
     const { bakeMs, maxDisconnects } = settings;
+    const within = Math.max(bakeMs, ...settings.waves.map((wave) => wave.bakeMs ?? 0));
     if (this.#fresh.length + this.#ends.size + this.#findings.length === 0) return;
     const present = new Map<string, Set<string>>();
     for (const { classKey, node } of canaries) getOrMake(present, classKey, () => new Set()).add(node);
@@ -397,7 +398,7 @@ export class Ends {
     this.#fresh = [];
     for (const [key, end] of ends) {
       const isBack = isThere(end.classKey, end.node);
-      const recent = end.times.filter((at) => at > now - bakeMs);
+      const recent = end.times.filter((at) => at > now - within);
       const times = recent.length === 0 ? end.times : recent;
       if (recent.length === 0 && (end.isJudged || isBack)) ends.delete(key);
       else ends.set(key, { ...end, times, isBack, isJudged: counts({ times, isBack }, bakeMs, now) });
@@ -410,7 +411,7 @@ export class Ends {
       const reason = `${counted.length} of ${nodes.size} canary streams ended within the bake: max_disconnects is ${maxDisconnects} percent`;
       const sets = new Set(counted.flatMap((end) => end.names));
       const names = new Set([...sets].flatMap((set) => Array.from(set)));
-      const finalAt = counted.reduce((last, { times }) => Math.max(last, times.at(-1) ?? 0), 0) + bakeMs;
+      const finalAt = counted.reduce((last, { times }) => Math.max(last, times.at(-1) ?? 0), 0) + within;
       const known = this.#findings.find((one) => one.classKey === classKey && isEqual(one.names, names));
       return [known ?? { cause: 'disconnects' as const, reason, names, classKey, finalAt }];
     });

@@ -33,6 +33,13 @@ export interface WebRequest {
   readonly readsBody: boolean;
 }
 
+export interface WebTimes {
+  readonly clock: Clock;
+  readonly timeoutMs: number;
+  /** The process may end while it waits for the answer. */
+  readonly isUnref: boolean;
+}
+
 export interface WebAnswer {
   readonly status: number;
   /** Text; empty if it is not read. */
@@ -52,7 +59,7 @@ const redacted = '[redacted]';
 export function askWeb(
   peer: WebPeer,
   request: WebRequest,
-  { clock, timeoutMs }: { readonly clock: Clock; readonly timeoutMs: number },
+  { clock, timeoutMs, isUnref }: WebTimes,
 ): Promise<Result<WebAnswer>> {
   const over = new AbortController();
   const { promise, resolve } = Promise.withResolvers<Result<WebAnswer>>();
@@ -60,7 +67,7 @@ export function askWeb(
     resolve(fail(`no answer within the timeout of ${timeoutMs / 1000} s`));
     over.abort();
   });
-  void exchange(peer, request, over.signal)
+  void exchange(peer, request, over.signal, isUnref)
     .catch((error: unknown) => fail(explainError(error)))
     .then(resolve);
   return promise.finally(() => {
@@ -73,6 +80,7 @@ async function exchange(
   { tokenFile, tls }: WebPeer,
   { url, method, headers, body, readsBody }: WebRequest,
   signal: AbortSignal,
+  isUnref: boolean,
 ): Promise<Result<WebAnswer>> {
   const token = tokenFile === undefined ? undefined : readToken(tokenFile);
   if (token?.ok === false) return fail(`token_file ${token.error}`);
@@ -98,6 +106,7 @@ async function exchange(
     const sent = isTls
       ? tlsRequest(url, { ...options, ...secureContextOptions(material.value), ...name })
       : plainRequest(url, options);
+    if (isUnref) sent.on('socket', (socket) => void socket.unref());
     sent.on('response', resolve).on('error', reject).end(body);
   });
   const { statusCode: status = 0 } = response;

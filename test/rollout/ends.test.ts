@@ -171,6 +171,22 @@ describe('the ends of canaries', () => {
     expect(ends.count(new Set(['cds 7']))).to.equal(1000);
   });
 
+  it('a wave may have a longer bake: three ends within that are found, and one that is away that long', () => {
+    const waves = [{ bakeMs: 120 * second }];
+    const crashing = new Ends();
+    for (const at of [0, 40, 80]) {
+      crashing.ended(of('n1'), at * second);
+      crashing.observe([], { ...settings, waves }, at * second);
+      if (at < 80) crashing.observe([of('n1')], { ...settings, waves }, at * second + 500);
+    }
+    expect(crashing.verdicts).to.have.length(1);
+    const away = new Ends();
+    away.ended(of('n1'), 0);
+    away.observe([], { ...settings, waves }, second);
+    away.observe([of('n1')], { ...settings, waves }, 100 * second);
+    expect(away.verdicts).to.deep.equal([]);
+  });
+
   it('max_disconnects: 100 turns it off', () => {
     const ends = new Ends();
     ends.ended(of('n1'), 0);

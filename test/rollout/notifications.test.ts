@@ -1,8 +1,9 @@
 import { createHmac } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
-import { systemClock } from '../../src/model/clock.ts';
+import { type Clock, systemClock } from '../../src/model/clock.ts';
 import { Notifications, type NotifySettings, type RolloutNews } from '../../src/rollout/notifications.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
@@ -32,9 +33,9 @@ describe('notifications of changes', function () {
 
   afterEach(() => hook[Symbol.dispose]());
 
-  const notifying = (settings: Partial<NotifySettings> = {}): Notifications =>
+  const notifying = (settings: Partial<NotifySettings> = {}, clock: Clock = systemClock): Notifications =>
     new Notifications([{ url: hook.url, events, ...settings }], {
-      clock: systemClock,
+      clock,
       relay: 'relay-1',
       told: (_, result) => results.push(result.ok ? 'sent' : result.error),
     });
@@ -63,6 +64,37 @@ describe('notifications of changes', function () {
     hook.status = 204;
     await eventually(() => expect(results).to.deep.equal(['sent', 'sent']));
     expect(told().map(({ event }) => event)).to.deep.equal(['HELD', 'HELD', 'RELEASED']);
+  });
+
+  it('a server that a reload has taken away is not asked again', async () => {
+    hook.status = 500;
+    const waits: { readonly milliseconds: number; readonly run: () => void }[] = [];
+    const after = (milliseconds: number, run: () => void) => {
+      waits.push({ milliseconds, run });
+      return { cancel: () => {} };
+    };
+    const notifications = notifying({}, { ...systemClock, after });
+    notifications.tell(held);
+    const wait = await eventually(() => {
+      const [, retry] = waits;
+      if (retry === undefined) throw new Error('it does not wait for another attempt yet');
+      return retry;
+    });
+    notifications.reload([]);
+    wait.run();
+    await setImmediate();
+    expect(waits.map(({ milliseconds }) => milliseconds)).to.deep.equal([10_000, 1000]);
+  });
+
+  it('one that is on its way does not keep the process alive', async () => {
+    hook.isSilent = true;
+    const sockets = (): number =>
+      process.getActiveResourcesInfo().filter((one) => one === 'TCPSocketWrap').length;
+    const before = sockets();
+    notifying().tell(held);
+    await eventually(() => expect(hook.told).to.have.lengthOf(1));
+    // That of the server here.
+    expect(sockets() - before).to.equal(1);
   });
 
   it('are of the events that are asked for', async () => {

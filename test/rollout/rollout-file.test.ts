@@ -1,6 +1,7 @@
 import { chmodSync, existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { systemClock } from '../../src/model/clock.ts';
 import { createLog } from '../../src/observe/log.ts';
 import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
 import { RolloutFile } from '../../src/rollout/rollout-file.ts';
@@ -17,6 +18,24 @@ const frozen: SavedRollout = {
 };
 
 describe('the file of what operators have closed', () => {
+  it('hashes a variant once: what was found bad is compared at every look', () => {
+    using directory = temporaryDirectory();
+    const log = createLog({ format: 'text', write: () => {} });
+    const file = new RolloutFile(directory.path, systemClock, log, () => {});
+    let reads = 0;
+    const variant = {
+      get deltaVersion() {
+        reads++;
+        return web.deltaVersion;
+      },
+    };
+    const first = file.hashOf(variant);
+    const before = reads;
+    expect(file.hashOf(variant)).to.equal(first);
+    expect(reads).to.equal(before);
+    expect(file.hashOf({ ...web })).to.equal(first);
+  });
+
   it('that cannot be written is tried again, less and less often, until it can; the log says so once', () => {
     using directory = temporaryDirectory();
     const path = join(directory.path, 'kept');

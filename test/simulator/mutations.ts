@@ -190,8 +190,8 @@ export const mutations: readonly Wrong[] = [
     name: 'the last wave does not end',
     rule: 8,
     file: 'src/rollout/rollout.ts',
-    right: '        this.#release(names, judge.startedAt);\n        continue;',
-    wrong: '        continue;',
+    right: 'this.#release(last.map(',
+    wrong: 'this.#release([].map(',
   },
   {
     name: 'names never seen before wait',

@@ -4,6 +4,8 @@ import type { AddressInfo } from 'node:net';
 /** A webhook that answers as the case says, and keeps what it was told. */
 export class Webhook implements Disposable {
   status = 200;
+  /** It never answers. */
+  isSilent = false;
   readonly told: string[] = [];
   readonly headers: IncomingHttpHeaders[] = [];
   readonly #server: Server;
@@ -18,7 +20,7 @@ export class Webhook implements Disposable {
       request.on('end', () => {
         this.told.push(body);
         this.headers.push(request.headers);
-        response.writeHead(this.status).end();
+        if (!this.isSilent) response.writeHead(this.status).end();
       });
     });
   }

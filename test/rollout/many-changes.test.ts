@@ -1,0 +1,127 @@
+import { expect } from 'chai';
+import { Store } from '../../src/cache/store.ts';
+import { resourceName } from '../../src/model/brand.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { nameKey } from '../../src/model/holds.ts';
+import { placeOf } from '../../src/model/node-path.ts';
+import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { transaction } from '../../src/model/transaction.ts';
+import { Rollout } from '../../src/rollout/rollout.ts';
+import type { Standing } from '../../src/rollout/waiting.ts';
+import { namedHolder, put, type } from '../support/in-memory-relay.ts';
+import { unheard, withoutCanaries } from '../support/rollouts.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+const cds = type('cds');
+const names = Array.from({ length: 20 }, (_, at) => resourceName(`c${at}`));
+
+/** Each name is of a tenant of its own, which has one client: a canary. */
+class World {
+  readonly clock = new VirtualClock();
+  readonly store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
+  readonly rollout: Rollout;
+  says: (key: string) => Standing = () => ({ kind: 'accepted' });
+  /** How often each was called. */
+  readonly calls = { release: 0, discard: 0, removals: 0, released: 0 };
+
+  constructor() {
+    const { held } = this.store;
+    const release = held.release.bind(held);
+    const discard = held.discard.bind(held);
+    const removals = held.removals.bind(held);
+    held.release = (...given) => {
+      this.calls.release++;
+      release(...given);
+    };
+    held.discard = (...given) => {
+      this.calls.discard++;
+      discard(...given);
+    };
+    held.removals = (filter) => {
+      this.calls.removals++;
+      return removals(filter);
+    };
+    const settings = { ...withoutCanaries([cds]), onFailure: 'DISCARD' } as const;
+    this.rollout = new Rollout(settings, {
+      gate: held,
+      fleet: {
+        survey: () => ({
+          complete: true,
+          members: names.map((name) => ({
+            nodeId: name,
+            place: placeOf(name),
+            classKey: name,
+            mayBeCanary: true,
+            side: 'canary',
+            subscribed: new Set([new Set([nameKey(cds, name)])]),
+          })),
+          canaries: names.map((name) => ({
+            stream: name,
+            node: name,
+            classKey: name,
+            standing: this.says(nameKey(cds, name)),
+            names: [new Set([nameKey(cds, name)])],
+          })),
+        }),
+        waitingChanged: () => {},
+        isMoving: false,
+        moved: () => {},
+      },
+      clock: this.clock,
+      saved: undefined,
+      revisions: () => ({ revision: 1, pendingRevision: 1 }),
+      removalLimits: () => [{ upstream: 'script', maxRemovalPercent: 100, maxRemovalHoldMs: 60_000 }],
+      events: {
+        ...unheard,
+        released: () => this.calls.released++,
+      },
+    });
+    for (const selector of names) this.store.addInterest({ type: cds, selector, parameters: NO_PARAMETERS });
+    this.store.apply(
+      transaction({ holder: namedHolder, type: cds, puts: names.map((name) => put(cds, name, '1')) }),
+    );
+    this.#settle(0);
+  }
+
+  removes(): void {
+    const removals = names.map((name) => ({ name, constraints: UNCONSTRAINED }));
+    this.store.apply(transaction({ holder: namedHolder, type: cds, removals }));
+    this.#settle(100);
+    expect(this.rollout.report().changes).to.have.length(names.length);
+  }
+
+  #settle(milliseconds: number): void {
+    this.store.held.notify();
+    this.clock.advance(milliseconds);
+  }
+
+  /** What has been called since. */
+  after(milliseconds: number) {
+    Object.assign(this.calls, { release: 0, discard: 0, removals: 0, released: 0 });
+    this.clock.advance(milliseconds);
+    return this.calls;
+  }
+}
+
+describe('many changes that wait', () => {
+  it('a look at them counts the removals of a type once', () => {
+    const world = new World();
+    world.removes();
+    expect(world.after(1000).removals).to.be.within(1, 3);
+  });
+
+  it('those that end together are released together, and each is told', () => {
+    const world = new World();
+    world.removes();
+    expect(world.after(31_000)).to.include({ release: 1, released: names.length });
+    expect(world.store.held.pending).to.have.length(0);
+  });
+
+  it('on_failure: DISCARD: those that are bad for one reason go back together', () => {
+    const world = new World();
+    world.removes();
+    world.says = (key) => ({ kind: 'rejected', reason: 'no', names: new Set([key]), isFinal: true });
+    expect(world.after(1000)).to.include({ discard: 1 });
+    expect(world.store.held.pending.every(({ masked }) => masked === 'discarded')).to.equal(true);
+  });
+});
