@@ -1,8 +1,8 @@
-import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { expect } from 'chai';
-import type { ListenerOptions } from '../../src/wire/client-connections.ts';
+import { Accounts, boundlessAccounts } from '../../src/wire/accounts.ts';
+import type { ConnectionBounds, ListenerOptions } from '../../src/wire/client-connections.ts';
 import { type HttpHandler, listenHttp } from '../../src/wire/http-server.ts';
 import { listenGrpc } from '../../src/wire/http2-server.ts';
 import type { Listener } from '../../src/wire/listener.ts';
@@ -13,12 +13,15 @@ import {
   Flag,
   headers,
   PREFACE,
+  ping,
   settings,
   Type,
 } from '../attacks/support/frames.ts';
 import { RawConnection } from '../attacks/support/raw-connection.ts';
 import { lastStream, resetsAtOnce } from '../attacks/support/reset-at-once.ts';
+import { eventually } from '../e2e/support/eventually.ts';
 import { issueCertificate } from '../support/certificates.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 
 const own = issueCertificate({ name: 'server', dns: ['localhost'] });
 const tls = {
@@ -27,6 +30,17 @@ const tls = {
   requireClientCertificate: false,
 };
 const common: ListenerOptions = { address: '127.0.0.1:0', maxRequestBytes: 1000 };
+const full: ConnectionBounds = {
+  admits: () => true,
+  opened: () => undefined,
+  closed: () => undefined,
+  joined: () => 'the peer has too many connections',
+  left: () => undefined,
+  endedIdle: () => undefined,
+  endedExpired: () => undefined,
+  refusedCertificate: () => undefined,
+};
+const PING = ping();
 const found = { status: 200, type: 'text/plain', body: 'found' };
 const read: HttpHandler = (_, answered) => {
   answered(found);
@@ -70,7 +84,6 @@ describe('HTTP/2, all in the first segment', () => {
     const secure = { ...at, rejectUnauthorized: false, ALPNProtocols: ['h2'] };
     socket = options.tls === undefined ? connect(at) : connectTls(secure);
     socket.on('error', () => undefined);
-    await once(socket, options.tls === undefined ? 'connect' : 'secureConnect');
     const connection = new RawConnection(socket);
     await connection.send(PREFACE, settings(), ...bytes);
     return connection;
@@ -84,7 +97,33 @@ describe('HTTP/2, all in the first segment', () => {
           await connection.until(() => connection.ended.has(lastStream), 'answer to the last request');
         });
       }
+
+      it(`${kind}${'tls' in options ? ' over TLS' : ''}: one connection too many is told so, and the process lives on`, async () => {
+        const connection = await say(kind, { ...options, bounds: full }, PING);
+        await connection.until(() => connection.count(Type.GOAWAY) > 0, 'GOAWAY');
+        await eventually(() => expect(listener.connections).to.equal(0));
+      });
     }
+
+    it(`${kind}: a connection that waits for its peer's turn while a drain begins ends with it`, async () => {
+      const turns: (() => void)[] = [];
+      const clock = new VirtualClock();
+      const accounts = new Accounts(
+        clock,
+        () => ({ ...boundlessAccounts(clock).bounds, workPerSecond: 1 }),
+        () => false,
+        (run) => turns.push(run),
+      );
+      accounts.of({ address: '127.0.0.1', unix: false, uriSans: [], dnsSans: [] }).spent(10_000);
+      await say(kind, { accounts, clock }, PING);
+      await eventually(() => expect(listener.connections).to.equal(1));
+      const drained = listener.drain(60_000);
+      await eventually(() => {
+        for (const run of turns.splice(0)) run();
+        expect(listener.connections).to.equal(0);
+      });
+      await drained;
+    });
   }
 
   const post = (path: string, ...more: readonly (readonly [string, string])[]): Buffer =>
