@@ -167,6 +167,8 @@ export class ClientConnections {
       } else if (!session.destroyed) {
         session.setLocalWindowSize(this.#unixPath === undefined ? connectionWindow : unixWindow);
       }
+      // Node passes it to the session in the next tick, and throws if the session has ended.
+      if (session.destroyed) socket?.read();
     });
   }
 

@@ -66,6 +66,11 @@ export class HttpServer extends Listener {
       { ...sessionOptions, settings: { ...settings, maxConcurrentStreams: maxOpenPerConnection } },
       (request, response) => this.#onHttp2(request, response),
     );
+    // Left to itself, Node throws if the stream was reset in the same segment.
+    this.#http2.on('checkContinue', (request: Http2ServerRequest, response: Http2ServerResponse) => {
+      if (!request.stream.closed && !request.stream.destroyed) response.writeContinue();
+      this.#onHttp2(request, response);
+    });
     this.clients.follow(this.#http2);
     this.#http2.on('sessionError', () => {}); // the session ends
     this.#http1.on('clientError', (error: Error, socket: Socket) => {
@@ -154,9 +159,13 @@ export class HttpServer extends Listener {
     connection.arrived(requestMs);
     connection.account.work(() => {
       const exchange = new HttpExchange(request, response, head, this);
-      const routed = excess === undefined ? this.#options.route(head) : tooMuchHeld(excess);
-      if (typeof routed === 'function') exchange.read(routed);
-      else exchange.answer(routed);
+      try {
+        const routed = excess === undefined ? this.#options.route(head) : tooMuchHeld(excess);
+        if (typeof routed === 'function') exchange.read(routed);
+        else exchange.answer(routed);
+      } catch (error) {
+        exchange.fails(error);
+      }
     });
   }
 
@@ -442,9 +451,14 @@ class HttpExchange implements Gatherer {
         handler(charged, (answer) => this.answer(answer)),
       );
     } catch (error) {
-      this.#owner.threw(error, this.head.path);
-      this.answer(problem(500, 'internal', 'this is a bug: see the log'));
+      this.fails(error);
     }
+  }
+
+  /** A bug. */
+  fails(error: unknown): void {
+    this.#owner.threw(error, this.head.path);
+    this.answer(problem(500, 'internal', 'this is a bug: see the log'));
   }
 
   #refuseSize(): void {

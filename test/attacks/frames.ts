@@ -20,6 +20,7 @@ import {
   windowUpdate,
 } from './support/frames.ts';
 import type { RawConnection } from './support/raw-connection.ts';
+import { lastStream, resetsAtOnce } from './support/reset-at-once.ts';
 import { connectPlain } from './support/target.ts';
 
 const call = block(callFields(ADS));
@@ -83,6 +84,15 @@ const floods: readonly Attack[] = [
         if (!(await connection.send(...portion))) return;
       }
       await isRefused(connection);
+    },
+  },
+  {
+    name: 'streams that are reset in the segment that opens them and the connection, with every code',
+    async run(arena) {
+      for (const [what, first] of resetsAtOnce) {
+        const connection = await arena.raw({ first });
+        await connection.until(() => connection.ended.has(lastStream), `answer after ${what}`);
+      }
     },
   },
   {

@@ -6,6 +6,8 @@ import { connectTo, type Target } from './target.ts';
 export interface RawOptions {
   /** Sent after the preface. */
   readonly settings?: readonly (readonly [number, number])[];
+  /** Sent in the same segment. */
+  readonly first?: Uint8Array;
   /** Takes nothing that the relay sends. */
   readonly deaf?: boolean;
 }
@@ -35,7 +37,8 @@ export class RawConnection implements Disposable {
   /** Connected, with preface and SETTINGS sent and the relay's SETTINGS received. */
   static async open(target: Target, options: RawOptions = {}): Promise<RawConnection> {
     const connection = new RawConnection(await connectTo(target), options);
-    await connection.send(PREFACE, settings(...(options.settings ?? [])));
+    const { first = Buffer.alloc(0) } = options;
+    await connection.send(PREFACE, settings(...(options.settings ?? [])), first);
     if (options.deaf !== true) await connection.until(() => connection.count(Type.SETTINGS) > 0, 'SETTINGS');
     return connection;
   }
