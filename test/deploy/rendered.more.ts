@@ -182,6 +182,11 @@ describe('the Helm chart and what it renders', function () {
     expect(await refused.then(() => '', String)).to.include('intervall');
   });
 
+  it('gives the replicas a certificate for the name by which they ask one another', async () => {
+    const text = await template(join(chart, 'ci/cert-manager-values.yaml'));
+    expect(text).to.match(/dnsNames:\n(?: +- .*\n)* +- edge-distributary-peers\.xds\.svc\n/);
+  });
+
   it('lets the replicas ask one another, whoever else may connect', async () => {
     const text = await template(join(chart, 'ci/locked-down-values.yaml'));
     expect(text).to.match(
