@@ -210,6 +210,13 @@ describe('the Helm chart and what it renders', function () {
     });
   }
 
+  it('is scraped once: a ServiceMonitor takes the place of the annotations', async () => {
+    const file = join(chart, 'ci/default-values.yaml');
+    expect(await template(file)).to.include('prometheus.io/scrape');
+    const monitored = await template(file, '--set', 'monitoring.serviceMonitor.enabled=true');
+    expect(monitored).to.include('kind: ServiceMonitor').and.not.include('prometheus.io/scrape');
+  });
+
   it('lets the Prometheus of its namespace scrape the relay', async () => {
     const text = await template(join(chart, 'ci/default-values.yaml'));
     expect(text).to.match(/port: metrics \}\]\n\s+from:\s+- podSelector: \{\}/);

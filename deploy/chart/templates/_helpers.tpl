@@ -41,7 +41,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 metadata:
   labels: {{ include "distributary.labelsWith" (tuple . .Values.podLabels) | nindent 4 }}
   {{- $annotations := deepCopy .Values.podAnnotations }}
-  {{- if .Values.monitoring.scrapeAnnotations }}
+  {{- if and .Values.monitoring.scrapeAnnotations (not .Values.monitoring.serviceMonitor.enabled) }}
   {{- $port := toString .Values.ports.metrics }}
   {{- $scrape := dict "prometheus.io/scrape" "true" "prometheus.io/port" $port "prometheus.io/path" "/metrics" }}
   {{- $annotations = merge $annotations $scrape }}
