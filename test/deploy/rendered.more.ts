@@ -210,6 +210,16 @@ describe('the Helm chart and what it renders', function () {
     });
   }
 
+  it('opens the port of `rest: {}`, which a relay listens on, too', async () => {
+    const file = join(chart, 'ci/default-values.yaml');
+    const text = await template(file, '--set-json', 'config.rest={}');
+    const [, port] = /name: rest, containerPort: (\d+)/.exec(text) ?? [];
+    expect(port).to.equal('18001');
+    expect(text).to.include('{ name: http-rest, port: 18001').and.to.include('{ port: rest }');
+    const other = template(file, '--set-json', 'config.rest={}', '--set', 'ports.rest=18002');
+    expect(await other.then(() => '', String)).to.include('ports.rest: 18002 must be the same port');
+  });
+
   it('is scraped once: a ServiceMonitor takes the place of the annotations', async () => {
     const file = join(chart, 'ci/default-values.yaml');
     expect(await template(file)).to.include('prometheus.io/scrape');
