@@ -21,8 +21,8 @@ relay cannot be asked. An alert can have another severity, because it takes time
 is critical here at once. For Prometheus it is a warning after 5 minutes, and critical after 15.
 
 Each problem says since when (\`since\`). With \`missing\` that is when the relay knew that there is nothing for the first
-of these clients. A certificate that expires soon is a problem from 7 days before its end, or from when it was issued, if
-that is later. Where nothing else tells, it is when the relay has first seen the problem: it looks every 5 seconds, and
+of these clients. A certificate that expires soon is a problem from 7 days before its end, or from a
+quarter of its lifetime before it, if that is later. Where nothing else tells, it is when the relay has first seen the problem: it looks every 5 seconds, and
 what it sees first has been there since its start.
 
 ${table(['kind', 'meaning', 'alerts', 'runbook'], rows)}

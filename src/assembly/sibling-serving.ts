@@ -1,5 +1,6 @@
 import { Store } from '../cache/store.ts';
 import type { Config } from '../config/config.ts';
+import { admitsOnlyRelays } from '../config/warnings.ts';
 import type { DownstreamServices, StreamEvents, StreamLimits } from '../downstream/services.ts';
 import { Taps } from '../downstream/taps.ts';
 import { type Route, XdsServer, type XdsServerOptions } from '../downstream/xds-server.ts';
@@ -140,14 +141,10 @@ export class SiblingRules extends ClientRules {
 
   constructor(config: Config) {
     super({ ...config, parameters: [] });
-    const isBound = config.parameters.some(({ trusted, values }) => trusted || values.length > 0);
-    this.#onlyRelays = isBound || config.xds.tls?.ca !== undefined;
+    this.#onlyRelays = admitsOnlyRelays(config);
   }
 
-  /**
-   * Whether this peer may be a sibling, which chooses parameters freely and learns what others ask for. Where clients are
-   * verified, or do not choose their parameters, it must be known as a relay.
-   */
+  /** Whether this peer may be a sibling, which chooses parameters freely and learns what others ask for. */
   admits(peer: Peer): boolean {
     return !this.#onlyRelays || this.isRelay(peer);
   }

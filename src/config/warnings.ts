@@ -20,7 +20,12 @@ export function dangers(config: Config): readonly ConfigProblem[] {
 /** What contradicts itself. Only `validate` warns of it: a relay with it works. */
 export function contradictions(config: Config): readonly ConfigProblem[] {
   return located(
-    [...unreachableBounds(config), ...checksThatLeaveIt(config), ...bakesTooShortForTraffic(config)],
+    [
+      ...unreachableBounds(config),
+      ...checksThatLeaveIt(config),
+      ...bakesTooShortForTraffic(config),
+      ...siblingsThatRefuse(config),
+    ],
     config,
   );
 }
@@ -159,6 +164,21 @@ function checksThatLeaveIt({ rollout }: Config): readonly UnplacedProblem[] {
     ...(rollout.checks.length === 0 ? [] : [stays('checks', 'a check')]),
     ...(rollout.traffic === undefined ? [] : [stays('traffic', 'their traffic')]),
   ];
+}
+
+/** A sibling chooses parameters freely. Where clients are verified, or do not choose theirs, only relays may. */
+export const admitsOnlyRelays = ({ xds, parameters }: Pick<Config, 'xds' | 'parameters'>): boolean =>
+  xds.tls?.ca !== undefined || parameters.some(({ trusted, values }) => trusted || values.length > 0);
+
+function siblingsThatRefuse(config: Config): readonly UnplacedProblem[] {
+  if (config.limits.relayPeers.length > 0 || !admitsOnlyRelays(config)) return [];
+  const message =
+    'no sibling answers: where clients are verified, or parameters are trusted or have values, limits.relay_peers must name the replicas by their certificates (siblings.tls)';
+  return [...config.upstreams.entries()].flatMap(([index, upstream]) =>
+    upstream.kind === 'ads' && upstream.siblings?.address.kind === 'tcp'
+      ? { path: ['upstreams', index, 'siblings'], message }
+      : [],
+  );
 }
 
 /** The first report of a client does not count, and it is a whole interval until that comes. */

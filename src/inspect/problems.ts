@@ -43,7 +43,8 @@ const day = 86_400_000;
 const bounds = {
   /** Of a limit: from here on it is a problem. */
   limit: 0.8,
-  certificate: { warning: 7 * day, critical: day },
+  /** The lesser of a time and a share of the lifetime: many certificates live for hours. */
+  certificate: { warning: { time: 7 * day, share: 0.25 }, critical: { time: day, share: 0.1 } },
   diskLagSeconds: 300,
   lagMs: 500,
   restarts: 2,
@@ -260,18 +261,21 @@ function* certificates({ facts, now }: ProblemFacts): Problems {
 }
 
 function* certificateExpires(file: string, all: readonly CertificateState[], now: number): Problems {
-  const at = Math.min(...all.map(({ expiresAt = Infinity }) => expiresAt));
-  const from = Math.max(...all.map(({ validFrom = 0 }) => validFrom));
-  if (at - now >= bounds.certificate.warning) return;
-  const soon = at - now < bounds.certificate.critical ? 'a day' : '7 days';
+  const [first] = all.toSorted((one, other) => (one.expiresAt ?? Infinity) - (other.expiresAt ?? Infinity));
+  const { expiresAt: at = Infinity, validFrom = -Infinity } = first ?? {};
+  const within = ({ time, share }: typeof bounds.certificate.warning) =>
+    Math.min(time, share * (at - validFrom));
+  const [warning, critical] = [within(bounds.certificate.warning), within(bounds.certificate.critical)];
+  if (at - now >= warning) return;
+  const severity = at - now < critical ? 'critical' : 'warning';
+  const soon = formatSeconds((severity === 'critical' ? critical : warning) / 1000);
   const verb = at < now ? 'has expired' : `expires within ${soon}`;
   yield problem('certificate_expires', [file], {
     ...ofOwners(all),
-    severity: at - now < bounds.certificate.critical ? 'critical' : 'warning',
+    severity,
     title: `The ${certificateText(all)} ${verb}`,
     detail: `${shorten(file, 300)}: valid until ${timestamp(at)}`,
-    // One that was made for less than the bound is as old as it is.
-    since: timestamp(at < now ? at : Math.max(at - bounds.certificate.warning, Math.min(from, now))),
+    since: timestamp(at < now ? at : at - warning),
     until: at < now ? '' : timestamp(at),
     commands: [fileCommand('openssl x509 -noout -subject -enddate -in', file)],
   });

@@ -79,6 +79,7 @@ const ofCertificate = (value: number, { owner: of }: FollowedCertificate, result
 // biome-ignore format: a table, one metric a line
 const ofCertificates = {
   certificate_expiry_timestamp_seconds: { labels: certificateLabels, help: 'When the certificate expires that a listener presents, or the relay presents to an upstream, in seconds since the epoch' },
+  certificate_not_before_timestamp_seconds: { labels: certificateLabels, help: 'When that certificate became valid, in seconds since the epoch: how near its end is too near depends on its lifetime' },
   certificate_last_reload_successful: { labels: certificateLabels, help: '1 while the certificate, key and ca in force are those in the files, 0 after new files were refused' },
   certificate_reloads_total: { labels: [...certificateLabels, 'result'], help: 'Changed files of a certificate, key or ca that were taken (success) or refused. Each worker reads those of xds and rest' },
 } as const satisfies Record<string, Description>;
@@ -86,6 +87,9 @@ const ofCertificates = {
 const certificatesTold = (all: readonly FollowedCertificate[]): Told<typeof ofCertificates> => ({
   certificate_expiry_timestamp_seconds: all.flatMap((one) =>
     one.expiresAt === undefined ? [] : [ofCertificate(one.expiresAt / 1000, one)],
+  ),
+  certificate_not_before_timestamp_seconds: all.flatMap((one) =>
+    one.validFrom === undefined ? [] : [ofCertificate(one.validFrom / 1000, one)],
   ),
   certificate_last_reload_successful: all.map((one) => ofCertificate(one.refused === undefined ? 1 : 0, one)),
   certificate_reloads_total: all.flatMap((one) =>

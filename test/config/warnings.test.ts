@@ -112,6 +112,23 @@ describe('configuration: what validate says of it, and a relay does not refuse',
     });
   }
 
+  const tls = (ca: string): string =>
+    `xds: { address: "0.0.0.0:1", tls: { certificate: c, private_key: k${ca} } }`;
+  for (const [more, warned] of [
+    [tls(', ca: a'), true],
+    [`${tls(', ca: a')}\nlimits: { relay_peers: ["dns:relay.svc"] }`, false],
+    [tls(''), false],
+    ['parameters: [{ key: env, from: node.cluster, values: [prod] }]', true],
+  ] as const) {
+    it(`siblings that refuse one another: ${more.replaceAll('\n', ' ')}: ${warned ? 'warned' : 'nothing'}`, () => {
+      const upstream = '{ name: a, ads: { endpoints: ["cp:1"] }, siblings: { address: "peers:1" } }';
+      const config = parseConfig(`upstreams: [${upstream}]\n${more}\n`, 'f', {});
+      if (!config.ok) throw new Error(JSON.stringify(config.error));
+      const paths = contradictions(config.value).map(({ path }) => path);
+      expect(paths).to.deep.equal(warned ? ['upstreams[0].siblings'] : []);
+    });
+  }
+
   for (const [failure, warned] of [
     ['HOLD', true],
     ['DISCARD', false],

@@ -4,6 +4,7 @@ import { expect } from 'chai';
 import { parse, stringify } from 'yaml';
 import { z } from 'zod';
 import { parseConfig } from '../../src/config/load.ts';
+import { contradictions } from '../../src/config/warnings.ts';
 
 const chart = join(import.meta.dirname, '../../deploy/chart');
 const kustomize = join(import.meta.dirname, '../../deploy/kustomize');
@@ -32,7 +33,10 @@ describe('deploy/chart and deploy/kustomize', () => {
     it(`${basename(file)}: the relay accepts its configuration`, () => {
       const config = merge(defaults.config, read(join(chart, file)).config);
       const parsed = parseConfig(stringify(config), 'relay.yaml', environment);
-      expect(parsed.ok ? [] : parsed.error).to.deep.equal([]);
+      if (!parsed.ok) throw new Error(JSON.stringify(parsed.error));
+      // What a rollout leaves to somebody is meant.
+      const odd = contradictions(parsed.value).filter(({ path }) => !path.startsWith('rollout'));
+      expect(odd).to.deep.equal([]);
     });
   }
 

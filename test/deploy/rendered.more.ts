@@ -182,6 +182,11 @@ describe('the Helm chart and what it renders', function () {
     expect(await refused.then(() => '', String)).to.include('intervall');
   });
 
+  it('gives the replicas a certificate for the name by which they ask one another', async () => {
+    const text = await template(join(chart, 'ci/cert-manager-values.yaml'));
+    expect(text).to.match(/dnsNames:\n(?: +- .*\n)* +- edge-distributary-peers\.xds\.svc\n/);
+  });
+
   it('lets the replicas ask one another, whoever else may connect', async () => {
     const text = await template(join(chart, 'ci/locked-down-values.yaml'));
     expect(text).to.match(
@@ -204,6 +209,23 @@ describe('the Helm chart and what it renders', function () {
       expect(text).to.include(`max_bytes: ${bytes}\n`);
     });
   }
+
+  it('opens the port of `rest: {}`, which a relay listens on, too', async () => {
+    const file = join(chart, 'ci/default-values.yaml');
+    const text = await template(file, '--set-json', 'config.rest={}');
+    const [, port] = /name: rest, containerPort: (\d+)/.exec(text) ?? [];
+    expect(port).to.equal('18001');
+    expect(text).to.include('{ name: http-rest, port: 18001').and.to.include('{ port: rest }');
+    const other = template(file, '--set-json', 'config.rest={}', '--set', 'ports.rest=18002');
+    expect(await other.then(() => '', String)).to.include('ports.rest: 18002 must be the same port');
+  });
+
+  it('is scraped once: a ServiceMonitor takes the place of the annotations', async () => {
+    const file = join(chart, 'ci/default-values.yaml');
+    expect(await template(file)).to.include('prometheus.io/scrape');
+    const monitored = await template(file, '--set', 'monitoring.serviceMonitor.enabled=true');
+    expect(monitored).to.include('kind: ServiceMonitor').and.not.include('prometheus.io/scrape');
+  });
 
   it('lets the Prometheus of its namespace scrape the relay', async () => {
     const text = await template(join(chart, 'ci/default-values.yaml'));

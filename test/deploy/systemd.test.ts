@@ -30,6 +30,13 @@ describe('deploy/systemd', () => {
     expect(page).to.include('exposure level of 1.3');
   });
 
+  it('starts whatever `run` would serve with, and does not give up', () => {
+    const text = readFileSync(unit, 'utf8');
+    // `validate` refuses what `run` only warns about.
+    expect(text).to.not.match(/^ExecStartPre=/m);
+    expect(text).to.match(/^\[Unit\]\n(?:(?!\[).*\n)*StartLimitIntervalSec=0$/m);
+  });
+
   it('stops a relay only after its drain, and reloads it by SIGHUP', () => {
     const text = readFileSync(unit, 'utf8');
     expect(text).to.match(/^TimeoutStopSec=40s$/m);

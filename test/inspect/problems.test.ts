@@ -490,17 +490,32 @@ describe('problems', () => {
     expect(found.map(({ severity, title }) => `${severity}: ${title}`)).to.deep.equal([
       'critical: The certificate of listener admin has expired',
       'critical: cache.max_bytes is at 100%',
-      'warning: The certificate of listener rest expires within 7 days',
+      'warning: The certificate of listener rest expires within 7 d',
     ]);
     expect(found[0]?.since).to.equal('2025-12-31T00:10:00.000Z');
   });
 
-  it('a certificate that expires soon is a problem since 7 days before, but not since before it was issued', () => {
+  it('a certificate that expires soon is a problem since 7 days before, or since a quarter of its lifetime before', () => {
     const sinceOf = (own: CertificateState) => problems({ facts: { certificates: [own] } })[0]?.since;
     const soon = certificate('xds', now + 2 * day);
     expect(sinceOf(soon)).to.equal('2025-12-27T00:10:00.000Z');
     expect(sinceOf({ ...soon, validFrom: now - 300 * day })).to.equal('2025-12-27T00:10:00.000Z');
-    expect(sinceOf({ ...soon, validFrom: now - day })).to.equal('2025-12-31T00:10:00.000Z');
+    expect(sinceOf({ ...soon, validFrom: now - 10 * day })).to.equal('2025-12-31T00:10:00.000Z');
+  });
+
+  it('a certificate that lives for hours is a problem by its share of the lifetime, not while it is fresh', () => {
+    const hour = day / 24;
+    const left = (hours: number, lifetime: number) => {
+      const expiresAt = now + hours * hour;
+      const own = { ...certificate('xds', expiresAt), validFrom: expiresAt - lifetime * hour };
+      return problems({ facts: { certificates: [own] } }).map(({ severity, title }) => [severity, title]);
+    };
+    // As the chart's default: 24 h, renewed 8 h before the end.
+    expect([left(24, 24), left(8, 24), left(1, 1), left(0.5, 1)]).to.deep.equal([[], [], [], []]);
+    const of = 'The certificate of listener xds';
+    expect(left(5, 24)).to.deep.equal([['warning', `${of} expires within 6 h`]]);
+    expect(left(2, 24)).to.deep.equal([['critical', `${of} expires within 2 h 24 min`]]);
+    expect(left(-1, 24)).to.deep.equal([['critical', `${of} has expired`]]);
   });
 
   it('an update that is refused says which resource it was, and why', () => {
@@ -554,7 +569,7 @@ describe('problems', () => {
       titles({ expiresAt: now - day }),
     ]).to.deep.equal([
       ['The new client certificate for upstream central is refused'],
-      ['The client certificate for upstream central expires within 7 days'],
+      ['The client certificate for upstream central expires within 7 d'],
       ['The client certificate for upstream central has expired'],
     ]);
   });

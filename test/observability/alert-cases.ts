@@ -49,6 +49,32 @@ function gauge(
   };
 }
 
+/** A certificate that expires at that time of the case, and lives so long. */
+function certificate(
+  alert: string,
+  fires: readonly [expires: number, lifetime: number],
+  quiet: typeof fires,
+  more: Readonly<Record<string, string>>,
+  left: string,
+): AlertCase {
+  const written = Object.entries(more)
+    .map(([key, value]) => `${key}="${value}"`)
+    .join(',');
+  const both = ([expires, lifetime]: typeof fires): SeriesValues => ({
+    [relay('certificate_expiry_timestamp_seconds', written)]: `${expires}x100`,
+    [relay('certificate_not_before_timestamp_seconds', written)]: `${expires - lifetime}x100`,
+  });
+  const of = Object.entries(more).map(([key, value]) => `${key} ${value}`);
+  return {
+    alert,
+    fires: both(fires),
+    quiet: both(quiet),
+    at: '20m',
+    labels: { ...labels, ...more },
+    description: `r1:19090, ${of.join()}: time left ${left}.`,
+  };
+}
+
 /** A counter that grows by so much every minute, or not at all. */
 function counter(
   alert: string,
@@ -121,12 +147,34 @@ export const alertCases: readonly AlertCase[] = [
     { [relay('worker_restarts_total')]: '0x79 1' },
   ),
   gauge('DistributaryConfigurationRefused', 'config_last_reload_successful', [0, 1]),
-  gauge('DistributaryCertificateEndsSoon', 'certificate_expiry_timestamp_seconds', [6 * day, 9 * day], {
-    listener: 'xds',
-  }),
-  gauge('DistributaryCertificateEnds', 'certificate_expiry_timestamp_seconds', [1000, 2 * day], {
-    upstream: 'central',
-  }),
+  certificate(
+    'DistributaryCertificateEndsSoon',
+    [6 * day, 90 * day],
+    [9 * day, 90 * day],
+    { listener: 'xds' },
+    '5d 23h 40m 0s',
+  ),
+  certificate(
+    'DistributaryCertificateEndsSoon',
+    [day / 5, day],
+    [day / 3, day],
+    { listener: 'xds' },
+    '4h 28m 0s',
+  ),
+  certificate(
+    'DistributaryCertificateEnds',
+    [1000, 90 * day],
+    [2 * day, 90 * day],
+    { upstream: 'central' },
+    '-3m 20s',
+  ),
+  certificate(
+    'DistributaryCertificateEnds',
+    [day / 15, day],
+    [day / 7, day],
+    { upstream: 'central' },
+    '1h 16m 0s',
+  ),
   gauge('DistributaryCertificateRefused', 'certificate_last_reload_successful', [0, 1], {
     upstream: 'central',
     siblings: 'true',
@@ -274,8 +322,6 @@ export const alertDescriptions: Readonly<Record<string, string>> = {
   DistributaryBusy: 'r1:19090: one event in a hundred waits for more than 600ms.',
   DistributaryWorkersRestart: 'r1:19090: 60 in the last hour.',
   DistributaryConfigurationRefused: 'r1:19090 still has the configuration before.',
-  DistributaryCertificateEndsSoon: 'r1:19090, listener xds: time left 5d 23h 40m 0s.',
-  DistributaryCertificateEnds: 'r1:19090, upstream central: time left -3m 20s.',
   DistributaryCertificateRefused: 'r1:19090, upstream central (siblings).',
   DistributaryDiskFails: 'r1:19090: full.',
   DistributaryDiskLate: 'r1:19090: for 5m 1s.',

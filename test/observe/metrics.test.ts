@@ -55,8 +55,8 @@ describe('metrics', () => {
     toCentral.expiresAt = 1_700_000_000_000;
     toCentral.refuse('no', 0);
     // A reload of the configuration makes another one, and then ends the one before.
-    metrics.certificates.follow({ upstream: 'central' }, 'other.crt', 'certificate').expiresAt =
-      1_800_000_000_000;
+    const next = metrics.certificates.follow({ upstream: 'central' }, 'other.crt', 'certificate');
+    Object.assign(next, { validFrom: 1_700_000_000_000, expiresAt: 1_800_000_000_000 });
     toCentral.stop();
     metrics.certificates.follow({ upstream: 'gone' }, 'relay.crt', 'certificate').stop();
     metrics.relay('1.2.3', () => ({
@@ -73,6 +73,7 @@ describe('metrics', () => {
       'downstream_rejecting{type="cds"} 1',
       'certificate_expiry_timestamp_seconds{listener="xds"} 1600000000',
       'certificate_expiry_timestamp_seconds{upstream="central"} 1800000000',
+      'certificate_not_before_timestamp_seconds{upstream="central"} 1700000000',
       'certificate_last_reload_successful{upstream="central"} 1',
       'certificate_reloads_total{listener="xds",result="success"} 0',
       'certificate_reloads_total{upstream="central",result="refused"} 1',

@@ -20,6 +20,8 @@ export interface IssueOptions {
   readonly ips?: readonly string[];
   /** Valid until so many days from now; negative: expired. */
   readonly days?: number;
+  /** Valid since so many days: 1 unless told. */
+  readonly since?: number;
 }
 
 const oid = {
@@ -35,7 +37,7 @@ export function issueCertificate(options: IssueOptions): Issued {
   const algorithm = sequence(der(0x06, Buffer.from(oid.ecdsaWithSha256)));
   const now = Date.now();
   const until = now + (options.days ?? 1) * 86_400_000;
-  const from = Math.min(now, until) - 86_400_000;
+  const from = Math.min(now, until) - (options.since ?? 1) * 86_400_000;
   const signed = sequence(
     der(0xa0, integer(2)),
     integer(Math.floor(Math.random() * 2 ** 31)),

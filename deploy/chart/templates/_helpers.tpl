@@ -41,7 +41,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 metadata:
   labels: {{ include "distributary.labelsWith" (tuple . .Values.podLabels) | nindent 4 }}
   {{- $annotations := deepCopy .Values.podAnnotations }}
-  {{- if .Values.monitoring.scrapeAnnotations }}
+  {{- if and .Values.monitoring.scrapeAnnotations (not .Values.monitoring.serviceMonitor.enabled) }}
   {{- $port := toString .Values.ports.metrics }}
   {{- $scrape := dict "prometheus.io/scrape" "true" "prometheus.io/port" $port "prometheus.io/path" "/metrics" }}
   {{- $annotations = merge $annotations $scrape }}
@@ -82,7 +82,7 @@ spec:
       ports:
         - { name: xds, containerPort: {{ .Values.ports.xds }} }
         - { name: metrics, containerPort: {{ .Values.ports.metrics }} }
-        {{- if .Values.config.rest }}
+        {{- if hasKey .Values.config "rest" }}
         - { name: rest, containerPort: {{ .Values.ports.rest }} }
         {{- end }}
       {{- range $name, $probe := .Values.probes }}
@@ -177,7 +177,8 @@ spec:
 {{- end }}
 {{- $ipv6 := or (has "IPv6" .Values.service.ipFamilies) (eq .Values.service.ipFamilyPolicy "RequireDualStack") }}
 {{- range $listener, $port := .Values.ports }}
-{{- $address := dig $listener "address" "" $config | toString }}
+{{- $default := and (eq $listener "rest") (hasKey $config "rest") | ternary "0.0.0.0:18001" "" }}
+{{- $address := dig $listener "address" $default $config | toString }}
 {{- $found := regexFind ":[0-9]+$" $address | trimPrefix ":" }}
 {{- if and $found (ne $found (int $port | toString)) }}
 {{- fail (printf "config.%s.address: %s and ports.%s: %d must be the same port" $listener $address $listener (int $port)) }}

@@ -90,7 +90,7 @@ const rules = z.object({
  * younger than the time in which the alert looks for its growth.
  */
 const comparison =
-  /(?:^|\()(?<name>distributary_\w+)(?:\{(?<selected>[\w="]+)\})?(?<since> - time\(\))? (?<how>==|<|>) (?<bound>[\d *]+)(?:$| unless )/;
+  /(?:^|\()(?<name>distributary_\w+)(?:\{(?<selected>[\w="]+)\})?(?<since> - time\(\))? (?<how>==|<|>) (?<bound>[\d *]+)(?:$| unless |\s+and )/;
 
 /** The alerts of a kind of problem, as they are written. */
 export function alertsOf(kind: Kind): readonly { readonly alert: string; readonly expr: string }[] {
