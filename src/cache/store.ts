@@ -227,7 +227,7 @@ export class Store extends CatalogReader {
     const table = this.tables.of(type);
     const held = this.held.open(table, transaction);
     const before = held && table.versions.get(transaction.holder.key);
-    this.#setVersion(table, transaction);
+    if (transaction.version !== undefined) table.setVersion(transaction.holder.key, transaction.version);
     const changes = this.#changesOf(type, held);
     new Update(table, transaction, next, changes).run();
     const commit = this.#commit(type, transaction.version, receivedAt, changes);
@@ -415,12 +415,6 @@ export class Store extends CatalogReader {
       ? (name: ResourceName) => this.held.snapshot(type, name)
       : undefined;
     return new CommitChanges(held?.changing, snapshot);
-  }
-
-  #setVersion(table: TypeTable, { holder, type, version }: Transaction): void {
-    if (version === undefined || table.versions.get(holder.key) === version) return;
-    table.versions.set(holder.key, version);
-    this.#journal.version(type, holder.key);
   }
 }
 

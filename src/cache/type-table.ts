@@ -62,6 +62,8 @@ export interface HeldName {
 }
 
 const none: readonly never[] = [];
+/** Versions of so many holders need no look at which are needed: as many as upstreams have sessions. */
+const fewVersions = 1000;
 
 /** What upstream says, by name and by the globs that cover it. The globs cover what is held too. */
 class CachedResources extends Map<ResourceName, CachedResource> {
@@ -161,6 +163,7 @@ export class TypeTable {
   readonly versions = new Map<string, string>();
   /** The released versions of holders that have said something since, while something is held. */
   readonly releasedVersions = new Map<string, string>();
+  #mostVersions = fewVersions;
   /** version_info of the last commit of which something is held. */
   heldVersion: string | undefined;
   /** Of what upstream says. */
@@ -235,6 +238,30 @@ export class TypeTable {
   version(holder: string, column: Column = 'said'): string | undefined {
     const before = column === 'released' ? this.releasedVersions.get(holder) : undefined;
     return before ?? this.versions.get(holder);
+  }
+
+  /** Clients can make holders by their parameters: each time there are twice as many, those that are left behind go. */
+  setVersion(holder: string, version: string): void {
+    const before = this.versions.get(holder);
+    if (before === version) return;
+    if (before === undefined && this.versions.size >= this.#mostVersions) this.#dropVersions();
+    this.versions.set(holder, version);
+    this.all.journal.version(this.type, holder);
+  }
+
+  /** Of holders that have nothing and have answered nothing that somebody still asks. */
+  #dropVersions(): void {
+    const needed = new Set<string>();
+    for (const { holder } of this.interests.all()) if (holder !== undefined) needed.add(holder.key);
+    for (const { variants } of this.resources.values())
+      for (const { holders } of variants.all()) for (const { key } of holders) needed.add(key);
+    for (const holder of this.versions.keys()) {
+      if (needed.has(holder)) continue;
+      this.versions.delete(holder);
+      this.releasedVersions.delete(holder);
+      this.all.journal.version(this.type, holder);
+    }
+    this.#mostVersions = Math.max(fewVersions, 2 * this.versions.size);
   }
 
   /** What upstream says under a name, or what a side has of its own; made where upstream says nothing yet. */

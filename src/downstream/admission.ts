@@ -1,6 +1,6 @@
 import type { Timer } from '../model/clock.ts';
 import { Rate } from '../model/rate.ts';
-import type { Selection } from '../model/selection.ts';
+import { lengthOf, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { TypeInfo } from '../model/types.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { exhausted, heldBytes, type Refusal } from '../wire/refusal.ts';
@@ -15,7 +15,9 @@ import type {
 } from './services.ts';
 
 /** One type of a stream. */
-type AdmittedType = Pick<AskedType, 'info' | 'selection'>;
+interface AdmittedType extends Pick<AskedType, 'info' | 'selection'> {
+  readonly subscription: { readonly owed: readonly SelectionEntry[] } | undefined;
+}
 
 /** The stream whose client is admitted. */
 interface AdmittedStream {
@@ -65,8 +67,15 @@ export class Quota {
     return this.#admits(client, () => excessOfVersions(range));
   }
 
-  /** Before a selection is acted on. */
-  selection(type: AdmittedType, selection: Selection, client: ClientContext): boolean {
+  /** Before what a request makes of a subscription is acted on. `mustAnswer`: what a response must speak of besides. */
+  step(
+    type: AdmittedType,
+    {
+      selection,
+      mustAnswer,
+    }: { readonly selection: Selection; readonly mustAnswer: readonly SelectionEntry[] },
+    client: ClientContext,
+  ): boolean {
     const { route, types } = this.#stream;
     // On a per-type service the RPC fails if the client may have nothing of it.
     const deniesAll = route.type === undefined ? undefined : deniedAll(client, type.info, selection);
@@ -78,6 +87,7 @@ export class Quota {
     const own = { url: type.info.url, selection };
     return (
       this.#admits(client, (limits) => excessOf(own, others, limits)) &&
+      this.#admits(client, (limits) => excessOfOwed(mustAnswer, types, limits)) &&
       this.#sessions(client, [own, ...others])
     );
   }
@@ -206,6 +216,22 @@ export function excessOf(
     return `a stream that is subscribed to ${length} characters of types and names: at most ${maxNamesLength} are accepted, as in one request (limits.max_request_bytes)`;
   }
   return undefined;
+}
+
+/**
+ * Names that are unsubscribed while a wildcard covers them are kept until a response has said whether they exist. A client
+ * that does not read, or whose wildcard is not answered, could add to them without end.
+ */
+function excessOfOwed(
+  added: readonly SelectionEntry[],
+  types: readonly AdmittedType[],
+  { maxSubscriptions, maxNamesLength = Number.POSITIVE_INFINITY }: StreamLimits,
+): string | undefined {
+  if (added.length === 0) return undefined;
+  const owed = [...added, ...types.flatMap(({ subscription }) => subscription?.owed ?? [])];
+  const length = owed.reduce((sum, one) => sum + lengthOf(one), 0);
+  if (owed.length <= maxSubscriptions && length <= maxNamesLength) return undefined;
+  return `${owed.length} names of ${length} characters were unsubscribed under a wildcard, and no response has said yet whether they exist: at most ${maxSubscriptions} are accepted (limits.max_subscriptions_per_stream), and ${maxNamesLength} characters (limits.max_request_bytes)`;
 }
 
 /** A client may have nothing of what it names. */

@@ -144,7 +144,7 @@ export class TypeStream {
     if (!step.ok || !step.value.changed || step.value.selection.equals(this.selection)) return undefined;
     const { selection } = step.value;
     yield;
-    if (!this.#context.quota.selection(this, selection, client)) return undefined;
+    if (!this.#context.quota.step(this, step.value, client)) return undefined;
     this.#admitted = selection;
     yield;
     return yield* this.#context.services.prepare(this.info.url, selection, client.access);
@@ -292,11 +292,12 @@ export class TypeStream {
   }
 
   /** Subscribes to this from now on; undefined: the limits do not allow it, and the stream is over. */
-  #select({ selection, resend, mustAnswer }: Step, client: ClientContext): Subscription | undefined {
+  #select(step: Step, client: ClientContext): Subscription | undefined {
     const { quota, services } = this.#context;
+    const { selection, resend, mustAnswer } = step;
     const isAdmitted = this.#admitted === selection;
     this.#admitted = undefined;
-    if (!isAdmitted && !quota.selection(this, selection, client)) return undefined;
+    if (!isAdmitted && !quota.step(this, step, client)) return undefined;
     const { access } = client;
     if (this.#subscription === undefined)
       this.#subscription = services.open(this.info.url, this.#encoding, selection, access, this.#context);

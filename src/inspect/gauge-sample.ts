@@ -77,11 +77,11 @@ function subscribersOf(relay: Relay): ReadonlyMap<TypeUrl, Readonly<Subscribers>
   return types;
 }
 
-/** How many subscriptions of each type the streams of a process have. */
+/** How many subscriptions of each type the streams of a process have, and the classes of polls. */
 export function subscriptionsOf(relay: Relay): ReadonlyMap<TypeUrl, number> {
   const counts = new Map<TypeUrl, number>();
   for (const view of relay.views.all()) {
-    counts.set(view.type, (counts.get(view.type) ?? 0) + view.selection.size * view.subscribers.size);
+    counts.set(view.type, (counts.get(view.type) ?? 0) + view.selection.size * view.subscribed);
   }
   return counts;
 }

@@ -29,6 +29,11 @@ export function entryId(selected: SelectionEntry): string {
   return itemId(selected.locator, selected.parameters, selected.spelling);
 }
 
+/** Characters of its name, and of the parameters that its locator came with. */
+export function lengthOf({ spelling, locatorParameters }: SelectionEntry): number {
+  return spelling.length + (locatorParameters?.key.length ?? 0);
+}
+
 /** Whether it is a wildcard or a glob, not a name. */
 export function isCollection(selector: Selector): boolean {
   return selector === WILDCARD || isGlob(selector);
@@ -91,7 +96,7 @@ export class Selection {
       if (entries.has(id)) continue;
       entries.set(id, selected);
       hash = (hash + keyedHash(selected.parameters.id, id)) % modulus;
-      length += selected.spelling.length + (selected.locatorParameters?.key.length ?? 0);
+      length += lengthOf(selected);
       if (isCollection(selected.selector)) collections.push(selected);
     }
     return new Selection(entries, hash, length, collections);

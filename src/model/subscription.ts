@@ -244,6 +244,8 @@ export interface Subscription {
   readonly due: boolean;
   /** The client still has resources that do not exist any more: their removals were deferred (protocol §8, Order). */
   readonly hasDeferredRemovals: boolean;
+  /** Delta: what the client unsubscribed, and a response must still speak of (§4.5). */
+  readonly owed: readonly SelectionEntry[];
   /** For inspection. */
   holdings(): Iterable<Holding>;
   /** The same of a client that was answered with this version of all of it, and what it said to that. */

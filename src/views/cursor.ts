@@ -50,8 +50,6 @@ import type { ViewPool } from './view-pool.ts';
 
 const none: readonly never[] = [];
 const noIds: ReadonlySet<string> = new Set();
-/** What a client says that it has, and is gone, is kept until it may go: so many of them. */
-const mostGone = 1000;
 /** No serial is lower. */
 const beforeAll = 0;
 /** The way of a newcomer to the head. */
@@ -67,7 +65,7 @@ const fromNothing: Omit<CursorStep, 'encoding'> = {
 interface Move extends Composed {
   readonly overlay: Position['overlay'];
   readonly claimed: ReadonlyMap<string, string> | undefined;
-  readonly owed: ReadonlyMap<string, SelectionEntry> | undefined;
+  readonly owed: Map<string, SelectionEntry> | undefined;
 }
 
 /**
@@ -90,7 +88,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** Delta: initial_resource_versions that no response has covered yet (protocol §4.1). */
   #claimed: ReadonlyMap<string, string> | undefined;
   /** Delta: what the next responses must mention as soon as it is known. */
-  #owed: ReadonlyMap<string, SelectionEntry> | undefined;
+  #owed: Map<string, SelectionEntry> | undefined;
   /** The client still has these: their removals were deferred. */
   #deferred: ReadonlyMap<string, RetainedResource> | undefined;
   /** Sent next even if the client has it. Cursors with one object share the response. */
@@ -143,6 +141,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   get size(): number {
     return this.#view.items.size;
+  }
+
+  get owed(): readonly SelectionEntry[] {
+    return [...(this.#owed?.values() ?? none)].filter((one) => !this.selection.has(entryId(one)));
   }
 
   get allUnknown(): boolean {
@@ -371,6 +373,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (this.#position?.view === old) old.anchored.add(this);
     old.quit(this);
     this.#leave(old);
+    // Of a glob that is unsubscribed nothing needs to be said.
+    for (const one of this.owed) if (isGlob(one.selector)) this.#owed?.delete(entryId(one));
     this.#oweGlobs(added);
   }
 
@@ -404,9 +408,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#oweGlobs(collections);
   }
 
-  /** What one client alone asked for again. */
+  /** What one client alone asked for again, and what is left of what it asked for before. */
   #resendAlone(ids: ReadonlySet<string>): void {
-    this.#resend = resendItems(this.#resend === undefined ? ids : ids.union(this.#resend.items));
+    const { items } = this.#view;
+    const left = this.#resend?.items.values().filter((id) => items.has(id));
+    this.#resend = resendItems(new Set([...ids, ...(left ?? none)]));
     this.#resendsAlone = true;
   }
 
@@ -417,7 +423,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   #owe(selected: readonly SelectionEntry[]): void {
     if (selected.length === 0) return;
-    this.#owed = new Map([...(this.#owed ?? none), ...selected.map((one) => [entryId(one), one] as const)]);
+    this.#owed ??= new Map();
+    for (const one of selected) this.#owed.set(entryId(one), one);
   }
 
   #markBehind(behind: boolean): void {
@@ -587,12 +594,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const isWithheld = (this.#isDelta ? base?.withheld() : undefined) ?? (() => false);
     const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
     const changes = comingBack(all, this.#deferred);
-    const claims = this.#claimed && claimsIn(this.#claimed, view);
-    const { kept, named } = this.#gone(claims?.gone ?? none);
+    const claims = this.#claimed && claimsIn(this.#claimed, view, (id) => this.#lastSent(id));
     const { absent, left: owed } = answersIn(this.#owed, view);
     // What a wildcard or glob of the view no longer shows, and what was deferred.
     const removals = new Map<string, RetainedResource>([
-      ...kept.map((one) => [one.item.id, one] as const),
+      ...(claims?.kept ?? none).map((one) => [one.item.id, one] as const),
       ...removalsIn(resources, view),
       ...(this.#deferred ?? none),
     ]);
@@ -601,23 +607,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
         ...this.#input(own),
         allItems: true,
         deferredRemovals: removals.size > 0 ? removals : undefined,
-        mustRemove: [...named, ...absent],
+        mustRemove: [...(claims?.named ?? none), ...absent],
       },
       changes,
     );
     const overlay = this.#isDelta ? base?.overlayIn(view, resources, isWithheld) : undefined;
     return { ...composed, overlay, claimed: claims?.left, owed };
-  }
-
-  /** What is gone of what the client says that it has: kept until it may go, or removed at once if it is much. */
-  #gone(all: readonly RetainedResource[]): {
-    readonly kept: readonly RetainedResource[];
-    readonly named: CompositionInput['mustRemove'];
-  } {
-    const gone = all.filter(({ item }) => !isVariant(this.#lastSent(item.id)));
-    if (gone.length <= mostGone) return { kept: gone, named: none };
-    const named = gone.map(({ item: { id, spelling: name } }) => ({ id, name, locator: false }));
-    return { kept: none, named };
   }
 
   /** After a response for all: what was sent from this view and is unknown in it now. */

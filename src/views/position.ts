@@ -475,14 +475,23 @@ function movedIn(before: Selection, now: Selection): readonly MovedLocator[] {
   });
 }
 
+/** What a client says that it has, and is gone, is kept until it may go: so many of them. */
+const mostGone = 1000;
+
 /**
- * Of what a client says that it has (initial_resource_versions): the resources that the view knows to be gone, and what no
- * response has covered yet once it is sent that. Undefined: nothing.
+ * Of what a client says that it has (initial_resource_versions): the resources that the view knows to be gone, which are
+ * kept until they may go, or removed at once if they are many; and what no response has covered yet once it is sent that.
+ * Undefined: nothing.
  */
 export function claimsIn(
   claimed: ReadonlyMap<string, string>,
   view: View,
-): { readonly gone: readonly RetainedResource[]; readonly left: ReadonlyMap<string, string> | undefined } {
+  lastSent: (id: string) => Value | undefined,
+): {
+  readonly kept: readonly RetainedResource[];
+  readonly named: readonly NamedRemoval[];
+  readonly left: ReadonlyMap<string, string> | undefined;
+} {
   const left = new Map(claimed);
   const gone: string[] = [];
   for (const { spelling, locator, last } of view.items.values()) {
@@ -496,7 +505,15 @@ export function claimsIn(
     for (const name of left.keys()) if (!unknown.has(name)) left.delete(name);
   }
   const isCovered = view.collectionsResolved && left.size === 0;
-  return { gone: gone.map((name) => goneWhileAway(view, name)), left: isCovered ? undefined : left };
+  const all = gone
+    .map((name) => goneWhileAway(view, name))
+    .filter(({ item }) => !isVariant(lastSent(item.id)));
+  const isMuch = all.length > mostGone;
+  return {
+    kept: isMuch ? none : all,
+    named: isMuch ? all.map(({ item: { id, spelling: name } }) => ({ id, name, locator: false })) : none,
+    left: isCovered ? undefined : left,
+  };
 }
 
 /** Of a resource that is gone and kept, and of a name that no response has covered, besides its characters; measured. */
@@ -563,7 +580,7 @@ export function answersIn(
   view: View,
 ): {
   readonly absent: readonly NamedRemoval[];
-  readonly left: ReadonlyMap<string, SelectionEntry> | undefined;
+  readonly left: Map<string, SelectionEntry> | undefined;
 } {
   const absent: NamedRemoval[] = [];
   const left = new Map<string, SelectionEntry>();

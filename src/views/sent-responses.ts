@@ -242,10 +242,8 @@ export class SentResponses implements SentState {
       if (isThis(variant, sent)) rejected.set(id, { variant, rejection });
     }
     this.#rejected = rejected.size > 0 ? rejected : undefined;
-    // Whenever it has doubled: items that the view does not show any more leave their rejections behind.
-    if (Math.clz32(rejected.size) < Math.clz32(before)) {
-      for (const id of rejected.keys()) this.#forgetIfOutdated(id);
-    }
+    // Items that the view does not show any more leave their rejections behind.
+    if (hasDoubled(rejected, before)) for (const id of rejected.keys()) this.#forgetIfOutdated(id);
     return found;
   }
 
@@ -287,17 +285,24 @@ export class SentResponses implements SentState {
   /** Its answer will not be understood any more. What it changed stays unaccepted until nothing is outstanding. */
   #forget(response: SentResponse | undefined): void {
     if (response === undefined) return;
-    this.#unansweredBefore ??= new Map();
-    for (const [id, variant] of changesOf(response)) {
-      if (isThis(variant, this.#items.sentOf(id))) this.#unansweredBefore.set(id, variant);
-      else this.#unansweredBefore.delete(id);
-    }
+    const unanswered = this.#unansweredBefore ?? new Map<string, Variant | undefined>();
+    const before = unanswered.size;
+    for (const [id, variant] of changesOf(response)) unanswered.set(id, variant);
+    this.#unansweredBefore = unanswered;
+    // What was replaced, or what the view does not show any more.
+    if (!hasDoubled(unanswered, before)) return;
+    for (const [id, variant] of unanswered)
+      if (!isThis(variant, this.#items.sentOf(id))) unanswered.delete(id);
   }
 }
 
 const stale: ItemState = { state: 'STALE', rejection: undefined };
 const synced: ItemState = { state: 'SYNCED', rejection: undefined };
 const notSent: ItemState = { state: 'NOT_SENT', rejection: undefined };
+
+/** Time to look which entries are outdated: it costs no more than to add them did. */
+const hasDoubled = ({ size }: { readonly size: number }, before: number): boolean =>
+  Math.clz32(size) < Math.clz32(before);
 
 /** Whether what was last sent is this change; undefined: a removal. */
 function isThis(variant: Variant | undefined, lastSent: Value | undefined): boolean {

@@ -167,6 +167,11 @@ export class View {
     return this.#subscribers;
   }
 
+  /** Streams, and classes of polls: a class counts once, however many poll. */
+  get subscribed(): number {
+    return this.#subscribers.size - this.#polling;
+  }
+
   /** `before`: the view that it comes from. What it lacked there, it has lacked since then. */
   join(subscriber: ViewSubscriber, before?: View): void {
     if (before !== undefined) this.#lacksAs(before);
@@ -283,7 +288,7 @@ export class View {
 
   /** A response of it may be needed again. */
   get isShared(): boolean {
-    const others = this.subscribers.size - this.#polling + this.#dependents.size;
+    const others = this.subscribed + this.#dependents.size;
     return others > 1 || this.#polling > 1;
   }
 

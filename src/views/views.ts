@@ -99,7 +99,8 @@ function* basesFirst(affected: ReadonlyMap<View, Affected>): Iterable<readonly [
 /** How many of its subscribers get a change as an update: a newcomer gets a first state, and polls are not told. */
 function updatable(view: View): number {
   let count = 0;
-  for (const subscriber of view.subscribers) if (subscriber.positionIn(view) !== undefined) count++;
+  for (const subscriber of view.subscribers)
+    if (subscriber.polls === undefined && subscriber.positionIn(view) !== undefined) count++;
   return count;
 }
 

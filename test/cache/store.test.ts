@@ -236,6 +236,40 @@ describe('store', () => {
       setting.apply({ version: 'v2' });
       expect(setting.store.version(interest)).to.equal('v2');
     });
+    it('versions of sessions that have ended are forgotten, here and on disk; those that are needed stay', () => {
+      const rows = new Set<string>();
+      const journal = {
+        resource: () => undefined,
+        interest: () => undefined,
+        version: (_: unknown, holder: string) => {
+          if (store.tables.get(cds)?.version(holder) === undefined) rows.delete(holder);
+          else rows.add(holder);
+        },
+      };
+      const store: Store = new Store({
+        clock: new VirtualClock(),
+        ambiguous: () => undefined,
+        expiring: () => undefined,
+        journal,
+      });
+      const answer = (key: string, parameters: Parameters): Interest => {
+        const interest = { type: cds, selector: WILDCARD, parameters };
+        store.addInterest(interest);
+        const holder: Holder = { key, upstream: 'u', role: 'wildcard' };
+        store.apply(
+          transaction({ holder, type: cds, version: `of ${key}`, complete: true, resolved: [interest] }),
+        );
+        return interest;
+      };
+      const kept = Array.from({ length: 10 }, (_, index) =>
+        answer(`kept ${index}`, internParameters([['kept', `${index}`]])),
+      );
+      for (let index = 0; index < 5000; index++)
+        store.removeInterest(answer(`gone ${index}`, internParameters([['k', `${index}`]])));
+      expect(store.tables.get(cds)?.versions.size).to.be.at.most(1000);
+      expect(rows.size).to.equal(store.tables.get(cds)?.versions.size);
+      expect(kept.map((one) => store.version(one))).to.deep.equal(kept.map((_, index) => `of kept ${index}`));
+    });
   });
 
   describe('full state', () => {

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { typeInfo } from '../../src/model/types.ts';
 import {
+  type DeltaClient,
   InMemoryRelay,
   namedHolder,
   put,
@@ -99,6 +100,80 @@ describe('limits', () => {
         .to.contain(`${type('eds').length + type('cds').length + 120} characters`)
         .and.to.contain('max_request_bytes');
       expect(relay.events).to.contain('rejected subscriptions');
+    });
+
+    describe('§4.5 names that were unsubscribed under a wildcard, until a response speaks of them', () => {
+      const limits = { maxSubscriptions: 10, maxNamesLength: 1000 };
+      function swap(client: DeltaClient, count: number, length = 1): void {
+        for (let index = 0; index < count; index++) {
+          const names = [0, 1, 2, 3].map((one) => `${index}.${one}${'x'.repeat(length)}`);
+          client.send('cds', { resourceNamesSubscribe: names, resourceNamesUnsubscribe: names });
+        }
+      }
+
+      it('a client that does not read cannot add to them without end', () => {
+        const relay = new InMemoryRelay({ limits });
+        const client = relay.delta();
+        client.send('cds', { resourceNamesSubscribe: ['*'] });
+        relay.full('cds', { a: 'x' });
+        client.blocked = true;
+        swap(client, 1); // is sent, and waits in the client's window
+        swap(client, 2);
+        expect(client.status).to.equal(undefined);
+        swap(client, 1);
+        expect(client.status?.code).to.equal(8);
+        expect(client.status?.message).to.contain('12 names').and.to.contain('max_subscriptions_per_stream');
+        expect(relay.events).to.contain('rejected subscriptions');
+      });
+
+      it('nor one whose wildcard is not answered', () => {
+        const relay = new InMemoryRelay({ limits });
+        const client = relay.delta();
+        client.send('cds', { resourceNamesSubscribe: ['*'] });
+        swap(client, 2);
+        expect(client.status).to.equal(undefined);
+        client.send('cds', { resourceNamesSubscribe: ['b', 'c', 'd'] });
+        client.send('cds', { resourceNamesUnsubscribe: ['b', 'c', 'd'] });
+        expect(client.status?.message).to.contain('11 names');
+      });
+
+      it('few that are long count as one request could name', () => {
+        const relay = new InMemoryRelay({ limits });
+        const client = relay.delta();
+        client.send('cds', { resourceNamesSubscribe: ['*'] });
+        swap(client, 1, 200);
+        expect(client.status).to.equal(undefined);
+        swap(client, 1, 200);
+        expect(client.status?.message).to.contain('max_request_bytes');
+      });
+
+      it('one that reads may go on for ever', () => {
+        const relay = new InMemoryRelay({ limits });
+        const client = relay.delta();
+        client.send('cds', { resourceNamesSubscribe: ['*'] });
+        relay.full('cds', { a: 'x' });
+        for (let count = 0; count < 10; count++) {
+          swap(client, 1);
+          relay.clock.advance(1000);
+        }
+        expect(client.status).to.equal(undefined);
+        expect(client.received().flatMap(({ removedResources }) => removedResources)).to.have.length(40);
+      });
+
+      it('globs that are swapped before they are answered are forgotten', () => {
+        const relay = new InMemoryRelay({ limits });
+        const client = relay.delta();
+        const glob = (index: number): string =>
+          `xdstp://a/${type('cds')}/${index}/*`.replace('type.googleapis.com/', '');
+        client.send('cds', { resourceNamesSubscribe: ['*', glob(0), 'b'] });
+        for (let index = 0; index < 20; index++)
+          client.send('cds', {
+            resourceNamesSubscribe: [glob(index + 1)],
+            resourceNamesUnsubscribe: [glob(index)],
+          });
+        client.send('cds', { resourceNamesUnsubscribe: ['b'] });
+        expect(client.status).to.equal(undefined);
+      });
     });
 
     it('the interest of a stream that was ended goes too', () => {

@@ -7,6 +7,7 @@ import type { Variant } from '../../src/model/resource.ts';
 import { type SentItems, SentResponses } from '../../src/views/sent-responses.ts';
 import type { RetainedResource, SentResponse } from '../../src/views/shared-responses.ts';
 import { type } from '../support/in-memory-relay.ts';
+import { workOf } from '../support/work.ts';
 
 /** A cursor that is always at the head: what was sent last of each item. */
 class Client implements SentItems {
@@ -223,6 +224,16 @@ describe('SentResponses', () => {
     client.looked = 0;
     expect(client.responses.rejections.size).to.equal(0);
     expect(client.looked).to.be.below(10);
+  });
+
+  it('what a client never answers does not pile up once it is unsubscribed', () => {
+    const client = new Client('delta');
+    run(client, '1{kept1}');
+    const name = (round: number): string => 'a'.repeat(round);
+    for (let round = 50; round <= 2000; round++)
+      run(client, `${round}{${name(round)}1} ~${name(round - 40)}`);
+    expect(workOf(Map.prototype, ['set'], () => client.responses.itemStates())).to.be.below(200);
+    expect(client.told).to.contain('kept:STALE');
   });
 
   it('a rejection says what its response changed: a few names, how many, and whether all were removed', () => {

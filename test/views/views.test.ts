@@ -10,6 +10,7 @@ import { Selection } from '../../src/model/selection.ts';
 import { defersNothing, encoding, type Response, type Subscription } from '../../src/model/subscription.ts';
 import { atOnce, type Payer } from '../../src/model/time-slices.ts';
 import { type Interest, type Transaction, transaction } from '../../src/model/transaction.ts';
+import { type Attributes, UpdateTraces } from '../../src/observe/update-traces.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { Views } from '../../src/views/views.ts';
 import { put, resources, type, wildcardHolder } from '../support/in-memory-relay.ts';
@@ -52,6 +53,15 @@ class Bench {
   readonly interests: Interest[] = [];
   readonly journal: string[] = [];
   readonly deferred: (() => void)[] = [];
+  /** How the traces of updates ended. */
+  readonly ended: Attributes[] = [];
+  readonly traces = new UpdateTraces(
+    {
+      start: () => ({ child: () => undefined, end: (_, more = {}) => this.ended.push(more) }),
+      stop: () => Promise.resolve(),
+    },
+    this.clock,
+  );
   readonly store = new Store({ clock: this.clock, ambiguous: () => undefined, expiring: () => undefined });
   readonly views = new Views({
     catalogs: this.store.sides,
@@ -77,6 +87,7 @@ class Bench {
     lookedUp: () => undefined,
     answered: () => undefined,
     defer: (run) => this.deferred.push(run),
+    traces: this.traces,
   });
 
   open(selection = named('*'), wake: () => void = () => undefined, payer?: Payer): Subscription {
@@ -85,7 +96,10 @@ class Bench {
 
   says(part: Partial<Transaction>): void {
     const whole = transaction({ holder: wildcardHolder, type: cds, resolved: this.interests, ...part });
-    this.views.publish(this.store.apply(whole));
+    const commit = this.store.apply(whole);
+    this.traces.applied(whole, commit, this.clock.monotonic());
+    this.views.publish(commit);
+    this.traces.published(commit);
   }
 
   full(state: Readonly<Record<string, string>>, version = ''): void {
@@ -439,6 +453,23 @@ describe('views', () => {
       for (const run of bench.deferred.splice(0)) run();
       expect(woken).to.equal(1);
       first.close();
+    });
+
+    it('the trace of an update waits for streams, not for clients that poll', () => {
+      const bench = new Bench();
+      const stream = bench.open();
+      const polling = { wake: () => undefined, payer: undefined, polls: 'client' } as const;
+      const poller = bench.views.open(cds, sotw, named('*'), ALLOW_ALL, polling);
+      bench.full({ a: '1' });
+      for (const one of [stream, poller]) one.take(defersNothing);
+      bench.says({ puts: [put(cds, 'a', '2')], arrivedAt: 1 });
+      const response = stream.take(defersNothing);
+      bench.traces.handedOver(1);
+      stream.answer(response?.nonce ?? '', undefined);
+      expect(bench.ended.at(-1)).to.include({
+        'distributary.end': 'answered',
+        'distributary.subscribers': 1,
+      });
     });
 
     it('views that cannot see a change are left in peace', () => {

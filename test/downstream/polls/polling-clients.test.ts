@@ -2,6 +2,7 @@ import { create, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { DiscoveryRequestSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { subscriptionsOf } from '../../../src/inspect/gauge-sample.ts';
 import { typeInfo } from '../../../src/model/types.ts';
 import type { Peer } from '../../../src/wire/server-stream.ts';
 import { InMemoryRelay, type } from '../../support/in-memory-relay.ts';
@@ -128,6 +129,16 @@ describe('clients that poll, as they are listed', () => {
       1,
     ]);
     expect(first && lab.relay.client(first.id)).to.equal(first);
+  });
+
+  it('of an ordered type, a class of them counts as one subscription, however many poll', () => {
+    poll('client-0');
+    publish('1');
+    for (let at = 0; at < 10; at++) poll(`client-${at}`);
+    const stream = lab.sotw();
+    stream.send('cds');
+    expect(listed()).to.have.length(11);
+    expect(subscriptionsOf(lab.relay)).to.deep.equal(new Map([[type('cds'), 2]]));
   });
 
   it('what is kept of it is charged to its peer, and given back', () => {
