@@ -186,6 +186,7 @@ export class GrpcServer extends Listener {
       begin();
     });
     if (waiting === undefined) {
+      this.#options.refused?.('waiting');
       refuse(stream, tooMuchWaits(account));
       return;
     }
@@ -193,13 +194,15 @@ export class GrpcServer extends Listener {
       waiting.cancel();
       this.readsOn(arrival);
     };
+    const { refused } = this.#options;
     const arrival: Unread = {
       peer: connection,
       get unreadBytes() {
         return stream.readableLength;
       },
-      abandon(status) {
+      abandon(status, why) {
         giveUp();
+        refused?.(why);
         refuse(stream, status);
       },
     };
@@ -406,7 +409,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
   }
 
   /** For HalfSent and GrpcServer. */
-  abandon(status: GrpcStatus, why: FaultReason = 'half_sent'): void {
+  abandon(status: GrpcStatus, why: FaultReason): void {
     this.#handler?.faulted?.(status, why);
     this.end(status);
   }
