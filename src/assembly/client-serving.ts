@@ -168,6 +168,7 @@ async function openListener(
     reusePort: core.sharesPort(listener),
     bounds: core.admission,
     shookHands: (how) => core.metrics.handshakes(listener, how).inc(),
+    refused: (reason) => core.metrics.count.rejected(reason).inc(),
     accounts: core.accounts,
     maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
     reviewTime: () => core.config.drainTimeoutMs,

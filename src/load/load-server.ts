@@ -178,8 +178,11 @@ export class LoadServer {
     if (this.#streams.delete(stream)) this.options.events.closed(stream.peer);
   }
 
-  /** The session of a target, which exists from now on; undefined: there is no such upstream, or no place. */
-  session(target: LoadTarget, peer: Peer): SessionLoad | undefined {
+  /**
+   * The session of a target, which exists from now on; undefined: there is no such upstream, or no place. `refused`: for
+   * which its stream had none so far. It looks again every few seconds, and counts as refused once.
+   */
+  session(target: LoadTarget, { peer, refused }: ClientReports): SessionLoad | undefined {
     const { account } = peer;
     const key = JSON.stringify([target.upstream, target.parameters.key]);
     const known = this.#sessions.get(key);
@@ -188,7 +191,8 @@ export class LoadServer {
     const isFull = this.#sessions.size >= maxSessions;
     if (isFull || (!account.exempt && account.count(madeSessions) >= Math.ceil(maxSessions / 2))) {
       const message = `${maxSessions} sessions for load reports, or half of them by ${account.key}: no more are opened (limits.max_upstream_sessions)`;
-      this.options.events.rejected(exhausted('upstream_sessions', message), peer);
+      if (!refused.has(target)) this.options.events.rejected(exhausted('upstream_sessions', message), peer);
+      refused.add(target);
       return undefined;
     }
     const over = (): void => {
@@ -230,6 +234,7 @@ class ClientReports implements StreamHandler {
   /** To which it reports, and whose they are. */
   #sessions: ReadonlySet<SessionLoad> = new Set();
   #targets: readonly LoadTarget[] = [];
+  readonly refused = new WeakSet<LoadTarget>();
   /** Of the sessions, and of the relay. */
   #heard: readonly Instruction[] = [];
   #told: Instruction | undefined;
@@ -408,7 +413,7 @@ class ClientReports implements StreamHandler {
     const targets = this.#client.targets();
     this.#targets = targets;
     const before = this.#sessions;
-    this.#sessions = new Set(targets.flatMap((target) => this.#server.session(target, this.peer) ?? []));
+    this.#sessions = new Set(targets.flatMap((target) => this.#server.session(target, this) ?? []));
     for (const session of this.#sessions) session.join(this, () => new Reporter(account, most, mostRows));
     for (const session of before.difference(this.#sessions)) session.leave(this);
     this.#server.tell([this]);

@@ -441,6 +441,7 @@ export const rejections = new Map<string, {
   ['certificate_unknown_issuer', { code: undefined, means: "a resumed TLS session was not accepted, because the relay does not know yet who issued the client's certificate: the client connects again, by a full handshake" }],
   ['stalled', { code: 'RESOURCE_EXHAUSTED', means: 'the client has not read for limits.stalled_timeout' }],
   ['half_sent', { code: 'DEADLINE_EXCEEDED', means: 'a request took longer than limits.stalled_timeout to arrive. With RESOURCE_EXHAUSTED: it was among the largest while such requests held too much memory' }],
+  ['waiting', { code: 'RESOURCE_EXHAUSTED', means: 'too many requests wait for their turn, of this peer or of all together (limits.max_work_per_peer): ask again later' }],
   ['first_request', { code: 'DEADLINE_EXCEEDED', means: 'no request came within limits.first_request_timeout' }],
   ['draining', { code: 'UNAVAILABLE', means: 'the relay is shutting down: connect to another one' }],
   ['rules', { code: 'UNAVAILABLE', means: 'new parameter rules need a part of the node that the relay no longer has: connect again' }],

@@ -16,7 +16,7 @@ import {
 } from './http2-settings.ts';
 import { ignoreError } from './node-error.ts';
 import { addressOf, beneath, type ClientSession, isResumed, verifiedCertificate } from './peer.ts';
-import type { Peer, ServerStream } from './server-stream.ts';
+import type { Peer, RefusedReason, ServerStream } from './server-stream.ts';
 import type { TlsMaterial } from './tls-material.ts';
 import type { TlsSessions } from './tls-sessions.ts';
 
@@ -64,6 +64,8 @@ export interface ListenerOptions {
   readonly accounts?: Accounts;
   /** A TLS handshake is done. */
   readonly shookHands?: (how: 'full' | 'resumed') => void;
+  /** For metrics: a request is refused that no handler sees, or an answer is cut that its client does not read. */
+  readonly refused?: (reason: RefusedReason) => void;
   /** What went wrong outside of any request, or a bug within one. Repeats are not held back here. */
   readonly report?: (message: string, error: unknown, peer?: string) => void;
 }

@@ -1,12 +1,12 @@
 import type { Clock, Timer } from '../model/clock.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import type { Peer } from './server-stream.ts';
+import type { FaultReason, Peer } from './server-stream.ts';
 
 /** The stream of a message that has arrived in part. */
 export interface Gatherer {
   readonly peer: Peer;
   /** Gives up the message, and the call with it. */
-  abandon(status: GrpcStatus): void;
+  abandon(status: GrpcStatus, why: FaultReason): void;
 }
 
 /**
@@ -46,7 +46,7 @@ export class HalfSent {
     const more = bytes - (known?.bytes ?? 0);
     const excess = gatherer.peer.account.hold(more);
     if (excess !== undefined) {
-      gatherer.abandon({ code: Code.RESOURCE_EXHAUSTED, message: excess });
+      gatherer.abandon({ code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
       return;
     }
     this.#bytes += more;
@@ -68,7 +68,7 @@ export class HalfSent {
       .toSorted((a, b) => b.held - a.held || b.bytes - a.bytes);
     for (const { victim } of victims) {
       if (this.#bytes <= budget * targetShare) return;
-      victim.abandon({ code: Code.RESOURCE_EXHAUSTED, message });
+      victim.abandon({ code: Code.RESOURCE_EXHAUSTED, message }, 'half_sent');
     }
   }
 
@@ -80,7 +80,7 @@ export class HalfSent {
       const message = `a request did not arrive within ${milliseconds} ms of its first bytes (limits.stalled_timeout)`;
       for (const [gatherer, { since }] of this.#messages) {
         if (since > latest) break;
-        gatherer.abandon({ code: Code.DEADLINE_EXCEEDED, message });
+        gatherer.abandon({ code: Code.DEADLINE_EXCEEDED, message }, 'half_sent');
       }
       this.#patrol(timeout);
     });

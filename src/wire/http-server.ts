@@ -20,7 +20,7 @@ import { handshakeTimeoutMs, largestPiece, sessionOptions } from './http2-settin
 import { Listener, listen } from './listener.ts';
 import { ignoreError, isDisconnect } from './node-error.ts';
 import type { ClientSession } from './peer.ts';
-import type { Peer } from './server-stream.ts';
+import type { FaultReason, Peer, RefusedReason } from './server-stream.ts';
 
 export interface HttpServerOptions extends ListenerOptions {
   /** An answer refuses a request before its body is read. */
@@ -96,6 +96,10 @@ export class HttpServer extends Listener {
     return drained;
   }
 
+  get refused(): ListenerOptions['refused'] {
+    return this.#options.refused;
+  }
+
   /** The client has to send its body now, or to read its answer: that may not take for ever. */
   waitsForClient(exchange: HttpExchange): void {
     this.#waiting.delete(exchange);
@@ -160,7 +164,11 @@ export class HttpServer extends Listener {
     connection.account.work(() => {
       const exchange = new HttpExchange(request, response, head, this);
       try {
-        const routed = excess === undefined ? this.#options.route(head) : tooMuchHeld(excess);
+        if (excess !== undefined) {
+          exchange.refuse(429, { code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
+          return;
+        }
+        const routed = this.#options.route(head);
         if (typeof routed === 'function') exchange.read(routed);
         else exchange.answer(routed);
       } catch (error) {
@@ -191,8 +199,6 @@ function pathOf(url: string): string {
 const notHttp = raw('400 Bad Request', problem(400, 'invalid_argument', 'this is not HTTP/1.1 or HTTP/2'));
 const tooMany = (message: string): string =>
   raw('429 Too Many Requests', problem(429, 'resource_exhausted', message));
-
-const tooMuchHeld = (message: string): HttpAnswer => refusal({ code: Code.RESOURCE_EXHAUSTED, message }, 429);
 
 /** For connections on which no request was read. */
 function raw(status: string, { type, body }: HttpAnswer): string {
@@ -386,18 +392,21 @@ class HttpExchange implements Gatherer {
   }
 
   /** For HalfSent. */
-  abandon(status: GrpcStatus): void {
-    this.#refuse(429, status);
+  abandon(status: GrpcStatus, why: FaultReason): void {
+    this.refuse(429, status, why);
   }
 
   /** The client has done nothing for so long: it has not sent its body, or does not read its answer. */
   expire(milliseconds: number): void {
     if (this.#answered) {
+      // Else it is refused already, and has not sent the rest of its body.
+      if (this.#response.writableLength > 0) this.#owner.refused?.('stalled');
+      this.#owner.waitsNoMore(this); // counted once, however late it closes
       this.#destroy();
       return;
     }
     const message = `the body did not arrive within ${milliseconds} ms (limits.stalled_timeout)`;
-    this.#refuse(408, { code: Code.DEADLINE_EXCEEDED, message });
+    this.refuse(408, { code: Code.DEADLINE_EXCEEDED, message }, 'half_sent');
   }
 
   #destroy(): void {
@@ -421,7 +430,8 @@ class HttpExchange implements Gatherer {
     }
     const before = body.held;
     body.add(chunk, this.#declared ?? maxRequestBytes);
-    if (body.areTooSmall) this.#refuse(413, { code: Code.RESOURCE_EXHAUSTED, message: tooSmallMessage });
+    if (body.areTooSmall)
+      this.refuse(413, { code: Code.RESOURCE_EXHAUSTED, message: tooSmallMessage }, 'request_bytes');
     // Most bodies come whole, in one piece.
     else if (body.held !== before && body.bytes !== this.#declared) halfSent.resize(this, body.held);
   }
@@ -437,9 +447,10 @@ class HttpExchange implements Gatherer {
     this.#owner.halfSent.resize(this, 0);
     this.#keep(this.#body.held);
     const { excess } = account;
-    if (excess !== undefined) this.answer(tooMuchHeld(excess));
+    if (excess !== undefined)
+      this.refuse(429, { code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
     else if (account.waitOnArrival(() => this.#run(handler)) === undefined)
-      this.#refuse(429, tooMuchWaits(account));
+      this.refuse(429, tooMuchWaits(account), 'waiting');
   }
 
   #run(handler: HttpHandler): void {
@@ -465,15 +476,16 @@ class HttpExchange implements Gatherer {
     const { maxRequestBytes } = this.#owner;
     const message = `the body is larger than ${maxRequestBytes} bytes (limits.max_poll_bytes)`;
     const status = { code: Code.RESOURCE_EXHAUSTED, message };
-    if ((this.#declared ?? 0) > mostDiscarded) this.#refuse(413, status);
-    else this.answer(refusal(status, 413));
+    this.refuse(413, status, 'request_bytes', (this.#declared ?? 0) > mostDiscarded);
   }
 
-  /** The rest of the body does not come, or is not waited for. */
-  #refuse(http: number, status: GrpcStatus): void {
+  /** `isLast`: the rest of the body does not come, or is not waited for. */
+  refuse(http: number, status: GrpcStatus, why: RefusedReason, isLast = true): void {
+    if (this.#answered) return;
+    this.#owner.refused?.(why);
     // HTTP/1.1 alone can end its connection with an answer; HTTP/2 ends the stream.
-    const isLast = this.#request.httpVersionMajor === 1;
-    this.answer(refusal(status, http, isLast ? { connection: 'close' } : {}));
+    const ends = isLast && this.#request.httpVersionMajor === 1;
+    this.answer(refusal(status, http, ends ? { connection: 'close' } : {}));
   }
 
   #drop(): void {

@@ -188,6 +188,7 @@ export class GrpcServer extends Listener {
       begin();
     });
     if (waiting === undefined) {
+      this.#options.refused?.('waiting');
       refuse(stream, tooMuchWaits(account));
       return;
     }
@@ -196,18 +197,29 @@ export class GrpcServer extends Listener {
       this.readsOn(arrival);
     };
     const kept = headerBytes(rawHeaders);
+    const { refused } = this.#options;
     const arrival: Unread = {
       peer: connection,
       get unreadBytes() {
         return stream.readableLength + kept;
       },
-      abandon(status) {
+      abandon(status, why) {
         giveUp();
+        refused?.(why);
         refuse(stream, status);
       },
     };
     this.stopsReading(arrival);
     stream.once('close', giveUp);
+  }
+
+  /** The call counts from now on, with so many bytes of headers. False: it is refused. */
+  #opens(stream: ServerHttp2Stream, connection: ClientConnection, headers: number): boolean {
+    const excess = connection.opened(headers);
+    if (excess === undefined) return true;
+    this.#options.refused?.('held_bytes');
+    refuse(stream, { code: Code.RESOURCE_EXHAUSTED, message: excess });
+    return false;
   }
 
   #route(
@@ -221,7 +233,7 @@ export class GrpcServer extends Listener {
     if (accepted === undefined) {
       if (this.#options.auxiliary?.serves(path) === true) {
         const kept = headerBytes(rawHeaders);
-        if (!opens(stream, connection, kept)) return;
+        if (!this.#opens(stream, connection, kept)) return;
         stream.once('close', () => connection.closed(kept));
         this.#options.auxiliary.handle(stream, headers, rawHeaders, connection);
       } else refuseUnknown(stream, headers);
@@ -232,7 +244,7 @@ export class GrpcServer extends Listener {
       refuse(stream, refusal.status, refusal.http);
     } else if (typeof accepted === 'function') {
       const call = new Http2ServerStream(stream, headers, connection, this);
-      if (!opens(stream, connection, call.headerBytes)) return;
+      if (!this.#opens(stream, connection, call.headerBytes)) return;
       this.#streams.set(call, connection);
       connection.calls?.add(call);
       call.open(accepted);
@@ -240,13 +252,6 @@ export class GrpcServer extends Listener {
       refuse(stream, accepted);
     }
   }
-}
-
-/** The call counts from now on, with so many bytes of headers. False: it is refused. */
-function opens(stream: ServerHttp2Stream, connection: ClientConnection, headers: number): boolean {
-  const excess = connection.opened(headers);
-  if (excess !== undefined) refuse(stream, { code: Code.RESOURCE_EXHAUSTED, message: excess });
-  return excess === undefined;
 }
 
 /** How long the trailers wait behind data that the client does not take; then the stream is reset. Milliseconds. */
@@ -430,7 +435,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
   }
 
   /** For HalfSent and GrpcServer. */
-  abandon(status: GrpcStatus, why: FaultReason = 'half_sent'): void {
+  abandon(status: GrpcStatus, why: FaultReason): void {
     this.#handler?.faulted?.(status, why);
     this.end(status);
   }

@@ -11,6 +11,8 @@ export interface Peer extends PeerNames {
 
 /** As in metrics, where the status does not say it. */
 export type FaultReason = 'half_sent' | 'held_bytes';
+/** Of a request that no handler sees, or whose answer is not read. */
+export type RefusedReason = FaultReason | 'request_bytes' | 'stalled' | 'waiting';
 
 /**
  * What a stream's owner is called for. Every stream ends with exactly one `closed`; nothing comes after it, and after the

@@ -116,7 +116,7 @@ describe('the REST listener', function () {
     expect(await relay.stop()).to.equal(0);
   });
 
-  it('a body that does not arrive is 408, and its connection ends', async () => {
+  it('a body that does not arrive is 408, one that is too large 413, and metrics count both', async () => {
     await using relay = await RelayProcess.start({
       upstreams: [files.upstream],
       rest: {},
@@ -131,6 +131,12 @@ describe('the REST listener', function () {
     const said = await text(socket);
     expect(said).to.match(/^HTTP\/1\.1 408 /);
     await ended;
+    expect(await relay.metric('downstream_rejected_total', 'reason="half_sent"')).to.equal(1);
+    const body = Buffer.alloc(2 << 20);
+    expect(
+      (await fetch(`http://${relay.rest}${path}`, { method: 'POST', headers: json, body })).status,
+    ).to.equal(413);
+    expect(await relay.metric('downstream_rejected_total', 'reason="request_bytes"')).to.equal(1);
   });
 
   it('limits.max_connections counts both listeners', async () => {

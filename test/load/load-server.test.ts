@@ -109,6 +109,7 @@ function setUp(of?: ReportingClass, places = { sessions: 10 }, peer = testPeer()
   let closed = 0;
   let renewals = 0;
   const malformed: string[] = [];
+  const rejected: string[] = [];
   const client: ReportingClient = {
     of,
     origin: itsOwn,
@@ -138,7 +139,7 @@ function setUp(of?: ReportingClass, places = { sessions: 10 }, peer = testPeer()
       closed: () => {
         closed++;
       },
-      rejected() {},
+      rejected: ({ reason }) => rejected.push(reason),
       reports: () => ({ inc() {} }),
       left() {},
       malformed: (_, reason) => malformed.push(reason),
@@ -155,7 +156,17 @@ function setUp(of?: ReportingClass, places = { sessions: 10 }, peer = testPeer()
     current.ask();
     return current;
   };
-  return { clock, plane, server, stream, closed: () => closed, renewed: () => renewals, malformed, replace };
+  return {
+    clock,
+    plane,
+    server,
+    stream,
+    closed: () => closed,
+    renewed: () => renewals,
+    malformed,
+    rejected,
+    replace,
+  };
 }
 
 const small = {
@@ -206,6 +217,17 @@ describe('to whom clients report', () => {
     stream.send(small);
     clock.advance(1000);
     expect(plane.issued).to.equal(7);
+  });
+
+  it('who finds no room is counted as refused once, however often it is looked up', () => {
+    const { clock, server, rejected } = setUp(undefined, { sessions: 0 });
+    clock.advance(60_000);
+    expect(rejected).to.deep.equal(['upstream_sessions']);
+    const second = new Stream();
+    server.accept(second);
+    second.send({ node: { id: 'b' } });
+    clock.advance(60_000);
+    expect(rejected).to.deep.equal(['upstream_sessions', 'upstream_sessions']);
   });
 });
 

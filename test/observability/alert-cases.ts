@@ -288,6 +288,20 @@ export const alertCases: readonly AlertCase[] = [
     relay('downstream_streams', 'transport="delta",service="ads"'),
     'max_streams',
   ),
+  {
+    // Streams of load reports have places of limits.max_streams, too; those to control planes have none.
+    ...nearLimit(
+      'DistributaryStreamsNearLimit',
+      relay('load_report_streams', 'direction="received"'),
+      'max_streams',
+    ),
+    quiet: {
+      [relay('downstream_streams', 'transport="delta",service="ads"')]: '700x30',
+      [relay('load_report_streams', 'direction="received"')]: '90x30',
+      [relay('load_report_streams', 'direction="sent"')]: '20x30',
+      [relay('limit', 'name="max_streams"')]: '1000x30',
+    },
+  },
   nearLimit('DistributaryConnectionsNearLimit', relay('downstream_connections'), 'max_connections'),
   {
     alert: 'DistributaryChangeHeld',
