@@ -365,10 +365,10 @@ class ClientReports implements StreamHandler {
     try {
       const isFirst = this.#client === undefined;
       if (this.#identify(yield* nodeOf(bytes))) yield* this.#add(bytes, start, isFirst);
-    } catch (cause) {
-      const said = errorMessage(cause);
+    } catch (thrown) {
+      const cause = errorMessage(thrown);
       this.#fail(
-        cause instanceof TooMuchNoted ? heldBytes(said) : malformed(`malformed LoadStatsRequest: ${said}`),
+        thrown instanceof TooMuchNoted ? heldBytes(cause) : malformed(`malformed LoadStatsRequest: ${cause}`),
       );
     }
     this.#isReading = false;
