@@ -216,7 +216,7 @@ function Table({
                   {labels.get(client.class) ?? client.class}
                 </a>
               </td>
-              <td class="mono peer">{client.peer}</td>
+              <td class="mono peer">{shown(client.peer)}</td>
               <td>
                 {client.transport}
                 <LastPoll client={client} />

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { printable } from '../src/model/text.ts';
 import { trusted } from './trusted.ts';
 
 /** What a question has come to. While it is asked again, the last answer stays. */
@@ -52,7 +53,7 @@ export function useAnswer<T>(method: string, request: object, refresh: number | 
         const text = error instanceof Error ? error.message : String(error);
         set((before) => ({
           answer: before.key === key ? before.answer : undefined,
-          error: text,
+          error: printable(text),
           key,
         }));
       }

@@ -191,6 +191,35 @@ describe('status page in Chromium', function () {
     expect(most, 'asked every 5 s').to.equal(1);
   });
 
+  it('compares what is opened, says None of what it has compared, and shows no text of a peer as it came', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(world.url, desktop);
+    const { page } = open;
+    await shows(page, '16 of 16');
+    let compared = 0;
+    page.on('request', (request) => void (compared += Number(request.url().endsWith('/Diff'))));
+    const detail = z.looseObject({
+      holdings: z.array(z.looseObject({ type: z.string() })),
+      total: z.number(),
+    });
+    let pending = false;
+    await page.route(/GetClient$/, async (route) => {
+      const response = await route.fetch();
+      const { holdings, total, ...more } = detail.parse(await response.json());
+      const turned = { ...holdings[0], type: 'a\u202eb', name: 'c\u202ed', current: !pending };
+      await route.fulfill({ json: { ...more, holdings: [...holdings, turned], total: total + 1000 } });
+    });
+    await page.getByRole('link', { name: 'test-1', exact: true }).first().click();
+    await shows(page, 'None in the names above; the others are not compared.');
+    pending = true;
+    const differences = page.getByRole('region', { name: 'Differences' });
+    await eventually(async () => expect(await differences.locator('summary').count()).to.equal(1), patient);
+    expect(compared, 'before one is opened').to.equal(0);
+    await differences.locator('summary').click();
+    await eventually(() => expect(compared).to.equal(1), patient);
+    expect(await page.evaluate('document.body.textContent')).to.not.include('\u202e');
+  });
+
   it('what is typed and then left takes nobody back', async () => {
     const { browser, world } = there();
     await using open = await browser.open(world.url, desktop);
