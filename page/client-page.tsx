@@ -26,12 +26,12 @@ export function ClientPage({ id, isLive }: { readonly id: string; readonly isLiv
         Client <span class="mono">{shown(answer?.node_id || id)}</span>
       </h2>
       {error !== '' && <p class="bad">{error}</p>}
-      {answer !== undefined && <Detail client={answer} refresh={refresh} />}
+      {answer !== undefined && <Detail client={answer} />}
     </article>
   );
 }
 
-function Detail({ client, refresh }: { readonly client: ClientDetail; readonly refresh: number }) {
+function Detail({ client }: { readonly client: ClientDetail }) {
   const { holdings, total } = client;
   const types = [...Map.groupBy(holdings, ({ type }) => type)];
   return (
@@ -53,11 +53,11 @@ function Detail({ client, refresh }: { readonly client: ClientDetail; readonly r
       {types.map(([type, own]) => (
         <section key={type} aria-labelledby={`type-${type}`}>
           <h3 id={`type-${type}`}>
-            {type} <span class="dim">{own.length.toLocaleString('en')}</span>
+            {shown(type)} <span class="dim">{own.length.toLocaleString('en')}</span>
           </h3>
           <div class="scroll" tabIndex={0} role="region" aria-labelledby={`type-${type}`}>
             <table class="holdings">
-              <caption class="hidden">What the client was sent of {type}</caption>
+              <caption class="hidden">What the client was sent of {shown(type)}</caption>
               <thead>
                 <tr>
                   <th scope="col">Name</th>
@@ -78,7 +78,7 @@ function Detail({ client, refresh }: { readonly client: ClientDetail; readonly r
         </section>
       ))}
       {total > holdings.length && <p class="dim">and {countedLong(total - holdings.length, 'more name')}</p>}
-      <Difference client={client} refresh={refresh} />
+      <Difference client={client} />
     </>
   );
 }
@@ -104,7 +104,7 @@ function Row({ client, holding }: { readonly client: string; readonly holding: H
         <td>{since !== '' && <Moment at={Date.parse(since)} />}</td>
         <td>
           <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
-            explain<span class="hidden"> {name}</span>
+            explain<span class="hidden"> {shown(name)}</span>
           </button>
         </td>
       </tr>
@@ -147,7 +147,7 @@ function Explain({
     <>
       <p>
         {answer.match_found
-          ? `It gets the variant ${answer.match}`
+          ? `It gets the variant ${shown(answer.match, 500)}`
           : `No variant matches: the name is ${answer.state}`}
         {answer.ambiguous && <span class="warn">; several variants match</span>}.
       </p>
@@ -166,29 +166,24 @@ function Explain({
   );
 }
 
-/** What it was sent against what a client with its parameters gets now. */
-function Difference({ client, refresh }: { readonly client: ClientDetail; readonly refresh: number }) {
-  const sides = { from: { client: client.id }, to: { parameters: { values: client.parameters } } };
-  const { answer, error } = useAnswer<Differences>('Diff', sides, refresh);
-  const held = new Set(client.holdings.map(({ type, name }) => `${type} ${name}`));
-  const listed = (answer?.differences ?? []).filter(({ type, name }) => held.has(`${type} ${name}`));
+/** What it was sent against what a client with its parameters gets now. Only what is opened is compared. */
+function Difference({ client }: { readonly client: ClientDetail }) {
+  const { holdings, total } = client;
+  const pending = holdings.filter(({ current }) => !current);
   return (
     <section aria-labelledby="difference">
       <h3 id="difference">Differences from what is cached for its parameters</h3>
-      {error !== '' && <p class="bad">{error}</p>}
-      {answer !== undefined && listed.length === 0 && (
-        <p class="dim">None: it was sent the newest version.</p>
+      {pending.length === 0 && (
+        <p class="dim">
+          {total > holdings.length
+            ? 'None in the names above; the others are not compared.'
+            : 'None: it was sent the newest version.'}
+        </p>
       )}
       <ul class="plain">
-        {listed.map(({ type, name, change }) => (
-          <li key={`${type} ${name}`}>
-            <details>
-              <summary>
-                {type} <span class="mono">{shown(name)}</span>{' '}
-                <span class="warn">{change.toLowerCase()}</span>
-              </summary>
-              <Fields sides={sides} type={type} name={name} />
-            </details>
+        {pending.map(({ type, name, constraints }) => (
+          <li key={`${type} ${name} ${constraints}`}>
+            <Pending client={client} type={type} name={name} />
           </li>
         ))}
       </ul>
@@ -196,15 +191,26 @@ function Difference({ client, refresh }: { readonly client: ClientDetail; readon
   );
 }
 
-function Fields({
-  sides,
-  type,
-  name,
-}: {
-  readonly sides: object;
+interface PendingProps {
+  readonly client: ClientDetail;
   readonly type: string;
   readonly name: string;
-}) {
+}
+
+function Pending({ client, type, name }: PendingProps) {
+  const [open, setOpen] = useState(false);
+  return (
+    <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary>
+        {shown(type)} <span class="mono">{shown(name)}</span>
+      </summary>
+      {open && <Fields client={client} type={type} name={name} />}
+    </details>
+  );
+}
+
+function Fields({ client, type, name }: PendingProps) {
+  const sides = { from: { client: client.id }, to: { parameters: { values: client.parameters } } };
   const { answer, error } = useAnswer<Differences>('Diff', { ...sides, type, name }, 0);
   if (error !== '') return <p class="bad">{error}</p>;
   return (
@@ -212,7 +218,7 @@ function Fields({
       {answer?.differences.flatMap(({ variants }) =>
         variants.map(({ constraints, yaml }) => (
           <pre key={constraints}>
-            {constraints}
+            {shown(constraints, 500)}
             {'\n'}
             {printableJson(yaml)}
           </pre>

@@ -1,4 +1,4 @@
-import { useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { PageModel } from '../src/admin/page/page-model.ts';
 import { errorLine } from '../src/model/text.ts';
 import type { Clients as Answer, Client, ClientTypeState } from './answers.ts';
@@ -151,6 +151,10 @@ export function Search({
   const [typed, setTyped] = useState(text);
   const [known, setKnown] = useState(text);
   const waiting = useRef<ReturnType<typeof setTimeout>>(undefined);
+  // The filters may be others by the time that it is called.
+  const latest = useRef(changed);
+  latest.current = changed;
+  useEffect(() => () => clearTimeout(waiting.current), []);
   if (known !== text) {
     setKnown(text);
     if (text !== typed.trim()) setTyped(text);
@@ -158,7 +162,7 @@ export function Search({
   const type = (now: string): void => {
     setTyped(now);
     clearTimeout(waiting.current);
-    waiting.current = setTimeout(() => changed(now.trim()), pauseMs);
+    waiting.current = setTimeout(() => latest.current(now.trim()), pauseMs);
   };
   return (
     <label class="search">
@@ -212,7 +216,7 @@ function Table({
                   {labels.get(client.class) ?? client.class}
                 </a>
               </td>
-              <td class="mono peer">{client.peer}</td>
+              <td class="mono peer">{shown(client.peer)}</td>
               <td>
                 {client.transport}
                 <LastPoll client={client} />

@@ -96,7 +96,7 @@ export function MatchTable({ type, matches, labelledBy }: MatchTableProps) {
     <>
       <div class="scroll" tabIndex={0} role="region" aria-labelledby={labelledBy}>
         <table class="matrix">
-          <caption class="hidden">Names of {type} by the parameter sets of clients</caption>
+          <caption class="hidden">Names of {shown(type)} by the parameter sets of clients</caption>
           <thead>
             <tr>
               <th scope="col">Name</th>

@@ -1,4 +1,5 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { printable } from '../src/model/text.ts';
 import { trusted } from './trusted.ts';
 
 /** What a question has come to. While it is asked again, the last answer stays. */
@@ -23,34 +24,47 @@ async function ask<T>(method: string, request: object): Promise<T> {
   return trusted<T>(body);
 }
 
-/** The answer for this request, asked again when the request or `refresh` changes. */
+/**
+ * The answer for this request, asked again when the request or `refresh` changes. While an answer is on its way, the same
+ * is not asked again: one that takes longer than a refresh is shown all the same.
+ */
 export function useAnswer<T>(method: string, request: object, refresh: number | string): Asked<T> {
-  const key = JSON.stringify(request);
+  const key = JSON.stringify([method, request]);
   const [asked, setAsked] = useState<Asked<T> & { readonly key: string }>({
     answer: undefined,
     error: '',
     key,
   });
+  /** The request whose answer is on its way. */
+  const asking = useRef<string>(undefined);
   useEffect(() => {
-    let current = true;
+    if (asking.current === key) return;
+    asking.current = key;
+    const set = (next: Parameters<typeof setAsked>[0]): void => {
+      if (asking.current !== key) return;
+      asking.current = undefined;
+      setAsked(next);
+    };
     const answered = async (): Promise<void> => {
       try {
         const answer = await ask<T>(method, request);
-        if (current) setAsked({ answer, error: '', key });
+        set({ answer, error: '', key });
       } catch (error) {
         const text = error instanceof Error ? error.message : String(error);
-        if (!current) return;
-        setAsked((before) => ({
+        set((before) => ({
           answer: before.key === key ? before.answer : undefined,
-          error: text,
+          error: printable(text),
           key,
         }));
       }
     };
     void answered();
-    return () => {
-      current = false;
-    };
-  }, [method, key, refresh]);
+  }, [key, refresh]);
+  useEffect(
+    () => () => {
+      asking.current = undefined;
+    },
+    [],
+  );
   return asked;
 }

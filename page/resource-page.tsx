@@ -33,7 +33,7 @@ export function ResourcePage({ type, name, isLive }: ResourceProps) {
         <a href={location.pathname}>← overview</a>
       </p>
       <h2>
-        {type} <span class="mono">{shown(name)}</span>
+        {shown(type)} <span class="mono">{shown(name)}</span>
       </h2>
       {resource.error !== '' && <p class="bad">{resource.error}</p>}
       {matches !== undefined && own.length > 0 && (

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import type { Page } from 'playwright-core';
 import { z } from 'zod';
@@ -170,6 +171,72 @@ describe('status page in Chromium', function () {
     const where = await page.evaluate('[scrollY, document.activeElement?.getAttribute("type")]');
     expect(where).to.deep.equal([500, 'search']);
     expect(await search.inputValue()).to.equal('prod-');
+    expectClean(open);
+  });
+
+  it('an answer that takes longer than the interval is shown, and is not asked for again meanwhile', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(world.url, desktop);
+    const { page } = open;
+    await shows(page, '16 of 16');
+    let [asking, most] = [0, 0];
+    await page.route(/GetClient$/, async (route) => {
+      most = Math.max(most, ++asking);
+      await sleep(6500);
+      asking--;
+      await route.continue();
+    });
+    await page.getByRole('link', { name: 'test-1', exact: true }).first().click();
+    await shows(page, 'recommendations');
+    expect(most, 'asked every 5 s').to.equal(1);
+  });
+
+  it('compares what is opened, says None of what it has compared, and shows no text of a peer as it came', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(world.url, desktop);
+    const { page } = open;
+    await shows(page, '16 of 16');
+    let compared = 0;
+    page.on('request', (request) => void (compared += Number(request.url().endsWith('/Diff'))));
+    const detail = z.looseObject({
+      holdings: z.array(z.looseObject({ type: z.string() })),
+      total: z.number(),
+    });
+    let pending = false;
+    await page.route(/GetClient$/, async (route) => {
+      const response = await route.fetch();
+      const { holdings, total, ...more } = detail.parse(await response.json());
+      const turned = { ...holdings[0], type: 'a\u202eb', name: 'c\u202ed', current: !pending };
+      await route.fulfill({ json: { ...more, holdings: [...holdings, turned], total: total + 1000 } });
+    });
+    await page.getByRole('link', { name: 'test-1', exact: true }).first().click();
+    await shows(page, 'None in the names above; the others are not compared.');
+    pending = true;
+    const differences = page.getByRole('region', { name: 'Differences' });
+    await eventually(async () => expect(await differences.locator('summary').count()).to.equal(1), patient);
+    expect(compared, 'before one is opened').to.equal(0);
+    await differences.locator('summary').click();
+    await eventually(() => expect(compared).to.equal(1), patient);
+    expect(await page.evaluate('document.body.textContent')).to.not.include('\u202e');
+  });
+
+  it('what is typed and then left takes nobody back', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(world.url, desktop);
+    const { page } = open;
+    await shows(page, '16 of 16');
+    const search = page.getByRole('searchbox', { name: /Search by node/ });
+    await page.clock.install();
+    await search.fill('prod-');
+    await page.getByRole('link', { name: 'test-1', exact: true }).first().click();
+    await page.clock.runFor(1000);
+    expect(page.url()).to.include('show=client').and.not.include('prod-');
+    await page.goto(world.url);
+    await shows(page, '16 of 16');
+    await search.fill('t');
+    await page.getByRole('combobox', { name: 'State', exact: true }).first().selectOption('SYNCED');
+    await page.clock.runFor(1000);
+    expect(page.url()).to.include('q=t').and.include('state=SYNCED');
     expectClean(open);
   });
 
