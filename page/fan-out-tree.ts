@@ -71,9 +71,15 @@ function upstreamNode(upstream: Upstream, classes: readonly PageClass[]): FanNod
   return { ...group(name, name, note, sessions), own: connected ? (stale ? 'warn' : 'ok') : 'bad' };
 }
 
-function classNode({ id, label, restricted, streams, rejecting, late }: PageClass): FanNode {
-  const waiting = Math.max(0, Math.min(late, streams - rejecting));
-  const fine = Math.max(0, streams - rejecting - waiting);
+function sharesOf({ streams, rejecting, late }: Pick<PageClass, 'streams' | 'rejecting' | 'late'>): Shares {
+  const warn = Math.max(0, Math.min(late, streams - rejecting));
+  return { bad: rejecting, warn, ok: Math.max(0, streams - rejecting - warn) };
+}
+
+function classNode(one: PageClass): FanNode {
+  const { id, label, restricted, streams, rejecting } = one;
+  const shares = sharesOf(one);
+  const { warn: waiting, ok: fine } = shares;
   const clients = (state: string, text: string, count: number, worst: State): readonly FanNode[] =>
     count === 0
       ? []
@@ -94,7 +100,7 @@ function classNode({ id, label, restricted, streams, rejecting, late }: PageClas
     label: restricted ? `${label} (restricted)` : label,
     note: noteOf(rejecting, waiting),
     own: 'ok',
-    shares: { bad: rejecting, warn: waiting, ok: fine },
+    shares,
     streams,
     filter: { class: id },
     children: [
@@ -140,10 +146,8 @@ function restOf(more: readonly PageClass[], others: PageModel['otherClasses']): 
   const count = more.length + others.classes;
   if (count === 0) return undefined;
   const streams = more.reduce((sum, one) => sum + one.streams, others.streams);
-  const shares = sumOf([
-    ...more.map((one) => classNode(one).shares),
-    { bad: 0, warn: 0, ok: others.streams },
-  ]);
+  const shares = sumOf([...more, others].map(sharesOf));
   const label = `${count.toLocaleString('en')} more ${count === 1 ? 'class' : 'classes'}`;
-  return { id: 'more', label, note: 'smaller ones', own: 'ok', shares, streams, filter: {}, children: [] };
+  const note = shares.bad + shares.warn === 0 ? 'smaller ones' : noteOf(shares.bad, shares.warn);
+  return { id: 'more', label, note, own: 'ok', shares, streams, filter: {}, children: [] };
 }

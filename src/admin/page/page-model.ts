@@ -66,7 +66,6 @@ export function pageModel(inputs: ModelInputs) {
   const { status, classes, facts, upstreamOf } = inputs;
   const { problems, moreProblems } = status;
   const shown = classes.classes.slice(0, most.classes);
-  const streams = shown.reduce((sum, one) => sum + one.streams, 0);
   return {
     relay: {
       nodeId: shorten(status.nodeId, 200),
@@ -101,10 +100,7 @@ export function pageModel(inputs: ModelInputs) {
       perParameters: facts.controlPlanes.get(upstream.name)?.variants === 'PER_PARAMETERS',
     })),
     classes: shown.map((one) => pageClass(one, classes.problems, upstreamOf)),
-    otherClasses: {
-      classes: Math.max(0, classes.total - shown.length),
-      streams: Math.max(0, classes.streams - streams),
-    },
+    otherClasses: otherClasses(classes, shown.length),
     types: status.types
       .slice(0, most.types)
       .map(({ type, resources, variants, subscriptions, ambiguous }) => ({
@@ -116,6 +112,32 @@ export function pageModel(inputs: ModelInputs) {
       })),
     cacheBytes: Number(status.cacheBytes),
     events: events(inputs),
+  };
+}
+
+/** Those that are not listed one by one. Of classes that are not in the answer at all, only the problems are known. */
+function otherClasses({ classes, total, streams, problems }: Plain<ListClassesResponse>, shown: number) {
+  const rest = classes.slice(shown);
+  const known = new Set(classes.map(({ id }) => id));
+  const beyond = problems.filter((problem) => !known.has(problem.class));
+  const sum = (counts: readonly number[]): number => counts.reduce((all, count) => all + count, 0);
+  const left = Math.max(0, streams - sum(classes.slice(0, shown).map((one) => one.streams)));
+  /** A stream may have several problems: it counts once at most. */
+  const those = (kind: string, counts: readonly number[]): number => {
+    const unlisted = beyond.filter((problem) => problem.kind === kind).map(({ clients }) => clients);
+    return Math.min(left, sum([...counts, ...unlisted]));
+  };
+  return {
+    classes: Math.max(0, total - shown),
+    streams: left,
+    rejecting: those(
+      'REJECTED',
+      rest.map(({ rejecting }) => rejecting),
+    ),
+    late: those(
+      'LATE',
+      rest.map(({ late }) => late),
+    ),
   };
 }
 

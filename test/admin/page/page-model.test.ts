@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { fanOut } from '../../../page/fan-out-tree.ts';
 import { type ModelInputs, pageModel } from '../../../src/admin/page/page-model.ts';
 import type { Plain } from '../../../src/admin/service.ts';
 import type { ClientClass } from '../../../src/gen/distributary/admin/v1/fleet_pb.ts';
@@ -88,11 +89,32 @@ describe('model of the status page', () => {
     expect(made.problems).to.have.length(40);
     expect(made.moreProblems).to.be.at.least(260);
     expect(made.classes).to.have.length(80);
-    expect(made.otherClasses).to.deep.equal({ classes: 620, streams: 5000 - 80 * 4 });
+    expect(made.otherClasses).to.include({ classes: 620, streams: 5000 - 80 * 4 });
     expect(made.events).to.have.length(50);
     expect(made.change?.verdicts).to.have.length(20);
     expect(made.change?.verdicts.filter(({ chart }) => chart !== undefined)).to.have.length(6);
     expect(JSON.stringify(made).length).to.be.below(100_000);
+  });
+
+  it('classes past those that are drawn one by one have the colors of their clients', () => {
+    const wrong = { rejecting: 1, late: 2 };
+    const classes = Array.from({ length: 500 }, (_, index) => ({
+      ...{ ...oneClass, id: `c${index}` },
+      ...(index < 14 || index > 400 ? {} : wrong),
+    }));
+    const beyond = {
+      ...{ kind: 'REJECTED', type: 'rds', class: 'not listed', parameters: {}, clients: 7 },
+      ...{ name: 'a', what: 'a', error: 'no', version: '', since: '', why: '', elsewhere: false },
+      ...{ otherClasses: 0, nearest: '', sentence: '' },
+    };
+    const made = model({ classes: { classes, total: 510, streams: 2040, problems: [beyond], missing: {} } });
+    expect(made.otherClasses).to.deep.equal({
+      ...{ classes: 430, streams: 1720 },
+      ...{ rejecting: 321 + 7, late: 642 },
+    });
+    const rest = fanOut(made).at(-1);
+    expect(rest?.shares).to.deep.equal({ bad: 394, warn: 774, ok: 2040 - 14 * 4 - 394 - 774 });
+    expect(rest?.children[0]?.children[0]?.note).to.equal('394 rejecting, 774 not acknowledged');
   });
 
   it('draws what a check said: values with their bounds, or marks', () => {
