@@ -1,5 +1,6 @@
 import type { Charged } from '../../model/brand.ts';
 import { Sweep, type Timer } from '../../model/clock.ts';
+import { getOrMake } from '../../model/maps.ts';
 import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { encoding, type Response, type Subscription } from '../../model/subscription.ts';
@@ -320,30 +321,35 @@ interface HeldPoll {
   readonly answered: Answered;
 }
 
-/** What classes keep. They may keep one response, as names that nobody has make no difference: it counts once. */
+/**
+ * What classes keep. They may keep one response, as names that nobody has make no difference: it counts once. Who polls
+ * all of them alone pays for it.
+ */
 class KeptResponses {
-  readonly #classes = new Map<Response, number>();
+  /** How many classes keep it, by who polls them alone; undefined: several peers' poll them. */
+  readonly #keepers = new Map<Response, Map<Account | undefined, number>>();
   bytes = 0;
 
-  /** Returns its bytes, for whom to pay; 0: somebody does. */
-  add(response: Response): number {
-    const classes = this.#classes.get(response) ?? 0;
-    this.#classes.set(response, classes + 1);
-    const bytes = classes === 0 ? response.bytes.length * bytesPerByte : 0;
-    this.bytes += bytes;
-    return bytes;
-  }
-
-  delete(response: Response): void {
-    const left = (this.#classes.get(response) ?? 0) - 1;
-    if (left > 0) {
-      this.#classes.set(response, left);
-      return;
-    }
-    this.#classes.delete(response);
-    this.bytes -= response.bytes.length * bytesPerByte;
+  /** One class more keeps it, or one less. */
+  count(response: Response, account: Account | undefined, more: 1 | -1): void {
+    const keepers = getOrMake(this.#keepers, response, () => new Map());
+    const [before, wasKept] = [only(keepers), keepers.size > 0];
+    const count = (keepers.get(account) ?? 0) + more;
+    if (count > 0) keepers.set(account, count);
+    else keepers.delete(account);
+    const isKept = keepers.size > 0;
+    if (!isKept) this.#keepers.delete(response);
+    const bytes = response.bytes.length * bytesPerByte;
+    if (isKept !== wasKept) this.bytes += more * bytes;
+    const payer = only(keepers);
+    if (payer === before) return;
+    before?.keeps(-bytes);
+    payer?.keeps(bytes);
   }
 }
+
+const only = (keepers: ReadonlyMap<Account | undefined, number>): Account | undefined =>
+  keepers.size === 1 ? keepers.keys().next().value : undefined;
 
 /** All polls of one type, selection and access: one subscription, that lasts from poll to poll (ADR 18). */
 class PollClass {
@@ -362,8 +368,6 @@ class PollClass {
   #isRepeated = false;
   /** The response that is kept for its polls. */
   #kept: Response | undefined;
-  /** Bytes of it that its account pays. */
-  #paid = 0;
   readonly #responses: KeptResponses;
   /** Those that wait, and until when. */
   readonly #held = new Map<HeldPoll, Timer>();
@@ -480,21 +484,19 @@ class PollClass {
     return response;
   }
 
-  /** Who polls it alone pays for what is kept of it. */
   #keep(response: Response | undefined): void {
     const before = this.#kept;
     if (response === before) return;
     this.#kept = response;
-    if (before !== undefined) this.#responses.delete(before);
-    const bytes = response === undefined ? 0 : this.#responses.add(response);
-    this.#account?.keeps(bytes - this.#paid);
-    this.#paid = bytes;
+    if (before !== undefined) this.#responses.count(before, this.#account, -1);
+    if (response !== undefined) this.#responses.count(response, this.#account, 1);
   }
 
   #shareIt(): void {
-    this.#account?.keeps(-this.#paid);
-    this.#paid = 0;
+    const kept = this.#kept;
+    this.#keep(undefined);
     this.#account = undefined;
+    this.#keep(kept);
     this.#subscription.share();
   }
 

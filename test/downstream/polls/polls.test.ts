@@ -290,6 +290,34 @@ describe('polls', () => {
     expect(one.account.held).to.equal(0);
   });
 
+  it('whose classes keep a response alone pays for it, also once those of others have ended', () => {
+    const accounts = testAccounts({}, lab.clock);
+    const peersAt = (address: string) => [testPeer({ address }, accounts), testPeer({ address }, accounts)];
+    const [one, two] = [peersAt('127.0.0.1:1'), peersAt('127.0.0.2:1')];
+    const heldBy = ([peer]: readonly Peer[]): number => Math.floor((peer?.account.held ?? 0) / 400_000);
+    const poll = (name: string, peers: readonly Peer[]): void => {
+      for (const peer of peers) poller.ask('cds', { resourceNames: ['*', name] }, 'rest', peer);
+    };
+    const answer = () =>
+      lab.says({ type: type('cds'), holder: namedHolder, resolved: [...lab.upstream.interests] });
+    poll('z1', one);
+    lab.full('cds', { shop: 'x'.repeat(100_000) });
+    answer();
+    expect([heldBy(one), heldBy(two)]).to.deep.equal([1, 0]);
+    poll('z2', two);
+    answer();
+    expect([heldBy(one), heldBy(two)], 'two peers keep it').to.deep.equal([0, 0]);
+    for (let minute = 0; minute < 60; minute++) {
+      lab.clock.advance(60_000);
+      poll('z2', two);
+    }
+    expect([heldBy(one), heldBy(two)], 'the first has gone').to.deep.equal([0, 1]);
+    poll('z2', one);
+    expect([heldBy(one), heldBy(two)], 'the class is shared').to.deep.equal([0, 0]);
+    lab.clock.advance(3_600_000);
+    expect([one, two].map(([peer]) => peer?.account.held)).to.deep.equal([0, 0]);
+  });
+
   it('changed rules end what was read by the old ones', () => {
     const asked = poller.ask('cds', {});
     const before = poller.last;
