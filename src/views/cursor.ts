@@ -594,11 +594,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const isWithheld = (this.#isDelta ? base?.withheld() : undefined) ?? (() => false);
     const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
     const changes = comingBack(all, this.#deferred);
-    const claims = this.#claimed && claimsIn(this.#claimed, view, (id) => this.#lastSent(id));
+    const { kept, named, left: claimed } = claimsIn(this.#claimed, view, (id) => this.#lastSent(id));
     const { absent, left: owed } = answersIn(this.#owed, view);
     // What a wildcard or glob of the view no longer shows, and what was deferred.
     const removals = new Map<string, RetainedResource>([
-      ...(claims?.kept ?? none).map((one) => [one.item.id, one] as const),
+      ...kept.map((one) => [one.item.id, one] as const),
       ...removalsIn(resources, view),
       ...(this.#deferred ?? none),
     ]);
@@ -607,12 +607,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
         ...this.#input(own),
         allItems: true,
         deferredRemovals: removals.size > 0 ? removals : undefined,
-        mustRemove: [...(claims?.named ?? none), ...absent],
+        mustRemove: [...named, ...absent],
       },
       changes,
     );
     const overlay = this.#isDelta ? base?.overlayIn(view, resources, isWithheld) : undefined;
-    return { ...composed, overlay, claimed: claims?.left, owed };
+    return { ...composed, overlay, claimed, owed };
   }
 
   /** After a response for all: what was sent from this view and is unknown in it now. */

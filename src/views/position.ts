@@ -484,7 +484,7 @@ const mostGone = 1000;
  * Undefined: nothing.
  */
 export function claimsIn(
-  claimed: ReadonlyMap<string, string>,
+  claimed: ReadonlyMap<string, string> | undefined,
   view: View,
   lastSent: (id: string) => Value | undefined,
 ): {
@@ -492,6 +492,7 @@ export function claimsIn(
   readonly named: readonly NamedRemoval[];
   readonly left: ReadonlyMap<string, string> | undefined;
 } {
+  if (claimed === undefined) return { kept: none, named: none, left: undefined };
   const left = new Map(claimed);
   const gone: string[] = [];
   for (const { spelling, locator, last } of view.items.values()) {
@@ -505,15 +506,13 @@ export function claimsIn(
     for (const name of left.keys()) if (!unknown.has(name)) left.delete(name);
   }
   const isCovered = view.collectionsResolved && left.size === 0;
+  const rest = isCovered ? undefined : left;
   const all = gone
     .map((name) => goneWhileAway(view, name))
     .filter(({ item }) => !isVariant(lastSent(item.id)));
-  const isMuch = all.length > mostGone;
-  return {
-    kept: isMuch ? none : all,
-    named: isMuch ? all.map(({ item: { id, spelling: name } }) => ({ id, name, locator: false })) : none,
-    left: isCovered ? undefined : left,
-  };
+  if (all.length <= mostGone) return { kept: all, named: none, left: rest };
+  const named = all.map(({ item: { id, spelling: name } }) => ({ id, name, locator: false }));
+  return { kept: none, named, left: rest };
 }
 
 /** Of a resource that is gone and kept, and of a name that no response has covered, besides its characters; measured. */
