@@ -22,6 +22,7 @@ export async function serve(
   terminal: Terminal,
 ): Promise<number> {
   collectAsHeldMemoryGrows();
+  process.stdout.on('error', () => {}); // a full disk: clients are served all the same
   const loaded = loadConfig(file, terminal.environment);
   if (!loaded.ok) {
     for (const problem of loaded.error) terminal.err(`${printable(problemLine(file, problem))}\n`);
