@@ -208,6 +208,8 @@ export class Distributary {
    * The error says why the version in force stays.
    */
   reload(read: Config): Result<undefined> {
+    // It would start upstreams again.
+    if (this.#leaving) return fail('the relay is draining');
     const { log, metrics, rollout } = this.#core;
     const config = inForce(this.#started, read);
     const objection = rollout.objectionTo(config.rollout);

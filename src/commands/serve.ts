@@ -5,7 +5,7 @@ import { type ConfigProblem, problemLine } from '../config/source.ts';
 import { warningLine, warnings } from '../config/warnings.ts';
 import { watchConfig } from '../config/watch-config.ts';
 import { collectAsHeldMemoryGrows } from '../external-memory.ts';
-import type { Result } from '../model/result.ts';
+import { errorMessage, type Result } from '../model/result.ts';
 import { printable } from '../model/text.ts';
 import { createLog, type Log, logRuntimeWarnings } from '../observe/log.ts';
 import { type LogFormat, type LogLevel, LogLevels } from '../observe/log-levels.ts';
@@ -22,6 +22,7 @@ export async function serve(
   terminal: Terminal,
 ): Promise<number> {
   collectAsHeldMemoryGrows();
+  process.stdout.on('error', () => {}); // a full disk: clients are served all the same
   const loaded = loadConfig(file, terminal.environment);
   if (!loaded.ok) {
     for (const problem of loaded.error) terminal.err(`${printable(problemLine(file, problem))}\n`);
@@ -64,8 +65,8 @@ async function untilDrained(
   // Before anything is said to be ready: without a handler a signal would end the process as it is.
   const stopping = firstSignal('SIGTERM', 'SIGINT');
   let reload = (): void => undefined;
-  const hangup = (): void => reload();
-  process.on('SIGHUP', hangup);
+  // Also while it drains: without a handler the signal would end the process as it is.
+  process.on('SIGHUP', () => reload());
   // Without a handler Node would open its debugger's port.
   process.on('SIGUSR1', () => log.warn('SIGUSR1 does nothing: send SIGHUP to reload the configuration'));
   const dependencies = { log, logLevels, version: version(), processMetrics: true };
@@ -75,7 +76,6 @@ async function untilDrained(
   if (!started.ok) {
     log.error('cannot start', { error: started.error });
     stopping.release();
-    process.off('SIGHUP', hangup);
     return 1;
   }
   const failed = (error: unknown): void => log.error('the watchdog has exited', { error });
@@ -100,7 +100,9 @@ async function untilDrained(
   const watch = watchConfig(
     file,
     (read) => {
-      reloading = reloading.then(() => take(read));
+      reloading = reloading
+        .then(() => take(read))
+        .catch((error: unknown) => refuseReload([`${file}: ${errorMessage(error)}`], distributary, log));
     },
     { environment, inForce: config },
   );
@@ -108,7 +110,6 @@ async function untilDrained(
   const signal = await stopping.promise;
   log.info('draining', { signal, milliseconds: config.drainTimeoutMs });
   watch.close();
-  process.off('SIGHUP', hangup);
   await distributary.drain();
   watchdog?.[Symbol.dispose]();
   log.info('drained');

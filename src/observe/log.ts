@@ -56,6 +56,18 @@ export function createLog(
 
 function standardError(): (line: string) => void {
   const destination = pino.destination({ dest: 2, sync: false, maxLength: waiting });
+  // Such as a full disk: the next line tries again, but at the exit it would be tried without end.
+  let failing = false;
+  destination.on('error', () => {
+    failing = true;
+  });
+  destination.on('write', () => {
+    failing = false;
+  });
+  const flush = destination.flushSync.bind(destination);
+  destination.flushSync = () => {
+    if (!failing) flush();
+  };
   return (line) => destination.write(line);
 }
 

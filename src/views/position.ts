@@ -494,12 +494,12 @@ export function claimsIn(
 } {
   if (claimed === undefined) return { kept: none, named: none, left: undefined };
   const left = new Map(claimed);
-  const gone: string[] = [];
+  let gone: string[] = [];
   for (const { spelling, locator, last } of view.items.values()) {
     if (last.value === 'unknown' || !left.delete(spelling)) continue;
     if (last.value === 'absent' && !locator) gone.push(spelling);
   }
-  if (view.collectionsResolved) gone.push(...removedWhileAway(view, left.keys()));
+  if (view.collectionsResolved) gone = gone.concat(removedWhileAway(view, left.keys()));
   for (const name of gone) left.delete(name);
   if (view.collectionsResolved) {
     const unknown = new Set(view.unresolvedNames.values().map(({ spelling }) => spelling));

@@ -1,5 +1,5 @@
 import type { ChildProcess } from 'node:child_process';
-import cluster from 'node:cluster';
+import cluster, { type Worker } from 'node:cluster';
 import { readFileSync } from 'node:fs';
 import type { Plain } from '../admin/service.ts';
 import type { ListenerAddress } from '../assembly/client-serving.ts';
@@ -11,6 +11,7 @@ import type { Log } from '../observe/log.ts';
 import type { Series } from '../observe/series.ts';
 import { ticks } from '../observe/watchdog.ts';
 import { programPath } from '../package/files.ts';
+import { explainError } from '../wire/node-error.ts';
 import {
   anotherBuild,
   isToPrimary,
@@ -259,13 +260,26 @@ export class WorkerSlot {
 /** Starts a process of this very program. Where it does not share a port, it listens through the primary. */
 export function forkWorker(handler: WorkerHandler): WorkerProcess {
   cluster.setupPrimary({ exec: programPath(), args: [], serialization: 'advanced' });
-  const worker = cluster.fork();
-  const closeUntaken = untakenConnections(worker.process);
+  const failed = (error: unknown): void => handler.ended(`it could not be started: ${explainError(error)}`);
+  let worker: Worker;
+  try {
+    worker = cluster.fork();
+  } catch (error) {
+    setImmediate(failed, error);
+    return { id: 0, pid: 0, send: () => {}, kill: () => {}, isSuspended: () => false };
+  }
+  // Without descriptors there is no channel to it.
+  const closeUntaken = worker.process.connected ? untakenConnections(worker.process) : () => {};
   worker.on('message', (message: unknown) => {
     handler.message(isToPrimary(message) ? message : anotherBuild);
     if (!isToPrimary(message)) worker.process.kill('SIGKILL');
   });
-  worker.on('error', () => {}); // `exit` follows, or it has not heard us
+  worker.once('error', (error) => {
+    if (worker.process.pid !== undefined) return; // `exit` follows, or it has not heard us
+    closeUntaken();
+    failed(error);
+  });
+  worker.on('error', () => {});
   worker.on('exit', (code: number | null, signal: string | null) => {
     closeUntaken();
     handler.ended(signal === null ? `exit code ${code ?? 'unknown'}` : `signal ${signal}`);

@@ -19,5 +19,10 @@ describe('announcing a reload', () => {
     const said = lines.filter((line) => line.startsWith('what the new configuration changes'));
     expect(said).to.have.length(1);
     expect(said[0]).to.match(/is unknown .*unknown key/);
+    const late = started.value.reload(config);
+    expect(late, 'a reload that the drain overtook').to.deep.equal({
+      ok: false,
+      error: 'the relay is draining',
+    });
   });
 });

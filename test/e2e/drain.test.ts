@@ -14,7 +14,7 @@ const central = (plane: ModelPlane): object => ({
 describe('connections that the relay ends', function () {
   this.timeout(60_000);
 
-  it('SIGTERM: 503 first, GOAWAY, then 50 streams end over drain_timeout, a few at a time; exit 0', async () => {
+  it('SIGTERM: 503 first, GOAWAY, then 50 streams end over drain_timeout, a few at a time, also after a SIGHUP; exit 0', async () => {
     await using plane = await ModelPlane.start();
     plane.set('cds', five);
     await using relay = await RelayProcess.start({ upstreams: [central(plane)], drain_timeout: '6s' });
@@ -24,6 +24,7 @@ describe('connections that the relay ends', function () {
     for (const client of clients) await client.gets('cds', five);
     relay.signal('SIGTERM');
     await eventually(async () => expect((await relay.get('/ready')).status).to.equal(503));
+    relay.signal('SIGHUP');
     expect(
       clients.filter(({ status }) => status === undefined).length,
       'not ready comes first',

@@ -446,7 +446,7 @@ export abstract class SubscribedType {
     if (subscription.resolved) return;
     subscription.resolved = true;
     this.subscriptions.resolved(subscription);
-    this.#concluded.resolved.push(...subscription.interests.values());
+    for (const interest of subscription.interests.values()) this.#concluded.resolved.push(interest);
   }
 
   protected remove(variants: readonly Identity[]): void {

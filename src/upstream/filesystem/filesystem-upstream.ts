@@ -311,7 +311,7 @@ export function mergeScan(
   const problems = [...scan.problems];
   const refused: FileProblem[] = [];
   for (const { resources = [], problems: broken, notes } of scan.files.values()) {
-    problems.push(...broken, ...notes);
+    for (const problem of [...broken, ...notes]) problems.push(problem);
     for (const resource of resources) {
       const { file, place, type, put } = resource;
       if (!claimed(type, put.name)) continue;
@@ -489,7 +489,7 @@ export function readRecord(
   const sound = parsed.ok ? parsed.value : parsed.error.rest;
   const read = sound && readResources(file, sound, maxConstraintDepth);
   const problems = [...(parsed.ok ? [] : parsed.error.problems), ...(read?.problems ?? [])];
-  const notes = read?.notes ?? [];
+  const notes = bounded(file, read?.notes ?? []);
   if (read === undefined || problems.length > 0) {
     const found = [...problems, ...notes].toSorted((a, b) => (a.place?.line ?? 0) - (b.place?.line ?? 0));
     return badRecord(file, found, previous, signature, digest, bytes);
@@ -499,6 +499,17 @@ export function readRecord(
 
 /** More would not be read, and each is a line of the log. */
 const mostProblems = 50;
+
+function bounded(file: string, found: readonly Located[]): readonly FileProblem[] {
+  const left = found.length - mostProblems;
+  const more = left > 0 ? [{ place: undefined, message: `${left} more problems are in this file` }] : [];
+  return [...found.slice(0, mostProblems), ...more].map(({ place, message }) => ({
+    file,
+    place,
+    message,
+    types: [],
+  }));
+}
 
 function badRecord(
   file: string,
@@ -512,15 +523,8 @@ function badRecord(
   const named = typesNamedIn(bytes);
   const before = resources?.map(({ type }) => type) ?? [];
   const types = refusedTypes(named, before);
-  const left = found.length - mostProblems;
-  const more = left > 0 ? [{ place: undefined, message: `${left} more problems are in this file` }] : [];
   // One update is refused, whatever is wrong with it: only the first says of which types.
-  const problems = [...found.slice(0, mostProblems), ...more].map(({ place, message }, at) => ({
-    file,
-    place,
-    message,
-    types: at === 0 ? types : [],
-  }));
+  const problems = bounded(file, found).map((problem, at) => (at === 0 ? { ...problem, types } : problem));
   return {
     signature,
     digest,

@@ -168,4 +168,15 @@ describe('upstream/filesystem formats', () => {
     expect(bad.problems).to.have.length(1);
     expect(readRecord('a.yaml', Buffer.from(clusters('one')), '', bad, 8).problems).to.deep.equal([]);
   });
+
+  it('notes 50 things that are odd in a file, and says how many more there are', () => {
+    const resources = Array.from({ length: 60 }, (_, at) => ({
+      '@type': wrapper,
+      ttl: '1s',
+      resource: { ...cluster, name: `c${at}` },
+    }));
+    const { notes } = record('a.json', { resources });
+    expect(notes).to.have.length(51);
+    expect(notes.at(-1)?.message).to.equal('10 more problems are in this file');
+  });
 });
