@@ -108,7 +108,7 @@ export abstract class Listener {
     if (at.kind === 'unix') await removeStaleSocket(at.path);
     const server = this.#server;
     return new Promise((resolve) => {
-      const refused = (error: Error): void => {
+      const refused = (error: unknown): void => {
         const why = (at.kind === 'unix' ? explainSocket(at.path) : undefined) ?? explainError(error);
         resolve(fail(`cannot listen on ${address}: ${why}`));
       };
@@ -116,7 +116,12 @@ export abstract class Listener {
       server.listen({ ...target, backlog }, () => {
         server.off('error', refused);
         server.on('error', (error) => this.#report('cannot accept connections', error));
-        if (at.kind === 'unix' && unixMode !== undefined) chmodSync(at.path, unixMode);
+        try {
+          if (at.kind === 'unix' && unixMode !== undefined) chmodSync(at.path, unixMode);
+        } catch (error) {
+          refused(error);
+          return;
+        }
         const bound = server.address();
         if (typeof bound === 'object' && bound !== null)
           this.#address = formatHostPort(bound.address, bound.port);

@@ -64,11 +64,20 @@ export function listenPrivately(
   const server = createServer(listener(routes, failed));
   rmSync(path, { force: true }); // of a worker that was killed
   return new Promise((resolve) => {
-    server.once('error', (error) => resolve(fail(`cannot listen on ${path}: ${explainError(error)}`)));
+    const refused = (error: unknown): void =>
+      resolve(fail(`cannot listen on ${path}: ${explainError(error)}`));
+    server.once('error', refused);
     // Exclusive: node:cluster would have the primary listen in the worker's place.
     server.listen({ path, exclusive: true }, () => {
-      chmodSync(path, socketMode);
-      resolve(ok(server));
+      server.off('error', refused);
+      server.on('error', failed); // what is not accepted
+      try {
+        chmodSync(path, socketMode);
+        resolve(ok(server));
+      } catch (error) {
+        server.close();
+        refused(error);
+      }
     });
   });
 }

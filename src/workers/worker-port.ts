@@ -48,7 +48,7 @@ export async function reservePort(
 function listening(options: ListenOptions): Promise<Result<Server, Error>> {
   const server = createServer((socket) => socket.destroy());
   return new Promise((resolve) => {
-    server.once('error', (error) => resolve(fail(error)));
+    server.on('error', (error) => resolve(fail(error))); // later: a connection is not accepted
     server.listen(options, () => resolve(ok(server)));
   });
 }

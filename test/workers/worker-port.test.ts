@@ -1,4 +1,4 @@
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { createServer } from 'node:net';
 import { expect } from 'chai';
 import { reservePort } from '../../src/workers/worker-port.ts';
@@ -8,8 +8,17 @@ const host = '127.0.0.1';
 const inUse = (port: number): string =>
   `cannot listen on ${host}:${port}: the address is in use: another process listens there (EADDRINUSE)`;
 
+class Reserved extends AsyncDisposableStack {
+  lock: EventEmitter | undefined;
+
+  override use<T extends AsyncDisposable | Disposable | null | undefined>(value: T): T {
+    if (value instanceof EventEmitter) this.lock = value;
+    return super.use(value);
+  }
+}
+
 async function reserve(port: number) {
-  const reserved = new AsyncDisposableStack();
+  const reserved = new Reserved();
   const result = await reservePort({ host, port }, reserved);
   return { result, reserved };
 }
@@ -27,6 +36,16 @@ describe('the port of the workers', () => {
       server.listen({ host, port, reusePort: shared });
       await once(server, 'listening');
     }
+  });
+
+  it('stays reserved when its socket cannot accept a connection, again and again', async function () {
+    if (process.platform !== 'linux') this.skip();
+    const port = await ownPort();
+    const { result, reserved } = await reserve(port);
+    await using _ = reserved;
+    expect(result.ok).to.equal(true);
+    for (let time = 0; time < 2; time++) reserved.lock?.emit('error', new Error('accept EMFILE'));
+    expect((await reserve(port)).result).to.deep.equal({ ok: false, error: inUse(port) });
   });
 
   for (const reusePort of process.platform === 'linux' ? [false, true] : [false])
