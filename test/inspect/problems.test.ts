@@ -190,7 +190,10 @@ describe('alerts, problems and runbooks', () => {
     .map((path) => basename(path, '.md'))
     .filter((name) => name !== 'README');
   /** A relay that is gone lists nothing. */
-  const unseen = new Map([['DistributaryDown', 'relay-down']]);
+  const unseen = new Map([
+    ['DistributaryDown', 'relay-down'],
+    ['DistributaryGone', 'relay-down'],
+  ]);
   /** Its process is gone: only the log says it. */
   const inTheLog = ['standstill'];
 
