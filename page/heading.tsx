@@ -18,7 +18,7 @@ function stateStyle(ready: boolean, { problems }: LiveState['model']): string {
 
 /** Which relay this is, and one sentence. */
 export function Heading({ state, pause }: HeadingProps) {
-  const { model, paused, lostSince } = state;
+  const { model, paused, lostSince, refused } = state;
   const { relay, problems, moreProblems, clients } = model;
   const now = useNow();
   return (
@@ -65,6 +65,9 @@ export function Heading({ state, pause }: HeadingProps) {
         {relay.readOnly && <Fact name="access">read only</Fact>}
       </dl>
       <div role="alert">
+        {refused !== '' && (
+          <p class="lost">This page is not kept up to date: {refused}. It asks again every half a minute.</p>
+        )}
         {lostSince > 0 && (
           <p class="lost">
             No answer since {new Date(lostSince).toLocaleTimeString()}. The data below may be out of date.

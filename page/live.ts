@@ -9,11 +9,13 @@ export interface LiveState {
   readonly paused: boolean;
   /** Since when the relay has not been heard, in milliseconds since the epoch; 0: it is heard. */
   readonly lostSince: number;
+  /** Why the relay does not serve this page; empty: it does. */
+  readonly refused: string;
 }
 
 /** Points of the charts that are kept: five minutes. */
 const kept = 60;
-/** The relay says something at least every 10 s. */
+/** The relay says something at least every 10 s. A page that is refused asks again after as long. */
 const silentMs = 30_000;
 const retryMs = 3000;
 
@@ -25,7 +27,7 @@ export class Live {
   #heardAt = Date.now();
 
   constructor(first: Pick<LiveState, 'model' | 'figures'>) {
-    this.#state = { ...first, paused: false, lostSince: 0 };
+    this.#state = { ...first, paused: false, lostSince: 0, refused: '' };
     document.addEventListener('visibilitychange', () => this.#follow());
     setInterval(() => this.#watch(), retryMs);
     this.#follow();
@@ -36,7 +38,7 @@ export class Live {
   }
 
   pause(paused: boolean): void {
-    this.#set({ paused, lostSince: 0 });
+    this.#set({ paused, lostSince: 0, refused: '' });
     this.#follow();
   }
 
@@ -63,13 +65,17 @@ export class Live {
     this.#source = source;
     source.addEventListener('open', () => this.#heard({}));
     source.addEventListener('model', ({ data }) => {
-      this.#heard({ model: trusted<PageModel>(JSON.parse(String(data))) });
+      this.#heard({ model: trusted<PageModel>(JSON.parse(String(data))), refused: '' });
     });
     source.addEventListener('figures', ({ data }) => {
       const points = trusted<readonly Figure[]>(JSON.parse(String(data)));
       const last = this.#state.figures.at(-1)?.at ?? 0;
       const newer = points.filter(({ at }) => at > last);
       this.#heard({ figures: [...this.#state.figures, ...newer].slice(-kept) });
+    });
+    source.addEventListener('full', ({ data }) => {
+      source.close();
+      this.#heard({ refused: String(data) });
     });
     source.addEventListener('error', () => this.#lost());
   }
@@ -86,8 +92,9 @@ export class Live {
   #watch(): void {
     if (this.#source === undefined) return;
     const isSilent = Date.now() - this.#heardAt > silentMs;
-    if (isSilent) this.#lost();
-    if (isSilent || this.#source.readyState === EventSource.CLOSED) {
+    const { refused } = this.#state;
+    if (isSilent && refused === '') this.#lost();
+    if (isSilent || (refused === '' && this.#source.readyState === EventSource.CLOSED)) {
       const { lostSince } = this.#state;
       this.#open();
       this.#set({ lostSince });

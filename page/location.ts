@@ -1,9 +1,11 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
 
 /** What the page shows is in its URL: a link to it shows the same. */
 export type Query = Readonly<Record<string, string>>;
 
 const changed = new Set<() => void>();
+/** Where to go once it is drawn: the id of an element, or empty for the top. */
+let target: string | undefined;
 
 function read(): Query {
   return Object.fromEntries(new URLSearchParams(location.search));
@@ -20,6 +22,13 @@ export function useQuery(): Query {
       removeEventListener('popstate', update);
     };
   }, []);
+  useLayoutEffect(() => {
+    if (target === undefined) return;
+    const element = target === '' ? null : document.getElementById(target);
+    target = undefined;
+    if (element !== null) element.scrollIntoView({ block: 'start' });
+    else scrollTo({ top: 0 });
+  }, [query]);
   return query;
 }
 
@@ -35,11 +44,8 @@ export function go(href: string, replace = false): void {
   const url = new URL(href, location.href);
   if (replace) history.replaceState(null, '', url);
   else history.pushState(null, '', url);
+  if (!replace) target = url.hash.slice(1);
   for (const update of changed) update();
-  if (replace) return;
-  const target = url.hash === '' ? null : document.getElementById(url.hash.slice(1));
-  if (target !== null) target.scrollIntoView({ block: 'start' });
-  else scrollTo({ top: 0 });
 }
 
 /** Links within the page load nothing: the state that is shown stays, and the event stream too. */

@@ -369,6 +369,7 @@ const limitReasons = new Set([
   'subscriptions',
   'rate',
   'upstream_sessions',
+  'held_bytes',
   'request_bytes',
   'response_bytes',
 ]);

@@ -220,6 +220,45 @@ describe('status page in Chromium', function () {
     expect(await page.evaluate('document.body.textContent')).to.not.include('\u202e');
   });
 
+  it('a link from a client to the clients of its class leads there, and one to a client to its top', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(world.url, desktop);
+    const { page } = open;
+    await shows(page, '16 of 16');
+    const scrolled = async (): Promise<number> => z.number().parse(await page.evaluate('scrollY'));
+    await page.getByRole('link', { name: 'test-1', exact: true }).first().click();
+    await shows(page, 'Client test-1');
+    expect(await scrolled()).to.equal(0);
+    await page.locator('.facts').getByRole('link', { name: 'env=test' }).click();
+    await shows(page, 'class env=test');
+    expect(await scrolled()).to.be.above(0);
+    expectClean(open);
+  });
+
+  it('a page too many says so, and asks again later instead of all the time', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(world.url, desktop);
+    const { page } = open;
+    await shows(page, 'Serving');
+    let asked = 0;
+    await page.route(/\/events$/, async (route) => {
+      asked++;
+      const body = 'event: full\ndata: too many pages are open\n\n';
+      await route.fulfill({ contentType: 'text/event-stream', body });
+    });
+    await page.clock.install();
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.getByRole('button', { name: 'Resume' }).click();
+    await shows(page, 'This page is not kept up to date: too many pages are open.');
+    expect(await text(page)).to.not.include('No answer since');
+    await page.clock.runFor(20_000);
+    expect(asked).to.equal(1);
+    await page.unroute(/\/events$/);
+    await page.clock.runFor(15_000);
+    await eventually(async () => expect(await text(page)).to.not.include('not kept up to date'), patient);
+    expectClean(open);
+  });
+
   it('what is typed and then left takes nobody back', async () => {
     const { browser, world } = there();
     await using open = await browser.open(world.url, desktop);

@@ -12,6 +12,7 @@ import { problemsOf } from '../../src/inspect/problems.ts';
 import type { CertificateState } from '../../src/observe/certificates.ts';
 import type { Recent } from '../../src/observe/figures.ts';
 import { createLog, type Log } from '../../src/observe/log.ts';
+import { rejections } from '../../src/observe/metrics.ts';
 import { problemKinds, readyText, sentence, worstOf } from '../../src/observe/problems.ts';
 import { root } from '../e2e/support/paths.ts';
 import { NO_PAGE, sampleStatus } from '../support/inspector.ts';
@@ -176,7 +177,11 @@ const controlPlane = (given: Partial<ControlPlaneFacts>) => ({
 });
 
 describe('alerts, problems and runbooks', () => {
-  const rule = z.object({ alert: z.string(), annotations: z.object({ runbook_url: z.string() }) });
+  const rule = z.object({
+    alert: z.string(),
+    expr: z.string(),
+    annotations: z.object({ runbook_url: z.string() }),
+  });
   const alerts = z
     .object({ groups: z.array(z.object({ rules: z.array(rule) })) })
     .parse(parse(readFileSync(join(root, 'deploy/observability/alerts.yaml'), 'utf8')))
@@ -185,7 +190,10 @@ describe('alerts, problems and runbooks', () => {
     .map((path) => basename(path, '.md'))
     .filter((name) => name !== 'README');
   /** A relay that is gone lists nothing. */
-  const unseen = new Map([['DistributaryDown', 'relay-down']]);
+  const unseen = new Map([
+    ['DistributaryDown', 'relay-down'],
+    ['DistributaryGone', 'relay-down'],
+  ]);
   /** Its process is gone: only the log says it. */
   const inTheLog = ['standstill'];
 
@@ -207,6 +215,20 @@ describe('alerts, problems and runbooks', () => {
       alerts.map(({ alert, annotations }) => [alert, basename(annotations.runbook_url, '.md')]),
     );
     expect(Object.fromEntries(known)).to.deep.equal(Object.fromEntries(wanted));
+  });
+
+  it('a limit that turns clients away is a problem, an alert and a step of the runbook', () => {
+    const away = alerts.find(({ alert }) => alert === 'DistributaryClientsTurnedAway')?.expr ?? '';
+    const alerted = (/reason=~"([^"]+)"/.exec(away)?.[1] ?? '').split('|');
+    const page = readFileSync(join(root, 'docs/runbooks/limits.md'), 'utf8');
+    const turnsAway = (reason: string) =>
+      problems({ recent: { turnedAway: [{ reason, count: 1 }] } }).some(
+        ({ kind }) => kind === 'clients_turned_away',
+      );
+    const reasons = [...rejections.keys()];
+    const inSteps = reasons.filter((reason) => page.includes(`\`${reason}\``));
+    expect(alerted).to.have.members(inSteps);
+    expect(reasons.filter(turnsAway)).to.have.members(inSteps);
   });
 
   it('every problem has its runbook, and every runbook its problem', () => {

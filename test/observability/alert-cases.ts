@@ -127,6 +127,17 @@ export const alertCases: readonly AlertCase[] = [
     labels: pod,
     description: 'edge-0 of job kubernetes-pods does not answer.',
   },
+  {
+    // Of a pod that is not scheduled there is no `up` either.
+    alert: 'DistributaryGone',
+    fires: { [relay('build_info')]: '1x3 stale' },
+    quiet: {
+      [relay('build_info')]: '1x3 stale',
+      'distributary_build_info{job="distributary",instance="r2:19090"}': '1x30',
+    },
+    at: '20m',
+    labels: { job: 'distributary' },
+  },
   gauge('DistributaryNotReady', 'ready', [0, 1]),
   {
     alert: 'DistributaryBusy',
@@ -332,6 +343,7 @@ export const alertCases: readonly AlertCase[] = [
 /** What each alert says of its case, beside its summary. */
 export const alertDescriptions: Readonly<Record<string, string>> = {
   DistributaryDown: 'r1:19090 of job distributary does not answer.',
+  DistributaryGone: 'Job distributary had 1 in the last day, counted with those that were replaced.',
   DistributaryNotReady: 'r1:19090: its /ready says why.',
   DistributaryBusy: 'r1:19090: one event in a hundred waits for more than 600ms.',
   DistributaryWorkersRestart: 'r1:19090: 60 in the last hour.',
