@@ -414,6 +414,11 @@ export class Core {
     return this.relay.server.size + this.loadReports.size;
   }
 
+  /** Processes took more than the limit at the same time: this one keeps so many. Those of load reports stay. */
+  keepOldestStreams(count: number): void {
+    this.relay.server.keepOldest(Math.max(0, count - this.loadReports.size));
+  }
+
   #pollRefusal(peer: Peer, type: TypeUrl): Refusal | undefined {
     return this.#draining ? draining : this.admission.denial(peer, type);
   }

@@ -262,6 +262,12 @@ export class Metrics {
     this.#behind.frozen().value = Number(frozen);
   }
 
+  /** This upstream is gone: nobody changes its gauges any more. Its counters stay. */
+  forgetUpstream(upstream: string): void {
+    for (const name of ['upstream_last_update_timestamp_seconds', 'upstream_held_removals'])
+      this.#families.get(name)?.forget(upstream);
+  }
+
   /** Gauges that there are only where the cache is persisted. */
   persistence(told: () => Told<typeof ofPersistence>): void {
     this.#show(ofPersistence, told);

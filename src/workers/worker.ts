@@ -267,7 +267,7 @@ export class Worker {
   }
 
   #keepOldest({ streams, connections }: Partial<Load>): void {
-    if (streams !== undefined) this.#core.relay.server.keepOldest(streams);
+    if (streams !== undefined) this.#core.keepOldestStreams(streams);
     if (connections !== undefined) this.#core.admission.keepOldest(connections);
   }
 
