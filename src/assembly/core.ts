@@ -87,8 +87,8 @@ export interface ProcessRole
   readonly loadElsewhere?: () => Load;
   /** Whose load reports it takes; left out: those of clients, for control planes. */
   readonly loadReports?: LoadRole;
-  /** Names of upstreams of which clients of this node have subscriptions in other processes of this relay. */
-  readonly subscribedElsewhere?: (nodeId: string) => ReadonlySet<string>;
+  /** Names of upstreams of which clients of this node, the last one of a stream, have subscriptions in other processes. */
+  readonly subscribedElsewhere?: (nodeId: string, stream: string) => ReadonlySet<string>;
   /** The number of streams or connections of this process has changed. */
   readonly loadChanged?: () => void;
   /** The relay's id in `x-distributary-via`; left out: a new one. */
@@ -406,12 +406,17 @@ export class Core {
   }
 
   /** For load reports. */
-  readonly rejected = ({ reason, logged }: Refusal, peer: Peer): void =>
+  readonly rejected = ({ reason, logged }: Omit<Refusal, 'status'>, peer: Peer): void =>
     this.#streamMetrics.rejected(reason, logged, { peer });
 
   /** Of clients. */
   get streams(): number {
     return this.relay.server.size + this.loadReports.size;
+  }
+
+  /** Processes took more than the limit at the same time: this one keeps so many. Those of load reports stay. */
+  keepOldestStreams(count: number): void {
+    this.relay.server.keepOldest(Math.max(0, count - this.loadReports.size));
   }
 
   #pollRefusal(peer: Peer, type: TypeUrl): Refusal | undefined {

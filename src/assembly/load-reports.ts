@@ -60,8 +60,8 @@ interface LoadParts {
   readonly subscribedUpstreams: SubscribedUpstreams;
   /** Before the ids of streams, so that no other process has the same. */
   readonly streamPrefix: string;
-  /** A client's stream is refused, or ends. */
-  readonly rejected: (refusal: Refusal, peer: Peer) => void;
+  /** A client's stream is refused, ends, or is read no further for a while. */
+  readonly rejected: (refusal: Omit<Refusal, 'status'>, peer: Peer) => void;
   readonly admission: { streamOpened(peer: Peer): void; streamClosed(peer: Peer): void };
 }
 
@@ -219,7 +219,7 @@ function reportingClient(
     left: () => traffic.left(stream),
     targets() {
       const { config } = core;
-      const own = core.subscribedUpstreams.of(client.nodeId);
+      const own = core.subscribedUpstreams.of(client.nodeId, stream);
       if (config === last.config && own.size === last.own.size && own.isSubsetOf(last.own))
         return last.targets;
       const { upstreams, parameters } = config;
@@ -244,33 +244,39 @@ function reportingClient(
 /** What is known of streams is looked up again after this, and sooner for a node that is not known. Milliseconds. */
 const rememberedMs = 1000;
 const unknownMs = 50;
+/** A look at 500 streams takes a millisecond. Then none is made for so much longer that others have their time. */
+const streamsPerMs = 40;
+
+interface Served extends Pick<LoadParts, 'config'> {
+  readonly relay: { readonly server: Pick<Relay['server'], 'size' | 'streams'> };
+}
 
 /** Of which upstreams clients have subscriptions, by node. */
 export class SubscribedUpstreams {
-  readonly #core: Pick<LoadParts, 'config' | 'relay'>;
-  readonly #elsewhere: (nodeId: string) => ReadonlySet<string>;
+  readonly #core: Served;
+  readonly #elsewhere: (nodeId: string, stream: string) => ReadonlySet<string>;
   #byNode = new Map<string, ReadonlySet<string>>();
   #lookedAt = Number.NEGATIVE_INFINITY;
   /** A selection never changes, and many clients have the same. */
   #bySelection = new WeakMap<Selection, Map<TypeUrl, ReadonlySet<string>>>();
   #upstreams: Config['upstreams'] = [];
 
-  /** `elsewhere`: the names of those of which a node has subscriptions in other processes. */
+  /** `elsewhere`: the names of those of which the node of a stream has subscriptions in other processes. */
   constructor(
-    core: Pick<LoadParts, 'config' | 'relay'>,
-    elsewhere: (nodeId: string) => ReadonlySet<string> = () => new Set(),
+    core: Served,
+    elsewhere: (nodeId: string, stream: string) => ReadonlySet<string> = () => new Set(),
   ) {
     this.#core = core;
     this.#elsewhere = elsewhere;
   }
 
   /** Their names. Nobody is asked elsewhere who has something here: the streams of a client are mostly on one connection. */
-  of(nodeId: string): ReadonlySet<string> {
+  of(nodeId: string, stream: string): ReadonlySet<string> {
     const { upstreams } = this.#core.config;
     // Nobody can subscribe to another one.
     if (upstreams.length < 2) return new Set(upstreams.map(({ name }) => name));
     const own = this.here(nodeId);
-    return own.size > 0 ? own : this.#elsewhere(nodeId);
+    return own.size > 0 ? own : this.#elsewhere(nodeId, stream);
   }
 
   /** Of this process's streams. */
@@ -280,7 +286,8 @@ export class SubscribedUpstreams {
     this.#upstreams = upstreams;
     const now = systemClock.monotonic();
     const known = this.#byNode.get(nodeId);
-    if (now < this.#lookedAt + (known === undefined ? unknownMs : rememberedMs)) return known ?? new Set();
+    const unknown = Math.max(unknownMs, Math.min(rememberedMs, this.#core.relay.server.size / streamsPerMs));
+    if (now < this.#lookedAt + (known === undefined ? unknown : rememberedMs)) return known ?? new Set();
     this.#lookedAt = now;
     this.#byNode = this.#look();
     return this.#byNode.get(nodeId) ?? new Set();

@@ -64,6 +64,9 @@ export class UpstreamSet {
       entry.tls.close();
     }
     if (!same) this.#core.relay.replace(entries.map(({ upstream }) => upstream));
+    for (const { upstream } of before)
+      if (!config.upstreams.some(({ name }) => name === upstream.name))
+        this.#core.metrics.forgetUpstream(upstream.name);
   }
 
   /** What of an upstream's removals is held back. */

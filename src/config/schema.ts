@@ -220,7 +220,7 @@ const limits = z
     max_request_bytes: count().default(4_194_304).describe('The largest request accepted from a client, and the most characters of names that a stream may be subscribed to'),
     max_poll_bytes: count().default(1_048_576).describe('The largest body accepted on the rest listener'),
     max_response_bytes: count().default(67_108_864).describe('The largest response accepted from a control plane, or sent to a client: over REST its JSON'),
-    subscription_changes_per_second: count().default(100).describe('Per stream; above this rate reading pauses. ACKs are free. A change counts once, plus once for each 500 resources of the changed subscription'),
+    subscription_changes_per_second: count().default(100).describe('Per stream; above this rate reading pauses. ACKs are free. A change counts once, plus once for each 500 resources of the changed subscription. Of a peer as many changes of what it polls, and of the node of load reports'),
     max_constraint_depth: count().max(1000).default(64).describe('How deep TP2 constraints may be nested'),
     max_upstream_sessions: count().default(1000).describe('PER_PARAMETERS sessions of each upstream. One stream may use a quarter of them, one peer half'),
     stalled_timeout: positiveDuration().prefault('60s').describe('A client is disconnected if it reads nothing for this long, or takes longer to finish a message'),

@@ -10,7 +10,6 @@ import {
 } from '../model/load.ts';
 import { errorMessage, type Result } from '../model/result.ts';
 import { atOnce, type InTurns, ReadingPace } from '../model/time-slices.ts';
-import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import {
   exhausted,
@@ -28,7 +27,7 @@ import { LastNode } from '../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
 import { allClusters, type Instruction, joined, readInstruction, restricted } from './instruction.ts';
 import { LoadView, type ReportingClass } from './load-view.ts';
-import { Reading, TooMuchNoted, type Wanted } from './reading.ts';
+import { lengthOfFirstNode, nodeOf, Reading, TooMuchNoted, type Wanted } from './reading.ts';
 import { mostRowsOfSession, Reporter } from './rows.ts';
 import { LoadSums, type TakenSums } from './sums.ts';
 
@@ -70,7 +69,8 @@ interface LoadServerOptions {
   readonly events: {
     opened(peer: Peer): void;
     closed(peer: Peer): void;
-    rejected(refusal: Refusal, peer: Peer): void;
+    /** A stream is refused, ends, or is read no further for a while. */
+    rejected(refusal: Omit<Refusal, 'status'>, peer: Peer): void;
     /** Counts reports of clients for this upstream, or those of the sums that were handed over. */
     reports(direction: 'received' | 'sent', upstream: string): { inc(): void };
     /** So many clusters of a report were left out (limits.max_load_report_clusters, or what its peer holds). */
@@ -178,10 +178,7 @@ export class LoadServer {
     if (this.#streams.delete(stream)) this.options.events.closed(stream.peer);
   }
 
-  /**
-   * The session of a target, which exists from now on; undefined: there is no such upstream, or no place. `refused`: for
-   * which its stream had none so far. It looks again every few seconds, and counts as refused once.
-   */
+  /** The session of a target, which exists from now on; undefined: there is no such upstream, or no place. */
   session(target: LoadTarget, { peer, refused }: ClientReports): SessionLoad | undefined {
     const { account } = peer;
     const key = JSON.stringify([target.upstream, target.parameters.key]);
@@ -207,9 +204,7 @@ export class LoadServer {
 
   #check(turn: number): void {
     this.options.clock.after(checkMs, () => {
-      for (const stream of [...this.#streams]) {
-        stream.failIfOverdue();
-      }
+      for (const stream of [...this.#streams]) stream.failIfOverdue();
       if (turn % checksForTargets === 0) this.chooseAgain();
       this.view.forgetOld();
       this.#check(turn + 1);
@@ -217,11 +212,8 @@ export class LoadServer {
   }
 }
 
-const nodeTag = bytesTag(1);
 /** Longer reports, not counting their nodes, are read in turns. Bytes. */
 const largeReport = 32 * 1024;
-/** So many fields are skipped in one turn: a few milliseconds. */
-const skippedPerTurn = 100_000;
 
 /** One client's stream of reports. */
 class ClientReports implements StreamHandler {
@@ -234,6 +226,7 @@ class ClientReports implements StreamHandler {
   /** To which it reports, and whose they are. */
   #sessions: ReadonlySet<SessionLoad> = new Set();
   #targets: readonly LoadTarget[] = [];
+  /** Those for which there was no place: they are looked up again every few seconds, and count as refused once. */
   readonly refused = new WeakSet<LoadTarget>();
   /** Of the sessions, and of the relay. */
   #heard: readonly Instruction[] = [];
@@ -245,6 +238,8 @@ class ClientReports implements StreamHandler {
   readonly #turns: RequestTurns;
   /** A report is not read to its end yet: nothing that it counts for may go away. */
   #isReading = false;
+  /** Its node has changed too often: nothing is read before this. */
+  #paused: Timer | undefined;
   /** Rules have changed while it is read. */
   #mustReidentify = false;
   #isOver = false;
@@ -254,7 +249,11 @@ class ClientReports implements StreamHandler {
     this.#stream = stream;
     this.#server = server;
     this.#number = number;
-    this.#turns = new RequestTurns(stream, server.options.clock, () => !this.#isOver);
+    this.#turns = new RequestTurns(
+      stream,
+      server.options.clock,
+      () => !this.#isOver && this.#paused === undefined,
+    );
     this.#openedAt = server.options.clock.now();
   }
 
@@ -306,6 +305,7 @@ class ClientReports implements StreamHandler {
   closed(): void {
     this.#isOver = true;
     this.#isClosed = true;
+    this.#paused?.cancel();
     this.#goIfOver();
   }
 
@@ -388,11 +388,25 @@ class ClientReports implements StreamHandler {
       this.#fail({ reason: 'node', status: read.error });
       return false;
     }
+    if (this.#client !== undefined) this.#spend();
     this.#client = read.value;
     this.#heard = [];
     this.#node.remember(node);
     this.choose();
     return true;
+  }
+
+  /** Another node may open sessions, so it costs as much as a change of subscriptions does. */
+  #spend(): void {
+    const { events, clock } = this.#server.options;
+    const wait = this.peer.account.changed(1);
+    if (wait === 0) return;
+    events.rejected({ reason: 'rate' }, this.peer);
+    this.#stream.pause();
+    this.#paused = clock.after(wait, () => {
+      this.#paused = undefined;
+      if (!this.#isReading && !this.#isOver) this.#stream.resume();
+    });
   }
 
   /** Asked for each stream every few seconds: where nothing has changed, nothing is done. */
@@ -480,26 +494,6 @@ class ClientReports implements StreamHandler {
     for (const session of this.#sessions) session.leave(this);
     this.#sessions = new Set();
   }
-}
-
-/** Encoders put it first. 0: it is not there, or malformed, and who reads the report says so. */
-function lengthOfFirstNode(report: Buffer): number {
-  const reader = new MessageReader(report);
-  try {
-    return reader.next() && reader.tag === nodeTag ? reader.end : 0;
-  } catch {
-    return 0;
-  }
-}
-
-function* nodeOf(report: Buffer): InTurns<Buffer | undefined> {
-  const pace = new ReadingPace(skippedPerTurn);
-  let node: Buffer | undefined;
-  for (const reader = new MessageReader(report); reader.next(); ) {
-    if (reader.tag === nodeTag) node = reader.view();
-    if (pace.isTurnOver(0)) yield;
-  }
-  return node;
 }
 
 /**

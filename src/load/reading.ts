@@ -1,6 +1,6 @@
 import type { LoadOutcome } from '../model/load.ts';
-import type { InTurns } from '../model/time-slices.ts';
-import { checkMessage, MessageReader } from '../protobuf/message-reader.ts';
+import { type InTurns, ReadingPace } from '../model/time-slices.ts';
+import { bytesTag, checkMessage, MessageReader } from '../protobuf/message-reader.ts';
 import type { Instruction } from './instruction.ts';
 import { CLUSTER_STATS, ENDPOINT_STATS, type FieldPlan, type Plan, REPORT } from './plan.ts';
 import {
@@ -16,6 +16,30 @@ import {
   Values,
   viewOf,
 } from './rows.ts';
+
+const nodeTag = bytesTag(1);
+/** So many fields are skipped in one turn: a few milliseconds. */
+const skippedPerTurn = 100_000;
+
+/** Encoders put it first. 0: it is not there, or malformed, and who reads the report says so. */
+export function lengthOfFirstNode(report: Buffer): number {
+  const reader = new MessageReader(report);
+  try {
+    return reader.next() && reader.tag === nodeTag ? reader.end : 0;
+  } catch {
+    return 0;
+  }
+}
+
+export function* nodeOf(report: Buffer): InTurns<Buffer | undefined> {
+  const pace = new ReadingPace(skippedPerTurn);
+  let node: Buffer | undefined;
+  for (const reader = new MessageReader(report); reader.next(); ) {
+    if (reader.tag === nodeTag) node = reader.view();
+    if (pace.isTurnOver(0)) yield;
+  }
+  return node;
+}
 
 /** What of a report counts. */
 export type Wanted = Pick<Instruction, 'clusters' | 'endpoints'>;

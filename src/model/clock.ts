@@ -48,5 +48,6 @@ export class Sweep {
 
   stop(): void {
     this.#timer?.cancel();
+    this.#timer = undefined;
   }
 }

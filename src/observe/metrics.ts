@@ -266,6 +266,12 @@ export class Metrics {
     this.#behind.frozen().value = Number(frozen);
   }
 
+  /** This upstream is gone: nobody changes its gauges any more. Its counters stay. */
+  forgetUpstream(upstream: string): void {
+    for (const name of ['upstream_last_update_timestamp_seconds', 'upstream_held_removals'])
+      this.#families.get(name)?.forget(upstream);
+  }
+
   /** Gauges that there are only where the cache is persisted. */
   persistence(told: () => Told<typeof ofPersistence>): void {
     this.#show(ofPersistence, told);
@@ -433,7 +439,7 @@ export const rejections = new Map<string, {
   ['streams', { code: 'RESOURCE_EXHAUSTED', means: 'limits.max_streams are open' }],
   ['streams_per_peer', { code: 'RESOURCE_EXHAUSTED', means: 'limits.max_streams_per_peer are open' }],
   ['calls', { code: 'RESOURCE_EXHAUSTED', means: 'too many calls of health, reflection or CSDS' }],
-  ['rate', { code: undefined, means: 'more changes of subscriptions than limits.subscription_changes_per_second: reading pauses, and nothing is lost. A poll is refused with RESOURCE_EXHAUSTED' }],
+  ['rate', { code: undefined, means: 'more changes of subscriptions, or of the node of load reports, than limits.subscription_changes_per_second: reading pauses, and nothing is lost. A poll is refused with RESOURCE_EXHAUSTED' }],
   ['held_bytes', { code: 'RESOURCE_EXHAUSTED', means: 'what the relay would hold for this peer alone is more than limits.max_held_bytes_per_peer, or for all such peers more than limits.max_held_bytes' }],
   ['certificate_expired', { code: 'UNAUTHENTICATED', means: "a connection was closed, or was not accepted, because the client's certificate is no longer valid" }],
   ['certificate_untrusted', { code: undefined, means: 'a TLS handshake failed, because no authority in ca vouches for the client\'s certificate, or the certificate is not valid for another reason than its end' }],

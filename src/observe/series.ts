@@ -54,6 +54,11 @@ export class Family<T> {
     return series;
   }
 
+  /** Those whose first label has this value. */
+  forget(value: string): void {
+    for (const [key, { labels }] of this.#series) if (labels[0] === value) this.#series.delete(key);
+  }
+
   all(): readonly { readonly labels: readonly string[]; readonly series: T }[] {
     return [...this.#series.values()];
   }

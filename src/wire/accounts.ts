@@ -13,7 +13,7 @@ export interface AccountBounds {
   readonly held: number;
   /** Milliseconds of work in a second, past which a peer gets shorter turns (limits.max_work_per_peer). */
   readonly workPerSecond: number;
-  /** Changes of what a peer polls (limits.subscription_changes_per_second). */
+  /** Changes of what a peer polls, and of nodes that report load (limits.subscription_changes_per_second). */
   readonly changesPerSecond: number;
 }
 
@@ -324,9 +324,17 @@ export class Account implements Payer {
 
   /** So many changes of what it polls. False: it makes too many. */
   change(count: number): boolean {
-    const now = this.#clock.now();
-    this.#changes ??= new Rate(() => this.#accounts.bounds.changesPerSecond, now);
-    return this.#changes.trySpend(now, count);
+    return this.#rate.trySpend(this.#clock.now(), count);
+  }
+
+  /** The same of changes that are made whatever they cost: milliseconds to wait before the next. */
+  changed(count: number): number {
+    return this.exempt ? 0 : this.#rate.spend(this.#clock.now(), count);
+  }
+
+  get #rate(): Rate {
+    this.#changes ??= new Rate(() => this.#accounts.bounds.changesPerSecond, this.#clock.now());
+    return this.#changes;
   }
 
   /** Hands bytes over, which a handler cannot get otherwise, and charges the time that takes. */

@@ -13,7 +13,11 @@ const rarely = 5;
 /** A node that nobody has asked about for so long reports no more, in milliseconds. */
 const forgottenMs = 15_000;
 
+/** The primary and each worker answer in one turn. */
+const mostAsked = 20_000;
+
 interface Reporting {
+  readonly node: string;
   /** By `Clock.monotonic()`: the last time. */
   reportedAt: number;
   /** In other workers, as far as it is known. */
@@ -28,7 +32,8 @@ export class SubscribedElsewhere {
   readonly #clock: Clock;
   readonly #ask: (nodes: string[]) => Promise<readonly NodeSubscriptions[]>;
   readonly #changed: () => void;
-  readonly #nodes = new Map<string, Reporting>();
+  /** By the stream that reports: those whose node was asked about last are the last. */
+  readonly #streams = new Map<string, Reporting>();
   readonly #soon: Sweep;
   readonly #again: Sweep;
   #looks = 0;
@@ -47,12 +52,12 @@ export class SubscribedElsewhere {
     this.#again = new Sweep(clock, againMs, () => this.#look(++this.#looks % rarely === 0));
   }
 
-  /** Names of upstreams of which this node has subscriptions in other workers, as far as it is known. */
-  of(node: string): Upstreams {
+  /** Names of upstreams of which this node, the last one of its stream, has subscriptions in other workers, as far as it is known. */
+  of(node: string, stream: string): Upstreams {
     const reportedAt = this.#clock.monotonic();
-    const known = this.#nodes.get(node);
-    if (known === undefined) {
-      this.#nodes.set(node, { reportedAt, upstreams: nothing });
+    const known = this.#streams.get(stream);
+    if (known?.node !== node) {
+      this.#streams.set(stream, { node, reportedAt, upstreams: nothing });
       this.#soon.start();
       return nothing;
     }
@@ -63,12 +68,23 @@ export class SubscribedElsewhere {
   /** Whether to look again, so `#soon` does once. */
   #look(isAboutAll: boolean): boolean {
     const now = this.#clock.monotonic();
-    for (const [node, { reportedAt }] of this.#nodes)
-      if (now - reportedAt >= forgottenMs) this.#nodes.delete(node);
-    const asked = [...this.#nodes].filter(([, { upstreams }]) => isAboutAll || upstreams.size === 0);
-    if (asked.length > 0 && !this.#isAsking) void this.#askAbout(asked.map(([node]) => node));
-    if (this.#nodes.size > 0) this.#again.start();
+    for (const [stream, { reportedAt }] of this.#streams)
+      if (now - reportedAt >= forgottenMs) this.#streams.delete(stream);
+    if (!this.#isAsking) this.#askAboutSome(isAboutAll);
+    if (this.#streams.size > 0) this.#again.start();
     return false;
+  }
+
+  #askAboutSome(isAboutAll: boolean): void {
+    const asked = new Set<string>();
+    for (const [stream, one] of [...this.#streams]) {
+      if (asked.size >= mostAsked) break;
+      if (!isAboutAll && one.upstreams.size > 0) continue;
+      asked.add(one.node);
+      this.#streams.delete(stream);
+      this.#streams.set(stream, one);
+    }
+    if (asked.size > 0) void this.#askAbout([...asked]);
   }
 
   /** A primary that does not answer is asked again. */
@@ -86,11 +102,12 @@ export class SubscribedElsewhere {
   #heard(asked: readonly string[], found: readonly NodeSubscriptions[]): void {
     const upstreamsOf = new Map(found.map((one) => [one.node, new Set(one.upstreams)]));
     let isChanged = false;
-    for (const node of asked) {
-      const known = this.#nodes.get(node);
-      const upstreams = upstreamsOf.get(node) ?? nothing;
-      if (known === undefined || known.upstreams.symmetricDifference(upstreams).size === 0) continue;
-      known.upstreams = upstreams;
+    const nodes = new Set(asked);
+    for (const one of this.#streams.values()) {
+      if (!nodes.has(one.node)) continue;
+      const upstreams = upstreamsOf.get(one.node) ?? nothing;
+      if (one.upstreams.symmetricDifference(upstreams).size === 0) continue;
+      one.upstreams = upstreams;
       isChanged = true;
     }
     if (isChanged) this.#changed();

@@ -108,7 +108,7 @@ export class Worker {
         loadElsewhere: () => this.#loadElsewhere,
         loadChanged: () => this.#report(),
         loadReports: 'worker',
-        subscribedElsewhere: (node) => this.#subscribedElsewhere.of(node),
+        subscribedElsewhere: (node, stream) => this.#subscribedElsewhere.of(node, stream),
         isUnavailable: (type, selector) => this.#outageGate.isUnavailable(type, selector),
         refusal: (interest) => this.#outageGate.refusal(interest),
         relayId,
@@ -267,7 +267,7 @@ export class Worker {
   }
 
   #keepOldest({ streams, connections }: Partial<Load>): void {
-    if (streams !== undefined) this.#core.relay.server.keepOldest(streams);
+    if (streams !== undefined) this.#core.keepOldestStreams(streams);
     if (connections !== undefined) this.#core.admission.keepOldest(connections);
   }
 

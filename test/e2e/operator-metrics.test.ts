@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { cases } from '../support/cases.ts';
 import { issueCertificate } from '../support/certificates.ts';
 import { eventually } from './support/eventually.ts';
+import { ResourceFiles } from './support/files.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { PemFiles } from './support/pem-files.ts';
 import { ClientPool } from './support/recording-client.ts';
@@ -117,5 +118,20 @@ describe('metrics for operators', function () {
     await eventually(async () => expect(await relay.metric('config_last_reload_successful')).to.equal(0));
     relay.configure(config(300));
     await eventually(async () => expect(await relay.metric('config_last_reload_successful')).to.equal(1));
+  });
+
+  it('an upstream that a reload has removed has no time of its last update any more', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    await using relay = await RelayProcess.start({ upstreams: [files.upstream] });
+    const shown = async (): Promise<readonly string[]> =>
+      [
+        ...(await relay.get('/metrics')).body.matchAll(
+          /^distributary_upstream_last_update\S*upstream="(\w+)"/gm,
+        ),
+      ].map(([, name = '']) => name);
+    await eventually(async () => expect(await shown()).to.deep.equal([files.upstream.name]));
+    await relay.reconfigure({ upstreams: [{ ...files.upstream, name: 'others' }] });
+    await eventually(async () => expect(await shown()).to.deep.equal(['others']));
   });
 });

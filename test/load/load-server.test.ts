@@ -62,7 +62,7 @@ class Stream implements ServerStream {
   readonly peer: Peer;
   readonly waitedMilliseconds = 0;
   handler: StreamHandler | undefined;
-  paused = 0;
+  paused = false;
   status: GrpcStatus | undefined;
   written = 0;
 
@@ -79,10 +79,10 @@ class Stream implements ServerStream {
     return true;
   }
   pause(): void {
-    this.paused++;
+    this.paused = true;
   }
   resume(): void {
-    this.paused--;
+    this.paused = false;
   }
   end(status: GrpcStatus): void {
     this.status = status;
@@ -219,6 +219,26 @@ describe('to whom clients report', () => {
     expect(plane.issued).to.equal(7);
   });
 
+  it('costs as much as a change of subscriptions where a stream changes its node: reading pauses', () => {
+    const { clock, stream, rejected } = setUp(
+      undefined,
+      undefined,
+      testPeer({}, testAccounts({ changesPerSecond: 10 }, new VirtualClock())),
+    );
+    for (let count = 0; count < 10; count++) stream.send({ node: { id: `b${count}` } });
+    stream.send({ node: { id: 'b9' } });
+    expect([stream.paused, rejected]).to.deep.equal([false, []]);
+    stream.send({ node: { id: 'c' } });
+    expect([stream.paused, rejected]).to.deep.equal([true, ['rate']]);
+    clock.advance(100);
+    expect(stream.paused).to.equal(false);
+    stream.send({ node: { id: 'd' }, ...large });
+    for (let turn = 0; turn < 50; turn++) clock.advance(0);
+    expect(stream.paused, 'the report is read').to.equal(true);
+    clock.advance(200);
+    expect(stream.paused).to.equal(false);
+  });
+
   it('who finds no room is counted as refused once, however often it is looked up', () => {
     const { clock, server, rejected } = setUp(undefined, { sessions: 0 });
     clock.advance(60_000);
@@ -279,9 +299,9 @@ describe('a large load report, read in turns', () => {
   it('counts when it is read, and nothing else of its client is read before', () => {
     const { clock, plane, stream } = setUp();
     stream.send(large);
-    expect(stream.paused).to.equal(1);
+    expect(stream.paused).to.equal(true);
     clock.advance(1000);
-    expect(stream.paused).to.equal(0);
+    expect(stream.paused).to.equal(false);
     clock.advance(1000);
     expect(plane.issued).to.equal(5000);
   });
@@ -302,10 +322,10 @@ describe('a large load report, read in turns', () => {
     stream.send(large);
     server.reload();
     // Not in this turn.
-    expect(stream.paused).to.equal(1);
+    expect(stream.paused).to.equal(true);
     expect(renewed()).to.equal(0);
     clock.advance(2000);
-    expect([stream.paused, renewed(), plane.issued]).to.deep.equal([0, 1, 5000]);
+    expect([stream.paused, renewed(), plane.issued]).to.deep.equal([false, 1, 5000]);
   });
 
   it('counts at a drain', async () => {
@@ -322,7 +342,7 @@ describe('a large load report, read in turns', () => {
     other.send({ node: { id: 'b' } });
     for (const each of [stream, other]) each.send(large);
     const drained = server.drain();
-    expect([stream.paused, other.paused]).to.deep.equal([0, 1]);
+    expect([stream.paused, other.paused]).to.deep.equal([false, true]);
     await drained;
     expect(plane.issued).to.equal(10_000);
   });

@@ -38,10 +38,14 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
 
   it('new nodes are asked about at once and together, those without an answer every second, the others every 5 s', async () => {
     const { elsewhere, asked, pass, changes } = started({ a: ['central'] });
-    expect([...elsewhere.of('a'), ...elsewhere.of('b')]).to.deep.equal([]);
+    expect([...elsewhere.of('a', 'a'), ...elsewhere.of('b', 'b')]).to.deep.equal([]);
     await pass(100);
     expect(asked).to.deep.equal([['a', 'b']]);
-    expect([[...elsewhere.of('a')], [...elsewhere.of('b')], changes()]).to.deep.equal([['central'], [], 1]);
+    expect([[...elsewhere.of('a', 'a')], [...elsewhere.of('b', 'b')], changes()]).to.deep.equal([
+      ['central'],
+      [],
+      1,
+    ]);
     await pass(5000);
     expect(asked.slice(1)).to.deep.equal([['b'], ['b'], ['b'], ['b'], ['a', 'b']]);
     expect(changes()).to.equal(1);
@@ -50,11 +54,11 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
   it('what is no longer subscribed is forgotten, and a node that reports no more is not asked about', async () => {
     const upstreams: Record<string, string[]> = { a: ['central'] };
     const { elsewhere, asked, pass, changes } = started(upstreams);
-    elsewhere.of('a');
+    elsewhere.of('a', 'a');
     await pass(100);
     delete upstreams['a'];
     await pass(5000);
-    expect([[...elsewhere.of('a')], changes()]).to.deep.equal([[], 2]);
+    expect([[...elsewhere.of('a', 'a')], changes()]).to.deep.equal([[], 2]);
     await pass(20_000);
     const before = asked.length;
     await pass(10_000);
@@ -63,12 +67,29 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
 
   it('a node that comes back has nothing of before until it is known again', async () => {
     const { elsewhere, pass } = started({ a: ['central'] });
-    elsewhere.of('a');
+    elsewhere.of('a', 'a');
     await pass(100);
     await pass(20_000);
-    expect([...elsewhere.of('a')]).to.deep.equal([]);
+    expect([...elsewhere.of('a', 'a')]).to.deep.equal([]);
     await pass(100);
-    expect([...elsewhere.of('a')]).to.deep.equal(['central']);
+    expect([...elsewhere.of('a', 'a')]).to.deep.equal(['central']);
+  });
+
+  it('a stream has one node, however often it changes', async () => {
+    const { elsewhere, asked, pass } = started({});
+    for (let count = 0; count < 1000; count++) elsewhere.of(`node-${count}`, 'a');
+    elsewhere.of('node-999', 'b');
+    await pass(100);
+    expect(asked).to.deep.equal([['node-999']]);
+  });
+
+  it('a question is about 20,000 nodes at most, and the next one about the others', async () => {
+    const { elsewhere, asked, pass } = started({});
+    for (let count = 0; count < 30_000; count++) elsewhere.of(`node-${count}`, `${count}`);
+    await pass(100);
+    await pass(1000);
+    expect(asked.map(({ length }) => length)).to.deep.equal([20_000, 20_000]);
+    expect(new Set(asked.flat()).size).to.equal(30_000);
   });
 
   it('one question is open at a time', async () => {
@@ -82,7 +103,7 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
       },
       () => undefined,
     );
-    elsewhere.of('a');
+    elsewhere.of('a', 'a');
     for (let passed = 0; passed < 5000; passed += 50) time.advance(50);
     expect(asked).to.equal(1);
   });

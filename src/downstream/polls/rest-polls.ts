@@ -111,16 +111,21 @@ export class RestPolls {
       return () => {};
     }
     const { value } = read;
-    return polls.ask(value, head.peer, longestMs, (outcome) => {
+    let isOpen = true;
+    const giveUp = polls.ask(value, head.peer, longestMs, (outcome) => {
       if (outcome.kind === 'refused') answered(refusal(outcome.status));
       else if (outcome.kind === 'unchanged') answered(unchanged);
       else {
-        this.#answer(value, outcome, head).then(answered, (error: unknown) => {
+        this.#answer(value, outcome, head, () => isOpen).then(answered, (error: unknown) => {
           this.#options.threw(error, head.path);
           answered(problem(500, 'internal', 'this is a bug: see the log'));
         });
       }
     });
+    return () => {
+      isOpen = false;
+      giveUp();
+    };
   }
 
   /** The same bytes on the same connection are the same poll: nothing is read again. */
@@ -151,12 +156,14 @@ export class RestPolls {
     poll: ReadPoll,
     outcome: Extract<PollOutcome, { kind: 'response' }>,
     { headers, peer }: HttpHead,
+    isOpen: () => boolean,
   ): Promise<HttpAnswer> {
     const compressed = takesGzip(headers['accept-encoding']);
     const made = await this.#bodies.of(outcome.response, peer.account, compressed);
     if (!made.ok) return refusal(this.#options.polls.rejected(made.error));
     const bytes = compressed ? await made.value.compressed(peer.account) : made.value.plain;
-    this.#options.polls.sent(poll, outcome, bytes);
+    // The client may have gone while it was made.
+    if (isOpen()) this.#options.polls.sent(poll, outcome, bytes);
     return jsonAnswer(bytes, compressed ? { 'content-encoding': 'gzip', vary } : { vary });
   }
 }
