@@ -121,10 +121,10 @@ export class FilesystemUpstream implements Upstream {
     this.#scan();
   }
 
+  /** A scan that is under way says nothing more. It is not waited for: the file system may not answer. */
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#timer?.cancel();
-    await this.#scanning;
     this.#watches.close();
   }
 

@@ -1,5 +1,8 @@
-import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+import { mkdir, open, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { expect } from 'chai';
 import { CLAIMS_EVERYTHING } from '../../../src/upstream/claims.ts';
 import { cds, clusters, eds, Harness, interest, variant } from './harness.ts';
@@ -263,5 +266,23 @@ describe('upstream/filesystem', () => {
     await witness.until(() => witness.names(cds).join() === 'two');
     await witness.upstream.stop();
     expect(files.transactions).to.have.length(1);
+  });
+
+  it('stops although the file system does not answer', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    const pipe = join(files.root, 'pipe');
+    execFileSync('mkfifo', [pipe]);
+    // Each takes a thread of Node's file operations until somebody writes.
+    const threads = Number(process.env['UV_THREADPOOL_SIZE'] ?? 4);
+    const stuck = Array.from({ length: threads }, () => open(pipe, 'r'));
+    try {
+      files.upstream.start();
+      const stopped = files.upstream.stop().then(() => 'stopped');
+      expect(await Promise.race([stopped, setTimeout(1000, 'still waits')])).to.equal('stopped');
+    } finally {
+      const writer = openSync(pipe, 'w');
+      for (const reader of await Promise.all(stuck)) await reader.close();
+      closeSync(writer);
+    }
   });
 });
