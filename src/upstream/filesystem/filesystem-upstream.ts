@@ -524,7 +524,8 @@ function badRecord(
   const before = resources?.map(({ type }) => type) ?? [];
   const types = refusedTypes(named, before);
   // One update is refused, whatever is wrong with it: only the first says of which types.
-  const problems = bounded(file, found).map((problem, at) => (at === 0 ? { ...problem, types } : problem));
+  const [first, ...others] = bounded(file, found);
+  const problems = first === undefined ? [] : [{ ...first, types }, ...others];
   return {
     signature,
     digest,
