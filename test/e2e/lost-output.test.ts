@@ -24,7 +24,7 @@ describe('a relay whose log and output are on a full disk', () => {
     const listeners = { xds: { address: `unix:${socket}` }, admin: { address: '127.0.0.1:0' } };
     writeFileSync(config, JSON.stringify({ node: { id: 'relay' }, upstreams, ...listeners }));
     const full = openSync('/dev/full', 'w');
-    const { command, args = [] } = distributary('run', '--config', config);
+    const { command, args } = distributary('run', '--config', config);
     const relay = spawn(command, args, { stdio: ['ignore', full, full] });
     const ended = once(relay, 'exit');
     try {

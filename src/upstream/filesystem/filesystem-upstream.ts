@@ -500,14 +500,19 @@ export function readRecord(
 /** More would not be read, and each is a line of the log. */
 const mostProblems = 50;
 
-function bounded(file: string, found: readonly Located[]): readonly FileProblem[] {
+/** One update is refused, whatever is wrong with it: only the first says of which types. */
+function bounded(
+  file: string,
+  found: readonly Located[],
+  types: readonly TypeUrl[] = [],
+): readonly FileProblem[] {
   const left = found.length - mostProblems;
   const more = left > 0 ? [{ place: undefined, message: `${left} more problems are in this file` }] : [];
-  return [...found.slice(0, mostProblems), ...more].map(({ place, message }) => ({
+  return [...found.slice(0, mostProblems), ...more].map(({ place, message }, at) => ({
     file,
     place,
     message,
-    types: [],
+    types: at === 0 ? types : [],
   }));
 }
 
@@ -523,8 +528,7 @@ function badRecord(
   const named = typesNamedIn(bytes);
   const before = resources?.map(({ type }) => type) ?? [];
   const types = refusedTypes(named, before);
-  // One update is refused, whatever is wrong with it: only the first says of which types.
-  const problems = bounded(file, found).map((problem, at) => (at === 0 ? { ...problem, types } : problem));
+  const problems = bounded(file, found, types);
   return {
     signature,
     digest,
