@@ -286,13 +286,11 @@ export class Core {
       removalLimits: () => removalLimits(this.#config),
       events: rolloutEvents(this, rolloutFile),
     });
-    const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
     // The listener's authorities are those of the start. Without them, any peer may be a relay.
     const verifies = config.xds.tls?.ca !== undefined;
     const mayBeRelay = (peer: Peer): boolean => !verifies || this.#rules.isRelay(peer);
     this.loops = new LoopDetection(
       role.relayId ?? newRelayId(config.node.id),
-      streams,
       mayBeRelay,
       systemClock,
       verifies ? undefined : longestUnverified,

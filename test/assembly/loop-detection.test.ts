@@ -7,6 +7,7 @@ import { VirtualClock } from '../support/virtual-clock.ts';
 class FakeStream {
   readonly peer: Peer;
   readonly #via: string | undefined;
+  asked = 0;
 
   constructor(via?: string, address = 'relay') {
     this.peer = testPeer({ address });
@@ -14,6 +15,7 @@ class FakeStream {
   }
 
   header(name: string): string | undefined {
+    this.asked++;
     return name === 'x-distributary-via' ? this.#via : undefined;
   }
 }
@@ -21,24 +23,18 @@ class FakeStream {
 describe('assembly/loops', () => {
   function setting() {
     const clock = new VirtualClock();
-    const open: FakeStream[] = [];
-    const loops = new LoopDetection(
-      newRelayId('relay'),
-      () => open,
-      ({ address }) => address === 'relay',
-      clock,
-    );
+    const loops = new LoopDetection(newRelayId('relay'), ({ address }) => address === 'relay', clock);
     let grown = 0;
     loops.onNewRelaysBelow(() => {
       grown++;
       return true;
     });
-    const take = (via?: string, address?: string): void => {
+    const take = (via?: string, address?: string): FakeStream => {
       const stream = new FakeStream(via, address);
-      open.push(stream);
       loops.streamAccepted(stream);
+      return stream;
     };
-    return { clock, open, loops, take, grown: () => grown };
+    return { clock, loops, take, grown: () => grown };
   }
 
   it('says itself, and who is below', () => {
@@ -48,6 +44,19 @@ describe('assembly/loops', () => {
     take('b/1, c/1');
     take('b/1, c/1');
     expect(loops.via()).to.match(/^relay\/[0-9a-f]{16}, b\/1, b\/1>c\/1$/);
+  });
+
+  it('forgets who has left, and does not look at clients that are no relays', () => {
+    const { clock, loops, take } = setting();
+    const own = loops.via();
+    const relay = take('b/1');
+    const clients = Array.from({ length: 100 }, () => take());
+    const asked = clients.reduce((sum, client) => sum + client.asked, 0);
+    expect(loops.via()).to.equal(`${own}, b/1`);
+    loops.streamEnded(relay);
+    clock.advance(30_000);
+    expect(loops.via()).to.equal(own);
+    expect(clients.reduce((sum, client) => sum + client.asked, 0)).to.equal(asked);
   });
 
   it('refuses what leads back to itself', () => {
