@@ -815,6 +815,20 @@ describe('SotW server', () => {
       expect(client.received().map(resources)).to.deep.equal([{ x: 'bad' }, { y: '1' }]);
     });
 
+    it('§3.12 also of a response that a newer one has overtaken, but for what that has', () => {
+      const relay = new InMemoryRelay();
+      const client = named(relay, 'eds', ['x', 'y', 'z']);
+      says(relay, 'eds', { x: 'bad', y: '1', z: '1' });
+      const response = client.one();
+      says(relay, 'eds', { z: '2' });
+      const newer = client.one();
+      relay.events.length = 0;
+      client.nack('eds', response, ['x', 'y', 'z']);
+      expect(relay.events[0], 'it counts as stale all the same (§3.3)').to.equal('request eds stale');
+      client.ack('eds', newer, ['x', 'y', 'z']);
+      expect(client.received().map(resources)).to.deep.equal([{ x: 'bad' }, { y: '1' }]);
+    });
+
     it('§3.12 but not what a newer update brings anyway', () => {
       const relay = new InMemoryRelay();
       const client = named(relay, 'eds', ['x', 'y']);
