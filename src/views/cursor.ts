@@ -459,10 +459,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (!complete) return false;
     if (!collectionsResolved) return true;
     if (this.encoding.unknownNames) return false;
-    for (const { id, spelling } of unresolvedNames) {
-      if (this.#earlier?.possiblyHeld?.has(spelling) === true || this.#has(id)) return true;
-    }
-    return false;
+    const moved = unresolvedNames.size > 0 ? this.#position?.movedInto(this.#view) : undefined;
+    const isHeld = ({ id, spelling }: Item): boolean =>
+      this.#earlier?.possiblyHeld?.has(spelling) === true || this.#has(id) || moved?.has(id) === true;
+    return unresolvedNames.values().some(isHeld);
   }
 
   /** More than that deferred removals may be sent now. */
