@@ -137,8 +137,8 @@ export class TypeStream {
     }
     yield;
     // What a stale SotW request names does not count.
-    const lastNonce = this.#subscription?.responses.lastNonce;
-    if (request.kind === 'sotw' && lastNonce !== undefined && lastNonce !== request.nonce) return undefined;
+    const kind = this.#subscription?.responses.classify(request.nonce, request.error !== undefined);
+    if (request.kind === 'sotw' && kind === 'stale') return undefined;
     const step = this.#step(request, client);
     this.#ahead = [request, step];
     if (!step.ok || !step.value.changed || step.value.selection.equals(this.selection)) return undefined;

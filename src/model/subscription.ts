@@ -194,6 +194,8 @@ export interface SentState extends ShownState {
   readonly awaitsAnswer: boolean;
   /** Of the last response; undefined: there was none. */
   readonly lastNonce: string | undefined;
+  /** What an answer with this nonce is. */
+  classify(nonce: string, hasError: boolean): AnswerKind;
 }
 
 /** What a client has from earlier streams, by its first request. Each protocol says something else. */

@@ -318,8 +318,8 @@ class ResponseContent {
       constrained,
       wrapped: encoding.wrapped || ttl !== undefined,
       ttl,
-      // A client that has the content gets a heartbeat; for VHDS there are none (protocol §4.11).
-      bodiless: hasIt && ttl !== undefined && view.info.short !== 'vhds',
+      // A client that has the content gets a heartbeat; in SotW and for VHDS there are none (protocol §4.11).
+      bodiless: hasIt && ttl !== undefined && encoding.protocol === 'delta' && view.info.short !== 'vhds',
     });
   }
 

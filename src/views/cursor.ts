@@ -308,7 +308,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /**
    * A rejected response is not sent again as it was. Envoy rejects {a invalid, b valid} whole: each resource goes out
-   * once more, alone (protocol §3.12).
+   * once more, alone (protocol §3.12), also if a newer response has overtaken it.
    */
   answer(nonce: string, error: ClientError | undefined): AnswerKind {
     const kind = this.responses.classify(nonce, error !== undefined);
@@ -320,7 +320,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       this.#pool.answered({ receivedAt, isAccepted: kind === 'ack', isRepeated });
       this.#answeredAt = receivedAt;
     }
-    if (kind === 'nack' && answered !== undefined && this.#takesParts) {
+    if (error !== undefined && answered !== undefined && this.#takesParts) {
       const changes = rejectedChanges(answered);
       if (changes.length > 0) this.#retries = [...(this.#retries ?? none), ...changes];
     }
@@ -459,10 +459,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (!complete) return false;
     if (!collectionsResolved) return true;
     if (this.encoding.unknownNames) return false;
-    for (const { id, spelling } of unresolvedNames) {
-      if (this.#earlier?.possiblyHeld?.has(spelling) === true || this.#has(id)) return true;
-    }
-    return false;
+    const moved = unresolvedNames.size > 0 ? this.#position?.movedInto(this.#view) : undefined;
+    const isHeld = ({ id, spelling }: Item): boolean =>
+      this.#earlier?.possiblyHeld?.has(spelling) === true || this.#has(id) || moved?.has(id) === true;
+    return unresolvedNames.values().some(isHeld);
   }
 
   /** More than that deferred removals may be sent now. */

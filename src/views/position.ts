@@ -91,6 +91,13 @@ export class Position {
     );
   }
 
+  /** The same if locators may have other parameters there, and so other ids. */
+  movedInto(view: View): ReadonlyMap<string, ClientResource> | undefined {
+    return this.view !== view && view.forms.some(({ locator }) => locator)
+      ? this.resourcesIn(view)
+      : undefined;
+  }
+
   /**
    * In a view that the client leaves before any response was sent from it: all that it has of what that selects. What it
    * unsubscribed when it moved there is dropped at the client, even if it subscribes to it again (protocol §4.5).

@@ -60,6 +60,8 @@ export class SentResponses implements SentState {
   #lastNack: Rejection | undefined;
   /** SotW: the nonces that were accepted and rejected last. */
   #acceptedNonce = '';
+  /** SotW: unanswered nonces between the accepted one and the last. */
+  #overtaken: string[] | undefined;
   #rejectedNonce: string | undefined;
 
   constructor(items: SentItems, isDelta: boolean) {
@@ -73,8 +75,9 @@ export class SentResponses implements SentState {
    *
    * In SotW the current nonce is the last one sent; after a NACK of it the last accepted one is current too, because
    * Envoy's unified mux changes its subscription with that one (§3.3). Before anything was sent any nonce will do: old
-   * Envoys leaked the last stream's (§3.2). A stale answer is neither ACK nor NACK. For a partial type it still says
-   * whether the client accepted the resources of its response, if the newer one does not have them.
+   * Envoys leaked the last stream's (§3.2). A stale answer is neither ACK nor NACK. But it may make its nonce the
+   * accepted one. For a partial type it also says whether the client accepted the resources of its response, if the
+   * newer one does not have them.
    */
   classify(nonce: string, hasError: boolean): AnswerKind {
     const answer = hasError ? 'nack' : 'ack';
@@ -132,6 +135,7 @@ export class SentResponses implements SentState {
   /** A response was sent, and the cursor has moved behind it. */
   sent(response: SentResponse): void {
     const { header } = response;
+    if (!this.#isDelta && this.#unanswered !== undefined) this.#overtake(this.#unanswered.header.nonce);
     if (header.complete) {
       // It makes the ones before it pointless (protocol §3.11).
       this.#forgetEarlier();
@@ -146,17 +150,31 @@ export class SentResponses implements SentState {
 
   /** The client has answered. Returns the response; undefined if it was not outstanding. */
   answered(nonce: string, error: ClientError | undefined): SentResponse | undefined {
-    if (!this.#isDelta && nonce === this.lastNonce) {
-      this.#forgetEarlier();
-      this.#rejectedNonce = error === undefined ? undefined : nonce;
-      if (error === undefined) this.#acceptedNonce = nonce;
-    }
+    if (!this.#isDelta) this.#answeredNonce(nonce, error === undefined);
     const response = this.#takeOutstanding(nonce);
     const header = response?.header ?? (this.#last?.nonce === nonce ? this.#last : undefined);
     if (header === undefined) return undefined;
     if (error === undefined) this.#accept(header, response);
     else this.#reject(header, response, error);
     return response;
+  }
+
+  #answeredNonce(nonce: string, isAccepted: boolean): void {
+    if (nonce === this.lastNonce) {
+      this.#forgetEarlier();
+      this.#overtaken = undefined;
+      this.#rejectedNonce = isAccepted ? undefined : nonce;
+    } else {
+      const index = this.#overtaken?.indexOf(nonce) ?? -1;
+      if (index < 0) return;
+      this.#overtaken?.splice(0, index + 1);
+    }
+    if (isAccepted) this.#acceptedNonce = nonce;
+  }
+
+  #overtake(nonce: string): void {
+    this.#overtaken ??= [];
+    if (this.#overtaken.push(nonce) > maxOutstanding) this.#overtaken.shift();
   }
 
   /** Outstanding responses before the last one will not be answered any more. */

@@ -1,7 +1,9 @@
 import { expect } from 'chai';
+import { Views } from '../../src/views/views.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { type DeltaClient, InMemoryRelay, namedHolder, put, type } from '../support/in-memory-relay.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';
+import { workOf } from '../support/work.ts';
 
 /** Their bytes make a request a large one. */
 const names = Array.from({ length: 5000 }, (_, index) => `name-${index}`);
@@ -44,6 +46,31 @@ describe('a large request', () => {
     relay.clock.advance(0);
     expect([...relay.relay.views.all()].map(({ selection }) => selection.size)).to.deep.equal([1]);
   });
+
+  for (const [nonce, kind, made] of [
+    ['accepted', 'subscribe', 1],
+    ['unknown', 'stale', 0],
+  ] as const) {
+    it(`with the ${nonce} nonce after a NACK is ${kind} (§3.3): what it selects is ${made ? '' : 'not '}made ahead`, () => {
+      const relay = new InMemoryRelay();
+      const client = relay.sotw();
+      client.send('eds', { resourceNames: ['a'] });
+      const [accepted, rejected] = ['1', '2'].map((content) => {
+        relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', content)] });
+        const response = client.one();
+        if (content === '1') client.ack('eds', response, ['a']);
+        return response;
+      });
+      if (accepted === undefined || rejected === undefined) throw new Error('there were two responses');
+      client.nack('eds', rejected, ['a']);
+      const prepared = workOf(Views.prototype, ['prepare'], () => {
+        client.send('eds', { responseNonce: made ? accepted.nonce : nonce, resourceNames: names });
+        relay.clock.advance(0);
+      });
+      expect(relay.events.at(-1)).to.equal(`request eds ${kind}`);
+      expect(prepared).to.equal(made);
+    });
+  }
 
   it('of a client that goes away is forgotten', () => {
     const relay = new InMemoryRelay();

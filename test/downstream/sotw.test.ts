@@ -191,6 +191,21 @@ describe('SotW server', () => {
       expect(resources(client.one())).to.deep.equal({ b: '1' });
     });
 
+    it('§3.3 it may be that of a response that a newer one has overtaken', () => {
+      const relay = new InMemoryRelay();
+      const client = named(relay, 'eds', ['x', 'y']);
+      says(relay, 'eds', { x: 'bad', y: '1' });
+      client.nack('eds', client.one(), ['x', 'y']);
+      const [first, last] = client.received();
+      if (first === undefined || last === undefined) throw new Error('each goes out alone');
+      client.ack('eds', first, ['x', 'y']);
+      client.nack('eds', last, ['x', 'y']);
+      client.ack('eds', first, ['x', 'y', 'z']);
+      expect(relay.events.at(-1)).to.equal('request eds subscribe');
+      says(relay, 'eds', { z: '1' });
+      expect(resources(client.one())).to.deep.equal({ z: '1' });
+    });
+
     it('§3.3 after a NACK of the first response an empty nonce is current: nothing was accepted yet', () => {
       const relay = new InMemoryRelay();
       const { client, response } = wildcardClient(relay, { a: 'bad', b: '1' });
@@ -797,6 +812,20 @@ describe('SotW server', () => {
       const client = named(relay, 'eds', ['x', 'y', 'z']);
       says(relay, 'eds', { x: 'bad', y: '1', z: '1' });
       client.nack('eds', client.one(), ['x', 'y', 'w']);
+      expect(client.received().map(resources)).to.deep.equal([{ x: 'bad' }, { y: '1' }]);
+    });
+
+    it('§3.12 also of a response that a newer one has overtaken, but for what that has', () => {
+      const relay = new InMemoryRelay();
+      const client = named(relay, 'eds', ['x', 'y', 'z']);
+      says(relay, 'eds', { x: 'bad', y: '1', z: '1' });
+      const response = client.one();
+      says(relay, 'eds', { z: '2' });
+      const newer = client.one();
+      relay.events.length = 0;
+      client.nack('eds', response, ['x', 'y', 'z']);
+      expect(relay.events[0], 'it counts as stale all the same (§3.3)').to.equal('request eds stale');
+      client.ack('eds', newer, ['x', 'y', 'z']);
       expect(client.received().map(resources)).to.deep.equal([{ x: 'bad' }, { y: '1' }]);
     });
 

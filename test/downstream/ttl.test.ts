@@ -105,17 +105,42 @@ describe('times to live (§8)', () => {
     expect(told(client)).to.deep.equal(['a:1~1.5']);
   });
 
-  it('§8 a heartbeat of upstream is passed on, without the body (§4.11), to those who count', () => {
+  it('§4.11 a heartbeat of upstream is passed on to those who count: without the body in delta', () => {
     const relay = new InMemoryRelay();
-    const able = subscribed(relay, 'eds', ['a']);
+    const delta = relay.delta();
+    delta.send('eds', {
+      node: create(NodeSchema, node({}, ['xds.config.supports-resource-ttl'])),
+      resourceNamesSubscribe: ['a'],
+    });
+    const sotw = subscribed(relay, 'eds', ['a']);
     const unable = subscribed(relay, 'eds', ['a'], false);
     says(relay, 'eds', 'a', '1', 5000);
-    told(able);
-    told(unable);
+    for (const client of [delta, sotw, unable]) client.received();
     relay.clock.advance(4000);
     beats(relay, 'eds', 'a', 5000);
-    expect(told(able)).to.deep.equal(['a:~5']);
+    const [{ resources: [beat] = [] } = {}] = delta.received();
+    expect([beat?.name, beat?.resource, beat?.ttl?.seconds]).to.deep.equal(['a', undefined, 5n]);
+    expect(told(sotw)).to.deep.equal(['a:1~5']);
     expect(told(unable)).to.deep.equal([]);
+  });
+
+  // Envoy takes a resource without a body for a heartbeat only if the version of its response is the accepted one.
+  it('§4.11 what a SotW response prolongs has its body, beside what has changed and alone', () => {
+    const relay = new InMemoryRelay();
+    const both = subscribed(relay, 'eds', ['a', 'b']);
+    const one = subscribed(relay, 'eds', ['b']);
+    const url = type('eds');
+    const puts = (content: string) => [
+      put(url, 'a', content, { ttlMilliseconds: 5000 }),
+      put(url, 'b', '1', { ttlMilliseconds: 5000 }),
+    ];
+    relay.says({ type: url, holder: namedHolder, version: '1', puts: puts('1') });
+    told(both);
+    told(one);
+    relay.clock.advance(1000);
+    relay.says({ type: url, holder: namedHolder, version: '2', puts: puts('2') });
+    expect(told(both)).to.deep.equal(['a:2~5 b:1~5']);
+    expect(told(one)).to.deep.equal(['b:1~5']);
   });
 
   for (const short of ['cds', 'lds']) {

@@ -745,6 +745,24 @@ describe('variants (protocol §5, TP2)', () => {
         '-y {env == "prod"}',
       ]);
     });
+    it('§3.9 change with the node: a full state waits for what the client has and is unknown for the new ones', () => {
+      const relay = new InMemoryRelay({ rules });
+      const client = relay.sotw();
+      const resourceLocators = ['a', 'b'].map((name) => locator(name, { own: '1' }));
+      client.send('cds', { node: node({ env: 'prod' }), resourceLocators });
+      const about = (constraints: Constraints, ...names: string[]) => {
+        const resolved = [...relay.upstream.interests].filter(({ selector }) => names.includes(selector));
+        const puts = names.map((name) => put(cds, name, name, { constraints }));
+        relay.says({ type: cds, holder: namedHolder, puts, resolved });
+      };
+      about(prod, 'a', 'b');
+      const { nonce: responseNonce } = client.one();
+      client.send('cds', { node: node({ env: 'test' }), responseNonce, resourceLocators });
+      about(test, 'a');
+      expect(client.received(), 'without b, which the client has').to.deep.equal([]);
+      about(test, 'b');
+      expect(client.one().resources).to.have.length(2);
+    });
     it('§8.6 change with the node: a removal that was deferred for those before is not forgotten', () => {
       const relay = new InMemoryRelay({ rules, limits: { removalGraceMilliseconds: 15_000 } });
       const client = relay.delta();

@@ -75,7 +75,7 @@ interface ServerSide {
   readonly released: ReadonlyMap<Kind, Released>;
   /** Whatever was sent on it, with its parameters of now. */
   readonly sent: Set<string>;
-  /** Delta: by nonce, what has not been answered yet. */
+  /** By nonce, what has not been answered yet. */
   readonly outstanding: Map<string, Received>;
   parameters: Parameters;
   /** The next CDS answers a subscription, or shows other variants: all of it counts as changed. */
@@ -502,11 +502,12 @@ export class Client {
     side.call.send(writeSotw(speech, topic.version, names), () => {
       this.#identified(side, speech, parameters);
       const last = side.last.get(kind);
+      const answered = side.outstanding.get(nonce);
+      side.outstanding.delete(nonce);
+      // Its parts come again even if it is stale (protocol §3.12).
+      if (answered !== undefined && error !== undefined) this.#causesOf(side, kind).rejected(answered);
       if (last !== undefined && last.nonce !== nonce) return; // stale
-      if (last !== undefined && error !== undefined) {
-        this.#causesOf(side, kind).rejected(last);
-        this.host.rollout?.rejected(last);
-      }
+      if (last !== undefined && error !== undefined) this.host.rollout?.rejected(last);
       this.#asked(side, kind, wanted, [], new Map());
     });
   }

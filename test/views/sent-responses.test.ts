@@ -190,6 +190,10 @@ const nonces: readonly (readonly [string, string, string])[] = [
   ['1{} !1 +', 'nack change', 'nothing accepted yet: no nonce'],
   ['1{} !1 +0', 'nack stale', 'nothing accepted yet, and another nonce'],
   ['1{} +1 2{} !2 +', 'ack nack stale', 'no nonce, when one was accepted'],
+  ['1{a1} +1 2{b1} 3{c1} +2 !3 +2', 'ack stale nack change', 'accepted when a newer one was on its way'],
+  ['1{a1} +1 2{b1} 3{c1} +2 !3 +1', 'ack stale nack stale', 'and no longer the one before it'],
+  ['1{a1} +1 2{b1} 3{c1} !2 !3 +1', 'ack stale nack change', 'a stale NACK accepts nothing'],
+  ['1{a1} 2{b1} +2 +1 3{c1} !3 +2', 'ack stale nack change', 'nor does an ACK of an older one'],
 ];
 
 describe('SentResponses', () => {
@@ -203,9 +207,21 @@ describe('SentResponses', () => {
 
   for (const [conversation, kinds, what] of nonces) {
     it(`SotW ${conversation}: ${what}`, () => {
-      expect(run(new Client('full'), conversation).join(' ')).to.equal(kinds);
+      for (const kind of ['full', 'partial'])
+        expect(run(new Client(kind), conversation).join(' '), kind).to.equal(kinds);
     });
   }
+
+  it('SotW: of more than 32 unanswered nonces the last are known, and one of them may be the accepted one (§3.3)', () => {
+    for (const [accepted, kind] of [
+      [1, 'stale'],
+      [99, 'change'],
+    ] as const) {
+      const client = new Client('full');
+      for (let round = 1; round <= 100; round++) client.send(round, ['a1']);
+      expect(run(client, `+${accepted} !100 +${accepted}`)).to.deep.equal(['stale', 'nack', kind]);
+    }
+  });
 
   it('a rejection has the version of its response, and a name and its version only if the response had one resource', () => {
     const client = new Client('delta');

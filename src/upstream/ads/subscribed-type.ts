@@ -122,7 +122,7 @@ export abstract class SubscribedType {
   protected abstract onUnsubscribed(subscription: UpstreamSubscription): void;
   /** After a response: what must be left out and subscribed once more, because upstream may not have seen that it was. */
   protected askAgain?(): readonly UpstreamSubscription[];
-  /** Whether silence means absence in the end (protocol §3.9): for names, in SotW only of LDS and CDS. */
+  /** Whether silence means absence in the end (protocol §3.9): for names, in SotW only of full-state types. */
   protected abstract absentAfterTimeout(subscription: UpstreamSubscription): boolean;
   /**
    * resource_timeout has passed, or (`extended`) a little more. If it is absent, what it has from earlier streams is
