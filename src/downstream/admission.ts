@@ -205,7 +205,7 @@ export function excessOf(
   let [count, length] = [0, 0];
   for (const { url, selection } of [own, ...others]) {
     // A type without names is one subscription, too.
-    count += Math.max(1, selection.size);
+    count += Math.max(1, selection.listedCount);
     // By delta requests a client could add to what it names without end.
     length += url.length + selection.length;
   }

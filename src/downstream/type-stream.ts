@@ -5,6 +5,7 @@ import {
   collectionCovers,
   EMPTY_SELECTION,
   entryId,
+  ownId,
   Selection,
   type SelectionEntry,
 } from '../model/selection.ts';
@@ -105,9 +106,9 @@ export class TypeStream {
 
   /** Some of its locators came with dynamic parameters. */
   get hasOwnParameters(): boolean {
-    return this.selection.entries
-      .values()
-      .some(({ locatorParameters = NO_PARAMETERS }) => locatorParameters !== NO_PARAMETERS);
+    return this.selection.listed.some(
+      ({ locatorParameters = NO_PARAMETERS }) => locatorParameters !== NO_PARAMETERS,
+    );
   }
 
   /**
@@ -191,7 +192,7 @@ export class TypeStream {
     this.#encoding = encoding({ ...this.#encoding, wrapped: client.wrapped, ttl: client.ttl });
     if (this.#subscription === undefined) return;
     this.#subscription.encoding = this.#encoding;
-    const before = [...this.selection.entries.values()];
+    const before = this.selection.listed;
     const selected = before.map((one) => reselect(one, client));
     const isSame = selected.every((one, index) => one.parameters === before[index]?.parameters);
     const selection = isSame ? this.selection : Selection.of(selected);
@@ -539,51 +540,44 @@ function stepDelta(
   unsubscribe: readonly SelectionEntry[],
   wildcard: SelectionEntry | undefined,
 ): Step {
-  if (first && subscribe.length === 0 && wildcard !== undefined) {
-    const entries = new Map([[entryId(wildcard), wildcard]]);
-    for (const selected of unsubscribe) entries.delete(entryId(selected));
-    return { selection: Selection.of(entries.values()), resend: nothing, mustAnswer: [], changed: true };
-  }
-  if (subscribe.length === 0 && unsubscribe.length === 0) {
+  const implied = first && subscribe.length === 0 ? wildcard : undefined;
+  if (implied === undefined && subscribe.length === 0 && unsubscribe.length === 0) {
     return { selection: before, resend: nothing, mustAnswer: [], changed: first };
   }
-  const entries = new Map(before.entries);
-  const resend = new Set<string>();
-  for (const selected of subscribe) {
-    const id = entryId(selected);
-    // Also if it is not subscribed now: a name that was unsubscribed counts as never sent (§4.5).
-    if (!first) resend.add(id);
-    entries.set(id, selected);
-  }
-  const dropped = drop(entries, unsubscribe);
-  for (const selected of dropped) resend.delete(entryId(selected));
-  const selection = Selection.of(entries.values());
+  const list = implied === undefined ? before.listed : [implied];
+  const listed = new Map(list.map((one) => [ownId(one), one]));
+  for (const selected of subscribe) listed.set(ownId(selected), selected);
+  const unlisted = drop(listed, unsubscribe);
+  const selection = Selection.of(listed.values());
+  const dropped = unlisted.filter((selected) => !selection.has(entryId(selected)));
+  // Also if it is not subscribed now: a name that was unsubscribed counts as never sent (§4.5).
+  const again = first ? [] : subscribe.map(entryId).filter((id) => selection.has(id));
   const mustAnswer = dropped.filter((selected) =>
     selection.collectionsOver(selected.selector).some((collection) => collectionCovers(collection, selected)),
   );
-  return { selection, resend, mustAnswer, changed: true };
+  return { selection, resend: new Set(again), mustAnswer, changed: true };
 }
 
 /**
- * Unsubscribes the entry with this spelling, else the equal ones: the order of context parameters does not count (protocol
- * §6). Unknown names are ignored (§4.5).
+ * Takes the one with this spelling, else the equal ones: the order of context parameters does not count (protocol §6).
+ * Unknown names are ignored (§4.5). An entry is unsubscribed with the last locator that leads to it.
  */
 function drop(
-  entries: Map<string, SelectionEntry>,
+  listed: Map<string, SelectionEntry>,
   unsubscribe: readonly SelectionEntry[],
 ): readonly SelectionEntry[] {
   const dropped: SelectionEntry[] = [];
   let bySelector: ReadonlyMap<Selector, readonly SelectionEntry[]> | undefined;
   for (const selected of unsubscribe) {
-    const exact = entries.get(entryId(selected));
+    const exact = listed.get(ownId(selected));
     let meant = exact === undefined ? [] : [exact];
     if (exact === undefined && isXdstp(selected.spelling)) {
-      bySelector ??= Map.groupBy(entries.values(), ({ selector }) => selector);
+      bySelector ??= Map.groupBy(listed.values(), ({ selector }) => selector);
       meant = (bySelector.get(selected.selector) ?? []).filter(
-        ({ locator, parameters }) => locator === selected.locator && parameters === selected.parameters,
+        ({ locatorParameters }) => locatorParameters === selected.locatorParameters,
       );
     }
-    for (const one of meant) if (entries.delete(entryId(one))) dropped.push(one);
+    for (const one of meant) if (listed.delete(ownId(one))) dropped.push(one);
   }
   return dropped;
 }

@@ -29,6 +29,16 @@ export function entryId(selected: SelectionEntry): string {
   return itemId(selected.locator, selected.parameters, selected.spelling);
 }
 
+/** What the client unsubscribes it by. A trusted parameter may make two locators one entry. */
+export function ownId({
+  locator,
+  parameters,
+  spelling,
+  locatorParameters = parameters,
+}: SelectionEntry): string {
+  return itemId(locator, locatorParameters, spelling);
+}
+
 /** Characters of its name, and of the parameters that its locator came with. */
 export function lengthOf({ spelling, locatorParameters }: SelectionEntry): number {
   return spelling.length + (locatorParameters?.key.length ?? 0);
@@ -64,6 +74,8 @@ export function collectionCovers(
 /** What a client subscribes to in one type. Immutable. */
 export class Selection {
   readonly entries: ReadonlyMap<string, SelectionEntry>;
+  /** Locators that lead to an entry as another one does already, by `ownId`. */
+  readonly #alsoListed: ReadonlyMap<string, SelectionEntry>;
   /** Sum of the entries' hashes: whatever the order, equal selections have equal sums. */
   readonly hash: number;
   /** Characters of all names and of the parameters that locators came with. */
@@ -76,11 +88,13 @@ export class Selection {
 
   private constructor(
     entries: ReadonlyMap<string, SelectionEntry>,
+    alsoListed: ReadonlyMap<string, SelectionEntry>,
     hash: number,
     length: number,
     collections: readonly SelectionEntry[],
   ) {
     this.entries = entries;
+    this.#alsoListed = alsoListed;
     this.hash = hash;
     this.length = length;
     this.collections = collections;
@@ -88,22 +102,40 @@ export class Selection {
 
   static of(list: Iterable<SelectionEntry>): Selection {
     const entries = new Map<string, SelectionEntry>();
+    let alsoListed = noEntries;
     let hash = 0;
     let length = 0;
     const collections: SelectionEntry[] = [];
     for (const selected of list) {
       const id = entryId(selected);
-      if (entries.has(id)) continue;
+      const same = entries.get(id);
+      if (same !== undefined) {
+        if (same.locatorParameters === selected.locatorParameters || alsoListed.has(ownId(selected)))
+          continue;
+        if (alsoListed === noEntries) alsoListed = new Map();
+        alsoListed.set(ownId(selected), selected);
+        length += lengthOf(selected);
+        continue;
+      }
       entries.set(id, selected);
       hash = (hash + keyedHash(selected.parameters.id, id)) % modulus;
       length += lengthOf(selected);
       if (isCollection(selected.selector)) collections.push(selected);
     }
-    return new Selection(entries, hash, length, collections);
+    return new Selection(entries, alsoListed, hash, length, collections);
   }
 
   get size(): number {
     return this.entries.size;
+  }
+
+  /** All that the client has subscribed to: an entry once for each locator that leads to it. */
+  get listed(): SelectionEntry[] {
+    return [...this.entries.values(), ...this.#alsoListed.values()];
+  }
+
+  get listedCount(): number {
+    return this.size + this.#alsoListed.size;
   }
 
   /** With a wildcard or glob: SotW responses are complete then (protocol §3.7). */
@@ -156,13 +188,19 @@ export class Selection {
     if (this === other) return true;
     if (this.hash !== other.hash || this.size !== other.size) return false;
     for (const [id, selected] of this.entries) {
-      if (other.entries.get(id)?.parameters !== selected.parameters) return false;
+      const one = other.entries.get(id);
+      if (one?.parameters !== selected.parameters || one.locatorParameters !== selected.locatorParameters)
+        return false;
     }
-    return true;
+    return (
+      this.#alsoListed.size === other.#alsoListed.size &&
+      this.#alsoListed.keys().every((id) => other.#alsoListed.has(id))
+    );
   }
 }
 
 const none: readonly never[] = [];
+const noEntries = new Map<string, SelectionEntry>();
 /** Sums of many stay exact in a double. */
 const modulus = 2 ** 48;
 

@@ -8,6 +8,7 @@ import {
   entryId,
   isCollection,
   itemId,
+  ownId,
   type Selection,
   type SelectionEntry,
 } from '../model/selection.ts';
@@ -470,14 +471,12 @@ const collectionKey = (parameters: Parameters, selector: Selector): string => `$
 function movedIn(before: Selection, now: Selection): readonly MovedLocator[] {
   const ended = [...before.entries].filter(([id, { locator }]) => locator && !now.has(id));
   if (ended.length === 0) return none;
-  const key = ({ locatorParameters, spelling }: SelectionEntry): string =>
-    `${locatorParameters?.id} ${spelling}`;
   const parameters = new Map<string, Parameters>();
-  for (const selected of now.entries.values()) {
-    if (selected.locator) parameters.set(key(selected), selected.parameters);
+  for (const selected of now.listed) {
+    if (selected.locator) parameters.set(ownId(selected), selected.parameters);
   }
   return ended.flatMap(([, from]) => {
-    const to = parameters.get(key(from));
+    const to = parameters.get(ownId(from));
     return to === undefined ? [] : [{ from, to }];
   });
 }

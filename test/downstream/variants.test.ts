@@ -782,6 +782,64 @@ describe('variants (protocol §5, TP2)', () => {
         '-x {env == "prod"}',
       ]);
     });
+    const alike: readonly [string, string, Record<string, string>, Record<string, string>][] = [
+      ['the values that it overrides', 'x', { env: 'prod' }, { env: 'test' }],
+      ['one without it, as relays below send', 'x', { env: 'test' }, {}],
+      ['wildcards', '*', { env: 'prod' }, {}],
+    ];
+    for (const [what, name, one, other] of alike) {
+      it(`§4.5 make locators one entry (${what}): it is subscribed until the last of them is unsubscribed`, () => {
+        const relay = new InMemoryRelay({ rules });
+        const client = relay.delta();
+        client.send('eds', {
+          node: node({ env: 'test' }),
+          resourceLocatorsSubscribe: [locator(name, one), locator(name, other), locator(name, other)],
+        });
+        relay.says({ type: eds, puts: [variant('x', '1', test)] });
+        expect(told(client.one())).to.deep.equal(['+x {env == "test"} 1']);
+        client.send('eds', { resourceLocatorsUnsubscribe: [locator(name, { never: 'asked' })] });
+        client.send('eds', { resourceLocatorsUnsubscribe: [locator(name, one)] });
+        relay.says({ type: eds, puts: [variant('x', '2', test)] });
+        expect(told(client.one())).to.deep.equal(['+x {env == "test"} 2']);
+        client.send('eds', { resourceLocatorsUnsubscribe: [locator(name, other)] });
+        relay.says({ type: eds, puts: [variant('x', '3', test)] });
+        expect(client.received()).to.deep.equal([]);
+      });
+    }
+    it('§4.5 what makes locators one entry is over: each has its own again', () => {
+      const relay = new InMemoryRelay({ rules: [...rules, ...envRules('other')] });
+      const client = relay.delta();
+      client.send('eds', {
+        node: node({ env: 'test' }),
+        resourceLocatorsSubscribe: [locator('x', { env: 'prod' }), locator('x', { env: 'test' })],
+      });
+      client.send('eds', { node: node({ env: 'prod' }) });
+      client.send('eds', { resourceLocatorsUnsubscribe: [locator('x', { env: 'prod' })] });
+      says(relay, [xProd]);
+      expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p']);
+    });
+    it('§4.5 another client leads to the same entry by another locator: each unsubscribes its own', () => {
+      const relay = new InMemoryRelay({ rules });
+      const [first, second] = ['prod', 'other'].map((env) => {
+        const client = relay.delta();
+        client.send('eds', {
+          node: node({ env: 'test' }),
+          resourceLocatorsSubscribe: [locator('x', { env })],
+        });
+        return client;
+      });
+      second?.send('eds', { resourceLocatorsUnsubscribe: [locator('x', { env: 'other' })] });
+      says(relay, [variant('x', '1', test)]);
+      expect(first?.received().map(told)).to.deep.equal([['+x {env == "test"} 1']]);
+      expect(second?.received()).to.deep.equal([]);
+    });
+    it('they count one by one towards max_subscriptions', () => {
+      const relay = new InMemoryRelay({ rules, limits: { maxSubscriptions: 2 } });
+      const client = locating(relay, ['x', { env: '1' }], ['x', { env: '2' }]);
+      expect(client.status).to.equal(undefined);
+      client.send('eds', { resourceLocatorsSubscribe: [locator('x', { env: '3' })] });
+      expect(client.status?.code).to.equal(8);
+    });
     it('untrusted rules leave a locator as it is', () => {
       const relay = new InMemoryRelay();
       const client = relay.delta();

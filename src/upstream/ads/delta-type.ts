@@ -74,16 +74,14 @@ export class DeltaType extends SubscribedType {
     // The answer to a wildcard or glob was cut off. If nothing has changed since, no response would complete it.
     if (subscriptions.unresolvedCollections.values().some(({ suspended }) => !suspended)) return [];
     const confirmed: AckedVariant[] = [];
-    const stamped = this.rules.stamp(UNCONSTRAINED);
-    const plain = stamped.ok ? stamped.value.key : UNCONSTRAINED.key;
     let incomplete = false;
     let bytes = 0;
     for (const variant of acked.all()) {
-      const { name, version, constraints, hasTtl } = variant;
+      const { name, version, hasTtl } = variant;
       if (!this.#isResumable(variant)) continue;
       // A removal by name alone does not say which variant is removed, or for which of several parameter sets. What has
       // a TTL may have expired, and upstream sends nothing that is unchanged.
-      if (constraints.key !== plain || subscriptions.named(name).length > 1 || hasTtl) {
+      if (!this.#isPlain(variant) || subscriptions.named(name).length > 1 || hasTtl) {
         incomplete = true;
         continue;
       }
@@ -94,6 +92,12 @@ export class DeltaType extends SubscribedType {
     // A wildcard or glob is resolved by a response, so something must be left that upstream has to send.
     const needsAnswer = (subscriptions.locators || incomplete) && subscriptions.hasCollection;
     return needsAnswer && confirmed.length < acked.size ? [] : confirmed;
+  }
+
+  /** Upstream says no constraints of it. */
+  #isPlain({ constraints }: Identity): boolean {
+    const stamped = this.rules.stamp(UNCONSTRAINED);
+    return constraints.key === (stamped.ok ? stamped.value : UNCONSTRAINED).key;
   }
 
   #isResumable(variant: AckedVariant): boolean {
@@ -205,20 +209,14 @@ export class DeltaType extends SubscribedType {
   }
 
   #commit({ version }: IncomingResponse, reading: DeltaReading): Transaction {
-    const { subscriptions, acked, holder, type } = this;
+    const { subscriptions, holder, type } = this;
     const { resourceErrors } = reading;
     this.isEmpty = isEmpty(reading);
     this.#noteRepeated(reading.puts);
     const { puts, heartbeats, answered } = this.#takeResources(reading.puts);
-    for (const identity of reading.removedVariants) {
-      this.#markReceived(identity);
-      const known = acked.get(identity.name, identity.constraints.key);
-      if (isGlob(identity.name)) this.#empty(identity);
-      else if (known === undefined) this.#resolveMissing(identity);
-      else this.#removeVariant(known);
-    }
-    for (const identity of reading.removed) this.#removeName(identity);
-    for (const error of notFound(reading)) this.#removeName(error);
+    for (const identity of reading.removedVariants) this.#remove(identity, false, reading);
+    for (const identity of reading.removed) this.#remove(identity, true, reading);
+    for (const error of notFound(reading)) this.#remove(error, this.#isPlain(error), reading);
     // It has another variant than the one from an earlier stream: in one transaction, as a swap.
     for (const subscription of answered) this.#removeUnconfirmedOfName(subscription);
     const { removals, resolved } = this.takeConcluded();
@@ -330,7 +328,8 @@ export class DeltaType extends SubscribedType {
     }
   }
 
-  #removeName(identity: Identity): void {
+  /** `byName`: it is removed by its name alone. */
+  #remove(identity: Identity, byName: boolean, { bodies }: DeltaReading): void {
     const { name, constraints } = identity;
     const { acked, subscriptions } = this;
     this.#markReceived(identity);
@@ -340,8 +339,8 @@ export class DeltaType extends SubscribedType {
     }
     const exact = acked.get(name, constraints.key);
     // A server without locators for the name may mean any variant: it has no other way to say so.
-    const meant = exact === undefined && !subscriptions.hasLocatorFor(name) ? acked.of(name) : [];
-    const removed = exact === undefined ? meant : [exact];
+    const meant = byName && !subscriptions.hasLocatorFor(name) ? acked.of(name) : [];
+    const removed = exact === undefined ? meant.filter((variant) => !bodies.has(variant)) : [exact];
     for (const variant of removed) this.#removeVariant(variant);
     if (removed.length === 0) this.#resolveMissing(identity);
   }
@@ -434,6 +433,8 @@ const initialVersionsLimit = 3 * 1024 * 1024;
 /** What a delta response says: all of it judged, nothing of it done yet. */
 interface DeltaReading {
   readonly puts: readonly Put[];
+  /** What `puts` are. */
+  readonly bodies: VariantSet;
   /** `removed_resources`: whatever is known under this name and has no constraints. */
   readonly removed: readonly Identity[];
   /** `removed_resource_names`: exactly these. */
@@ -455,6 +456,7 @@ function* readDelta(parts: ResponseParts, response: IncomingResponse): InTurns<R
   if (!resourceErrors.ok) return resourceErrors;
   return ok({
     puts: puts.value,
+    bodies: seen.bodies,
     removed: removed.value,
     removedVariants: removedVariants.value,
     resourceErrors: resourceErrors.value,
@@ -465,14 +467,18 @@ function isEmpty({ puts, removed, removedVariants, resourceErrors }: DeltaReadin
   return puts.length + removed.length + removedVariants.length + resourceErrors.length === 0;
 }
 
-/** In delta NOT_FOUND is a removal (protocol §8): one of those that are not said already, in this way or the other. */
-function* notFound({ removed, removedVariants, resourceErrors }: DeltaReading): Iterable<Identity> {
+/**
+ * In delta NOT_FOUND is a removal (protocol §8): one of those that are not said already, in this way or the other, and
+ * have no body beside them.
+ */
+function* notFound({ bodies, removed, removedVariants, resourceErrors }: DeltaReading): Iterable<Identity> {
   if (resourceErrors.length === 0) return;
   const names = new Set(removed.map(({ name }) => name));
   const said = new Set(removedVariants.map(variantKey));
   for (const error of resourceErrors) {
     const key = variantKey(error);
-    if (error.code !== Code.NOT_FOUND || names.has(error.name) || said.has(key)) continue;
+    if (error.code !== Code.NOT_FOUND || names.has(error.name) || said.has(key) || bodies.has(error))
+      continue;
     said.add(key);
     yield error;
   }
