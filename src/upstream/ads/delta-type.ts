@@ -54,6 +54,8 @@ export class DeltaType extends SubscribedType {
   protected onStartOver(resumed: boolean): void {
     this.#forgetUnsubscribed();
     this.#awaitingResend.clear();
+    // Versions go only to the endpoint that they came from, also if the next stream is the second one to it.
+    if (!resumed) for (const variant of this.acked.all()) variant.version = '';
     const confirmed = resumed ? this.#resumable() : [];
     this.#initialVersions = new Map(confirmed.map((variant) => [variant.name, variant.version]));
     for (const variant of confirmed) variant.confirmed = true;
@@ -78,9 +80,11 @@ export class DeltaType extends SubscribedType {
     let bytes = 0;
     for (const variant of acked.all()) {
       const { name, version, hasTtl } = variant;
+      // What has no version here may be of another endpoint: if it is gone, nothing says so. A removal by name alone does
+      // not say which variant is removed, or for which of several parameter sets. What has a TTL may have expired, and
+      // upstream sends nothing that is unchanged.
+      incomplete ||= version === '';
       if (!this.#isResumable(variant)) continue;
-      // A removal by name alone does not say which variant is removed, or for which of several parameter sets. What has
-      // a TTL may have expired, and upstream sends nothing that is unchanged.
       if (!this.#isPlain(variant) || subscriptions.named(name).length > 1 || hasTtl) {
         incomplete = true;
         continue;

@@ -223,6 +223,7 @@ export class StreamMachine {
     stream.add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type: known });
     // In SotW a refusal would subscribe to it.
     if (this.#isSotw) return;
+    stream.hasForgotten = true; // to upstream this is the first request of the type
     stream.send([deltaRefusal(type, nonce, { code: Code.INVALID_ARGUMENT, message })]);
   }
 }
