@@ -127,8 +127,10 @@ export class XdsServer {
     return this.#moving.size > 0;
   }
 
-  /** Now, if it is to be looked at anew. */
+  /** Now, if it is to be looked at anew. What was asked before that is handled first, and answered after it. */
   move(stream: XdsStream): void {
+    if (!this.#moving.has(stream)) return;
+    stream.finishReading();
     if (this.#moving.delete(stream)) stream.reidentify();
   }
 
@@ -136,7 +138,7 @@ export class XdsServer {
     const { clock } = this.#services;
     const end = clock.monotonic() + sliceMs;
     for (const stream of this.#moving) {
-      this.move(stream);
+      stream.pump();
       if (clock.monotonic() > end) break;
     }
     if (!this.isMoving) return;
@@ -254,7 +256,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
       this.failFor(malformed(read.error));
       return;
     }
-    this.#turns?.finish();
+    this.finishReading();
     this.#server.move(this);
     if (this.#ended) return;
     const before = this.#client;
@@ -370,9 +372,12 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.transport.end(status);
   }
 
+  finishReading(): void {
+    this.#turns?.finish();
+  }
+
   /** Authorization or derivation rules have changed. */
   reidentify(): void {
-    this.#turns?.finish();
     if (this.#client === undefined || this.#ended) return;
     const client = this.#services.reapplyRules(this.#client, this.transport.peer);
     // Parameters of locators that the old rules ignored were not kept.
@@ -387,7 +392,6 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#services.events.reselected(this.id);
     this.#quota.takenSessions(); // the client did not ask for these
     this.failIfRefused();
-    this.pump();
   }
 
   /** Ends a stream that has nothing to say and no upstream that could change this (protocol §8, Upstream outage). */

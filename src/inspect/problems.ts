@@ -370,6 +370,7 @@ const limitReasons = new Set([
   'rate',
   'upstream_sessions',
   'held_bytes',
+  'waiting',
   'request_bytes',
   'response_bytes',
 ]);

@@ -548,6 +548,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #payForEarlier(): void {
+    // Nearly always: this is on the way of each update to each client.
+    if (this.#claimed === undefined && this.#deferred === undefined && this.#earlierBytes === 0) return;
     const bytes = this.#isDelta ? bytesOfEarlier(this.#claimed, this.#deferred) : 0;
     if (bytes !== this.#earlierBytes) this.payer?.keeps(bytes - this.#earlierBytes);
     this.#earlierBytes = bytes;

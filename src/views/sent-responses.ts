@@ -53,8 +53,10 @@ export class SentResponses implements SentState {
   #earlier: SentResponse[] | undefined;
   /** What responses changed that were outstanding when there were too many: the client has not accepted it. */
   #unansweredBefore: Map<string, Variant | undefined> | undefined;
+  #lookAtUnanswered = 16;
   /** By item: a rejection lasts until the item is accepted, removed, or sent with another content. */
   #rejected: Map<string, RejectedItem> | undefined;
+  #lookAtRejected = 16;
   /** A rejection of a response as a whole: it does not say which resource is at fault. */
   #rejectedWhole: Rejection | undefined;
   #lastNack: Rejection | undefined;
@@ -252,7 +254,6 @@ export class SentResponses implements SentState {
   #rejectItems(response: SentResponse, rejection: Rejection): boolean {
     let found = false;
     const rejected = this.#rejected ?? new Map<string, RejectedItem>();
-    const before = rejected.size;
     for (const [id, variant] of changesOf(response)) {
       const sent = this.#items.sentOf(id);
       found ||= variant !== undefined || sent === 'absent';
@@ -261,7 +262,10 @@ export class SentResponses implements SentState {
     }
     this.#rejected = rejected.size > 0 ? rejected : undefined;
     // Items that the view does not show any more leave their rejections behind.
-    if (hasDoubled(rejected, before)) for (const id of rejected.keys()) this.#forgetIfOutdated(id);
+    if (rejected.size >= this.#lookAtRejected) {
+      for (const id of rejected.keys()) this.#forgetIfOutdated(id);
+      this.#lookAtRejected = nextLook(rejected);
+    }
     return found;
   }
 
@@ -304,13 +308,13 @@ export class SentResponses implements SentState {
   #forget(response: SentResponse | undefined): void {
     if (response === undefined) return;
     const unanswered = this.#unansweredBefore ?? new Map<string, Variant | undefined>();
-    const before = unanswered.size;
     for (const [id, variant] of changesOf(response)) unanswered.set(id, variant);
     this.#unansweredBefore = unanswered;
     // What was replaced, or what the view does not show any more.
-    if (!hasDoubled(unanswered, before)) return;
+    if (unanswered.size < this.#lookAtUnanswered) return;
     for (const [id, variant] of unanswered)
       if (!isThis(variant, this.#items.sentOf(id))) unanswered.delete(id);
+    this.#lookAtUnanswered = nextLook(unanswered);
   }
 }
 
@@ -318,9 +322,8 @@ const stale: ItemState = { state: 'STALE', rejection: undefined };
 const synced: ItemState = { state: 'SYNCED', rejection: undefined };
 const notSent: ItemState = { state: 'NOT_SENT', rejection: undefined };
 
-/** Time to look which entries are outdated: it costs no more than to add them did. */
-const hasDoubled = ({ size }: { readonly size: number }, before: number): boolean =>
-  Math.clz32(size) < Math.clz32(before);
+/** With so many entries it is time to look which are outdated: it costs no more than to add them did. */
+const nextLook = ({ size }: { readonly size: number }): number => Math.max(16, 2 * size);
 
 /** Whether what was last sent is this change; undefined: a removal. */
 function isThis(variant: Variant | undefined, lastSent: Value | undefined): boolean {

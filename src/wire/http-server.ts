@@ -74,6 +74,8 @@ export class HttpServer extends Listener {
     this.clients.follow(this.#http2);
     this.#http2.on('sessionError', () => {}); // the session ends
     this.#http1.on('clientError', (error: Error, socket: Socket) => {
+      // The parser fails again with each chunk that follows.
+      if (socket.writableEnded && !isDisconnect(error)) return;
       if (socket.writable && !isDisconnect(error)) this.farewell(socket, notHttp);
       else socket.destroy();
     });
@@ -398,6 +400,11 @@ class HttpExchange implements Gatherer {
 
   /** The client has done nothing for so long: it has not sent its body, or does not read its answer. */
   expire(milliseconds: number): void {
+    // Over HTTP/1.1 its answer may stand behind another one, which the client reads.
+    if (this.#answered && this.#response instanceof ServerResponse && this.#response.socket === null) {
+      this.#owner.waitsForClient(this);
+      return;
+    }
     if (this.#answered) {
       // Else it is refused already, and has not sent the rest of its body.
       if (this.#response.writableLength > 0) this.#owner.refused?.('stalled');

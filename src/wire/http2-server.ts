@@ -503,12 +503,9 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
   #drained(): void {
     if (this.#status !== undefined) return;
     try {
-      if (this.#rest === undefined) {
-        this.#handler?.drained();
-        return;
-      }
-      this.#writePiece(this.#rest);
-      this.#handler?.moved?.();
+      // A last piece that Node takes at once brings no more 'drain'.
+      if (this.#rest === undefined || this.#writePiece(this.#rest)) this.#handler?.drained();
+      else this.#handler?.moved?.();
     } catch (error) {
       this.#threw(error);
     }

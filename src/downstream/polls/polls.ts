@@ -165,7 +165,9 @@ export class Polls {
       if (outcome.kind === 'unchanged') this.#told(poll, outcome.version, outcome.version);
       answered(outcome);
     };
-    const found = poll.class?.closed === false ? ok(poll.class) : this.#classOf(poll, peer);
+    const usual = poll.class?.closed === false ? ok(poll.class) : undefined;
+    // One that waited for its peer's turn may come after the end.
+    const found = this.#ended ? fail(draining) : (usual ?? this.#classOf(poll, peer));
     if (!found.ok) {
       answer(refused(found.error));
       return () => {};
