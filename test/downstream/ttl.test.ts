@@ -118,7 +118,7 @@ describe('times to live (§8)', () => {
     for (const client of [delta, sotw, unable]) client.received();
     relay.clock.advance(4000);
     beats(relay, 'eds', 'a', 5000);
-    const [{ resources: [beat] = [] } = {}] = delta.received();
+    const [beat] = delta.one().resources;
     expect([beat?.name, beat?.resource, beat?.ttl?.seconds]).to.deep.equal(['a', undefined, 5n]);
     expect(told(sotw)).to.deep.equal(['a:1~5']);
     expect(told(unable)).to.deep.equal([]);
