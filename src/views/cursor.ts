@@ -44,7 +44,13 @@ import {
   removalsIn,
 } from './position.ts';
 import { type SentItems, SentResponses } from './sent-responses.ts';
-import type { Composed, CursorStep, EncodedResponse, RetainedResource } from './shared-responses.ts';
+import {
+  type Composed,
+  type CursorStep,
+  type EncodedResponse,
+  fromNothing,
+  type RetainedResource,
+} from './shared-responses.ts';
 import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 
@@ -52,15 +58,6 @@ const none: readonly never[] = [];
 const noIds: ReadonlySet<string> = new Set();
 /** No serial is lower. */
 const beforeAll = 0;
-/** The way of a newcomer to the head. */
-const fromNothing: Omit<CursorStep, 'encoding'> = {
-  from: -1,
-  resend: undefined,
-  deferred: '',
-  deferredBefore: undefined,
-  firstResponseDue: true,
-};
-
 /** The response that moves a cursor to the head, and what the client has then that the head does not say. */
 interface Move extends Composed {
   readonly overlay: Position['overlay'];
@@ -93,7 +90,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #deferred: ReadonlyMap<string, RetainedResource> | undefined;
   /** Sent next even if the client has it. Cursors with one object share the response. */
   #resend: ResendItems | undefined;
-  /** No other cursor has that object. */
+  /** No other cursor has that object, or gets the response. */
   #resendsAlone = false;
   /** Changes of rejected responses that are sent once more, each by itself. */
   #retries: RejectedChange[] | undefined;
@@ -671,6 +668,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       allItems: false,
       headAt: position?.view === view && position.revision < view.head ? view.headAt : undefined,
       errorsSentUpTo: (item) => (position === undefined ? -1 : position.errorsSentUpTo(view, item)),
+      isRejected: (id, variant) => {
+        const isRejected = this.responses.isRejected(id, variant);
+        // Others, who have accepted it, are told its new TTL.
+        this.#resendsAlone ||= isRejected;
+        return isRejected;
+      },
       defers,
       deferredRemovals: this.#deferred,
       firstResponseDue: this.#mustSendEmpty(),

@@ -182,6 +182,12 @@ export class SentResponses implements SentState {
     return found;
   }
 
+  /** Whether the client has rejected this content of an item, and nothing newer was sent. */
+  isRejected(id: string, variant: Variant): boolean {
+    const rejected = this.#rejected?.get(id)?.variant;
+    return rejected !== undefined && sameVariant(rejected, variant);
+  }
+
   /** The state of each item, given what the client was last sent of it. Valid until something is sent or answered. */
   itemStates(): (id: string, lastSent: Value | undefined) => ItemState {
     const outstanding = new Map<string, Variant | undefined>(this.#unansweredBefore);
