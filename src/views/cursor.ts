@@ -42,6 +42,7 @@ import {
   Position,
   referencesOfAll,
   removalsIn,
+  unknownIn,
 } from './position.ts';
 import { type SentItems, SentResponses } from './sent-responses.ts';
 import {
@@ -403,6 +404,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#resendAlone(new Set([...ids, ...itemsOf(this.#view, new Set(collections))]));
     this.#markBehind(true);
     this.#oweGlobs(collections);
+    // It has them, so nothing else would be sent once they are known again (protocol §4.2).
+    if (this.#isDelta) this.#owe(unknownIn(this.#view, ids).filter((one) => this.#has(entryId(one))));
   }
 
   /** What one client alone asked for again, and what is left of what it asked for before. */
@@ -586,7 +589,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** The response for this client alone: all that the view shows, compared with all that the client has. */
   #reconcile(defers: Defers): Move {
     const [view, base] = [this.#view, this.#position];
-    const own = (removed: RetainedResource): boolean => this.#defers(removed, defers);
     const resources = base?.resourcesIn(view) ?? new Map<string, ClientResource>();
     const isWithheld = (this.#isDelta ? base?.withheld() : undefined) ?? (() => false);
     const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
@@ -601,7 +603,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     ]);
     const composed = this.#compose(
       {
-        ...this.#input(own),
+        ...this.#input((removed) => this.#defers(removed, defers)),
         allItems: true,
         deferredRemovals: removals.size > 0 ? removals : undefined,
         mustRemove: [...(claims?.named ?? none), ...absent],
