@@ -386,9 +386,8 @@ class ResponseContent {
    */
   replace(item: Item, before: Variant, now: Variant): void {
     const constrained = item.locator || this.input.encoding.constrained;
-    if (before.name !== now.name) this.remove(item, before);
-    else if (constrained && before.constraints.key !== now.constraints.key)
-      this.#removeVariant(item, before, true);
+    if (before.name !== now.name || (constrained && before.constraints.key !== now.constraints.key))
+      this.remove(item, before);
   }
 
   /** A subscribed name that is not there. */
