@@ -25,7 +25,9 @@ export function needsSending(
   ttl: boolean,
 ): boolean {
   if (resend) return true;
-  if (clientVersion !== undefined) return !sameSuffix(clientVersion, now.deltaVersion);
+  // What remains of a TTL the client does not know.
+  if (clientVersion !== undefined)
+    return (ttl && now.ttl !== undefined) || !sameSuffix(clientVersion, now.deltaVersion);
   if (!isVariant(lastSent)) return true;
   if (lastSent === now) return false;
   return !sameVariant(lastSent, now) || (ttl && lastSent.ttl?.deadline !== now.ttl?.deadline);
@@ -44,6 +46,14 @@ function samePayload(a: Payload | undefined, b: Payload | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   return a === b || (a.hash === b.hash && Buffer.compare(a.bytes, b.bytes) === 0);
 }
+
+/** Only the TTL is new. A client takes that without a body only with the version that it has (protocol §4.11). */
+export const isHeartbeat = ({ lastSent, resend }: Change, now: Variant): boolean =>
+  !resend &&
+  isVariant(lastSent) &&
+  lastSent.ttl !== undefined &&
+  lastSent.deltaVersion === now.deltaVersion &&
+  sameVariant(lastSent, now);
 
 /** Only the constraints may differ: a client that reads no constraints sees no change. */
 export const hasBody = (lastSent: Value | undefined, now: Variant): boolean =>

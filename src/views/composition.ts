@@ -12,7 +12,7 @@ import {
   type OutgoingResource,
   type RemovedName,
 } from '../wire/responses.ts';
-import { type Change, hasBody, needsSending, sameSuffix, sameVariant } from './changes.ts';
+import { type Change, hasBody, isHeartbeat, needsSending, sameSuffix } from './changes.ts';
 import { sotwVersion } from './content-version.ts';
 import { type Item, withoutBody } from './item.ts';
 import { Coverage, type NamedRemoval, OtherParameterSets } from './position.ts';
@@ -31,6 +31,8 @@ export interface CompositionInput {
   readonly headAt: number | undefined;
   /** The revision up to which the subscriber has got the errors of an item. */
   readonly errorsSentUpTo: (item: Item) => number;
+  /** Whether the subscriber has rejected this content. */
+  readonly isRejected: (id: string, variant: Variant) => boolean;
   /** Whether a removal is deferred: SotW sends the old and the new resources, delta only the additions. */
   readonly defers: (removed: RetainedResource) => boolean;
   /** What earlier responses deferred; it goes now unless it is deferred again. */
@@ -290,11 +292,13 @@ class ResponseContent {
     const { encoding, view } = this.input;
     if (!needsSending(change, now, encoding.ttl)) return false;
     const { item, lastSent, resend } = change;
+    const isPart = encoding.protocol === 'delta' || !view.complete;
+    // Only its TTL is new: the client has another content, and would reject the response again.
+    if (isPart && !resend && isVariant(lastSent) && this.input.isRejected(item.id, now)) return false;
     this.#additions.push({ item, variant: now });
     // With the same body under other constraints its content is not new.
     if (resend || !hasBody(lastSent, now)) this.#changed.push(now);
-    const hasIt = !resend && isVariant(lastSent) && sameVariant(lastSent, now);
-    if (encoding.protocol === 'delta' || !view.complete) this.add(item, now, hasIt);
+    if (isPart) this.add(item, now, isHeartbeat(change, now));
     return true;
   }
 
@@ -382,9 +386,8 @@ class ResponseContent {
    */
   replace(item: Item, before: Variant, now: Variant): void {
     const constrained = item.locator || this.input.encoding.constrained;
-    if (before.name !== now.name) this.remove(item, before);
-    else if (constrained && before.constraints.key !== now.constraints.key)
-      this.#removeVariant(item, before, true);
+    if (before.name !== now.name || (constrained && before.constraints.key !== now.constraints.key))
+      this.remove(item, before);
   }
 
   /** A subscribed name that is not there. */

@@ -42,9 +42,16 @@ import {
   Position,
   referencesOfAll,
   removalsIn,
+  unknownIn,
 } from './position.ts';
 import { type SentItems, SentResponses } from './sent-responses.ts';
-import type { Composed, CursorStep, EncodedResponse, RetainedResource } from './shared-responses.ts';
+import {
+  type Composed,
+  type CursorStep,
+  type EncodedResponse,
+  fromNothing,
+  type RetainedResource,
+} from './shared-responses.ts';
 import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 
@@ -52,15 +59,6 @@ const none: readonly never[] = [];
 const noIds: ReadonlySet<string> = new Set();
 /** No serial is lower. */
 const beforeAll = 0;
-/** The way of a newcomer to the head. */
-const fromNothing: Omit<CursorStep, 'encoding'> = {
-  from: -1,
-  resend: undefined,
-  deferred: '',
-  deferredBefore: undefined,
-  firstResponseDue: true,
-};
-
 /** The response that moves a cursor to the head, and what the client has then that the head does not say. */
 interface Move extends Composed {
   readonly overlay: Position['overlay'];
@@ -93,7 +91,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #deferred: ReadonlyMap<string, RetainedResource> | undefined;
   /** Sent next even if the client has it. Cursors with one object share the response. */
   #resend: ResendItems | undefined;
-  /** No other cursor has that object. */
+  /** No other cursor has that object, or gets the response. */
   #resendsAlone = false;
   /** Changes of rejected responses that are sent once more, each by itself. */
   #retries: RejectedChange[] | undefined;
@@ -406,6 +404,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#resendAlone(new Set([...ids, ...itemsOf(this.#view, new Set(collections))]));
     this.#markBehind(true);
     this.#oweGlobs(collections);
+    // It has them, so nothing else would be sent once they are known again (protocol §4.2).
+    if (this.#isDelta) this.#owe(unknownIn(this.#view, ids).filter((one) => this.#has(entryId(one))));
   }
 
   /** What one client alone asked for again, and what is left of what it asked for before. */
@@ -591,7 +591,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** The response for this client alone: all that the view shows, compared with all that the client has. */
   #reconcile(defers: Defers): Move {
     const [view, base] = [this.#view, this.#position];
-    const own = (removed: RetainedResource): boolean => this.#defers(removed, defers);
     const resources = base?.resourcesIn(view) ?? new Map<string, ClientResource>();
     const isWithheld = (this.#isDelta ? base?.withheld() : undefined) ?? (() => false);
     const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
@@ -606,7 +605,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     ]);
     const composed = this.#compose(
       {
-        ...this.#input(own),
+        ...this.#input((removed) => this.#defers(removed, defers)),
         allItems: true,
         deferredRemovals: removals.size > 0 ? removals : undefined,
         mustRemove: [...named, ...absent],
@@ -673,6 +672,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       allItems: false,
       headAt: position?.view === view && position.revision < view.head ? view.headAt : undefined,
       errorsSentUpTo: (item) => (position === undefined ? -1 : position.errorsSentUpTo(view, item)),
+      isRejected: (id, variant) => {
+        const isRejected = this.responses.isRejected(id, variant);
+        // Others, who have accepted it, are told its new TTL.
+        this.#resendsAlone ||= isRejected;
+        return isRejected;
+      },
       defers,
       deferredRemovals: this.#deferred,
       firstResponseDue: this.#mustSendEmpty(),

@@ -603,6 +603,13 @@ export function answersIn(
   return { absent, left: left.size > 0 ? left : undefined };
 }
 
+/** The names of which a view knows nothing, among the entries with these ids. */
+export function unknownIn(view: View, ids: ReadonlySet<string>): SelectionEntry[] {
+  return [...ids]
+    .filter((id) => view.items.get(id)?.last.value === 'unknown')
+    .flatMap((id) => view.selection.entries.get(id) ?? none);
+}
+
 type State = 'present' | 'absent' | 'unknown';
 
 function collectionState(view: View, id: string, filled: ReadonlySet<SelectionEntry>): State {

@@ -53,10 +53,10 @@ export class SentResponses implements SentState {
   #earlier: SentResponse[] | undefined;
   /** What responses changed that were outstanding when there were too many: the client has not accepted it. */
   #unansweredBefore: Map<string, Variant | undefined> | undefined;
-  #lookAtUnanswered = 16;
+  #lookAtUnanswered = 1;
   /** By item: a rejection lasts until the item is accepted, removed, or sent with another content. */
   #rejected: Map<string, RejectedItem> | undefined;
-  #lookAtRejected = 16;
+  #lookAtRejected = 1;
   /** A rejection of a response as a whole: it does not say which resource is at fault. */
   #rejectedWhole: Rejection | undefined;
   #lastNack: Rejection | undefined;
@@ -202,6 +202,12 @@ export class SentResponses implements SentState {
     return found;
   }
 
+  /** Whether the client has rejected this content of an item, and nothing newer was sent. */
+  isRejected(id: string, variant: Variant): boolean {
+    const rejected = this.#rejected?.get(id)?.variant;
+    return rejected !== undefined && sameVariant(rejected, variant);
+  }
+
   /** The state of each item, given what the client was last sent of it. Valid until something is sent or answered. */
   itemStates(): (id: string, lastSent: Value | undefined) => ItemState {
     const outstanding = new Map<string, Variant | undefined>(this.#unansweredBefore);
@@ -323,7 +329,7 @@ const synced: ItemState = { state: 'SYNCED', rejection: undefined };
 const notSent: ItemState = { state: 'NOT_SENT', rejection: undefined };
 
 /** With so many entries it is time to look which are outdated: it costs no more than to add them did. */
-const nextLook = ({ size }: { readonly size: number }): number => Math.max(16, 2 * size);
+const nextLook = ({ size }: { readonly size: number }): number => Math.max(1, 2 * size);
 
 /** Whether what was last sent is this change; undefined: a removal. */
 function isThis(variant: Variant | undefined, lastSent: Value | undefined): boolean {

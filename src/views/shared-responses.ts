@@ -59,6 +59,15 @@ export interface CursorStep {
   readonly encoding: Encoding;
 }
 
+/** The way of a newcomer to the head. */
+export const fromNothing: Omit<CursorStep, 'encoding'> = {
+  from: -1,
+  resend: undefined,
+  deferred: '',
+  deferredBefore: undefined,
+  firstResponseDue: true,
+};
+
 /** A resource that the client still has and the view does not show any more. */
 export interface RetainedResource {
   readonly item: Item;

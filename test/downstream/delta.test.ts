@@ -1,7 +1,9 @@
 import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { transaction } from '../../src/model/transaction.ts';
 import {
+  contentOf,
   type DeltaClient,
   InMemoryRelay,
   namedHolder,
@@ -672,6 +674,88 @@ describe('delta server (protocol §4)', () => {
       const [resource] = late.one().resources;
       expect(resource?.resource).to.not.equal(undefined);
       expect(resource?.ttl).to.deep.include({ seconds: 6n, nanos: 500_000_000 });
+    });
+    it('§4.1 §8.1 a client that comes back is told what remains, with the body, though it has this content', () => {
+      const { lab: relay, client } = beating('eds', 'a', ['xds.config.supports-resource-ttl']);
+      const version = client.one().resources[0]?.version ?? '';
+      client.disconnect();
+      relay.clock.advance(6000);
+      for (const [features, expected] of [
+        [['xds.config.supports-resource-ttl'], [version]],
+        [[], []],
+      ] as const) {
+        const back = relay.delta();
+        back.send('eds', {
+          node: node({}, features),
+          resourceNamesSubscribe: ['a'],
+          // Another relay has numbered it otherwise.
+          initialResourceVersions: { a: version.replace(/^.*@/, 'other@') },
+        });
+        const sent = back.received().flatMap((response) => response.resources);
+        expect(sent.map((one) => one.version)).to.deep.equal(expected);
+        for (const { resource, ttl: left } of sent) {
+          expect(resource).to.not.equal(undefined);
+          expect(left?.seconds).to.equal(4n);
+        }
+      }
+    });
+    it('§4.1 the first TTL of what a client had before it came has the body: its version may be another', () => {
+      const relay = new InMemoryRelay();
+      const url = type('eds');
+      const first = relay.delta();
+      first.send('eds', { resourceNamesSubscribe: ['a'] });
+      relay.says({ type: url, holder: namedHolder, puts: [put(url, 'a', 'x')] });
+      const back = relay.delta();
+      back.send('eds', {
+        node: node({}, ['xds.config.supports-resource-ttl']),
+        resourceNamesSubscribe: ['a'],
+        initialResourceVersions: { a: first.one().resources[0]?.version.replace(/^.*@/, 'other@') ?? '' },
+      });
+      expect(back.received()).to.deep.equal([]);
+      relay.says({ type: url, holder: namedHolder, heartbeats: beat('a') });
+      expect(back.one().resources.map(({ resource }) => contentOf(resource))).to.deep.equal(['x']);
+    });
+    it('has the body if its version is not the one that the client has, though the content is', () => {
+      const { lab: relay, client } = beating('eds', 'a', ['xds.config.supports-resource-ttl']);
+      client.received();
+      relay.clock.advance(1000);
+      const gone = { type: type('eds'), holder: namedHolder, version: '', removals: [removal('a')] };
+      relay.relay.apply(transaction(gone));
+      const again = put(type('eds'), 'a', 'x', { ...ttl, version: 'restarted' });
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [again] });
+      expect(told(client.one())).to.deep.equal(['+a x']);
+    });
+    it('§3.12 is not for what the client has rejected; others get it, and this one what it has accepted', () => {
+      const relay = new InMemoryRelay();
+      const url = type('eds');
+      const [good, bad] = ['envoy-1', 'envoy-2'].map(() => {
+        const client = relay.delta();
+        client.send('eds', {
+          node: node({}, ['xds.config.supports-resource-ttl']),
+          resourceNamesSubscribe: ['a', 'b'],
+        });
+        return client;
+      });
+      const both = () => [good, bad].map((client) => client?.received().flatMap(told) ?? []);
+      relay.says({
+        type: url,
+        holder: namedHolder,
+        puts: [put(url, 'a', '1', ttl), put(url, 'b', '1', ttl)],
+      });
+      for (const client of [good, bad]) client?.ack('eds', client.one());
+      relay.says({ type: url, holder: namedHolder, puts: [put(url, 'a', '2', ttl)] });
+      bad?.nack('eds', bad.one());
+      good?.ack('eds', good.one());
+      for (let second = 0; second < 2; second++) {
+        relay.clock.advance(1000);
+        relay.says({ type: url, holder: namedHolder, heartbeats: [...beat('a'), ...beat('b')] });
+        expect(both()).to.deep.equal([['+a', '+b'], ['+b']]);
+        relay.clock.advance(1000);
+        relay.says({ type: url, holder: namedHolder, heartbeats: beat('a') });
+        expect(both()).to.deep.equal([['+a'], []]);
+      }
+      relay.says({ type: url, holder: namedHolder, puts: [put(url, 'a', '3', ttl)] });
+      expect(both()).to.deep.equal([['+a 3'], ['+a 3']]);
     });
     it('without one the resource ends', () => {
       const { lab: relay, client } = beating('eds', 'a', []);

@@ -557,6 +557,16 @@ describe('variants (protocol §5, TP2)', () => {
         says(relay, [], [removal('x', prod1)]);
         expect(client.received().map(told)).to.deep.equal([['-x {env == "prod" and version == "v1"}']]);
       });
+      it('get the removal of what was sent by its name under its name, also at a swap', () => {
+        const relay = new InMemoryRelay({ constrained: true });
+        const client = plain(relay, { env: 'prod' }, 'x');
+        says(relay, [variant('x', 'u', UNCONSTRAINED)]);
+        client.received();
+        says(relay, [xProd], [removal('x', UNCONSTRAINED)]);
+        expect(client.received().map(told)).to.deep.equal([['+x {env == "prod"} p', '-x']]);
+        says(relay, [variant('x', 'u', UNCONSTRAINED)], [removal('x', prod)]);
+        expect(client.received().map(told)).to.deep.equal([['+x u', '-x {env == "prod"}']]);
+      });
     });
   });
 

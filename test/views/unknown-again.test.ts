@@ -76,7 +76,9 @@ function start() {
   const move = { holder: namedHolder, name, from: before, to: without };
   views.publish(store.restamp({ type: cds, moves: [move], unresolved: [interest] }));
   expect(takes(), 'nothing is concluded from the unknown').to.deep.equal([]);
-  return { takes, says, store, views };
+  const subscribesAgain = (): void =>
+    client.select(selection, ALLOW_ALL, new Set(selection.entries.keys()), []);
+  return { takes, says, store, views, subscribesAgain };
 }
 
 describe('what a client has and nothing is known of any more', () => {
@@ -88,6 +90,25 @@ describe('what a client has and nothing is known of any more', () => {
 
   it('is taken back when it turns out to be gone', () => {
     const { takes, store, views } = start();
+    const resolved = [{ type: cds, selector: name, parameters }];
+    views.publish(store.apply(transaction({ holder: namedHolder, type: cds, resolved })));
+    expect(takes()).to.deep.equal(['-shop {env == "prod"}']);
+  });
+
+  it('§4.2 is sent again when it is still so, if the client has subscribed to it again meanwhile', () => {
+    const { takes, says, subscribesAgain } = start();
+    subscribesAgain();
+    expect(takes(), 'silent until it is known').to.deep.equal([]);
+    says(before, 'old');
+    expect(takes()).to.deep.equal(['+shop {env == "prod"} old']);
+    says(before, 'old');
+    expect(takes(), 'once').to.deep.equal([]);
+  });
+
+  it('§4.2 is said to be gone once, if the client has subscribed to it again meanwhile', () => {
+    const { takes, store, views, subscribesAgain } = start();
+    subscribesAgain();
+    expect(takes()).to.deep.equal([]);
     const resolved = [{ type: cds, selector: name, parameters }];
     views.publish(store.apply(transaction({ holder: namedHolder, type: cds, resolved })));
     expect(takes()).to.deep.equal(['-shop {env == "prod"}']);
