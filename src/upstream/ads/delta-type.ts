@@ -438,7 +438,7 @@ const initialVersionsLimit = 3 * 1024 * 1024;
 /** What a delta response says: all of it judged, nothing of it done yet. */
 interface DeltaReading {
   readonly puts: readonly Put[];
-  /** `removed_resources`: whatever is known under this name and has no constraints. */
+  /** `removed_resources`, and what cannot be resolved: whatever is known under this name and has no constraints. */
   readonly removed: readonly Identity[];
   /** `removed_resource_names`: exactly these. */
   readonly removedVariants: readonly Identity[];
@@ -457,13 +457,20 @@ function* readDelta(parts: ResponseParts, response: IncomingResponse): InTurns<R
   if (!removedVariants.ok) return removedVariants;
   const resourceErrors = yield* parts.errors(response.errors);
   if (!resourceErrors.ok) return resourceErrors;
+  const { there = [], missing = [] } = Object.groupBy(puts.value, (put) =>
+    isUnresolvable(put) ? 'missing' : 'there',
+  );
   return ok({
-    puts: puts.value,
-    removed: removed.value,
+    puts: there,
+    removed: [...removed.value, ...missing],
     removedVariants: removedVariants.value,
     resourceErrors: resourceErrors.value,
   });
 }
+
+/** The answer to a name that is nobody's name or alias (protocol §4.8): its name, which is the alias, and no body. */
+const isUnresolvable = ({ any, ttlMilliseconds, aliases }: Put): boolean =>
+  any === undefined && ttlMilliseconds === undefined && aliases.length > 0;
 
 function isEmpty({ puts, removed, removedVariants, resourceErrors }: DeltaReading): boolean {
   return puts.length + removed.length + removedVariants.length + resourceErrors.length === 0;
