@@ -20,6 +20,7 @@ import { isVariant, type Value } from '../model/catalog.ts';
 import { controlPlaneVersion } from '../model/change.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { isCollection } from '../model/selection.ts';
 import type { Holding, SyncState } from '../model/subscription.ts';
 import { type Pace, type Payer, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
@@ -243,7 +244,7 @@ function* ownEntries(relay: Relay, bodyOf: BodyOf): Iterable<StatusEntry> {
     }
     for (const { interest, answer } of table.interests.all()) {
       const { selector } = interest;
-      if (selector === '*' || (table.resources.get(selector)?.variants.size ?? 0) > 0) continue;
+      if (isCollection(selector) || table.hasContent(interest)) continue;
       const clientStatus =
         answer === undefined ? ClientResourceStatus.REQUESTED : ClientResourceStatus.DOES_NOT_EXIST;
       yield { typeUrl: type, name: selector, clientStatus };
@@ -339,8 +340,7 @@ function compileNodeMatchers(
     if (nodeMetadatas.length > 0) {
       return refused('only node_id can be matched: the relay does not keep the metadata of nodes');
     }
-    if (nodeId === undefined) continue;
-    const matcher = compileStringMatcher(nodeId);
+    const matcher = nodeId === undefined ? ok(() => true) : compileStringMatcher(nodeId);
     if (!matcher.ok) return refused(matcher.error);
     compiled.push(matcher.value);
   }

@@ -3,6 +3,7 @@ import { fromBinary } from '@bufbuild/protobuf';
 import { createClient } from '@connectrpc/connect';
 import { createConnectTransport, createGrpcTransport, Http2SessionManager } from '@connectrpc/connect-node';
 import { expect } from 'chai';
+import { ClientResourceStatus } from '../../src/gen/envoy/admin/v3/config_dump_shared_pb.ts';
 import { AggregatedDiscoveryService } from '../../src/gen/envoy/service/discovery/v3/ads_pb.ts';
 import {
   type ClientConfig,
@@ -17,6 +18,7 @@ import { type } from '../support/in-memory-relay.ts';
 import { explainedOf, run } from './support/command.ts';
 import { clientStatus, nodesOf } from './support/csds.ts';
 import { always, eventually } from './support/eventually.ts';
+import { ResourceFiles } from './support/files.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordedResponse, type RecordingClient } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
@@ -103,6 +105,8 @@ describe('what clients make of what they are told', function () {
     expect(await ids()).to.deep.equal(['bad', 'good']);
     expect(await ids('good')).to.deep.equal(['good']);
     expect(await ids('relay', 'bad')).to.deep.equal(['bad']);
+    const orAny = { nodeMatchers: [...matching(['good']), {}] };
+    expect(nodesOf(await csds(orAny)), 'an empty matcher matches every node').to.deep.equal(['bad', 'good']);
     const admin = createClient(
       ClientStatusDiscoveryService,
       createConnectTransport({ baseUrl: `http://${relay.admin}`, httpVersion: '1.1' }),
@@ -274,6 +278,38 @@ describe('what clients make of what they are told', function () {
     const { nacks } = await statusOf(relay);
     expect(nacks.map(({ name, error }) => [name, error])).to.deep.equal([['', 'no']]);
     whole[Symbol.dispose]();
+  });
+
+  it('§9 the relay itself: what is served by an alias or a glob is not said to be missing', async () => {
+    using files = new ResourceFiles();
+    const host = `{ "@type": ${type('vhds')}, name: bar, domains: [bar] }`;
+    const wrapper = 'type.googleapis.com/envoy.service.discovery.v3.Resource';
+    const glob = 'xdstp://site/envoy.config.cluster.v3.Cluster/*';
+    const member = glob.replace('*', 'one');
+    files.writeText(
+      'all.yaml',
+      `resources:
+  - { "@type": ${wrapper}, name: rc/bar, aliases: [rc/foo], resource: ${host} }
+  - { "@type": ${type('cds')}, name: "${member}" }`,
+    );
+    await using serving = await RelayProcess.start({ upstreams: [files.upstream] });
+    using clients = new ClientPool(serving.xds);
+    const client = clients.open('delta');
+    client.subscribe('vhds', ['rc/foo', 'rc/nobody']);
+    client.subscribe('cds', [glob]);
+    const own = createClient(
+      ClientStatusDiscoveryService,
+      createConnectTransport({ baseUrl: `http://${serving.admin}`, httpVersion: '1.1' }),
+    );
+    await eventually(async () => {
+      const config = (await own.fetchClientStatus({})).config.find(({ node }) => node?.id === 'relay');
+      const told = config?.genericXdsConfigs.map(({ name, clientStatus }) => [name, clientStatus]);
+      expect(Object.fromEntries(told ?? [])).to.deep.equal({
+        'rc/bar': ClientResourceStatus.ACKED,
+        [member]: ClientResourceStatus.ACKED,
+        'rc/nobody': ClientResourceStatus.DOES_NOT_EXIST,
+      });
+    });
   });
 
   it('limits.max_response_bytes: a larger response is not sent, RESOURCE_EXHAUSTED; counted, and logged once', async () => {

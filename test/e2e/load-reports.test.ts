@@ -367,6 +367,24 @@ describe('load reports to several control planes', function () {
     });
   });
 
+  it('§5c.2 a type that the first has no service for is subscribed from the second, which gets the reports', async () => {
+    await using perType = await new LoadPlane({ ...asked, clusters: ['a'] }).listen();
+    await using aggregated = await new LoadPlane({ ...asked, clusters: ['b'] }).listen();
+    await using relay = await RelayProcess.start({
+      upstreams: [
+        { name: 'per-type', names: ['x*'], ads: { endpoints: [perType.address], services: 'PER_TYPE' } },
+        upstreamOf(aggregated, 'aggregated'),
+      ],
+    });
+    await using tables = new XdsClient(relay.xds, 'delta', { node: { id: 'tables' } });
+    tables.subscribe('type.googleapis.com/istio.networking.nds.v1.NameTable', ['x']);
+    await eventually(async () => {
+      expect((await relay.clients()).find(({ node }) => node.id === 'tables')?.types).to.have.lengthOf(1);
+    });
+    using client = new LoadReporter(relay.xds, 'tables');
+    await eventually(() => expect(client.told.at(-1)?.clusters).to.deep.equal(['b']));
+  });
+
   for (const workers of cases(2, 0)) {
     it(`its subscriptions may be on another connection; workers: ${workers}`, async () => {
       await using clusters = await new LoadPlane({ ...asked, clusters: ['a', 'b'] }).listen();

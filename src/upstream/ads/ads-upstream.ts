@@ -40,6 +40,16 @@ const maxSuspects = 20;
 /** At most so many refused interests are subscribed in one turn of the event loop. */
 const admittedPerTurn = 2000;
 
+/** What an ADS upstream serves: without ADS only types that have a service. */
+export function adsClaims(
+  options: Pick<AdsUpstreamOptions, 'claims' | 'services' | 'protocol'>,
+  type: TypeUrl,
+  selector: string,
+): boolean {
+  if (options.services === 'PER_TYPE' && !hasService(type, options.protocol)) return false;
+  return claims(options.claims, type, selector);
+}
+
 /**
  * A control plane over ADS (protocol §5b): one connection, and on it a session for each distinct parameter set among the
  * keys of the rules (PER_PARAMETERS), or one for all where the control plane matches variants itself (NATIVE) or nothing
@@ -79,9 +89,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   }
 
   claims(type: TypeUrl, selector: string): boolean {
-    const { services, protocol } = this.#options;
-    if (services === 'PER_TYPE' && !hasService(type, protocol)) return false;
-    return claims(this.#options.claims, type, selector);
+    return adsClaims(this.#options, type, selector);
   }
 
   start(): void {

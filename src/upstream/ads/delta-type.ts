@@ -439,7 +439,7 @@ interface DeltaReading {
   readonly puts: readonly Put[];
   /** What `puts` are. */
   readonly bodies: VariantSet;
-  /** `removed_resources`: whatever is known under this name and has no constraints. */
+  /** `removed_resources`, and what cannot be resolved: whatever is known under this name and has no constraints. */
   readonly removed: readonly Identity[];
   /** `removed_resource_names`: exactly these. */
   readonly removedVariants: readonly Identity[];
@@ -458,14 +458,21 @@ function* readDelta(parts: ResponseParts, response: IncomingResponse): InTurns<R
   if (!removedVariants.ok) return removedVariants;
   const resourceErrors = yield* parts.errors(response.errors);
   if (!resourceErrors.ok) return resourceErrors;
+  const { there = [], missing = [] } = Object.groupBy(puts.value, (put) =>
+    isUnresolvable(put) ? 'missing' : 'there',
+  );
   return ok({
-    puts: puts.value,
+    puts: there,
     bodies: seen.bodies,
-    removed: removed.value,
+    removed: [...removed.value, ...missing],
     removedVariants: removedVariants.value,
     resourceErrors: resourceErrors.value,
   });
 }
+
+/** The answer to a name that is nobody's name or alias (protocol §4.8): its name, which is the alias, and no body. */
+const isUnresolvable = ({ any, ttlMilliseconds, aliases }: Put): boolean =>
+  any === undefined && ttlMilliseconds === undefined && aliases.length > 0;
 
 function isEmpty({ puts, removed, removedVariants, resourceErrors }: DeltaReading): boolean {
   return puts.length + removed.length + removedVariants.length + resourceErrors.length === 0;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { BigIntStats } from 'node:fs';
 import { lstat, readdir, readFile, realpath, stat } from 'node:fs/promises';
 import { dirname, join, sep } from 'node:path';
-import { type ResourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
+import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
 import { getOrMake } from '../../model/maps.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
@@ -220,9 +220,9 @@ export class FilesystemUpstream implements Upstream {
     const complete = this.#isComplete(type);
     this.#published.set(type, { content, complete });
     const all = before === undefined || interests.some(({ selector }) => isCollection(selector));
-    const names = new Set(interests.map(({ selector }) => selector));
     // Given again, as the cache may have dropped what nobody subscribed to.
-    const puts = all ? allPuts(content) : [...names].flatMap((name) => content.byName.get(name) ?? []);
+    const asked = new Set(interests.flatMap(({ selector }) => putsCalled(content, selector)));
+    const puts = all ? allPuts(content) : [...asked];
     this.#apply(type, content, puts, all && complete, interests);
   }
 
@@ -292,6 +292,8 @@ interface TypeContent {
   /** Equal: nothing of this type changed. */
   readonly digest: string;
   readonly byName: ReadonlyMap<ResourceName, readonly Put[]>;
+  /** By the other names by which they may be subscribed (protocol §4.8). */
+  readonly byAlias: ReadonlyMap<ResourceName, readonly Put[]>;
 }
 
 /** The variants of one type, by name and constraints, while the files are joined. */
@@ -334,6 +336,10 @@ function contentOf(names: Joined): TypeContent {
   const all = [...names.values().flatMap((variants) => variants.values())];
   const digests = all.map((one) => one.digest).toSorted();
   const digest = createHash('sha256').update(digests.join()).digest('hex').slice(0, 16);
+  const byAlias = new Map<ResourceName, Put[]>();
+  for (const { put } of all) {
+    for (const alias of put.aliases) getOrMake(byAlias, resourceName(alias), () => []).push(put);
+  }
   const [only = '', ...others] = new Set(all.map(({ versionInfo }) => versionInfo));
   return {
     // The files' own version if they agree on one; else the content's (protocol §7).
@@ -342,11 +348,17 @@ function contentOf(names: Joined): TypeContent {
     byName: new Map(
       [...names].map(([name, variants]) => [name, Array.from(variants.values(), ({ put }) => put)]),
     ),
+    byAlias,
   };
 }
 
 /** Of a type that no file has. */
 const emptyContent: TypeContent = contentOf(new Map());
+
+const putsCalled = ({ byName, byAlias }: TypeContent, name: ResourceName): readonly Put[] => [
+  ...(byName.get(name) ?? []),
+  ...(byAlias.get(name) ?? []),
+];
 
 const allPuts = ({ byName }: TypeContent): Put[] => [...byName.values()].flat();
 

@@ -30,6 +30,7 @@ import type { Put } from '../../model/transaction.ts';
 import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
 import { bytesTag, MessageReader } from '../../protobuf/message-reader.ts';
 import type { JsonPath } from '../../wire/json-fault.ts';
+import { JsonReader } from '../../wire/json-reader.ts';
 import { envoyRegistry, type JsonFault, jsonToBytes, messageName, textToBytes } from '../../wire/registry.ts';
 import { VariantSet } from '../variant-set.ts';
 
@@ -93,11 +94,35 @@ function parseJson(bytes: Uint8Array): Parsed {
     const place = line === undefined ? undefined : { line: Number(line), column: Number(column) };
     return refuse(message, place);
   }
-  // JSON.parse rounds integers that a double cannot hold; the YAML reader keeps them.
-  if (/\d{16}/.test(text.value)) return parseYaml(bytes);
+  // JSON.parse rounds integers that a double cannot hold; the YAML reader keeps them, and says where a key is twice.
+  if (/\d{16}/.test(text.value) || hasKeyTwice(text.value)) return parseYaml(bytes);
   const layout = lazy(() => readLayout(text.value));
   // The layout of what is nested too deeply costs a second; a fault of the whole document needs none.
   return fromJsonValue(json, (path) => (path.length === 0 ? start : layout().placeAt(path)));
+}
+
+/** JSON.parse takes the last of several values without a word. */
+function hasKeyTwice(text: string): boolean {
+  const reader = new JsonReader(Buffer.from(text), Number.POSITIVE_INFINITY);
+  let found = false;
+  const look = (): void => {
+    const kind = reader.kind();
+    if (kind === 'list') reader.elements(look);
+    else if (kind === 'object') {
+      const keys = new Set<string>();
+      reader.fields((key) => {
+        found ||= keys.has(key);
+        keys.add(key);
+        look();
+      });
+    } else reader.skip();
+  };
+  try {
+    look();
+  } catch {
+    // What is nested too deeply for this is so for protobuf.
+  }
+  return found;
 }
 
 function parseYaml(bytes: Uint8Array): Parsed {

@@ -4,6 +4,7 @@ import { mkdir, open, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { expect } from 'chai';
+import { typeUrl } from '../../../src/model/brand.ts';
 import { CLAIMS_EVERYTHING } from '../../../src/upstream/claims.ts';
 import { cds, clusters, eds, Harness, interest, variant } from './harness.ts';
 
@@ -69,6 +70,20 @@ describe('upstream/filesystem', () => {
       last?.puts.map(({ name }) => name),
       'given again, as it may have been evicted',
     ).to.deep.equal(['one']);
+  });
+
+  it('§4.8 who asks again by an alias is given what has it, once', async () => {
+    const host =
+      '{ "@type": type.googleapis.com/envoy.config.route.v3.VirtualHost, name: bar, domains: [bar] }';
+    const wrapper = 'type.googleapis.com/envoy.service.discovery.v3.Resource';
+    const aliased = `{ "@type": ${wrapper}, name: rc/bar, aliases: [rc/foo, rc/baz], resource: ${host} }`;
+    files = await Harness.make({ 'a.yaml': `resources: [${aliased}]` });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    const vhds = typeUrl('type.googleapis.com/envoy.config.route.v3.VirtualHost');
+    for (const name of ['rc/foo', 'rc/baz', 'rc/other']) files.upstream.subscribe(interest(vhds, name));
+    await files.until(() => files.transactions.length === 2);
+    expect(files.transactions[1]?.puts.map(({ name }) => name)).to.deep.equal(['rc/bar']);
   });
 
   it('an interest that ended is not answered', async () => {

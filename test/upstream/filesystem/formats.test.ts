@@ -136,6 +136,16 @@ describe('upstream/filesystem formats', () => {
     expect(problem('a.json', `{\n "resources": [\n  {"@type": "${cds}",\n   "nam": 1}]}`)).to.match(/^4: /);
   });
 
+  it('§7.2 in JSON too, a key that is there twice is refused: the first value would be lost without a word', () => {
+    expect(problem('a.json', '{\n"resources": [],\n"resources": []}')).to.match(
+      /^3: Map keys must be unique/,
+    );
+    const inside = `{"resources": [{"@type": "${cds}",\n"name": "x",\n"n\\u0061me": "y"}]}`;
+    expect(problem('a.json', inside)).to.match(/^3: Map keys must be unique/);
+    const other = `{"resources": [{"@type": "${cds}", "name": "x"}, {"@type": "${cds}", "name": "y"}]}`;
+    expect(problem('a.json', other)).to.equal('');
+  });
+
   it('merges by << work, and aliases that multiply are refused', () => {
     const merged = parseFile(
       'a.yaml',
