@@ -84,6 +84,9 @@ class Model {
   send(short: Short): void {
     const names = this.names.get(short);
     if (names === undefined) return;
+    // While a response is on its way this request may be stale (§3.3). Then the server has not seen which names it leaves
+    // out, and does not send them again (§5b.11).
+    if (!this.client.blocked) this.#forget(short);
     const last = this.#last.get(short);
     this.client.send(short, {
       node: create(NodeSchema, node({ env: this.environment })),
@@ -96,7 +99,6 @@ class Model {
   subscribe(short: Short, names: readonly string[]): void {
     if (short === 'cds' && names.length === 0 && this.names.get('cds') === undefined) return; // the legacy wildcard
     this.names.set(short, names);
-    this.#forget(short);
     this.send(short);
   }
 
