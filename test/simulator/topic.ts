@@ -261,8 +261,10 @@ export class Topic {
       // With several sets, what is gone for one may have been shown by another that is not answered yet.
       if (held.length > 0 && wanted && context.forms.length === 1) this.#absent(form, name, context);
     }
-    // A client that has rejected the removal of the variant has itself to blame.
-    if (told && !absentSomewhere && received.removed.includes(name) && !this.#rejected.has(name)) {
+    // By its name goes what was sent without constraints, also where a variant with constraints replaces it (§5.1). A
+    // client that has rejected the removal of the variant has itself to blame.
+    const isSwapped = before.has(identity('', name));
+    if (!absentSomewhere && received.removed.includes(name) && !isSwapped && !this.#rejected.has(name)) {
       throw new Violation(2, `${name} is removed, but held`);
     }
     if (told && wanted && context.forms.length === 1 && absentSomewhere) {

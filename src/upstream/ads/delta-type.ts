@@ -437,7 +437,7 @@ const initialVersionsLimit = 3 * 1024 * 1024;
 /** What a delta response says: all of it judged, nothing of it done yet. */
 interface DeltaReading {
   readonly puts: readonly Put[];
-  /** What `puts` are. */
+  /** The variants that it has resources of. */
   readonly bodies: VariantSet;
   /** `removed_resources`, and what cannot be resolved: whatever is known under this name and has no constraints. */
   readonly removed: readonly Identity[];
