@@ -548,7 +548,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #payForEarlier(): void {
-    // Nearly always: this is on the way of each update to each client.
     if (this.#claimed === undefined && this.#deferred === undefined && this.#earlierBytes === 0) return;
     const bytes = this.#isDelta ? bytesOfEarlier(this.#claimed, this.#deferred) : 0;
     if (bytes !== this.#earlierBytes) this.payer?.keeps(bytes - this.#earlierBytes);
@@ -695,7 +694,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return isVariant(this.#lastSent(id)) || this.#deferred?.has(id) === true;
   }
 
-  /** What the client was last sent of an item. */
   #lastSent(id: string): Value | undefined {
     return this.#position?.lastSent(id);
   }

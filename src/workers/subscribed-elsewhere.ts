@@ -34,6 +34,8 @@ export class SubscribedElsewhere {
   readonly #changed: () => void;
   /** By the stream that reports: those whose node was asked about last are the last. */
   readonly #streams = new Map<string, Reporting>();
+  /** By node, of these streams: a client that comes back is known already. */
+  #known = new Map<string, Upstreams>();
   readonly #soon: Sweep;
   readonly #again: Sweep;
   #looks = 0;
@@ -57,9 +59,10 @@ export class SubscribedElsewhere {
     const reportedAt = this.#clock.monotonic();
     const known = this.#streams.get(stream);
     if (known?.node !== node) {
-      this.#streams.set(stream, { node, reportedAt, upstreams: nothing });
+      const upstreams = this.#known.get(node) ?? nothing;
+      this.#streams.set(stream, { node, reportedAt, upstreams });
       this.#soon.start();
-      return nothing;
+      return upstreams;
     }
     known.reportedAt = reportedAt;
     return known.upstreams;
@@ -70,6 +73,7 @@ export class SubscribedElsewhere {
     const now = this.#clock.monotonic();
     for (const [stream, { reportedAt }] of this.#streams)
       if (now - reportedAt >= forgottenMs) this.#streams.delete(stream);
+    this.#known = new Map(this.#streams.values().map(({ node, upstreams }) => [node, upstreams]));
     if (!this.#isAsking) this.#askAboutSome(isAboutAll);
     if (this.#streams.size > 0) this.#again.start();
     return false;
@@ -108,6 +112,7 @@ export class SubscribedElsewhere {
       const upstreams = upstreamsOf.get(one.node) ?? nothing;
       if (one.upstreams.symmetricDifference(upstreams).size === 0) continue;
       one.upstreams = upstreams;
+      this.#known.set(one.node, upstreams);
       isChanged = true;
     }
     if (isChanged) this.#changed();

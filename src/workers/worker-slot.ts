@@ -277,6 +277,8 @@ export function forkWorker(handler: WorkerHandler): WorkerProcess {
   worker.once('error', (error) => {
     if (worker.process.pid !== undefined) return; // `exit` follows, or it has not heard us
     closeUntaken();
+    // Without a process there is no `exit`, after which node:cluster forgets it.
+    delete cluster.workers?.[worker.id];
     failed(error);
   });
   worker.on('error', () => {});

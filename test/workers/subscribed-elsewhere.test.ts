@@ -65,6 +65,13 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
     expect(asked).to.have.lengthOf(before);
   });
 
+  it('another stream of a node that is known has its upstreams at once', async () => {
+    const { elsewhere, pass } = started({ a: ['central'] });
+    elsewhere.of('a', '1');
+    await pass(100);
+    expect([...elsewhere.of('a', '2')]).to.deep.equal(['central']);
+  });
+
   it('a node that comes back has nothing of before until it is known again', async () => {
     const { elsewhere, pass } = started({ a: ['central'] });
     elsewhere.of('a', 'a');

@@ -56,6 +56,8 @@ export class DeltaType extends SubscribedType {
     this.#awaitingResend.clear();
     // Versions go only to the endpoint that they came from, also if the next stream is the second one to it.
     if (!resumed) for (const variant of this.acked.all()) variant.version = '';
+    // What has a TTL may have expired in the cache, so upstream has to send it again. If it does not, the cache ends it.
+    else for (const variant of this.acked.all().filter(({ hasTtl }) => hasTtl)) this.acked.delete(variant);
     const confirmed = resumed ? this.#resumable() : [];
     this.#initialVersions = new Map(confirmed.map((variant) => [variant.name, variant.version]));
     for (const variant of confirmed) variant.confirmed = true;
@@ -79,13 +81,12 @@ export class DeltaType extends SubscribedType {
     let incomplete = false;
     let bytes = 0;
     for (const variant of acked.all()) {
-      const { name, version, hasTtl } = variant;
+      const { name, version } = variant;
       // What has no version here may be of another endpoint: if it is gone, nothing says so. A removal by name alone does
-      // not say which variant is removed, or for which of several parameter sets. What has a TTL may have expired, and
-      // upstream sends nothing that is unchanged.
+      // not say which variant is removed, or for which of several parameter sets.
       incomplete ||= version === '';
       if (!this.#isResumable(variant)) continue;
-      if (!this.#isPlain(variant) || subscriptions.named(name).length > 1 || hasTtl) {
+      if (!this.#isPlain(variant) || subscriptions.named(name).length > 1) {
         incomplete = true;
         continue;
       }
