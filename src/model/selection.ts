@@ -71,6 +71,13 @@ export function collectionCovers(
   return !isCollection(selector) && covers(collection.selector, selector);
 }
 
+/** Of the locator as it came, where what is known of the client changes its parameters. */
+function hashOfOwn(selected: SelectionEntry): number {
+  const { locatorParameters, parameters } = selected;
+  if (locatorParameters === undefined || locatorParameters === parameters) return 0;
+  return keyedHash(locatorParameters.id, ownId(selected));
+}
+
 /** What a client subscribes to in one type. Immutable. */
 export class Selection {
   readonly entries: ReadonlyMap<string, SelectionEntry>;
@@ -114,11 +121,12 @@ export class Selection {
           continue;
         if (alsoListed === noEntries) alsoListed = new Map();
         alsoListed.set(ownId(selected), selected);
+        hash = (hash + hashOfOwn(selected)) % modulus;
         length += lengthOf(selected);
         continue;
       }
       entries.set(id, selected);
-      hash = (hash + keyedHash(selected.parameters.id, id)) % modulus;
+      hash = (hash + keyedHash(selected.parameters.id, id) + hashOfOwn(selected)) % modulus;
       length += lengthOf(selected);
       if (isCollection(selected.selector)) collections.push(selected);
     }
@@ -186,16 +194,18 @@ export class Selection {
 
   equals(other: Selection): boolean {
     if (this === other) return true;
-    if (this.hash !== other.hash || this.size !== other.size) return false;
+    if (this.hash !== other.hash || this.size !== other.size || this.listedCount !== other.listedCount)
+      return false;
+    const isOneEach = this.#alsoListed.size === 0;
     for (const [id, selected] of this.entries) {
       const one = other.entries.get(id);
-      if (one?.parameters !== selected.parameters || one.locatorParameters !== selected.locatorParameters)
-        return false;
+      if (one?.parameters !== selected.parameters) return false;
+      if (isOneEach && one.locatorParameters !== selected.locatorParameters) return false;
     }
-    return (
-      this.#alsoListed.size === other.#alsoListed.size &&
-      this.#alsoListed.keys().every((id) => other.#alsoListed.has(id))
-    );
+    if (isOneEach) return true;
+    // Which of the locators of an entry came first does not count.
+    const own = new Set(other.listed.map(ownId));
+    return this.listed.every((selected) => own.has(ownId(selected)));
   }
 }
 

@@ -402,7 +402,8 @@ class HttpExchange implements Gatherer {
   expire(milliseconds: number): void {
     // Over HTTP/1.1 its answer may stand behind another one, which the client reads.
     if (this.#answered && this.#response instanceof ServerResponse && this.#response.socket === null) {
-      this.#owner.waitsForClient(this);
+      if (this.#request.socket.destroyed) this.#closed();
+      else this.#owner.waitsForClient(this);
       return;
     }
     if (this.#answered) {

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
-import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { covers, coversResource, Selection } from '../../src/model/selection.ts';
 
 const glob = 'xdstp://a/envoy.config.listener.v3.Listener/x/*';
@@ -51,6 +51,27 @@ describe("a selection's hash", () => {
     expect(select('a', 'b', 'cd').hash).to.equal(select('cd', 'b', 'a').hash);
     const hashes = ['', 'a', 'aa', 'a\0', 'b'].map((name) => select(name).hash);
     expect(new Set(hashes).size).to.equal(hashes.length);
+  });
+
+  it('counts what locators came with, in any order, where a trusted parameter makes them one entry', () => {
+    const parameters = internParameters([['env', 'prod']]);
+    const locators = (...environments: readonly string[]): Selection =>
+      Selection.of(
+        environments.map((env) => ({
+          selector: resourceName('x'),
+          spelling: 'x',
+          locator: true,
+          parameters,
+          locatorParameters: internParameters([['env', env]]),
+        })),
+      );
+    const both = locators('a', 'b');
+    expect([both.equals(locators('b', 'a')), both.hash === locators('b', 'a').hash]).to.deep.equal([
+      true,
+      true,
+    ]);
+    expect(locators('a').equals(locators('b'))).to.equal(false);
+    expect(locators('a').hash, 'each has a bucket of its own').not.to.equal(locators('b').hash);
   });
 
   it('is keyed: another process has others', () => {

@@ -145,7 +145,7 @@ export class Causes {
     const answered = new Set<string>();
     // Alone: with the removal of the variant that it replaces.
     const alone =
-      new Set([...resources, ...removedVariants].map(({ name }) => name)).size + removed.length === 1;
+      new Set([...[...resources, ...removedVariants].map(({ name }) => name), ...removed]).size === 1;
     for (const { name, constraints, content, tag } of resources) {
       const id = this.#idOf(constraints, name);
       const had = this.#claimed.get(name) === digestOf(tag);

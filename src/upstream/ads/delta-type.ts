@@ -1,4 +1,4 @@
-import type { TypeUrl } from '../../model/brand.ts';
+import { resourceName, type TypeUrl } from '../../model/brand.ts';
 import { UNCONSTRAINED } from '../../model/constraints.ts';
 import { ok, type Result } from '../../model/result.ts';
 import type { InTurns } from '../../model/time-slices.ts';
@@ -57,11 +57,11 @@ export class DeltaType extends SubscribedType {
     // Versions go only to the endpoint that they came from, also if the next stream is the second one to it.
     if (!resumed) for (const variant of this.acked.all()) variant.version = '';
     // What has a TTL may have expired in the cache, so upstream has to send it again. If it does not, the cache ends it.
-    else for (const variant of this.acked.all().filter(({ hasTtl }) => hasTtl)) this.acked.delete(variant);
-    const confirmed = resumed ? this.#resumable() : [];
+    const lasting = resumed ? [...this.acked.all()].filter(({ hasTtl }) => !hasTtl) : [...this.acked.all()];
+    const confirmed = resumed ? this.#resumable(lasting) : [];
     this.#initialVersions = new Map(confirmed.map((variant) => [variant.name, variant.version]));
     for (const variant of confirmed) variant.confirmed = true;
-    this.sweepPending = confirmed.length < this.acked.size;
+    this.sweepPending = confirmed.length < lasting.length;
     if (!resumed) return;
     for (const subscription of this.subscriptions.all()) {
       if (!subscription.resolved) continue;
@@ -73,14 +73,14 @@ export class DeltaType extends SubscribedType {
   }
 
   /** What needs no answer on a new stream to the same endpoint: it goes into initial_resource_versions. */
-  #resumable(): AckedVariant[] {
-    const { subscriptions, acked } = this;
+  #resumable(lasting: readonly AckedVariant[]): AckedVariant[] {
+    const { subscriptions } = this;
     // The answer to a wildcard or glob was cut off. If nothing has changed since, no response would complete it.
     if (subscriptions.unresolvedCollections.values().some(({ suspended }) => !suspended)) return [];
     const confirmed: AckedVariant[] = [];
     let incomplete = false;
     let bytes = 0;
-    for (const variant of acked.all()) {
+    for (const variant of lasting) {
       const { name, version } = variant;
       // What has no version here may be of another endpoint: if it is gone, nothing says so. A removal by name alone does
       // not say which variant is removed, or for which of several parameter sets.
@@ -96,7 +96,7 @@ export class DeltaType extends SubscribedType {
     }
     // A wildcard or glob is resolved by a response, so something must be left that upstream has to send.
     const needsAnswer = (subscriptions.locators || incomplete) && subscriptions.hasCollection;
-    return needsAnswer && confirmed.length < acked.size ? [] : confirmed;
+    return needsAnswer && confirmed.length < lasting.length ? [] : confirmed;
   }
 
   /** Upstream says no constraints of it. */
@@ -459,21 +459,23 @@ function* readDelta(parts: ResponseParts, response: IncomingResponse): InTurns<R
   if (!removedVariants.ok) return removedVariants;
   const resourceErrors = yield* parts.errors(response.errors);
   if (!resourceErrors.ok) return resourceErrors;
-  const { there = [], missing = [] } = Object.groupBy(puts.value, (put) =>
-    isUnresolvable(put) ? 'missing' : 'there',
-  );
+  const missing = puts.value.filter(isUnresolvable);
   return ok({
-    puts: there,
+    puts: missing.length === 0 ? puts.value : puts.value.filter((put) => !isUnresolvable(put)),
     bodies: seen.bodies,
-    removed: [...removed.value, ...missing],
+    removed: [...removed.value, ...missing.flatMap(namesAskedFor)],
     removedVariants: removedVariants.value,
     resourceErrors: resourceErrors.value,
   });
 }
 
-/** The answer to a name that is nobody's name or alias (protocol §4.8): its name, which is the alias, and no body. */
+/** The answer to names that are nobody's name or alias (protocol §4.8): they are its aliases, and it has no body. */
 const isUnresolvable = ({ any, ttlMilliseconds, aliases }: Put): boolean =>
   any === undefined && ttlMilliseconds === undefined && aliases.length > 0;
+
+/** Its own name may be anything: Envoy's test server makes one up. */
+const namesAskedFor = ({ aliases, constraints }: Put): readonly Identity[] =>
+  aliases.map((alias) => ({ name: resourceName(alias), constraints }));
 
 function isEmpty({ puts, removed, removedVariants, resourceErrors }: DeltaReading): boolean {
   return puts.length + removed.length + removedVariants.length + resourceErrors.length === 0;
