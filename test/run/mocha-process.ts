@@ -20,9 +20,15 @@ async function run({ files, env }: Order): Promise<void> {
   await mocha.loadFilesAsync();
   mocha.run(() => {
     isRunning = false;
+    // Its listeners would stay: of several runners, each hands an unhandled rejection to all others, without end.
+    mocha.dispose();
   });
 }
 
+// As mocha's own command does: the test that is running fails.
+process.on('unhandledRejection', (reason) => {
+  throw reason;
+});
 process.on('message', (message) => void run(orderSchema.parse(message)));
 // Nobody waits for the report: `npm test` was killed. What the tests have started is in the group of this process.
 process.once('disconnect', () => {

@@ -258,7 +258,7 @@ export class RecordingClient implements Disposable {
 }
 
 function shortOf(url: string): string {
-  const short = ['cds', 'eds', 'lds', 'rds', 'sds', 'rtds'].find((one) => type(one) === url);
+  const short = ['cds', 'eds', 'lds', 'rds', 'sds', 'rtds', 'vhds'].find((one) => type(one) === url);
   if (short === undefined) throw new Error(`a response of ${url}`);
   return short;
 }
