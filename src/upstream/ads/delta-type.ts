@@ -1,4 +1,4 @@
-import { resourceName, type TypeUrl } from '../../model/brand.ts';
+import { type ConstraintsKey, resourceName, type TypeUrl } from '../../model/brand.ts';
 import { UNCONSTRAINED } from '../../model/constraints.ts';
 import { ok, type Result } from '../../model/result.ts';
 import type { InTurns } from '../../model/time-slices.ts';
@@ -57,7 +57,7 @@ export class DeltaType extends SubscribedType {
     // Versions go only to the endpoint that they came from, also if the next stream is the second one to it.
     if (!resumed) for (const variant of this.acked.all()) variant.version = '';
     // What has a TTL may have expired in the cache, so upstream has to send it again. If it does not, the cache ends it.
-    const lasting = resumed ? [...this.acked.all()].filter(({ hasTtl }) => !hasTtl) : [...this.acked.all()];
+    const lasting = [...this.acked.all()].filter(({ hasTtl }) => !resumed || !hasTtl);
     const confirmed = resumed ? this.#resumable(lasting) : [];
     this.#initialVersions = new Map(confirmed.map((variant) => [variant.name, variant.version]));
     for (const variant of confirmed) variant.confirmed = true;
@@ -75,18 +75,19 @@ export class DeltaType extends SubscribedType {
   /** What needs no answer on a new stream to the same endpoint: it goes into initial_resource_versions. */
   #resumable(lasting: readonly AckedVariant[]): AckedVariant[] {
     const { subscriptions } = this;
+    const plain = this.#plainKey;
     // The answer to a wildcard or glob was cut off. If nothing has changed since, no response would complete it.
     if (subscriptions.unresolvedCollections.values().some(({ suspended }) => !suspended)) return [];
     const confirmed: AckedVariant[] = [];
     let incomplete = false;
     let bytes = 0;
     for (const variant of lasting) {
-      const { name, version } = variant;
+      const { name, version, constraints } = variant;
       // What has no version here may be of another endpoint: if it is gone, nothing says so. A removal by name alone does
       // not say which variant is removed, or for which of several parameter sets.
       incomplete ||= version === '';
       if (!this.#isResumable(variant)) continue;
-      if (!this.#isPlain(variant) || subscriptions.named(name).length > 1) {
+      if (constraints.key !== plain || subscriptions.named(name).length > 1) {
         incomplete = true;
         continue;
       }
@@ -99,10 +100,10 @@ export class DeltaType extends SubscribedType {
     return needsAnswer && confirmed.length < lasting.length ? [] : confirmed;
   }
 
-  /** Upstream says no constraints of it. */
-  #isPlain({ constraints }: Identity): boolean {
+  /** Of what upstream says no constraints of. */
+  get #plainKey(): ConstraintsKey {
     const stamped = this.rules.stamp(UNCONSTRAINED);
-    return constraints.key === (stamped.ok ? stamped.value : UNCONSTRAINED).key;
+    return (stamped.ok ? stamped.value : UNCONSTRAINED).key;
   }
 
   #isResumable(variant: AckedVariant): boolean {
@@ -221,7 +222,8 @@ export class DeltaType extends SubscribedType {
     const { puts, heartbeats, answered } = this.#takeResources(reading.puts);
     for (const identity of reading.removedVariants) this.#remove(identity, false, reading);
     for (const identity of reading.removed) this.#remove(identity, true, reading);
-    for (const error of notFound(reading)) this.#remove(error, this.#isPlain(error), reading);
+    for (const error of notFound(reading))
+      this.#remove(error, error.constraints.key === this.#plainKey, reading);
     // It has another variant than the one from an earlier stream: in one transaction, as a swap.
     for (const subscription of answered) this.#removeUnconfirmedOfName(subscription);
     const { removals, resolved } = this.takeConcluded();
