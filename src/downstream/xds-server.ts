@@ -346,7 +346,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.pump();
   }
 
-  moved(): void {
+  progressed(): void {
     this.#blockedSince = this.#services.clock.now();
   }
 

@@ -294,7 +294,7 @@ class ClientReports implements StreamHandler {
     this.#server.tell([this]);
   }
 
-  moved(): void {
+  progressed(): void {
     this.#blockedSince = this.#server.options.clock.now();
   }
 

@@ -505,7 +505,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
     try {
       // A last piece that Node takes at once brings no more 'drain'.
       if (this.#rest === undefined || this.#writePiece(this.#rest)) this.#handler?.drained();
-      else this.#handler?.moved?.();
+      else this.#handler?.progressed?.();
     } catch (error) {
       this.#threw(error);
     }

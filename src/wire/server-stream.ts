@@ -26,7 +26,7 @@ export interface StreamHandler {
   /** The client reads again: `write` may be called again. */
   drained(): void;
   /** The client has read a part of a large frame. `drained` follows when it has read all of it. */
-  moved?(): void;
+  progressed?(): void;
   /** The transport ends the call with this: its messages are too large, not sent to their ends, or no gRPC. `closed` follows. */
   faulted?(status: GrpcStatus, why?: FaultReason): void;
   closed(): void;

@@ -432,7 +432,7 @@ class LabClient implements ServerStream {
 
   /** The client takes a part of a large response. */
   readPart(): void {
-    this.#handler?.moved?.();
+    this.#handler?.progressed?.();
   }
 
   /** The client takes one response, and no more. */

@@ -66,7 +66,7 @@ describe('a client that reads a large answer slowly', () => {
         stream.handle({
           message: () => undefined,
           ended: () => events.push(`writes ${stream.write(large)}`),
-          moved: () => events.push('moved'),
+          progressed: () => events.push('progressed'),
           drained: () => events.push('drained'),
           closed: () => undefined,
         });
@@ -79,7 +79,7 @@ describe('a client that reads a large answer slowly', () => {
     );
     expect(got.equals(large)).to.equal(true);
     await eventually(() => expect(events.at(-1)).to.equal('drained'));
-    expect(events.slice(1, -1)).to.deep.equal(Array.from({ length: 4 }, () => 'moved'));
+    expect(events.slice(1, -1)).to.deep.equal(Array.from({ length: 4 }, () => 'progressed'));
   });
 
   it('gets the answer to its poll, and one that does not read is cut', async () => {

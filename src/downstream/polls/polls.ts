@@ -631,7 +631,7 @@ export class FetchCall implements StreamHandler {
     this.#limitWait();
   }
 
-  moved(): void {
+  progressed(): void {
     this.#timer.cancel();
     this.#limitWait();
   }
