@@ -544,8 +544,7 @@ function stepDelta(
   if (implied === undefined && subscribe.length === 0 && unsubscribe.length === 0) {
     return { selection: before, resend: nothing, mustAnswer: [], changed: first };
   }
-  const list = implied === undefined ? before.listed : [implied];
-  const listed = new Map(list.map((one) => [ownId(one), one]));
+  const listed = implied === undefined ? before.byOwnId() : new Map([[ownId(implied), implied]]);
   for (const selected of subscribe) listed.set(ownId(selected), selected);
   const unlisted = drop(listed, unsubscribe);
   const selection = Selection.of(listed.values());

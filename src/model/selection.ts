@@ -71,12 +71,12 @@ export function collectionCovers(
   return !isCollection(selector) && covers(collection.selector, selector);
 }
 
-/** Of the locator as it came, where what is known of the client changes its parameters. */
-function hashOfOwn(selected: SelectionEntry): number {
-  const { locatorParameters, parameters } = selected;
-  if (locatorParameters === undefined || locatorParameters === parameters) return 0;
-  return keyedHash(locatorParameters.id, ownId(selected));
-}
+/** What is known of the client changes the parameters of the locator. */
+const hasOwnId = ({ locatorParameters, parameters }: SelectionEntry): boolean =>
+  locatorParameters !== undefined && locatorParameters !== parameters;
+
+const hashOfOwn = (selected: SelectionEntry): number =>
+  hasOwnId(selected) ? keyedHash(selected.locatorParameters?.id ?? 0, ownId(selected)) : 0;
 
 /** What a client subscribes to in one type. Immutable. */
 export class Selection {
@@ -140,6 +140,14 @@ export class Selection {
   /** All that the client has subscribed to: an entry once for each locator that leads to it. */
   get listed(): SelectionEntry[] {
     return [...this.entries.values(), ...this.#alsoListed.values()];
+  }
+
+  /** The same by `ownId`: those of the entries, unless what is known of the client has changed parameters. */
+  byOwnId(): Map<string, SelectionEntry> {
+    const { listed } = this;
+    return listed.some(hasOwnId)
+      ? new Map(listed.map((selected) => [ownId(selected), selected]))
+      : new Map(this.entries);
   }
 
   get listedCount(): number {

@@ -2,29 +2,20 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { expect } from 'chai';
-import type { ConnectionBounds, ListenerOptions } from '../../src/wire/client-connections.ts';
+import type { ListenerOptions } from '../../src/wire/client-connections.ts';
 import { listenHttp } from '../../src/wire/http-server.ts';
 import { listenGrpc } from '../../src/wire/http2-server.ts';
 import type { Listener } from '../../src/wire/listener.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import { issueCertificate } from '../support/certificates.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
+import { full } from './serve.ts';
 
 const own = issueCertificate({ name: 'server', dns: ['localhost'] });
 const tls = {
   certificate: Buffer.from(own.certificate),
   privateKey: Buffer.from(own.privateKey),
   requireClientCertificate: false,
-};
-const full: ConnectionBounds = {
-  admits: () => true,
-  opened: () => undefined,
-  closed: () => undefined,
-  joined: () => 'the peer has too many connections',
-  left: () => undefined,
-  endedIdle: () => undefined,
-  endedExpired: () => undefined,
-  refusedCertificate: () => undefined,
 };
 const request = 'GET / HTTP/1.1\r\nhost: x\r\n\r\n';
 const clock = new VirtualClock();

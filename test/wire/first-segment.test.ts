@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { expect } from 'chai';
 import { Accounts, boundlessAccounts } from '../../src/wire/accounts.ts';
-import type { ConnectionBounds, ListenerOptions } from '../../src/wire/client-connections.ts';
+import type { ListenerOptions } from '../../src/wire/client-connections.ts';
 import { type HttpHandler, listenHttp } from '../../src/wire/http-server.ts';
 import { listenGrpc } from '../../src/wire/http2-server.ts';
 import type { Listener } from '../../src/wire/listener.ts';
@@ -22,6 +22,7 @@ import { lastStream, resetsAtOnce } from '../attacks/support/reset-at-once.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import { issueCertificate } from '../support/certificates.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
+import { full } from './serve.ts';
 
 const own = issueCertificate({ name: 'server', dns: ['localhost'] });
 const tls = {
@@ -30,16 +31,6 @@ const tls = {
   requireClientCertificate: false,
 };
 const common: ListenerOptions = { address: '127.0.0.1:0', maxRequestBytes: 1000 };
-const full: ConnectionBounds = {
-  admits: () => true,
-  opened: () => undefined,
-  closed: () => undefined,
-  joined: () => 'the peer has too many connections',
-  left: () => undefined,
-  endedIdle: () => undefined,
-  endedExpired: () => undefined,
-  refusedCertificate: () => undefined,
-};
 const PING = ping();
 const found = { status: 200, type: 'text/plain', body: 'found' };
 const read: HttpHandler = (_, answered) => {

@@ -1,3 +1,4 @@
+import type { ConnectionBounds } from '../../src/wire/client-connections.ts';
 import { type GrpcServer, type GrpcServerOptions, listenGrpc } from '../../src/wire/http2-server.ts';
 import type { ServerStream } from '../../src/wire/server-stream.ts';
 
@@ -19,6 +20,18 @@ export async function serve(options: Partial<GrpcServerOptions> = {}): Promise<G
 export async function closeServers(): Promise<void> {
   await Promise.all(open.splice(0).map((server) => server.drain(0)));
 }
+
+/** A peer has too many connections with its first one. */
+export const full: ConnectionBounds = {
+  admits: () => true,
+  opened: () => undefined,
+  closed: () => undefined,
+  joined: () => 'the peer has too many connections',
+  left: () => undefined,
+  endedIdle: () => undefined,
+  endedExpired: () => undefined,
+  refusedCertificate: () => undefined,
+};
 
 /** Sends each message back; ends when the client does. */
 export function echo(stream: ServerStream): void {
