@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 
-/** Ends with its parent, even if that is killed. */
-const loop = 'const parent = process.ppid; while (process.ppid === parent);';
+/** Ends with its parent, even if that is killed before the loop begins. */
+const loop = `while (process.ppid === ${process.pid});`;
 
 /** Busy loops that compete with the tests, until it is disposed of. */
 export function compete(count: number): Disposable {

@@ -10,8 +10,9 @@ let longest = { cpu: 0, wall: 0 };
 
 setInterval(observe, look).unref();
 
-// Whoever starts it may be killed, and cannot end it then.
-const parent = process.ppid;
+// Whoever starts it may be killed, and cannot end it then; before this runs, too. A relay ends its workers itself.
+const startedBy = Number(new URL(import.meta.url).searchParams.get('startedBy'));
+const parent = process.send === undefined ? startedBy : process.ppid;
 setInterval(() => {
   if (process.ppid !== parent) process.exit(1);
 }, 1000).unref();

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { z } from 'zod';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
 import { slowness } from '../../support/cpu.ts';
@@ -37,7 +38,7 @@ const listed = z.object({
 const main = (): string => process.env['TESTS_RELAY'] ?? join(root, 'src/main.ts');
 const run = join(root, 'src/commands/command-line.ts');
 const probe = join(root, 'test/e2e/support/memory-probe.ts');
-const loopProbe = join(root, 'test/e2e/support/loop-probe.ts');
+const loopProbe = `${pathToFileURL(join(root, 'test/e2e/support/loop-probe.ts'))}?startedBy=${process.pid}`;
 
 /** Path of the command. */
 export async function relayCommand(): Promise<Result<string>> {
