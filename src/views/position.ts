@@ -1,7 +1,7 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
-import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
+import type { Parameters } from '../model/parameters.ts';
 import type { Reference, References, Variant } from '../model/resource.ts';
 import {
   collectionCovers,
@@ -13,9 +13,9 @@ import {
   type SelectionEntry,
 } from '../model/selection.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
-import { canonicalName, parentGlob } from '../model/xdstp.ts';
+import { parentGlob } from '../model/xdstp.ts';
 import { referencesOf } from '../wire/references.ts';
-import { type Item, valueAt, withoutBody } from './item.ts';
+import { type Item, valueAt } from './item.ts';
 import type { RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
 
@@ -479,93 +479,6 @@ function movedIn(before: Selection, now: Selection): readonly MovedLocator[] {
     const to = parameters.get(ownId(from));
     return to === undefined ? [] : [{ from, to }];
   });
-}
-
-/** What a client says that it has, and is gone, is kept until it may go: so many of them. */
-const mostGone = 1000;
-
-/**
- * Of what a client says that it has (initial_resource_versions): the resources that the view knows to be gone, which are
- * kept until they may go, or removed at once if they are many; and what no response has covered yet once it is sent that.
- * Undefined: nothing.
- */
-export function claimsIn(
-  claimed: ReadonlyMap<string, string> | undefined,
-  view: View,
-  lastSent: (id: string) => Value | undefined,
-): {
-  readonly kept: readonly RetainedResource[];
-  readonly named: readonly NamedRemoval[];
-  readonly left: ReadonlyMap<string, string> | undefined;
-} {
-  if (claimed === undefined) return { kept: none, named: none, left: undefined };
-  const left = new Map(claimed);
-  let gone: string[] = [];
-  for (const { spelling, locator, last } of view.items.values()) {
-    if (last.value === 'unknown' || !left.delete(spelling)) continue;
-    if (last.value === 'absent' && !locator) gone.push(spelling);
-  }
-  if (view.collectionsResolved) gone = gone.concat(removedWhileAway(view, left.keys()));
-  for (const name of gone) left.delete(name);
-  if (view.collectionsResolved) {
-    const unknown = new Set(view.unresolvedNames.values().map(({ spelling }) => spelling));
-    for (const name of left.keys()) if (!unknown.has(name)) left.delete(name);
-  }
-  const isCovered = view.collectionsResolved && left.size === 0;
-  const rest = isCovered ? undefined : left;
-  const all = gone
-    .map((name) => goneWhileAway(view, name))
-    .filter(({ item }) => !isVariant(lastSent(item.id)));
-  if (all.length <= mostGone) return { kept: all, named: none, left: rest };
-  const named = all.map(({ item: { id, spelling: name } }) => ({ id, name, locator: false }));
-  return { kept: none, named, left: rest };
-}
-
-/** Of a resource that is gone and kept, and of a name that no response has covered, besides its characters; measured. */
-const [bytesPerGone, bytesPerClaim] = [600, 64];
-
-/** What it takes to remember what a client says that it has. */
-export function bytesOfEarlier(
-  claimed: ReadonlyMap<string, string> | undefined,
-  deferred: ReadonlyMap<string, RetainedResource> | undefined,
-): number {
-  let bytes = 0;
-  for (const [name, version] of claimed ?? none) bytes += bytesPerClaim + name.length + version.length;
-  for (const { variant } of deferred?.values() ?? none)
-    if (variant.payload === undefined) bytes += bytesPerGone;
-  return bytes;
-}
-
-/** Those that a wildcard or glob of the view covers, and that the view does not show (protocol §4.1). */
-function removedWhileAway(view: View, claimed: Iterable<string>): readonly string[] {
-  if (!view.selection.hasCollection) return none;
-  const shown = new Set<string>();
-  for (const { spelling } of view.items.values()) shown.add(spelling);
-  return [...claimed].filter((name) => !shown.has(name) && collects(view, name));
-}
-
-/** initial_resource_versions is a hint and no subscription. A name that no wildcard or glob covers is ignored. */
-function collects({ type, selection }: View, name: string): boolean {
-  if (selection.hasCollectionSelector(WILDCARD)) return true;
-  const canonical = canonicalName(name, type);
-  return canonical.ok && selection.collectionsOver(canonical.value).length > 0;
-}
-
-/** A resource that a client has from an earlier stream and that is gone. Its body is not known. */
-function goneWhileAway({ type, head, items }: View, spelling: string): RetainedResource {
-  const id = itemId(false, NO_PARAMETERS, spelling);
-  const canonical = canonicalName(spelling, type);
-  const name = canonical.ok ? canonical.value : resourceName(spelling);
-  const item = items.get(id) ?? {
-    id,
-    name,
-    spelling,
-    locator: false,
-    parameters: NO_PARAMETERS,
-    named: false,
-    last: { revision: head, value: 'absent', older: undefined },
-  };
-  return { item, variant: withoutBody(type, name) };
 }
 
 /** A name that a delta response must mention as removed. */

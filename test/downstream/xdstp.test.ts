@@ -227,6 +227,20 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
       });
       expect(told(client.one())).to.deep.equal([`+${uri('dir/a')} x`, `-${uri('dir/gone')}`]);
     });
+    it('§4.2 subscribed again before it is answered: its members come, though the client says that it has them', () => {
+      const first = new InMemoryRelay();
+      const before = subscribing(first, uri('dir/a'), uri('b'));
+      says(first, [member('dir/a', 'x'), member('b', 'x')]);
+      const initialResourceVersions = Object.fromEntries(
+        before.one().resources.map(({ name, version }) => [name, version]),
+      );
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      client.send('eds', { resourceNamesSubscribe: [glob('dir'), uri('b')], initialResourceVersions });
+      client.send('eds', { resourceNamesSubscribe: [glob('dir')] });
+      says(relay, [member('dir/a', 'x'), member('b', 'x')]);
+      expect(told(client.one())).to.deep.equal([`+${uri('dir/a')} x`]);
+    });
     it('a name unsubscribed beside a glob that does not cover it: no response', () => {
       const relay = new InMemoryRelay();
       const client = subscribing(relay, glob('dir'), uri('a'));
