@@ -338,8 +338,7 @@ export class SendOrder {
       ({ info, subscription }) => info.url === endpoints && subscription !== undefined,
     );
     if (asked !== undefined) asked.resend(edsToResend);
-    else if (type.subscription?.resumed === true && this.#stream.route.protocol === 'delta')
-      this.#neededBefore = [...new Set([...this.#neededBefore, ...needed])];
+    else if (this.#mayAskLater(type)) this.#neededBefore = [...new Set([...this.#neededBefore, ...needed])];
     const { conversation } = this;
     this.#settleWarming();
     if (!warming) return;
@@ -347,6 +346,12 @@ export class SendOrder {
     // The time is not extended by further clusters: routes would wait as long as clusters keep changing.
     if (conversation.warmingUntil === 0) conversation.warmingUntil = now + this.#stream.warmingMilliseconds;
     if (conversation.asksApart && conversation.warmingUntil > now) conversation.warmsWith.push(needed);
+  }
+
+  /** On ADS a delta client that comes back asks for all of its types, and says what it has of them. */
+  #mayAskLater({ subscription }: OrderedType): boolean {
+    const isOnAds = this.conversation.participants === 0;
+    return isOnAds && this.#stream.route.protocol === 'delta' && subscription?.resumed === true;
   }
 
   /** A request came for this type. */
