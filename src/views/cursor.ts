@@ -178,7 +178,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   newReferences(): References {
     const [view, position] = [this.#view, this.#position];
     if (position?.view === view) return view.referencesSince(position.revision);
-    if (position !== undefined) return view.referencesAtHead.difference(position.view.referencesAtHead);
+    if (position !== undefined) return view.referencesAtHead.difference(position.references);
     // What it led to on an earlier stream is not known. In SotW it may be sent again although it has not changed.
     return this.resumed && (this.#isDelta || this.polls === 'client') ? view.referencesAtHead : new Set();
   }

@@ -85,11 +85,13 @@ export class Position {
 
   /** The resources that the client has when it moves to another view, by their ids there. */
   resourcesIn(view: View): ReadonlyMap<string, ClientResource> {
-    const beside = [...(this.overlay ?? none)].filter(isResource);
-    if (this.view === view) return new Map(beside);
-    return new Map(
-      movedInto(view, this.view.selection, [...beside, ...this.#shown(this.view.items.values())]),
-    );
+    if (this.view === view) return new Map(this.#beside());
+    return new Map(movedInto(view, this.view.selection, this.#resources()));
+  }
+
+  /** What the resources that the client has refer to. */
+  get references(): References {
+    return referencesOfAll(new Map(this.#resources()));
   }
 
   /** The same if locators may have other parameters there, and so other ids. */
@@ -161,6 +163,16 @@ export class Position {
   /** Resources that the client got from the view, and whose state is unknown again. */
   unknownAgain(): IteratorObject<readonly [string, ClientResource]> {
     return this.#shown(this.view.unknownAgain);
+  }
+
+  /** The resources that the client has, by their ids in the view. */
+  *#resources(): IteratorObject<readonly [string, ClientResource], undefined> {
+    yield* this.#beside();
+    yield* this.#shown(this.view.items.values());
+  }
+
+  #beside(): IteratorObject<readonly [string, ClientResource]> {
+    return Iterator.from(this.overlay ?? none).filter(isResource);
   }
 
   /** Of these items of the view, the resources that the client got from it. */
