@@ -559,17 +559,18 @@ export class View {
     const { name, parameters } = item;
     if (!this.#allows(name)) return 'absent';
     if (item.named) return this.#resolve(name, parameters);
-    let member = false;
-    let globbed = false;
+    // A member of what is answered is shown, though it may be one of more.
+    let [member, globbed, isUnknown] = [false, false, false];
     for (const collection of this.selection.collectionsOver(name)) {
       const { selector } = collection;
       if (collection.locator !== item.locator || collection.parameters !== parameters) continue;
-      if (!this.isResolved(collection)) return 'unknown';
-      if (!this.#catalog.isMember(this.type, selector, name, parameters)) continue;
-      member = true;
-      globbed ||= selector !== WILDCARD;
+      if (!this.isResolved(collection)) isUnknown = true;
+      else if (this.#catalog.isMember(this.type, selector, name, parameters)) {
+        member = true;
+        globbed ||= selector !== WILDCARD;
+      }
     }
-    if (!member) return 'absent';
+    if (!member) return isUnknown ? 'unknown' : 'absent';
     const value = this.#resolve(name, parameters, !globbed);
     // What is found by an alias is another resource, and a member by its own name, if they may see it.
     return this.#restriction === undefined || (isVariant(value) && value.name === name) ? value : 'absent';

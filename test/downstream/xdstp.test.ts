@@ -10,6 +10,7 @@ import {
   put,
   resources,
   type,
+  wildcardHolder,
 } from '../support/in-memory-relay.ts';
 import { compiled, is, locator, told, wrapped } from '../support/variants.ts';
 
@@ -257,6 +258,68 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
       client.send('eds', { resourceNamesUnsubscribe: [glob('dir')] });
       says(relay, [member('dir/a', 'y')]);
       expect(client.received()).to.have.length(0);
+    });
+    describe('§3.9 beside a wildcard', () => {
+      /** Only this wildcard or glob is answered. */
+      function answers(relay: InMemoryRelay, selector: string, ...puts: ReturnType<typeof member>[]): void {
+        const resolved = [...relay.upstream.interests].filter((one) => one.selector === selector);
+        const holder = selector === '*' ? wildcardHolder : namedHolder;
+        relay.says({ type: eds, holder, puts, resolved });
+      }
+
+      for (const form of ['names', 'locators'] as const) {
+        const ask = (client: DeltaClient, ...selectors: readonly string[]): void =>
+          client.send(
+            'eds',
+            form === 'names'
+              ? { resourceNamesSubscribe: [...selectors] }
+              : { resourceLocatorsSubscribe: selectors.map((one) => locator(one, { env: 'prod' })) },
+          );
+        const heard = (client: DeltaClient): string[] =>
+          client.received().flatMap((response) => told(response).map((one) => one.replace(' {}', '')));
+
+        it(`it does not wait for its answer (${form})`, () => {
+          const relay = new InMemoryRelay();
+          const client = relay.delta();
+          ask(client, '*', glob('dir'), glob('empty'));
+          answers(relay, glob('dir'), member('dir/a', 'x'));
+          expect(heard(client)).to.deep.equal([`+${uri('dir/a')} x`]);
+          answers(relay, glob('dir'), member('dir/a', 'y'));
+          expect(heard(client)).to.deep.equal([`+${uri('dir/a')} y`]);
+          answers(relay, '*', member('b', 'x'));
+          expect(heard(client)).to.deep.equal([`+${uri('b')} x`]);
+        });
+
+        it(`what it shows is updated although a wildcard is added, and removed once that is answered (${form})`, () => {
+          const relay = new InMemoryRelay();
+          const client = relay.delta();
+          ask(client, glob('dir'));
+          answers(relay, glob('dir'), member('dir/a', 'x'));
+          client.received();
+          ask(client, '*');
+          client.received();
+          answers(relay, glob('dir'), member('dir/a', 'y'));
+          expect(heard(client)).to.deep.equal([`+${uri('dir/a')} y`]);
+          ask(client, glob('dir'));
+          expect(heard(client)).to.deep.equal([`+${uri('dir/a')} y`]);
+          relay.says({ type: eds, holder: namedHolder, removals: [removal('dir/a')], resolved: [] });
+          expect(heard(client)).to.deep.equal([]);
+          answers(relay, '*');
+          expect(heard(client)).to.deep.equal([`-${uri('dir/a')}`]);
+        });
+
+        it(`what a wildcard shows is updated although a glob over it is added (${form})`, () => {
+          const relay = new InMemoryRelay();
+          const client = relay.delta();
+          ask(client, '*');
+          answers(relay, '*', member('dir/a', 'x'));
+          client.received();
+          ask(client, glob('dir'));
+          client.received();
+          answers(relay, '*', member('dir/a', 'y'));
+          expect(heard(client)).to.deep.equal([`+${uri('dir/a')} y`]);
+        });
+      }
     });
     it('over SotW: the members, and an answer though it is empty', () => {
       const relay = new InMemoryRelay();
