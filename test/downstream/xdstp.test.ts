@@ -12,7 +12,7 @@ import {
   type,
   wildcardHolder,
 } from '../support/in-memory-relay.ts';
-import { compiled, is, locator, told, wrapped } from '../support/variants.ts';
+import { compiled, exists, is, locator, not, told, wrapped } from '../support/variants.ts';
 
 const eds = type('eds');
 const kind = 'envoy.config.endpoint.v3.ClusterLoadAssignment';
@@ -320,6 +320,33 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
           expect(heard(client)).to.deep.equal([`+${uri('dir/a')} y`]);
         });
       }
+    });
+    it('§5.13 with parameters of its authority: what it shows comes before what the wildcard shows', () => {
+      const rule = {
+        from: 'node.metadata.env',
+        pattern: undefined,
+        default: undefined,
+        values: [],
+        trusted: false,
+      };
+      const rules = [{ ...rule, key: 'env', authorities: ['authority.example'] }];
+      const relay = new InMemoryRelay({ rules });
+      const client = relay.delta();
+      const [outside, prod] = [compiled(not(exists('env'))), compiled(is('env', 'prod'))];
+      client.send('eds', {
+        node: node({ env: 'prod' }),
+        resourceNamesSubscribe: ['*', glob('dir')],
+      });
+      const heard = (): string[] => client.received().flatMap(told);
+      const both = { type: eds, puts: [{ ...member('dir/a', 'x'), constraints: outside }] };
+      relay.says(both);
+      expect(heard()).to.deep.equal([`+${uri('dir/a')} x`]);
+      says(relay, [{ ...member('dir/a', 'y'), constraints: prod }]);
+      expect(heard()).to.deep.equal([`+${uri('dir/a')} y`]);
+      says(relay, [], [{ ...removal('dir/a'), constraints: prod }]);
+      expect(heard()).to.deep.equal([`+${uri('dir/a')} x`]);
+      relay.says({ type: eds, removals: [{ ...removal('dir/a'), constraints: outside }] });
+      expect(heard()).to.deep.equal([`-${uri('dir/a')}`]);
     });
     it('over SotW: the members, and an answer though it is empty', () => {
       const relay = new InMemoryRelay();
