@@ -198,11 +198,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   holdingsOf(version: string, said: ItemState): Iterable<Holding> {
     const { items } = this.#view;
     const isCurrent = version === this.contentVersion;
-    return holdings(
-      items,
-      () => said,
-      (id) => (isCurrent ? items.get(id)?.last.value : undefined),
-    );
+    const lastSent = (id: string): Value | undefined => (isCurrent ? items.get(id)?.last.value : undefined);
+    return holdings(items, () => said, lastSent);
   }
 
   get complete(): boolean {
@@ -296,9 +293,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     }
   }
 
-  take(defers: Defers): EncodedResponse | undefined {
+  take(defers: Defers, mostBytes = Number.POSITIVE_INFINITY): EncodedResponse | undefined {
     let response = this.#retries === undefined ? undefined : this.#takeRetry();
-    if (response === undefined && this.#behind && !this.#isHeldBack()) response = this.#takeChanges(defers);
+    if (response === undefined && this.#behind && !this.#isHeldBack())
+      response = this.#takeChanges(defers, mostBytes);
     if (response !== undefined) this.responses.sent(response.sent);
     return response;
   }
@@ -495,7 +493,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   /** The response that moves the cursor to the head; undefined if there is nothing to say. */
-  #takeChanges(defers: Defers): EncodedResponse | undefined {
+  #takeChanges(defers: Defers, mostBytes: number): EncodedResponse | undefined {
     if (this.#hasEverything()) {
       this.#hadEverything = true;
       this.#advance(undefined);
@@ -503,6 +501,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     }
     const move = this.#needsOwnResponse() ? this.#reconcile(defers) : undefined;
     const { response, deferredRemovals } = move ?? this.#shared(defers);
+    if (deferredRemovals !== undefined && (response?.bytes.length ?? 0) > mostBytes)
+      return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
     if (response === undefined && this.#awaitsFirstAnswer()) {
       this.#isSilent = deferredRemovals === undefined;
       return undefined;
