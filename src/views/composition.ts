@@ -372,8 +372,9 @@ class ResponseContent {
     const constrained =
       this.input.encoding.constrained && before !== undefined && before.constraints.key !== '';
     if (before !== undefined) this.#removeVariant(item, before, item.locator || constrained);
-    else if (item.locator) this.addMissing(item.spelling);
-    else this.#postponed.push(() => this.#write(item.spelling, undefined));
+    else if (item.locator) {
+      if (!this.#others.anyOther(item, 'unknown')) this.addMissing(item.spelling);
+    } else this.#postponed.push(() => this.#write(item.spelling, undefined));
   }
 
   #removeVariant(item: Item, before: Variant, constrained: boolean): void {

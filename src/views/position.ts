@@ -288,8 +288,8 @@ export class OtherParameterSets {
     this.#revision = revision;
   }
 
-  /** Whether the same locator with other parameters is `unknown` or `absent`. */
-  anyOther(item: Item, value: 'unknown' | 'absent'): boolean {
+  /** Whether the same locator with other parameters is `unknown` or `absent`. The item need not be in the view. */
+  anyOther(item: Pick<Item, 'id' | 'name' | 'spelling' | 'locator'>, value: 'unknown' | 'absent'): boolean {
     if (!item.locator || this.#view.forms.length === 1) return false;
     const shown = this.#view.items.get(item.id);
     const own = shown && valueAt(shown, this.#revision);
@@ -512,18 +512,23 @@ export function answersIn(
   readonly absent: readonly NamedRemoval[];
   readonly left: Map<string, SelectionEntry> | undefined;
 } {
+  if (owed === undefined) return { absent: none, left: undefined };
   const absent: NamedRemoval[] = [];
   const left = new Map<string, SelectionEntry>();
-  let filled: ReadonlySet<SelectionEntry> | undefined;
-  for (const [id, selected] of owed ?? none) {
-    const { selector, spelling, locator } = selected;
-    if (isCollection(selector)) filled ??= filledIn(view);
-    const state =
-      filled !== undefined && isCollection(selector)
-        ? collectionState(view, id, filled)
-        : nameState(view, id, selected);
-    if (state === 'absent') absent.push({ id, name: spelling, locator });
-    else if (state === 'unknown') left.set(id, selected);
+  const answered = [...owed.values()].some(({ selector }) => isCollection(selector))
+    ? answeredIn(view)
+    : undefined;
+  const others = new OtherParameterSets(view, view.head);
+  for (const [id, selected] of owed) {
+    const { selector: name, spelling, locator } = selected;
+    const isCollected = answered !== undefined && isCollection(name);
+    const state = isCollected ? collectionState(view, id, answered) : nameState(view, id, selected);
+    // As a locator it is withheld while other parameter sets are unknown (protocol §5.10).
+    const waits = isCollected
+      ? locator && answered.waiting.has(name)
+      : others.anyOther({ id, name, spelling, locator }, 'unknown');
+    if (state === 'unknown' || (state === 'absent' && waits)) left.set(id, selected);
+    else if (state === 'absent') absent.push({ id, name: spelling, locator });
   }
   return { absent, left: left.size > 0 ? left : undefined };
 }
@@ -537,7 +542,7 @@ export function unknownIn(view: View, ids: ReadonlySet<string>): SelectionEntry[
 
 type State = 'present' | 'absent' | 'unknown';
 
-function collectionState(view: View, id: string, filled: ReadonlySet<SelectionEntry>): State {
+function collectionState(view: View, id: string, { filled }: AnsweredCollections): State {
   const collection = view.selection.entries.get(id);
   if (collection === undefined) return 'present'; // unsubscribed in the meantime: nothing needs to be said
   if (!view.isResolved(collection)) return 'unknown';
@@ -555,8 +560,15 @@ function nameState(view: View, id: string, selected: SelectionEntry): State {
   return covering.length > 0 ? 'absent' : 'present';
 }
 
-/** The wildcards and globs that show something. */
-function filledIn({ items, selection }: View): ReadonlySet<SelectionEntry> {
+interface AnsweredCollections {
+  /** The wildcards and globs that show something. */
+  readonly filled: ReadonlySet<SelectionEntry>;
+  /** Those that are not answered, by locators. */
+  readonly waiting: ReadonlySet<Selector>;
+}
+
+function answeredIn(view: View): AnsweredCollections {
+  const { items, selection } = view;
   const filled = new Set<SelectionEntry>();
   for (const { name: selector, locator, parameters, last } of items.values()) {
     if (!isVariant(last.value)) continue;
@@ -564,7 +576,8 @@ function filledIn({ items, selection }: View): ReadonlySet<SelectionEntry> {
       if (collectionCovers(collection, { selector, locator, parameters })) filled.add(collection);
     }
   }
-  return filled;
+  const waiting = selection.collections.filter((one) => one.locator && !view.isResolved(one));
+  return { filled, waiting: new Set(waiting.map(({ selector }) => selector)) };
 }
 
 const deferredReferences = new WeakMap<ReadonlyMap<string, RetainedResource>, References>();
