@@ -5,15 +5,7 @@ import { withDefaults } from '../config/json-schema.ts';
 import { examineConfig, readConfigText, unreadable, withoutReferences } from '../config/load.ts';
 import { read } from '../config/schema-parts.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
-import {
-  byPlace,
-  contradictions,
-  dangers,
-  hints,
-  unreadFields,
-  warningLine,
-  withoutEffect,
-} from '../config/warnings.ts';
+import { contradictions, dangers, hints, unreadFields, warningLine } from '../config/warnings.ts';
 import {
   type ClientChange,
   type CompareConfigurationResponse,
@@ -35,7 +27,8 @@ export const validate = defineCommand({
   does: 'checks a configuration without running it',
   about: `Checks a configuration and the files it names, resources too, without running it. It refuses what a relay would only warn
 about: resource files that it would leave out, rules that match no client, an upstream that is this relay itself, limits that
-no request fits into, a cache.persistence.path that cannot be written, and certificates that have expired.
+no request fits into, a bake longer than max_wait, a cache.persistence.path that cannot be written, and certificates that
+have expired.
 
 Prints every problem as FILE:LINE:COLUMN: path: message. What is dangerous but may be intended is printed as
 FILE:LINE:COLUMN: warning: path: message. A hint says what a control plane will see.`,
@@ -109,11 +102,7 @@ async function check(
   const { config, value, ...found } = text.ok
     ? examineConfig(text.value, file, environment, systemClock.now())
     : { problems: [unreadable(text.error)], config: undefined, value: undefined };
-  const inFile = [...found.problems, ...(config === undefined ? [] : withoutEffect(config))];
-  const problems = [
-    ...inFile.toSorted(byPlace).map(foundIn(file, undefined)),
-    ...(await resourceProblems(value)),
-  ];
+  const problems = [...found.problems.map(foundIn(file, undefined)), ...(await resourceProblems(value))];
   const warned = config === undefined ? [] : [...dangers(config), ...contradictions(config)];
   const hinted = config === undefined ? [] : hints(config);
   return {

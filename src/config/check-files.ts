@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path';
 import { fail, ok, type Result } from '../model/result.ts';
 import { readNamedSync } from '../wire/named-file.ts';
 import { explainError } from '../wire/node-error.ts';
-import { checkTicketSecret, parseCertificates } from '../wire/tls-material.ts';
+import { checkTicketSecret, parseAuthorities, parseCertificates } from '../wire/tls-material.ts';
 import { readToken } from '../wire/token-file.ts';
 import { read, readList, readText } from './schema-parts.ts';
 import type { Path, UnplacedProblem } from './source.ts';
@@ -156,14 +156,14 @@ function checkIdentity(path: Path, files: CertificateAndKey): readonly UnplacedP
 
 function checkAuthorities(path: Path, file: string | undefined): readonly UnplacedProblem[] {
   if (file === undefined) return [];
-  const certificates = readCertificates(file);
-  return certificates.ok ? [] : [{ path: [...path, 'ca'], message: certificates.error }];
+  const authorities = readCertificates(file, parseAuthorities);
+  return authorities.ok ? [] : [{ path: [...path, 'ca'], message: authorities.error }];
 }
 
 /** At least one. */
-function readCertificates(file: string): Result<readonly X509Certificate[]> {
+function readCertificates(file: string, parse = parseCertificates): Result<readonly X509Certificate[]> {
   const text = contentOf(file);
-  return text.ok ? parseCertificates(text.value, file) : text;
+  return text.ok ? parse(text.value, file) : text;
 }
 
 function readPrivateKey(file: string): Result<KeyObject> {

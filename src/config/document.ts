@@ -202,7 +202,7 @@ export interface Expanded {
   readonly text: string;
   /** The text has a reference to the environment, whether or not the variable is set. */
   readonly substituted: boolean;
-  /** One message for each reference that failed; what follows one without an end is not read. */
+  /** One message for each reference that failed; what follows one of which the end is not known is not read. */
   readonly failures: readonly string[];
 }
 
@@ -232,6 +232,12 @@ export function expand(text: string, environment: Environment): Expanded {
     } else {
       substituted = true;
       const fallback = match.groups?.['fallback'];
+      if (fallback?.includes('${') === true) {
+        failures.push(
+          `the default of \${${name}} may not contain "\${": a default is plain text, and ends with the first "}"`,
+        );
+        break;
+      }
       const value = Object.hasOwn(environment, name) ? environment[name] : undefined;
       if (value === undefined && fallback === undefined) {
         failures.push(

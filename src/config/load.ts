@@ -10,6 +10,7 @@ import { withDefaults } from './json-schema.ts';
 import { coerced, problemsOf } from './problems.ts';
 import { fileSchema } from './schema.ts';
 import { type ConfigProblem, locate, type Path, pathText, type UnplacedProblem } from './source.ts';
+import { withoutEffect } from './warnings.ts';
 
 /**
  * Reads and checks a configuration and the files that it names: all of it, or every problem in the order of the file.
@@ -56,8 +57,8 @@ export interface ExaminedConfig {
 }
 
 /**
- * `checkConfig` for `validate`: it asks whether the disk can be written and certificates have expired, too, and goes on
- * past problems. `now`: milliseconds since the epoch.
+ * `checkConfig` for `validate`: it asks whether the disk can be written, certificates have expired and all has an effect,
+ * too, and goes on past problems. `now`: milliseconds since the epoch.
  */
 export const examineConfig = (
   text: string,
@@ -69,6 +70,7 @@ export const examineConfig = (
     ...checkNamedFiles(value),
     ...checkPersistence(value),
     ...checkExpiry(value, now),
+    ...withoutEffect(value),
   ]);
 
 const settled = ({ problems, config }: ExaminedConfig): Result<Config, readonly ConfigProblem[]> =>
@@ -116,6 +118,7 @@ function parse(
   const source = {
     file,
     text,
+    value,
     digest: digest(text),
     places,
     // Made when somebody looks: the schema has to be translated for it.

@@ -125,7 +125,7 @@ const defaultTypes = knownTypes.filter(({ url }) => gatedByDefault.has(url)).map
 
 const percent = () => z.number().min(0.01).max(100).optional();
 // biome-ignore format: a table, one key a line
-const match = () => z.array(z.strictObject({ key: name().describe('A key of "parameters"'), value: z.string().describe('The value that makes a client a canary') })).prefault([]);
+const match = () => z.array(z.strictObject({ key: name().describe('A key of "parameters", of a rule without authorities'), value: z.string().describe('The value that makes a client a canary') })).prefault([]);
 
 // biome-ignore format: a table, one key a line
 const canary = z
@@ -168,14 +168,17 @@ const guard = z
   })
   .transform(inCode);
 
+export const defaultBake = '30s';
+export const defaultMaxWait = '10m';
+
 // biome-ignore format: a table, one key a line
 export const rollout = z
   .strictObject({
     canary: canary.optional().describe(`Who gets a change first: clients of either kind, and at least one client of each class that subscribes to what changed. It is a single wave. Left out, and no waves: ${defaultPercent} percent`),
     waves: z.array(wave).min(1).optional().describe('Who gets a change after whom, instead of "canary": each wave adds clients to those before, and the next begins when they have accepted the change and its bake is over. After the last one everybody gets it'),
     canary_principals: z.array(principal()).prefault([]).describe('Clients that may be canaries, by their certificates, as in xds.authorization; this needs xds.tls.ca. Empty: every client'),
-    bake: positiveDuration().prefault('30s').describe('How long the canaries must stay connected after they have accepted a change; another change restarts it'),
-    max_wait: positiveDuration().prefault('10m').describe('How long to wait for a verdict; then on_timeout applies. Another change does not restart it, the end of a hold does'),
+    bake: positiveDuration().prefault(defaultBake).describe('How long the canaries must stay connected after they have accepted a change; another change restarts it'),
+    max_wait: positiveDuration().prefault(defaultMaxWait).describe('How long to wait for a verdict; then on_timeout applies. Another change does not restart it, the end of a hold does'),
     on_timeout: z.enum(['HOLD', 'PROCEED']).default('HOLD').describe('HOLD: the others keep what they have. PROCEED: everybody gets the change, unless a canary rejects it'),
     on_failure: z.enum(['HOLD', 'DISCARD']).default('HOLD').describe('What becomes of a change that was found bad. HOLD: those who have it keep it, and nobody else gets it. DISCARD: they go back at once'),
     max_disconnects: z.number().min(0).max(100).default(20).describe("Percentage of the canaries' streams that may end within the bake"),
@@ -186,10 +189,7 @@ export const rollout = z
     traffic: traffic.optional().describe("Clients report their requests (LRS), and those that have a change are compared with those of the same class that have not. Left out: off"),
     mode: z.enum(['AUTOMATIC', 'MANUAL']).default('AUTOMATIC').describe('MANUAL: a change waits for `release`, and in each of several waves for `promote`, whatever the canaries say'),
   })
-  .superRefine((entry, context) => {
-    checkBakes(entry, context);
-    checkWaves(entry, context);
-  }, evenIfWrong)
+  .superRefine(checkWaves, evenIfWrong)
   .transform(inCode)
   .transform(({ canary: single = { match: [] }, waves, ...rest }) => ({
     ...rest,
@@ -212,19 +212,6 @@ const singleWave = ({ percent, match }: z.output<typeof canary>): Wave => ({
   elects: true,
   bakeMs: undefined,
 });
-
-function checkBakes(entry: unknown, context: z.core.$RefinementCtx): void {
-  const maxWait = read(entry, 'max_wait');
-  const waves = [...readList(entry, 'waves').entries()].map(
-    ([index, one]) => [one, ['waves', index]] as const,
-  );
-  for (const [owner, path] of [[entry, []] as const, ...waves]) {
-    const bake = read(owner, 'bake'); // milliseconds if they are durations
-    if (typeof bake !== 'number' || typeof maxWait !== 'number' || bake <= maxWait) continue;
-    const message = `a bake of ${bake / 1000}s is longer than max_wait (${maxWait / 1000}s): every change would time out`;
-    context.addIssue({ code: 'custom', path: [...path, 'bake'], message });
-  }
-}
 
 function checkWaves(entry: unknown, context: z.core.$RefinementCtx): void {
   if (read(entry, 'waves') === undefined) return;
@@ -271,8 +258,13 @@ export function checkRollout(file: unknown, context: z.core.$RefinementCtx): voi
       'without xds.tls.ca no client is verified, so nobody would be a canary: set it, or leave this list empty';
     context.addIssue({ code: 'custom', path: ['rollout', 'canary_principals'], message });
   }
-  const keys = readList(file, 'parameters').map((rule) => readText(rule, 'key'));
-  const known = [...new Set(keys)].filter((key) => key !== undefined);
+  const rules = readList(file, 'parameters');
+  // Who is a canary does not depend on what a client asks for.
+  const ofEveryName = rules.filter((rule) => readList(rule, 'authorities').length === 0);
+  const keysOf = (some: readonly unknown[]) => [
+    ...new Set(some.flatMap((rule) => readText(rule, 'key') ?? [])),
+  ];
+  const known = keysOf(ofEveryName);
   const waves = readList(section, 'waves').map((one, index) => {
     return [one, read(one, 'path') === 'rollout.canary' ? ['canary'] : ['waves', index]] as const;
   });
@@ -282,11 +274,15 @@ export function checkRollout(file: unknown, context: z.core.$RefinementCtx): voi
       if (key === undefined || key === '') return;
       const at = ['rollout', ...path, 'match', index];
       if (known.includes(key)) {
-        checkValue(file, key, readText(entry, 'value'), at, context);
+        const own = ofEveryName.filter((rule) => readText(rule, 'key') === key);
+        checkValue(own, key, readText(entry, 'value'), at, context);
         return;
       }
-      const accepted = known.length === 0 ? '"parameters" has no rules' : `expected ${anyOf(known)}`;
-      const message = `${JSON.stringify(key)} is not the key of any rule in "parameters", so no client would match: ${accepted}`;
+      const noRules = `"parameters" has no rules${rules.length === 0 ? '' : ' without authorities'}`;
+      const accepted = known.length === 0 ? noRules : `expected ${anyOf(known)}`;
+      const message = keysOf(rules).includes(key)
+        ? `the rules for ${JSON.stringify(key)} are for names of single authorities, and canaries are chosen by what holds for every name: ${accepted}`
+        : `${JSON.stringify(key)} is not the key of any rule in "parameters", so no client would match: ${accepted}`;
       context.addIssue({ code: 'custom', path: [...at, 'key'], message });
     });
   }
@@ -294,13 +290,12 @@ export function checkRollout(file: unknown, context: z.core.$RefinementCtx): voi
 
 /** Where all rules of a key list their values, nothing derives another one but a default. */
 function checkValue(
-  file: unknown,
+  rules: readonly unknown[],
   key: string,
   value: string | undefined,
   at: readonly (string | number)[],
   context: z.core.$RefinementCtx,
 ): void {
-  const rules = readList(file, 'parameters').filter((rule) => readText(rule, 'key') === key);
   const derived = rules.map((rule) => ({
     values: readList(rule, 'values'),
     otherwise: readText(rule, 'default'),

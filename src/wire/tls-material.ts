@@ -54,7 +54,7 @@ export function checkTlsMaterial(material: TlsMaterial): Result<TlsMaterial> {
   if (certificate !== undefined && isCutOff(certificate.toString('latin1'))) {
     return fail('certificate is cut off: a PEM block has no end');
   }
-  const authorities = ca === undefined ? undefined : parseCertificates(ca.toString('latin1'), 'ca');
+  const authorities = ca === undefined ? undefined : parseAuthorities(ca.toString('latin1'), 'ca');
   if (authorities?.ok === false) return authorities;
   const secret = ticketSecret && checkTicketSecret(ticketSecret, 'session_ticket_secret_file');
   if (secret?.ok === false) return secret;
@@ -90,6 +90,17 @@ export function parseCertificates(pem: string, named: string): Result<readonly X
     }
   }
   return certificates.length > 0 ? ok(certificates) : fail(`${named} has no PEM certificate`);
+}
+
+/**
+ * `parseCertificates` of a list of authorities. Envoy reads revocation lists that stand in one, nothing here does: who
+ * brings such a file must not believe that what it revokes is refused.
+ */
+export function parseAuthorities(pem: string, named: string): Result<readonly X509Certificate[]> {
+  if (!pem.includes('-----BEGIN X509 CRL-----')) return parseCertificates(pem, named);
+  return fail(
+    `${named} has a revocation list (X509 CRL), but none is read, and what it revokes would be trusted: use certificates only, without the authority of what is revoked`,
+  );
 }
 
 /** Whether a PEM text ends within a block, as while it is being written. OpenSSL would take the blocks before that. */

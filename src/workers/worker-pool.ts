@@ -626,7 +626,7 @@ const withoutText = (config: Config): Config => ({
   source: { ...nowhere, file: config.source.file, digest: config.source.digest },
 });
 
-const nowhere = { text: '', dump: undefined, places: new Map<never, never>() };
+const nowhere = { text: '', value: undefined, dump: undefined, places: new Map<never, never>() };
 
 /** The metrics of clients, beside `distributary_downstream_…`. */
 const ofClients = new Set([

@@ -215,6 +215,49 @@ workers: many
     ]);
   });
 
+  it('what has no effect is said whatever else is wrong, and no more than that', async () => {
+    const path = file(`xds:
+  address: "127.0.0.1:18000"
+  tls: { certficate: x }
+  authorization: { rules: [{ principals: ["spiffe://a/*"], allow: yes }, { principals: [], allow: true }] }
+upstreams:
+  - { name: a, ads: { endpoints: ["127.0.0.1:18000", "cp"] } }
+limits: { max_request_bytes: 10, max_poll_bytes: 0 }
+rollout: { bake: 11m, max_disconnects: many, waves: [{ percent: 1 }] }
+parameters: [{ key: t, from: peer.uri_san }, { key: u, from: peer.san }]
+`);
+    const { code, err } = await run(['--config', path]);
+    expect(code).to.equal(2);
+    const lines = err
+      .split('\n')
+      .filter((line) => line.startsWith(`${path}:`) && !line.endsWith(' problems'));
+    const said = lines.map((line) => line.slice(path.length + 1).split(': ', 3));
+    expect(
+      said.map(([place, at, what]) => [place, at, what?.split(' ', 3).join(' ')].join(' ')),
+    ).to.deep.equal([
+      '3:10 xds.tls.certficate unknown key "certficate"',
+      '4:30 xds.authorization.rules[0].principals matches no client',
+      '4:67 xds.authorization.rules[0].allow expected true or',
+      '4:76 xds.authorization.rules[1].principals must have at',
+      '6:35 upstreams[0].ads.endpoints[0] this is xds.address,',
+      '6:54 upstreams[0].ads.endpoints[1] address "cp" must',
+      '7:30 limits.max_request_bytes no request fits',
+      '7:50 limits.max_poll_bytes must be at',
+      '8:18 rollout.bake a bake of',
+      '8:40 rollout.max_disconnects expected a number,',
+      '9:30 parameters[0].from matches no client',
+      '9:62 parameters[1].from expected node.metadata.KEY.KEY…, node.metadata["KEY"],',
+    ]);
+  });
+
+  it('with a list of authorities that is there, or not yet whole, identities match somebody', async () => {
+    const path = file(`xds: { address: "127.0.0.1:18000", tls: { ca: none.pem } }
+upstreams: [{ name: a, ads: { endpoints: ["cp:1"] } }]
+parameters: [{ key: t, from: peer.uri_san }]
+`);
+    expect((await run(['--config', path])).err).not.to.match(/matches no client/);
+  });
+
   it('where only files are wrong, rules that match no client and what is dangerous are said, too', async () => {
     const path = file(`xds: { tls: { certificate: none.pem, private_key: none.key } }
 upstreams: [{ name: cp, ads: { endpoints: ["x:1"] } }]

@@ -149,6 +149,35 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         ],
       },
       {
+        rule: 'a list that is too long',
+        text: `${minimal}rollout: { checks: [${'{ name: a }, '.repeat(33)}] }\n`,
+        problems: ['4:12: rollout.checks: must have at most 32 entries'],
+      },
+      {
+        rule: 'a string that is too long',
+        text: `${minimal}rollout: { checks: [{ webhook: { url: "http://a" }, name: ${'n'.repeat(101)} }] }\n`,
+        problems: ['4:59: rollout.checks[0].name: must have at most 100 characters'],
+      },
+      ...[
+        ['true', 'the boolean true'],
+        ['5', 'the number 5'],
+        ['off', 'the string "off": write false'],
+        ['"on"', 'the string "on"'],
+        ['[]', 'a list'],
+      ].map(([value = '', got = '']) => ({
+        rule: `${value} where a mapping or false is accepted`,
+        text: `${minimal}history: ${value}\n`,
+        problems: [`4:${value === '[]' ? 1 : 10}: history: expected false or a mapping, got ${got}`],
+      })),
+      {
+        rule: 'a wrong entry of a mapping instead of which false is accepted',
+        text: `${minimal}history: { max_bytes: many, age: 5s }\n`,
+        problems: [
+          '4:23: history.max_bytes: expected a number, got the string "many"',
+          '4:29: history.age: unknown key "age": expected max_bytes or max_age',
+        ],
+      },
+      {
         rule: 'an empty string or list',
         text: 'upstreams: [{ name: "", ads: { endpoints: [] } }]\n',
         problems: [
@@ -532,12 +561,11 @@ admin:
         problems: ['4:12: rollout.canary: rollout.canary is a single wave: expected either canary or waves'],
       },
       {
-        rule: 'an empty wave, one that does not grow, and a bake longer than max_wait',
-        text: `${minimal}rollout: { waves: [{}, { percent: 5 }, { percent: 5, bake: 11m }] }\n`,
+        rule: 'an empty wave, and one that does not grow',
+        text: `${minimal}rollout: { waves: [{}, { percent: 5 }, { percent: 5 }] }\n`,
         problems: [
           '4:20: rollout.waves[0]: an empty wave: expected percent, match, or both',
           '4:51: rollout.waves[2].percent: a wave adds clients to those before: expected more than 5',
-          '4:60: rollout.waves[2].bake: a bake of 660s is longer than max_wait (600s): every change would time out',
         ],
       },
       {
@@ -580,6 +608,20 @@ admin:
         ],
       },
       {
+        rule: 'a match on a key that is derived only for names of an authority',
+        text: `${minimal}parameters: [{ key: env, from: node.id, authorities: [a] }, { key: zone, from: node.id, to: node.metadata.z }]\nrollout: { waves: [{ match: [{ key: env, value: a }] }] }\n`,
+        problems: [
+          '5:37: rollout.waves[0].match[0].key: the rules for "env" are for names of single authorities, and canaries are chosen by what holds for every name: expected zone',
+        ],
+      },
+      {
+        rule: 'a match on a value that is derived only for names of an authority',
+        text: `${minimal}parameters: [{ key: env, from: node.id, authorities: [a] }, { key: env, from: node.id, values: [prod] }]\nrollout: { waves: [{ match: [{ key: env, value: test }] }] }\n`,
+        problems: [
+          '5:49: rollout.waves[0].match[0].value: "test" is not one of the values of the rules for "env", so no client would match: expected prod',
+        ],
+      },
+      {
         rule: 'a match on a value that the rules never derive',
         text: `${minimal}parameters: [{ key: env, from: node.metadata.env, values: [prod, test] }]\nrollout: { canary: { match: [{ key: env, value: canary }] } }\n`,
         problems: [
@@ -595,16 +637,6 @@ admin:
         rule: 'no type',
         text: `${minimal}rollout: { types: [] }\n`,
         problems: ['4:12: rollout.types: must have at least one entry'],
-      },
-      {
-        rule: 'bake longer than max_wait',
-        text: `${minimal}rollout: { bake: 2m, max_wait: 1m }\n`,
-        problems: ['4:18: rollout.bake: a bake of 120s is longer than max_wait (60s)'],
-      },
-      {
-        rule: 'the default bake longer than max_wait',
-        text: `${minimal}rollout: { max_wait: 10s }\n`,
-        problems: ['4:1: rollout.bake: a bake of 30s is longer than max_wait (10s)'],
       },
       {
         rule: 'another mode, and another end of the wait',

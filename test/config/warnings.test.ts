@@ -1,6 +1,8 @@
 import { expect } from 'chai';
 import { examineConfig, parseConfig } from '../../src/config/load.ts';
-import { contradictions, hints, warnings, withoutEffect } from '../../src/config/warnings.ts';
+import { problemLine } from '../../src/config/source.ts';
+import { contradictions, hints, warnings } from '../../src/config/warnings.ts';
+import { expectProblems } from './support.ts';
 
 describe('configuration: warnings of a listener that everybody can read', () => {
   const tls = 'tls: { certificate: c, private_key: k }';
@@ -91,8 +93,36 @@ describe('configuration: what validate says of it, and a relay does not refuse',
     it(`${text.replace('\n', ' ')}: ${refused ?? 'nothing'}`, () => {
       const { problems, config } = examineConfig(`${text}\n`, 'f', {}, Date.now());
       if (config === undefined) throw new Error(JSON.stringify(problems));
-      const paths = [...problems, ...withoutEffect(config)].map(({ path }) => path);
-      expect(paths).to.deep.equal(refused === undefined ? [] : [refused]);
+      expect(problems.map(({ path }) => path)).to.deep.equal(refused === undefined ? [] : [refused]);
+    });
+  }
+
+  for (const [rollout, refused] of [
+    ['{ bake: 2m, max_wait: 1m }', ['2:18: rollout.bake: a bake of 120s is longer than max_wait (60s)']],
+    ['{ max_wait: 10s }', ['2:1: rollout.bake: a bake of 30s is longer than max_wait (10s)']],
+    ['{ bake: 11m }', ['2:18: rollout.bake: a bake of 660s is longer than max_wait (600s)']],
+    ['{ max_wait: 30s }', []],
+    ['{ mode: MANUAL, max_wait: 10s }', []],
+    ['{ max_wait: 5s, waves: [{ percent: 1, bake: 1s }, { percent: 2, bake: 5s }] }', []],
+    [
+      '{ waves: [{ percent: 1 }, { percent: 2, bake: 11m }] }',
+      ['2:56: rollout.waves[1].bake: a bake of 660s is longer than max_wait (600s)'],
+    ],
+    [
+      '{ max_wait: 5s, waves: [{ percent: 1, bake: 1s }, { percent: 2 }] }',
+      ['2:1: rollout.bake: a bake of 30s is longer than max_wait (5s)'],
+    ],
+  ] as const) {
+    it(`bakes, and how long a change waits: ${rollout}: ${refused.length > 0 ? 'every change would time out' : 'nothing'}`, () => {
+      const text = `xds: { address: "127.0.0.1:1" }\nrollout: ${rollout}\n${other}\n`;
+      const config = parseConfig(text, 'f', {});
+      if (!config.ok) throw new Error(JSON.stringify(config.error));
+      const { problems } = examineConfig(text, 'f', {}, Date.now());
+      for (const found of [problems, warnings(config.value)])
+        expectProblems(
+          found.map((one) => problemLine('f', one).slice('f:'.length)),
+          refused,
+        );
     });
   }
 
