@@ -239,9 +239,7 @@ export async function askCheck(
   if (prometheus !== undefined) {
     const url = queryUrl(prometheus);
     const answer = await askWeb(prometheus, { url, method: 'GET', readsBody: true }, times);
-    if (!answer.ok) return unknown(answer.error);
-    const read = readPrometheus(answer.value, prometheus);
-    return { ...read, reason: answer.value.redact(read.reason) };
+    return answer.ok ? readPrometheus(answer.value, prometheus) : unknown(answer.error);
   }
   if (webhook === undefined) return unasked;
   const body = JSON.stringify(subject());
@@ -294,8 +292,8 @@ const withValue = z.object({ value: sample });
 const form = 'it is neither a scalar nor a vector of one sample';
 
 /** Prometheus' HTTP API, instant queries. */
-function readPrometheus({ status, body }: WebAnswer, bounds: PrometheusCheck): CheckAnswer {
-  const json = parseJson(body);
+function readPrometheus({ status, body, redact }: WebAnswer, bounds: PrometheusCheck): CheckAnswer {
+  const json = parseJson(body, redact);
   if (status !== 200) {
     const said = failed.safeParse(json);
     return unknown(said.success ? `${otherStatus(status)}: ${said.data.error}` : otherStatus(status));
@@ -332,9 +330,10 @@ function numberOf(text: string): number | undefined {
   return /^[-+]?[\d.]+(e[-+]?\d+)?$/i.test(text) ? Number(text) : undefined;
 }
 
-function parseJson(text: string): unknown {
+/** Each text in it is redacted whole: what is cut first cannot be found in it. */
+function parseJson(text: string, redact: (text: string) => string): unknown {
   try {
-    return JSON.parse(text);
+    return JSON.parse(text, (_, value: unknown) => (typeof value === 'string' ? redact(value) : value));
   } catch {
     return undefined;
   }
