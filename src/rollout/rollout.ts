@@ -139,7 +139,7 @@ export class Rollout {
   reload(settings: RolloutSettings | undefined): void {
     this.#settings = settings;
     this.#needed.reload();
-    for (const { judge } of this.#changes.all) judge.configure(settings ?? unjudged);
+    for (const judge of this.#changes.judges) judge.configure(settings ?? unjudged);
     this.canaries.waves = settings?.waves ?? [];
     this.#gate(settings);
     this.#settling.touch();
@@ -214,13 +214,13 @@ export class Rollout {
       checks: this.#options.checks?.states() ?? [],
       /** What the traffic of its clients says; undefined: nothing waits, or `rollout.traffic` is left out. */
       traffic: shown && this.#options.traffic?.verdictOn(shown),
-      changes: this.#changes.rows.map(({ judge: { state, wave, isPastFirst, acceptedAt }, names }) => ({
-        state,
+      changes: this.#changes.rows.map(({ judge, names, keys }) => ({
         names,
-        wave,
-        isPastFirst,
-        /** All who are to have it by now have accepted it. */
-        isAccepted: acceptedAt !== undefined,
+        state: judge.state,
+        wave: judge.wave,
+        isPastFirst: judge.isPastFirst,
+        /** As of its judge; 0: not that of the first. What has just come nobody has accepted. */
+        acceptedWave: keys.isDisjointFrom(this.#joined) ? judge.acceptedWave : 0,
       })),
       /** The state is that of these, which the guard finds bad and nobody has; undefined: it is of something else. */
       queuedHeld,
@@ -655,7 +655,9 @@ export class Rollout {
     for (const { judge, names } of this.#changes.all) {
       const state = judge.news();
       if (state === undefined) continue;
-      if (state.kind === 'HELD') events.counted(state.cause === 'timeout' ? 'timeout' : 'held');
+      // What is to be discarded counts then.
+      if (state.kind === 'HELD' && state.cause === 'timeout') events.counted('timeout');
+      else if (state.kind === 'HELD' && this.#settings?.onFailure !== 'DISCARD') events.counted('held');
       events.changeIs(state, names, judge);
     }
     const before = this.#state;

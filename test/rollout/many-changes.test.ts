@@ -77,10 +77,7 @@ class World {
       },
     });
     for (const selector of names) this.store.addInterest({ type: cds, selector, parameters: NO_PARAMETERS });
-    this.store.apply(
-      transaction({ holder: namedHolder, type: cds, puts: names.map((name) => put(cds, name, '1')) }),
-    );
-    this.#settle(0);
+    this.put('1');
   }
 
   removes(): void {
@@ -95,6 +92,12 @@ class World {
     this.clock.advance(milliseconds);
   }
 
+  put(content: string): void {
+    const puts = names.map((name) => put(cds, name, content));
+    this.store.apply(transaction({ holder: namedHolder, type: cds, puts }));
+    this.#settle(0);
+  }
+
   /** What has been called since. */
   after(milliseconds: number) {
     Object.assign(this.calls, { release: 0, discard: 0, removals: 0, released: 0 });
@@ -104,6 +107,18 @@ class World {
 }
 
 describe('many changes that wait', () => {
+  it('what has just come was accepted by nobody, though what was there before was', () => {
+    const world = new World();
+    const accepted = (): readonly number[] => world.rollout.report().changes.map((one) => one.acceptedWave);
+    world.put('2');
+    world.after(200);
+    expect(accepted()).to.deep.equal(names.map(() => 1));
+    world.put('3');
+    expect(accepted(), 'before it is looked at').to.deep.equal(names.map(() => 0));
+    world.after(200);
+    expect(accepted()).to.deep.equal(names.map(() => 1));
+  });
+
   it('a look at them counts the removals of a type once', () => {
     const world = new World();
     world.removes();
