@@ -60,10 +60,10 @@ export class DeliveryInspection {
 
   async #waitFor(query: WaitQuery, call: Call): Promise<Answer<'wait'>> {
     const { signal } = call;
-    const deadline = systemClock.now() + query.timeoutMs;
+    const deadline = systemClock.monotonic() + query.timeoutMs;
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
       const answer = await this.#accepted(query, this.#wanted(query), call);
-      const left = deadline - systemClock.now();
+      const left = deadline - systemClock.monotonic();
       if (answer.accepted || left <= 0 || signal.aborted) return answer;
       await this.#pause(Math.min(pause, left), signal);
     }

@@ -49,13 +49,13 @@ export interface Observation {
   readonly clientsMayComeBack: boolean;
   /** Who has the change now, by node; undefined: it is not known, or there is one wave and nobody asks. */
   readonly nodes: ReadonlySet<string> | undefined;
-  /** Since when every check is good; undefined: one is not. Milliseconds since the epoch. */
+  /** Since when every check is good; undefined: one is not. */
   readonly goodSince: number | undefined;
   /** Why not; empty if it is. */
   readonly waitsFor: string;
 }
 
-/** Of a change that waits. `since`: when the state began, in milliseconds since the epoch. */
+/** Of a change that waits. `since`: when the state began. */
 export type WaitingState =
   | { readonly kind: 'CANARY'; readonly since: number; readonly reason: string }
   | { readonly kind: 'HELD'; readonly since: number; readonly reason: string; readonly cause: HoldCause };
@@ -77,7 +77,7 @@ const wait = (nextAt: number | undefined): Judgement => ({ passes: undefined, ne
 
 /**
  * Decides when one change that canaries have goes to the next wave, and to everybody. Pure: no I/O, no clock; the caller
- * observes the canaries and passes the time.
+ * observes the canaries and passes the time, that of `Clock.monotonic()`: nobody can set that.
  *
  *     a change waits ──▶ CANARY ── all canaries accepted it, and the bake is over ──▶ the next wave, or released
  *                         │  ▲
@@ -182,7 +182,7 @@ export class Judge {
     return this.#acceptedAt === undefined ? this.#passedWave : this.#wave;
   }
 
-  /** Since when the clients of the wave may have what waits now. Milliseconds since the epoch. */
+  /** Since when the clients of the wave may have what waits now. */
   get shownSince(): number {
     return this.#shownSince;
   }
