@@ -116,17 +116,17 @@ export class ClientRules {
   readonly #sideOf: SideOf;
   readonly #classes = new ClassKeys();
 
-  constructor(config: Config, sideOf: SideOf = () => 'released') {
+  /** `canaryPrincipals`: who may be a canary; empty: anybody. */
+  constructor(config: Config, sideOf: SideOf = () => 'released', canaryPrincipals: readonly string[] = []) {
     this.#sideOf = sideOf;
     this.#derivation = compileParameterRules(config.parameters);
     this.#authorization = compileAuthorization(config.xds.authorization);
     const { relayPeers } = config.limits;
     const listed = relayPeers.length === 0 ? () => false : compilePrincipals(relayPeers);
     this.#isRelay = (peer) => peer.unix || listed(peer);
-    const principals = config.rollout?.canaryPrincipals ?? [];
-    const named = compilePrincipals(principals);
+    const named = compilePrincipals(canaryPrincipals);
     // By a Unix socket there are no certificates: who reaches it is let in by the system.
-    this.#mayBeCanary = (peer) => principals.length === 0 || peer.unix || named(peer);
+    this.#mayBeCanary = (peer) => canaryPrincipals.length === 0 || peer.unix || named(peer);
     const ofMetadata = config.parameters.filter(({ from }) => nodePath(from)?.[0] === 'metadata');
     // Rules for several authorities may have the same key and field.
     const distinct = new Map(ofMetadata.map((rule) => [JSON.stringify([rule.key, rule.from]), rule]));

@@ -100,6 +100,8 @@ export interface ProcessRole
   /** Judge and clients are in different processes. */
   readonly rollout?: {
     readonly sideOf: SideOf;
+    /** Who may be a canary, by the configuration in force; left out: this process has it. */
+    readonly canaryPrincipals?: () => readonly string[];
     /** The clients that the judge of this process observes; undefined: its own. */
     readonly fleet: Fleet | undefined;
     /** Left out: the judge is in this process. */
@@ -386,7 +388,8 @@ export class Core {
   }
 
   #clientRules(config: Config): ClientRules {
-    return new ClientRules(config, (client) => this.#sideOf(client));
+    const principals = this.#role.rollout?.canaryPrincipals?.() ?? config.rollout?.canaryPrincipals;
+    return new ClientRules(config, (client) => this.#sideOf(client), principals);
   }
 
   /** Why no stream of this peer is taken now; undefined: it is. `type`: undefined on ADS, and for load reports. */

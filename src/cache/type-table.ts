@@ -47,6 +47,7 @@ export type Column = 'said' | Side;
 
 /** A name whose released state is not what upstream says. A column without variants is absent. */
 export interface HeldName {
+  /** When it last became pending, by `Clock.monotonic()`. */
   readonly since: number;
   /** Undefined: canaries see a change that waits, which is what upstream says unless `canary` says otherwise. */
   readonly masked: MaskReason | undefined;

@@ -51,15 +51,15 @@ export const texts = (value: string, says: string): Flag<readonly string[]> => (
 export const file = (value: string, says: string): Flag<string> => ({ ...text(value, says), words: 'file' });
 
 /** A positive integer; `otherwise` where it is not given. */
-export const count = (value: string, says: string, otherwise: number): Flag<number> =>
+export const count = (value: string, says: string, otherwise: number, least = 1): Flag<number> =>
   flag(value, says, ([...given], name) =>
-    given.length === 0 ? ok(otherwise) : readCount(given.at(-1) ?? '', name),
+    given.length === 0 ? ok(otherwise) : readCount(given.at(-1) ?? '', name, least),
   );
 
-export function readCount(given: string, name: string): Result<number> {
+export function readCount(given: string, name: string, least = 1): Result<number> {
   const value = Number(given);
-  if (/^[0-9]+$/.test(given) && value >= 1 && value < 2 ** 32) return ok(value);
-  return fail(`${name}: ${expectedText('a whole number of at least 1', given)}`);
+  if (/^[0-9]+$/.test(given) && value >= least && value < 2 ** 32) return ok(value);
+  return fail(`${name}: ${expectedText(`a whole number of at least ${least}`, given)}`);
 }
 
 /** One of these words, in whatever case; undefined: it is not given. */

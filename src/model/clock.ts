@@ -24,6 +24,34 @@ export const systemClock: Clock = {
   },
 };
 
+/** More than the two clocks drift apart in a day, in milliseconds. */
+const leastStepMs = 1000;
+
+/**
+ * When moments of `monotonic()` are by the wall clock, for people. The same moment is the same time until the wall clock is
+ * set: the two are read one after the other, and the one in whole milliseconds.
+ */
+export class WallTime {
+  readonly #clock: Pick<Clock, 'now' | 'monotonic'>;
+  #offset = Number.POSITIVE_INFINITY;
+
+  constructor(clock: Pick<Clock, 'now' | 'monotonic'>) {
+    this.#clock = clock;
+  }
+
+  /** Milliseconds since the epoch. */
+  of(moment: number): number {
+    const offset = Math.round(this.#clock.now() - this.#clock.monotonic());
+    if (Math.abs(offset - this.#offset) >= leastStepMs) this.#offset = offset;
+    return Math.round(moment) + this.#offset;
+  }
+
+  /** What has been so since a moment. */
+  shown<T extends { readonly since: number }>(one: T): T {
+    return { ...one, since: this.of(one.since) };
+  }
+}
+
 /** Work that is repeated every so many milliseconds as long as there is some. */
 export class Sweep {
   readonly #clock: Clock;

@@ -49,7 +49,7 @@ export function workerConfig(config: Config, ports: WorkerPorts): Config {
   const { address } = config.xds;
   return {
     ...config,
-    // The primary judges, and says who is a canary.
+    // The primary judges, and says who is a canary, of those that may be one (`canary_principals`).
     rollout: undefined,
     xds: {
       ...config.xds,

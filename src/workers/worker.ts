@@ -57,6 +57,8 @@ export class Worker {
   readonly #outageGate: OutageGate;
   /** With a rollout. */
   #canaries: Message<'canaries'> | undefined;
+  /** Its Core has none: it does not judge. */
+  #rollout: Config['rollout'];
   readonly #reporter: CanaryReporter;
   readonly #traffic: TrafficReporter;
   readonly #subscribedElsewhere: SubscribedElsewhere;
@@ -80,6 +82,7 @@ export class Worker {
     this.#send = send;
     const { config, version, relayId } = start;
     this.#canaries = start.canaries;
+    this.#rollout = config.rollout;
     this.#sessions = new Map(
       start.sessions.map(({ listener }) => [
         listener,
@@ -120,6 +123,7 @@ export class Worker {
           fleet: undefined,
           traffic: this.#traffic,
           sideOf: (client) => (this.#canaries === undefined ? 'released' : sideBy(this.#canaries, client)),
+          canaryPrincipals: () => this.#rollout?.canaryPrincipals ?? [],
           canaryAnswered: () => this.#reporter.answered(),
           canaryEnded: (stream) => this.#reporter.ended(stream),
         },
@@ -160,6 +164,7 @@ export class Worker {
       case 'reload':
         this.#outageGate.reload(message.config.upstreams);
         this.#traffic.reload(message.config);
+        this.#rollout = message.config.rollout;
         this.#core.reload(workerConfig(message.config, this.#start.ports));
         return;
       case 'primary_state':
