@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import { create } from '@bufbuild/protobuf';
 import { collected } from '../admin/answers.ts';
 import {
+  canonicalGiven,
   type ExplainQuery,
   explainClientQuery,
   explainQuery,
@@ -47,7 +48,6 @@ import { unknownWord } from '../model/text.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { knownTypes, typeInfo } from '../model/types.ts';
 import type { HeldRemovals, Upstream, UpstreamState } from '../model/upstream.ts';
-import { canonicalName } from '../model/xdstp.ts';
 import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
 import { OTHER_TYPES, TypeLabels } from '../observe/metrics.ts';
@@ -55,7 +55,7 @@ import type { Relay } from '../relay.ts';
 import type { Checks } from '../rollout/checks.ts';
 import type { Promoted } from '../rollout/seams.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
-import { invalid, rpcError } from '../wire/connect.ts';
+import { rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { ChangesInspection, type ChangesOptions } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
@@ -341,19 +341,18 @@ function explain(
   query: ExplainQuery,
   client: Answer<'explain'> | undefined,
 ): Answer<'explain'> {
-  const name = canonicalName(query.name, query.type);
-  if (!name.ok) throw invalid(name.error);
+  const name = canonicalGiven(query.name, query.type);
   const parameters = query.parameters ?? internParameters(Object.entries(client?.parameters ?? {}));
   const side = client?.canary === true ? 'canary' : 'released';
-  const value = relay.store.sides[side].peek(query.type, name.value, parameters);
-  const seen = relay.gate.contentOf(query.type, name.value, side);
+  const value = relay.store.sides[side].peek(query.type, name, parameters);
+  const seen = relay.gate.contentOf(query.type, name, side);
   const variants = seen.map((held) =>
     Object.assign(variantSummary(held), explainMatch(held.variant.constraints.expression, parameters)),
   );
   return {
     match: isVariant(value) ? formatConstraints(value.constraints.expression) : '',
     matchFound: isVariant(value),
-    variants: [...variants, ...waiting(relay, query.type, name.value, seen)],
+    variants: [...variants, ...waiting(relay, query.type, name, seen)],
     parameters: Object.fromEntries(parameters.entries),
     ambiguous: variants.filter(({ matches }) => matches).length > 1,
     state: isVariant(value) ? 'present' : value,

@@ -1,6 +1,11 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed } from '../admin/answers.ts';
-import type { MatchesQuery, ResourceQuery, ResourcesQuery } from '../admin/requests.ts';
+import {
+  canonicalGiven,
+  type MatchesQuery,
+  type ResourceQuery,
+  type ResourcesQuery,
+} from '../admin/requests.ts';
 import type { Answer, Plain } from '../admin/service.ts';
 import type { CachedResource } from '../cache/cached-resource.ts';
 import type { ListedClient } from '../downstream/services.ts';
@@ -152,10 +157,9 @@ export function cachedVariants(
   { type, name, offset }: ResourceQuery,
   slices: TimeSlices,
 ): Answered {
-  const canonical = canonicalName(name, type);
-  if (!canonical.ok) throw invalid(canonical.error);
+  const canonical = canonicalGiven(name, type);
   for (const [url, table] of relay.store.tables) {
-    const cached = url === type ? table.resources.get(canonical.value) : undefined;
+    const cached = url === type ? table.resources.get(canonical) : undefined;
     if (cached === undefined || cached.variants.size === 0) continue;
     const variants = cached.variants
       .values()
