@@ -13,6 +13,7 @@ import {
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { systemClock } from '../model/clock.ts';
 import { counted, printable } from '../model/text.ts';
+import { notAllowed } from '../observe/missing-text.ts';
 import { parametersLabel } from '../observe/problems.ts';
 import { askCheck } from '../rollout/checks.ts';
 import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.ts';
@@ -206,7 +207,7 @@ const upstreamWords: ReadonlyMap<string, string> = new Map([
 ]);
 
 const why: ReadonlyMap<string, string> = new Map([
-  ['DENIED', 'xds.authorization does not allow it'],
+  ['DENIED', notAllowed],
   ['UNCLAIMED', 'no upstream serves it'],
   ['NO_VARIANT', 'no variant matches its new parameters'],
 ]);

@@ -121,6 +121,12 @@ export const variantSummary = (held: HeldVariant): Plain<VariantSummary> => ({
   upstream: upstreamsOf(held),
 });
 
+/** Which variant it is, of all that have this name or alias. */
+export const variantId = ({ variant }: Pick<HeldVariant, 'variant'>, asked: ResourceName) => ({
+  constraints: formatConstraints(variant.constraints.expression),
+  name: variant.name === asked ? '' : variant.name,
+});
+
 function compare(a: readonly [string, string], b: readonly [string, string]): number {
   if (a[0] !== b[0]) return a[0] < b[0] ? -1 : 1;
   return a[1] === b[1] ? 0 : a[1] < b[1] ? -1 : 1;
@@ -158,14 +164,10 @@ export function cachedVariants(
   slices: TimeSlices,
 ): Answered {
   const canonical = canonicalGiven(name, type);
-  for (const [url, table] of relay.store.tables) {
-    const cached = url === type ? table.resources.get(canonical) : undefined;
-    if (cached === undefined || cached.variants.size === 0) continue;
-    const variants = cached.variants
-      .values()
-      .map((held) => ({ variant: held.variant, upstream: upstreamsOf(held), state: '', error: '' }));
-    return listed([...variants], offset, slices);
-  }
+  const variants = relay.store
+    .named(type, canonical)
+    .map((held) => ({ variant: held.variant, upstream: upstreamsOf(held), state: '', error: '' }));
+  if (variants.length > 0) return listed(variants, offset, slices);
   const message = `no ${typeInfo(type).short} ${quote(name, 200)} is cached: distributary resources lists what is`;
   throw rpcError({ code: Code.NOT_FOUND, message });
 }
