@@ -58,8 +58,19 @@ export class CatalogReader implements Catalog {
   }
 
   /** What `resolve` would give; nothing is recorded or counted. */
-  peek(type: TypeUrl, name: ResourceName, parameters: Parameters): Value {
-    return this.#value(type, name, parameters, NO_FILTER, false);
+  peek(type: TypeUrl, name: ResourceName, parameters: Parameters, access?: Admits): Value {
+    const filter = access === undefined ? NO_FILTER : { access, fromWildcard: false };
+    return this.#value(type, name, parameters, filter, false);
+  }
+
+  /** Every variant of a name, then those of other resources that have it as an alias. */
+  named(type: TypeUrl, name: ResourceName): readonly HeldVariant[] {
+    const table = this.table(type);
+    const aliased = Iterator.from(table?.aliased(name, this.#column) ?? [])
+      .filter((target) => target !== name)
+      .flatMap((target) => contentIn(table?.resource(target, this.#column)))
+      .filter(({ variant }) => variant.aliases.includes(name));
+    return [...contentIn(this.#resource(type, name)), ...aliased];
   }
 
   resolve(

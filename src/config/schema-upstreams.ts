@@ -78,7 +78,7 @@ const ads = z
     resource_timeout: positiveDuration().prefault('15s').describe('A name that is not answered within this time is absent: in delta of any type, in SotW of LDS, CDS and SRDS, where silence means that'),
     keepalive: keepalive.prefault({}).describe('HTTP/2 pings'),
     backoff: backoff.prefault({}).describe('Waits between attempts: exponential, with full jitter'),
-    failback_after: positiveDuration().prefault('30s').describe('How long a preferred endpoint must hold a connection before the sessions go back to it'),
+    failback_after: positiveDuration().prefault('30s').describe('How long a preferred endpoint must hold a connection before the sessions go back to it, and the wait between two tries of it'),
   })
   .superRefine((ads, context) => {
     const isSet = readList(ads, 'headers').some((one) => Array.isArray(one) && one[0] === 'authorization');

@@ -1,6 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { parse as parseYaml } from 'yaml';
 import { z } from 'zod';
 import { validate } from '../../src/commands/validate.ts';
 import { temporaryDirectory } from '../config/support.ts';
@@ -67,6 +68,20 @@ describe('distributary validate', () => {
     const { ok, problems: none, warnings } = report.parse(JSON.parse(good.out));
     expect([ok, none]).to.deep.equal([true, []]);
     expect(warnings[0]).to.deep.include({ file: open, path: 'xds.address' });
+  });
+
+  it('-o yaml says the same as -o json, and -o wide what is said without; both at once are refused', async () => {
+    const path = file('upstreams: [{ name: a, ads: { endpoints: ["x:1"] } }]\n');
+    const [short, json, yaml, plain, wide] = await Promise.all(
+      [['--json'], ['-o', 'json'], ['-o', 'yaml'], [], ['-o', 'wide']].map((flags) =>
+        run(['--config', path, ...flags]),
+      ),
+    );
+    expect(json).to.deep.equal(short);
+    expect([yaml?.code, yaml?.err]).to.deep.equal([0, '']);
+    expect(parseYaml(yaml?.out ?? '')).to.deep.equal(JSON.parse(json?.out ?? ''));
+    expect(wide).to.deep.equal(plain);
+    expect((await run(['--config', path, '--json', '-o', 'yaml'])).code).to.equal(2);
   });
 
   it('prints every problem with its place, and a count', async () => {

@@ -460,12 +460,15 @@ describe('the life of a relay', function () {
       file,
       JSON.stringify({ xds: { address: `127.0.0.1:${port}` }, admin, upstreams: [files.upstream] }),
     );
-    const { code, output } = await outcome(distributary('run', '--config', file));
+    const [logged, silent] = await Promise.all(
+      ['info', 'silent'].map((level) => outcome(distributary('run', '--config', file, '--log-level', level))),
+    );
     taken.close();
-    expect(code).to.equal(1);
-    expect(output)
+    expect([logged?.code, silent?.code]).to.deep.equal([1, 1]);
+    expect(logged?.output)
       .to.match(/"cannot start"/)
       .and.match(/in use/);
+    expect(silent?.output, 'there is no log').to.match(/^cannot start: [^\n]*in use[^\n]*$/);
   });
 
   it('stdout has the listening lines and nothing else; stderr nothing but JSON lines; SIGINT ends it', async () => {

@@ -130,6 +130,29 @@ for (const workers of cases(0, 2)) {
       expect(removed.code, removed.out).to.equal(0);
     });
 
+    it('an xdstp name counts in whatever spelling it is asked for, here and by the client', async () => {
+      const spelled = (id: string) => `xdstp://a/envoy.config.cluster.v3.Cluster/${id}`;
+      using files = new ResourceFiles();
+      files.write('cds', new Map([[spelled('web?a=1&b=2'), '1']]));
+      await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers });
+      using connections = new Connections(relay.xds);
+      const client = connections.open({ protocol: 'delta' });
+      client.want('cds', { names: [spelled('we%62?b=2&a=1')] });
+      await client.gets('cds', [`${spelled('we%62?b=2&a=1')}: 1`]);
+      for (const id of ['web?a=1&b=2', 'we%62?b=2&a=1', '%77eb?b=2&a=1'])
+        for (const flags of [[], ['--type', 'cds']]) {
+          const well = await wait(relay, '--name', spelled(id), '--timeout', '20s', ...flags);
+          expect(well.code, well.out).to.equal(0);
+        }
+      for (const flags of [[], ['--type', 'cds']]) {
+        const wrong = await wait(relay, '--name', 'xdstp://a', ...flags);
+        expect([wrong.code, wrong.err]).to.deep.equal([
+          1,
+          `http://${relay.admin}: xdstp name "xdstp://a": it is not of the form xdstp://[authority]/type/id`,
+        ]);
+      }
+    });
+
     it('a client that asks and gets nothing is not there yet', async () => {
       using files = new ResourceFiles();
       const forEnvs = (...envs: readonly string[]) => {
