@@ -23,7 +23,7 @@ import type { Metrics } from '../observe/metrics.ts';
 import { parametersLabel } from '../observe/problems.ts';
 import type { Tally } from '../observe/series.ts';
 import type { Relay } from '../relay.ts';
-import { AdsUpstream, adsClaims } from '../upstream/ads/ads-upstream.ts';
+import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
 import { originOfFeatures } from '../wire/between-relays.ts';
@@ -312,11 +312,7 @@ export class SubscribedUpstreams {
     if (known !== undefined) return known;
     const names = new Set<string>();
     for (const { selector } of selection.entries.values()) {
-      const found = this.#upstreams.find((upstream) =>
-        upstream.kind === 'ads'
-          ? adsClaims(upstream, type, selector)
-          : claims(upstream.claims, type, selector),
-      );
+      const found = this.#upstreams.find((upstream) => claims(upstream.claims, type, selector));
       if (found !== undefined) names.add(found.name);
     }
     byType.set(type, names);

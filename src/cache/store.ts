@@ -375,10 +375,11 @@ export class Store extends CatalogReader {
 
   /**
    * Another upstream takes the place of this one, which will confirm nothing more. What came from it counts as restored,
-   * until its new upstream has answered.
+   * until its new upstream has answered. `servedBy`: whose a name is now; undefined: nobody's.
    */
-  markRestored(upstream: string): void {
-    for (const table of this.tables.values()) table.disown(upstream);
+  markRestored(upstream: string, servedBy: (type: TypeUrl, name: ResourceName) => string | undefined): void {
+    for (const table of this.tables.values())
+      table.disown(upstream, (name) => servedBy(table.type, name) ?? upstream);
   }
 
   /** The variants of a type that one holder has; others may have them too. `restored`: its present upstream has not confirmed it. */

@@ -146,6 +146,16 @@ export class TypeTables extends Map<TypeUrl, TypeTable> {
   }
 }
 
+/** Wildcards and names are answered apart, by different upstreams maybe: each keeps it until then. */
+function handedOver(holder: Holder, upstream: string): readonly Holder[] {
+  if (upstream === holder.upstream) return [{ ...holder, restored: true }];
+  const inRole = (role: Holder['role']): Holder => {
+    const key = `${upstream} has as ${role} of ${holder.key}`;
+    return { ...holder, key, upstream, role, restored: true };
+  };
+  return holder.role === 'wildcard' ? [inRole('wildcard'), inRole('named')] : [inRole('named')];
+}
+
 /** Everything of one type. */
 export class TypeTable {
   readonly type: TypeUrl;
@@ -313,14 +323,23 @@ export class TypeTable {
     if (column === 'said') this.#indexRestored(entry);
   }
 
-  /** Another upstream takes its place: its holders become restored ones, and so its answers. */
-  disown(upstream: string): void {
-    for (const entry of this.resources.values().flatMap(({ variants }) => variants.all())) {
-      if (!entry.holders.some((holder) => holder.upstream === upstream)) continue;
-      entry.holders = entry.holders.map((one) =>
-        one.upstream === upstream ? { ...one, restored: true } : one,
-      );
-      this.restored.add(entry);
+  /**
+   * Others take its place: its holders become restored ones, and so its answers. `successor` of a name: who serves it
+   * now. Another one than before has it under other keys, so that what the one before says next does not touch it.
+   */
+  disown(upstream: string, successor: (name: ResourceName) => string): void {
+    const known = new Map<string, Map<Holder, readonly Holder[]>>();
+    for (const [name, { variants }] of this.resources) {
+      for (const entry of variants.all()) {
+        if (!entry.holders.some((holder) => holder.upstream === upstream)) continue;
+        const now = successor(name);
+        const handed = getOrMake(known, now, () => new Map());
+        entry.holders = entry.holders.flatMap((one) =>
+          one.upstream === upstream ? getOrMake(handed, one, () => handedOver(one, now)) : one,
+        );
+        this.restored.add(entry);
+        if (now !== upstream) this.all.journal.resource(this.type, name);
+      }
     }
     for (const state of this.interests.all())
       if (state.answer !== undefined && state.holder?.upstream === upstream) state.answer = 'restored';

@@ -11,11 +11,13 @@ import {
   type CompareConfigurationResponse,
   type LostResource,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { counted, printable } from '../model/text.ts';
 import { notAllowed } from '../observe/missing-text.ts';
 import { parametersLabel } from '../observe/problems.ts';
 import { askCheck } from '../rollout/checks.ts';
+import { claims } from '../upstream/claims.ts';
 import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.ts';
 import { formatProblem } from '../upstream/filesystem/resource-file.ts';
 import { defineCommand, file, required, text, UsageError } from './command.ts';
@@ -28,9 +30,9 @@ export const validate = defineCommand({
   name: 'validate',
   does: 'checks a configuration without running it',
   about: `Checks a configuration and the files it names, resources too, without running it. It refuses what a relay would only warn
-about: resource files that it would leave out, rules that match no client, an upstream that is this relay itself, limits that
-no request fits into, a bake longer than max_wait, a cache.persistence.path that cannot be written, and certificates that
-have expired.
+about: resource files that it would leave out, rules that match no client, an upstream that is this relay itself or is never used,
+limits that no request fits into, a bake longer than max_wait, a cache.persistence.path that cannot be written, and
+certificates that have expired.
 
 Prints every problem as FILE:LINE:COLUMN: path: message. What is dangerous but may be intended is printed as
 FILE:LINE:COLUMN: warning: path: message. A hint says what a control plane will see.
@@ -115,7 +117,10 @@ async function check(
   const { config, value, ...found } = text.ok
     ? examineConfig(text.value, file, environment, systemClock.now())
     : { problems: [unreadable(text.error)], config: undefined, value: undefined };
-  const problems = [...found.problems.map(foundIn(file, undefined)), ...(await resourceProblems(value))];
+  const problems = [
+    ...found.problems.map(foundIn(file, undefined)),
+    ...(await resourceProblems(value, config)),
+  ];
   const warned = config === undefined ? [] : [...dangers(config), ...contradictions(config)];
   const hinted = config === undefined ? [] : hints(config);
   return {
@@ -161,11 +166,14 @@ const foundIn =
   };
 
 /** Of the files of filesystem upstreams, whatever else is wrong. `run` goes on without them, and says so. */
-async function resourceProblems(value: unknown): Promise<readonly Found[]> {
+async function resourceProblems(value: unknown, config: Config | undefined): Promise<readonly Found[]> {
   const found: Found[] = [];
   const depth = Number(read(read(withDefaults(value), 'limits'), 'max_constraint_depth'));
   for (const directory of resourceDirectories(value)) {
-    for (const problem of await checkResourceFiles(directory, depth)) {
+    const own = config?.upstreams.filter((one) => one.kind === 'filesystem' && one.path === directory);
+    const isClaimed = (type: TypeUrl, name: ResourceName): boolean =>
+      own === undefined || own.some((one) => claims(one.claims, type, name));
+    for (const problem of await checkResourceFiles(directory, depth, isClaimed)) {
       const { file, place, message } = problem;
       const at = { file, line: place?.line, column: place?.column, message };
       found.push({ line: formatProblem(problem), at });

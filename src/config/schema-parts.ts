@@ -3,6 +3,7 @@ import { RE2JS } from 're2js';
 import * as z from 'zod';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName, unknownType } from '../model/types.ts';
+import { authorityOf } from '../model/xdstp.ts';
 import { parseNamePattern } from '../security/pattern.ts';
 import { type Address, parseAddress } from '../wire/address.ts';
 import { durationPattern, parseDuration } from './duration.ts';
@@ -69,7 +70,8 @@ export const resourceNames = () => name().transform(parseWith(parseNamePattern))
 /** An xdstp authority: the part between `xdstp://` and the next slash. */
 export const authority = () =>
   parsed((text) => {
-    if (text !== '' && !/[/?#\s]/.test(text)) return ok(text);
+    // As in names, it is the same in every spelling.
+    if (text !== '' && !/[/?#\s]/.test(text)) return ok(authorityOf(`xdstp://${text}/`) ?? text);
     return fail(
       `${JSON.stringify(text)} is not an authority: use the part after "xdstp://", as in "example.com"`,
     );

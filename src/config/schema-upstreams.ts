@@ -15,6 +15,7 @@ import {
   read,
   readList,
   readText,
+  resourceNames,
   resourceType,
 } from './schema-parts.ts';
 
@@ -107,7 +108,7 @@ const upstream = z
     name: name().describe('Its name in metrics, logs and status; unique'),
     authorities: z.array(authority()).prefault([]).describe('Claims the xdstp names of these authorities'),
     types: z.array(resourceType()).prefault([]).describe('Claims these types; with names, only what matches both: short names (cds) or type URLs'),
-    names: z.array(name()).prefault([]).describe('Claims these names; a trailing * makes a prefix'),
+    names: z.array(resourceNames()).prefault([]).describe('Claims these names; a trailing * makes a prefix'),
     required: z.boolean().default(true).describe('The relay is not ready until this upstream was connected once; false: it does not wait for it'),
     ads: ads.optional().describe('A control plane'),
     filesystem: filesystem.optional().describe('Files'),
@@ -129,12 +130,17 @@ const upstream = z
     }
   }, evenIfWrong);
 
-/** As upstream/claims.ts decides. */
-function servesEverything(entry: unknown): boolean {
+/** As upstream/claims.ts decides. What an entry claims is not known if its claims are wrong, or one of its keys. */
+export function servesEverything(entry: unknown): boolean {
+  const wrong = upstream.safeParse(entry).error?.issues ?? [];
+  if (wrong.some(({ path: [key] }) => key === undefined || isClaim.has(key))) return false;
+  if (readList(entry, 'types').length > 0 || read(read(entry, 'ads'), 'services') === 'PER_TYPE')
+    return false;
   const names = readList(entry, 'names');
-  if (readList(entry, 'types').length > 0) return false;
-  return names.includes('*') || (names.length === 0 && readList(entry, 'authorities').length === 0);
+  return names.length === 0 ? readList(entry, 'authorities').length === 0 : names.includes('*');
 }
+
+const isClaim: ReadonlySet<PropertyKey> = new Set(['authorities', 'types', 'names']);
 
 export const upstreams = z
   .array(upstream)
@@ -151,16 +157,11 @@ export const upstreams = z
         message: `${JSON.stringify(text)} is also the name of upstreams[${first}]: names must be unique`,
       });
     });
-    const all = entries.findIndex(servesEverything);
-    if (all === -1) return;
-    for (let index = all + 1; index < entries.length; index++) {
-      const message = `is never used: upstreams[${all}] comes first and serves everything; give that one claims (authorities, types, names), or put it last`;
-      context.addIssue({ code: 'custom', path: [index], message });
-    }
   }, evenIfWrong)
   .transform((list) =>
     list.flatMap(({ ads, filesystem, authorities, types, names, ...entry }) => {
-      const common = { ...inCode(entry), claims: { authorities, types, names } };
+      const services = ads?.services === 'PER_TYPE' ? { services: ads.protocol } : {};
+      const common = { ...inCode(entry), claims: { authorities, types, names, ...services } };
       // Each entry has exactly one of them.
       return [ads, filesystem].flatMap((kind) => (kind === undefined ? [] : Object.assign(kind, common)));
     }),

@@ -6,6 +6,7 @@ import { parseDuration } from './duration.ts';
 import { defaultAddress, everywhere } from './schema-listeners.ts';
 import { read, readList, readText } from './schema-parts.ts';
 import { defaultBake, defaultMaxWait } from './schema-rollout.ts';
+import { servesEverything } from './schema-upstreams.ts';
 import { type ConfigProblem, locate, pathText, problemLine, type UnplacedProblem } from './source.ts';
 
 /** What a relay says of a valid configuration when it starts: dangers, and rules without effect. In the order of the file. */
@@ -41,6 +42,7 @@ export function contradictions(config: Config): readonly ConfigProblem[] {
 export function withoutEffect(file: unknown): readonly UnplacedProblem[] {
   return [
     ...unverifiedIdentities(file),
+    ...unusedUpstreams(file),
     ...upstreamsThatAreThisRelay(file),
     ...requestsThatFitNobody(file),
     ...bakesThatTimeOut(file),
@@ -254,6 +256,16 @@ function bakesThatTimeOut(file: unknown): readonly UnplacedProblem[] {
 function meant<T>(value: unknown, parse: (text: string) => Result<T>): T | undefined {
   const parsed = typeof value === 'string' ? parse(value) : undefined;
   return parsed?.ok === true ? parsed.value : undefined;
+}
+
+/** Those after one that serves everything. */
+function unusedUpstreams(file: unknown): readonly UnplacedProblem[] {
+  const entries = readList(file, 'upstreams');
+  const first = entries.findIndex(servesEverything);
+  const message = `is never used: upstreams[${first}] comes first and serves everything; give that one claims (authorities, types, names), or put it last`;
+  return [...entries.keys()]
+    .filter((index) => first !== -1 && index > first)
+    .map((index) => ({ path: ['upstreams', index], message }));
 }
 
 /** The relay would subscribe to itself. It notices when it connects, and is never ready. */

@@ -1,9 +1,11 @@
-import type { TypeUrl } from '../model/brand.ts';
+import { resourceName, type TypeUrl } from '../model/brand.ts';
 import { UNCONSTRAINED } from '../model/constraints.ts';
-import { type Holder, type Interest, type Transaction, transaction } from '../model/transaction.ts';
-import { authorityOf } from '../model/xdstp.ts';
+import { type Holder, type Interest, type Transaction, transaction, WILDCARD } from '../model/transaction.ts';
+import { authorityOf, globMatches } from '../model/xdstp.ts';
+import type { NamePattern } from '../security/pattern.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { encodeStatus } from '../wire/responses.ts';
+import { hasService } from './ads/suspicion.ts';
 
 /** What of the configuration decides whether an upstream serves a name. An empty list is the same as none. */
 export interface ClaimOptions {
@@ -11,8 +13,10 @@ export interface ClaimOptions {
   readonly authorities: readonly string[];
   /** Claims these types; with `names`, only what both match. */
   readonly types: readonly TypeUrl[];
-  /** Claims these names: exact ones, or `prefix*`. */
-  readonly names: readonly string[];
+  /** Claims these names; with an xdstp glob, its members too. */
+  readonly names: readonly NamePattern[];
+  /** A control plane without ADS: whatever is claimed, only types with a service for this protocol. Undefined: all. */
+  readonly services?: 'DELTA' | 'SOTW';
 }
 
 export const CLAIMS_EVERYTHING: ClaimOptions = { authorities: [], types: [], names: [] };
@@ -23,7 +27,8 @@ export const CLAIMS_EVERYTHING: ClaimOptions = { authorities: [], types: [], nam
  * `*`, authorities never (protocol §6: it has none).
  */
 export function claims(options: ClaimOptions, type: TypeUrl, selector: string): boolean {
-  const { authorities, types, names } = options;
+  const { authorities, types, names, services } = options;
+  if (services !== undefined && !hasService(type, services)) return false;
   if (authorities.length > 0) {
     const authority = authorityOf(selector);
     if (authority !== undefined && authorities.includes(authority)) return true;
@@ -32,11 +37,12 @@ export function claims(options: ClaimOptions, type: TypeUrl, selector: string): 
   return (types.length === 0 || types.includes(type)) && (names.length === 0 || named(names, selector));
 }
 
-function named(patterns: readonly string[], selector: string): boolean {
-  return patterns.some((pattern) => {
-    if (pattern === '*') return true;
-    if (selector === '*') return false;
-    return pattern.endsWith('*') ? selector.startsWith(pattern.slice(0, -1)) : selector === pattern;
+function named(patterns: readonly NamePattern[], selector: string): boolean {
+  return patterns.some(({ text, prefix }) => {
+    if (prefix && text === '') return true;
+    if (selector === WILDCARD) return false;
+    if (prefix) return selector.startsWith(text);
+    return selector === text || globMatches(resourceName(text), resourceName(selector));
   });
 }
 

@@ -161,6 +161,40 @@ ${path}: 2 problems
     });
   });
 
+  it('refuses an upstream that is never used, which a relay only warns of', async () => {
+    mkdirSync(join(directory(), 'resources'));
+    const entry = `filesystem: { path: ${directory()}/resources }`;
+    const path = file(`upstreams:\n  - { name: a, ${entry} }\n  - { name: b, ${entry} }\n`);
+    const { code, err } = await run(['--config', path]);
+    expect(code).to.equal(2);
+    expect(err).to.include(`${path}:3:5: upstreams[1]: is never used: upstreams[0] comes first and serves`);
+  });
+
+  it('one name in two files of one upstream is refused where it claims the name; of two upstreams the first has it', async () => {
+    const cluster = '{ "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", name: shop }';
+    for (const [name, count] of [
+      ['one', 1],
+      ['two', 2],
+    ] as const) {
+      mkdirSync(join(directory(), name));
+      for (let at = 0; at < count; at++)
+        writeFileSync(join(directory(), name, `${at}.yaml`), `resources: [${cluster}]\n`);
+    }
+    const checked = (claim: string) =>
+      run([
+        '--config',
+        file(
+          `upstreams:\n  - { name: a, names: ["s*"], filesystem: { path: ${directory()}/one } }\n  - { name: b${claim}, filesystem: { path: ${directory()}/two } }\n`,
+        ),
+      ]);
+    expect((await checked(', names: ["shop"]')).err).to.match(
+      /two\/1\.yaml.* is refused: .*two\/0\.yaml has it already/,
+    );
+    expect(await checked(', types: [eds]')).to.include({ code: 0 });
+    writeFileSync(join(directory(), 'two/1.yaml'), 'resources: []\n');
+    expect(await checked('')).to.include({ code: 0 });
+  });
+
   it('says all that is wrong with a resource file, each with line and column', async () => {
     mkdirSync(join(directory(), 'wrong'));
     const bad = join(directory(), 'wrong/clusters.yaml');

@@ -304,9 +304,12 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         ],
       },
       {
-        rule: 'an upstream after one that serves everything',
-        text: 'upstreams:\n  - { name: a, filesystem: { path: x } }\n  - { name: b, types: [cds], filesystem: { path: y } }\n',
-        problems: ['3:5: upstreams[1]: is never used: upstreams[0] comes first and serves everything'],
+        rule: 'a claimed name that is no name, or the beginning of none',
+        text: 'upstreams:\n  - { name: a, filesystem: { path: x }, names: ["xdstp://a/T/b#c", "xdstp://a/T/b?c=*"] }\n',
+        problems: [
+          '2:49: upstreams[0].names[0]: xdstp name "xdstp://a/T/b#c": directives (#…) are not part of a name: leave them out',
+          '2:68: upstreams[0].names[1]: xdstp prefix "xdstp://a/T/b?c=": it ends after the path: the order of parameters does not count, so give the path or a whole name',
+        ],
       },
       {
         rule: 'a listener needs certificate and key, and an authority to verify clients',
@@ -682,7 +685,6 @@ rest: {}
       '2:26 xds.tls',
       '5:24 upstreams[0].ads.endpoints[0]',
       '5:41 upstreams[0].ads.protocol',
-      '6:5 upstreams[1]',
       '6:5 upstreams[1]',
       '6:11 upstreams[1].name',
       '7:21 cache.max_bytes',

@@ -75,6 +75,11 @@ describe('configuration: what validate says of it, and a relay does not refuse',
   const ads = (endpoint: string, more = '') =>
     `upstreams: [{ name: cp, ads: { endpoints: ["${endpoint}"]${more} } }]`;
   const other = ads('cp:18000');
+  const upstreams = (...entries: string[]): string =>
+    `upstreams: [${entries
+      .map((entry) => (entry.includes('ads') ? entry : `filesystem: { path: . }${entry && ', '}${entry}`))
+      .map((entry, at) => `{ name: "${at}", ${entry} }`)
+      .join(', ')}]`;
   for (const [text, refused] of [
     [`xds: { address: "127.0.0.1:18000" }\n${ads('127.0.0.1:18000')}`, 'upstreams[0].ads.endpoints[0]'],
     [`xds: { address: "0.0.0.0:18000" }\n${ads('localhost:18000')}`, 'upstreams[0].ads.endpoints[0]'],
@@ -82,6 +87,13 @@ describe('configuration: what validate says of it, and a relay does not refuse',
     [`xds: { address: "unix:/run/xds" }\n${ads('unix:/run/xds')}`, 'upstreams[0].ads.endpoints[0]'],
     [`xds: { address: "10.0.0.1:18000" }\n${ads('127.0.0.1:18000')}`, undefined],
     [`xds: { address: "127.0.0.1:18000" }\n${ads('127.0.0.1:18001')}`, undefined],
+    [upstreams('', 'types: [cds]'), 'upstreams[1]'],
+    [upstreams('names: ["a*", "*"]', ''), 'upstreams[1]'],
+    [upstreams('authorities: [a], names: ["*"]', ''), 'upstreams[1]'],
+    [upstreams('authorities: [a]', ''), undefined],
+    [upstreams('types: [cds], names: ["*"]', ''), undefined],
+    [upstreams('names: ["a*"]', ''), undefined],
+    [upstreams('ads: { endpoints: ["cp:1"], services: PER_TYPE }', ''), undefined],
     [`${other}\nlimits: { max_request_bytes: 10 }`, 'limits.max_request_bytes'],
     [`${other}\nlimits: { max_poll_bytes: 1000 }`, 'limits.max_poll_bytes'],
     [`${other}\nlimits: { max_request_bytes: 1024 }`, undefined],
@@ -125,6 +137,19 @@ describe('configuration: what validate says of it, and a relay does not refuse',
         );
     });
   }
+
+  it('of an upstream whose claims are wrong nobody knows what it leaves to others', () => {
+    const wrong = upstreams('types: cds', 'type: [cds]', 'types: [lds]').replace(/]$/, ', x]');
+    const { problems } = examineConfig(`${wrong}\n`, 'f', {}, Date.now());
+    expect(problems.map(({ path, message }) => `${path}: ${message}`)).to.deep.equal([
+      'upstreams[0].types: expected a list, got the string "cds"',
+      'upstreams[1].type: unknown key "type": did you mean "types"?',
+      'upstreams[3]: expected a mapping, got the string "x"',
+    ]);
+    const otherwise = upstreams('ads: { endpoints: ["cp"] }', '');
+    const found = examineConfig(`${otherwise}\n`, 'f', {}, Date.now()).problems.map(({ path }) => path);
+    expect(found).to.have.members(['upstreams[0].ads.endpoints[0]', 'upstreams[1]']);
+  });
 
   for (const [limits, warned] of [
     ['max_streams: 50000', 'limits.max_streams'],

@@ -408,7 +408,7 @@ describe('the life of a relay', function () {
         'upstreams:',
         '  - name: central',
         '    ads: { endpoints: ["cp:0"], protocol: GRPC }',
-        '  - { name: files, filesystem: { path: /nowhere } }',
+        '  - { name: central, filesystem: { path: /nowhere } }',
         'workers: 4',
       ].join('\n'),
     );
@@ -423,7 +423,7 @@ describe('the life of a relay', function () {
         /^\S+bad\.yaml:2:\d+: drain_timeout: /m,
         /^\S+bad\.yaml:5:\d+: upstreams\[0\]\.ads\.endpoints\[0\]: /m,
         /^\S+bad\.yaml:5:\d+: upstreams\[0\]\.ads\.protocol: /m,
-        /^\S+bad\.yaml:6:\d+: upstreams\[1\]: /m,
+        /^\S+bad\.yaml:6:\d+: upstreams\[1\]\.name: /m,
         /^\S+bad\.yaml:6:\d+: upstreams\[1\]\.filesystem\.path: \/nowhere cannot be listed/m,
       ]) {
         expect(output).to.match(problem);

@@ -272,7 +272,7 @@ describe('the shrink guard', () => {
       const holder = namedHolder;
       const puts = names(count).map((name) => put(cds, name, 'x'));
       other.says({ holder, puts, resolved: interests });
-      other.store.markRestored(holder.upstream);
+      other.store.markRestored(holder.upstream, () => undefined);
       other.reconnect();
       let read = 0;
       const heldBy = other.store.heldBy.bind(other.store);

@@ -32,23 +32,12 @@ import { AdsConnection, type AdsUpstreamOptions, type ConnectionUser } from './c
 import { encodeNode, type SessionRule } from './node.ts';
 import { Session } from './session.ts';
 import { restrict, type Stamp, stampFor, unstamped } from './stamp.ts';
-import { hasService } from './suspicion.ts';
 
 /** At most so many refused parameter sets are reported; there may be as many as clients. */
 const maxReportedRefusals = 1000;
 const maxSuspects = 20;
 /** At most so many refused interests are subscribed in one turn of the event loop. */
 const admittedPerTurn = 2000;
-
-/** What an ADS upstream serves: without ADS only types that have a service. */
-export function adsClaims(
-  options: Pick<AdsUpstreamOptions, 'claims' | 'services' | 'protocol'>,
-  type: TypeUrl,
-  selector: string,
-): boolean {
-  if (options.services === 'PER_TYPE' && !hasService(type, options.protocol)) return false;
-  return claims(options.claims, type, selector);
-}
 
 /**
  * A control plane over ADS (protocol §5b): one connection, and on it a session for each distinct parameter set among the
@@ -89,7 +78,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   }
 
   claims(type: TypeUrl, selector: string): boolean {
-    return adsClaims(this.#options, type, selector);
+    return claims(this.#options.claims, type, selector);
   }
 
   start(): void {
