@@ -275,6 +275,20 @@ for (const workers of cases(2, 0)) {
       expect(await shown('--cluster', '*ar*')).to.deep.equal([['cart', y, 1, 1, 4]]);
       expect(await shown('--cluster', 'ca*')).to.deep.equal([['cart', y, 1, 1, 4]]);
       expect(await shown('--class', 'env=x')).to.deep.equal([['shop', x, 20, 4, 0]]);
+      const first = async (asked: object): Promise<unknown> => {
+        const { body } = await relay.rpc('distributary.admin.v1.AdminService/Load', asked);
+        const { loads, total } = JSON.parse(body) as {
+          readonly loads: readonly { readonly cluster: string }[];
+          readonly total: number;
+        };
+        return [loads.map(({ cluster }) => cluster), total];
+      };
+      a.report('failing', 3, 0, 3);
+      await eventually(async () => expect(await first({ limit: 1 })).to.deep.equal([['shop'], 4]));
+      b.report('failing', 3, 0, 3);
+      await eventually(async () =>
+        expect(await first({ limit: 2, errors_first: true })).to.deep.equal([['failing', 'shop'], 4]),
+      );
       const { out } = await run('load', ...at, '--cluster', 'shop');
       expect(out).to.match(
         /^CLUSTER +CLASS +REQUESTS\/S +ERRORS +DROPPED\/S\nshop +env=x +[\d.]+ +20\.0 % +0\.0\n/,
