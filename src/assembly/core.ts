@@ -370,6 +370,7 @@ export class Core {
     this.#sessionShares.reload(config);
     this.loadReports.reload();
     this.reapplyRules();
+    this.changed();
   }
 
   /** Any client may be on another side, or may see something else. */
@@ -433,7 +434,7 @@ export class Core {
     });
   }
 
-  /** Whether the relay is ready, its upstreams' state, or the types that it serves, may have changed. */
+  /** Whether the relay is ready, its upstreams' state, or the types or services that it serves, may have changed. */
   changed(): void {
     this.staleness.observe();
     for (const listener of this.#listeners) listener();

@@ -468,36 +468,49 @@ function loadOf(view: LoadView, asked: Request<'load'>): Plain<LoadResponse> {
     ({ cluster, of }) => (asked.cluster === '' || isCluster(cluster)) && isClass(of, asked),
   );
   return {
-    loads: meant
-      .map(({ cluster, of, success, error, dropped }) => ({
+    loads: firstLoads(
+      meant.map(({ cluster, of, success, error, dropped }) => ({
         cluster,
         class: of.id,
         parameters: Object.fromEntries(of.parameters.entries),
         requests: success + error,
         errors: error,
         dropped,
-      }))
-      .toSorted(byRequests)
-      .slice(0, mostLoads),
+      })),
+      asked,
+    ),
     total: meant.length,
     seconds,
   };
 }
 
-/** What several processes say, as one. */
-export function mergeLoads(answers: readonly Plain<LoadResponse>[]): Plain<LoadResponse> {
-  const loads = mergedRows(
-    answers.flatMap((answer) => answer.loads),
-    (one) => JSON.stringify([one.class, one.cluster]),
-    summed('requests', 'errors', 'dropped'),
-  );
-  return {
-    loads: loads.toSorted(byRequests).slice(0, mostLoads),
-    // What a process has left out is counted at least once.
-    total: Math.max(loads.length, ...answers.map(({ total }) => total)),
-    seconds: Math.max(0, ...answers.map(({ seconds }) => seconds)),
+/** Of what several processes say, as one. None of them was asked for fewer than an answer may have. */
+export const mergeLoads =
+  (asked: Request<'load'>) =>
+  (answers: readonly Plain<LoadResponse>[]): Plain<LoadResponse> => {
+    const loads = mergedRows(
+      answers.flatMap((answer) => answer.loads),
+      (one) => JSON.stringify([one.class, one.cluster]),
+      summed('requests', 'errors', 'dropped'),
+    );
+    return {
+      loads: firstLoads(loads, asked),
+      // What a process has left out is counted at least once.
+      total: Math.max(loads.length, ...answers.map(({ total }) => total)),
+      seconds: Math.max(0, ...answers.map(({ seconds }) => seconds)),
+    };
   };
+
+function firstLoads(
+  loads: readonly Plain<ClusterLoad>[],
+  { limit, errorsFirst }: Request<'load'>,
+): Plain<ClusterLoad>[] {
+  const order = errorsFirst ? byErrors : byRequests;
+  return loads.toSorted(order).slice(0, Math.min(limit === 0 ? mostLoads : limit, mostLoads));
 }
+
+const byErrors = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
+  b.errors - a.errors || byRequests(a, b);
 
 const byRequests = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
   b.requests - a.requests || (a.cluster < b.cluster ? -1 : 1);

@@ -236,7 +236,9 @@ export class WorkerPool implements ClientServing, ClientsView {
   }
 
   load(request: Request<'load'>): Promise<Answer<'load'>> {
-    return this.#merged((client) => client.ask((admin) => admin.load(request)), mergeLoads);
+    // What is among the first in one worker may be far down in another.
+    const all = { ...request, limit: 0 };
+    return this.#merged((client) => client.ask((admin) => admin.load(all)), mergeLoads(request));
   }
 
   /** Page by page too. */

@@ -7,13 +7,13 @@ import { expect } from 'chai';
 import { z } from 'zod';
 import { ClientStatusDiscoveryService } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { Health, HealthCheckResponse_ServingStatus as Serving } from '../../src/gen/health_pb.ts';
-import { ServerReflection } from '../../src/gen/reflection_pb.ts';
 import { ADS_SERVICE, knownTypes } from '../../src/model/types.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { type as typeOf } from '../support/in-memory-relay.ts';
 import { ControlPlane as ScriptedPlane } from '../upstream/ads/control-plane.ts';
 import { run } from './support/command.ts';
 import { ControlPlane, controlPlaneBinary } from './support/controlplane.ts';
+import { listedServices } from './support/csds.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { send } from './support/http.ts';
@@ -152,17 +152,7 @@ describe('the contract, on a running relay', function () {
     const transport = createGrpcTransport({ baseUrl: `http://${relay.xds}`, idleConnectionTimeoutMs: 100 });
     const { status } = await createClient(Health, transport).check({ service: ADS_SERVICE });
     expect(status).to.equal(Serving.SERVING);
-    const asked = (async function* () {
-      yield { messageRequest: { case: 'listServices' as const, value: '*' } };
-    })();
-    const names: string[] = [];
-    for await (const { messageResponse } of createClient(ServerReflection, transport).serverReflectionInfo(
-      asked,
-    )) {
-      if (messageResponse.case !== 'listServicesResponse') continue;
-      names.push(...messageResponse.value.service.map(({ name }) => name));
-    }
-    expect(names).to.include.members([
+    expect(await listedServices(transport)).to.include.members([
       ADS_SERVICE,
       'grpc.health.v1.Health',
       ClientStatusDiscoveryService.typeName,
