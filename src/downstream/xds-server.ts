@@ -1,5 +1,5 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
-import type { Timer } from '../model/clock.ts';
+import { Sweep, type Timer } from '../model/clock.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
 import type { InTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
@@ -70,7 +70,12 @@ export class XdsServer {
   constructor(services: DownstreamServices, options: XdsServerOptions) {
     this.#services = services;
     this.#options = options;
-    this.#checkOverdue();
+    const { clock } = services;
+    new Sweep(clock, overdueCheckMs, () => {
+      const now = clock.now();
+      for (const stream of this.#streams.values()) stream.failIfOverdue(now);
+      return true;
+    }).start();
   }
 
   get size(): number {
@@ -152,14 +157,6 @@ export class XdsServer {
     this.#streams.delete(stream.id);
     this.#moving.delete(stream);
     this.#options.closed(stream);
-  }
-
-  #checkOverdue(): void {
-    this.#services.clock.after(overdueCheckMs, () => {
-      const now = this.#services.clock.now();
-      for (const stream of this.#streams.values()) stream.failIfOverdue(now);
-      this.#checkOverdue();
-    });
   }
 }
 

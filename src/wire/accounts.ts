@@ -1,5 +1,5 @@
 import { type Charged, charged } from '../model/brand.ts';
-import type { Clock } from '../model/clock.ts';
+import { type Clock, Sweep } from '../model/clock.ts';
 import { Rate } from '../model/rate.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
@@ -74,7 +74,7 @@ export class Accounts {
   /** Milliseconds that all have worked in this turn. */
   workInTurn = 0;
   #isTurnScheduled = false;
-  #isSweepScheduled = false;
+  readonly #sweep: Sweep;
   /** Who worked last, and when that was; and when somebody else did. */
   #worker: Account | undefined;
   #workerAt = Number.NEGATIVE_INFINITY;
@@ -93,6 +93,10 @@ export class Accounts {
     defer: (run: () => void) => void = (run) => void setImmediate(run),
   ) {
     this.#clock = clock;
+    this.#sweep = new Sweep(clock, sweepMs, () => {
+      for (const [key, account] of this.#accounts) if (account.isIdle) this.#accounts.delete(key);
+      return this.#accounts.size > 0;
+    });
     this.#bounds = bounds;
     this.#isExempt = isExempt;
     this.#defer = defer;
@@ -170,13 +174,7 @@ export class Accounts {
 
   /** For Account: it has nothing left, or nothing yet. It is kept while it owes something. */
   emptied(): void {
-    if (this.#isSweepScheduled) return;
-    this.#isSweepScheduled = true;
-    this.#clock.after(sweepMs, () => {
-      this.#isSweepScheduled = false;
-      for (const [key, account] of this.#accounts) if (account.isIdle) this.#accounts.delete(key);
-      if (this.#accounts.size > 0) this.emptied();
-    });
+    this.#sweep.start();
   }
 
   /** For Account: measures, unless this is part of what is measured already. */

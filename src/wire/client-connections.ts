@@ -1,7 +1,7 @@
 import type { X509Certificate } from 'node:crypto';
 import { constants, type Http2Server } from 'node:http2';
 import type { Server, Socket } from 'node:net';
-import type { Clock, Timer } from '../model/clock.ts';
+import { type Clock, Sweep, type Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { type Account, type Accounts, boundlessAccounts, type Waiting } from './accounts.ts';
 import { type CertifiedClient, ClientAuthorities } from './client-authorities.ts';
@@ -124,7 +124,8 @@ export class ClientConnections {
   #review: { cancel(): void } | undefined;
   /** The socket of the next session. Node creates the session while it emits the event of the socket. */
   #arriving: Socket | undefined;
-  #watch: Timer | undefined;
+  /** One check of all connections every 10 s costs less than a timer for each. */
+  readonly #checks: Sweep;
   #draining = false;
   #lastRoomMadeAt = 0;
 
@@ -151,7 +152,14 @@ export class ClientConnections {
       if (arrival !== undefined)
         this.#inTurn(socket, arrival.account, () => handOn(socket, this.#mayResume(socket)));
     });
-    this.#checkIdle();
+    this.#checks = new Sweep(clock, idleCheckMs, () => {
+      this.#endIdle(idleTimeoutMs);
+      for (const [session, connection] of this.#sessions) {
+        if (session.destroyed) connection.cutSoon();
+        else this.#endInTime(session, connection);
+      }
+      return this.#sessions.size > 0;
+    });
   }
 
   /** Takes in the sessions of a server that connections are handed on to. */
@@ -228,7 +236,7 @@ export class ClientConnections {
   }
 
   stop(): void {
-    this.#watch?.cancel();
+    this.#checks.stop();
     this.#review?.cancel();
   }
 
@@ -306,6 +314,7 @@ export class ClientConnections {
     const refusal = bounds?.joined(connection);
     if (refusal !== undefined) return refusal;
     this.#sessions.set(session, connection);
+    this.#checks.start();
     session.on('close', () => {
       bounds?.left(connection);
       this.#sessions.delete(session);
@@ -385,18 +394,6 @@ export class ClientConnections {
       for (const call of connection.calls ?? []) call.end(why);
       // Such as a watch of the health service.
       connection.timer = clock.after(Math.max(milliseconds, leastGraceMs), () => connection.destroy());
-    });
-  }
-
-  /** One check of all connections every 10 s costs less than a timer for each. */
-  #checkIdle(): void {
-    this.#watch = this.#clock.after(idleCheckMs, () => {
-      this.#endIdle(idleTimeoutMs);
-      for (const [session, connection] of this.#sessions) {
-        if (session.destroyed) connection.cutSoon();
-        else this.#endInTime(session, connection);
-      }
-      this.#checkIdle();
     });
   }
 

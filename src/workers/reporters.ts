@@ -7,7 +7,7 @@ import type { XdsStream } from '../downstream/xds-server.ts';
 import type { Side } from '../model/access.ts';
 import type { Commit } from '../model/catalog.ts';
 import { contentHash } from '../model/change.ts';
-import type { Clock, Timer } from '../model/clock.ts';
+import { type Clock, Sweep, type Timer } from '../model/clock.ts';
 import type { ReportedTraffic } from '../model/load.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { SidedClient } from '../model/rollout.ts';
@@ -239,14 +239,14 @@ const tellTrafficMs = 200;
 /** Tells the primary, which judges changes, what the clients of this worker report of their traffic. */
 export class TrafficReporter implements TrafficJudge {
   intervalMs: number | undefined;
-  readonly #clock: Clock;
+  readonly #soon: Sweep;
   readonly #send: (message: ToPrimary) => void;
   #reports: ReportedTraffic[] = [];
   #left: string[] = [];
 
   constructor(config: Config, clock: Clock, send: (message: ToPrimary) => void) {
     this.reload(config);
-    this.#clock = clock;
+    this.#soon = new Sweep(clock, tellTrafficMs, () => void this.tell());
     this.#send = send;
   }
 
@@ -255,19 +255,14 @@ export class TrafficReporter implements TrafficJudge {
   }
 
   add(report: ReportedTraffic): void {
-    this.#later();
+    this.#soon.start();
     this.#reports.push(report);
   }
 
   left(stream: string): void {
     if (this.intervalMs === undefined) return;
-    this.#later();
+    this.#soon.start();
     this.#left.push(stream);
-  }
-
-  #later(): void {
-    if (this.#reports.length + this.#left.length > 0) return;
-    this.#clock.after(tellTrafficMs, () => this.tell());
   }
 
   /** Before the primary hears what came later. */

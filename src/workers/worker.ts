@@ -8,7 +8,7 @@ import type { Config } from '../config/config.ts';
 import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import type { TypeUrl } from '../model/brand.ts';
-import { type Clock, systemClock, type Timer } from '../model/clock.ts';
+import { type Clock, Sweep, systemClock } from '../model/clock.ts';
 import { ok, type Result } from '../model/result.ts';
 import type { Interest } from '../model/transaction.ts';
 import type { Log } from '../observe/log.ts';
@@ -312,20 +312,23 @@ type ClaimingUpstream = Pick<Config['upstreams'][number], 'name' | 'claims'>;
 export class OutageGate {
   #upstreams: readonly ClaimingUpstream[];
   readonly #clock: Clock;
-  readonly #recheck: () => void;
   /** By name: since when it is down. */
   readonly #down = new Map<string, number>();
   /** What was subscribed while an upstream is down, and when: as long as the primary has time to answer. */
   readonly #subscribedAt = new Map<TypeUrl, Map<string, number>>();
   /** By the upstream's name. */
   #refused: PrimaryState['refused'] = new Map();
-  #timer: Timer | undefined;
+  readonly #checks: Sweep;
 
   /** `recheck` is called every half second while an upstream is down. */
   constructor(upstreams: readonly ClaimingUpstream[], clock: Clock, recheck: () => void) {
     this.#upstreams = upstreams;
     this.#clock = clock;
-    this.#recheck = recheck;
+    this.#checks = new Sweep(clock, answerGraceMs / 2, () => {
+      this.#forget();
+      recheck();
+      return this.#down.size > 0;
+    });
   }
 
   reload(upstreams: readonly ClaimingUpstream[]): void {
@@ -337,8 +340,12 @@ export class OutageGate {
     const now = this.#clock.now();
     for (const name of this.#down.keys()) if (!down.includes(name)) this.#down.delete(name);
     for (const name of down) if (!this.#down.has(name)) this.#down.set(name, now);
-    if (this.#down.size === 0) this.#subscribedAt.clear();
-    this.#watch();
+    if (this.#down.size > 0) {
+      this.#checks.start();
+      return;
+    }
+    this.#subscribedAt.clear();
+    this.#checks.stop();
   }
 
   /** Why the primary's upstream does not take this interest; undefined: it does. */
@@ -379,19 +386,5 @@ export class OutageGate {
 
   #upstreamOf(type: TypeUrl, selector: string): ClaimingUpstream | undefined {
     return this.#upstreams.find((one) => claims(one.claims, type, selector));
-  }
-
-  #watch(): void {
-    if (this.#down.size === 0) {
-      this.#timer?.cancel();
-      this.#timer = undefined;
-      return;
-    }
-    this.#timer ??= this.#clock.after(answerGraceMs / 2, () => {
-      this.#timer = undefined;
-      this.#forget();
-      this.#recheck();
-      this.#watch();
-    });
   }
 }

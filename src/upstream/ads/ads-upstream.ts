@@ -1,6 +1,6 @@
 import { Backoff } from '../../model/backoff.ts';
 import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
-import type { Timer } from '../../model/clock.ts';
+import { Sweep, type Timer } from '../../model/clock.ts';
 import { type Constraints, stampConstraints } from '../../model/constraints.ts';
 import {
   LOAD_PATH,
@@ -71,7 +71,11 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   readonly #refused: RefusedInterests;
   /** Sessions to which nobody subscribes, the longest idle first: they end when another one is needed. */
   readonly #idle = new Set<Session>();
-  #announcing: Timer | undefined;
+  /**
+   * The sessions, the refused interests or the suspects have changed. Once for all changes of one turn: every stream of a
+   * client hears of each announcement.
+   */
+  readonly #announcement: Sweep;
   /** Parameter sets that have a session now while some of their interests still wait for their turn. */
   readonly #admitted = new Set<ParametersKey>();
   #admitting: Timer | undefined;
@@ -81,6 +85,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#siblings = siblings;
     this.#options = options;
     this.#sink = sink;
+    this.#announcement = new Sweep(options.clock, 0, () => void this.#changed());
     this.#connection = new AdsConnection(options, sink);
     this.#perParameters = options.sessionPerParameters === true ? new SessionPerParameters() : undefined;
     this.#refused = new RefusedInterests(options.name, options.maxSessions);
@@ -100,7 +105,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   }
 
   stop(): Promise<void> {
-    this.#announcing?.cancel();
+    this.#announcement.stop();
     this.#admitting?.cancel();
     this.#siblings?.stop();
     for (const session of this.#sessions.values()) session.stop();
@@ -138,7 +143,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   unsubscribe(interest: Interest): void {
     this.#siblings?.unsubscribe(interest);
     if (this.#refused.delete(interest, this.#sessionParameters(interest).key)) {
-      this.#announce();
+      this.#announcement.start();
       return;
     }
     const session = this.#sessionOf(interest);
@@ -289,11 +294,11 @@ export class AdsUpstream implements Upstream, LoadUpstream {
       { wildcard: this.#holder(parameters, 'wildcard'), named: this.#holder(parameters, 'named') },
       this.#node(parameters),
       this.#stamp(this.#keys, parameters),
-      () => this.#announce(),
+      () => this.#announcement.start(),
     );
     this.#sessions.set(parameters.key, session);
     this.#say('a session begins', parameters);
-    this.#announce();
+    this.#announcement.start();
     return session;
   }
 
@@ -342,7 +347,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#idle.delete(session);
     this.#sessions.delete(session.parameters.key);
     this.#say('a session ends', session.parameters);
-    this.#announce();
+    this.#announcement.start();
   }
 
   /** Gives free sessions to refused interests, all of one parameter set together, over several turns if they are many. */
@@ -356,7 +361,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
       left -= admitted.length;
       if (this.#refused.waits(key)) this.#admitted.add(key);
       else this.#admitted.delete(key);
-      this.#announce();
+      this.#announcement.start();
       if (left > 0) continue;
       this.#admitting = this.#options.clock.after(0, () => {
         this.#admitting = undefined;
@@ -377,7 +382,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
 
   #refuse(interest: Interest, parameters: Parameters): void {
     this.#refused.add(interest, parameters.key);
-    this.#announce();
+    this.#announcement.start();
     this.#options.metrics.refused?.();
     this.#connection.conditions.set('sessions', 'full', 'warn', this.#refused.message);
     const holder = this.#holder(parameters, roleOf(interest));
@@ -386,17 +391,6 @@ export class AdsUpstream implements Upstream, LoadUpstream {
 
   #say(what: string, { key }: Parameters): void {
     this.#options.log.debug(what, { parameters: shorten(key, 256), sessions: this.#sessions.size });
-  }
-
-  /**
-   * The sessions, the refused interests or the suspects have changed. Once for all changes of one turn: every stream of a
-   * client hears of each announcement.
-   */
-  #announce(): void {
-    this.#announcing ??= this.#options.clock.after(0, () => {
-      this.#announcing = undefined;
-      this.#changed();
-    });
   }
 
   #changed(): void {
