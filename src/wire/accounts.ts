@@ -115,10 +115,12 @@ export class Accounts {
     return this.#accounts.size;
   }
 
-  of(peer: PeerNames): Account {
-    const key = peerKey(peer);
+  of({ address, unix, uriSans, dnsSans }: PeerNames): Account {
+    // Not what was given: that may be a connection, and the account outlives it.
+    const names = { address, unix, uriSans, dnsSans };
+    const key = peerKey(names);
     return (
-      this.#accounts.get(key) ?? this.again(new Account(key, this, this.#clock, () => this.#isExempt(peer)))
+      this.#accounts.get(key) ?? this.again(new Account(key, this, this.#clock, () => this.#isExempt(names)))
     );
   }
 
