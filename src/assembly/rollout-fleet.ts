@@ -405,16 +405,14 @@ export class WaitingIndex {
   shown(selection: Selection, access: Access): Parts {
     const rules = access.unrestricted ? '' : access.key;
     const byRules = getOrMake(this.#bySelection, selection, () => new Map());
-    const known = byRules.get(rules);
-    if (known !== undefined) return known;
-    const parts = new Set<ReadonlySet<string>>();
-    for (const entry of this.#candidates(selection)) {
-      const part = this.#part(entry, access, rules);
-      if (part !== undefined) parts.add(part);
-    }
-    const shown = parts.size === 0 ? nothing : [...parts];
-    byRules.set(rules, shown);
-    return shown;
+    return getOrMake(byRules, rules, () => {
+      const parts = new Set<ReadonlySet<string>>();
+      for (const entry of this.#candidates(selection)) {
+        const part = this.#part(entry, access, rules);
+        if (part !== undefined) parts.add(part);
+      }
+      return parts.size === 0 ? nothing : [...parts];
+    });
   }
 
   /** Looked up from the smaller side. */

@@ -1,5 +1,6 @@
 import { type Charged, charged } from '../model/brand.ts';
 import { type Clock, Sweep } from '../model/clock.ts';
+import { countIn } from '../model/maps.ts';
 import { Rate } from '../model/rate.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
@@ -280,13 +281,11 @@ export class Account implements Payer {
 
   /** Takes a place. `leave` must follow once. */
   enter(place: Place): void {
-    this.#places.set(place, this.count(place) + 1);
+    countIn(this.#places, place, 1);
   }
 
   leave(place: Place): void {
-    const left = this.count(place) - 1;
-    if (left > 0) this.#places.set(place, left);
-    else this.#places.delete(place);
+    countIn(this.#places, place, -1);
     if (this.#places.size === 0) this.#accounts.emptied();
   }
 

@@ -1,6 +1,7 @@
 import type { X509Certificate } from 'node:crypto';
 import { constants, type Http2Server } from 'node:http2';
 import type { Server, Socket } from 'node:net';
+import { LRUCache } from 'lru-cache';
 import { type Clock, Sweep, type Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { type Account, type Accounts, boundlessAccounts, type Waiting } from './accounts.ts';
@@ -117,8 +118,8 @@ export class ClientConnections {
   readonly #sockets = new Map<Socket, Arrival>();
   readonly #sessions = new Map<ClientSession, ClientConnection>();
   readonly #authorities: ClientAuthorities | undefined;
-  /** Addresses whose TLS sessions are not resumed, and until when: without that such a client would bring the same session again. */
-  readonly #fresh = new Map<string, number>();
+  /** Addresses whose TLS sessions are not resumed for a while: without that such a client would bring the same session again. */
+  readonly #fresh: LRUCache<string, true>;
   /** Until then a handshake may complete that began with authorities that are gone. */
   #handshakesUntil = 0;
   #review: { cancel(): void } | undefined;
@@ -146,6 +147,9 @@ export class ClientConnections {
     this.#clock = clock;
     this.#random = random;
     this.#accounts = accounts;
+    // A bound by `max` would take its memory at once.
+    const size = { maxSize: mostFresh, sizeCalculation: () => 1 };
+    this.#fresh = new LRUCache({ ...size, ttl: freshMs, ttlResolution: 0, perf: clock });
     this.#authorities = tls?.ca && new ClientAuthorities(tls.ca, tls.sessions?.intermediates);
     listener.on('connection', (socket) => {
       const arrival = this.#accepted(socket);
@@ -347,19 +351,11 @@ export class ClientConnections {
   }
 
   #mustBeFresh({ remoteAddress }: Socket): void {
-    const address = this.#unixPath ?? remoteAddress;
-    if (address === undefined) return;
-    this.#fresh.delete(address);
-    this.#fresh.set(address, this.#clock.now() + freshMs);
-    for (const oldest of this.#fresh.keys()) {
-      if (this.#fresh.size <= mostFresh) break;
-      this.#fresh.delete(oldest);
-    }
+    this.#fresh.set(this.#unixPath ?? remoteAddress ?? '', true);
   }
 
   #mayResume({ remoteAddress }: Socket): boolean {
-    const until = this.#fresh.get(this.#unixPath ?? remoteAddress ?? '');
-    return until === undefined || until <= this.#clock.now();
+    return !this.#fresh.has(this.#unixPath ?? remoteAddress ?? '');
   }
 
   /** Clients connect again, and so spread over replicas that were added later (xds.max_connection_age). */

@@ -20,6 +20,7 @@ import {
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
 import { type Clock, Sweep } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { Deframer, prefixOf } from './grpc-frames.ts';
 import { beginAnswer, endAnswer, refusalOf, refuse } from './grpc-requests.ts';
@@ -263,8 +264,7 @@ export class ConnectPaths {
   #open(stream: ServerHttp2Stream, peer: Peer, kind: CallKind): Result<AuxiliaryCall, GrpcStatus> {
     const { name, max, maxPerPeer, whenExceeded } = kind;
     const { account } = peer;
-    const calls = this.#calls.get(kind) ?? new Set();
-    this.#calls.set(kind, calls);
+    const calls = getOrMake(this.#calls, kind, () => new Set());
     const isFull = account.count(name) >= maxPerPeer;
     if (isFull || calls.size >= max) {
       this.#options.refused('calls');

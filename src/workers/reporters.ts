@@ -108,11 +108,7 @@ export function reportOf(
   rejected: ReadonlySet<string>,
 ): Message<'canary_report'> {
   const numbers = new Map<ReadonlySet<string>, number>();
-  const numberOf = (names: ReadonlySet<string>): number => {
-    const number = numbers.get(names) ?? numbers.size;
-    numbers.set(names, number);
-    return number;
-  };
+  const numberOf = (names: ReadonlySet<string>): number => getOrMake(numbers, names, () => numbers.size);
   const chosen: Member[] = [];
   const candidates = new Map<string, Member>();
   for (const member of members) {
@@ -131,9 +127,7 @@ export function reportOf(
     if (rejected.has(one.stream)) return one;
     const { node, classKey, standing, names } = one;
     const key = JSON.stringify([node, classKey, standing, names.map(numberOf)]);
-    const same = equal.get(key) ?? { ...one, stream: '' };
-    equal.set(key, same);
-    return same;
+    return getOrMake(equal, key, () => ({ ...one, stream: '' }));
   });
   return {
     kind: 'canary_report',

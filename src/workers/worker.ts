@@ -9,6 +9,7 @@ import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Clock, Sweep, systemClock } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import { ok, type Result } from '../model/result.ts';
 import type { Interest } from '../model/transaction.ts';
 import type { Log } from '../observe/log.ts';
@@ -357,9 +358,7 @@ export class OutageGate {
 
   subscribed(type: TypeUrl, selector: string): void {
     if (this.#down.size === 0) return;
-    const selectors = this.#subscribedAt.get(type) ?? new Map<string, number>();
-    this.#subscribedAt.set(type, selectors);
-    selectors.set(selector, this.#clock.now());
+    getOrMake(this.#subscribedAt, type, () => new Map()).set(selector, this.#clock.now());
   }
 
   isUnavailable(type: TypeUrl, selector: string): boolean {

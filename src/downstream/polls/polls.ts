@@ -1,6 +1,6 @@
 import type { Charged } from '../../model/brand.ts';
 import { Sweep, type Timer } from '../../model/clock.ts';
-import { getOrMake } from '../../model/maps.ts';
+import { countIn, getOrMake } from '../../model/maps.ts';
 import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { encoding, type Response, type Subscription } from '../../model/subscription.ts';
@@ -336,9 +336,7 @@ class KeptResponses {
   count(response: Response, account: Account | undefined, more: 1 | -1): void {
     const keepers = getOrMake(this.#keepers, response, () => new Map());
     const [before, wasKept] = [only(keepers), keepers.size > 0];
-    const count = (keepers.get(account) ?? 0) + more;
-    if (count > 0) keepers.set(account, count);
-    else keepers.delete(account);
+    countIn(keepers, account, more);
     const isKept = keepers.size > 0;
     if (!isKept) this.#keepers.delete(response);
     const bytes = response.bytes.length * bytesPerByte;

@@ -9,7 +9,7 @@ import {
   type LoadTarget,
   type LoadUpstream,
 } from '../../model/load.ts';
-import { getOrMake } from '../../model/maps.ts';
+import { countIn, getOrMake } from '../../model/maps.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { shorten } from '../../model/text.ts';
 import {
@@ -422,14 +422,11 @@ export class SessionPerParameters {
 
   /** Before the interest is subscribed. `hasPlace`: whether its parameter set has a session, or may have one. */
   join({ parameters: { key } }: Interest, hasPlace: (key: ParametersKey) => boolean): void {
-    const interests = this.#inSharedSession.get(key);
-    if (interests !== undefined || !hasPlace(key)) this.#inSharedSession.set(key, (interests ?? 0) + 1);
+    if (this.#inSharedSession.has(key) || !hasPlace(key)) countIn(this.#inSharedSession, key, 1);
   }
 
   leave({ parameters: { key } }: Interest): void {
-    const interests = this.#inSharedSession.get(key);
-    if (interests === 1) this.#inSharedSession.delete(key);
-    else if (interests !== undefined) this.#inSharedSession.set(key, interests - 1);
+    countIn(this.#inSharedSession, key, -1);
   }
 
   /** For the holders of a session; undefined: it is the shared one. */
@@ -480,8 +477,7 @@ class RefusedInterests {
 
   add(interest: Interest, set: ParametersKey): void {
     getOrMake(this.#waiting, set, () => new Map()).set(keyOf(interest), interest);
-    const { key } = interest.parameters;
-    this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
+    countIn(this.#counts, interest.parameters.key, 1);
   }
 
   has(interest: Interest, set: ParametersKey): boolean {
@@ -493,10 +489,7 @@ class RefusedInterests {
     const waiting = this.#waiting.get(set);
     if (waiting?.delete(keyOf(interest)) !== true) return false;
     if (waiting.size === 0) this.#waiting.delete(set);
-    const { key } = interest.parameters;
-    const left = (this.#counts.get(key) ?? 0) - 1;
-    if (left > 0) this.#counts.set(key, left);
-    else this.#counts.delete(key);
+    countIn(this.#counts, interest.parameters.key, -1);
     return true;
   }
 
