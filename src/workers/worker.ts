@@ -23,7 +23,7 @@ import { askClientStatus, clientStatusBy } from './client-status-rpc.ts';
 import { feedUpstream, workerConfig } from './feed.ts';
 import type { Message, ToPrimary, ToWorker } from './ipc-messages.ts';
 import {
-  attempt,
+  answerOf,
   canaryFeedSocket,
   feedSocket,
   listenPrivately,
@@ -235,7 +235,7 @@ export class Worker {
       clientStatus: (query) =>
         query.scope.kind === 'connection'
           ? this.#clients.configs(query)
-          : attempt(askClientStatus(this.#primary, query)),
+          : answerOf(askClientStatus(this.#primary, query)),
     };
     const listeners = await openClientListeners(this.#core, answers, (listener) =>
       this.#sessions.get(listener),

@@ -1,7 +1,7 @@
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
 import { parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
 import { contentHash, ownBytes } from '../../model/content-hash.ts';
-import { errorMessage, fail, ok, type Result } from '../../model/result.ts';
+import { attempt, errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import { quote } from '../../model/text.ts';
 import { type InTurns, ReadingPace } from '../../model/time-slices.ts';
 import type { Put, ResourceError } from '../../model/transaction.ts';
@@ -85,13 +85,9 @@ export class ResponseParts {
     for (let index = start; index < end; index++) {
       const bytes = entries.at(index);
       if (this.#pace.isTurnOver(bytes.length)) yield;
-      let entry: Entry;
-      try {
-        entry = read(bytes);
-      } catch (error) {
-        return fail(`${place(index)}: ${errorMessage(error)}`);
-      }
-      const one = accept(entry);
+      const entry = attempt(() => read(bytes), errorMessage);
+      if (!entry.ok) return fail(`${place(index)}: ${entry.error}`);
+      const one = accept(entry.value);
       if (!one.ok) return one;
       if (one.value !== undefined) accepted.push(one.value);
     }
