@@ -5,6 +5,7 @@ import type { InTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import {
+  denied,
   faulty,
   heldBytes,
   malformed,
@@ -17,7 +18,7 @@ import {
 import { RequestTurns } from '../wire/request-turns.ts';
 import { type ErrorDetail, LastNode, type Request, readRequest } from '../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
-import { denied, heldTooMuch, noPlace, Quota, refusedUpstream, tooLarge, unavailable } from './admission.ts';
+import { heldTooMuch, noPlace, Quota, refusedUpstream, tooLarge, unavailable } from './admission.ts';
 import {
   Conversations,
   longestWarmingMs,
@@ -497,7 +498,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     const client = this.#client;
     if (client === undefined) return undefined;
     if (client.access.deniesEverything(fixed)) {
-      this.failFor(denied(`this client may not subscribe to ${fixed ?? 'anything'}`));
+      this.failFor(denied(fixed ?? 'anything'));
       return undefined;
     }
     if (!this.#quota.oneMoreType(client)) return undefined;

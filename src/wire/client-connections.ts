@@ -31,13 +31,10 @@ export interface ConnectionBounds {
   /** The peer of one is known. A text says why it is refused; else `left` follows. */
   joined(peer: Peer): string | undefined;
   left(peer: Peer): void;
-  /** One without a stream was ended. */
-  endedIdle(): void;
-  /** One was ended, or not taken, as its client's certificate is no longer valid. */
-  endedExpired(): void;
-  /** A TLS handshake failed by the client's certificate, or because it has none; or a resumed session is not taken. */
-  refusedCertificate(why: 'expired' | 'untrusted' | 'missing' | 'unknown_issuer'): void;
 }
+
+/** Of a connection: it had no stream, or its client's certificate has ended, is refused, or is missing. */
+type EndedReason = 'idle' | `certificate_${'expired' | 'untrusted' | 'missing' | 'unknown_issuer'}`;
 
 /** Where clients connect, and who may. */
 export interface ListenerOptions {
@@ -65,8 +62,8 @@ export interface ListenerOptions {
   readonly accounts?: Accounts;
   /** A TLS handshake is done. */
   readonly shookHands?: (how: 'full' | 'resumed') => void;
-  /** For metrics: a request is refused that no handler sees, or an answer is cut that its client does not read. */
-  readonly refused?: (reason: RefusedReason) => void;
+  /** For metrics: a request that no handler sees is refused, an answer that nobody reads is cut, or a connection is ended. */
+  readonly refused?: (reason: RefusedReason | EndedReason) => void;
   /** What went wrong outside of any request, or a bug within one. Repeats are not held back here. */
   readonly report?: (message: string, error: unknown, peer?: string) => void;
 }
@@ -342,11 +339,11 @@ export class ClientConnections {
       return undefined;
     if (isResumed(socket) && !client.knowsIssuers) {
       // One of them may have ended. In a full handshake the client shows them.
-      this.#options.bounds?.refusedCertificate('unknown_issuer');
+      this.#options.refused?.('certificate_unknown_issuer');
       return undefined;
     }
     if (client.validUntil > now) return client;
-    this.#options.bounds?.endedExpired();
+    this.#options.refused?.('certificate_expired');
     return undefined;
   }
 
@@ -375,7 +372,7 @@ export class ClientConnections {
     connection.timer?.cancel();
     const milliseconds = validUntil - clock.now() + this.#random() * this.#reviewMs;
     connection.timer = clock.after(Math.max(0, milliseconds), () => {
-      this.#options.bounds?.endedExpired();
+      this.#options.refused?.('certificate_expired');
       this.#retire(session, connection, certificateEnded, 0);
     });
   }
@@ -403,7 +400,7 @@ export class ClientConnections {
         continue;
       }
       session.close();
-      this.#options.bounds?.endedIdle();
+      this.#options.refused?.('idle');
     }
   }
 

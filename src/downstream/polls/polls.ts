@@ -7,13 +7,20 @@ import { encoding, type Response, type Subscription } from '../../model/subscrip
 import { TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
-import { DRAINING } from '../../wire/drain.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
-import { exhausted, faulty, malformed, noFirstRequest, type Refusal, stalled } from '../../wire/refusal.ts';
+import {
+  denied,
+  draining,
+  exhausted,
+  faulty,
+  malformed,
+  noFirstRequest,
+  type Refusal,
+  stalled,
+} from '../../wire/refusal.ts';
 import { readRequest, sotwSelectors } from '../../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../../wire/server-stream.ts';
 import {
-  denied,
   deniedAll,
   excessOf,
   excessOfNames,
@@ -110,8 +117,7 @@ export class Polls {
     const context = services.context(node, peer);
     if (!context.ok) return fail({ reason: 'node', status: context.error });
     const client = context.value;
-    if (client.access.deniesEverything(info.url))
-      return fail(denied(`this client may not subscribe to ${info.url}`));
+    if (client.access.deniesEverything(info.url)) return fail(denied(info.url));
     const limits = client.exempt ? undefined : services.limits();
     const names = limits && excessOfNames(selectors, sotwSelectors, limits);
     if (names !== undefined) return fail(exhausted('subscriptions', names));
@@ -305,8 +311,6 @@ export class Polls {
     return status;
   }
 }
-
-const draining: Refusal = { reason: 'draining', status: DRAINING };
 
 export const tooFast: GrpcStatus = {
   code: Code.RESOURCE_EXHAUSTED,
