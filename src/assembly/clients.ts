@@ -3,6 +3,7 @@ import type { Config } from '../config/config.ts';
 import type { ClientContext } from '../downstream/services.ts';
 import type { Access } from '../model/access.ts';
 import type { LoadOrigin } from '../model/load.ts';
+import { getOrMake } from '../model/maps.ts';
 import { nodePath, type WantedMetadata, wantedMetadata } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -190,14 +191,11 @@ class ClassKeys {
   readonly #known = new WeakMap<DerivedParameters, Map<string, string>>();
 
   keyOf(derived: DerivedParameters, rulesKey: string): string {
-    const byRules = this.#known.get(derived) ?? new Map<string, string>();
-    this.#known.set(derived, byRules);
-    const known = byRules.get(rulesKey);
-    if (known !== undefined) return known;
-    const text = JSON.stringify([derived.for(undefined).key, rulesKey]);
-    const created = text.length <= longestClassKey ? text : hash('sha256', text, 'base64url');
-    byRules.set(rulesKey, created);
-    return created;
+    const byRules = getOrMake(this.#known, derived, () => new Map());
+    return getOrMake(byRules, rulesKey, () => {
+      const text = JSON.stringify([derived.for(undefined).key, rulesKey]);
+      return text.length <= longestClassKey ? text : hash('sha256', text, 'base64url');
+    });
   }
 }
 

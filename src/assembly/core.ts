@@ -32,9 +32,8 @@ import { Traffic } from '../rollout/traffic.ts';
 import type { Fleet } from '../rollout/waiting.ts';
 import { type AccountBounds, Accounts } from '../wire/accounts.ts';
 import type { ConnectionBounds } from '../wire/client-connections.ts';
-import { DRAINING } from '../wire/drain.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import type { Refusal } from '../wire/refusal.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
+import { denied, draining, exhausted, type Refusal } from '../wire/refusal.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import { longestUnverified } from '../wire/via.ts';
 import { ClientRules } from './clients.ts';
@@ -115,8 +114,6 @@ export interface ProcessRole
 
 /** How much of what peers name goes into one log line: items, and characters of each. */
 const logLimits = { items: 16, text: 256 };
-
-const draining: Refusal = { reason: 'draining', status: DRAINING };
 
 /** The data path of one process, by the configuration in force, and what it counts and logs. */
 export class Core {
@@ -576,9 +573,7 @@ export class Admission implements ConnectionBounds {
 
   /** The rules allow this peer nothing of the type (undefined: of any). */
   denial(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
-    if (!this.#core.rules.accessOf(peer).deniesEverything(type)) return undefined;
-    const message = `this client may not subscribe to ${type ?? 'anything'}`;
-    return { reason: 'denied', status: { code: Code.PERMISSION_DENIED, message } };
+    return this.#core.rules.accessOf(peer).deniesEverything(type) ? denied(type ?? 'anything') : undefined;
   }
 
   /** Why a stream is not taken, with so many open; undefined if it is. `type`: undefined on ADS. */
@@ -590,16 +585,12 @@ export class Admission implements ConnectionBounds {
     const open = streams + this.#elsewhere.streams;
     if (open >= maxStreams) {
       const message = `${maxStreams} streams are open, the maximum of this relay (limits.max_streams)`;
-      return { reason: 'streams', status: { code: Code.RESOURCE_EXHAUSTED, message } };
+      return exhausted('streams', message);
     }
     if (maxStreamsPerPeer === 0 || account.exempt) return undefined;
     if (account.count('streams') < maxStreamsPerPeer) return undefined;
     const message = `${account.key} has ${maxStreamsPerPeer} streams open, the maximum for one peer (limits.max_streams_per_peer)`;
-    return {
-      reason: 'streams_per_peer',
-      status: { code: Code.RESOURCE_EXHAUSTED, message },
-      logged: message,
-    };
+    return exhausted('streams_per_peer', message, message);
   }
 
   streamOpened(peer: Peer): void {
@@ -654,18 +645,6 @@ export class Admission implements ConnectionBounds {
 
   left({ account }: Peer): void {
     account.leave('connections');
-  }
-
-  endedExpired(): void {
-    this.#core.metrics.count.rejected('certificate_expired').inc();
-  }
-
-  refusedCertificate(why: 'expired' | 'untrusted' | 'missing'): void {
-    this.#core.metrics.count.rejected(`certificate_${why}`).inc();
-  }
-
-  endedIdle(): void {
-    this.#core.metrics.count.rejected('idle').inc();
   }
 
   get #elsewhere(): Load {

@@ -11,7 +11,7 @@ import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import { includes, nameKey, type Scope } from '../model/holds.ts';
-import { getOrMake } from '../model/maps.ts';
+import { countIn, getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant, VariantKey } from '../model/resource.ts';
@@ -413,7 +413,7 @@ export class TypeTable {
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
       const names = getOrMake(this.#aliases, key, () => new Map());
-      names.set(variant.name, (names.get(variant.name) ?? 0) + 1);
+      countIn(names, variant.name, 1);
     }
   }
 
@@ -422,10 +422,9 @@ export class TypeTable {
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
       const names = this.#aliases.get(key);
-      const left = (names?.get(variant.name) ?? 0) - 1;
-      if (left > 0) names?.set(variant.name, left);
-      else names?.delete(variant.name);
-      if (names?.size === 0) this.#aliases.delete(key);
+      if (names === undefined) continue;
+      countIn(names, variant.name, -1);
+      if (names.size === 0) this.#aliases.delete(key);
     }
   }
 

@@ -52,15 +52,15 @@ export class WallTime {
   }
 }
 
-/** Work that is repeated every so many milliseconds as long as there is some. */
+/** Work that is due so many milliseconds after `start`, and again as long as there is some. */
 export class Sweep {
   readonly #clock: Clock;
   readonly #milliseconds: number;
-  readonly #run: () => boolean;
+  readonly #run: () => boolean | undefined;
   #timer: Timer | undefined;
 
-  /** `run`: whether there is more to do. */
-  constructor(clock: Clock, milliseconds: number, run: () => boolean) {
+  /** `run`: true if there is more to do. */
+  constructor(clock: Clock, milliseconds: number, run: () => boolean | undefined) {
     this.#clock = clock;
     this.#milliseconds = milliseconds;
     this.#run = run;
@@ -70,7 +70,7 @@ export class Sweep {
   start(): void {
     this.#timer ??= this.#clock.after(this.#milliseconds, () => {
       this.#timer = undefined;
-      if (this.#run()) this.start();
+      if (this.#run() === true) this.start();
     });
   }
 

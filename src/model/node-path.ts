@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { getOrMake } from './maps.ts';
 
 /** A step below `node`: `.key`, or `["key"]` for a key with dots, as Kubernetes labels have them. */
 const step = /\.(?<plain>[^.]*?)(?=\.|\["|$)|\[(?<quoted>"(?:[^"\\]|\\.)*")\]/y;
@@ -64,11 +65,7 @@ export function wantedMetadata(paths: Iterable<string>): WantedMetadata {
     const [metadata, ...keys] = nodePath(path) ?? [];
     if (metadata !== 'metadata') continue;
     let level = wanted;
-    for (const key of keys) {
-      const below = level.get(key) ?? new Map();
-      level.set(key, below);
-      level = below;
-    }
+    for (const key of keys) level = getOrMake(level, key, () => new Map());
   }
   return wanted;
 }

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { RE2JS } from 're2js';
+import { getOrMake } from '../model/maps.ts';
 import { nodePath } from '../model/node-path.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import type { Peer } from '../wire/server-stream.ts';
@@ -54,11 +55,7 @@ export function compileParameterRules(rules: readonly ParameterRule[]): {
         values.push(value);
         key += value === undefined ? '-' : `${value.length}:${value}`;
       }
-      const known = results.get(key);
-      if (known !== undefined) return known;
-      const created = new DerivedParameters(rules, values);
-      results.set(key, created);
-      return created;
+      return getOrMake(results, key, () => new DerivedParameters(rules, values));
     },
   };
 }
@@ -114,11 +111,7 @@ export class DerivedParameters {
   for(authority: string | undefined): Parameters {
     // All authorities that no rule names have the same result, and a client can name any.
     const relevant = authority !== undefined && this.#named.has(authority) ? authority : undefined;
-    const known = this.#byAuthority.get(relevant);
-    if (known !== undefined) return known;
-    const parameters = internParameters(this.#derive(relevant, () => true));
-    this.#byAuthority.set(relevant, parameters);
-    return parameters;
+    return getOrMake(this.#byAuthority, relevant, () => internParameters(this.#derive(relevant, () => true)));
   }
 
   /**

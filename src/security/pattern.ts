@@ -1,5 +1,5 @@
 import { RE2JS } from 're2js';
-import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { attempt, errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { canonicalPrefix, canonicalUri, isXdstp } from '../model/xdstp.ts';
 import type { Peer } from '../wire/server-stream.ts';
 
@@ -122,12 +122,9 @@ export function compileBounded(pattern: string): Result<(text: string) => boolea
   if (ignoresCase.test(pattern) && beyondAscii.test(pattern)) {
     return fail('(?i) is accepted with ASCII only, without \\x, \\p and \\P');
   }
-  try {
-    const compiled = RE2JS.compile(pattern);
-    return ok((text) => text.length <= longestText && compiled.matches(text));
-  } catch (error) {
-    return fail(errorMessage(error));
-  }
+  const compiled = attempt(() => RE2JS.compile(pattern), errorMessage);
+  if (!compiled.ok) return compiled;
+  return ok((text) => text.length <= longestText && compiled.value.matches(text));
 }
 
 /**

@@ -15,6 +15,16 @@ describe('repeated work', () => {
     clock.advance(1000);
     expect(runs).to.equal(2);
   });
+
+  it('is done once, however often it was started, if it does not say that there is more', () => {
+    const clock = new VirtualClock();
+    let runs = 0;
+    const sweep = new Sweep(clock, 100, () => void runs++);
+    sweep.start();
+    sweep.start();
+    clock.advance(1000);
+    expect(runs).to.equal(1);
+  });
 });
 
 describe('wall time of a moment', () => {

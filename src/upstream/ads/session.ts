@@ -1,6 +1,7 @@
 import { Backoff } from '../../model/backoff.ts';
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
+import { getOrMake } from '../../model/maps.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { assertNever } from '../../model/result.ts';
 import { type Interest, type Move, roleOf } from '../../model/transaction.ts';
@@ -207,11 +208,7 @@ export class Session {
   }
 
   #stream(id: StreamId): AdsStream {
-    const known = this.#streams.get(id);
-    if (known !== undefined) return known;
-    const stream = new AdsStream(this, id, this.#stamp);
-    this.#streams.set(id, stream);
-    return stream;
+    return getOrMake(this.#streams, id, () => new AdsStream(this, id, this.#stamp));
   }
 
   #dropUnused(): void {

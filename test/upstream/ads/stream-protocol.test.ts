@@ -1,5 +1,7 @@
+import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import fc from 'fast-check';
+import { DeltaDiscoveryResponseSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { deltaResponse, parseItem, sotwResponse, typeOf } from './responses.ts';
 import { Conversation } from './transcript.ts';
 
@@ -54,6 +56,19 @@ describe('a session machine', () => {
         });
       }
     }
+
+    it('delta: one with both of its names, with its place in the response', () => {
+      const conversation = new Conversation('delta', [], '');
+      last(['subscribe cds *', 'connect'], conversation);
+      const response = create(DeltaDiscoveryResponseSchema, {
+        typeUrl: typeOf('cds'),
+        nonce: 'n1',
+        resources: [{ name: 'a' }, { name: 'b', resourceName: { name: 'b' } }],
+      });
+      const answer = conversation.receive(Buffer.from(toBinary(DeltaDiscoveryResponseSchema, response)));
+      const reason = 'resource 2 of 2: resource "b" has both name and resource_name';
+      expect(answer.at(-1)).to.contain(`nack n1 "${reason}"`);
+    });
 
     it('delta: a removal of what the response has, too', () => {
       const answer = last(['subscribe cds *', 'connect', '< cds 1 n1 a:1 -a']);
