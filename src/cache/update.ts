@@ -113,10 +113,9 @@ export class VariantRemover {
     if (this.#saidByUpstream) cached.clearErrors(entry.constraints);
     this.table.remove(cached, entry);
     // Interests in the name that are not resolved yet may still get another variant. That the wildcard lost this one,
-    // or that nobody subscribes to it, does not resolve them.
-    if (this.#unwanted || holder.role === 'wildcard') return;
-    this.resolveNamed(name, entry.constraints);
-    for (const alias of aliases) this.resolveNamed(resourceName(alias), entry.constraints);
+    // or that nobody subscribes to it, does not resolve them. Nor does it those in its aliases: another resource may
+    // have these.
+    if (!this.#unwanted && holder.role !== 'wildcard') this.resolveNamed(name, entry.constraints);
   }
 
   /** An interest was confirmed or has ended: restored variants that it sees and no other interest needs are removed. */
@@ -328,12 +327,8 @@ export class Update extends VariantRemover {
     this.table.addHolder(entry, this.#holder);
     if (before.aliases.length === 0) return;
     const kept = new Set(variant.aliases);
-    for (const alias of before.aliases) {
-      if (kept.has(alias)) continue;
-      const name = resourceName(alias);
-      this.changes.touch(name, variant.constraints);
-      this.resolveNamed(name, variant.constraints);
-    }
+    for (const alias of before.aliases)
+      if (!kept.has(alias)) this.changes.touch(resourceName(alias), variant.constraints);
   }
 
   /**

@@ -27,7 +27,8 @@ const routing = new Set(
   knownTypes.filter(({ short }) => ['lds', 'srds', 'rds', 'vhds'].includes(short)).map(({ url }) => url),
 );
 const clusterPrefix = reference('cds', '');
-const none: readonly string[] = [];
+const endpointsPrefix = reference('eds', '');
+const none: readonly never[] = [];
 
 /** How long changed routes of a stream wait for the client to take changed clusters, in milliseconds. */
 export const longestWarmingMs = 1000;
@@ -249,6 +250,8 @@ export class SendOrder {
   /** Changed routes that wait; undefined: none has waited yet. */
   #waits: WeakMap<OrderedType, Waits> | undefined;
   #routesWait = false;
+  /** Delta: what clusters that were sent to a client that came back need, until it asks for endpoints (protocol §10.1). */
+  #neededBefore: readonly Reference[] = none;
   /** When the client came back, with something that others may refer to. */
   #returnedAt: number | undefined;
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
@@ -328,7 +331,11 @@ export class SendOrder {
     // Nothing routes to them. A client that comes back may not have asked for its routes yet.
     if (this.conversation.hasClustersOnly && type.subscription?.resumed !== true) return;
     const { edsToResend, warming, needed } = consequencesOf(response);
-    types.find(({ info }) => info.url === endpoints)?.resend(edsToResend);
+    const asked = types.find(
+      ({ info, subscription }) => info.url === endpoints && subscription !== undefined,
+    );
+    if (asked !== undefined) asked.resend(edsToResend);
+    else if (this.#mayAskLater(type)) this.#neededBefore = [...new Set([...this.#neededBefore, ...needed])];
     const { conversation } = this;
     this.#settleWarming();
     if (!warming) return;
@@ -338,9 +345,20 @@ export class SendOrder {
     if (conversation.asksApart && conversation.warmingUntil > now) conversation.warmsWith.push(needed);
   }
 
+  /** On ADS a delta client that comes back asks for all of its types, and says what it has of them. */
+  #mayAskLater({ subscription }: OrderedType): boolean {
+    const isOnAds = this.conversation.participants === 0;
+    return isOnAds && this.#stream.route.protocol === 'delta' && subscription?.resumed === true;
+  }
+
   /** A request came for this type. */
-  requested({ info, subscription }: OrderedType): void {
+  requested(type: OrderedType): void {
+    const { info, subscription } = type;
     const { conversation } = this;
+    if (info.url === endpoints && this.#neededBefore.length > 0) {
+      type.resend(resendItems(new Set(this.#neededBefore.flatMap(edsItem))));
+      this.#neededBefore = none;
+    }
     if (info.url !== clusters || subscription?.responses.awaitsAnswer === true) return;
     // Envoy accepts clusters before they are warm where their endpoints have streams of their own.
     if (conversation.warmsWith.length > 0 && subscription?.responses.state !== 'ERROR') return;
@@ -547,6 +565,10 @@ function dueIn(types: readonly OrderedType[]): number {
   for (const { subscription } of types) if (subscription?.due === true) count++;
   return count;
 }
+
+/** The EDS item of a name; none: it is a name of another type. */
+const edsItem = (to: Reference): readonly string[] =>
+  to.startsWith(endpointsPrefix) ? [itemId(false, NO_PARAMETERS, to.slice(endpointsPrefix.length))] : none;
 
 /** What follows from the clusters of a CDS response. Computed once for all that get it. */
 interface ClusterConsequences {

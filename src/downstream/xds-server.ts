@@ -425,17 +425,23 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   send(type: OrderedType, defers: Defers): boolean {
     if (this.#ended) return false;
-    const response = type.subscription?.take(defers);
+    const most = this.#mostBytes;
+    const response = type.subscription?.take(defers, most);
     if (response === undefined) return false;
     const { events, taps } = this.#services;
-    if (this.#isTooLarge(type, response.bytes.length)) return false;
+    const { length } = response.bytes;
+    if (length > most) {
+      const refusal = tooLarge(type.info.short, length, most);
+      this.failFor({ ...refusal, logged: refusal.status.message });
+      return false;
+    }
     const coalesced = type.subscription?.takeCoalesced() ?? 0;
     if (coalesced > 0) events.coalesced(type.info.url, coalesced);
     this.#order.taken(type, response);
     if (!this.transport.write(response.bytes)) {
       this.#blockedSince = this.#services.clock.now();
       // What many get is charged to nobody.
-      if (type.subscription?.isShared(response) !== true) this.#keep(response.bytes.length);
+      if (type.subscription?.isShared(response) !== true) this.#keep(length);
     }
     events.response(type.info.url, this.route.protocol, response);
     taps.sent(this, type.info.url, response);
@@ -449,12 +455,10 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#unread = bytes;
   }
 
-  #isTooLarge({ info }: OrderedType, bytes: number): boolean {
-    const { maxResponseBytes = bytes } = this.#services.limits();
-    if (bytes <= maxResponseBytes || this.#client?.exempt === true) return false;
-    const refusal = tooLarge(info.short, bytes, maxResponseBytes);
-    this.failFor({ ...refusal, logged: refusal.status.message });
-    return true;
+  /** Of one response. */
+  get #mostBytes(): number {
+    const { maxResponseBytes = Number.POSITIVE_INFINITY } = this.#services.limits();
+    return this.#client?.exempt === true ? Number.POSITIVE_INFINITY : maxResponseBytes;
   }
 
   /** What of the node matters, decoded again only when its bytes have changed. */

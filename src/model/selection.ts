@@ -25,6 +25,11 @@ export function itemId(locator: boolean, parameters: Parameters, spelling: strin
   return locator ? `${parameters.id} ${spelling}` : ` ${spelling}`;
 }
 
+/** The spelling in an id. */
+export function spellingOf(id: string): string {
+  return id.slice(id.indexOf(' ') + 1);
+}
+
 export function entryId(selected: SelectionEntry): string {
   return itemId(selected.locator, selected.parameters, selected.spelling);
 }

@@ -274,8 +274,11 @@ export interface Subscription {
   ): void;
   /** To be sent again if the client has them: EDS after CDS (§10.1). */
   resend(items: ResendItems): void;
-  /** Returns the next response and moves the cursor behind it. Undefined: nothing is due. */
-  take(defers: Defers): Response | undefined;
+  /**
+   * Returns the next response and moves the cursor behind it. Undefined: nothing is due. If it would be larger than
+   * `mostBytes` with what `defers` keeps, nothing is deferred.
+   */
+  take(defers: Defers, mostBytes?: number): Response | undefined;
   /**
    * SotW: everything that is known now, as a newcomer gets it; the cursor does not move. `isKept`: the response is kept
    * until something changes, and is the same object until then. Else it is, if it has more subscribers.

@@ -29,8 +29,8 @@ export interface CompositionInput {
   readonly allItems: boolean;
   /** When the view's head arrived, if the subscriber has a position in this view and the head is newer. */
   readonly headAt: number | undefined;
-  /** The revision up to which the subscriber has got the errors of an item. */
-  readonly errorsSentUpTo: (item: Item) => number;
+  /** The revision up to which the subscriber has got the errors of an item. Undefined: none are sent. */
+  readonly errorsSentUpTo: ((item: Item) => number) | undefined;
   /** Whether the subscriber has rejected this content. */
   readonly isRejected: (id: string, variant: Variant) => boolean;
   /** Whether a removal is deferred: SotW sends the old and the new resources, delta only the additions. */
@@ -47,7 +47,7 @@ export interface CompositionInput {
 export const retryInput = (input: CompositionInput): CompositionInput => ({
   ...input,
   headAt: undefined,
-  errorsSentUpTo: () => input.view.head,
+  errorsSentUpTo: undefined,
   deferredRemovals: undefined,
   firstResponseDue: false,
 });
@@ -56,10 +56,10 @@ export const retryInput = (input: CompositionInput): CompositionInput => ({
 export function composeDelta(input: CompositionInput, changes: Iterable<Change>): Composed {
   const content = new ResponseContent(input);
   for (const change of changes) {
-    const { item, now } = change;
+    const { item, now, lastSent } = change;
     if (isVariant(now)) addVariant(content, change, now);
     else if (now === 'absent') addAbsence(content, change);
-    content.addErrors(item);
+    content.addErrors(item, now === 'absent' && lastSent !== 'absent');
   }
   addDeferred(content);
   content.addRequiredRemovals();
@@ -107,8 +107,10 @@ function addAbsence(content: ResponseContent, { item, lastSent, clientVersion, r
   // The removal of what was deferred is sent in its time, and that of what the client has from an earlier stream too.
   if (input.deferredRemovals?.has(item.id) === true) return;
   if (clientVersion !== undefined) content.remove(item, undefined);
-  else if (!input.encoding.absencesUnsaid && item.named && (resend || lastSent !== 'absent'))
+  else if (!input.encoding.absencesUnsaid && item.named && (resend || lastSent !== 'absent')) {
     content.addAbsent(item);
+    if (lastSent !== 'absent') content.addErrorsOfOthers(item);
+  }
 }
 
 /** What earlier responses deferred is removed now, or deferred again: also if it is unknown by now (protocol §3.9). */
@@ -158,7 +160,7 @@ function collect(content: ResponseContent, changes: Iterable<Change>): boolean {
   let isDue = deferAgain(content) || content.input.firstResponseDue;
   for (const change of changes) {
     isDue = addChange(content, change) || isDue;
-    content.addErrors(change.item);
+    content.addErrors(change.item, false);
   }
   content.addErrorsOfDeferred();
   return isDue || content.errors.length > 0;
@@ -272,6 +274,10 @@ class ResponseContent {
   /** Delta: items that it shows or removes. */
   readonly #seen = new Set<string>();
   readonly #others: OtherParameterSets;
+  /** The errors of locators in it, by `constrainedKey`. */
+  readonly #errors = new Set<string>();
+  /** Spellings of locators whose errors are in it for all parameter sets. */
+  readonly #withErrors = new Set<string>();
   /** Removals are written last: only then is it known what else is in the response. */
   readonly #postponed: (() => void)[] = [];
   #timeDependent = false;
@@ -347,7 +353,7 @@ class ResponseContent {
   defer(item: Item, variant: Variant): void {
     this.#newlyDeferred.add(item.id);
     const { headAt: receivedAt, errorsSentUpTo, now: deferredAt } = this.input;
-    const retained = { item, variant, errorsSentUpTo: errorsSentUpTo(item), receivedAt, deferredAt };
+    const retained = { item, variant, errorsSentUpTo: errorsSentUpTo?.(item), receivedAt, deferredAt };
     this.deferred.set(item.id, retained);
   }
 
@@ -366,8 +372,9 @@ class ResponseContent {
     const constrained =
       this.input.encoding.constrained && before !== undefined && before.constraints.key !== '';
     if (before !== undefined) this.#removeVariant(item, before, item.locator || constrained);
-    else if (item.locator) this.addMissing(item.spelling);
-    else this.#postponed.push(() => this.#write(item.spelling, undefined));
+    else if (item.locator) {
+      if (!this.#others.anyOther(item, 'unknown')) this.addMissing(item.spelling);
+    } else this.#postponed.push(() => this.#write(item.spelling, undefined));
   }
 
   #removeVariant(item: Item, before: Variant, constrained: boolean): void {
@@ -409,8 +416,18 @@ class ResponseContent {
    * them. This one was unknown until now, so the absence for the others is due.
    */
   addAbsentForOthers(item: Item): void {
-    if (this.#others.anyOther(item, 'absent') && !this.#others.anyOther(item, 'unknown'))
-      this.addMissing(item.spelling);
+    if (!this.#others.anyOther(item, 'absent') || this.#others.anyOther(item, 'unknown')) return;
+    this.addMissing(item.spelling);
+    this.addErrorsOfOthers(item);
+  }
+
+  /** The absence of the other parameter sets was withheld until now, and with it the errors that say why. */
+  addErrorsOfOthers({ locator, spelling, name }: Item): void {
+    // Once for all of them: there may be thousands.
+    if (!locator || this.#withErrors.has(spelling)) return;
+    this.#withErrors.add(spelling);
+    for (const one of this.input.view.spelled(true, spelling, name))
+      if (one.last.value === 'absent') this.addErrors(one, true);
   }
 
   /**
@@ -449,10 +466,10 @@ class ResponseContent {
     else this.removedNames.push({ name, constraints: constraints.bytes });
   }
 
-  /** The errors of an item, unless its removal is or was deferred. */
-  addErrors(item: Item): void {
+  /** The errors of an item, unless its removal is or was deferred. `isGone`: its absence is new to the subscriber. */
+  addErrors(item: Item, isGone: boolean): void {
     if (this.deferred.has(item.id) || this.input.deferredRemovals?.has(item.id) === true) return;
-    this.#addNewErrors(item);
+    this.#addNewErrors(item, isGone);
   }
 
   /** Errors of a resource whose removal was deferred are sent together with the removal (protocol §8). */
@@ -460,18 +477,24 @@ class ResponseContent {
     const { deferredRemovals, view } = this.input;
     for (const id of [...this.#newlyDeferred, ...(deferredRemovals?.keys() ?? [])]) {
       const item = this.deferred.has(id) ? undefined : view.items.get(id);
-      if (item !== undefined) this.#addNewErrors(item);
+      if (item !== undefined) this.#addNewErrors(item, true);
     }
   }
 
   /** The errors that the subscriber has not got yet. */
-  #addNewErrors(item: Item): void {
+  #addNewErrors(item: Item, isGone: boolean): void {
     const { deferredRemovals, errorsSentUpTo, view } = this.input;
+    if (errorsSentUpTo === undefined) return;
     const sent = deferredRemovals?.get(item.id)?.errorsSentUpTo ?? errorsSentUpTo(item);
     for (const error of view.resourceErrors(item)) {
       // One that was released to the other side later is newer than all that this view has heard of.
-      const isNew = error.revision > sent && error.revision <= view.head;
+      const isNew =
+        (error.revision > sent || (isGone && this.#waitsForAbsence(error))) && error.revision <= view.head;
       if (!isNew || !this.#maySend(error, item)) continue;
+      // Several parameter sets may have it.
+      const key = constrainedKey(error.constraints, item.spelling);
+      if (item.locator && this.#errors.has(key)) continue;
+      if (item.locator) this.#errors.add(key);
       const constraints = item.locator ? error.constraints.bytes : UNCONSTRAINED.bytes;
       this.errors.push({ name: item.spelling, constraints, status: error.status });
     }
@@ -479,11 +502,15 @@ class ResponseContent {
 
   /**
    * In delta a NOT_FOUND error removes the name for all parameter sets (protocol §8). It is sent only if the name is
-   * absent for all of them.
+   * absent for all of them, with that absence.
    */
-  #maySend({ code }: StoredResourceError, item: Item): boolean {
-    if (code !== Code.NOT_FOUND || this.input.encoding.protocol === 'sotw') return true;
+  #maySend(error: StoredResourceError, item: Item): boolean {
+    if (!this.#waitsForAbsence(error)) return true;
     return item.last.value === 'absent' && !this.#others.anyOther(item, 'unknown');
+  }
+
+  #waitsForAbsence({ code }: StoredResourceError): boolean {
+    return code === Code.NOT_FOUND && this.input.encoding.protocol === 'delta';
   }
 
   /** `bytes` are the response with this serial. */

@@ -29,14 +29,13 @@ import {
   type RejectedChange,
   rejectedChanges,
 } from './changes.ts';
+import { bytesOfEarlier, Claims } from './claims.ts';
 import { type CompositionInput, composeDelta, composeSotw, retryInput } from './composition.ts';
 import { contentVersionOf, showsAll } from './content-version.ts';
 import { holdings, type Item } from './item.ts';
 import {
   answersIn,
-  bytesOfEarlier,
   type ClientResource,
-  claimsIn,
   deferredIn,
   itemsOf,
   Position,
@@ -62,7 +61,7 @@ const beforeAll = 0;
 /** The response that moves a cursor to the head, and what the client has then that the head does not say. */
 interface Move extends Composed {
   readonly overlay: Position['overlay'];
-  readonly claimed: ReadonlyMap<string, string> | undefined;
+  readonly claims: Claims | undefined;
   readonly owed: Map<string, SelectionEntry> | undefined;
 }
 
@@ -83,8 +82,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #view: View;
   /** What the client was last sent, in delta with an overlay. Undefined: nothing was sent yet. */
   #position: Position | undefined;
-  /** Delta: initial_resource_versions that no response has covered yet (protocol §4.1). */
-  #claimed: ReadonlyMap<string, string> | undefined;
+  #claims: Claims | undefined;
   /** Delta: what the next responses must mention as soon as it is known. */
   #owed: Map<string, SelectionEntry> | undefined;
   /** The client still has these: their removals were deferred. */
@@ -150,7 +148,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   get pending(): boolean {
-    return this.#retries !== undefined || this.#claimed !== undefined || this.#hasNews;
+    return this.#retries !== undefined || this.#claims !== undefined || this.#hasNews;
   }
 
   get due(): boolean {
@@ -180,7 +178,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   newReferences(): References {
     const [view, position] = [this.#view, this.#position];
     if (position?.view === view) return view.referencesSince(position.revision);
-    if (position !== undefined) return view.referencesAtHead.difference(position.view.referencesAtHead);
+    if (position !== undefined) return view.referencesAtHead.difference(position.references);
     // What it led to on an earlier stream is not known. In SotW it may be sent again although it has not changed.
     return this.resumed && (this.#isDelta || this.polls === 'client') ? view.referencesAtHead : new Set();
   }
@@ -200,11 +198,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   holdingsOf(version: string, said: ItemState): Iterable<Holding> {
     const { items } = this.#view;
     const isCurrent = version === this.contentVersion;
-    return holdings(
-      items,
-      () => said,
-      (id) => (isCurrent ? items.get(id)?.last.value : undefined),
-    );
+    const lastSent = (id: string): Value | undefined => (isCurrent ? items.get(id)?.last.value : undefined);
+    return holdings(items, () => said, lastSent);
   }
 
   get complete(): boolean {
@@ -265,7 +260,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const { possiblyHeld, initialVersions, waitForAll = false } = earlier;
     this.#earlier = earlier;
     this.#waitForAll = waitForAll;
-    this.#claimed = initialVersions;
+    this.#claims = initialVersions && new Claims(initialVersions);
     this.resumed = possiblyHeld !== undefined || (initialVersions !== undefined && initialVersions.size > 0);
     this.#payForEarlier();
   }
@@ -288,6 +283,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   resend(added: ResendItems): void {
+    this.#claims?.resend(this.#view, added.items);
     for (const id of added.items) {
       if (!isVariant(this.#lastSent(id))) continue; // what the client does not have is sent anyway
       if (this.#resend === undefined) this.#resend = added;
@@ -297,9 +293,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     }
   }
 
-  take(defers: Defers): EncodedResponse | undefined {
+  take(defers: Defers, mostBytes = Number.POSITIVE_INFINITY): EncodedResponse | undefined {
     let response = this.#retries === undefined ? undefined : this.#takeRetry();
-    if (response === undefined && this.#behind && !this.#isHeldBack()) response = this.#takeChanges(defers);
+    if (response === undefined && this.#behind && !this.#isHeldBack())
+      response = this.#takeChanges(defers, mostBytes);
     if (response !== undefined) this.responses.sent(response.sent);
     return response;
   }
@@ -336,7 +333,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   close(): void {
     this.#deferred = undefined;
-    this.#claimed = undefined;
+    this.#claims = undefined;
     this.#payForEarlier();
     this.#markBehind(false);
     const anchor = this.#position?.view;
@@ -399,6 +396,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** The selected items with these ids, and what the wildcards and globs among them show, are sent again. */
   #selectAgain(ids: ReadonlySet<string>): void {
     const collections = this.selection.collections.filter((selected) => ids.has(entryId(selected)));
+    this.#claims?.resend(this.#view, ids);
     // A response is due, even if it is empty.
     if (collections.some(({ selector }) => selector === WILDCARD)) this.#firstResponseDue = true;
     this.#resendAlone(new Set([...ids, ...itemsOf(this.#view, new Set(collections))]));
@@ -478,7 +476,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #mustSendEmpty(): boolean {
-    return this.#firstResponseDue && this.#claimed === undefined && this.#view.collectionsResolved;
+    return this.#firstResponseDue && this.#claims?.skipsSome !== true && this.#view.collectionsResolved;
   }
 
   #takeRetry(): EncodedResponse | undefined {
@@ -495,7 +493,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   /** The response that moves the cursor to the head; undefined if there is nothing to say. */
-  #takeChanges(defers: Defers): EncodedResponse | undefined {
+  #takeChanges(defers: Defers, mostBytes: number): EncodedResponse | undefined {
     if (this.#hasEverything()) {
       this.#hadEverything = true;
       this.#advance(undefined);
@@ -503,6 +501,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     }
     const move = this.#needsOwnResponse() ? this.#reconcile(defers) : undefined;
     const { response, deferredRemovals } = move ?? this.#shared(defers);
+    if (deferredRemovals !== undefined && (response?.bytes.length ?? 0) > mostBytes)
+      return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
     if (response === undefined && this.#awaitsFirstAnswer()) {
       this.#isSilent = deferredRemovals === undefined;
       return undefined;
@@ -524,7 +524,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const view = this.#view;
     const old = this.#position?.view;
     const overlay = move === undefined ? this.#unknownAgain() : move.overlay;
-    this.#claimed = move?.claimed;
+    this.#claims = move?.claims;
     this.#owed = move?.owed;
     this.#earlier = undefined;
     if (this.#position === undefined || old !== view) {
@@ -548,8 +548,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #payForEarlier(): void {
-    if (this.#claimed === undefined && this.#deferred === undefined && this.#earlierBytes === 0) return;
-    const bytes = this.#isDelta ? bytesOfEarlier(this.#claimed, this.#deferred) : 0;
+    if (this.#claims === undefined && this.#deferred === undefined && this.#earlierBytes === 0) return;
+    const bytes = this.#isDelta ? bytesOfEarlier(this.#claims, this.#deferred) : 0;
     if (bytes !== this.#earlierBytes) this.payer?.keeps(bytes - this.#earlierBytes);
     this.#earlierBytes = bytes;
   }
@@ -558,7 +558,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #needsOwnResponse(): boolean {
     return (
       this.#position?.overlay !== undefined ||
-      this.#claimed !== undefined ||
+      this.#claims !== undefined ||
       this.#owed !== undefined ||
       (this.#position !== undefined && this.#position.view !== this.#view)
     );
@@ -594,11 +594,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const isWithheld = (this.#isDelta ? base?.withheld() : undefined) ?? (() => false);
     const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
     const changes = comingBack(all, this.#deferred);
-    const { kept, named, left: claimed } = claimsIn(this.#claimed, view, (id) => this.#lastSent(id));
+    const covered = this.#claims?.coveredIn(view, (id) => this.#lastSent(id));
     const { absent, left: owed } = answersIn(this.#owed, view);
     // What a wildcard or glob of the view no longer shows, and what was deferred.
     const removals = new Map<string, RetainedResource>([
-      ...kept.map((one) => [one.item.id, one] as const),
+      ...(covered?.kept ?? none).map((one) => [one.item.id, one] as const),
       ...removalsIn(resources, view),
       ...(this.#deferred ?? none),
     ]);
@@ -607,12 +607,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
         ...this.#input((removed) => this.#defers(removed, defers)),
         allItems: true,
         deferredRemovals: removals.size > 0 ? removals : undefined,
-        mustRemove: [...named, ...absent],
+        mustRemove: [...(covered?.named ?? none), ...absent],
       },
       changes,
     );
     const overlay = this.#isDelta ? base?.overlayIn(view, resources, isWithheld) : undefined;
-    return { ...composed, overlay, claimed, owed };
+    return { ...composed, overlay, claims: covered?.left, owed };
   }
 
   /** After a response for all: what was sent from this view and is unknown in it now. */
@@ -655,7 +655,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       item,
       now: item.last.value,
       lastSent: lastSent === 'absent' && isWithheld(id) ? 'unknown' : lastSent,
-      clientVersion: this.#claimed?.get(spelling),
+      clientVersion: this.#claims?.versionOf(spelling),
       resend:
         this.#resend?.items.has(id) === true || has?.mayBeDropped === true || this.#owed?.has(id) === true,
     };

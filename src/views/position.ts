@@ -2,8 +2,8 @@ import { type ResourceName, resourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { getOrMake } from '../model/maps.ts';
-import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
-import type { References, Variant } from '../model/resource.ts';
+import type { Parameters } from '../model/parameters.ts';
+import type { Reference, References, Variant } from '../model/resource.ts';
 import {
   collectionCovers,
   entryId,
@@ -14,9 +14,9 @@ import {
   type SelectionEntry,
 } from '../model/selection.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
-import { canonicalName, parentGlob } from '../model/xdstp.ts';
+import { parentGlob } from '../model/xdstp.ts';
 import { referencesOf } from '../wire/references.ts';
-import { type Item, valueAt, withoutBody } from './item.ts';
+import { type Item, valueAt } from './item.ts';
 import type { RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
 
@@ -86,11 +86,13 @@ export class Position {
 
   /** The resources that the client has when it moves to another view, by their ids there. */
   resourcesIn(view: View): ReadonlyMap<string, ClientResource> {
-    const beside = [...(this.overlay ?? none)].filter(isResource);
-    if (this.view === view) return new Map(beside);
-    return new Map(
-      movedInto(view, this.view.selection, [...beside, ...this.#shown(this.view.items.values())]),
-    );
+    if (this.view === view) return new Map(this.#beside());
+    return new Map(movedInto(view, this.view.selection, this.#resources()));
+  }
+
+  /** What the resources that the client has refer to. */
+  get references(): References {
+    return referencesOfAll(new Map(this.#resources()));
   }
 
   /** The same if locators may have other parameters there, and so other ids. */
@@ -162,6 +164,16 @@ export class Position {
   /** Resources that the client got from the view, and whose state is unknown again. */
   unknownAgain(): IteratorObject<readonly [string, ClientResource]> {
     return this.#shown(this.view.unknownAgain);
+  }
+
+  /** The resources that the client has, by their ids in the view. */
+  *#resources(): IteratorObject<readonly [string, ClientResource], undefined> {
+    yield* this.#beside();
+    yield* this.#shown(this.view.items.values());
+  }
+
+  #beside(): IteratorObject<readonly [string, ClientResource]> {
+    return Iterator.from(this.overlay ?? none).filter(isResource);
   }
 
   /** Of these items of the view, the resources that the client got from it. */
@@ -277,8 +289,8 @@ export class OtherParameterSets {
     this.#revision = revision;
   }
 
-  /** Whether the same locator with other parameters is `unknown` or `absent`. */
-  anyOther(item: Item, value: 'unknown' | 'absent'): boolean {
+  /** Whether the same locator with other parameters is `unknown` or `absent`. The item need not be in the view. */
+  anyOther(item: Pick<Item, 'id' | 'name' | 'spelling' | 'locator'>, value: 'unknown' | 'absent'): boolean {
     if (!item.locator || this.#view.forms.length === 1) return false;
     const shown = this.#view.items.get(item.id);
     const own = shown && valueAt(shown, this.#revision);
@@ -479,93 +491,6 @@ function movedIn(before: Selection, now: Selection): readonly MovedLocator[] {
   });
 }
 
-/** What a client says that it has, and is gone, is kept until it may go: so many of them. */
-const mostGone = 1000;
-
-/**
- * Of what a client says that it has (initial_resource_versions): the resources that the view knows to be gone, which are
- * kept until they may go, or removed at once if they are many; and what no response has covered yet once it is sent that.
- * Undefined: nothing.
- */
-export function claimsIn(
-  claimed: ReadonlyMap<string, string> | undefined,
-  view: View,
-  lastSent: (id: string) => Value | undefined,
-): {
-  readonly kept: readonly RetainedResource[];
-  readonly named: readonly NamedRemoval[];
-  readonly left: ReadonlyMap<string, string> | undefined;
-} {
-  if (claimed === undefined) return { kept: none, named: none, left: undefined };
-  const left = new Map(claimed);
-  let gone: string[] = [];
-  for (const { spelling, locator, last } of view.items.values()) {
-    if (last.value === 'unknown' || !left.delete(spelling)) continue;
-    if (last.value === 'absent' && !locator) gone.push(spelling);
-  }
-  if (view.collectionsResolved) gone = gone.concat(removedWhileAway(view, left.keys()));
-  for (const name of gone) left.delete(name);
-  if (view.collectionsResolved) {
-    const unknown = new Set(view.unresolvedNames.values().map(({ spelling }) => spelling));
-    for (const name of left.keys()) if (!unknown.has(name)) left.delete(name);
-  }
-  const isCovered = view.collectionsResolved && left.size === 0;
-  const rest = isCovered ? undefined : left;
-  const all = gone
-    .map((name) => goneWhileAway(view, name))
-    .filter(({ item }) => !isVariant(lastSent(item.id)));
-  if (all.length <= mostGone) return { kept: all, named: none, left: rest };
-  const named = all.map(({ item: { id, spelling: name } }) => ({ id, name, locator: false }));
-  return { kept: none, named, left: rest };
-}
-
-/** Of a resource that is gone and kept, and of a name that no response has covered, besides its characters; measured. */
-const [bytesPerGone, bytesPerClaim] = [600, 64];
-
-/** What it takes to remember what a client says that it has. */
-export function bytesOfEarlier(
-  claimed: ReadonlyMap<string, string> | undefined,
-  deferred: ReadonlyMap<string, RetainedResource> | undefined,
-): number {
-  let bytes = 0;
-  for (const [name, version] of claimed ?? none) bytes += bytesPerClaim + name.length + version.length;
-  for (const { variant } of deferred?.values() ?? none)
-    if (variant.payload === undefined) bytes += bytesPerGone;
-  return bytes;
-}
-
-/** Those that a wildcard or glob of the view covers, and that the view does not show (protocol §4.1). */
-function removedWhileAway(view: View, claimed: Iterable<string>): readonly string[] {
-  if (!view.selection.hasCollection) return none;
-  const shown = new Set<string>();
-  for (const { spelling } of view.items.values()) shown.add(spelling);
-  return [...claimed].filter((name) => !shown.has(name) && collects(view, name));
-}
-
-/** initial_resource_versions is a hint and no subscription. A name that no wildcard or glob covers is ignored. */
-function collects({ type, selection }: View, name: string): boolean {
-  if (selection.hasCollectionSelector(WILDCARD)) return true;
-  const canonical = canonicalName(name, type);
-  return canonical.ok && selection.collectionsOver(canonical.value).length > 0;
-}
-
-/** A resource that a client has from an earlier stream and that is gone. Its body is not known. */
-function goneWhileAway({ type, head, items }: View, spelling: string): RetainedResource {
-  const id = itemId(false, NO_PARAMETERS, spelling);
-  const canonical = canonicalName(spelling, type);
-  const name = canonical.ok ? canonical.value : resourceName(spelling);
-  const item = items.get(id) ?? {
-    id,
-    name,
-    spelling,
-    locator: false,
-    parameters: NO_PARAMETERS,
-    named: false,
-    last: { revision: head, value: 'absent', older: undefined },
-  };
-  return { item, variant: withoutBody(type, name) };
-}
-
 /** A name that a delta response must mention as removed. */
 export interface NamedRemoval {
   readonly id: string;
@@ -585,18 +510,23 @@ export function answersIn(
   readonly absent: readonly NamedRemoval[];
   readonly left: Map<string, SelectionEntry> | undefined;
 } {
+  if (owed === undefined) return { absent: none, left: undefined };
   const absent: NamedRemoval[] = [];
   const left = new Map<string, SelectionEntry>();
-  let filled: ReadonlySet<SelectionEntry> | undefined;
-  for (const [id, selected] of owed ?? none) {
-    const { selector, spelling, locator } = selected;
-    if (isCollection(selector)) filled ??= filledIn(view);
-    const state =
-      filled !== undefined && isCollection(selector)
-        ? collectionState(view, id, filled)
-        : nameState(view, id, selected);
-    if (state === 'absent') absent.push({ id, name: spelling, locator });
-    else if (state === 'unknown') left.set(id, selected);
+  const answered = [...owed.values()].some(({ selector }) => isCollection(selector))
+    ? answeredIn(view)
+    : undefined;
+  const others = new OtherParameterSets(view, view.head);
+  for (const [id, selected] of owed) {
+    const { selector: name, spelling, locator } = selected;
+    const isCollected = answered !== undefined && isCollection(name);
+    const state = isCollected ? collectionState(view, id, answered) : nameState(view, id, selected);
+    // As a locator it is withheld while other parameter sets are unknown (protocol §5.10).
+    const waits = isCollected
+      ? locator && answered.waiting.has(name)
+      : others.anyOther({ id, name, spelling, locator }, 'unknown');
+    if (state === 'unknown' || (state === 'absent' && waits)) left.set(id, selected);
+    else if (state === 'absent') absent.push({ id, name: spelling, locator });
   }
   return { absent, left: left.size > 0 ? left : undefined };
 }
@@ -610,7 +540,7 @@ export function unknownIn(view: View, ids: ReadonlySet<string>): SelectionEntry[
 
 type State = 'present' | 'absent' | 'unknown';
 
-function collectionState(view: View, id: string, filled: ReadonlySet<SelectionEntry>): State {
+function collectionState(view: View, id: string, { filled }: AnsweredCollections): State {
   const collection = view.selection.entries.get(id);
   if (collection === undefined) return 'present'; // unsubscribed in the meantime: nothing needs to be said
   if (!view.isResolved(collection)) return 'unknown';
@@ -628,8 +558,15 @@ function nameState(view: View, id: string, selected: SelectionEntry): State {
   return covering.length > 0 ? 'absent' : 'present';
 }
 
-/** The wildcards and globs that show something. */
-function filledIn({ items, selection }: View): ReadonlySet<SelectionEntry> {
+interface AnsweredCollections {
+  /** The wildcards and globs that show something. */
+  readonly filled: ReadonlySet<SelectionEntry>;
+  /** Those that are not answered, by locators. */
+  readonly waiting: ReadonlySet<Selector>;
+}
+
+function answeredIn(view: View): AnsweredCollections {
+  const { items, selection } = view;
   const filled = new Set<SelectionEntry>();
   for (const { name: selector, locator, parameters, last } of items.values()) {
     if (!isVariant(last.value)) continue;
@@ -637,7 +574,8 @@ function filledIn({ items, selection }: View): ReadonlySet<SelectionEntry> {
       if (collectionCovers(collection, { selector, locator, parameters })) filled.add(collection);
     }
   }
-  return filled;
+  const waiting = selection.collections.filter((one) => one.locator && !view.isResolved(one));
+  return { filled, waiting: new Set(waiting.map(({ selector }) => selector)) };
 }
 
 const deferredReferences = new WeakMap<ReadonlyMap<string, RetainedResource>, References>();

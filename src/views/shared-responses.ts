@@ -76,7 +76,7 @@ export interface RetainedResource {
    * The removal of this resource was deferred, and its resource errors with it. The client has got the errors up to
    * this revision.
    */
-  readonly errorsSentUpTo?: number;
+  readonly errorsSentUpTo?: number | undefined;
   /** When the update that removed it arrived, if the removal was deferred. */
   readonly receivedAt?: number | undefined;
   /** When its removal was first deferred, by `Clock.now()`. */

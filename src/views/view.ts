@@ -457,21 +457,20 @@ export class View {
   }
 
   #trackAbsence(item: Item, value: Value): void {
-    const { named, name, locator, parameters } = item;
+    const { named, name } = item;
     if (named && value === 'absent') this.#absentSince.set(item, this.#now());
     else this.#absentSince.delete(item);
     if (named || isVariant(value)) return;
     for (const selected of this.selection.collectionsOver(name))
-      if (selected.locator === locator && selected.parameters === parameters)
-        this.#emptySince.set(collectionKey(selected), this.#now());
+      if (areOne(selected, item)) this.#emptySince.set(collectionKey(selected), this.#now());
   }
 
   *#emptyCollections(): Iterable<MissingEntry> {
     const empty = new Set(this.selection.collections.filter((selected) => this.isResolved(selected)));
-    for (const { last, name, locator, parameters } of empty.size === 0 ? none : this.items.values()) {
-      if (!isVariant(last.value)) continue;
-      for (const selected of this.selection.collectionsOver(name))
-        if (selected.locator === locator && selected.parameters === parameters) empty.delete(selected);
+    for (const item of empty.size === 0 ? none : this.items.values()) {
+      if (!isVariant(item.last.value)) continue;
+      for (const selected of this.selection.collectionsOver(item.name))
+        if (areOne(selected, item)) empty.delete(selected);
       if (empty.size === 0) return;
     }
     for (const selected of empty) {
@@ -554,28 +553,24 @@ export class View {
     const { name, parameters } = item;
     if (!this.#allows(name)) return 'absent';
     if (item.named) return this.#resolve(name, parameters);
-    let member = false;
-    let globbed = false;
+    // A member of what is answered is shown, though another one over it may not be. A glob comes last, and counts most.
+    let shownBy: SelectionEntry | undefined;
+    let isUnknown = false;
     for (const collection of this.selection.collectionsOver(name)) {
-      const { selector } = collection;
-      if (collection.locator !== item.locator || collection.parameters !== parameters) continue;
-      if (!this.isResolved(collection)) return 'unknown';
-      if (!this.#catalog.isMember(this.type, selector, name, parameters)) continue;
-      member = true;
-      globbed ||= selector !== WILDCARD;
+      if (!areOne(collection, item)) continue;
+      if (!this.isResolved(collection)) isUnknown = true;
+      else if (this.#catalog.isMember(this.type, collection.selector, name, collection.parameters))
+        shownBy = collection;
     }
-    if (!member) return 'absent';
-    const value = this.#resolve(name, parameters, !globbed);
+    if (shownBy === undefined) return isUnknown ? 'unknown' : 'absent';
+    const value = this.#resolve(name, shownBy.parameters, shownBy.selector === WILDCARD);
     // What is found by an alias is another resource, and a member by its own name, if they may see it.
     return this.#restriction === undefined || (isVariant(value) && value.name === name) ? value : 'absent';
   }
 
   /** Subscribed by name in another spelling (protocol §6): it is shown so, and not a second time as a member. */
   #isRespelled(form: Form, name: ResourceName): boolean {
-    const items = this.#respelled.get(name);
-    return (
-      items?.some((item) => item.locator === form.locator && item.parameters === form.parameters) === true
-    );
+    return this.#respelled.get(name)?.some((item) => areOne(item, form)) === true;
   }
 
   /** A former member of a wildcard that is absent and has no error: nobody needs its entry any more. */
@@ -595,6 +590,10 @@ export class View {
       );
   }
 }
+
+/** Whether what both show of a name is one item. Of plain names all do, whatever their parameters. */
+const areOne = (a: Form, b: Form): boolean =>
+  a.locator === b.locator && (!a.locator || a.parameters === b.parameters);
 
 /** Of a plain name the id of an entry has no parameters. */
 const collectionKey = ({ parameters, spelling }: SelectionEntry): string =>

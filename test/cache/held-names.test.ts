@@ -313,8 +313,8 @@ describe('held names', () => {
   });
   it('an alias shows what its side has', () => {
     const setting = new Setting();
-    setting.want('x');
-    setting.apply({ puts: [cluster('a', '1', { aliases: ['x'] })] });
+    const resolved = [setting.want('x')];
+    setting.apply({ puts: [cluster('a', '1', { aliases: ['x'] })], resolved });
     setting.apply({ puts: [cluster('a', '2', { aliases: ['y'] })] });
     expect(setting.both('x')).to.equal('1 | absent');
     setting.gate.release();

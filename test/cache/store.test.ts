@@ -448,8 +448,8 @@ describe('store', () => {
 
     it('lead to the resource, and are changed with it', () => {
       const setting = use();
-      setting.want('x');
-      const commit = setting.apply({ puts: [aliased('a', '1', 'x', 'y')] });
+      const resolved = [setting.want('x')];
+      const commit = setting.apply({ puts: [aliased('a', '1', 'x', 'y')], resolved });
       expect(changedNames(commit)).to.deep.equal(['a', 'x', 'y']);
       expect(setting.see('x')).to.equal('a 1');
       expect(changedNames(setting.apply({ removals: [gone('a')] }))).to.deep.equal(['a', 'x', 'y']);
@@ -462,12 +462,27 @@ describe('store', () => {
     });
     it('one that is taken away leads nowhere, and is told so', () => {
       const setting = use();
-      setting.want('x');
-      setting.apply({ puts: [aliased('a', '1', 'x')] });
+      const resolved = [setting.want('x')];
+      setting.apply({ puts: [aliased('a', '1', 'x')], resolved });
       const commit = setting.apply({ puts: [aliased('a', '1', 'y')] });
       expect(changedNames(commit)).to.deep.equal(['a', 'x', 'y']);
       expect(setting.see('x')).to.equal('absent');
     });
+    for (const holder of [wildcardHolder, namedHolder]) {
+      it(`§3.9 one that nobody has answered for is unknown once it leads nowhere (${holder.role})`, () => {
+        for (const part of [{ puts: [aliased('a', '1')] }, { removals: [gone('a')] }]) {
+          const setting = use();
+          setting.apply({ puts: [aliased('a', '1', 'x')], holder });
+          setting.want('a');
+          const asked = setting.want('x');
+          expect(setting.see('x')).to.equal('a 1');
+          setting.apply({ ...part, holder });
+          expect(setting.see('x')).to.equal('unknown');
+          setting.apply({ resolved: [asked] });
+          expect(setting.see('x')).to.equal('absent');
+        }
+      });
+    }
     it('one that two variants of a name share stays with the one that is left', () => {
       const setting = use();
       setting.apply({

@@ -232,6 +232,53 @@ describe('delta server (protocol §4)', () => {
       client.send('eds', { resourceNamesSubscribe: ['a'] });
       expect(told(client.one())).to.deep.equal(['-a']);
     });
+    it('of a name that it says it has, and that was unknown: it is sent once it is known', () => {
+      const version = heldVersion('x');
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      client.send('eds', {
+        resourceNamesSubscribe: ['a', 'b'],
+        initialResourceVersions: { a: version, b: version },
+      });
+      client.send('eds', { resourceNamesSubscribe: ['a'] });
+      expect(client.received()).to.have.length(0);
+      const puts = ['a', 'b'].map((name) => ({ ...put(type('eds'), 'a', 'x'), name: resourceName(name) }));
+      relay.says({ type: type('eds'), holder: namedHolder, puts });
+      expect(told(client.one())).to.deep.equal(['+a x']);
+    });
+    it('of a wildcard, of which it says what it has and that was not answered: all of it', () => {
+      const version = heldVersion('x');
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      client.send('eds', { resourceNamesSubscribe: ['*'], initialResourceVersions: { a: version } });
+      client.send('eds', { resourceNamesSubscribe: ['*'] });
+      expect(client.received()).to.have.length(0);
+      relay.full('eds', { a: 'x' });
+      expect(told(client.one())).to.deep.equal(['+a x']);
+    });
+    it('of a wildcard, where what it says it has is gone: that', () => {
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      client.send('cds', { resourceNamesSubscribe: ['*'], initialResourceVersions: { a: heldVersion('x') } });
+      client.send('cds', { resourceNamesSubscribe: ['*'] });
+      relay.full('cds', {});
+      expect(told(client.one())).to.deep.equal(['-a']);
+    });
+    it('of a wildcard over nothing, beside a name that it has: an empty response', () => {
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      client.send('eds', {
+        resourceNamesSubscribe: ['*', 'a'],
+        initialResourceVersions: { a: heldVersion('x') },
+      });
+      const url = type('eds');
+      const resolved = [...relay.upstream.interests].filter(({ selector }) => selector === 'a');
+      relay.says({ type: url, holder: namedHolder, puts: [put(url, 'a', 'x')], resolved });
+      client.send('eds', { resourceNamesSubscribe: ['*'] });
+      client.received();
+      relay.says({ type: url });
+      expect(told(client.one())).to.deep.equal([]);
+    });
     it('of an unknown name: silence until it is known', () => {
       const relay = new InMemoryRelay();
       const client = relay.delta();
@@ -880,6 +927,11 @@ describe('delta server (protocol §4)', () => {
     relay.full('cds', { a: 'x' }, '2');
     expect(client.received().flatMap(told)).to.deep.equal(['-b']);
   });
+
+  /** The version of the endpoints a, as a client knows it. */
+  function heldVersion(content: string): string {
+    return withNames(['a'], { a: content }).first.resources[0]?.version ?? '';
+  }
 
   function withNames(
     names: readonly string[],

@@ -1,12 +1,16 @@
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
-import type { DiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import type {
+  DeltaDiscoveryResponse,
+  DiscoveryResponse,
+} from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { typeUrl } from '../../src/model/brand.ts';
 import type { Put } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import {
   cluster,
+  type DeltaClient,
   InMemoryRelay,
   namedHolder,
   node,
@@ -15,8 +19,9 @@ import {
   type SotwClient,
   type,
 } from '../support/in-memory-relay.ts';
+import { realPut } from '../support/real-bodies.ts';
 
-const line = (response: DiscoveryResponse): string =>
+const line = (response: DiscoveryResponse | DeltaDiscoveryResponse): string =>
   `${typeInfo(typeUrl(response.typeUrl)).short} ${Object.entries(resources(response))
     .map((pair) => pair.join(':'))
     .toSorted()
@@ -45,7 +50,7 @@ function envoy(): { lab: InMemoryRelay; client: SotwClient } {
   return { lab: relay, client };
 }
 
-const told = (client: SotwClient): string[] => client.received().map(line);
+const told = (client: SotwClient | DeltaClient): string[] => client.received().map(line);
 
 describe('EDS after CDS (§10.1)', () => {
   it('§10.1 the EDS of a cluster that changed is sent again, after the CDS', () => {
@@ -156,5 +161,99 @@ describe('EDS after CDS (§10.1)', () => {
     expect(one).to.have.length(2);
     expect(one?.[0]).to.equal(other?.[0]);
     expect(one?.[1]).to.equal(other?.[1]);
+  });
+});
+
+describe('EDS after CDS, for a delta client that comes back (§10.1, §4.1)', () => {
+  const [cds, eds, sds] = [type('cds'), type('eds'), type('sds')];
+  const changed = realPut('cds', 'x', { type: 'EDS', edsClusterConfig: { serviceName: 'svc' } });
+
+  /** What clients know it by that have these endpoints. */
+  function versionOf(name: string): string {
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
+    client.send('eds', { resourceNamesSubscribe: [name] });
+    endpoints(relay, { [name]: '1' });
+    return client.one().resources[0]?.version ?? '';
+  }
+  const svc = {
+    resourceNamesSubscribe: ['svc'],
+    initialResourceVersions: { svc: versionOf('svc') },
+  };
+  const oldCluster = { initialResourceVersions: { x: 'old@0123456789abcdef' } };
+  const saysCluster = (relay: InMemoryRelay): void =>
+    relay.says({ type: cds, puts: [changed], complete: true });
+  /** The types of what it was told. */
+  const heard = (client: DeltaClient): string[] => told(client).map((one) => one.split(' ')[0] ?? '');
+
+  it('endpoints that it has, and that the relay does not know yet, are sent once they are known', () => {
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
+    client.send('cds', oldCluster);
+    client.send('eds', svc);
+    saysCluster(relay);
+    expect(heard(client)).to.deep.equal(['cds']);
+    endpoints(relay, { svc: '1' });
+    expect(told(client)).to.deep.equal(['eds svc:1']);
+    endpoints(relay, { svc: '1' });
+    expect(told(client)).to.deep.equal([]);
+  });
+
+  it('endpoints that turn out to be gone are removed', () => {
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
+    client.send('cds', oldCluster);
+    client.send('eds', svc);
+    saysCluster(relay);
+    client.received();
+    relay.says({ type: eds, holder: namedHolder });
+    expect(client.one().removedResources).to.deep.equal(['svc']);
+  });
+
+  for (const isKnown of [true, false]) {
+    it(`endpoints that it asks for after the CDS are sent (${isKnown ? 'known' : 'unknown'})`, () => {
+      const relay = new InMemoryRelay();
+      relay.delta().send('eds', { resourceNamesSubscribe: ['svc', 'other'] });
+      if (isKnown) endpoints(relay, { svc: '1', other: '1' });
+      const client = relay.delta();
+      client.send('cds', oldCluster);
+      saysCluster(relay);
+      expect(heard(client)).to.deep.equal(['cds']);
+      client.send('eds', {
+        resourceNamesSubscribe: ['svc', 'other'],
+        initialResourceVersions: { svc: versionOf('svc'), other: versionOf('other') },
+      });
+      if (!isKnown) endpoints(relay, { svc: '1', other: '1' });
+      expect(told(client), 'what did not change is skipped').to.deep.equal(['eds svc:1']);
+    });
+  }
+
+  it('endpoints that it has asked for, and that are read when the CDS goes out, are sent', () => {
+    const relay = new InMemoryRelay();
+    relay.delta().send('eds', { resourceNamesSubscribe: ['svc'] });
+    endpoints(relay, { svc: '1' });
+    const client = relay.delta();
+    client.send('cds', oldCluster);
+    const many = Array.from({ length: 5000 }, (_, index) => `another-${index}`);
+    client.send('eds', { ...svc, resourceNamesSubscribe: ['svc', ...many] });
+    saysCluster(relay);
+    relay.clock.advance(1000);
+    relay.settle();
+    expect(heard(client)).to.deep.equal(['cds', 'eds']);
+  });
+
+  it('endpoints that are answered after the CDS, in one go, are sent', () => {
+    const relay = new InMemoryRelay();
+    relay.delta().send('eds', { resourceNamesSubscribe: ['svc'] });
+    endpoints(relay, { svc: '1' });
+    const client = relay.delta();
+    client.send('cds', oldCluster);
+    client.send('sds', { resourceNamesSubscribe: ['s'] });
+    client.blocked = true;
+    relay.says({ type: sds, holder: namedHolder, puts: [put(sds, 's', '1')] });
+    client.send('eds', svc);
+    saysCluster(relay);
+    client.unblock();
+    expect(heard(client)).to.deep.equal(['sds', 'cds', 'eds']);
   });
 });

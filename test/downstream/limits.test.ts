@@ -411,6 +411,26 @@ describe('limits', () => {
     client.disconnect();
   });
 
+  it('max_response_bytes: old and new state together may be larger than each, and then the old one goes at once', () => {
+    const limits = { maxResponseBytes: 1500, removalGraceMilliseconds: 15_000 };
+    const relay = new InMemoryRelay({ limits });
+    const client = relay.sotw();
+    const shown = (): string[] =>
+      client.received().map((response) => Object.keys(resources(response)).toSorted().join(' '));
+    client.send('cds');
+    const large = 'x'.repeat(1000);
+    relay.full('cds', { a: large });
+    client.send('rds', { resourceNames: ['r'] });
+    // It has not accepted its routes, so they may lead to any cluster.
+    relay.says({ type: type('rds'), holder: namedHolder, puts: [put(type('rds'), 'r', '1')] });
+    client.received();
+    relay.full('cds', { b: large });
+    expect(shown()).to.deep.equal(['b']);
+    relay.full('cds', { c: 'x' });
+    expect(shown(), '§8.6').to.deep.equal(['b c']);
+    expect(client.status).to.equal(undefined);
+  });
+
   describe('what leaves the cache is counted, by why', () => {
     const holding = (relay: InMemoryRelay): SotwClient => {
       relay.full('cds', { a: '1', b: '1' });

@@ -239,6 +239,26 @@ for (const protocol of ['sotw', 'delta'] as const) {
       expect(client.told()).to.deep.equal([protocol === 'sotw' ? 'cds x z' : 'cds z']);
     });
 
+    it('§8.7 routes wait although the client subscribes to others meanwhile', () => {
+      for (const others of [['q'], ['q', 'p']]) {
+        const { lab, client, raw } = settled(protocol);
+        route(lab, 'y');
+        for (const [index, other] of others.entries())
+          raw.send('rds', {
+            ...(protocol === 'sotw'
+              ? {
+                  responseNonce: client.nonces.at(-1) ?? '',
+                  resourceNames: ['r', ...others.slice(0, index + 1)],
+                }
+              : { resourceNamesSubscribe: [other] }),
+          });
+        expect(client.told()).to.deep.equal([]);
+        clusters(lab, 'y');
+        expect(client.told()).to.deep.equal([union, 'rds r', exact]);
+        expect(lab.events.filter((event) => event.startsWith('overdue'))).to.deep.equal([]);
+      }
+    });
+
     it('§8.6 clients of one kind share the responses', () => {
       const lab = makeLab();
       const [one, other] = [settled(protocol, lab), settled(protocol, lab)];

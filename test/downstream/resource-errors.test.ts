@@ -13,6 +13,7 @@ import {
   type SotwClient,
   type,
 } from '../support/in-memory-relay.ts';
+import { compiled, is, locator, told } from '../support/variants.ts';
 
 const eds = type('eds');
 
@@ -236,6 +237,83 @@ describe('resource_errors (§8)', () => {
       });
     });
   }
+
+  describe('NOT_FOUND over delta', () => {
+    const missing = (constraints = UNCONSTRAINED): ResourceError => ({
+      ...fault('x', 5, 'gone'),
+      constraints,
+    });
+    /** Only what asks with this parameter is answered. */
+    const says = (relay: InMemoryRelay, env: string, part: object): void => {
+      const resolved = [...relay.upstream.interests].filter(({ parameters }) => parameters.key.includes(env));
+      relay.says({ type: eds, holder: namedHolder, ...part, resolved });
+    };
+    const heard = (client: DeltaClient): string[] =>
+      client
+        .received()
+        .flatMap((response) => [
+          ...told(response),
+          ...response.resourceErrors.map(
+            ({ resourceName: of, errorDetail }) => `!${of?.name} ${errorDetail?.code}`,
+          ),
+        ]);
+    const [prod, test] = [compiled(is('env', 'prod')), compiled(is('env', 'test'))];
+
+    function locating(): { relay: InMemoryRelay; client: DeltaClient } {
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      const locators = ['prod', 'test'].map((env) => locator('x', { env }));
+      client.send('eds', { resourceLocatorsSubscribe: locators });
+      return { relay, client };
+    }
+
+    for (const [other, part, more] of [
+      ['shown', { puts: [put(eds, 'x', '1', { constraints: test })] }, ['+x {env == "test"} 1']],
+      ['absent', {}, []],
+      ['absent by an error as well', { resourceErrors: [missing(test)] }, ['!x 5']],
+    ] as const) {
+      it(`§5.10 is withheld with the absence, and told with it: the other one is ${other}`, () => {
+        const { relay, client } = locating();
+        says(relay, 'prod', { resourceErrors: [missing(prod)] });
+        expect(heard(client)).to.deep.equal([]);
+        says(relay, 'test', part);
+        expect(heard(client).toSorted()).to.deep.equal(['!x 5', ...more, '-x {}'].toSorted());
+        says(relay, 'test', { puts: [put(eds, 'x', '2', { constraints: test })] });
+        expect(heard(client)).to.deep.equal(['+x {env == "test"} 2']);
+      });
+    }
+
+    it('§5.10 is told once the other one is unsubscribed', () => {
+      const { relay, client } = locating();
+      says(relay, 'prod', { resourceErrors: [missing(prod)] });
+      client.send('eds', { resourceLocatorsUnsubscribe: [locator('x', { env: 'test' })] });
+      expect(heard(client)).to.deep.equal(['-x {}', '!x 5']);
+    });
+
+    it('§5.10 is not told again when another one is added', () => {
+      const { relay, client } = locating();
+      client.send('eds', { resourceLocatorsUnsubscribe: [locator('x', { env: 'test' })] });
+      says(relay, 'prod', { resourceErrors: [missing(prod)] });
+      expect(heard(client)).to.deep.equal(['-x {}', '!x 5']);
+      client.send('eds', { resourceLocatorsSubscribe: [locator('x', { env: 'test' })] });
+      says(relay, 'test', { puts: [put(eds, 'x', '1', { constraints: test })] });
+      expect(heard(client)).to.deep.equal(['+x {env == "test"} 1']);
+    });
+
+    it('is not told again when the name is subscribed again', () => {
+      const { relay, client } = locating();
+      relay.says({ type: eds, holder: namedHolder, resourceErrors: [missing()] });
+      client.received();
+      client.send('eds', { resourceLocatorsSubscribe: [locator('x', { env: 'test' })] });
+      expect(heard(client)).to.deep.equal(['-x {}']);
+    });
+
+    it('one error for all parameter sets is told once', () => {
+      const { relay, client } = locating();
+      relay.says({ type: eds, holder: namedHolder, resourceErrors: [missing()] });
+      expect(heard(client)).to.deep.equal(['-x {}', '!x 5']);
+    });
+  });
 
   it('a wildcard that no upstream is configured for is an error, too, and over when one is', () => {
     const relay = new InMemoryRelay();

@@ -214,6 +214,54 @@ describe('variants (protocol §5, TP2)', () => {
       client.send('eds', { resourceLocatorsUnsubscribe: [locator('x', { env: 'prod' })] });
       expect(client.received().flatMap(told)).to.deep.equal(['-x {}']);
     });
+    it('§5.10 so does a miss that is told because its locator was unsubscribed under a wildcard', () => {
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      const [dev, inProd] = [{ env: 'dev' }, { env: 'prod' }];
+      const answers = (env: string, puts: readonly Put[] = []): void => {
+        const resolved = [...relay.upstream.interests].filter(({ parameters }) =>
+          parameters.key.includes(env),
+        );
+        relay.says({ type: eds, holder: namedHolder, puts, resolved });
+      };
+      const locators = [locator('*', dev), locator('x', dev), locator('x', inProd)];
+      client.send('eds', { resourceLocatorsSubscribe: locators });
+      answers('dev');
+      client.received();
+      client.send('eds', { resourceLocatorsUnsubscribe: [locator('x', dev)] });
+      expect(client.received().flatMap(told)).to.deep.equal([]);
+      answers('prod', [xProd]);
+      expect(client.received().flatMap(told)).to.deep.equal(['+x {env == "prod"} p', '-x {}']);
+    });
+    it('§5.10 so does a miss of what the client says that it has', () => {
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      client.send('eds', {
+        resourceLocatorsSubscribe: [locator('x', { env: 'dev' }), locator('x', { env: 'prod' })],
+        initialResourceVersions: { x: 'old@0123456789abcdef' },
+      });
+      const [dev] = [...relay.upstream.interests].filter(({ parameters }) => parameters.key.includes('dev'));
+      relay.says({ type: eds, holder: namedHolder, resolved: dev === undefined ? [] : [dev] });
+      expect(client.received().flatMap(told)).to.deep.equal([]);
+      says(relay, []);
+      expect(client.received().flatMap(told)).to.deep.equal(['-x {}']);
+    });
+    it('§5.10 so does a glob that is empty for one parameter set', () => {
+      const glob = 'xdstp://authority.example/envoy.config.endpoint.v3.ClusterLoadAssignment/dir/*';
+      for (const isFilled of [true, false]) {
+        const relay = new InMemoryRelay();
+        const client = locating(relay, [glob, { env: 'dev' }], [glob, { env: 'prod' }]);
+        const [dev] = [...relay.upstream.interests].filter(({ parameters }) =>
+          parameters.key.includes('dev'),
+        );
+        relay.says({ type: eds, holder: namedHolder, resolved: dev === undefined ? [] : [dev] });
+        expect(client.received().flatMap(told)).to.deep.equal([]);
+        const member = glob.replace('*', 'a');
+        says(relay, isFilled ? [variant(member, 'p', prod)] : []);
+        const there = isFilled ? [`+${member} {env == "prod"} p`] : [];
+        expect(client.received().flatMap(told)).to.deep.equal([...there, `-${glob} {}`]);
+      }
+    });
     it('a deleted variant is removed by its constraints, never by its bare name', () => {
       const relay = new InMemoryRelay();
       const client = locating(relay, ['x', { env: 'prod' }]);

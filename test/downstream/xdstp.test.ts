@@ -10,8 +10,9 @@ import {
   put,
   resources,
   type,
+  wildcardHolder,
 } from '../support/in-memory-relay.ts';
-import { compiled, is, locator, told, wrapped } from '../support/variants.ts';
+import { compiled, exists, is, locator, not, told, wrapped } from '../support/variants.ts';
 
 const eds = type('eds');
 const kind = 'envoy.config.endpoint.v3.ClusterLoadAssignment';
@@ -227,6 +228,20 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
       });
       expect(told(client.one())).to.deep.equal([`+${uri('dir/a')} x`, `-${uri('dir/gone')}`]);
     });
+    it('§4.2 subscribed again before it is answered: its members come, though the client says that it has them', () => {
+      const first = new InMemoryRelay();
+      const before = subscribing(first, uri('dir/a'), uri('b'));
+      says(first, [member('dir/a', 'x'), member('b', 'x')]);
+      const initialResourceVersions = Object.fromEntries(
+        before.one().resources.map(({ name, version }) => [name, version]),
+      );
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      client.send('eds', { resourceNamesSubscribe: [glob('dir'), uri('b')], initialResourceVersions });
+      client.send('eds', { resourceNamesSubscribe: [glob('dir')] });
+      says(relay, [member('dir/a', 'x'), member('b', 'x')]);
+      expect(told(client.one())).to.deep.equal([`+${uri('dir/a')} x`]);
+    });
     it('a name unsubscribed beside a glob that does not cover it: no response', () => {
       const relay = new InMemoryRelay();
       const client = subscribing(relay, glob('dir'), uri('a'));
@@ -243,6 +258,95 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
       client.send('eds', { resourceNamesUnsubscribe: [glob('dir')] });
       says(relay, [member('dir/a', 'y')]);
       expect(client.received()).to.have.length(0);
+    });
+    describe('§3.9 beside a wildcard', () => {
+      /** Only this wildcard or glob is answered. */
+      function answers(relay: InMemoryRelay, selector: string, ...puts: ReturnType<typeof member>[]): void {
+        const resolved = [...relay.upstream.interests].filter((one) => one.selector === selector);
+        const holder = selector === '*' ? wildcardHolder : namedHolder;
+        relay.says({ type: eds, holder, puts, resolved });
+      }
+
+      for (const form of ['names', 'locators'] as const) {
+        const ask = (client: DeltaClient, ...selectors: readonly string[]): void =>
+          client.send(
+            'eds',
+            form === 'names'
+              ? { resourceNamesSubscribe: [...selectors] }
+              : { resourceLocatorsSubscribe: selectors.map((one) => locator(one, { env: 'prod' })) },
+          );
+        const heard = (client: DeltaClient): string[] =>
+          client.received().flatMap((response) => told(response).map((one) => one.replace(' {}', '')));
+
+        it(`it does not wait for its answer (${form})`, () => {
+          const relay = new InMemoryRelay();
+          const client = relay.delta();
+          ask(client, '*', glob('dir'), glob('empty'));
+          answers(relay, glob('dir'), member('dir/a', 'x'));
+          expect(heard(client)).to.deep.equal([`+${uri('dir/a')} x`]);
+          answers(relay, glob('dir'), member('dir/a', 'y'));
+          expect(heard(client)).to.deep.equal([`+${uri('dir/a')} y`]);
+          answers(relay, '*', member('b', 'x'));
+          expect(heard(client)).to.deep.equal([`+${uri('b')} x`]);
+        });
+
+        it(`what it shows is updated although a wildcard is added, and removed once that is answered (${form})`, () => {
+          const relay = new InMemoryRelay();
+          const client = relay.delta();
+          ask(client, glob('dir'));
+          answers(relay, glob('dir'), member('dir/a', 'x'));
+          client.received();
+          ask(client, '*');
+          client.received();
+          answers(relay, glob('dir'), member('dir/a', 'y'));
+          expect(heard(client)).to.deep.equal([`+${uri('dir/a')} y`]);
+          ask(client, glob('dir'));
+          expect(heard(client)).to.deep.equal([`+${uri('dir/a')} y`]);
+          relay.says({ type: eds, holder: namedHolder, removals: [removal('dir/a')], resolved: [] });
+          expect(heard(client)).to.deep.equal([]);
+          answers(relay, '*');
+          expect(heard(client)).to.deep.equal([`-${uri('dir/a')}`]);
+        });
+
+        it(`what a wildcard shows is updated although a glob over it is added (${form})`, () => {
+          const relay = new InMemoryRelay();
+          const client = relay.delta();
+          ask(client, '*');
+          answers(relay, '*', member('dir/a', 'x'));
+          client.received();
+          ask(client, glob('dir'));
+          client.received();
+          answers(relay, '*', member('dir/a', 'y'));
+          expect(heard(client)).to.deep.equal([`+${uri('dir/a')} y`]);
+        });
+      }
+    });
+    it('§5.13 with parameters of its authority: what it shows comes before what the wildcard shows', () => {
+      const rule = {
+        from: 'node.metadata.env',
+        pattern: undefined,
+        default: undefined,
+        values: [],
+        trusted: false,
+      };
+      const rules = [{ ...rule, key: 'env', authorities: ['authority.example'] }];
+      const relay = new InMemoryRelay({ rules });
+      const client = relay.delta();
+      const [outside, prod] = [compiled(not(exists('env'))), compiled(is('env', 'prod'))];
+      client.send('eds', {
+        node: node({ env: 'prod' }),
+        resourceNamesSubscribe: ['*', glob('dir')],
+      });
+      const heard = (): string[] => client.received().flatMap(told);
+      const both = { type: eds, puts: [{ ...member('dir/a', 'x'), constraints: outside }] };
+      relay.says(both);
+      expect(heard()).to.deep.equal([`+${uri('dir/a')} x`]);
+      says(relay, [{ ...member('dir/a', 'y'), constraints: prod }]);
+      expect(heard()).to.deep.equal([`+${uri('dir/a')} y`]);
+      says(relay, [], [{ ...removal('dir/a'), constraints: prod }]);
+      expect(heard()).to.deep.equal([`+${uri('dir/a')} x`]);
+      relay.says({ type: eds, removals: [{ ...removal('dir/a'), constraints: outside }] });
+      expect(heard()).to.deep.equal([`-${uri('dir/a')}`]);
     });
     it('over SotW: the members, and an answer though it is empty', () => {
       const relay = new InMemoryRelay();

@@ -63,6 +63,8 @@ const intervalMs = { shortest: 5000, unknown: 100_000, longest: 300_000 };
 /** An interval is forgotten so slowly: Envoy waits for `refresh_delay`, and up to as long again. */
 const decay = 0.9;
 const sweepMs = 5000;
+/** JSON is so many times as long as what it is made of. */
+const jsonFactor = 3;
 /** What is kept for a client that may poll again lasts so long: Envoy's refresh_delay is seconds. Milliseconds. */
 export const lingerMs = 60_000;
 /**
@@ -436,7 +438,9 @@ class PollingClient implements ListedClient, OrderedStream {
 
   send(type: OrderedType, defers: Defers): boolean {
     const isKept = this.#isBack && this.removalGraceMilliseconds > 0;
-    this.#taken = type.subscription?.take(isKept ? defersEverything : defers);
+    const { maxResponseBytes = Number.POSITIVE_INFINITY } = this.#services.limits();
+    const mostBytes = this.client.exempt ? Number.POSITIVE_INFINITY : maxResponseBytes / jsonFactor;
+    this.#taken = type.subscription?.take(isKept ? defersEverything : defers, mostBytes);
     if (this.#taken === undefined) return false;
     this.#order.taken(type, this.#taken);
     return true;

@@ -132,7 +132,8 @@ export class Polls {
     const encoded = encoding({
       protocol: 'sotw',
       wrapped: client.wrapped,
-      ttl: client.ttl,
+      // A poll that is answered with 304 could not prolong it (§8.1).
+      ttl: transport === 'fetch' && client.ttl,
       constrained: services.constrained(),
       // Over REST version_info says what is in the response, so that 304 can be told (§7.3).
       contentVersions: transport === 'rest' || services.contentVersions(),

@@ -68,7 +68,7 @@ class PollingClient {
 describe('a client that polls while types change apart (§8.6, §8.7)', () => {
   let lab: InMemoryRelay;
   let client: PollingClient;
-  let limits: { removalGraceMilliseconds: number };
+  let limits: { removalGraceMilliseconds: number; maxResponseBytes?: number };
 
   const clusters = (...all: readonly string[]): void =>
     lab.says({
@@ -107,6 +107,13 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
     route('new');
     expect(client.round('rds', 'cds')).to.deep.equal(['rds r', 'cds 304']);
     expect(client.round('rds', 'cds', 'cds')).to.deep.equal(['rds 304', 'cds new', 'cds 304']);
+  });
+
+  it('a cluster goes at once if the answer would be too large with it', () => {
+    const { length } = client.last?.bytes ?? Buffer.alloc(0);
+    limits.maxResponseBytes = 3 * length;
+    clusters('new');
+    expect(client.round('cds', 'cds')).to.deep.equal(['cds new', 'cds 304']);
   });
 
   it('routes wait until the client has polled with the version of their clusters', () => {

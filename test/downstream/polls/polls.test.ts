@@ -175,6 +175,32 @@ describe('polls', () => {
     expect(shown(poller.ask('eds', { ...same, versionInfo: versionOf(told) }))).to.equal('unchanged');
   });
 
+  it('§8.1 no TTL is told over REST: a poll that is answered with "unchanged" could not prolong it', () => {
+    const asking = { node: create(NodeSchema, node({}, ['xds.config.supports-resource-ttl'])) };
+    poller.ask('eds', { ...asking, resourceNames: ['a'] });
+    const says = (): void =>
+      lab.says({
+        type: type('eds'),
+        holder: namedHolder,
+        puts: [put(type('eds'), 'a', '1', { ttlMilliseconds: 10_000 })],
+      });
+    says();
+    const first = poller.ask('eds', { ...asking, resourceNames: ['a'] });
+    expect(shown(first), 'not wrapped').to.equal('a');
+    expect(messageOf(first.outcome).resources.map(({ typeUrl }) => typeUrl)).to.deep.equal([type('eds')]);
+    lab.clock.advance(5000);
+    says();
+    const again = { ...asking, resourceNames: ['a'], versionInfo: versionOf(first) };
+    expect(shown(poller.ask('eds', again))).to.equal('unchanged');
+    lab.clock.advance(10_000);
+    lab.settle();
+    expect(shown(poller.ask('eds', again)), 'it has expired').to.equal('');
+
+    says();
+    const fetched = poller.ask('eds', { ...asking, resourceNames: ['a'] }, 'fetch');
+    expect(messageOf(fetched.outcome).resources[0]?.typeUrl).to.match(/Resource$/);
+  });
+
   it('§7.5 a Fetch call gets what is known at its end, and always a response', () => {
     const empty = poller.ask('eds', { resourceNames: ['a'] }, 'fetch');
     lab.clock.advance(15_000);

@@ -1,0 +1,143 @@
+import { resourceName } from '../model/brand.ts';
+import { isVariant, type Value } from '../model/catalog.ts';
+import { NO_PARAMETERS } from '../model/parameters.ts';
+import { covers, entryId, itemId, spellingOf } from '../model/selection.ts';
+import { WILDCARD } from '../model/transaction.ts';
+import { canonicalName } from '../model/xdstp.ts';
+import { withoutBody } from './item.ts';
+import type { NamedRemoval } from './position.ts';
+import type { RetainedResource } from './shared-responses.ts';
+import type { View } from './view.ts';
+
+const none: readonly never[] = [];
+
+/** What a client says that it has, and is gone, is kept until it may go: so many of them. */
+const mostGone = 1000;
+/** Of a resource that is gone and kept, and of a name that no response has covered, besides its characters; measured. */
+const [bytesPerGone, bytesPerClaim] = [600, 64];
+/** No resource has it: whatever there is of the name is sent. */
+const noVersion = '';
+
+/** What a response covers of the claims, and what is left for the next one. */
+interface Covered {
+  /** The view knows that these are gone: they are kept until they may go. */
+  readonly kept: readonly RetainedResource[];
+  /** The same, to be removed at once: they are many. */
+  readonly named: readonly NamedRemoval[];
+  /** Undefined: nothing. */
+  readonly left: Claims | undefined;
+}
+
+/**
+ * What a delta client says that it has from earlier streams (initial_resource_versions), and no response has covered yet
+ * (protocol §4.1): versions by names. It is a hint and no subscription.
+ */
+export class Claims {
+  #versions: ReadonlyMap<string, string>;
+
+  constructor(versions: ReadonlyMap<string, string>) {
+    this.#versions = versions;
+  }
+
+  versionOf(spelling: string): string | undefined {
+    return this.#versions.get(spelling);
+  }
+
+  /** A wildcard's first response may stay away: some of what it shows may be skipped. */
+  get skipsSome(): boolean {
+    return this.#versions.values().some((version) => version !== noVersion);
+  }
+
+  get bytes(): number {
+    let bytes = 0;
+    for (const [name, version] of this.#versions) bytes += bytesPerClaim + name.length + version.length;
+    return bytes;
+  }
+
+  /**
+   * The client has subscribed to these again (protocol §4.2), or a changed cluster waits for them (§10.1): they are sent
+   * whatever their version is. That the client has them still counts. `ids`: of items, wildcards and globs.
+   */
+  resend({ type, selection }: View, ids: ReadonlySet<string>): void {
+    const spellings = new Set(Iterator.from(ids).map(spellingOf));
+    const collections = selection.collections.filter((one) => ids.has(entryId(one)));
+    const isMeant = (spelling: string): boolean => {
+      if (spellings.has(spelling)) return true;
+      if (collections.length === 0) return false;
+      const name = canonicalName(spelling, type);
+      return collections.some(
+        ({ selector }) => selector === WILDCARD || (name.ok && covers(selector, name.value)),
+      );
+    };
+    this.#versions = new Map(
+      Iterator.from(this.#versions).map(([name, version]) => [name, isMeant(name) ? noVersion : version]),
+    );
+  }
+
+  /** `lastSent`: what the client was sent of an item. */
+  coveredIn(view: View, lastSent: (id: string) => Value | undefined): Covered {
+    const left = new Map(this.#versions);
+    let gone: string[] = [];
+    for (const { spelling, locator, last } of view.items.values()) {
+      if (last.value === 'unknown' || !left.delete(spelling)) continue;
+      if (last.value === 'absent' && !locator) gone.push(spelling);
+    }
+    if (view.collectionsResolved) gone = gone.concat(removedWhileAway(view, left.keys()));
+    for (const name of gone) left.delete(name);
+    if (view.collectionsResolved) {
+      const unknown = new Set(view.unresolvedNames.values().map(({ spelling }) => spelling));
+      for (const name of left.keys()) if (!unknown.has(name)) left.delete(name);
+    }
+    const isCovered = view.collectionsResolved && left.size === 0;
+    const rest = isCovered ? undefined : new Claims(left);
+    const all = gone
+      .map((name) => goneWhileAway(view, name))
+      .filter(({ item }) => !isVariant(lastSent(item.id)));
+    if (all.length <= mostGone) return { kept: all, named: none, left: rest };
+    const named = all.map(({ item: { id, spelling: name } }) => ({ id, name, locator: false }));
+    return { kept: none, named, left: rest };
+  }
+}
+
+/** What it takes to remember what a client says that it has. */
+export function bytesOfEarlier(
+  claims: Claims | undefined,
+  deferred: ReadonlyMap<string, RetainedResource> | undefined,
+): number {
+  let bytes = claims?.bytes ?? 0;
+  for (const { variant } of deferred?.values() ?? none)
+    if (variant.payload === undefined) bytes += bytesPerGone;
+  return bytes;
+}
+
+/** Those that a wildcard or glob of the view covers, and that the view does not show (protocol §4.1). */
+function removedWhileAway(view: View, claimed: Iterable<string>): readonly string[] {
+  if (!view.selection.hasCollection) return none;
+  const shown = new Set<string>();
+  for (const { spelling } of view.items.values()) shown.add(spelling);
+  return [...claimed].filter((name) => !shown.has(name) && collects(view, name));
+}
+
+/** A name that no wildcard or glob covers is ignored. */
+function collects({ type, selection }: View, name: string): boolean {
+  if (selection.hasCollectionSelector(WILDCARD)) return true;
+  const canonical = canonicalName(name, type);
+  return canonical.ok && selection.collectionsOver(canonical.value).length > 0;
+}
+
+/** A resource that a client has from an earlier stream and that is gone. Its body is not known. */
+function goneWhileAway({ type, head, items }: View, spelling: string): RetainedResource {
+  const id = itemId(false, NO_PARAMETERS, spelling);
+  const canonical = canonicalName(spelling, type);
+  const name = canonical.ok ? canonical.value : resourceName(spelling);
+  const item = items.get(id) ?? {
+    id,
+    name,
+    spelling,
+    locator: false,
+    parameters: NO_PARAMETERS,
+    named: false,
+    last: { revision: head, value: 'absent', older: undefined },
+  };
+  return { item, variant: withoutBody(type, name) };
+}
