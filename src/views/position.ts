@@ -3,7 +3,7 @@ import { isVariant, type Value } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { Reference, References, Variant } from '../model/resource.ts';
+import type { References, Variant } from '../model/resource.ts';
 import {
   collectionCovers,
   entryId,
