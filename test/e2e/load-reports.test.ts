@@ -178,8 +178,7 @@ for (const workers of cases(2, 0)) {
       const health = createClient(Health, transport);
       const leave = new AbortController();
       const watched = health.watch({ service }, { signal: leave.signal })[Symbol.asyncIterator]();
-      const next = async (): Promise<unknown> => (await watched.next()).value?.status;
-      expect(await next()).to.equal(Serving.SERVICE_UNKNOWN);
+      expect(await watched.next()).to.have.nested.property('value.status', Serving.SERVICE_UNKNOWN);
       expect((await health.list({})).statuses)
         .to.include.keys(ADS_SERVICE)
         .and.not.have.property(service);
@@ -188,7 +187,7 @@ for (const workers of cases(2, 0)) {
         .to.include(ADS_SERVICE)
         .and.not.include(service);
       await relay.reconfigure({ workers, upstreams: [upstreamOf(plane)] });
-      expect(await next()).to.equal(Serving.SERVING);
+      expect(await watched.next()).to.have.nested.property('value.status', Serving.SERVING);
       expect((await health.check({ service })).status).to.equal(Serving.SERVING);
       expect(await listedServices(transport)).to.include(service);
       leave.abort();
