@@ -1,4 +1,4 @@
-import { type Restored, SideStores, type Store } from './cache/store.ts';
+import { type CatalogReader, type Restored, SideStores, type Store } from './cache/store.ts';
 import type { Journal } from './cache/type-table.ts';
 import { FetchCall, Polls, type RefusesPolls } from './downstream/polls/polls.ts';
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';
@@ -152,6 +152,11 @@ export class Relay implements UpstreamSink {
   /** The cache; where each side has an upstream, what is released. */
   get store(): Store {
     return this.#stores.released;
+  }
+
+  /** What the clients of a side see. */
+  catalogOf(side: Side): CatalogReader {
+    return this.#stores.catalogs[side];
   }
 
   /** What a side has under a name. */

@@ -529,7 +529,8 @@ function servicesIn(clusters: TypeTable, type: TypeUrl): ReadonlySet<string> | u
 export class SideStores {
   /** The same for both, if the sides share one. */
   readonly #stores: Readonly<Record<Side, Store>>;
-  readonly catalogs: Readonly<Record<Side, Catalog>>;
+  /** What the clients of a side see. */
+  readonly catalogs: Readonly<Record<Side, CatalogReader>>;
   /** The sides that have a store of their own; the released one's is for both if it is the only one. */
   readonly separate: readonly Side[];
 

@@ -38,7 +38,7 @@ type IsServed = Pick<Relay, 'isServed'>;
 
 /** What a client may not get of a name although it is for such a client. 'all': it may not ask for the name. */
 export function withheldOf(
-  { store }: Pick<Relay, 'store'>,
+  relay: Pick<Relay, 'catalogOf'>,
   access: Access | undefined,
   type: TypeUrl,
   name: ResourceName,
@@ -46,14 +46,15 @@ export function withheldOf(
 ): 'all' | readonly HeldVariant[] {
   if (access === undefined || access.unrestricted) return none;
   if (!access.allows(type, name)) return 'all';
-  return store.sides[access.side]
+  return relay
+    .catalogOf(access.side)
     .named(type, name)
     .filter(({ variant }) => variant.constraints.matches(parameters) && !access.admits(variant, parameters));
 }
 
 /** Why a client has nothing of what it asks for; empty: not because of what it may not get. */
 export function whyWithheld(
-  relay: Pick<Relay, 'store'>,
+  relay: Pick<Relay, 'catalogOf'>,
   access: Access | undefined,
   type: TypeUrl,
   { canonical, parameters }: Pick<MissingEntry, 'canonical' | 'parameters'>,
@@ -64,7 +65,7 @@ export function whyWithheld(
     return withheld === 'all' || withheld.length > 0 ? notAllowed : '';
   }
   // What there is of it is not shown.
-  const [member] = relay.store.sides[access.side].members(type, canonical, parameters);
+  const [member] = relay.catalogOf(access.side).members(type, canonical, parameters);
   return member === undefined ? '' : notAllowed;
 }
 
@@ -222,7 +223,7 @@ const urgency: readonly ClientState[] = ['ERROR', 'MISSING', 'STALE', 'NOT_SENT'
 export async function clientDetail(
   stream: ListedClient,
   { limit, offset, type: only, name }: Omit<ClientQuery, 'id'>,
-  relay: Pick<Relay, 'isServed' | 'isAnswered' | 'store'>,
+  relay: Pick<Relay, 'catalogOf' | 'isServed' | 'isAnswered' | 'store'>,
   pace: Pace,
 ): Promise<Listed<typeof GetClientResponseSchema>> {
   const { client } = stream;

@@ -347,8 +347,8 @@ function explain(
   const parameters = query.parameters ?? internParameters(Object.entries(client?.parameters ?? {}));
   const side = client?.canary === true ? 'canary' : 'released';
   const { isDenied, admits } = admittedTo(client, name);
-  const value = relay.store.sides[side].peek(type, name, parameters, { admits });
-  const seen = relay.store.sides[side].named(type, name);
+  const value = relay.catalogOf(side).peek(type, name, parameters, { admits });
+  const seen = relay.catalogOf(side).named(type, name);
   const variants = seen.map((held) => {
     const found = explainMatch(held.variant.constraints.expression, parameters);
     const isKept = found.matches && !admits(held.variant);
@@ -403,7 +403,7 @@ function waiting(
     all
       .filter((one) => !known.some((held) => isSame(held.variant, one.variant)))
       .map((one) => Object.assign(shown(one, name), { matches: false, reason: why(one.variant) }));
-  const canary = relay.store.sides.canary.named(type, name);
+  const canary = relay.catalogOf('canary').named(type, name);
   return [
     ...unseen(canary, seen, () => onlyCanaries),
     ...unseen(relay.store.named(type, name), [...seen, ...canary], (one) =>

@@ -250,6 +250,7 @@ export class Judge {
   configure(settings: JudgeSettings): void {
     this.#settings = settings;
     this.#wave = Math.min(this.#wave, this.waves);
+    this.#passedWave = Math.min(this.#passedWave, this.#wave - 1);
     for (const [classKey, wave] of this.#reached) this.#reached.set(classKey, Math.min(wave, this.waves));
   }
 

@@ -1,8 +1,9 @@
 import { resourceName, type TypeUrl } from '../model/brand.ts';
 import { UNCONSTRAINED } from '../model/constraints.ts';
+import { getOrMake } from '../model/maps.ts';
 import { type Holder, type Interest, type Transaction, transaction, WILDCARD } from '../model/transaction.ts';
-import { authorityOf, globMatches } from '../model/xdstp.ts';
-import type { NamePattern } from '../security/pattern.ts';
+import { authorityOf, parentGlob } from '../model/xdstp.ts';
+import { type NamePattern, NamePatterns } from '../security/pattern.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { encodeStatus } from '../wire/responses.ts';
 import { hasService } from './ads/suspicion.ts';
@@ -37,13 +38,14 @@ export function claims(options: ClaimOptions, type: TypeUrl, selector: string): 
   return (types.length === 0 || types.includes(type)) && (names.length === 0 || named(names, selector));
 }
 
-function named(patterns: readonly NamePattern[], selector: string): boolean {
-  return patterns.some(({ text, prefix }) => {
-    if (prefix && text === '') return true;
-    if (selector === WILDCARD) return false;
-    if (prefix) return selector.startsWith(text);
-    return selector === text || globMatches(resourceName(text), resourceName(selector));
-  });
+/** Asked for each name of each transaction where there are several upstreams. */
+const compiled = new WeakMap<readonly NamePattern[], NamePatterns>();
+
+function named(list: readonly NamePattern[], selector: string): boolean {
+  const patterns = getOrMake(compiled, list, () => new NamePatterns(list));
+  if (selector === WILDCARD) return patterns.covers({ text: '', prefix: true });
+  const glob = parentGlob(resourceName(selector));
+  return patterns.matches(selector) || (glob !== undefined && patterns.matches(glob));
 }
 
 const NO_HOLDER: Holder = { key: 'nobody', upstream: '', role: 'named' };

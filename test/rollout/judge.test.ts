@@ -468,6 +468,7 @@ describe('judge: waves', () => {
     expect([judge.wave, judge.waves, judge.isLastWave]).to.deep.equal([3, 3, true]);
     judge.configure({ ...three, waves: three.waves.slice(0, 2) });
     expect([judge.wave, judge.waves, judge.isLastWave]).to.deep.equal([2, 2, true]);
+    expect(judge.acceptedWave, 'nobody of it has accepted').to.equal(1);
     expect([...judge.reach(new Set(['one', 'two']))]).to.deep.equal([
       ['one', 2],
       ['two', 2],
