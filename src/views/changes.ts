@@ -1,7 +1,8 @@
 import { isVariant, type Value } from '../model/catalog.ts';
 import { contentHash } from '../model/change.ts';
 import type { Payload, Variant } from '../model/resource.ts';
-import { type Item, valueAt } from './item.ts';
+import type { Encoding } from '../model/subscription.ts';
+import { type Item, nameOf, sentName, valueAt } from './item.ts';
 import { Coverage } from './position.ts';
 import type { RetainedResource, SentResponse } from './shared-responses.ts';
 import type { View } from './view.ts';
@@ -115,10 +116,10 @@ export interface RejectedChange {
 
 /**
  * The changes of a rejected response, one by one. A removal is a change too: a client that rejected it still has the
- * resource. A change that several parameter sets share is listed once. Empty if the response had only one change:
- * then this one was rejected, and it is not sent again.
+ * resource. A change that several parameter sets or aliases share is listed once. Empty if the response had only one
+ * change: then this one was rejected, and it is not sent again.
  */
-export function rejectedChanges(rejected: SentResponse): readonly RejectedChange[] {
+export function rejectedChanges(rejected: SentResponse, encoding: Encoding): readonly RejectedChange[] {
   const byItem = changesByItem(rejected);
   const swapped = new Set<string>();
   for (const { item, shown, removed } of byItem) {
@@ -129,8 +130,10 @@ export function rejectedChanges(rejected: SentResponse): readonly RejectedChange
     const { item, shown, removed } = part;
     // The replacement for another parameter set removes the same variant: that change says it.
     if (shown === undefined && removed !== undefined && swapped.has(removalKey(item, removed))) continue;
-    const constraints = item.locator ? (shown ?? removed)?.constraints.key : undefined;
-    const key = JSON.stringify([item.spelling, shown !== undefined, constraints ?? '']);
+    const variant = shown ?? removed;
+    const name = variant === undefined ? item.spelling : sentName(item, variant, encoding);
+    const constraints = item.locator ? variant?.constraints.key : undefined;
+    const key = JSON.stringify([name, shown !== undefined, constraints ?? '']);
     if (parts.get(key)?.removed === undefined) parts.set(key, part);
   }
   return parts.size < 2 ? [] : [...parts.values()];
@@ -146,8 +149,8 @@ function changesByItem({ additions, removals }: SentResponse): readonly Rejected
   return [...byItem.values()];
 }
 
-const removalKey = ({ locator, spelling }: Item, { constraints }: Variant): string =>
-  JSON.stringify([locator, spelling, constraints.key]);
+const removalKey = (item: Item, removed: Variant): string =>
+  JSON.stringify([item.locator, nameOf(item, removed), removed.constraints.key]);
 
 /**
  * The change to send once more. Undefined: something newer is sent anyway, or the client does not subscribe to it any

@@ -14,7 +14,7 @@ import {
 } from '../wire/responses.ts';
 import { type Change, hasBody, isHeartbeat, needsSending, sameSuffix } from './changes.ts';
 import { sotwVersion } from './content-version.ts';
-import { type Item, withoutBody } from './item.ts';
+import { type Item, isConstrained, nameOf, sentName, withoutBody } from './item.ts';
 import { Coverage, type NamedRemoval, OtherParameterSets } from './position.ts';
 import type { Composed, EncodedResponse, ResponseHeader, RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
@@ -312,11 +312,9 @@ class ResponseContent {
   add(item: Item, variant: Variant, hasIt: boolean): void {
     const { encoding, view, now } = this.input;
     this.#seen.add(item.id);
-    const constrained = item.locator || (encoding.constrained && variant.constraints.key !== '');
-    // In SotW the name is the one in the body, however the client spells it (protocol §6).
-    const inBody = encoding.protocol === 'sotw' && !encoding.wrapped && !constrained;
-    const name = inBody ? variant.name : nameOf(item, variant);
-    if (!this.#isNew(name, constrained ? variant.constraints : undefined)) return;
+    const constrained = isConstrained(item, variant, encoding);
+    if (!this.#isNew(sentName(item, variant, encoding), constrained ? variant.constraints : undefined))
+      return;
     let ttl: number | undefined;
     if (encoding.ttl && variant.ttl !== undefined) {
       ttl = Math.max(1, variant.ttl.deadline - now);
@@ -576,8 +574,3 @@ function unresolvableAlias({ type }: View, { spelling }: Item): OutgoingResource
 }
 
 const constrainedKey = ({ key }: Constraints, name: string): string => `=${key} ${name}`;
-
-/** The subscriber's spelling, unless it subscribed by an alias: then the resource's own name. */
-function nameOf(item: Item, variant: Variant): string {
-  return item.name === variant.name ? item.spelling : variant.name;
-}

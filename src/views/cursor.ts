@@ -316,7 +316,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       this.#answeredAt = receivedAt;
     }
     if (error !== undefined && answered !== undefined && this.#takesParts) {
-      const changes = rejectedChanges(answered);
+      const changes = rejectedChanges(answered, this.encoding);
       if (changes.length > 0) this.#retries = [...(this.#retries ?? none), ...changes];
     }
     return kind;

@@ -3,7 +3,7 @@ import { isVariant, type Value } from '../model/catalog.ts';
 import { UNCONSTRAINED } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
-import type { Holding, ItemState } from '../model/subscription.ts';
+import type { Encoding, Holding, ItemState } from '../model/subscription.ts';
 
 /** What was visible from a revision on. */
 interface HistoryEntry {
@@ -192,6 +192,22 @@ export class ChangeLog {
   dropMissing(items: ReadonlyMap<string, Item>): void {
     this.#entries = this.#entries.filter(({ item }) => items.get(item.id) === item);
   }
+}
+
+/** The subscriber's spelling, unless it subscribed by an alias: then the resource's own name. */
+export function nameOf(item: Item, variant: Variant): string {
+  return item.name === variant.name ? item.spelling : variant.name;
+}
+
+/** Whether it is sent with its constraints. */
+export const isConstrained = (item: Item, variant: Variant, { constrained }: Encoding): boolean =>
+  item.locator || (constrained && variant.constraints.key !== '');
+
+/** What it is known by in a response. In SotW the name is the one in the body, however the client spells it (protocol §6). */
+export function sentName(item: Item, variant: Variant, encoding: Encoding): string {
+  const isInBody =
+    encoding.protocol === 'sotw' && !encoding.wrapped && !isConstrained(item, variant, encoding);
+  return isInBody ? variant.name : nameOf(item, variant);
 }
 
 /** A resource of which nothing but its name is known. */

@@ -10,6 +10,7 @@ import type {
   SyncState,
 } from '../model/subscription.ts';
 import { sameVariant } from './changes.ts';
+import { nameOf } from './item.ts';
 import type { ResponseHeader, RetainedResource, SentResponse } from './shared-responses.ts';
 
 /** A client that never answers must not fill the memory. */
@@ -350,7 +351,7 @@ function* changesOf({
 /** Without its body. */
 function onlyVariantIn(response: SentResponse | undefined): Rejection['variant'] {
   const [first, ...others] = response?.additions ?? [];
-  if (first === undefined || others.length > 0) return undefined;
+  if (first === undefined || others.some(({ variant }) => variant !== first.variant)) return undefined;
   const { type, version, deltaVersion } = first.variant;
   return { type, version, deltaVersion };
 }
@@ -358,7 +359,11 @@ function onlyVariantIn(response: SentResponse | undefined): Rejection['variant']
 const noChanges: RejectedChanges = { names: [], total: 0, removal: false };
 
 function namesOf({ additions, removals }: SentResponse): RejectedChanges {
-  const names = new Set([...additions, ...removals].map(({ item }: RetainedResource) => item.spelling));
+  // By item: what replaces another resource is what was rejected. Several aliases may lead to it.
+  const byItem = new Map<string, string>();
+  for (const { item, variant } of [...additions, ...removals])
+    if (!byItem.has(item.id)) byItem.set(item.id, nameOf(item, variant));
+  const names = new Set(byItem.values());
   const removal = additions.length === 0 && removals.length > 0;
   return { names: [...names].slice(0, maxNames), total: names.size, removal };
 }

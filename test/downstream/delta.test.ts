@@ -551,6 +551,21 @@ describe('delta server (protocol §4)', () => {
       });
       expect(told(client.one())).to.deep.equal(['+r/h x']);
     });
+    it('§3.12 two aliases of one resource: rejected, it was alone, and is not repeated', () => {
+      for (const names of [
+        ['r/a', 'r/b'],
+        ['*', 'r/a'],
+      ]) {
+        const relay = new InMemoryRelay();
+        const client = relay.delta();
+        client.send('vhds', { resourceNamesSubscribe: names });
+        relay.says({ type: vhds, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/a', 'r/b'] })] });
+        client.nack('vhds', client.one());
+        expect(client.received().flatMap(told)).to.deep.equal([]);
+        const responses = [...relay.relay.server.streams()][0]?.types[0]?.subscription?.responses;
+        expect([...(responses?.rejections ?? [])].map(({ name }) => name)).to.deep.equal(['r/h']);
+      }
+    });
     it('its update and its removal reach the subscriber by the alias', () => {
       const relay = new InMemoryRelay();
       const client = relay.delta();
