@@ -1,12 +1,12 @@
 import { isIPv4, isIPv6 } from 'node:net';
-import { RE2JS } from 're2js';
 import * as z from 'zod';
-import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName, unknownType } from '../model/types.ts';
 import { authorityOf } from '../model/xdstp.ts';
 import { parseNamePattern } from '../security/pattern.ts';
 import { type Address, parseAddress } from '../wire/address.ts';
 import { durationPattern, parseDuration } from './duration.ts';
+import type { Path } from './source.ts';
 
 /**
  * A string with a syntax of its own; the output is what it says. The error of `parse` says what is wrong and what is
@@ -86,17 +86,6 @@ export const principal = () =>
     );
   });
 
-/** RE2 compiles it; what RE2 lacks (look-around, back-references) is refused. */
-export const re2 = () =>
-  parsed((text) => {
-    try {
-      RE2JS.compile(text);
-      return ok(text);
-    } catch (error) {
-      return fail(`not an RE2 pattern: ${errorMessage(error)}`);
-    }
-  });
-
 /**
  * A check of several keys of one mapping or list. It also runs when some of them are wrong in themselves, so that every
  * problem is reported at once: it must not assume any types, and reads values with `read`.
@@ -130,10 +119,18 @@ export function inCode(mapping: object): object {
 }
 
 /** A field of a value that may be anything. */
-export function read(value: unknown, key: string): unknown {
-  return typeof value === 'object' && value !== null && Object.hasOwn(value, key)
-    ? new Map<string, unknown>(Object.entries(value)).get(key)
+export const read = (value: unknown, key: string | number): unknown =>
+  typeof value === 'object' && value !== null && Object.hasOwn(value, key)
+    ? Reflect.get(value, key)
     : undefined;
+
+/** Undefined where there is nothing. */
+export const valueAt = (value: unknown, path: Path): unknown =>
+  path.reduce((inner: unknown, key) => read(inner, key), value);
+
+/** In place, where there is something around it. */
+export function putAt(value: unknown, path: Path, replacement: unknown): void {
+  Reflect.set(Object(valueAt(value, path.slice(0, -1))), path.at(-1) ?? '', replacement);
 }
 
 export const readText = (value: unknown, key: string): string | undefined => {

@@ -60,6 +60,21 @@ describe('the effect of a reload', () => {
   });
 });
 
+describe('a configuration that is wrong', () => {
+  it('is answered with a hundred problems, and how many more there are', async () => {
+    const lab = new InMemoryRelay();
+    const preview = reloadPreview({ relay: lab.relay, config: configOf(textOf()) });
+    const text = `{ "${'x'.repeat(5000)}": 1, "upstreams": [${'{},'.repeat(100)}] }`;
+    const [error] = await Promise.allSettled([
+      new TimeSlices(systemClock).run((pace) => preview(text, pace)),
+    ]);
+    const said = error?.status === 'rejected' ? String(error.reason) : '';
+    expect(said.split('\n')).to.have.length(101);
+    expect(said.split('\n').at(-1)).to.equal('and 200 more problems');
+    expect(said).to.have.length.below(20_000);
+  });
+});
+
 describe('the configuration in force after a reload', () => {
   it('has every key that needs a restart as it was', () => {
     const started = configOf(textOf());
