@@ -1,5 +1,6 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import * as z from 'zod';
+import { getOrMake } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName, unknownType } from '../model/types.ts';
 import { authorityOf } from '../model/xdstp.ts';
@@ -143,12 +144,14 @@ export const readList = (value: unknown, key: string): readonly unknown[] => {
   return Array.isArray(field) ? field : [];
 };
 
-/** Of the relay where it is the client. */
+/** Where the relay is the client. */
 // biome-ignore format: a table, one key a line
-export const ownCertificate = {
+export const clientTls = (server: string, defaultName: string) => z.strictObject({
+  ca: name().optional().describe(`PEM file of the authorities that the ${server}'s certificate is verified against; default: those that come with Node`),
   certificate: name().optional().describe("PEM file of the relay's own certificate chain, for mutual TLS"),
   private_key: name().optional().describe('PEM file of its key'),
-};
+  server_name: name().optional().describe(`Name to ask for (SNI) and to verify; default: the ${defaultName}'s host`),
+});
 
 export function certificateWithKey(given: unknown, context: z.core.$RefinementCtx): void {
   if ((read(given, 'certificate') === undefined) === (read(given, 'private_key') === undefined)) return;
@@ -156,14 +159,38 @@ export function certificateWithKey(given: unknown, context: z.core.$RefinementCt
   context.addIssue(`certificate and private_key belong together: ${missing} is missing`);
 }
 
-/** Undefined: it has none. */
-export const identityOf = ({
+export const tlsOf = ({
+  ca,
   certificate,
   private_key: privateKey,
-}: {
-  readonly certificate?: string | undefined;
-  readonly private_key?: string | undefined;
-}) => (certificate === undefined || privateKey === undefined ? undefined : { certificate, privateKey });
+  server_name,
+}: z.output<ReturnType<typeof clientTls>>) => ({
+  ca,
+  identity: certificate === undefined || privateKey === undefined ? undefined : { certificate, privateKey },
+  serverName: server_name,
+});
+
+/** A check of a list. `say`: that an entry has the name, in quotation marks, of the one at `first`. */
+export const uniqueNames =
+  (say: (name: string, first: number) => string) =>
+  (list: unknown, context: z.core.$RefinementCtx): void => {
+    const firsts = new Map<string, number>();
+    for (const [index, entry] of (Array.isArray(list) ? list : []).entries()) {
+      const name = readText(entry, 'name');
+      const first = name === undefined ? index : getOrMake(firsts, name, () => index);
+      if (first === index) continue;
+      context.addIssue({ code: 'custom', path: [index, 'name'], message: say(JSON.stringify(name), first) });
+    }
+  };
+
+/** A check of an entry that has one of two keys. */
+export const exactlyOne =
+  (what: string, one: string, other: string) =>
+  (entry: unknown, context: z.core.$RefinementCtx): void => {
+    const isSet = read(entry, one) !== undefined;
+    if (isSet !== (read(entry, other) !== undefined)) return;
+    context.addIssue(`expected either ${one} or ${other}: this ${what} has ${isSet ? 'both' : 'neither'}`);
+  };
 
 type TcpAddress = Extract<Address, { readonly kind: 'tcp' }>;
 

@@ -5,12 +5,12 @@ import { anyOf, shorten } from '../model/text.ts';
 import { gatedByDefault, knownTypes } from '../model/types.ts';
 import {
   certificateWithKey,
+  clientTls,
   count,
   evenIfWrong,
-  identityOf,
+  exactlyOne,
   inCode,
   name,
-  ownCertificate,
   parsed,
   positiveDuration,
   principal,
@@ -18,6 +18,8 @@ import {
   readList,
   readText,
   resourceType,
+  tlsOf,
+  uniqueNames,
 } from './schema-parts.ts';
 
 /** What is written there is not repeated: it may be a secret. */
@@ -30,14 +32,7 @@ const webUrl = () =>
   });
 
 // biome-ignore format: a table, one key a line
-const tls = z
-  .strictObject({
-    ca: name().optional().describe("PEM file of the authorities that the server's certificate is verified against; default: those that come with Node"),
-    ...ownCertificate,
-    server_name: name().optional().describe("Name to ask for (SNI) and to verify; default: the URL's host"),
-  })
-  .superRefine(certificateWithKey, evenIfWrong)
-  .transform((given) => ({ ca: given.ca, identity: identityOf(given), serverName: given.server_name }));
+const tls = clientTls('server', 'URL').superRefine(certificateWithKey, evenIfWrong).transform(tlsOf);
 
 // biome-ignore format: a table, one key a line
 const peer = {
@@ -96,27 +91,17 @@ const check = z
     prometheus: prometheus.optional().describe('An instant query: one value within min and max is GOOD, outside of them BAD, all else UNKNOWN'),
     webhook: webhook.optional().describe('A POST with JSON that says what waits: 2xx is GOOD, 4xx and 5xx are BAD, all else is UNKNOWN'),
   })
-  .superRefine((entry, context) => {
-    const kinds = ['prometheus', 'webhook'].filter((kind) => read(entry, kind) !== undefined);
-    if (kinds.length === 1) return;
-    const has = kinds.length === 0 ? 'neither' : 'both';
-    context.addIssue(`expected either prometheus or webhook: this check has ${has}`);
-  }, evenIfWrong)
+  .superRefine(exactlyOne('check', 'prometheus', 'webhook'), evenIfWrong)
   .transform(inCode);
 
 const checks = z
   .array(check)
   .max(32)
   .prefault([])
-  .superRefine((list, context) => {
-    const names = readList({ list }, 'list').map((entry) => readText(entry, 'name'));
-    names.forEach((own, index) => {
-      const first = names.indexOf(own);
-      if (own === undefined || first === index) return;
-      const message = `${JSON.stringify(own)} is already the name of checks[${first}]: each check needs its own`;
-      context.addIssue({ code: 'custom', path: [index, 'name'], message });
-    });
-  }, evenIfWrong);
+  .superRefine(
+    uniqueNames((text, first) => `${text} is already the name of checks[${first}]: each check needs its own`),
+    evenIfWrong,
+  );
 
 /** Without `percent` and `match`. */
 const defaultPercent = 5;

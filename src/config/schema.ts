@@ -1,7 +1,7 @@
 import { RE2JS } from 're2js';
 import * as z from 'zod';
 import { longestPath, mostNodeText, nodePath, parseShown, templateKeys } from '../model/node-path.ts';
-import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { attempt, errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { anyOf, expectedText } from '../model/text.ts';
 import { compileCost } from '../security/pattern.ts';
 import { admin, checkListeners, drainDelay, drainTimeout, metrics, rest, xds } from './schema-listeners.ts';
@@ -150,20 +150,17 @@ function checkPatterns(list: readonly unknown[], context: z.core.$RefinementCtx)
   for (const [index, rule] of list.entries()) {
     const pattern = readText(rule, 'pattern') ?? '';
     cost += compileCost(pattern);
-    const error = cost > mostCompiled ? tooManyPatterns : errorOfPattern(pattern);
-    if (error !== undefined) context.addIssue({ code: 'custom', path: [index, 'pattern'], message: error });
+    const compiled =
+      cost > mostCompiled
+        ? fail(
+            `with this pattern, those of all rules come to more than ${mostCompiled} characters with their repetitions written out`,
+          )
+        : attempt(
+            () => RE2JS.compile(pattern),
+            (error) => `not an RE2 pattern: ${errorMessage(error)}`,
+          );
+    if (!compiled.ok) context.addIssue({ code: 'custom', path: [index, 'pattern'], message: compiled.error });
     if (cost > mostCompiled) return;
-  }
-}
-
-const tooManyPatterns = `with this pattern, those of all rules come to more than ${mostCompiled} characters with their repetitions written out`;
-
-function errorOfPattern(pattern: string): string | undefined {
-  try {
-    RE2JS.compile(pattern);
-    return undefined;
-  } catch (error) {
-    return `not an RE2 pattern: ${errorMessage(error)}`;
   }
 }
 
