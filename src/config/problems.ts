@@ -3,6 +3,7 @@ import { assertNever } from '../model/result.ts';
 import { anyOf, nearest, quote, unknownWord } from '../model/text.ts';
 import { notADuration } from './duration.ts';
 import { acceptedKeys, isDuration } from './json-schema.ts';
+import { putAt, valueAt } from './schema-parts.ts';
 import { type Path, pathText, type UnplacedProblem } from './source.ts';
 
 /**
@@ -146,35 +147,6 @@ function describe(value: unknown): string {
   return `the ${typeof value} ${JSON.stringify(value)}`;
 }
 
-/** Undefined where there is nothing. */
-function valueAt(value: unknown, path: Path): unknown {
-  let current = value;
-  for (const step of path) {
-    if (typeof current !== 'object' || current === null || !Object.hasOwn(current, step)) return undefined;
-    const next: unknown = Reflect.get(current, step);
-    current = next;
-  }
-  return current;
-}
-
-/** The same with another value at a path; what is on the way is copied. */
-function withValueAt(value: unknown, path: Path, replacement: unknown): unknown {
-  const [step, ...rest] = path;
-  if (step === undefined) return replacement;
-  if (Array.isArray(value)) {
-    return value.map((item: unknown, index) =>
-      index === step ? withValueAt(item, rest, replacement) : item,
-    );
-  }
-  if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [
-      key,
-      key === step ? withValueAt(item, rest, replacement) : item,
-    ]),
-  );
-}
-
 /** In a union what each alternative says, instead of its own issue. */
 const withAlternatives = (issues: readonly z.core.$ZodIssue[]): readonly z.core.$ZodIssue[] =>
   issues.flatMap((issue) =>
@@ -184,25 +156,23 @@ const withAlternatives = (issues: readonly z.core.$ZodIssue[]): readonly z.core.
   );
 
 /**
- * A reference to the environment is always a string: turns it into a number or a boolean where one is wanted.
+ * A reference to the environment is always a string: turns it into a number or a boolean where one is wanted, in place.
  * `templates` names the strings that came from there.
  */
-export function coerced(error: z.ZodError, file: unknown, templates: ReadonlyMap<string, string>): unknown {
-  let result = file;
+export function coerce(error: z.ZodError, file: unknown, templates: ReadonlyMap<string, string>): void {
   for (const issue of withAlternatives(error.issues)) {
     const path: Path = issue.path.map((step) => (typeof step === 'symbol' ? String(step) : step));
     const text = valueAt(file, path);
     if (typeof text !== 'string' || !templates.has(pathText(path))) continue;
     const literal =
       issue.code === 'invalid_value' ? issue.values.find((one) => String(one) === text) : undefined;
-    if (literal !== undefined) result = withValueAt(result, path, literal);
+    if (literal !== undefined) putAt(file, path, literal);
     if (issue.code !== 'invalid_type') continue;
     if (issue.expected === 'boolean' && (text === 'true' || text === 'false')) {
-      result = withValueAt(result, path, text === 'true');
+      putAt(file, path, text === 'true');
     }
     if ((issue.expected === 'number' || issue.expected === 'int') && /^-?\d+(\.\d+)?$/.test(text)) {
-      result = withValueAt(result, path, Number(text));
+      putAt(file, path, Number(text));
     }
   }
-  return result;
 }

@@ -1,16 +1,16 @@
 import * as z from 'zod';
 import { fail, ok } from '../model/result.ts';
 import { notifiedEvents, type Wave } from '../model/rollout.ts';
-import { anyOf } from '../model/text.ts';
+import { anyOf, shorten } from '../model/text.ts';
 import { gatedByDefault, knownTypes } from '../model/types.ts';
 import {
   certificateWithKey,
+  clientTls,
   count,
   evenIfWrong,
-  identityOf,
+  exactlyOne,
   inCode,
   name,
-  ownCertificate,
   parsed,
   positiveDuration,
   principal,
@@ -18,6 +18,8 @@ import {
   readList,
   readText,
   resourceType,
+  tlsOf,
+  uniqueNames,
 } from './schema-parts.ts';
 
 /** What is written there is not repeated: it may be a secret. */
@@ -30,14 +32,7 @@ const webUrl = () =>
   });
 
 // biome-ignore format: a table, one key a line
-const tls = z
-  .strictObject({
-    ca: name().optional().describe("PEM file of the authorities that the server's certificate is verified against; default: those that come with Node"),
-    ...ownCertificate,
-    server_name: name().optional().describe("Name to ask for (SNI) and to verify; default: the URL's host"),
-  })
-  .superRefine(certificateWithKey, evenIfWrong)
-  .transform((given) => ({ ca: given.ca, identity: identityOf(given), serverName: given.server_name }));
+const tls = clientTls('server', 'URL').superRefine(certificateWithKey, evenIfWrong).transform(tlsOf);
 
 // biome-ignore format: a table, one key a line
 const peer = {
@@ -96,27 +91,17 @@ const check = z
     prometheus: prometheus.optional().describe('An instant query: one value within min and max is GOOD, outside of them BAD, all else UNKNOWN'),
     webhook: webhook.optional().describe('A POST with JSON that says what waits: 2xx is GOOD, 4xx and 5xx are BAD, all else is UNKNOWN'),
   })
-  .superRefine((entry, context) => {
-    const kinds = ['prometheus', 'webhook'].filter((kind) => read(entry, kind) !== undefined);
-    if (kinds.length === 1) return;
-    const has = kinds.length === 0 ? 'neither' : 'both';
-    context.addIssue(`expected either prometheus or webhook: this check has ${has}`);
-  }, evenIfWrong)
+  .superRefine(exactlyOne('check', 'prometheus', 'webhook'), evenIfWrong)
   .transform(inCode);
 
 const checks = z
   .array(check)
   .max(32)
   .prefault([])
-  .superRefine((list, context) => {
-    const names = readList({ list }, 'list').map((entry) => readText(entry, 'name'));
-    names.forEach((own, index) => {
-      const first = names.indexOf(own);
-      if (own === undefined || first === index) return;
-      const message = `${JSON.stringify(own)} is already the name of checks[${first}]: each check needs its own`;
-      context.addIssue({ code: 'custom', path: [index, 'name'], message });
-    });
-  }, evenIfWrong);
+  .superRefine(
+    uniqueNames((text, first) => `${text} is already the name of checks[${first}]: each check needs its own`),
+    evenIfWrong,
+  );
 
 /** Without `percent` and `match`. */
 const defaultPercent = 5;
@@ -259,12 +244,11 @@ export function checkRollout(file: unknown, context: z.core.$RefinementCtx): voi
     context.addIssue({ code: 'custom', path: ['rollout', 'canary_principals'], message });
   }
   const rules = readList(file, 'parameters');
+  const keys = new Set(rules.map((rule) => readText(rule, 'key')));
   // Who is a canary does not depend on what a client asks for.
-  const ofEveryName = rules.filter((rule) => readList(rule, 'authorities').length === 0);
-  const keysOf = (some: readonly unknown[]) => [
-    ...new Set(some.flatMap((rule) => readText(rule, 'key') ?? [])),
-  ];
-  const known = keysOf(ofEveryName);
+  const values = valuesByKey(rules.filter((rule) => readList(rule, 'authorities').length === 0));
+  const noRules = `"parameters" has no rules${rules.length === 0 ? '' : ' without authorities'}`;
+  const accepted = values.size === 0 ? noRules : expectedOf([...values.keys()]);
   const waves = readList(section, 'waves').map((one, index) => {
     return [one, read(one, 'path') === 'rollout.canary' ? ['canary'] : ['waves', index]] as const;
   });
@@ -273,14 +257,15 @@ export function checkRollout(file: unknown, context: z.core.$RefinementCtx): voi
       const key = readText(entry, 'key');
       if (key === undefined || key === '') return;
       const at = ['rollout', ...path, 'match', index];
-      if (known.includes(key)) {
-        const own = ofEveryName.filter((rule) => readText(rule, 'key') === key);
-        checkValue(own, key, readText(entry, 'value'), at, context);
+      const own = values.get(key);
+      const value = readText(entry, 'value');
+      if (own !== undefined) {
+        if (value === undefined || own.anyValue || own.values.has(value)) return;
+        const message = `${JSON.stringify(value)} is not one of the values of the rules for ${JSON.stringify(key)}, so no client would match: ${own.expected}`;
+        context.addIssue({ code: 'custom', path: [...at, 'value'], message });
         return;
       }
-      const noRules = `"parameters" has no rules${rules.length === 0 ? '' : ' without authorities'}`;
-      const accepted = known.length === 0 ? noRules : `expected ${anyOf(known)}`;
-      const message = keysOf(rules).includes(key)
+      const message = keys.has(key)
         ? `the rules for ${JSON.stringify(key)} are for names of single authorities, and canaries are chosen by what holds for every name: ${accepted}`
         : `${JSON.stringify(key)} is not the key of any rule in "parameters", so no client would match: ${accepted}`;
       context.addIssue({ code: 'custom', path: [...at, 'key'], message });
@@ -288,22 +273,20 @@ export function checkRollout(file: unknown, context: z.core.$RefinementCtx): voi
   }
 }
 
-/** Where all rules of a key list their values, nothing derives another one but a default. */
-function checkValue(
-  rules: readonly unknown[],
-  key: string,
-  value: string | undefined,
-  at: readonly (string | number)[],
-  context: z.core.$RefinementCtx,
-): void {
-  const derived = rules.map((rule) => ({
-    values: readList(rule, 'values'),
-    otherwise: readText(rule, 'default'),
-  }));
-  if (value === undefined || derived.some(({ values }) => values.length === 0 || values.includes(value)))
-    return;
-  if (derived.some(({ otherwise }) => otherwise === value)) return;
-  const accepted = new Set(derived.flatMap(({ values, otherwise }) => [...values, otherwise ?? []].flat()));
-  const message = `${JSON.stringify(value)} is not one of the values of the rules for ${JSON.stringify(key)}, so no client would match: expected ${anyOf([...accepted].map(String))}`;
-  context.addIssue({ code: 'custom', path: [...at, 'value'], message });
+/** What the rules of each key can derive. Where all of them list their values, nothing else but a default. */
+function valuesByKey(rules: readonly unknown[]) {
+  const byKey = Map.groupBy(rules, (rule) => readText(rule, 'key') ?? '');
+  byKey.delete('');
+  return new Map(
+    [...byKey].map(([key, own]) => {
+      const values = new Set(
+        own.flatMap((rule) => [...readList(rule, 'values'), read(rule, 'default') ?? []].flat()),
+      );
+      const anyValue = own.some((rule) => readList(rule, 'values').length === 0);
+      return [key, { values, anyValue, expected: expectedOf([...values].map(String)) }] as const;
+    }),
+  );
 }
+
+/** Of any length: it is said for each entry. */
+const expectedOf = (words: readonly string[]): string => shorten(`expected ${anyOf(words)}`, 1000);

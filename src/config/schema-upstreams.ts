@@ -4,35 +4,31 @@ import { VIA_HEADER } from '../wire/via.ts';
 import {
   authority,
   certificateWithKey,
+  clientTls,
   endpoint,
   evenIfWrong,
-  identityOf,
+  exactlyOne,
   inCode,
   name,
-  ownCertificate,
   positiveDuration,
   principal,
   read,
   readList,
-  readText,
   resourceNames,
   resourceType,
+  tlsOf,
+  uniqueNames,
 } from './schema-parts.ts';
 
 // biome-ignore format: a table, one key a line
-const clientTls = z
-  .strictObject({
-    ca: name().optional().describe("PEM file of the authorities that the control plane's certificate is verified against; default: those that come with Node"),
-    ...ownCertificate,
-    server_name: name().optional().describe("Name to ask for (SNI) and to verify; default: the endpoint's host"),
+const tls = clientTls('control plane', 'endpoint')
+  .extend({
     server_identities: z.array(principal()).optional().describe('SANs: a URI as in spiffe://example.com/control-plane, or dns:NAME; * is a wildcard. The certificate must have one of them, and its name is not checked. Default: the name is checked'),
   })
   .superRefine(certificateWithKey, evenIfWrong)
-  .transform((given) => {
-    if (Object.keys(given).length === 0) return undefined;
-    const { ca, server_name: serverName } = given;
-    return { ca, identity: identityOf(given), serverName, serverIdentities: given.server_identities ?? [] };
-  });
+  .transform((given) =>
+    Object.keys(given).length === 0 ? undefined : { ...tlsOf(given), serverIdentities: given.server_identities ?? [] },
+  );
 
 // biome-ignore format: a table, one key a line
 const keepalive = z
@@ -72,7 +68,7 @@ const ads = z
     protocol: z.enum(['DELTA', 'SOTW']).default('DELTA').describe('Which xDS protocol variant to speak'),
     services: z.enum(['AGGREGATED', 'PER_TYPE']).default('AGGREGATED').describe('AGGREGATED: ADS. PER_TYPE: the gRPC service of each type, for control planes without ADS: a stream for each type, without an order between types. Types without a service are not served from here'),
     variants: z.enum(['PER_PARAMETERS', 'NATIVE']).default('PER_PARAMETERS').describe('PER_PARAMETERS: one session for each parameter set, for control planes that decide by node (no rules: one session). NATIVE: the control plane speaks TP2'),
-    tls: clientTls.optional().describe('TLS towards the control plane; left out or {}: plaintext'),
+    tls: tls.optional().describe('TLS towards the control plane; left out or {}: plaintext'),
     headers: headers.optional().describe('Headers sent with each stream: a mapping from names to values, which /config_dump does not show'),
     token_file: name().optional().describe('A file with a token, sent as "authorization: Bearer …". Read for each stream: a new token is used from the next one on'),
     connect_timeout: positiveDuration().prefault('5s').describe('After this the next endpoint is tried'),
@@ -99,7 +95,7 @@ const filesystem = z
 // biome-ignore format: a table, one key a line
 const siblings = z.strictObject({
   address: endpoint().describe("The xds listeners of this relay's other replicas: a name with all their addresses, such as that of a headless Service. HOST:PORT or unix:PATH"),
-  tls: clientTls.optional().describe('TLS towards them; left out or {}: plaintext'),
+  tls: tls.optional().describe('TLS towards them; left out or {}: plaintext'),
 });
 
 // biome-ignore format: a table, one key a line
@@ -117,17 +113,11 @@ const upstream = z
     max_removal_percent: z.number().min(0).max(100).optional().describe("Removals after a reconnect of more than this share of a type's resources are held back; default: off"),
     max_removal_hold: positiveDuration().prefault('10m').describe('What max_removal_percent holds back is removed after this time, unless it is released or sent again'),
   })
+  .superRefine(exactlyOne('upstream', 'ads', 'filesystem'), evenIfWrong)
   .superRefine((entry, context) => {
-    const kinds = ['ads', 'filesystem'].filter((kind) => read(entry, kind) !== undefined);
-    if (kinds.length !== 1) {
-      context.addIssue(
-        `expected either ads or filesystem: this upstream has ${kinds.length === 0 ? 'neither' : 'both'}`,
-      );
-    }
-    if (read(entry, 'siblings') !== undefined && read(entry, 'ads') === undefined) {
-      const message = 'is for control planes: this upstream has no ads';
-      context.addIssue({ code: 'custom', path: ['siblings'], message });
-    }
+    if (read(entry, 'siblings') === undefined || read(entry, 'ads') !== undefined) return;
+    const message = 'is for control planes: this upstream has no ads';
+    context.addIssue({ code: 'custom', path: ['siblings'], message });
   }, evenIfWrong);
 
 /** As upstream/claims.ts decides. What an entry claims is not known if its claims are wrong, or one of its keys. */
@@ -145,19 +135,10 @@ const isClaim: ReadonlySet<PropertyKey> = new Set(['authorities', 'types', 'name
 export const upstreams = z
   .array(upstream)
   .min(1)
-  .superRefine((list, context) => {
-    const entries: readonly unknown[] = Array.isArray(list) ? list : [];
-    const names = entries.map((entry) => readText(entry, 'name'));
-    names.forEach((text, index) => {
-      const first = names.indexOf(text);
-      if (text === undefined || first === index) return;
-      context.addIssue({
-        code: 'custom',
-        path: [index, 'name'],
-        message: `${JSON.stringify(text)} is also the name of upstreams[${first}]: names must be unique`,
-      });
-    });
-  }, evenIfWrong)
+  .superRefine(
+    uniqueNames((text, first) => `${text} is also the name of upstreams[${first}]: names must be unique`),
+    evenIfWrong,
+  )
   .transform((list) =>
     list.flatMap(({ ads, filesystem, authorities, types, names, ...entry }) => {
       const services = ads?.services === 'PER_TYPE' ? { services: ads.protocol } : {};

@@ -15,25 +15,15 @@ export function warnings(config: Config): readonly ConfigProblem[] {
 }
 
 /** What is dangerous, though it may be intended. */
-export function dangers(config: Config): readonly ConfigProblem[] {
-  return located(
-    [...openListeners(config), ...openAdmin(config), ...trustedNodes(config), ...plainTokens(config)],
-    config,
-  );
-}
+export const dangers = foundBy(openListeners, openAdmin, trustedNodes, plainTokens);
 
 /** What contradicts itself. Only `validate` warns of it: a relay with it works. */
-export function contradictions(config: Config): readonly ConfigProblem[] {
-  return located(
-    [
-      ...unreachableBounds(config),
-      ...checksThatLeaveIt(config),
-      ...bakesTooShortForTraffic(config),
-      ...siblingsThatRefuse(config),
-    ],
-    config,
-  );
-}
+export const contradictions = foundBy(
+  unreachableBounds,
+  checksThatLeaveIt,
+  bakesTooShortForTraffic,
+  siblingsThatRefuse,
+);
 
 /**
  * What cannot be intended, though a relay can run with it: `validate` refuses it. It reads the raw values, so it works even
@@ -50,9 +40,7 @@ export function withoutEffect(file: unknown): readonly UnplacedProblem[] {
 }
 
 /** What a control plane sees where a rule does not say it. Only `validate` prints it: most of these are intended. */
-export function hints(config: Config): readonly ConfigProblem[] {
-  return located(parametersShownElsewhere(config), config);
-}
+export const hints = foundBy(parametersShownElsewhere);
 
 /** Rules for which clients of a running relay must reconnect, each with how many. Only `validate --against` warns of them. */
 export function unreadFields(
@@ -68,6 +56,14 @@ export function unreadFields(
       })),
   );
   return located(complaints, config);
+}
+
+function foundBy(...finders: readonly ((config: Config) => readonly UnplacedProblem[])[]) {
+  return (config: Config): readonly ConfigProblem[] =>
+    located(
+      finders.flatMap((find) => find(config)),
+      config,
+    );
 }
 
 const located = (complaints: readonly UnplacedProblem[], { source }: Config): readonly ConfigProblem[] =>

@@ -4,9 +4,12 @@ import { getOrMake } from './maps.ts';
 /** A step below `node`: `.key`, or `["key"]` for a key with dots, as Kubernetes labels have them. */
 const step = /\.(?<plain>[^.]*?)(?=\.|\["|$)|\[(?<quoted>"(?:[^"\\]|\\.)*")\]/y;
 
-/** `node.metadata.a["b.c"]` as its steps below `node`; undefined: it is no path. */
+/** In characters. */
+export const longestPath = 1024;
+
+/** `node.metadata.a["b.c"]` as its steps below `node`; undefined: it is no path, or too long. */
 export function nodePath(text: string): readonly string[] | undefined {
-  if (!text.startsWith('node')) return undefined;
+  if (!text.startsWith('node') || text.length > longestPath) return undefined;
   const steps: string[] = [];
   for (let at = 'node'.length; at < text.length; at = step.lastIndex) {
     step.lastIndex = at;

@@ -37,7 +37,7 @@ export function compileAuthorization(rules: readonly AuthorizationRule[]): {
       const indexes = rules.keys().filter((index) => applies[index]?.(peer) === true);
       const combination = [...indexes];
       return getOrMake(remembered, combination.join(','), () =>
-        accessBy(rules.filter((_, index) => combination.includes(index))),
+        accessBy(combination.flatMap((index) => rules[index] ?? [])),
       );
     },
   };

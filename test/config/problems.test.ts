@@ -1,6 +1,9 @@
 import { expect } from 'chai';
 import { Scalar } from 'yaml';
 import { parseText } from '../../src/config/document.ts';
+
+import { cpuSeconds } from '../support/cpu.ts';
+import { costlyConfigurations } from './costly.ts';
 import { expectProblems, minimal, problemsOf } from './support.ts';
 
 interface Row {
@@ -408,6 +411,29 @@ admin:
         text: `${minimal}parameters: [{ key: a, from: node.id, pattern: "(?=x)" }]\n`,
         problems: ['4:48: parameters[0].pattern: not an RE2 pattern: '],
       },
+      {
+        rule: 'more rules than are accepted: nothing else is said of them together',
+        text: `${minimal}parameters: [${'{ key: a, from: node.id, pattern: "(?=x)" }, '.repeat(1001)}]\n`,
+        problems: ['4:1: parameters: must have at most 1000 entries'],
+      },
+      {
+        rule: 'patterns that take long: those before are judged',
+        text: `${minimal}parameters:
+  - { key: a, from: node.id, pattern: "(?=x)" }
+  - { key: b, from: node.id, pattern: '(?i)${'ü'.repeat(20)}' }
+  - { key: c, from: node.id, pattern: '(x{100}){100}' }
+  - { key: d, from: node.id, pattern: "(?=x)" }
+`,
+        problems: [
+          '5:39: parameters[0].pattern: not an RE2 pattern: ',
+          '7:39: parameters[2].pattern: with this pattern, those of all rules come to more than 50000 characters with their repetitions written out',
+        ],
+      },
+      {
+        rule: 'a path longer than any node has',
+        text: `${minimal}parameters: [{ key: a, from: node.metadata${'.a'.repeat(600)} }]\n`,
+        problems: ['4:30: parameters[0].from: is longer than 1024 characters'],
+      },
       ...['node.name', 'node.metadata', 'node.metadata.', 'node.metadata.a..b', 'peer.san', ''].map(
         (from) => ({
           rule: `from "${from}"`,
@@ -734,6 +760,14 @@ rest: {}
       expect(places.size).to.be.at.most(100_000);
       expect(problems.length).to.be.within(1, 100_001);
       expect(problems.filter(({ message }) => /has more than|deeper than/.test(message))).to.have.length(1);
+    });
+  }
+
+  for (const [what, text] of costlyConfigurations) {
+    it(`the checks of a configuration take time by its length, not by its square: ${what}`, () => {
+      const before = cpuSeconds();
+      problemsOf(text);
+      expect(cpuSeconds() - before).to.be.below(4);
     });
   }
 
