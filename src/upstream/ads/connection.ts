@@ -28,8 +28,8 @@ export interface AdsUpstreamOptions extends GrpcChannelOptions {
   readonly sessionPerParameters?: boolean;
   /** How an endpoint is reached; undefined: by gRPC, with `tls`, `connectTimeoutMs` and `keepalive`. */
   readonly transport?: Transport | undefined;
-  /** Protocol §3.9. An endpoint that answers nothing at all for so long has failed. */
-  readonly resourceTimeoutMs: number;
+  /** Protocol §3.9. An endpoint that answers nothing at all for so long has failed. Undefined: see `MachineOptions`. */
+  readonly resourceTimeoutMs: number | undefined;
   readonly backoff: { readonly initialMs: number; readonly maxMs: number };
   /** How long a preferred endpoint must hold a connection before the sessions go back to it. */
   readonly failbackAfterMs: number;
@@ -191,8 +191,8 @@ export class AdsConnection {
     const state = this.#state;
     if (state.kind !== 'up') return;
     state.asked = true;
-    if (state.silence !== undefined || state.answered) return;
     const { clock, resourceTimeoutMs } = this.options;
+    if (state.silence !== undefined || state.answered || resourceTimeoutMs === undefined) return;
     state.silence = clock.after(resourceTimeoutMs, () => this.#silent(state));
   }
 
@@ -277,7 +277,7 @@ export class AdsConnection {
   }
 
   #rejectSilent(): void {
-    const seconds = this.options.resourceTimeoutMs / 1000;
+    const seconds = (this.options.resourceTimeoutMs ?? 0) / 1000;
     this.#reject(`connected, but no response within ${seconds} s${nodesText(this.#nodesWithoutAnswer())}`);
   }
 

@@ -174,7 +174,11 @@ export class SotwType extends SubscribedType {
     this.#attributionAmbiguous = true;
     if (this.#isFull || subscription.kind !== 'name') return;
     this.#subscribedAgain.leave(subscription);
-    this.whenAllHaveLeft(() => this.#subscribedAgain.forgetLeft());
+    this.leave(subscription);
+  }
+
+  protected onLeft(subscription: UpstreamSubscription): void {
+    this.#subscribedAgain.forget(subscription);
   }
 
   protected override askAgain(): readonly UpstreamSubscription[] {

@@ -33,8 +33,8 @@ export interface MachineOptions {
   readonly maxConstraintDepth: number;
   /** How many entries of a response are read in one turn. */
   readonly entriesPerTurn: number;
-  /** Protocol §3.9. */
-  readonly resourceTimeoutMs: number;
+  /** Protocol §3.9. Undefined: a relay of ours answers. Silence says nothing, and what is not subscribed has no answer. */
+  readonly resourceTimeoutMs: number | undefined;
 }
 
 /** One stream as its types see it: what is to be done about them, in order, and the timers that run. */

@@ -48,6 +48,8 @@ const nackDelayMs = { first: 1000, longest: 30_000 };
 const reasonLimit = 2000;
 /** How long the relay waits for a response that shows that it answers a later wildcard or glob. */
 const attributionWaitMs = 2000;
+/** How long something is on its way, where silence says nothing (`resourceTimeoutMs`). */
+const longestWayMs = 15_000;
 
 /**
  * One type on one stream: its wildcard or its names, never both (protocol §5b). What happens to it are its methods; what is
@@ -83,6 +85,8 @@ export abstract class SubscribedType {
   readonly #toSubscribe = new Set<UpstreamSubscription>();
   /** Subscribed on this stream, and to be unsubscribed with the next request. */
   #toUnsubscribe: UpstreamSubscription[] = [];
+  /** Unsubscribed on this stream, after which request, in order: what was sent for them may still be on its way. */
+  readonly #leaving = new Map<UpstreamSubscription, number>();
   /** What has been concluded and is not in a transaction yet. */
   #concluded: { readonly removals: Removal[]; readonly resolved: Interest[] } = {
     removals: [],
@@ -120,6 +124,8 @@ export abstract class SubscribedType {
   ): ReadonlySet<UpstreamSubscription>;
   /** Before the resources of this subscription are dropped, because nobody subscribes to them any more. */
   protected abstract onUnsubscribed(subscription: UpstreamSubscription): void;
+  /** Nothing is on its way any more that was sent for it before it was unsubscribed. */
+  protected abstract onLeft(subscription: UpstreamSubscription): void;
   /** After a response: what must be left out and subscribed once more, because upstream may not have seen that it was. */
   protected askAgain?(): readonly UpstreamSubscription[];
   /** Whether silence means absence in the end (protocol §3.9): for names, in SotW only of full-state types. */
@@ -153,6 +159,7 @@ export abstract class SubscribedType {
     this.lastNack = undefined;
     this.#nacksInARow = 0;
     this.#toUnsubscribe = [];
+    this.#leaving.clear();
     this.sweepPending = false;
     for (const variant of this.acked.all()) variant.confirmed = false;
     for (const subscription of this.subscriptions.all()) {
@@ -318,16 +325,21 @@ export abstract class SubscribedType {
 
   /** These were sent just now. */
   #awaitAnswers(subscriptions: readonly UpstreamSubscription[]): void {
+    const { resourceTimeoutMs } = this.stream.options;
+    if (resourceTimeoutMs === undefined) return;
     const unanswered = subscriptions.filter(({ resolvedOnThisStream }) => !resolvedOnThisStream);
     const wildcards = unanswered.filter(({ kind }) => kind === 'wildcard');
     const suffix = `${this.requestCount} ${this.type}`;
-    if (wildcards.length > 0) this.#awaitWildcards(`overdue ${suffix}`, wildcards);
+    if (wildcards.length > 0) this.#awaitWildcards(`overdue ${suffix}`, resourceTimeoutMs, wildcards);
     const expiring = unanswered.filter((one) => this.absentAfterTimeout(one));
-    if (expiring.length > 0) this.#awaitExpiry(`expire ${suffix}`, expiring);
+    if (expiring.length > 0) this.#awaitExpiry(`expire ${suffix}`, resourceTimeoutMs, expiring);
   }
 
-  #awaitWildcards(timer: string, subscriptions: readonly UpstreamSubscription[]): void {
-    const { resourceTimeoutMs } = this.stream.options;
+  #awaitWildcards(
+    timer: string,
+    resourceTimeoutMs: number,
+    subscriptions: readonly UpstreamSubscription[],
+  ): void {
     this.stream.arm(timer, resourceTimeoutMs, () => {
       const waiting = subscriptions.filter(
         (subscription) => !subscription.resolvedOnThisStream && this.subscriptions.has(subscription),
@@ -341,19 +353,23 @@ export abstract class SubscribedType {
         return;
       }
       this.stream.add({ kind: 'overdue' });
-      this.#awaitWildcards(timer, waiting);
+      this.#awaitWildcards(timer, resourceTimeoutMs, waiting);
     });
   }
 
-  #awaitExpiry(timer: string, subscriptions: readonly UpstreamSubscription[], after?: Postponed): void {
-    const { resourceTimeoutMs } = this.stream.options;
+  #awaitExpiry(
+    timer: string,
+    resourceTimeoutMs: number,
+    subscriptions: readonly UpstreamSubscription[],
+    after?: Postponed,
+  ): void {
     this.stream.arm(
       timer,
       after === 'extend' ? resourceTimeoutMs / extensionShare : resourceTimeoutMs,
       () => {
         // The rejected response may have been the answer, so nothing is concluded yet. Who was silent has its whole time.
         if (this.lastNack !== undefined || (after === 'silent' && this.stream.controlPlaneResponded)) {
-          this.#awaitExpiry(timer, subscriptions);
+          this.#awaitExpiry(timer, resourceTimeoutMs, subscriptions);
           return;
         }
         const outcomes = Map.groupBy(
@@ -364,7 +380,7 @@ export abstract class SubscribedType {
         this.#conclude();
         for (const postponed of ['extend', 'silent'] as const) {
           const later = outcomes.get(postponed);
-          if (later !== undefined) this.#awaitExpiry(timer, later, postponed);
+          if (later !== undefined) this.#awaitExpiry(timer, resourceTimeoutMs, later, postponed);
         }
       },
     );
@@ -429,9 +445,26 @@ export abstract class SubscribedType {
     this.stream.armOnce(`doubt ${request} ${this.type}`, attributionWaitMs, run);
   }
 
-  /** When nothing is on its way any more that was sent before something was unsubscribed. */
-  protected whenAllHaveLeft(run: () => void): void {
-    this.stream.arm(`leaving ${this.type}`, this.stream.options.resourceTimeoutMs, run);
+  /** It was unsubscribed just now. */
+  protected leave(subscription: UpstreamSubscription): void {
+    const { type, requestCount, stream } = this;
+    this.#leaving.set(subscription, requestCount);
+    stream.armOnce(
+      `leaving ${requestCount} ${type}`,
+      stream.options.resourceTimeoutMs ?? longestWayMs,
+      () => {
+        for (const [left, after] of this.#leaving) {
+          if (after > requestCount) return;
+          this.#leaving.delete(left);
+          this.onLeft(left);
+        }
+      },
+    );
+  }
+
+  /** Something was unsubscribed not long ago. */
+  protected get isSomethingLeaving(): boolean {
+    return this.#leaving.size > 0;
   }
 
   /** The variants that upstream has delivered under the name, glob or wildcard of a subscription. */

@@ -78,7 +78,7 @@ class World {
         variants: 'PER_PARAMETERS',
         tls: undefined,
         connectTimeoutMs: 1000,
-        resourceTimeoutMs: 2 ** 31 - 1,
+        resourceTimeoutMs: undefined,
         keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
         backoff: { initialMs: backoffMs, maxMs: backoffMs },
         failbackAfterMs: 1000,
