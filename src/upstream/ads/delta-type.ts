@@ -121,6 +121,7 @@ export class DeltaType extends SubscribedType {
     const initialVersions = this.#initialVersions;
     this.#initialVersions = noVersions;
     if (requestCount > 1) for (const subscription of subscribed) this.#expectResent(subscription);
+    this.#expectReturned(subscribed);
     const again = new Set(subscribed.map((subscription) => subscription.selector));
     const together = !unsubscribed.some((subscription) => again.has(subscription.selector));
     const only = subscribed.length === 1 && requestCount === 1 ? subscribed[0] : undefined;
@@ -136,6 +137,15 @@ export class DeltaType extends SubscribedType {
 
   protected reply(): OutgoingRequest {
     return deltaRequest(this.type, { nonce: this.nonce, error: this.lastNack });
+  }
+
+  /** Silence about a name that this stream has delivered does not mean that it is absent: a new stream gets it. */
+  #expectReturned(subscribed: readonly UpstreamSubscription[]): void {
+    if (this.stream.options.resourceTimeoutMs === undefined) return;
+    const returned = subscribed.filter((one) => one.kind === 'name' && this.hasReturned(one));
+    const waits = (one: UpstreamSubscription): boolean =>
+      !one.resolvedOnThisStream && this.subscriptions.has(one);
+    this.renewIfDoubtful(`returned ${this.requestCount} ${this.type}`, () => returned.some(waits));
   }
 
   /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */

@@ -22,6 +22,7 @@ import type { AcceptanceRules } from './response-parts.ts';
 import { originalOf, type Stamp } from './stamp.ts';
 import type { StreamEffects } from './stream-effects.ts';
 import {
+  keyOf,
   type UpstreamSubscription,
   UpstreamSubscriptions,
   waitingCollections,
@@ -43,6 +44,8 @@ const extensionShare = 15;
  * does.
  */
 type Postponed = 'extend' | 'silent';
+/** So many subscriptions that had something and were unsubscribed are remembered on one stream. */
+const mostReturning = 100_000;
 /** The second rejection in a row waits so long, each further one twice as long: some servers send again at once. */
 const nackDelayMs = { first: 1000, longest: 30_000 };
 const reasonLimit = 2000;
@@ -87,6 +90,8 @@ export abstract class SubscribedType {
   #toUnsubscribe: UpstreamSubscription[] = [];
   /** Unsubscribed on this stream, after which request, in order: what was sent for them may still be on its way. */
   readonly #leaving = new Map<UpstreamSubscription, number>();
+  /** By `keyOf`: unsubscribed on this stream, and upstream had delivered something for it. */
+  readonly #mayReturn = new Set<string>();
   /** What has been concluded and is not in a transaction yet. */
   #concluded: { readonly removals: Removal[]; readonly resolved: Interest[] } = {
     removals: [],
@@ -144,9 +149,10 @@ export abstract class SubscribedType {
     return this.info.legacyWildcard && !this.stream.hasForgotten;
   }
 
-  /** Nothing is subscribed, cached or to be unsubscribed. Only the last nonce and version are left in it. */
+  /** Nothing is subscribed, cached, to be unsubscribed or remembered. Only the last nonce and version are left in it. */
   get isAbandoned(): boolean {
-    return this.subscriptions.size === 0 && this.acked.size === 0 && this.#toUnsubscribe.length === 0;
+    const left = this.subscriptions.size + this.acked.size + this.#toUnsubscribe.length;
+    return left + this.#mayReturn.size === 0;
   }
 
   /**
@@ -160,6 +166,7 @@ export abstract class SubscribedType {
     this.#nacksInARow = 0;
     this.#toUnsubscribe = [];
     this.#leaving.clear();
+    this.#mayReturn.clear();
     this.sweepPending = false;
     for (const variant of this.acked.all()) variant.confirmed = false;
     for (const subscription of this.subscriptions.all()) {
@@ -184,7 +191,10 @@ export abstract class SubscribedType {
     const subscription = this.subscriptions.delete(interest);
     if (subscription === undefined) return;
     this.#toSubscribe.delete(subscription);
-    if (subscription.requestNumber > 0) this.#toUnsubscribe.push(subscription);
+    if (subscription.requestNumber > 0) {
+      this.#toUnsubscribe.push(subscription);
+      this.#rememberLeft(subscription);
+    }
     this.onUnsubscribed(subscription);
     // Upstream does not update it any more, so the store must not have it from here.
     if (this.subscriptions.size === 0) {
@@ -199,6 +209,23 @@ export abstract class SubscribedType {
       ),
     );
     this.#conclude({ unwanted: true });
+  }
+
+  #rememberLeft(subscription: UpstreamSubscription): void {
+    if (!this.covered(subscription).some(({ constraints }) => subscription.isFor(constraints))) return;
+    this.#mayReturn.add(keyOf(subscription));
+    for (const oldest of this.#mayReturn) {
+      if (this.#mayReturn.size <= mostReturning) return;
+      this.#mayReturn.delete(oldest);
+    }
+  }
+
+  /**
+   * Upstream delivered something for it on this stream before it was unsubscribed. Some control planes (go-control-plane up to
+   * 0.13.4) send that again only when it has changed.
+   */
+  protected hasReturned(subscription: UpstreamSubscription): boolean {
+    return this.#mayReturn.has(keyOf(subscription));
   }
 
   /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */

@@ -350,4 +350,6 @@ export class SubscribedAgain {
   }
 }
 
-const keyOf = ({ selector, parameters }: UpstreamSubscription): string => `${parameters.id} ${selector}`;
+/** A name, glob or wildcard with its parameters. */
+export const keyOf = ({ selector, parameters }: UpstreamSubscription): string =>
+  `${parameters.id} ${selector}`;
