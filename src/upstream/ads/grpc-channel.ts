@@ -65,7 +65,7 @@ class GrpcChannel implements Channel {
   readonly #handler: ChannelHandler;
   readonly #headers: StreamHeaders;
   readonly #clock: Clock;
-  readonly #longestUnreadMs: number;
+  readonly #limits: StreamLimits;
   #client: Client | undefined;
   readonly #timeout: Timer;
   #phase: 'connecting' | 'connected' | 'ending' | 'over' = 'connecting';
@@ -77,7 +77,7 @@ class GrpcChannel implements Channel {
     this.#headers = options;
     this.#clock = options.clock;
     const { connectTimeoutMs, keepalive } = options;
-    this.#longestUnreadMs = keepalive.timeMs + keepalive.timeoutMs;
+    this.#limits = { takenMs: connectTimeoutMs, unreadMs: keepalive.timeMs + keepalive.timeoutMs };
     this.#timeout = options.clock.after(connectTimeoutMs, () =>
       this.#lose(`no connection within ${connectTimeoutMs / 1000} s`),
     );
@@ -90,7 +90,7 @@ class GrpcChannel implements Channel {
     const metadata = streamMetadata(this.#headers, via);
     if (!metadata.ok) return unopened(`token_file ${metadata.error}`, handler);
     const call = client.makeBidiStreamRequest<Buffer, Buffer>(path, same, same, metadata.value);
-    return stream(call, this.#clock, this.#longestUnreadMs, handler, (reason, code) => {
+    return stream(call, this.#clock, this.#limits, handler, (reason, code) => {
       if (this.#phase === 'ending') this.#droppedStreams = true;
       else handler.closed(reason, code);
     });
@@ -168,13 +168,24 @@ const longestFinishMs = 1000;
 
 const same = (bytes: Buffer): Buffer => bytes;
 
+/** How long a control plane may take, in milliseconds. */
+interface StreamLimits {
+  /** To take the first request. A large one has more time. */
+  readonly takenMs: number;
+  /** To read what it has not read. */
+  readonly unreadMs: number;
+}
+
+/** So much of a first request is read in a millisecond at least. */
+const leastBytesPerMs = 64;
+
 /** How long responses may be handled without a break, in milliseconds: clients wait meanwhile. */
 const slice = 10;
 
 function stream(
   call: ClientDuplexStream<Buffer, Buffer>,
   clock: Clock,
-  longestUnreadMs: number,
+  { takenMs, unreadMs }: StreamLimits,
   handler: ChannelStreamHandler,
   closed: ChannelStreamHandler['closed'],
 ): ChannelStream {
@@ -191,18 +202,36 @@ function stream(
     unread?.cancel();
     unread = undefined;
   };
-  const close = (reason: string, code: Code): void => {
+  /** The first request has to be sent. Past MAX_CONCURRENT_STREAMS Node keeps it and says nothing. */
+  let untaken: Timer | undefined;
+  let isTaken = false;
+  const taken = (): void => {
+    isTaken = true;
+    untaken?.cancel();
+  };
+  const close = (reason: string, code?: Code): void => {
     if (over) return;
     over = true;
     gone = true;
     isRead();
+    taken();
     closed(reason, code);
   };
   /** Its end comes after what it has sent, which nobody reads: a stream that stands still may be over already. */
   const waitForReader = (): void => {
     isRead();
-    unread = clock.after(longestUnreadMs, () => {
-      close(`the control plane has read nothing for ${longestUnreadMs / 1000} s`, Code.UNAVAILABLE);
+    unread = clock.after(unreadMs, () => {
+      close(`the control plane has read nothing for ${unreadMs / 1000} s`, Code.UNAVAILABLE);
+      call.cancel();
+    });
+  };
+  const waitForRoom = (bytes: number): void => {
+    const longest = takenMs + bytes / leastBytesPerMs;
+    untaken = clock.after(longest, () => {
+      const seconds = Math.round(longest / 100) / 10;
+      close(
+        `no first request was taken within ${seconds} s: the control plane, or a proxy before it, may allow no more streams on a connection`,
+      );
       call.cancel();
     });
   };
@@ -237,13 +266,15 @@ function stream(
   return {
     write(bytes, written) {
       if (over) return;
+      if (!isTaken && untaken === undefined) waitForRoom(bytes.length);
       const sent = (): void => {
+        taken();
         if (unread !== undefined) waitForReader();
         // The end of the stream may have arrived before.
         if (written !== undefined) setImmediate(() => !gone && written());
       };
-      const taken = call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), sent);
-      if (taken) return;
+      const hasRoom = call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), sent);
+      if (hasRoom) return;
       call.pause();
       if (unread === undefined) waitForReader();
     },
@@ -252,12 +283,14 @@ function stream(
       over = true;
       gone = true;
       isRead();
+      taken();
       call.cancel();
     },
     finish() {
       if (over) return Promise.resolve();
       over = true;
       isRead();
+      taken();
       call.end();
       call.resume();
       return new Promise((resolve) => {

@@ -748,6 +748,31 @@ describe('an ADS upstream', () => {
       expect(upstream.state().sessions).to.equal(1);
     });
 
+    it('a session for which the connection has no stream left is said to be refused, and nothing is concluded', async () => {
+      const plane = await new ControlPlane({ 'grpc.max_concurrent_streams': 1 }).listen();
+      running.push(() => plane.kill());
+      plane.answer = serving('1', 'a:1@1');
+      const upstream = start({
+        endpoints: [address(plane.port)],
+        rules,
+        connectTimeoutMs: 200,
+        resourceTimeoutMs: 400,
+      });
+      const first = want('*', { env: 'prod' });
+      upstream.subscribe(first);
+      await until('content', () => observed.settled.includes('*'));
+      upstream.subscribe(want('b', { env: 'test' }));
+      await until('the refusal', () => upstream.state().refusedStreams === 1);
+      expect(upstream.state().lastError).to.include('may allow no more streams');
+      expect(upstream.suspects()).to.deep.equal([]);
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      expect(observed.settled).to.deep.equal(['*']);
+      upstream.unsubscribe(first);
+      await until('an answer', () => observed.settled.includes('b'));
+      expect(upstream.state()).to.include({ refusedStreams: 0, connected: true });
+      expect(observed.counts.reconnects).to.equal(0);
+    });
+
     it('a session that is refused leaves the others alone', async () => {
       const plane = await controlPlane();
       plane.answer = (stream, request) => {

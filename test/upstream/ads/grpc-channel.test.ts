@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer, type ServerHttp2Stream } from 'node:http2';
+import { createServer, type ServerHttp2Stream, type Settings } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect } from 'chai';
@@ -12,11 +12,14 @@ import { eventually } from '../../e2e/support/eventually.ts';
 import { LoadPlane } from '../../e2e/support/load-plane.ts';
 
 /** Once it is connected. */
-async function channelTo(address: string, keepaliveMs = 60_000): Promise<Channel> {
+async function channelTo(
+  address: string,
+  { keepaliveMs = 60_000, connectTimeoutMs = 10_000 } = {},
+): Promise<Channel> {
   const [host = '', port] = address.split(':');
   const transport = grpcTransport({
     tls: undefined,
-    connectTimeoutMs: 10_000,
+    connectTimeoutMs,
     keepalive: { timeMs: keepaliveMs, timeoutMs: keepaliveMs },
     clock: systemClock,
   });
@@ -26,9 +29,9 @@ async function channelTo(address: string, keepaliveMs = 60_000): Promise<Channel
   return channel;
 }
 
-/** A control plane whose streams have room for so many bytes, of which it reads none before it is told to. */
-async function unreadingPlane(stack: AsyncDisposableStack, window: number) {
-  const server = createServer({ settings: { initialWindowSize: window } });
+/** A control plane that reads nothing of a stream before it is told to. */
+async function unreadingPlane(stack: AsyncDisposableStack, settings: Settings) {
+  const server = createServer({ settings });
   const streams: ServerHttp2Stream[] = [];
   server.on('stream', (stream) => {
     stream.on('error', () => undefined);
@@ -69,8 +72,8 @@ describe('a stream to a control plane that reads nothing', () => {
 
   it('ends after a while, as its end comes behind what is not read before the control plane reads', async () => {
     await using stack = new AsyncDisposableStack();
-    const plane = await unreadingPlane(stack, 100);
-    const channel = await channelTo(plane.address, 200);
+    const plane = await unreadingPlane(stack, { initialWindowSize: 100 });
+    const channel = await channelTo(plane.address, { keepaliveMs: 200 });
     stack.defer(() => channel.close());
     const ended: string[] = [];
     const stream = channel.open(LOAD_PATH, '', {
@@ -93,7 +96,7 @@ describe('a stream to a control plane that reads nothing', () => {
 
   it('has written only what the transport has sent', async () => {
     await using stack = new AsyncDisposableStack();
-    const plane = await unreadingPlane(stack, 1500);
+    const plane = await unreadingPlane(stack, { initialWindowSize: 1500 });
     const channel = await channelTo(plane.address);
     stack.defer(() => channel.close());
     const written: string[] = [];
@@ -109,5 +112,37 @@ describe('a stream to a control plane that reads nothing', () => {
     expect(written).to.deep.equal(['first']);
     for (const asked of plane.streams) asked.resume();
     await eventually(() => expect(written).to.deep.equal(['first', 'second']));
+  });
+});
+
+describe('a stream for which a connection to a control plane has no room', () => {
+  it('ends: Node would keep it until another one ends, and who waits would take that for an answer', async () => {
+    await using stack = new AsyncDisposableStack();
+    const plane = await unreadingPlane(stack, { maxConcurrentStreams: 1 });
+    const channel = await channelTo(plane.address, { connectTimeoutMs: 200 });
+    stack.defer(() => channel.close());
+    const ended: unknown[] = [];
+    const open = (name: string) => {
+      const stream = channel.open(LOAD_PATH, '', {
+        message: () => false,
+        proceed: () => false,
+        closed: (reason, code) => ended.push(name, reason, code),
+      });
+      stream.write(new Uint8Array(1000));
+      return stream;
+    };
+    const first = open('first');
+    await eventually(() => expect(plane.streams.length).to.equal(1));
+    open('second');
+    const reason =
+      'no first request was taken within 0.2 s: the control plane, or a proxy before it, may allow no more streams on a connection';
+    await eventually(() => expect(ended).to.deep.equal(['second', reason, undefined]));
+    first.end();
+    for (const taken of plane.streams) taken.resume();
+    await eventually(() => expect(plane.streams[0]?.closed).to.equal(true));
+    open('third');
+    await eventually(() => expect(plane.streams.length).to.equal(2));
+    await pause(300);
+    expect(ended).to.have.length(3);
   });
 });
