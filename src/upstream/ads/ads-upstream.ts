@@ -551,7 +551,7 @@ const withoutServiceMs = 300_000;
  * connection: a control plane that knows no LRS is a good one.
  */
 export class UpstreamLoadStream implements LoadStream, ConnectionUser {
-  readonly awaitsResponse = false;
+  readonly awaits = 'nothing';
   readonly #connection: AdsConnection;
   readonly #node: () => Uint8Array;
   readonly #handler: LoadStreamHandler;

@@ -12,6 +12,7 @@ import { addressesTransport } from './addresses-transport.ts';
 import type { Channel, ChannelHandler, Transport } from './channel.ts';
 import { type GrpcChannelOptions, grpcTransport } from './grpc-channel.ts';
 import { nodesText, type RelayNode, type SessionRule } from './node.ts';
+import { type Awaited, mostAwaited } from './stream-effects.ts';
 import type { Services } from './suspicion.ts';
 
 /** Times are milliseconds. */
@@ -72,8 +73,8 @@ export interface ConnectedStream {
 export interface ConnectionUser {
   /** Encoded: what it shows to the control plane. */
   readonly node: Uint8Array;
-  /** It has asked something which has no answer yet. */
-  readonly awaitsResponse: boolean;
+  /** What it has asked and has no answer yet. */
+  readonly awaits: Awaited;
   up(): void;
   /** `lost`: why the connection was lost; undefined: the relay itself has closed it. */
   down(lost: string | undefined): void;
@@ -261,12 +262,13 @@ export class AdsConnection {
   }
 
   /**
-   * The endpoint is connected but has sent no response at all. Many control planes do not answer for names that do
-   * not exist, nor for what has not changed since the last stream. So silence is a failure only while there is
-   * another endpoint to try. Otherwise the names are absent: their own timers fire right after this one.
+   * The endpoint is connected but has sent no response at all. Every one that works answers wildcards. Many do not answer
+   * for names that do not exist, nor for what has not changed since the last stream. So that silence is a failure only while
+   * there is another endpoint to try. Otherwise the names are absent: their own timers fire right after this one.
    */
   #silent(state: Up): void {
-    if (this.#nodesWithoutAnswer().length > 0 && this.#failover.hasAlternative) {
+    const awaited = mostAwaited(Iterator.from(this.#users()).map(({ awaits }) => awaits));
+    if (awaited === 'wildcard' || (awaited === 'names' && this.#failover.hasAlternative)) {
       this.#rejectSilent();
       return;
     }
@@ -283,7 +285,7 @@ export class AdsConnection {
 
   /** The nodes of sessions that wait for an answer. */
   #nodesWithoutAnswer(): readonly Uint8Array[] {
-    const waiting = [...this.#users()].filter(({ awaitsResponse }) => awaitsResponse);
+    const waiting = [...this.#users()].filter(({ awaits }) => awaits !== 'nothing');
     return waiting.map(({ node }) => node);
   }
 

@@ -21,6 +21,16 @@ export type ProtocolEffect =
   /** The stream is beyond use: end it. */
   | { readonly kind: 'fail'; readonly reason: string };
 
+/** What has no answer yet, by what its silence says: the more, the later. */
+const awaited = ['nothing', 'names', 'wildcard'] as const;
+export type Awaited = (typeof awaited)[number];
+
+/** What says most of these. */
+export function mostAwaited(all: Iterable<Awaited>): Awaited {
+  const found = new Set(all);
+  return awaited.findLast((one) => found.has(one)) ?? 'nothing';
+}
+
 /** Of what arrives by the wildcard, and by name. */
 export type Holders = Readonly<Record<Holder['role'], Holder>>;
 

@@ -20,7 +20,7 @@ import type { Identity } from '../variant-set.ts';
 import { AckedResources, type AckedVariant } from './acked-resources.ts';
 import type { AcceptanceRules } from './response-parts.ts';
 import { originalOf, type Stamp } from './stamp.ts';
-import type { StreamEffects } from './stream-effects.ts';
+import type { Awaited, StreamEffects } from './stream-effects.ts';
 import {
   keyOf,
   type UpstreamSubscription,
@@ -256,6 +256,14 @@ export abstract class SubscribedType {
     if (kind !== 'name' || requestNumber === 0 || this.#toSubscribe.has(subscription)) return;
     this.#toSubscribe.add(subscription);
     this.#toUnsubscribe.push(subscription);
+  }
+
+  /** What was asked on this stream and has no answer yet. */
+  *awaited(): Iterable<Awaited> {
+    for (const subscription of this.subscriptions.all()) {
+      if (subscription.requestNumber === 0 || subscription.resolvedOnThisStream) continue;
+      yield subscription.kind === 'wildcard' ? 'wildcard' : 'names';
+    }
   }
 
   /** Gives the acked resources another stamp; undefined: removes them. */

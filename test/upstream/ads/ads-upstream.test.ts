@@ -582,6 +582,37 @@ describe('an ADS upstream', () => {
       );
     });
 
+    for (const count of [1, 2]) {
+      it(`is out of date since the first failure, however often an endpoint that is silent about a wildcard is tried (endpoints: ${count})`, async () => {
+        const silent = await Promise.all(Array.from({ length: count }, () => controlPlane()));
+        const clock = new VirtualClock();
+        const endpoints = silent.map(({ port }) => address(port));
+        const upstream = start({ endpoints, clock, resourceTimeoutMs: 1000 });
+        const seen = new Set<unknown>();
+        const passing = (condition: () => boolean) => (): boolean => {
+          clock.advance(20);
+          seen.add(upstream.state().staleSince);
+          return condition();
+        };
+        upstream.subscribe(want('*'));
+        const tries = () => silent.reduce((sum, { streams }) => sum + streams.length, 0);
+        await until(
+          'all endpoints failed',
+          passing(() => upstream.state().down),
+        );
+        const before = tries();
+        await until(
+          'more tries',
+          passing(() => {
+            expect(upstream.state().down).to.equal(true);
+            return tries() > before + 2;
+          }),
+        );
+        expect([...seen]).to.have.length(1);
+        expect(seen.has(undefined)).to.equal(false);
+      });
+    }
+
     it('a resumed stream may be silent: nothing has changed', async () => {
       const plane = await controlPlane();
       plane.answer = serving('1', 'a:1@1');
