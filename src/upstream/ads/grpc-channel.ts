@@ -1,12 +1,11 @@
-import { isIP } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 import { checkServerIdentity, createSecureContext, type PeerCertificate } from 'node:tls';
 import {
-  type ChannelCredentials,
+  ChannelCredentials,
   type ChannelOptions,
   Client,
   type ClientDuplexStream,
   connectivityState,
-  credentials,
   Metadata,
 } from '@grpc/grpc-js';
 import type { Clock, Timer } from '../../model/clock.ts';
@@ -67,6 +66,8 @@ class GrpcChannel implements Channel {
   readonly #clock: Clock;
   readonly #limits: StreamLimits;
   #client: Client | undefined;
+  /** Of the connection that is being made. */
+  #socket: Socket | undefined;
   readonly #timeout: Timer;
   #phase: 'connecting' | 'connected' | 'ending' | 'over' = 'connecting';
   /** A stream ended with the connection. */
@@ -97,9 +98,16 @@ class GrpcChannel implements Channel {
   }
 
   close(): void {
+    // grpc-js waits for TLS and SETTINGS for ever, also once it is closed.
+    if (this.#phase === 'connecting') this.#socket?.destroy();
     this.#phase = 'over';
     this.#timeout.cancel();
     this.#client?.close();
+  }
+
+  #dialled(socket: Socket): void {
+    if (this.#phase === 'over') socket.destroy();
+    this.#socket = socket;
   }
 
   async #connect(endpoint: Endpoint, options: GrpcChannelOptions): Promise<void> {
@@ -111,9 +119,10 @@ class GrpcChannel implements Channel {
     }
     const secure =
       options.tls === undefined
-        ? credentials.createInsecure()
+        ? ChannelCredentials.createInsecure()
         : secureCredentials(material.value, identityOf(endpoint, options.tls));
-    this.#client = new Client(target(endpoint.address), secure, channelOptions(endpoint, options));
+    const watched = new WatchedCredentials(secure, (socket) => this.#dialled(socket));
+    this.#client = new Client(target(endpoint.address), watched, channelOptions(endpoint, options));
     this.#watch(this.#client);
   }
 
@@ -160,6 +169,41 @@ class GrpcChannel implements Channel {
     if (this.#phase === 'over') return;
     this.close();
     this.#handler.lost(reason, asked);
+  }
+}
+
+/** Other credentials, and who hears of each socket before they are shown on it: grpc-js keeps it to itself. */
+class WatchedCredentials extends ChannelCredentials {
+  readonly #own: ChannelCredentials;
+  readonly #dialled: (socket: Socket) => void;
+
+  constructor(own: ChannelCredentials, dialled: (socket: Socket) => void) {
+    super();
+    this.#own = own;
+    this.#dialled = dialled;
+  }
+
+  override _isSecure(): boolean {
+    return this.#own._isSecure();
+  }
+
+  override _equals(other: ChannelCredentials): boolean {
+    return this === other;
+  }
+
+  override _createSecureConnector(
+    ...args: Parameters<ChannelCredentials['_createSecureConnector']>
+  ): ReturnType<ChannelCredentials['_createSecureConnector']> {
+    const connector = this.#own._createSecureConnector(...args);
+    return {
+      connect: (socket) => {
+        this.#dialled(socket);
+        return connector.connect(socket);
+      },
+      waitForReady: () => connector.waitForReady(),
+      getCallCredentials: () => connector.getCallCredentials(),
+      destroy: () => connector.destroy(),
+    };
   }
 }
 
@@ -345,7 +389,7 @@ function identityOf({ address, name }: Endpoint, { serverName, serverIdentities 
 const reservedHostName = 'ip-address.invalid';
 
 function secureCredentials(material: TlsMaterial, identity: ServerIdentity): ChannelCredentials {
-  return credentials.createFromSecureContext(createSecureContext(secureContextOptions(material)), {
+  return ChannelCredentials.createFromSecureContext(createSecureContext(secureContextOptions(material)), {
     checkServerIdentity: (_name, peer) => identityError(identity, peer),
   });
 }

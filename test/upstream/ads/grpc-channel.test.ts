@@ -1,12 +1,13 @@
 import { once } from 'node:events';
 import { createServer, type ServerHttp2Stream, type Settings } from 'node:http2';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect } from 'chai';
 import { systemClock } from '../../../src/model/clock.ts';
 import { LOAD_PATH } from '../../../src/model/load.ts';
+import { ok } from '../../../src/model/result.ts';
 import type { Channel } from '../../../src/upstream/ads/channel.ts';
-import { grpcTransport } from '../../../src/upstream/ads/grpc-channel.ts';
+import { type AdsTls, grpcTransport } from '../../../src/upstream/ads/grpc-channel.ts';
 import { frameOf } from '../../../src/wire/grpc-frames.ts';
 import { eventually } from '../../e2e/support/eventually.ts';
 import { LoadPlane } from '../../e2e/support/load-plane.ts';
@@ -27,6 +28,28 @@ async function channelTo(
   const channel = transport({ kind: 'tcp', host, port: Number(port) }, { connected: resolve, lost: reject });
   await connected;
   return channel;
+}
+
+/** A server that takes connections and says nothing, as a process that hangs. */
+async function muteServer(stack: AsyncDisposableStack) {
+  const server = createTcpServer();
+  const open = new Set<Socket>();
+  server.on('connection', (socket) => {
+    open.add(socket);
+    socket.on('error', () => undefined);
+    socket.on('close', () => open.delete(socket));
+    socket.resume();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  stack.defer(() => {
+    for (const socket of open) socket.destroy();
+    server.close();
+  });
+  return {
+    address: { kind: 'tcp', host: '127.0.0.1', port: (server.address() as AddressInfo).port },
+    open,
+  } as const;
 }
 
 /** A control plane that reads nothing of a stream before it is told to. */
@@ -145,4 +168,30 @@ describe('a stream for which a connection to a control plane has no room', () =>
     await pause(300);
     expect(ended).to.have.length(3);
   });
+});
+
+describe('a connection that is not made in the end', () => {
+  const secure: AdsTls = { material: async () => ok({}), serverName: 'plane.test', serverIdentities: [] };
+  for (const [what, tls] of [
+    ['TLS', secure],
+    ['HTTP/2', undefined],
+  ] as const) {
+    for (const isLeft of [true, false]) {
+      it(`is closed ${isLeft ? 'when its owner closes it' : 'after connect_timeout'}, where the other end is silent about ${what}`, async () => {
+        await using stack = new AsyncDisposableStack();
+        const { address, open } = await muteServer(stack);
+        const connectTimeoutMs = isLeft ? 60_000 : 200;
+        const keepalive = { timeMs: 60_000, timeoutMs: 60_000 };
+        const { promise: lost, resolve } = Promise.withResolvers<string>();
+        const channel = grpcTransport({ tls, connectTimeoutMs, keepalive, clock: systemClock })(address, {
+          connected: () => undefined,
+          lost: resolve,
+        });
+        await eventually(() => expect(open.size).to.equal(1));
+        if (isLeft) channel.close();
+        else expect(await lost).to.equal('no connection within 0.2 s');
+        await eventually(() => expect(open.size).to.equal(0), { timeout: 5000 });
+      });
+    }
+  }
 });
