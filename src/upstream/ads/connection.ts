@@ -262,13 +262,12 @@ export class AdsConnection {
   }
 
   /**
-   * The endpoint is connected but has sent no response at all. Every one that works answers wildcards. Many do not answer
-   * for names that do not exist, nor for what has not changed since the last stream. So that silence is a failure only while
-   * there is another endpoint to try. Otherwise the names are absent: their own timers fire right after this one.
+   * The endpoint is connected but has sent no response at all. If that is no failure, the names are absent: their own timers
+   * fire right after this one.
    */
   #silent(state: Up): void {
     const awaited = mostAwaited(Iterator.from(this.#users()).map(({ awaits }) => awaits));
-    if (awaited === 'wildcard' || (awaited === 'names' && this.#failover.hasAlternative)) {
+    if (this.#failover.isSilenceFailure(awaited)) {
       this.#rejectSilent();
       return;
     }
@@ -478,9 +477,15 @@ export class Failover {
     return this.#failures >= this.#count;
   }
 
-  /** The current endpoint is silent, and another one was not tried yet in this round. */
-  get hasAlternative(): boolean {
-    return this.#failures < this.#count - 1 && !this.#trusted.has(this.#current);
+  /**
+   * Whether the current endpoint has failed if it is silent about this. Every one that works answers wildcards. Many do not
+   * answer for names that do not exist, nor for what has not changed since the last stream. So that silence is a failure only
+   * while another endpoint was not tried yet in this round. One that has answered before fails only if it had some of the names.
+   */
+  isSilenceFailure(awaited: Awaited): boolean {
+    if (awaited === 'wildcard') return true;
+    const isSuspect = awaited === 'held' || (awaited === 'names' && !this.#trusted.has(this.#current));
+    return isSuspect && this.#failures < this.#count - 1;
   }
 
   /** A connection counts as recovery, unless an endpoint was connected and silent since the last response. */

@@ -21,11 +21,14 @@ export type ProtocolEffect =
   /** The stream is beyond use: end it. */
   | { readonly kind: 'fail'; readonly reason: string };
 
-/** What has no answer yet, by what its silence says: the more, the later. */
-const awaited = ['nothing', 'names', 'wildcard'] as const;
+/**
+ * What has no answer yet. The later, the more silence says: `names` may not exist, `held` are names that are held from an
+ * earlier stream, and every control plane that works answers a wildcard.
+ */
+const awaited = ['nothing', 'names', 'held', 'wildcard'] as const;
 export type Awaited = (typeof awaited)[number];
 
-/** What says most of these. */
+/** That of which silence says most. */
 export function mostAwaited(all: Iterable<Awaited>): Awaited {
   const found = new Set(all);
   return awaited.findLast((one) => found.has(one)) ?? 'nothing';

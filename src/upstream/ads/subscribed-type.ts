@@ -212,7 +212,7 @@ export abstract class SubscribedType {
   }
 
   #rememberLeft(subscription: UpstreamSubscription): void {
-    if (!this.covered(subscription).some(({ constraints }) => subscription.isFor(constraints))) return;
+    if (!this.#has(subscription)) return;
     this.#mayReturn.add(keyOf(subscription));
     for (const oldest of this.#mayReturn) {
       if (this.#mayReturn.size <= mostReturning) return;
@@ -262,8 +262,14 @@ export abstract class SubscribedType {
   *awaited(): Iterable<Awaited> {
     for (const subscription of this.subscriptions.all()) {
       if (subscription.requestNumber === 0 || subscription.resolvedOnThisStream) continue;
-      yield subscription.kind === 'wildcard' ? 'wildcard' : 'names';
+      if (subscription.kind === 'wildcard') yield 'wildcard';
+      else yield this.#has(subscription) ? 'held' : 'names';
     }
+  }
+
+  /** Upstream has delivered something for it, on whatever stream. */
+  #has(subscription: UpstreamSubscription): boolean {
+    return this.covered(subscription).some(({ constraints }) => subscription.isFor(constraints));
   }
 
   /** Gives the acked resources another stamp; undefined: removes them. */

@@ -612,6 +612,41 @@ describe('an ADS upstream', () => {
       });
     }
 
+    for (const protocol of ['DELTA', 'SOTW'] as const) {
+      for (const isHeld of [true, false]) {
+        const what = isHeld ? 'what it had: it fails' : 'what nobody has: it is well';
+        it(`an endpoint that has answered comes back silent about ${what} (${protocol})`, async () => {
+          // Without versions nothing is resumed.
+          const serve = (body: string) => (stream: AdsStream, request: Request) => {
+            if (request.responseNonce === '') stream.send(eds, '', `a:${body}`);
+          };
+          const plane = await controlPlane();
+          plane.answer = serve('1');
+          const other = await controlPlane();
+          other.answer = serve('2');
+          const upstream = start({
+            endpoints: [address(plane.port), address(other.port)],
+            protocol,
+            resourceTimeoutMs: 200,
+            failbackAfterMs: 60_000,
+          });
+          const held = want('a', {}, eds);
+          upstream.subscribe(held);
+          await until('content', () => observed.contents['a'] === '1');
+          if (!isHeld) {
+            upstream.subscribe(want('b', {}, eds));
+            upstream.unsubscribe(held);
+          }
+          plane.kill();
+          const again = await controlPlane(plane.port);
+          await until('the stream', () => again.requests.length > 0);
+          await until('it is current', () => upstream.state().staleSince === undefined);
+          expect(upstream.state().endpoint).to.equal(`127.0.0.1:${isHeld ? other.port : plane.port}`);
+          expect(other.streams).to.have.length(isHeld ? 1 : 0);
+        });
+      }
+    }
+
     it('a resumed stream may be silent: nothing has changed', async () => {
       const plane = await controlPlane();
       plane.answer = serving('1', 'a:1@1');
