@@ -17,6 +17,7 @@ import {
   type Interest,
   type Move,
   roleOf,
+  type Selector,
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
@@ -111,6 +112,10 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   state(): UpstreamState {
     const state = this.#connection.state(this.#sessions.size);
     return this.#siblings?.joined(state) ?? state;
+  }
+
+  isUnavailable(type: TypeUrl, selector: Selector): boolean {
+    return this.state().down && this.#siblings?.mayAnswer(type, selector) !== true;
   }
 
   subscribe(interest: Interest): void {
