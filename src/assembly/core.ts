@@ -30,6 +30,7 @@ import { Rollout } from '../rollout/rollout.ts';
 import type { RolloutFile } from '../rollout/rollout-file.ts';
 import { Traffic } from '../rollout/traffic.ts';
 import type { Fleet } from '../rollout/waiting.ts';
+import { logGrpc } from '../upstream/ads/grpc-channel.ts';
 import { type AccountBounds, Accounts } from '../wire/accounts.ts';
 import type { ConnectionBounds } from '../wire/client-connections.ts';
 import { DRAINING } from '../wire/drain.ts';
@@ -176,6 +177,7 @@ export class Core {
     this.#accountBounds = accountBounds(config);
     this.#role = role;
     this.log = log;
+    logGrpc(log);
     this.logLevels = logLevels ?? new LogLevels();
     const streamLog = new StreamLog(log, this.logLevels);
     this.version = version;

@@ -7,10 +7,12 @@ import {
   type ClientDuplexStream,
   connectivityState,
   Metadata,
+  setLogger,
 } from '@grpc/grpc-js';
 import type { Clock, Timer } from '../../model/clock.ts';
 import { ok, type Result } from '../../model/result.ts';
 import { shorten } from '../../model/text.ts';
+import type { Log } from '../../observe/log.ts';
 import { compilePrincipals } from '../../security/pattern.ts';
 import { type Address, formatHostPort } from '../../wire/address.ts';
 import { Code, codeOf } from '../../wire/grpc-status.ts';
@@ -49,6 +51,12 @@ export interface GrpcChannelOptions {
 
 export function grpcTransport(options: GrpcChannelOptions): Transport {
   return (endpoint, handler, name) => new GrpcChannel({ address: endpoint, name }, options, handler);
+}
+
+/** What grpc-js says, of all channels of the process. It would write text to standard error, which is for the log. */
+export function logGrpc(log: Pick<Log, 'debug'>): void {
+  const write = (...message: readonly unknown[]): void => log.debug(`grpc-js: ${message.join(' ')}`);
+  setLogger({ error: write, info: write, debug: write });
 }
 
 /** Where to connect to, and by which name the endpoint is known, if it is not the address itself. */
