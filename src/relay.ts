@@ -138,7 +138,10 @@ export class Relay implements UpstreamSink {
       prepare: (...of) => this.views.prepare(...of),
       isUnavailable:
         options.isUnavailable ??
-        ((type, selector) => this.#upstreamOf(type, selector)?.state().down === true),
+        ((type, selector) => {
+          const upstream = this.#upstreamOf(type, selector);
+          return upstream?.isUnavailable?.(type, selector) ?? upstream?.state().down === true;
+        }),
       refusal:
         options.refusal ??
         ((interest) => this.#upstreamOf(interest.type, interest.selector)?.refusal?.(interest)),

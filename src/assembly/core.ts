@@ -30,6 +30,7 @@ import { Rollout } from '../rollout/rollout.ts';
 import type { RolloutFile } from '../rollout/rollout-file.ts';
 import { Traffic } from '../rollout/traffic.ts';
 import type { Fleet } from '../rollout/waiting.ts';
+import { logGrpc } from '../upstream/ads/grpc-channel.ts';
 import { type AccountBounds, Accounts } from '../wire/accounts.ts';
 import type { ConnectionBounds } from '../wire/client-connections.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
@@ -175,6 +176,7 @@ export class Core {
     this.#accountBounds = accountBounds(config);
     this.#role = role;
     this.log = log;
+    logGrpc(log);
     this.logLevels = logLevels ?? new LogLevels();
     const streamLog = new StreamLog(log, this.logLevels);
     this.version = version;

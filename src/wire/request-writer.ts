@@ -4,7 +4,7 @@ import type { ErrorDetail, Locator } from './requests.ts';
 import { statusFields } from './responses.ts';
 
 /** A DiscoveryRequest to send. `node` is encoded already. */
-interface OutgoingSotw {
+export interface OutgoingSotw {
   readonly kind: 'sotw';
   readonly typeUrl: string;
   readonly version: string;

@@ -17,6 +17,7 @@ import {
   type Interest,
   type Move,
   roleOf,
+  type Selector,
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
@@ -105,6 +106,10 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   state(): UpstreamState {
     const state = this.#connection.state(this.#sessions.size);
     return this.#siblings?.joined(state) ?? state;
+  }
+
+  isUnavailable(type: TypeUrl, selector: Selector): boolean {
+    return this.state().down && this.#siblings?.mayAnswer(type, selector) !== true;
   }
 
   subscribe(interest: Interest): void {
@@ -527,7 +532,7 @@ const withoutServiceMs = 300_000;
  * connection: a control plane that knows no LRS is a good one.
  */
 export class UpstreamLoadStream implements LoadStream, ConnectionUser {
-  readonly awaitsResponse = false;
+  readonly awaits = 'nothing';
   readonly #connection: AdsConnection;
   readonly #node: () => Uint8Array;
   readonly #handler: LoadStreamHandler;
