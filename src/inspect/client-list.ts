@@ -223,7 +223,7 @@ const urgency: readonly ClientState[] = ['ERROR', 'MISSING', 'STALE', 'NOT_SENT'
 export async function clientDetail(
   stream: ListedClient,
   { limit, offset, type: only, name }: Omit<ClientQuery, 'id'>,
-  relay: Pick<Relay, 'catalogOf' | 'isServed' | 'isAnswered' | 'store'>,
+  relay: Pick<Relay, 'catalogOf' | 'isServed' | 'isAnswered'>,
   pace: Pace,
 ): Promise<Listed<typeof GetClientResponseSchema>> {
   const { client } = stream;
