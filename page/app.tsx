@@ -9,6 +9,7 @@ import { FanOut } from './fan-out.tsx';
 import { Heading } from './heading.tsx';
 import type { LiveState } from './live.ts';
 import { type Live, useLive } from './live.ts';
+import { Load } from './load.tsx';
 import { type Query, useQuery } from './location.ts';
 import { Matrix } from './matrix.tsx';
 import { Problems } from './problems.tsx';
@@ -52,6 +53,7 @@ function content(state: LiveState, query: Query) {
       </div>
       <Clients model={state.model} query={query} isLive={isLive} />
       <Matrix model={state.model} query={query} isLive={isLive} />
+      <Load query={query} isLive={isLive} />
       <Events model={state.model} />
     </>
   );

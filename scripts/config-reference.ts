@@ -12,6 +12,8 @@ interface Schema {
   readonly enum?: readonly unknown[] | undefined;
   readonly minimum?: number | undefined;
   readonly maximum?: number | undefined;
+  readonly maxItems?: number | undefined;
+  readonly maxLength?: number | undefined;
   readonly pattern?: string | undefined;
   readonly anyOf?: readonly Schema[] | undefined;
   readonly items?: Schema | undefined;
@@ -27,6 +29,8 @@ const schema: z.ZodType<Schema> = z.lazy(() =>
     enum: z.array(z.unknown()).optional(),
     minimum: z.number().optional(),
     maximum: z.number().optional(),
+    maxItems: z.number().optional(),
+    maxLength: z.number().optional(),
     pattern: z.string().optional(),
     anyOf: z.array(schema).optional(),
     items: schema.optional(),
@@ -81,11 +85,14 @@ function taken(part: Schema): string {
   // The other alternative is a reference to the environment, which every scalar takes.
   const [own = part] = part.anyOf ?? [];
   if (own.enum !== undefined) return own.enum.map((value) => `\`${String(value)}\``).join(' or ');
-  if (own.items !== undefined)
-    return own.items.properties === undefined ? `list of ${taken(own.items)}s` : 'list';
+  if (own.items !== undefined) {
+    const most = own.maxItems === undefined ? '' : `, at most ${own.maxItems}`;
+    return own.items.properties === undefined ? `list of ${taken(own.items)}s${most}` : `list${most}`;
+  }
   if (own.pattern?.includes('ms') === true) return 'duration';
   if (own.type === 'object') return 'mapping';
   if (own.type === undefined) return 'string';
+  if (own.maxLength !== undefined) return `${own.type}, at most ${own.maxLength} characters`;
   const bounds = own.type === 'integer' && own.maximum !== undefined ? `, at most ${own.maximum}` : '';
   return `${own.type}${bounds}`;
 }

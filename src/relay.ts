@@ -1,4 +1,4 @@
-import { type Restored, SideStores, type Store } from './cache/store.ts';
+import { type CatalogReader, type Restored, SideStores, type Store } from './cache/store.ts';
 import type { Journal } from './cache/type-table.ts';
 import { FetchCall, Polls, type RefusesPolls } from './downstream/polls/polls.ts';
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';
@@ -10,7 +10,7 @@ import { type Commit, isVariant } from './model/catalog.ts';
 import type { Clock, Timer } from './model/clock.ts';
 import type { Variant, VariantKey } from './model/resource.ts';
 import type { Gate, HeldVariant } from './model/rollout.ts';
-import type { Interest, Restamp, Transaction } from './model/transaction.ts';
+import type { Interest, Put, Restamp, Transaction } from './model/transaction.ts';
 import { isKnownType, type TypeInfo } from './model/types.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
 import type { UpdateTraces } from './observe/update-traces.ts';
@@ -138,7 +138,10 @@ export class Relay implements UpstreamSink {
       prepare: (...of) => this.views.prepare(...of),
       isUnavailable:
         options.isUnavailable ??
-        ((type, selector) => this.#upstreamOf(type, selector)?.state().down === true),
+        ((type, selector) => {
+          const upstream = this.#upstreamOf(type, selector);
+          return upstream?.isUnavailable?.(type, selector) ?? upstream?.state().down === true;
+        }),
       refusal:
         options.refusal ??
         ((interest) => this.#upstreamOf(interest.type, interest.selector)?.refusal?.(interest)),
@@ -152,6 +155,11 @@ export class Relay implements UpstreamSink {
   /** The cache; where each side has an upstream, what is released. */
   get store(): Store {
     return this.#stores.released;
+  }
+
+  /** What the clients of a side see. */
+  catalogOf(side: Side): CatalogReader {
+    return this.#stores.catalogs[side];
   }
 
   /** What a side has under a name. */
@@ -194,7 +202,7 @@ export class Relay implements UpstreamSink {
     for (const upstream of before) {
       if (upstreams.includes(upstream)) continue;
       void upstream.stop();
-      this.store.markRestored(upstream.name);
+      this.store.markRestored(upstream.name, (...of) => this.servedBy(...of));
     }
     const registry = this.views.interests();
     for (const interest of [...registry.all()]) {
@@ -210,7 +218,7 @@ export class Relay implements UpstreamSink {
   }
 
   apply(transaction: Transaction): void {
-    this.#apply(transaction, 'released');
+    this.#apply(this.#withoutOthers(transaction), 'released');
   }
 
   restamp(restamp: Restamp): void {
@@ -281,6 +289,30 @@ export class Relay implements UpstreamSink {
   #upstreamOf(type: TypeUrl, selector: string): Upstream | undefined {
     if (selector === '' && isKnownType(type)) return undefined;
     return this.#upstreams.find((upstream) => upstream.claims(type, selector));
+  }
+
+  /**
+   * What an upstream says of names that another one serves counts for nothing (protocol §6.6): files publish all that they
+   * have, and a wildcard brings every name.
+   */
+  #withoutOthers(said: Transaction): Transaction {
+    if (this.#upstreams.length < 2 || this.#options.upstreamPerSide === true) return said;
+    const { type, holder } = said;
+    const isOwn = (name: string): boolean => {
+      const upstream = this.#upstreamOf(type, name);
+      return upstream === undefined || upstream.name === holder.upstream;
+    };
+    const own = <T extends { readonly name: ResourceName }>(all: readonly T[]): readonly T[] =>
+      all.filter(({ name }) => isOwn(name));
+    const withOwnAliases = (put: Put): Put =>
+      put.aliases.every(isOwn) ? put : { ...put, aliases: put.aliases.filter(isOwn) };
+    return {
+      ...said,
+      puts: own(said.puts).map(withOwnAliases),
+      removals: own(said.removals),
+      heartbeats: own(said.heartbeats),
+      resourceErrors: own(said.resourceErrors),
+    };
   }
 
   /** The upstream that serves this; where each side has one, both have every interest. False: nobody serves it. */

@@ -3,12 +3,13 @@ import { TLSSocket } from 'node:tls';
 import type { MessageShape } from '@bufbuild/protobuf';
 import { createContextKey } from '@connectrpc/connect';
 import type { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { TypeUrl } from '../model/brand.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import { type ClientState, clientStates } from '../model/subscription.ts';
 import { expectedText, unknownWord } from '../model/text.ts';
 import { typeByName, unknownType } from '../model/types.ts';
+import { canonicalName } from '../model/xdstp.ts';
 import { isLogLevel, type LogLevel, levels } from '../observe/log-levels.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
@@ -54,6 +55,13 @@ export function valueOf<T>(result: Result<T, GrpcStatus>): T {
 function nameGiven(name: string): string {
   if (name === '') throw invalid('name is missing');
   return name;
+}
+
+/** A name in the spelling of the cache. Undefined: whatever type. */
+export function canonicalGiven(name: string, type: TypeUrl | undefined): ResourceName {
+  const canonical = canonicalName(name, type);
+  if (canonical.ok) return canonical.value;
+  throw invalid(canonical.error);
 }
 
 export type ExplainQuery = ReturnType<typeof explainQuery>;
@@ -133,9 +141,11 @@ export function waitQuery(request: Request<'wait'>) {
   if (!(timeoutSeconds >= 0 && timeoutSeconds <= longestWaitSeconds)) {
     throw invalid(`timeout_seconds: ${expectedText(`0 to ${longestWaitSeconds}`, timeoutSeconds)}`);
   }
+  const url = optionalType(type);
+  const names = name === '' ? all : [name, ...all];
   return {
-    type: optionalType(type),
-    names: new Set(name === '' ? all : [name, ...all]),
+    type: url,
+    names: new Set<string>(names.map((one) => canonicalGiven(one, url))),
     revision: revision === 0 ? undefined : revision,
     timeoutMs: timeoutSeconds * 1000,
     allowStale,

@@ -194,11 +194,7 @@ async function openListener(
   return ok({ address: server.address, drain });
 }
 
-const services = [
-  ADS_SERVICE,
-  ...knownTypes.flatMap(({ service }) => service ?? []),
-  LoadReportingService.typeName,
-];
+const resourceServices = [ADS_SERVICE, ...knownTypes.flatMap(({ service }) => service ?? [])];
 
 /** The listener for clients: ADS, the per-type services, and beside them health, reflection and CSDS. */
 function openXdsListener(
@@ -253,13 +249,15 @@ function taken(
 
 function auxiliaryPaths(core: Core, answers: ClientAnswers): ConnectPaths {
   const { serving, clientStatus } = answers;
+  const services = (): readonly string[] =>
+    takesLoadReports(core) ? [...resourceServices, LoadReportingService.typeName] : resourceServices;
   const csdsService = ClientStatusDiscoveryService.typeName;
   return new ConnectPaths({
     clock: systemClock,
     stalledMilliseconds: () => core.config.limits.stalledTimeoutMs,
     services: [
       health(services, serving, (changed) => core.onChange(changed)),
-      reflection(() => (core.statusScopes.enabled ? [...services, csdsService] : services)),
+      reflection(() => (core.statusScopes.enabled ? [...services(), csdsService] : services())),
       csds(
         (peer) => core.statusScopes.of(peer),
         clientStatus,

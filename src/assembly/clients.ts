@@ -3,6 +3,7 @@ import type { Config } from '../config/config.ts';
 import type { ClientContext } from '../downstream/services.ts';
 import type { Access } from '../model/access.ts';
 import type { LoadOrigin } from '../model/load.ts';
+import { getOrMake } from '../model/maps.ts';
 import { nodePath, type WantedMetadata, wantedMetadata } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -116,17 +117,17 @@ export class ClientRules {
   readonly #sideOf: SideOf;
   readonly #classes = new ClassKeys();
 
-  constructor(config: Config, sideOf: SideOf = () => 'released') {
+  /** `canaryPrincipals`: who may be a canary; empty: anybody. */
+  constructor(config: Config, sideOf: SideOf = () => 'released', canaryPrincipals: readonly string[] = []) {
     this.#sideOf = sideOf;
     this.#derivation = compileParameterRules(config.parameters);
     this.#authorization = compileAuthorization(config.xds.authorization);
     const { relayPeers } = config.limits;
     const listed = relayPeers.length === 0 ? () => false : compilePrincipals(relayPeers);
     this.#isRelay = (peer) => peer.unix || listed(peer);
-    const principals = config.rollout?.canaryPrincipals ?? [];
-    const named = compilePrincipals(principals);
+    const named = compilePrincipals(canaryPrincipals);
     // By a Unix socket there are no certificates: who reaches it is let in by the system.
-    this.#mayBeCanary = (peer) => principals.length === 0 || peer.unix || named(peer);
+    this.#mayBeCanary = (peer) => canaryPrincipals.length === 0 || peer.unix || named(peer);
     const ofMetadata = config.parameters.filter(({ from }) => nodePath(from)?.[0] === 'metadata');
     // Rules for several authorities may have the same key and field.
     const distinct = new Map(ofMetadata.map((rule) => [JSON.stringify([rule.key, rule.from]), rule]));
@@ -190,14 +191,11 @@ class ClassKeys {
   readonly #known = new WeakMap<DerivedParameters, Map<string, string>>();
 
   keyOf(derived: DerivedParameters, rulesKey: string): string {
-    const byRules = this.#known.get(derived) ?? new Map<string, string>();
-    this.#known.set(derived, byRules);
-    const known = byRules.get(rulesKey);
-    if (known !== undefined) return known;
-    const text = JSON.stringify([derived.for(undefined).key, rulesKey]);
-    const created = text.length <= longestClassKey ? text : hash('sha256', text, 'base64url');
-    byRules.set(rulesKey, created);
-    return created;
+    const byRules = getOrMake(this.#known, derived, () => new Map());
+    return getOrMake(byRules, rulesKey, () => {
+      const text = JSON.stringify([derived.for(undefined).key, rulesKey]);
+      return text.length <= longestClassKey ? text : hash('sha256', text, 'base64url');
+    });
   }
 }
 

@@ -30,11 +30,11 @@ import { Rollout } from '../rollout/rollout.ts';
 import type { RolloutFile } from '../rollout/rollout-file.ts';
 import { Traffic } from '../rollout/traffic.ts';
 import type { Fleet } from '../rollout/waiting.ts';
+import { logGrpc } from '../upstream/ads/grpc-channel.ts';
 import { type AccountBounds, Accounts } from '../wire/accounts.ts';
 import type { ConnectionBounds } from '../wire/client-connections.ts';
-import { DRAINING } from '../wire/drain.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import type { Refusal } from '../wire/refusal.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
+import { denied, draining, exhausted, type Refusal } from '../wire/refusal.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import { longestUnverified } from '../wire/via.ts';
 import { ClientRules } from './clients.ts';
@@ -100,6 +100,8 @@ export interface ProcessRole
   /** Judge and clients are in different processes. */
   readonly rollout?: {
     readonly sideOf: SideOf;
+    /** Who may be a canary, by the configuration in force; left out: this process has it. */
+    readonly canaryPrincipals?: () => readonly string[];
     /** The clients that the judge of this process observes; undefined: its own. */
     readonly fleet: Fleet | undefined;
     /** Left out: the judge is in this process. */
@@ -113,8 +115,6 @@ export interface ProcessRole
 
 /** How much of what peers name goes into one log line: items, and characters of each. */
 const logLimits = { items: 16, text: 256 };
-
-const draining: Refusal = { reason: 'draining', status: DRAINING };
 
 /** The data path of one process, by the configuration in force, and what it counts and logs. */
 export class Core {
@@ -176,6 +176,7 @@ export class Core {
     this.#accountBounds = accountBounds(config);
     this.#role = role;
     this.log = log;
+    logGrpc(log);
     this.logLevels = logLevels ?? new LogLevels();
     const streamLog = new StreamLog(log, this.logLevels);
     this.version = version;
@@ -368,6 +369,7 @@ export class Core {
     this.#sessionShares.reload(config);
     this.loadReports.reload();
     this.reapplyRules();
+    this.changed();
   }
 
   /** Any client may be on another side, or may see something else. */
@@ -386,7 +388,8 @@ export class Core {
   }
 
   #clientRules(config: Config): ClientRules {
-    return new ClientRules(config, (client) => this.#sideOf(client));
+    const principals = this.#role.rollout?.canaryPrincipals?.() ?? config.rollout?.canaryPrincipals;
+    return new ClientRules(config, (client) => this.#sideOf(client), principals);
   }
 
   /** Why no stream of this peer is taken now; undefined: it is. `type`: undefined on ADS, and for load reports. */
@@ -430,7 +433,7 @@ export class Core {
     });
   }
 
-  /** Whether the relay is ready, its upstreams' state, or the types that it serves, may have changed. */
+  /** Whether the relay is ready, its upstreams' state, or the types or services that it serves, may have changed. */
   changed(): void {
     this.staleness.observe();
     for (const listener of this.#listeners) listener();
@@ -572,9 +575,7 @@ export class Admission implements ConnectionBounds {
 
   /** The rules allow this peer nothing of the type (undefined: of any). */
   denial(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
-    if (!this.#core.rules.accessOf(peer).deniesEverything(type)) return undefined;
-    const message = `this client may not subscribe to ${type ?? 'anything'}`;
-    return { reason: 'denied', status: { code: Code.PERMISSION_DENIED, message } };
+    return this.#core.rules.accessOf(peer).deniesEverything(type) ? denied(type ?? 'anything') : undefined;
   }
 
   /** Why a stream is not taken, with so many open; undefined if it is. `type`: undefined on ADS. */
@@ -586,16 +587,12 @@ export class Admission implements ConnectionBounds {
     const open = streams + this.#elsewhere.streams;
     if (open >= maxStreams) {
       const message = `${maxStreams} streams are open, the maximum of this relay (limits.max_streams)`;
-      return { reason: 'streams', status: { code: Code.RESOURCE_EXHAUSTED, message } };
+      return exhausted('streams', message);
     }
     if (maxStreamsPerPeer === 0 || account.exempt) return undefined;
     if (account.count('streams') < maxStreamsPerPeer) return undefined;
     const message = `${account.key} has ${maxStreamsPerPeer} streams open, the maximum for one peer (limits.max_streams_per_peer)`;
-    return {
-      reason: 'streams_per_peer',
-      status: { code: Code.RESOURCE_EXHAUSTED, message },
-      logged: message,
-    };
+    return exhausted('streams_per_peer', message, message);
   }
 
   streamOpened(peer: Peer): void {
@@ -650,18 +647,6 @@ export class Admission implements ConnectionBounds {
 
   left({ account }: Peer): void {
     account.leave('connections');
-  }
-
-  endedExpired(): void {
-    this.#core.metrics.count.rejected('certificate_expired').inc();
-  }
-
-  refusedCertificate(why: 'expired' | 'untrusted' | 'missing'): void {
-    this.#core.metrics.count.rejected(`certificate_${why}`).inc();
-  }
-
-  endedIdle(): void {
-    this.#core.metrics.count.rejected('idle').inc();
   }
 
   get #elsewhere(): Load {

@@ -17,7 +17,7 @@ import { ProblemLog } from '../inspect/problem-log.ts';
 import { diskText } from '../inspect/problems.ts';
 import { discardedFacts } from '../inspect/rollout-status.ts';
 import { typeUrl } from '../model/brand.ts';
-import { systemClock, type Timer } from '../model/clock.ts';
+import { Sweep, systemClock } from '../model/clock.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { checkStates } from '../model/rollout.ts';
 import { gatedByDefault, typeByName, typeInfo } from '../model/types.ts';
@@ -72,7 +72,11 @@ export class Distributary {
   #refusedConfiguration: RefusedConfiguration | undefined;
   readonly #figures = new Figures(systemClock, async () => (await this.#serving?.counters()) ?? []);
   #closeAdminTls: (() => void) | undefined;
-  #problemsWatch: Timer | undefined;
+  /** The log says what is wrong though nobody asks for it. `Inspection` bounds what that costs. */
+  readonly #problemsWatch = new Sweep(systemClock, problemsMs, () => {
+    void this.#inspection.problems();
+    return true;
+  });
 
   /** `lines`: those of the log. */
   private constructor(config: Config, dependencies: CoreDependencies, mode: ServingMode, lines: RecentLines) {
@@ -382,7 +386,7 @@ export class Distributary {
 
   async #close(milliseconds: number): Promise<void> {
     this.#figures.stop();
-    this.#problemsWatch?.cancel();
+    this.#problemsWatch.stop();
     await this.#serving?.drain(milliseconds);
     await this.#core.loadReports.drain();
     this.#core.loops.stop();
@@ -410,17 +414,9 @@ export class Distributary {
     if (!serving.ok) return serving;
     this.#serving = serving.value;
     this.#figures.start();
-    this.#watchProblems();
+    this.#problemsWatch.start();
     const admin = await this.#listenAdmin();
     return admin.ok ? this.#listenMetrics() : admin;
-  }
-
-  /** The log says what is wrong though nobody asks for it. `Inspection` bounds what that costs. */
-  #watchProblems(): void {
-    this.#problemsWatch = systemClock.after(problemsMs, () => {
-      void this.#inspection.problems();
-      this.#watchProblems();
-    });
   }
 
   async #listenMetrics(): Promise<Result<undefined>> {

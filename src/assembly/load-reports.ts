@@ -14,6 +14,7 @@ import {
   loadOutcomes,
   type ReportedTraffic,
 } from '../model/load.ts';
+import { getOrMake } from '../model/maps.ts';
 import { internParameters, NO_PARAMETERS } from '../model/parameters.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import type { Selection } from '../model/selection.ts';
@@ -23,7 +24,7 @@ import type { Metrics } from '../observe/metrics.ts';
 import { parametersLabel } from '../observe/problems.ts';
 import type { Tally } from '../observe/series.ts';
 import type { Relay } from '../relay.ts';
-import { AdsUpstream, adsClaims } from '../upstream/ads/ads-upstream.ts';
+import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
 import { originOfFeatures } from '../wire/between-relays.ts';
@@ -297,8 +298,7 @@ export class SubscribedUpstreams {
     const byNode = new Map<string, Set<string>>();
     for (const { client, types } of this.#core.relay.server.streams()) {
       if (client === undefined) continue;
-      const names = byNode.get(client.nodeId) ?? new Set();
-      byNode.set(client.nodeId, names);
+      const names = getOrMake(byNode, client.nodeId, () => new Set());
       for (const { info, selection } of types)
         for (const name of this.#ofSelection(info.url, selection)) names.add(name);
     }
@@ -306,20 +306,14 @@ export class SubscribedUpstreams {
   }
 
   #ofSelection(type: TypeUrl, selection: Selection): ReadonlySet<string> {
-    const byType = this.#bySelection.get(selection) ?? new Map<TypeUrl, ReadonlySet<string>>();
-    this.#bySelection.set(selection, byType);
-    const known = byType.get(type);
-    if (known !== undefined) return known;
-    const names = new Set<string>();
-    for (const { selector } of selection.entries.values()) {
-      const found = this.#upstreams.find((upstream) =>
-        upstream.kind === 'ads'
-          ? adsClaims(upstream, type, selector)
-          : claims(upstream.claims, type, selector),
-      );
-      if (found !== undefined) names.add(found.name);
-    }
-    byType.set(type, names);
-    return names;
+    const byType = getOrMake(this.#bySelection, selection, () => new Map());
+    return getOrMake(byType, type, () => {
+      const names = new Set<string>();
+      for (const { selector } of selection.entries.values()) {
+        const found = this.#upstreams.find((upstream) => claims(upstream.claims, type, selector));
+        if (found !== undefined) names.add(found.name);
+      }
+      return names;
+    });
   }
 }

@@ -1,6 +1,7 @@
 import type { Plain } from '../admin/service.ts';
 import type { Config, UpstreamConfig } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
+import { putAt, valueAt } from '../config/schema-parts.ts';
 import { problemLine } from '../config/source.ts';
 import type { ClientContext } from '../downstream/services.ts';
 import { reselect, type TypeStream } from '../downstream/type-stream.ts';
@@ -27,7 +28,7 @@ import { ClientRules } from './clients.ts';
 type Effect = Plain<CompareConfigurationResponse>;
 
 /** How much the answer lists; the rest is counted. */
-const mostListed = { clients: 100, lost: 20 };
+const mostListed = { clients: 100, lost: 20, problems: 100 };
 const mostLogged = 10;
 
 /** For the clients of a process. Called with the text of another configuration; the one in force is read each time. */
@@ -36,8 +37,13 @@ export function reloadPreview(core: { readonly relay: Relay; readonly config: Co
     // Without an environment: what the caller has written comes back in messages and answers.
     const next = parseConfig(text, 'configuration', {});
     if (next.ok) return reloadEffect(core.relay, core.config, next.value, pace);
-    const problems = next.error.map((problem) => problemLine('configuration', problem));
-    throw invalid(problems.join('\n'));
+    const problems = next.error
+      .slice(0, mostListed.problems)
+      .map((problem) => shorten(problemLine('configuration', problem), 1000));
+    const others = next.error.length - problems.length;
+    throw invalid(
+      [...problems, ...(others === 0 ? [] : [`and ${counted(others, 'more problem')}`])].join('\n'),
+    );
   };
 }
 
@@ -329,24 +335,7 @@ export function inForce(started: Config, now: Config): Config {
 export function dumpInForce(started: Config, now: Config): unknown {
   const paths = fixed.map(([key]) => key.split('.'));
   if (now.rollout === started.rollout) paths.push(['rollout']);
-  return paths.reduce(
-    (dump: unknown, path) => withValue(dump, path, valueAt(started.source.dump, path)),
-    now.source.dump,
-  );
-}
-
-function valueAt(value: unknown, path: readonly string[]): unknown {
-  return path.reduce((inner: unknown, key) => entriesOf(inner).get(key), value);
-}
-
-function withValue(value: unknown, path: readonly string[], replacement: unknown): unknown {
-  const [key, ...rest] = path;
-  if (key === undefined) return replacement;
-  const entries = entriesOf(value);
-  entries.set(key, withValue(entries.get(key), rest, replacement));
-  return Object.fromEntries(entries);
-}
-
-function entriesOf(value: unknown): Map<string, unknown> {
-  return new Map(typeof value === 'object' && value !== null ? Object.entries(value) : []);
+  const dump = structuredClone(now.source.dump);
+  for (const path of paths) putAt(dump, path, valueAt(started.source.dump, path));
+  return dump;
 }

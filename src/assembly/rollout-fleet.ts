@@ -5,7 +5,7 @@ import type { XdsStream } from '../downstream/xds-server.ts';
 import type { Access } from '../model/access.ts';
 import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
-import type { Clock, Timer } from '../model/clock.ts';
+import { type Clock, Sweep } from '../model/clock.ts';
 import { nameKey } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -59,8 +59,6 @@ interface Subscriber {
 export class RelayFleet implements Fleet {
   readonly #relay: Relay;
   readonly #clock: Clock;
-  /** All streams have been looked at: there is a survey. */
-  readonly #looked: () => void;
   readonly #indexes = new Map<TypeUrl, WaitingIndex>();
   /** What the subscribers subscribe to something of; undefined: something else waits now. */
   #waiting: Waiting | undefined;
@@ -72,18 +70,23 @@ export class RelayFleet implements Fleet {
   /** The same until a subscriber comes, goes or changes. */
   #members: readonly Member[] | undefined;
   #canaries: readonly CanaryStream[] = [];
-  #timer: Timer | undefined;
+  readonly #slices: Sweep;
 
+  /** `looked`: all streams have been looked at, and there is a survey. */
   constructor(relay: Relay, clock: Clock, looked: () => void) {
     this.#relay = relay;
     this.#clock = clock;
-    this.#looked = looked;
+    this.#slices = new Sweep(clock, sliceMs, () => {
+      const isDone = this.#work();
+      if (isDone) looked();
+      return !isDone;
+    });
   }
 
   survey(waiting: Waiting): Survey {
     if (this.#waiting === undefined) this.#begin(waiting);
     if (!this.#work()) {
-      this.#workLater();
+      this.#slices.start();
       return { complete: false, members: [], canaries: this.#canaries.map(outdated) };
     }
     this.#members ??= this.#membersNow();
@@ -147,7 +150,7 @@ export class RelayFleet implements Fleet {
     const { server, polls } = this.#relay;
     server.reidentify(isMoved);
     polls.rereadRequests();
-    if (server.isMoving) this.#workLater();
+    if (server.isMoving) this.#slices.start();
   }
 
   get isMoving(): boolean {
@@ -155,7 +158,7 @@ export class RelayFleet implements Fleet {
   }
 
   stop(): void {
-    this.#timer?.cancel();
+    this.#slices.stop();
   }
 
   #begin(waiting: Waiting): void {
@@ -187,14 +190,6 @@ export class RelayFleet implements Fleet {
       if (this.#clock.monotonic() > end) return this.#due.size === 0;
     }
     return true;
-  }
-
-  #workLater(): void {
-    this.#timer ??= this.#clock.after(sliceMs, () => {
-      this.#timer = undefined;
-      if (this.#work()) this.#looked();
-      else this.#workLater();
-    });
   }
 
   #look(id: string): void {
@@ -410,16 +405,14 @@ export class WaitingIndex {
   shown(selection: Selection, access: Access): Parts {
     const rules = access.unrestricted ? '' : access.key;
     const byRules = getOrMake(this.#bySelection, selection, () => new Map());
-    const known = byRules.get(rules);
-    if (known !== undefined) return known;
-    const parts = new Set<ReadonlySet<string>>();
-    for (const entry of this.#candidates(selection)) {
-      const part = this.#part(entry, access, rules);
-      if (part !== undefined) parts.add(part);
-    }
-    const shown = parts.size === 0 ? nothing : [...parts];
-    byRules.set(rules, shown);
-    return shown;
+    return getOrMake(byRules, rules, () => {
+      const parts = new Set<ReadonlySet<string>>();
+      for (const entry of this.#candidates(selection)) {
+        const part = this.#part(entry, access, rules);
+        if (part !== undefined) parts.add(part);
+      }
+      return parts.size === 0 ? nothing : [...parts];
+    });
   }
 
   /** Looked up from the smaller side. */

@@ -1,6 +1,7 @@
 import type { Config } from '../config/config.ts';
 import type { SessionShare, Subscribed } from '../downstream/services.ts';
 import type { ParametersKey, TypeUrl } from '../model/brand.ts';
+import { countIn, getOrMake } from '../model/maps.ts';
 import type { Selection } from '../model/selection.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
@@ -103,14 +104,9 @@ export class SessionShares {
   /** For Share. */
   count(account: Account, before: Sets, now: Sets): void {
     if (before.size + now.size === 0) return;
-    const counts = this.#peers.get(account) ?? new Map<ParametersKey, number>();
-    this.#peers.set(account, counts);
-    for (const set of now) counts.set(set, (counts.get(set) ?? 0) + 1);
-    for (const set of before) {
-      const left = (counts.get(set) ?? 0) - 1;
-      if (left > 0) counts.set(set, left);
-      else counts.delete(set);
-    }
+    const counts = getOrMake(this.#peers, account, () => new Map());
+    for (const set of now) countIn(counts, set, 1);
+    for (const set of before) countIn(counts, set, -1);
     if (counts.size === 0) this.#peers.delete(account);
   }
 }

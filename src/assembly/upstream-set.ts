@@ -257,15 +257,13 @@ function siblingsOf(
   );
 }
 
-/** No timeout in practice: a relay that does not have something says nothing, for however long. Milliseconds. */
-export const neverMs = 2 ** 31 - 1;
-
 const ofRelays = {
   claims: CLAIMS_EVERYTHING,
   protocol: 'DELTA',
   variants: 'NATIVE',
   sessionPerParameters: true,
-  resourceTimeoutMs: neverMs,
+  // A relay that does not know something says nothing, for however long.
+  resourceTimeoutMs: undefined,
   rules: [],
   clock: systemClock,
   random: systemRandom,

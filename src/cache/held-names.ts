@@ -76,7 +76,7 @@ export class HeldNames implements Gate {
     const gated =
       this.#gated.has(table.type) || (transaction !== undefined && this.#guard?.stops(transaction) === true);
     if (!gated && this.holds.freezes.length === 0 && table.held.size === 0) return undefined;
-    return new HeldTransaction(table, gated, this.#isQueued, this.holds, this.#clock.now());
+    return new HeldTransaction(table, gated, this.#isQueued, this.holds, this.#clock.monotonic());
   }
 
   /** After the transaction: how each side sees the commit. `released`: the holder's version before. */
@@ -364,7 +364,7 @@ export class HeldNames implements Gate {
   #replace(table: TypeTable, name: ResourceName, variants: readonly HeldVariant[]): void {
     const order = (table.held.get(name)?.released ?? table.resources.get(name))?.order;
     const released = resourceOf(variants, order);
-    const since = this.#clock.now();
+    const since = this.#clock.monotonic();
     table.hold(name, { since, masked: 'rolledBack', closed: true, released, canary: released.copy() });
     const isHeld = !table.stopHoldingIfEqual(name);
     const kept = new Set(variants.map(({ variant }) => variant.constraints.key));

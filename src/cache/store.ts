@@ -58,8 +58,19 @@ export class CatalogReader implements Catalog {
   }
 
   /** What `resolve` would give; nothing is recorded or counted. */
-  peek(type: TypeUrl, name: ResourceName, parameters: Parameters): Value {
-    return this.#value(type, name, parameters, NO_FILTER, false);
+  peek(type: TypeUrl, name: ResourceName, parameters: Parameters, access?: Admits): Value {
+    const filter = access === undefined ? NO_FILTER : { access, fromWildcard: false };
+    return this.#value(type, name, parameters, filter, false);
+  }
+
+  /** Every variant of a name, then those of other resources that have it as an alias. */
+  named(type: TypeUrl, name: ResourceName): readonly HeldVariant[] {
+    const table = this.table(type);
+    const aliased = Iterator.from(table?.aliased(name, this.#column) ?? [])
+      .filter((target) => target !== name)
+      .flatMap((target) => contentIn(table?.resource(target, this.#column)))
+      .filter(({ variant }) => variant.aliases.includes(name));
+    return [...contentIn(this.#resource(type, name)), ...aliased];
   }
 
   resolve(
@@ -364,10 +375,11 @@ export class Store extends CatalogReader {
 
   /**
    * Another upstream takes the place of this one, which will confirm nothing more. What came from it counts as restored,
-   * until its new upstream has answered.
+   * until its new upstream has answered. `servedBy`: whose a name is now; undefined: nobody's.
    */
-  markRestored(upstream: string): void {
-    for (const table of this.tables.values()) table.disown(upstream);
+  markRestored(upstream: string, servedBy: (type: TypeUrl, name: ResourceName) => string | undefined): void {
+    for (const table of this.tables.values())
+      table.disown(upstream, (name) => servedBy(table.type, name) ?? upstream);
   }
 
   /** The variants of a type that one holder has; others may have them too. `restored`: its present upstream has not confirmed it. */
@@ -517,7 +529,8 @@ function servicesIn(clusters: TypeTable, type: TypeUrl): ReadonlySet<string> | u
 export class SideStores {
   /** The same for both, if the sides share one. */
   readonly #stores: Readonly<Record<Side, Store>>;
-  readonly catalogs: Readonly<Record<Side, Catalog>>;
+  /** What the clients of a side see. */
+  readonly catalogs: Readonly<Record<Side, CatalogReader>>;
   /** The sides that have a store of their own; the released one's is for both if it is the only one. */
   readonly separate: readonly Side[];
 

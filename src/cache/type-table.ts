@@ -11,7 +11,7 @@ import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import { includes, nameKey, type Scope } from '../model/holds.ts';
-import { getOrMake } from '../model/maps.ts';
+import { countIn, getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant, VariantKey } from '../model/resource.ts';
@@ -47,6 +47,7 @@ export type Column = 'said' | Side;
 
 /** A name whose released state is not what upstream says. A column without variants is absent. */
 export interface HeldName {
+  /** When it last became pending, by `Clock.monotonic()`. */
   readonly since: number;
   /** Undefined: canaries see a change that waits, which is what upstream says unless `canary` says otherwise. */
   readonly masked: MaskReason | undefined;
@@ -143,6 +144,16 @@ export class TypeTables extends Map<TypeUrl, TypeTable> {
     if (!empty || !this.delete(type)) return;
     for (const holder of versions.keys()) this.journal.version(type, holder);
   }
+}
+
+/** Wildcards and names are answered apart, by different upstreams maybe: each keeps it until then. */
+function handedOver(holder: Holder, upstream: string): readonly Holder[] {
+  if (upstream === holder.upstream) return [{ ...holder, restored: true }];
+  const inRole = (role: Holder['role']): Holder => {
+    const key = `${upstream} has as ${role} of ${holder.key}`;
+    return { ...holder, key, upstream, role, restored: true };
+  };
+  return holder.role === 'wildcard' ? [inRole('wildcard'), inRole('named')] : [inRole('named')];
 }
 
 /** Everything of one type. */
@@ -312,14 +323,23 @@ export class TypeTable {
     if (column === 'said') this.#indexRestored(entry);
   }
 
-  /** Another upstream takes its place: its holders become restored ones, and so its answers. */
-  disown(upstream: string): void {
-    for (const entry of this.resources.values().flatMap(({ variants }) => variants.all())) {
-      if (!entry.holders.some((holder) => holder.upstream === upstream)) continue;
-      entry.holders = entry.holders.map((one) =>
-        one.upstream === upstream ? { ...one, restored: true } : one,
-      );
-      this.restored.add(entry);
+  /**
+   * Others take its place: its holders become restored ones, and so its answers. `successor` of a name: who serves it
+   * now. Another one than before has it under other keys, so that what the one before says next does not touch it.
+   */
+  disown(upstream: string, successor: (name: ResourceName) => string): void {
+    const known = new Map<string, Map<Holder, readonly Holder[]>>();
+    for (const [name, { variants }] of this.resources) {
+      for (const entry of variants.all()) {
+        if (!entry.holders.some((holder) => holder.upstream === upstream)) continue;
+        const now = successor(name);
+        const handed = getOrMake(known, now, () => new Map());
+        entry.holders = entry.holders.flatMap((one) =>
+          one.upstream === upstream ? getOrMake(handed, one, () => handedOver(one, now)) : one,
+        );
+        this.restored.add(entry);
+        if (now !== upstream) this.all.journal.resource(this.type, name);
+      }
     }
     for (const state of this.interests.all())
       if (state.answer !== undefined && state.holder?.upstream === upstream) state.answer = 'restored';
@@ -393,7 +413,7 @@ export class TypeTable {
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
       const names = getOrMake(this.#aliases, key, () => new Map());
-      names.set(variant.name, (names.get(variant.name) ?? 0) + 1);
+      countIn(names, variant.name, 1);
     }
   }
 
@@ -402,10 +422,9 @@ export class TypeTable {
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
       const names = this.#aliases.get(key);
-      const left = (names?.get(variant.name) ?? 0) - 1;
-      if (left > 0) names?.set(variant.name, left);
-      else names?.delete(variant.name);
-      if (names?.size === 0) this.#aliases.delete(key);
+      if (names === undefined) continue;
+      countIn(names, variant.name, -1);
+      if (names.size === 0) this.#aliases.delete(key);
     }
   }
 

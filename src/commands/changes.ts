@@ -130,7 +130,7 @@ interface Sides {
 type Given = Omit<ValuesOf<typeof flags>, 'type' | 'name'>;
 
 const expected =
-  'expected REV REV, --pending, --client ID --client ID, or --param KEY=VALUE --against KEY=VALUE';
+  'expected REV REV, --from REV --to REV, --pending, --client ID --client ID, or --param KEY=VALUE --against KEY=VALUE';
 
 function readSides(given: Given, revisions: readonly string[]): Result<Sides> {
   const { from, to, pending, client, param, against } = given;
@@ -147,20 +147,26 @@ function readSides(given: Given, revisions: readonly string[]): Result<Sides> {
       to: { case: 'parameters', value: { values: against } },
     });
   }
-  return byFlags ? revisionSides(from, to) : revisionSides(revisions[0] ?? '', revisions[1] ?? '');
+  if (byFlags) return revisionSides(['--from', from], ['--to', to]);
+  const [first = '', second = ''] = revisions;
+  return revisionSides(['the first revision', first], ['the second revision', second]);
 }
 
-function revisionSides(from: string, to: string): Result<Sides> {
-  if (from === '' || to === '') return fail(`the second revision is missing: ${expected}`);
-  const before = readCount(from, 'revision');
+type Said = readonly [name: string, revision: string];
+
+function revisionSides(from: Said, to: Said): Result<Sides> {
+  const before = readRevision(from);
   if (!before.ok) return before;
-  const after = readCount(to, 'revision');
+  const after = readRevision(to);
   if (!after.ok) return after;
   return ok({
     from: { case: 'revision', value: before.value },
     to: { case: 'revision', value: after.value },
   });
 }
+
+const readRevision = ([name, revision]: Said): Result<number> =>
+  revision === '' ? fail(`${name} is missing: ${expected}`) : readCount(revision, name);
 
 function clientSides(clients: readonly string[]): Result<Sides> {
   const [from, to] = clients;

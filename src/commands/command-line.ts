@@ -5,7 +5,7 @@ import { run } from './run.ts';
 /** The command `distributary` with what follows it: its exit code. */
 export async function commandLine(argv: readonly string[]): Promise<number> {
   const [name, ...rest] = argv;
-  if (argv.includes('--version')) {
+  if (name === '--version') {
     process.stdout.write(`${version()}\n`);
     return 0;
   }

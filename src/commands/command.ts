@@ -3,6 +3,7 @@ import { parseDuration } from '../config/duration.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { expectedText, nearest, printable, unknownWord } from '../model/text.ts';
 import { knownTypes, typeByName, unknownType } from '../model/types.ts';
+import { version } from '../package/files.ts';
 import { columnsOf, processTerminal, type Terminal, wrapped } from './terminal.ts';
 
 /** A flag as it is declared, once: reading it, its line in the help, completion and docs/reference come from this. */
@@ -51,15 +52,18 @@ export const texts = (value: string, says: string): Flag<readonly string[]> => (
 export const file = (value: string, says: string): Flag<string> => ({ ...text(value, says), words: 'file' });
 
 /** A positive integer; `otherwise` where it is not given. */
-export const count = (value: string, says: string, otherwise: number): Flag<number> =>
+export const count = (value: string, says: string, otherwise: number, least = 1): Flag<number> =>
   flag(value, says, ([...given], name) =>
-    given.length === 0 ? ok(otherwise) : readCount(given.at(-1) ?? '', name),
+    given.length === 0 ? ok(otherwise) : readCount(given.at(-1) ?? '', name, least),
   );
 
-export function readCount(given: string, name: string): Result<number> {
+/** That of a uint32. */
+const highestCount = 2 ** 32 - 1;
+
+export function readCount(given: string, name: string, least = 1): Result<number> {
   const value = Number(given);
-  if (/^[0-9]+$/.test(given) && value >= 1 && value < 2 ** 32) return ok(value);
-  return fail(`${name}: ${expectedText('a whole number of at least 1', given)}`);
+  if (/^[0-9]+$/.test(given) && value >= least && value <= highestCount) return ok(value);
+  return fail(`${name}: ${expectedText(`a whole number from ${least} to ${highestCount}`, given)}`);
 }
 
 /** One of these words, in whatever case; undefined: it is not given. */
@@ -174,9 +178,12 @@ export interface Command extends Pick<About, 'does' | 'operands'> {
   readonly problem: (argv: readonly string[]) => string | undefined;
 }
 
-const help = { help: { ...toggle('this text'), short: 'h' } } as const;
+const everywhere = {
+  help: { ...toggle('this text'), short: 'h' },
+  version: toggle('the version'),
+} as const;
 
-/** Reads the flags, answers `--help`, and refuses what cannot be understood. */
+/** Reads the flags, answers `--help` and `--version`, and refuses what cannot be understood. */
 export const defineCommand = <const Declared extends Flags>(definition: Definition<Declared>): Command =>
   commandWith(none, definition);
 
@@ -186,7 +193,7 @@ export function commandWith<const Shared extends Flags, const Declared extends F
   definition: Definition<Declared, Shared>,
 ): Command {
   const { name, does, flags, operands, run } = definition;
-  const all = { ...flags, ...shared, ...help };
+  const all = { ...flags, ...shared, ...everywhere };
   const read = (argv: readonly string[]) => parse(argv, all, operands?.most ?? 0);
   const command = async (argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> => {
     const columns = Math.min(columnsOf(terminal), widestHelp);
@@ -200,6 +207,10 @@ export function commandWith<const Shared extends Flags, const Declared extends F
     const { texts, operands: given } = parsed.value;
     if (texts.has('help')) {
       terminal.out(`${helpText(definition, all, columns)}\n`);
+      return 0;
+    }
+    if (texts.has('version')) {
+      terminal.out(`${version()}\n`);
       return 0;
     }
     const own = valuesOf(flags, texts);
@@ -298,7 +309,7 @@ const isOf = <Declared extends Flags>(flags: Declared, values: object): values i
 /** `Usage: distributary get --type T --name N [--client ID]`, on as many lines as it needs. */
 function usageLine({ name, usage = '' }: About, flags: Flags, columns: number): string {
   const named = new Set([...usage.matchAll(/--([\w-]+)/g)].map(([, flag]) => flag));
-  const own = Object.entries(flags).filter(([flag]) => flag !== 'help' && !named.has(flag));
+  const own = Object.entries(flags).filter(([flag]) => !Object.hasOwn(everywhere, flag) && !named.has(flag));
   const parts = own
     .filter(([, { section }]) => section === undefined)
     .map(([flag, { value, short, many, required: needed }]) => {

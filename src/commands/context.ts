@@ -23,7 +23,7 @@ const variables = {
 } as const;
 
 const defaultAdmin = 'http://127.0.0.1:19000';
-export const adminForm = `http://HOST:PORT or https://HOST:PORT (as in ${defaultAdmin})`;
+const adminForm = `http://HOST:PORT or https://HOST:PORT (as in ${defaultAdmin})`;
 
 export const certificateFlags = {
   cert: file('F', 'PEM file of a client certificate, where the listener asks for one'),
@@ -63,21 +63,70 @@ const contextSchema = z.object({
 const contextsSchema = z.object({ current: z.string(), contexts: z.record(z.string(), contextSchema) });
 type Contexts = z.infer<typeof contextsSchema>;
 
+/** What each part of where to ask was given as, for errors. */
+type Names = Readonly<Record<keyof RelayFlags, string>>;
+
+export const flagNames: Names = { admin: '--admin', cert: '--cert', key: '--key', ca: '--ca' };
+
+/** Where to ask, all of it. */
+export interface Place extends RelayFlags {
+  readonly names: Names;
+}
+
 /**
  * The flags, and what they leave out. A certificate and its key come from one place; those of a context are for its own
- * URL, and those of the environment for https only.
+ * URL, and those of the environment for https only. `names`: what the flags are called.
  */
-export function relayOf(flags: RelayFlags, environment: Environment): Result<RelayFlags> {
+export function relayOf(flags: RelayFlags, environment: Environment, names = flagNames): Result<Place> {
   const set = { admin: '', cert: '', key: '', ca: '' };
   for (const flag of ['admin', 'cert', 'key', 'ca'] as const) set[flag] = environment[variables[flag]] ?? '';
   const kept = flags.admin === '' && set.admin === '' ? readContexts(environment) : ok(noContexts);
   if (!kept.ok) return kept;
-  const context = kept.value.contexts[kept.value.current] ?? { ...set, admin: defaultAdmin };
-  const given = [flags, set, context];
-  const admin = given.find((one) => one.admin !== '')?.admin ?? defaultAdmin;
-  if (!admin.startsWith('https:')) return ok({ ...flags, admin });
-  const { cert = '', key = '' } = given.find((one) => one.cert + one.key !== '') ?? {};
-  return ok({ admin, cert, key, ca: given.find((one) => one.ca !== '')?.ca ?? '' });
+  const { current, contexts } = kept.value;
+  const byFlags = { ...flags, names };
+  const byDefault = { admin: defaultAdmin, cert: '', key: '', ca: '', names };
+  const given = [
+    byFlags,
+    { ...set, names: variables },
+    { ...byDefault, ...contexts[current], names: namesIn(current) },
+  ];
+  const { admin, names: of } = given.find((one) => one.admin !== '') ?? byDefault;
+  const asked = isHttps(admin) ? given : [byFlags];
+  const pair = asked.find((one) => one.cert + one.key !== '') ?? byFlags;
+  const trusted = asked.find((one) => one.ca !== '') ?? byFlags;
+  return checked({
+    ...{ admin, cert: pair.cert, key: pair.key, ca: trusted.ca },
+    names: { ...pair.names, admin: of.admin, ca: trusted.names.ca },
+  });
+}
+
+const namesIn = (context: string): Names => ({
+  admin: `admin of context ${context}`,
+  cert: `cert of context ${context}`,
+  key: `key of context ${context}`,
+  ca: `ca of context ${context}`,
+});
+
+const urlOf = (admin: string): URL | null => (/^https?:\/\/[^/]/i.test(admin) ? URL.parse(admin) : null);
+
+export const isHttps = (admin: string): boolean => urlOf(admin)?.protocol === 'https:';
+
+/** The error: nobody can be asked there. The files are not looked at. */
+function checked(place: Place): Result<Place> {
+  const { admin, cert, key, ca, names } = place;
+  const url = urlOf(admin);
+  if (url === null) return fail(`${names.admin}: ${expectedText(adminForm, admin)}`);
+  if (cert + key + ca !== '' && url.protocol === 'http:')
+    return fail(`${names.cert}, ${names.key} and ${names.ca} are only for https://, not for ${admin}`);
+  return wholePair(place);
+}
+
+/** The error: a certificate or a key has no other half. */
+export function wholePair<T extends Pick<Place, 'cert' | 'key' | 'names'>>(place: T): Result<T> {
+  const { cert, key, names } = place;
+  if ((cert === '') === (key === '')) return ok(place);
+  const lacking = cert === '' ? names.cert : names.key;
+  return fail(`${names.cert} and ${names.key} belong together: ${lacking} is missing`);
 }
 
 const noContexts: Contexts = { current: '', contexts: {} };
@@ -188,14 +237,13 @@ function changed(
 
 function problemOf(flags: RelayFlags, verb: string, name: string): string | undefined {
   if (!['add', 'use', 'list'].includes(verb)) return 'expected add NAME, use NAME or list';
+  const [given] = Object.entries(flags).find(([, value]) => value !== '') ?? [];
+  if (verb !== 'add' && given !== undefined) return `${verb} takes no --${given}`;
   if (verb === 'list') return name === '' ? undefined : `unexpected argument ${JSON.stringify(name)}`;
   if (name === '') return `the name of the context is missing: ${verb} NAME`;
-  const given = Object.entries(flags).filter(([, value]) => value !== '');
-  if (verb === 'use') return given.length > 0 ? `use takes no --${given[0]?.[0] ?? ''}` : undefined;
-  if (!/^https?:\/\/[^/]/.test(flags.admin)) {
-    return `--admin: ${expectedText(adminForm, flags.admin)}`;
-  }
-  return undefined;
+  if (verb === 'use') return undefined;
+  const place = checked({ ...flags, names: flagNames });
+  return place.ok ? undefined : place.error;
 }
 
 /** A command may run in another directory. */

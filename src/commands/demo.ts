@@ -20,6 +20,7 @@ import { ADS_SERVICE, typeByName, typeInfo } from '../model/types.ts';
 import { createLog } from '../observe/log.ts';
 import { executable, fromSource, packagePath, unpackFiles, version } from '../package/files.ts';
 import { Code } from '../wire/grpc-status.ts';
+import { flagNames } from './context.ts';
 import { adminClient } from './relay-command.ts';
 import { firstSignal, processTerminal, type Terminal } from './terminal.ts';
 
@@ -133,7 +134,7 @@ function startClient(
     terminal.out(`${line.trimEnd()}\n`);
   };
   const variantOf = async (type: string, name: string): Promise<string> => {
-    const client = adminClient({ admin, cert: '', key: '', ca: '' });
+    const client = adminClient({ admin, cert: '', key: '', ca: '', names: flagNames });
     if (!client.ok) return client.error;
     try {
       const { match } = await client.value.rpc.explain({ type, name, parameters: { env } });

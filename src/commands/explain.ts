@@ -4,7 +4,7 @@ import { command } from '../inspect/problem-parts.ts';
 import { counted, errorLine, printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
-import { othersText } from '../observe/missing-text.ts';
+import { notAllowed, othersText } from '../observe/missing-text.ts';
 import { parametersLabel } from '../observe/problems.ts';
 import { count, parameters, text, type, UsageError } from './command.ts';
 import { type AdminClient, type Answer, answer, relayCommand } from './relay-command.ts';
@@ -212,6 +212,7 @@ function several({ variants }: ExplainResponse, { type, name }: Resource): strin
 
 function outcome({ matchFound, match, variants, state, otherClasses }: ExplainResponse): string {
   if (matchFound) return printable(match);
+  if (state === 'denied') return notAllowed;
   if (variants.length > 0)
     return `no variant matches, so it does not exist for such a client${othersText(otherClasses)}`;
   return state === 'absent'
@@ -226,7 +227,12 @@ function variantsText({ variants }: ExplainResponse, view: View): string {
   if (variants.length === 0) return '';
   return textTable(
     variants,
-    [['MATCHES', ({ matches }) => (matches ? 'yes' : 'no')], ...variantColumns, ['WHY', 'reason']],
+    [
+      ['MATCHES', ({ matches }) => (matches ? 'yes' : 'no')],
+      ['NAME', 'name', 'rare'],
+      ...variantColumns,
+      ['WHY', 'reason'],
+    ],
     view,
   );
 }

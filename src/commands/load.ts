@@ -1,5 +1,6 @@
 import type { ClusterLoad, LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
 import { counted } from '../model/text.ts';
+import { errorShare, perSecond } from '../observe/format.ts';
 import { parametersLabel } from '../observe/problems.ts';
 import { text } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
@@ -36,15 +37,14 @@ function loadText(
   const silent = noAnswer === undefined ? '' : `\nIncomplete: ${noAnswer}.`;
   if (loads.length === 0)
     return `no client has reported any request${isFiltered ? ' that matches --cluster and --class' : ''}${silent}`;
-  const perSecond = (count: number): string => (count / Math.max(1, seconds)).toFixed(1);
   const table = textTable(
     loads,
     [
       'cluster',
       ['CLASS', ({ parameters }) => parametersLabel(parameters, undefined, ',')],
-      ['REQUESTS/S', ({ requests }) => perSecond(requests)],
+      ['REQUESTS/S', ({ requests }) => perSecond(requests, seconds)],
       ['ERRORS', errorsCell],
-      ['DROPPED/S', ({ dropped }) => perSecond(dropped)],
+      ['DROPPED/S', ({ dropped }) => perSecond(dropped, seconds)],
     ],
     view,
   );
@@ -54,6 +54,6 @@ function loadText(
 }
 
 function errorsCell({ errors, requests }: ClusterLoad): Painted | string {
-  if (requests === 0) return '–';
-  return errors === 0 ? '0 %' : painted('red', `${((errors / requests) * 100).toFixed(1)} %`);
+  const share = errorShare(errors, requests);
+  return errors === 0 ? share : painted('red', share);
 }

@@ -33,15 +33,11 @@ export async function written(
   terminal: Terminal,
   indent: number,
 ): Promise<string> {
-  switch (format) {
-    case 'json':
-      return printableJson(JSON.stringify(json(), null, indent));
-    case 'yaml':
-      return yamlText(json()).trimEnd();
-    case 'wide':
-    case undefined:
-      return text(viewOf(terminal, format === 'wide'));
-    default:
-      return format satisfies never;
-  }
+  return format === undefined || format === 'wide'
+    ? text(viewOf(terminal, format === 'wide'))
+    : dataText(json(), format, indent);
+}
+
+export function dataText(value: unknown, format: 'json' | 'yaml', indent: number): string {
+  return format === 'json' ? printableJson(JSON.stringify(value, null, indent)) : yamlText(value).trimEnd();
 }

@@ -6,7 +6,8 @@ import { parseAddress } from '../wire/address.ts';
 import { explainError } from '../wire/node-error.ts';
 import { parseCertificates } from '../wire/tls-material.ts';
 import { defineCommand, file, required, text, toggle, UsageError, type ValuesOf } from './command.ts';
-import { readPemFlags } from './relay-command.ts';
+import { flagNames, wholePair } from './context.ts';
+import { readPemFiles } from './relay-command.ts';
 
 /** Longer than a name server or a handshake takes, in milliseconds. */
 const patienceMs = 5000;
@@ -33,6 +34,8 @@ export const reach = defineCommand({
     const endpoint = parseAddress(given.endpoint);
     if (!endpoint.ok || endpoint.value.kind !== 'tcp')
       return new UsageError(`--endpoint ${given.endpoint}: expected HOST:PORT`);
+    const pair = wholePair({ ...given, names: flagNames });
+    if (!pair.ok) return new UsageError(pair.error);
     const { host, port } = endpoint.value;
     const result = isTls(given) ? await reachTls(host, port, given, out) : await reachTcp(host, port);
     const said = printable(`${given.endpoint}: ${result.ok ? result.value : result.error}`);
@@ -60,7 +63,7 @@ async function reachTls(
   out: (text: string) => void,
 ): Promise<Result<string>> {
   const name = given['server-name'] === '' ? host : given['server-name'];
-  const files = readPemFlags(given);
+  const files = readPemFiles({ ...given, names: flagNames });
   if (!files.ok) return files;
   let socket: TLSSocket;
   try {

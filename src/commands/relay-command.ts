@@ -3,9 +3,10 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { type JsonValue, type Message, toJson } from '@bufbuild/protobuf';
 import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-node';
+import type { Environment } from '../config/document.ts';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { expectedText, printable } from '../model/text.ts';
+import { printable } from '../model/text.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 import {
   type Command,
@@ -16,7 +17,7 @@ import {
   UsageError,
   type ValuesOf,
 } from './command.ts';
-import { adminForm, type RelayFlags, relayFlags, relayOf } from './context.ts';
+import { flagNames, isHttps, type Place, type RelayFlags, relayFlags, relayOf } from './context.ts';
 import { outputFlags, outputOf, type Shown, written } from './output.ts';
 import { firstSignal, type Terminal, type View, viewOf } from './terminal.ts';
 
@@ -126,20 +127,28 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
         if (shown !== '') terminal.out(`${shown}\n`);
         return said.code ?? (said.problem === undefined ? 0 : 1);
       };
-      return withRelay(shared, terminal, run, otherwise);
+      return withRelay(relayClient(shared, terminal.environment), terminal, run, otherwise);
     },
   });
 }
 
+/** The error is about what was given. */
+export function relayClient(
+  flags: RelayFlags,
+  environment: Environment,
+  names = flagNames,
+): Result<AdminClient> {
+  const place = relayOf(flags, environment, names);
+  return place.ok ? adminClient(place.value) : place;
+}
+
 /** Asks a relay. What it refuses is one line on stderr, and exit 1, unless `otherwise` has said it and knows the exit code. */
 export function withRelay(
-  flags: RelayFlags,
+  client: Result<AdminClient>,
   terminal: Terminal,
   run: (client: AdminClient) => Promise<number>,
   otherwise: (why: string) => number | undefined = () => undefined,
 ): UsageError | Promise<number | UsageError> {
-  const relay = relayOf(flags, terminal.environment);
-  const client = relay.ok ? adminClient(relay.value) : relay;
   if (!client.ok) {
     const code = otherwise(client.error);
     return code === undefined ? new UsageError(client.error) : Promise.resolve(code);
@@ -157,16 +166,10 @@ function refusal(client: AdminClient, error: unknown): string {
   return printable(notFound ? error.rawMessage : explainFailure(client, error));
 }
 
-/** The error is about the flags. */
-export function adminClient({ admin: url, cert, key, ca }: RelayFlags): Result<AdminClient> {
-  const parsed = URL.parse(url);
-  if (parsed === null || !['http:', 'https:'].includes(parsed.protocol)) {
-    return fail(`--admin: ${expectedText(adminForm, url)}`);
-  }
-  if (cert + key + ca !== '' && parsed.protocol === 'http:') {
-    return fail(`--cert, --key and --ca are only for https://, not for ${url}`);
-  }
-  const files = readPemFlags({ cert, key, ca });
+/** The error: a file cannot be read. */
+export function adminClient(place: Place): Result<AdminClient> {
+  const { admin: url, cert } = place;
+  const files = readPemFiles(place);
   if (!files.ok) return files;
   const transport = createConnectTransport({
     baseUrl: url.replace(/\/+$/, ''),
@@ -175,26 +178,23 @@ export function adminClient({ admin: url, cert, key, ca }: RelayFlags): Result<A
     // Its connection must not keep the command alive.
     nodeOptions: { agent: false, ...files.value },
   });
-  const anonymous = parsed.protocol === 'https:' && cert === '';
+  const anonymous = isHttps(url) && cert === '';
   return ok({ url, anonymous, rpc: createClient(AdminService, transport) });
 }
 
 type PemFlag = 'cert' | 'key' | 'ca';
 
 /** The content of the files that are named, by flag. */
-export function readPemFlags(
-  given: Readonly<Record<PemFlag, string>>,
+export function readPemFiles(
+  given: Pick<Place, PemFlag | 'names'>,
 ): Result<Partial<Record<PemFlag, Buffer>>> {
-  if ((given.cert === '') !== (given.key === '')) {
-    return fail(`--cert and --key belong together: --${given.cert === '' ? 'cert' : 'key'} is missing`);
-  }
   const files: Partial<Record<PemFlag, Buffer>> = {};
   for (const flag of ['cert', 'key', 'ca'] as const) {
     if (given[flag] === '') continue;
     try {
       files[flag] = readFileSync(given[flag]);
     } catch (error) {
-      return fail(`--${flag} ${given[flag]} cannot be read: ${explainError(error)}`);
+      return fail(`${given.names[flag]} ${given[flag]} cannot be read: ${explainError(error)}`);
     }
   }
   return ok(files);

@@ -75,6 +75,8 @@ async function untilDrained(
   const started = await Distributary.start(config, dependencies, mode);
   if (!started.ok) {
     log.error('cannot start', { error: started.error });
+    // The exit code alone says nothing.
+    if (!logLevels.enables('error')) terminal.err(`cannot start: ${printable(started.error)}\n`);
     stopping.release();
     return 1;
   }

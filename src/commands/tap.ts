@@ -4,7 +4,7 @@ import { TapMessageSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { printableJson } from '../model/text.ts';
 import { commandWith, count, text, toggle, type } from './command.ts';
 import { relayFlags } from './context.ts';
-import { type AdminClient, withRelay } from './relay-command.ts';
+import { type AdminClient, relayClient, withRelay } from './relay-command.ts';
 import { firstSignal, type Terminal } from './terminal.ts';
 
 export const tap = commandWith(relayFlags, {
@@ -20,7 +20,7 @@ that is too slow loses messages, and a line {"event":"LOST","lost":N} says how m
   },
   exit: '0; 1 if there is no such client, or if the relay does not answer.',
   run: ({ client, type, limit }, { terminal, shared }) => {
-    return withRelay(shared, terminal, async (relay) => {
+    return withRelay(relayClient(shared, terminal.environment), terminal, async (relay) => {
       const interrupted = firstSignal('SIGINT', 'SIGTERM');
       try {
         await printMessages(relay, { client, type }, limit, interrupted.signal, terminal);

@@ -5,40 +5,40 @@ import { withDefaults } from '../config/json-schema.ts';
 import { examineConfig, readConfigText, unreadable, withoutReferences } from '../config/load.ts';
 import { read } from '../config/schema-parts.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
-import {
-  byPlace,
-  contradictions,
-  dangers,
-  hints,
-  unreadFields,
-  warningLine,
-  withoutEffect,
-} from '../config/warnings.ts';
+import { contradictions, dangers, hints, unreadFields, warningLine } from '../config/warnings.ts';
 import {
   type ClientChange,
   type CompareConfigurationResponse,
   type LostResource,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
-import { counted, printable, printableJson } from '../model/text.ts';
+import { counted, printable } from '../model/text.ts';
+import { notAllowed } from '../observe/missing-text.ts';
 import { parametersLabel } from '../observe/problems.ts';
 import { askCheck } from '../rollout/checks.ts';
+import { claims } from '../upstream/claims.ts';
 import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.ts';
 import { formatProblem } from '../upstream/filesystem/resource-file.ts';
-import { defineCommand, file, required, text, toggle } from './command.ts';
-import { certificateFlags } from './context.ts';
-import { messageJson, withRelay } from './relay-command.ts';
+import { defineCommand, file, required, text, UsageError } from './command.ts';
+import { certificateFlags, flagNames } from './context.ts';
+import { dataText, outputFlags, outputOf } from './output.ts';
+import { type AdminClient, messageJson, relayClient, withRelay } from './relay-command.ts';
 import { textTable, type View, viewOf } from './terminal.ts';
 
 export const validate = defineCommand({
   name: 'validate',
   does: 'checks a configuration without running it',
   about: `Checks a configuration and the files it names, resources too, without running it. It refuses what a relay would only warn
-about: resource files that it would leave out, rules that match no client, an upstream that is this relay itself, limits that
-no request fits into, a cache.persistence.path that cannot be written, and certificates that have expired.
+about: resource files that it would leave out, rules that match no client, an upstream that is this relay itself or is never used,
+limits that no request fits into, a bake longer than max_wait, a cache.persistence.path that cannot be written, and
+certificates that have expired.
 
 Prints every problem as FILE:LINE:COLUMN: path: message. What is dangerous but may be intended is printed as
-FILE:LINE:COLUMN: warning: path: message. A hint says what a control plane will see.`,
+FILE:LINE:COLUMN: warning: path: message. A hint says what a control plane will see.
+
+-o json and yaml are on stdout: {file, ok, problems[], warnings[], hints[]}, each with file, line, column, path and message,
+and with --against also changes.`,
   usage: '--config FILE [--against URL [--cert F --key F] [--ca F]]',
   flags: {
     config: required(file('FILE', 'the configuration, YAML or JSON')),
@@ -47,44 +47,52 @@ FILE:LINE:COLUMN: warning: path: message. A hint says what a control plane will 
       'also what it would change in the relay with this admin listener: sessions opened and closed, clients that get other parameters, resources that they would lose, clients of which that is unknown until they reconnect. Each of rollout.checks is asked once',
     ),
     ...certificateFlags,
-    json: toggle(
-      'on stdout: {file, ok, problems[], warnings[], hints[]}, each with file, line, column, path and message, and with --against also changes',
-    ),
+    ...outputFlags,
   },
   exit: '0 if it is valid, even with warnings; 2 if it is not; 1 if the relay of --against does not answer.',
-  run: async ({ config: file, against, json, ...relay }, { terminal }) => {
+  run: async ({ config: file, against, output, json, ...flags }, { terminal }) => {
+    const format = outputOf({ output, json });
+    if (format instanceof UsageError) return format;
+    const names = { ...flagNames, admin: '--against' };
+    const client =
+      against === '' ? undefined : relayClient({ ...flags, admin: against }, terminal.environment, names);
+    if (client?.ok === false) return new UsageError(client.error);
     const { config, ...found } = await check(file, terminal.environment);
-    const good = found.problems.length === 0;
-    if (!json) {
+    const isForPeople = format === undefined || format === 'wide';
+    if (isForPeople) {
       // All at once: who mends a problem should not find the next one behind it.
       for (const { line } of Object.values(found).flat()) terminal.err(`${printable(line)}\n`);
       if (config === undefined) terminal.err(`${file}: ${counted(found.problems.length, 'problem')}\n`);
       else terminal.out(`${file}: ok\n${summary(config)}\n`);
     }
-    if (config === undefined || against === '') {
-      if (json) terminal.out(reportText(file, found));
-      return good ? 0 : 2;
-    }
-    return withRelay({ ...relay, admin: against }, terminal, async ({ rpc }) => {
-      const text = withoutReferences(config.source.text, terminal.environment);
+    let report: object = reportOf(file, found);
+    const compare = async (asked: Config, { rpc }: AdminClient): Promise<0> => {
+      const text = withoutReferences(asked.source.text, terminal.environment);
       const changes = await rpc.compareConfiguration({ text });
-      const unread = unreadFields(config, changes.unreadRules).map(foundIn(file, 'warning'));
-      const said = await askChecks(config);
-      if (json) {
-        const warnings = [...found.warnings, ...unread];
-        terminal.out(reportText(file, { ...found, warnings }, changes, said));
-        return 0;
-      }
+      const unread = unreadFields(asked, changes.unreadRules).map(foundIn(file, 'warning'));
+      const said = await askChecks(asked);
+      report = {
+        ...reportOf(file, { ...found, warnings: [...found.warnings, ...unread] }),
+        changes: messageJson(changes),
+        ...(said.length === 0 ? {} : { checks: said }),
+      };
+      if (!isForPeople) return 0;
       for (const { line } of unread) terminal.err(`${printable(line)}\n`);
-      terminal.out(`\n${changesText(changes, viewOf(terminal, false))}\n`);
+      terminal.out(`\n${changesText(changes, viewOf(terminal, format === 'wide'))}\n`);
       for (const { name, state, reason } of said)
         terminal.out(printable(`check ${name}: ${state}: ${reason}`).concat('\n'));
       return 0;
-    });
+    };
+    const code =
+      config === undefined || client === undefined
+        ? Number(config === undefined) * 2
+        : await withRelay(client, terminal, (relay) => compare(config, relay));
+    if (!isForPeople) terminal.out(`${dataText(report, format, 2)}\n`);
+    return code;
   },
 });
 
-/** For people, and for --json: without what the format of the file does not have. */
+/** For people, and for -o json and yaml: without what the format of the file does not have. */
 interface Found {
   /** FILE:LINE:COLUMN: path: message. */
   readonly line: string;
@@ -109,10 +117,9 @@ async function check(
   const { config, value, ...found } = text.ok
     ? examineConfig(text.value, file, environment, systemClock.now())
     : { problems: [unreadable(text.error)], config: undefined, value: undefined };
-  const inFile = [...found.problems, ...(config === undefined ? [] : withoutEffect(config))];
   const problems = [
-    ...inFile.toSorted(byPlace).map(foundIn(file, undefined)),
-    ...(await resourceProblems(value)),
+    ...found.problems.map(foundIn(file, undefined)),
+    ...(await resourceProblems(value, config)),
   ];
   const warned = config === undefined ? [] : [...dangers(config), ...contradictions(config)];
   const hinted = config === undefined ? [] : hints(config);
@@ -139,23 +146,15 @@ function askChecks({ rollout }: Config) {
   );
 }
 
-function reportText(
-  file: string,
-  { problems, warnings, hints }: Report,
-  changes?: CompareConfigurationResponse,
-  checks: Awaited<ReturnType<typeof askChecks>> = [],
-): string {
+function reportOf(file: string, { problems, warnings, hints }: Report) {
   const shown = (all: readonly Found[]) => all.map(({ at }) => at);
-  const report = {
+  return {
     file,
     ok: problems.length === 0,
     problems: shown(problems),
     warnings: shown(warnings),
     hints: shown(hints),
-    ...(changes === undefined ? {} : { changes: messageJson(changes) }),
-    ...(checks.length === 0 ? {} : { checks }),
   };
-  return `${printableJson(JSON.stringify(report, null, 2))}\n`;
 }
 
 const foundIn =
@@ -167,11 +166,14 @@ const foundIn =
   };
 
 /** Of the files of filesystem upstreams, whatever else is wrong. `run` goes on without them, and says so. */
-async function resourceProblems(value: unknown): Promise<readonly Found[]> {
+async function resourceProblems(value: unknown, config: Config | undefined): Promise<readonly Found[]> {
   const found: Found[] = [];
   const depth = Number(read(read(withDefaults(value), 'limits'), 'max_constraint_depth'));
   for (const directory of resourceDirectories(value)) {
-    for (const problem of await checkResourceFiles(directory, depth)) {
+    const own = config?.upstreams.filter((one) => one.kind === 'filesystem' && one.path === directory);
+    const isClaimed = (type: TypeUrl, name: ResourceName): boolean =>
+      own === undefined || own.some((one) => claims(one.claims, type, name));
+    for (const problem of await checkResourceFiles(directory, depth, isClaimed)) {
       const { file, place, message } = problem;
       const at = { file, line: place?.line, column: place?.column, message };
       found.push({ line: formatProblem(problem), at });
@@ -213,7 +215,7 @@ const upstreamWords: ReadonlyMap<string, string> = new Map([
 ]);
 
 const why: ReadonlyMap<string, string> = new Map([
-  ['DENIED', 'xds.authorization does not allow it'],
+  ['DENIED', notAllowed],
   ['UNCLAIMED', 'no upstream serves it'],
   ['NO_VARIANT', 'no variant matches its new parameters'],
 ]);

@@ -18,7 +18,9 @@ export const wait = relayCommand({
   does: 'waits until every client has accepted what upstream has',
   about: `Waits until every client that subscribes has accepted what upstream has now. A client that subscribes and gets nothing has not
 accepted it. While an upstream that it comes from may be out of date, nobody knows what upstream has, so the wait goes on. Clients that
-poll do not count: they do not report what they accept. While a change goes through its waves, stderr says how far it is.`,
+poll do not count: they do not report what they accept. While a change goes through its waves, stderr says how far it is. With --wave
+clients of later waves need not have accepted anything; --min-clients counts them too, and the rest is the same. A wave that no client
+is in passes at once.`,
   flags: {
     type: type('only this type'),
     name: text('N', 'only this resource'),
@@ -29,7 +31,7 @@ poll do not count: they do not report what they accept. While a change goes thro
       'only until the clients of its waves up to this one have accepted the change, or everybody has it',
       0,
     ),
-    'min-clients': count('N', 'at least N streams must subscribe; default 1', 1),
+    'min-clients': count('N', 'at least N streams must subscribe; default 1; 0: none need', 1, 0),
     timeout: duration('TIME', 'how long, as in 500ms or 60s, at most 1h; default 60s'),
   },
   exit: '0 if all have accepted it; 1 at the timeout, and stderr says who has not and why; 1 at once if the revision was discarded.',
@@ -51,8 +53,7 @@ poll do not count: they do not report what they accept. While a change goes thro
           ? `accepted by all: ${subscribeText(clients)}`
           : `wave ${what.wave} has accepted the change, or everybody has it`;
       const missing = (view: View): string =>
-        // A wave is not about how many subscribe.
-        missingText(response, { timeoutMs, allowStale, minClients: what.wave === 0 ? minClients : 0 }, view);
+        missingText(response, { timeoutMs, allowStale, minClients }, view);
       const problem = accepted ? undefined : missing;
       const text = (): string => (accepted ? [done, ...staleLines(response)].join('\n') : '');
       return answer(response, text, problem);

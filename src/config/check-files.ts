@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path';
 import { fail, ok, type Result } from '../model/result.ts';
 import { readNamedSync } from '../wire/named-file.ts';
 import { explainError } from '../wire/node-error.ts';
-import { checkTicketSecret, parseCertificates } from '../wire/tls-material.ts';
+import { checkTicketSecret, parseAuthorities, parseCertificates } from '../wire/tls-material.ts';
 import { readToken } from '../wire/token-file.ts';
 import { read, readList, readText } from './schema-parts.ts';
 import type { Path, UnplacedProblem } from './source.ts';
@@ -14,55 +14,32 @@ import type { Path, UnplacedProblem } from './source.ts';
  * belong together, a token is one. It reads the raw values, so it works even if others are wrong. Synchronous: for the start, a reload
  * and `validate`.
  */
-export function checkNamedFiles(file: unknown): readonly UnplacedProblem[] {
-  const complaints = tlsSections(file).flatMap(([path, tls]) => checkTls(path, tls));
-  for (const [index, upstream] of readList(file, 'upstreams').entries()) {
-    const path = ['upstreams', index];
-    const directory = named(read(upstream, 'filesystem'), 'path');
-    if (directory !== undefined)
-      complaints.push(...checkDirectory([...path, 'filesystem', 'path'], directory));
-    complaints.push(
-      ...checkToken([...path, 'ads', 'token_file'], named(read(upstream, 'ads'), 'token_file')),
-    );
-  }
-  for (const [path, peer] of webPeers(file))
-    complaints.push(...checkToken([...path, 'token_file'], named(peer, 'token_file')));
-  for (const [path, peer] of notified(file))
-    complaints.push(...checkToken([...path, 'hmac_file'], named(peer, 'hmac_file')));
-  return complaints;
+export const checkNamedFiles = (file: unknown): readonly UnplacedProblem[] =>
+  [...mappings(file)].flatMap(([path, own]) => [
+    ...(path.at(-1) === 'tls' ? checkTls(path, own) : []),
+    ...(path.at(-1) === 'filesystem' ? checkDirectory([...path, 'path'], named(own, 'path')) : []),
+    ...checkToken([...path, 'token_file'], named(own, 'token_file')),
+    ...checkToken([...path, 'hmac_file'], named(own, 'hmac_file')),
+  ]);
+
+/** What is below these keys may have any keys. */
+const freeForm: ReadonlySet<string> = new Set(['metadata', 'headers']);
+
+/** All of a file: what names files has the same key wherever it stands. */
+function* mappings(value: unknown, path: Path = []): Iterable<readonly [Path, unknown]> {
+  if (typeof value !== 'object' || value === null) return;
+  if (!Array.isArray(value)) yield [path, value];
+  for (const [key, inner] of Object.entries(value))
+    if (!freeForm.has(key)) yield* mappings(inner, [...path, Array.isArray(value) ? Number(key) : key]);
 }
-
-/** Whom a rollout asks and tells. */
-const webPeers = (file: unknown): readonly (readonly [Path, unknown])[] => [
-  ...[...readList(read(file, 'rollout'), 'checks').entries()].flatMap(([index, check]) =>
-    ['prometheus', 'webhook'].map((kind) => [['rollout', 'checks', index, kind], read(check, kind)] as const),
-  ),
-  ...notified(file),
-];
-
-const notified = (file: unknown): readonly (readonly [Path, unknown])[] =>
-  [...readList(read(file, 'rollout'), 'notify').entries()].map(
-    ([index, peer]) => [['rollout', 'notify', index], peer] as const,
-  );
-
-/** Of listeners, upstreams, siblings and whom a rollout asks. */
-const tlsSections = (file: unknown): readonly (readonly [Path, unknown])[] => [
-  ...['xds', 'rest', 'admin'].map((name) => [[name, 'tls'], read(read(file, name), 'tls')] as const),
-  ...[...readList(file, 'upstreams').entries()].flatMap(([index, upstream]) =>
-    ['ads', 'siblings'].map(
-      (key) => [['upstreams', index, key, 'tls'], read(read(upstream, key), 'tls')] as const,
-    ),
-  ),
-  ...webPeers(file).map(([path, peer]) => [[...path, 'tls'], read(peer, 'tls')] as const),
-];
 
 /**
  * Certificates that have expired. Only `validate` asks: a relay serves with them, and warns. `now`: milliseconds since
  * the epoch.
  */
 export function checkExpiry(file: unknown, now: number): readonly UnplacedProblem[] {
-  return tlsSections(file).flatMap(([path, tls]) => {
-    const certificate = named(tls, 'certificate');
+  return [...mappings(file)].flatMap(([path, tls]) => {
+    const certificate = path.at(-1) === 'tls' ? named(tls, 'certificate') : undefined;
     const chain = certificate === undefined ? undefined : readCertificates(certificate);
     const until = chain?.ok === true ? chain.value[0]?.validToDate : undefined;
     if (until === undefined || until.getTime() > now) return [];
@@ -127,9 +104,9 @@ function checkSecret(path: Path, file: string | undefined): readonly UnplacedPro
   }
 }
 
-function checkDirectory(path: Path, directory: string): readonly UnplacedProblem[] {
+function checkDirectory(path: Path, directory: string | undefined): readonly UnplacedProblem[] {
   try {
-    readdirSync(directory);
+    if (directory !== undefined) readdirSync(directory);
     return [];
   } catch (error) {
     return [{ path, message: `${directory} cannot be listed: ${explainError(error)}` }];
@@ -156,14 +133,14 @@ function checkIdentity(path: Path, files: CertificateAndKey): readonly UnplacedP
 
 function checkAuthorities(path: Path, file: string | undefined): readonly UnplacedProblem[] {
   if (file === undefined) return [];
-  const certificates = readCertificates(file);
-  return certificates.ok ? [] : [{ path: [...path, 'ca'], message: certificates.error }];
+  const authorities = readCertificates(file, parseAuthorities);
+  return authorities.ok ? [] : [{ path: [...path, 'ca'], message: authorities.error }];
 }
 
 /** At least one. */
-function readCertificates(file: string): Result<readonly X509Certificate[]> {
+function readCertificates(file: string, parse = parseCertificates): Result<readonly X509Certificate[]> {
   const text = contentOf(file);
-  return text.ok ? parseCertificates(text.value, file) : text;
+  return text.ok ? parse(text.value, file) : text;
 }
 
 function readPrivateKey(file: string): Result<KeyObject> {

@@ -32,9 +32,13 @@ export interface ParsedDocument {
   readonly broken: boolean;
 }
 
-/** Bounds for what anchors and aliases may unfold to. Problems count as nodes: an alias repeats them too. */
+/**
+ * Bounds for what anchors and aliases may unfold to. Problems count as nodes: an alias repeats them too. Characters are those
+ * of all values and of the path of each: a long key is in the paths of all that is below it.
+ */
 const mostNodes = 100_000;
 const mostDepth = 64;
+const mostCharacters = 16_000_000;
 
 /** Undefined: it is nested too deeply for the parser's own recursion. */
 function documentOf(text: string, lines: LineCounter): Document.Parsed | undefined {
@@ -73,17 +77,26 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
   const expansions = new Map<string, Expanded>();
   const complaints: UnplacedProblem[] = [];
   let nodes = 0;
+  let characters = 0;
   let exceeded = false;
+
+  const exceededBound = (path: Path): string | undefined => {
+    if (path.length > mostDepth) return `is nested deeper than ${mostDepth} levels`;
+    if (nodes > mostNodes) return `has more than ${mostNodes} entries`;
+    return characters > mostCharacters
+      ? `has more than ${mostCharacters} characters in its values and their paths`
+      : undefined;
+  };
 
   /** False: a bound has been passed, which is said once, and nothing more is read. */
   const counts = (path: Path): boolean => {
     if (exceeded) return false;
-    exceeded = ++nodes > mostNodes || path.length > mostDepth;
-    if (!exceeded) return true;
-    const bound =
-      nodes > mostNodes ? `has more than ${mostNodes} entries` : `is nested deeper than ${mostDepth} levels`;
-    complaints.push({ path: path.slice(0, 3), message: `${bound} (an alias inside its own anchor?)` });
-    return false;
+    nodes++;
+    const bound = exceededBound(path);
+    exceeded = bound !== undefined;
+    if (exceeded)
+      complaints.push({ path: path.slice(0, 3), message: `${bound} (an alias inside its own anchor?)` });
+    return !exceeded;
   };
 
   const complain = (problem: UnplacedProblem): void => {
@@ -100,7 +113,9 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
       });
     }
     const value = rangeStart(node);
-    places.set(pathText(path), {
+    const where = pathText(path);
+    characters += where.length;
+    places.set(where, {
       key,
       value: value === undefined ? (key ?? { line: 1, column: 1 }) : at(value),
       collection: isMap(target) || isSeq(target),
@@ -157,6 +172,7 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
     if (typeof value !== 'string') return value;
     const expanded = expansions.get(value) ?? expand(value, environment);
     expansions.set(value, expanded);
+    characters += expanded.text.length;
     for (const message of expanded.failures) complain({ path, message });
     if (expanded.substituted) templates.set(pathText(path), value);
     return expanded.text;
@@ -202,7 +218,7 @@ export interface Expanded {
   readonly text: string;
   /** The text has a reference to the environment, whether or not the variable is set. */
   readonly substituted: boolean;
-  /** One message for each reference that failed; what follows one without an end is not read. */
+  /** One message for each reference that failed; what follows one of which the end is not known is not read. */
   readonly failures: readonly string[];
 }
 
@@ -232,6 +248,12 @@ export function expand(text: string, environment: Environment): Expanded {
     } else {
       substituted = true;
       const fallback = match.groups?.['fallback'];
+      if (fallback?.includes('${') === true) {
+        failures.push(
+          `the default of \${${name}} may not contain "\${": a default is plain text, and ends with the first "}"`,
+        );
+        break;
+      }
       const value = Object.hasOwn(environment, name) ? environment[name] : undefined;
       if (value === undefined && fallback === undefined) {
         failures.push(

@@ -61,6 +61,9 @@ export function withDefaults(value: unknown, schema: JsonSchema = generated()): 
 const isSchema = (value: unknown): value is JsonSchema =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
+/** To the environment. */
+const reference: JsonSchema = { type: 'string', pattern: String.raw`\$\{` };
+
 /** Any scalar may also be written as a reference to the environment, whatever it is checked for afterwards. */
 function allowReferences(schema: JsonSchema): JsonSchema {
   const { properties, items } = schema;
@@ -78,7 +81,7 @@ function allowReferences(schema: JsonSchema): JsonSchema {
     const { description, default: fallback, orFalse: _, ...mapping } = inner;
     return {
       ...defined({ description, default: fallback }),
-      anyOf: [{ type: 'boolean', const: false }, mapping],
+      anyOf: [{ type: 'boolean', const: false }, mapping, reference],
     };
   }
   // JavaScript's largest exact integer is no bound that tells a reader anything.
@@ -104,7 +107,7 @@ function allowReferences(schema: JsonSchema): JsonSchema {
   return {
     ...defined({ description, default: fallback }),
     ...rest,
-    anyOf: [own, { type: 'string', pattern: String.raw`\$\{` }],
+    anyOf: [own, reference],
   };
 }
 

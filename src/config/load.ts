@@ -7,9 +7,10 @@ import { checkExpiry, checkNamedFiles, checkPersistence } from './check-files.ts
 import type { Config } from './config.ts';
 import { type Environment, parseText } from './document.ts';
 import { withDefaults } from './json-schema.ts';
-import { coerced, problemsOf } from './problems.ts';
+import { coerce, problemsOf } from './problems.ts';
 import { fileSchema } from './schema.ts';
 import { type ConfigProblem, locate, type Path, pathText, type UnplacedProblem } from './source.ts';
+import { withoutEffect } from './warnings.ts';
 
 /**
  * Reads and checks a configuration and the files that it names: all of it, or every problem in the order of the file.
@@ -56,8 +57,8 @@ export interface ExaminedConfig {
 }
 
 /**
- * `checkConfig` for `validate`: it asks whether the disk can be written and certificates have expired, too, and goes on
- * past problems. `now`: milliseconds since the epoch.
+ * `checkConfig` for `validate`: it asks whether the disk can be written, certificates have expired and all has an effect,
+ * too, and goes on past problems. `now`: milliseconds since the epoch.
  */
 export const examineConfig = (
   text: string,
@@ -69,6 +70,7 @@ export const examineConfig = (
     ...checkNamedFiles(value),
     ...checkPersistence(value),
     ...checkExpiry(value, now),
+    ...withoutEffect(value),
   ]);
 
 const settled = ({ problems, config }: ExaminedConfig): Result<Config, readonly ConfigProblem[]> =>
@@ -81,8 +83,8 @@ const settled = ({ problems, config }: ExaminedConfig): Result<Config, readonly 
 export function withoutReferences(text: string, environment: Environment): string {
   const { value, templates } = parseText(text, environment);
   const read = fileSchema.safeParse(value);
-  const meant = read.success ? value : coerced(read.error, value, templates);
-  const json = JSON.stringify(meant, (key, part: unknown) =>
+  if (!read.success) coerce(read.error, value, templates);
+  const json = JSON.stringify(value, (key, part: unknown) =>
     key === 'ads' && typeof part === 'object' ? { ...part, headers: undefined } : part,
   );
   // As a string, `$$` would stand for a single `$`.
@@ -96,16 +98,18 @@ function parse(
   alsoCheck: (file: unknown) => readonly UnplacedProblem[],
 ): ExaminedConfig {
   const document = parseText(text, environment);
-  const { places, templates } = document;
+  const { value, places, templates } = document;
   if (document.broken) return { problems: document.problems, config: undefined, value: undefined };
-  if (document.value === null) {
+  if (value === null) {
     const problems = [unreadable('the file is empty: at least upstreams is required')];
     return { problems, config: undefined, value: undefined };
   }
 
-  const asWritten = fileSchema.safeParse(document.value);
-  const value = asWritten.success ? document.value : coerced(asWritten.error, document.value, templates);
-  const parsed = asWritten.success ? asWritten : fileSchema.safeParse(value);
+  let parsed = fileSchema.safeParse(value);
+  if (!parsed.success && templates.size > 0) {
+    coerce(parsed.error, value, templates);
+    parsed = fileSchema.safeParse(value);
+  }
   const found = [...(parsed.success ? [] : problemsOf(parsed.error, value)), ...alsoCheck(value)];
   const problems = merge(
     document.problems,
@@ -116,6 +120,7 @@ function parse(
   const source = {
     file,
     text,
+    value,
     digest: digest(text),
     places,
     // Made when somebody looks: the schema has to be translated for it.

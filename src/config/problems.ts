@@ -3,6 +3,7 @@ import { assertNever } from '../model/result.ts';
 import { anyOf, nearest, quote, unknownWord } from '../model/text.ts';
 import { notADuration } from './duration.ts';
 import { acceptedKeys, isDuration } from './json-schema.ts';
+import { putAt, valueAt } from './schema-parts.ts';
 import { type Path, pathText, type UnplacedProblem } from './source.ts';
 
 /**
@@ -33,11 +34,11 @@ function problemOf(issue: z.core.$ZodIssue, file: unknown): readonly UnplacedPro
     case 'too_small':
       return [{ path, message: tooSmall(issue.origin, issue.minimum) }];
     case 'too_big':
-      return [{ path, message: `must be at most ${issue.maximum}` }];
+      return [{ path, message: tooBig(issue.origin, issue.maximum) }];
     case 'invalid_union': {
-      // A mapping, or false: what is wrong with the mapping.
-      const own = issue.errors.at(-1) ?? [];
-      return own.flatMap((one) => problemOf({ ...one, path: [...path, ...one.path] }, file));
+      const meant = issue.errors.find((own) => !own.some(isOfAnotherType));
+      if (meant === undefined) return [{ path, message: noneOf(issue.errors.flat(), value) }];
+      return inUnion(issue, meant).flatMap((one) => problemOf(one, file));
     }
     case 'custom':
     case 'invalid_format':
@@ -48,6 +49,25 @@ function problemOf(issue: z.core.$ZodIssue, file: unknown): readonly UnplacedPro
     default:
       return assertNever(issue);
   }
+}
+
+/** What is wrong with a value by one alternative of a union, with paths in the file. */
+const inUnion = ({ path }: z.core.$ZodIssue, own: readonly z.core.$ZodIssue[]): readonly z.core.$ZodIssue[] =>
+  own.map((one) => ({ ...one, path: [...path, ...one.path] }));
+
+/** This alternative of a union cannot be meant. */
+const isOfAnotherType = ({ code, path }: z.core.$ZodIssue): boolean =>
+  path.length === 0 && (code === 'invalid_type' || code === 'invalid_value');
+
+/** Of a union whose alternatives have these issues. */
+function noneOf(issues: readonly z.core.$ZodIssue[], value: unknown): string {
+  const accepted = issues.flatMap((issue) => {
+    if (issue.code === 'invalid_value') return issue.values.map(String);
+    return issue.code === 'invalid_type' ? (typeNames.get(issue.expected) ?? issue.expected) : [];
+  });
+  const meant = hint('boolean', value);
+  const isAccepted = accepted.some((one) => meant === `: write ${one}`);
+  return `expected ${anyOf(accepted)}, got ${describe(value)}${isAccepted ? meant : ''}`;
 }
 
 function wrongType(type: string, value: unknown): string {
@@ -112,6 +132,12 @@ function tooSmall(origin: string, minimum: number | bigint): string {
   return `must be at least ${minimum}`;
 }
 
+function tooBig(origin: string, maximum: number | bigint): string {
+  if (origin === 'string') return `must have at most ${maximum} characters`;
+  if (origin === 'array') return `must have at most ${maximum} entries`;
+  return `must be at most ${maximum}`;
+}
+
 /** A value as its writer would recognise it. */
 function describe(value: unknown): string {
   if (value === null) return 'nothing (null)';
@@ -121,52 +147,32 @@ function describe(value: unknown): string {
   return `the ${typeof value} ${JSON.stringify(value)}`;
 }
 
-/** Undefined where there is nothing. */
-function valueAt(value: unknown, path: Path): unknown {
-  let current = value;
-  for (const step of path) {
-    if (typeof current !== 'object' || current === null || !Object.hasOwn(current, step)) return undefined;
-    const next: unknown = Reflect.get(current, step);
-    current = next;
-  }
-  return current;
-}
-
-/** The same with another value at a path; what is on the way is copied. */
-function withValueAt(value: unknown, path: Path, replacement: unknown): unknown {
-  const [step, ...rest] = path;
-  if (step === undefined) return replacement;
-  if (Array.isArray(value)) {
-    return value.map((item: unknown, index) =>
-      index === step ? withValueAt(item, rest, replacement) : item,
-    );
-  }
-  if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [
-      key,
-      key === step ? withValueAt(item, rest, replacement) : item,
-    ]),
+/** In a union what each alternative says, instead of its own issue. */
+const withAlternatives = (issues: readonly z.core.$ZodIssue[]): readonly z.core.$ZodIssue[] =>
+  issues.flatMap((issue) =>
+    issue.code === 'invalid_union'
+      ? issue.errors.flatMap((own) => withAlternatives(inUnion(issue, own)))
+      : [issue],
   );
-}
 
 /**
- * A reference to the environment is always a string: turns it into a number or a boolean where one is wanted.
+ * A reference to the environment is always a string: turns it into a number or a boolean where one is wanted, in place.
  * `templates` names the strings that came from there.
  */
-export function coerced(error: z.ZodError, file: unknown, templates: ReadonlyMap<string, string>): unknown {
-  let result = file;
-  for (const issue of error.issues) {
-    if (issue.code !== 'invalid_type') continue;
+export function coerce(error: z.ZodError, file: unknown, templates: ReadonlyMap<string, string>): void {
+  for (const issue of withAlternatives(error.issues)) {
     const path: Path = issue.path.map((step) => (typeof step === 'symbol' ? String(step) : step));
     const text = valueAt(file, path);
     if (typeof text !== 'string' || !templates.has(pathText(path))) continue;
+    const literal =
+      issue.code === 'invalid_value' ? issue.values.find((one) => String(one) === text) : undefined;
+    if (literal !== undefined) putAt(file, path, literal);
+    if (issue.code !== 'invalid_type') continue;
     if (issue.expected === 'boolean' && (text === 'true' || text === 'false')) {
-      result = withValueAt(result, path, text === 'true');
+      putAt(file, path, text === 'true');
     }
     if ((issue.expected === 'number' || issue.expected === 'int') && /^-?\d+(\.\d+)?$/.test(text)) {
-      result = withValueAt(result, path, Number(text));
+      putAt(file, path, Number(text));
     }
   }
-  return result;
 }

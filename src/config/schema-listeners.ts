@@ -109,10 +109,13 @@ const fileMode = () =>
     { pattern: modePattern },
   );
 
+/** Of `xds`. */
+export const defaultAddress = '0.0.0.0:18000';
+
 // biome-ignore format: a table, one key a line
 export const xds = z
   .strictObject({
-    address: listenAnywhere().prefault('0.0.0.0:18000').describe('HOST:PORT (port 0: any free port) or unix:PATH'),
+    address: listenAnywhere().prefault(defaultAddress).describe('HOST:PORT (port 0: any free port) or unix:PATH'),
     unix_mode: fileMode().optional().describe('Mode of the socket at unix:PATH, as in "0666" for clients of every user; left out: what the umask leaves, so mostly only the user of the relay can connect'),
     tls: tls(),
     authorization: authorization.prefault({}).describe('Who may read what. What is denied is left out'),

@@ -1,11 +1,13 @@
 import { isIPv4, isIPv6 } from 'node:net';
-import { RE2JS } from 're2js';
 import * as z from 'zod';
-import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { getOrMake } from '../model/maps.ts';
+import { fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName, unknownType } from '../model/types.ts';
+import { authorityOf } from '../model/xdstp.ts';
 import { parseNamePattern } from '../security/pattern.ts';
 import { type Address, parseAddress } from '../wire/address.ts';
 import { durationPattern, parseDuration } from './duration.ts';
+import type { Path } from './source.ts';
 
 /**
  * A string with a syntax of its own; the output is what it says. The error of `parse` says what is wrong and what is
@@ -69,7 +71,8 @@ export const resourceNames = () => name().transform(parseWith(parseNamePattern))
 /** An xdstp authority: the part between `xdstp://` and the next slash. */
 export const authority = () =>
   parsed((text) => {
-    if (text !== '' && !/[/?#\s]/.test(text)) return ok(text);
+    // As in names, it is the same in every spelling.
+    if (text !== '' && !/[/?#\s]/.test(text)) return ok(authorityOf(`xdstp://${text}/`) ?? text);
     return fail(
       `${JSON.stringify(text)} is not an authority: use the part after "xdstp://", as in "example.com"`,
     );
@@ -82,17 +85,6 @@ export const principal = () =>
     return fail(
       `${JSON.stringify(text)} is not a principal: use a URI as in "spiffe://example.com/*", or "dns:*.example.com"`,
     );
-  });
-
-/** RE2 compiles it; what RE2 lacks (look-around, back-references) is refused. */
-export const re2 = () =>
-  parsed((text) => {
-    try {
-      RE2JS.compile(text);
-      return ok(text);
-    } catch (error) {
-      return fail(`not an RE2 pattern: ${errorMessage(error)}`);
-    }
   });
 
 /**
@@ -128,10 +120,18 @@ export function inCode(mapping: object): object {
 }
 
 /** A field of a value that may be anything. */
-export function read(value: unknown, key: string): unknown {
-  return typeof value === 'object' && value !== null && Object.hasOwn(value, key)
-    ? new Map<string, unknown>(Object.entries(value)).get(key)
+export const read = (value: unknown, key: string | number): unknown =>
+  typeof value === 'object' && value !== null && Object.hasOwn(value, key)
+    ? Reflect.get(value, key)
     : undefined;
+
+/** Undefined where there is nothing. */
+export const valueAt = (value: unknown, path: Path): unknown =>
+  path.reduce((inner: unknown, key) => read(inner, key), value);
+
+/** In place, where there is something around it. */
+export function putAt(value: unknown, path: Path, replacement: unknown): void {
+  Reflect.set(Object(valueAt(value, path.slice(0, -1))), path.at(-1) ?? '', replacement);
 }
 
 export const readText = (value: unknown, key: string): string | undefined => {
@@ -144,12 +144,14 @@ export const readList = (value: unknown, key: string): readonly unknown[] => {
   return Array.isArray(field) ? field : [];
 };
 
-/** Of the relay where it is the client. */
+/** Where the relay is the client. */
 // biome-ignore format: a table, one key a line
-export const ownCertificate = {
+export const clientTls = (server: string, defaultName: string) => z.strictObject({
+  ca: name().optional().describe(`PEM file of the authorities that the ${server}'s certificate is verified against; default: those that come with Node`),
   certificate: name().optional().describe("PEM file of the relay's own certificate chain, for mutual TLS"),
   private_key: name().optional().describe('PEM file of its key'),
-};
+  server_name: name().optional().describe(`Name to ask for (SNI) and to verify; default: the ${defaultName}'s host`),
+});
 
 export function certificateWithKey(given: unknown, context: z.core.$RefinementCtx): void {
   if ((read(given, 'certificate') === undefined) === (read(given, 'private_key') === undefined)) return;
@@ -157,14 +159,38 @@ export function certificateWithKey(given: unknown, context: z.core.$RefinementCt
   context.addIssue(`certificate and private_key belong together: ${missing} is missing`);
 }
 
-/** Undefined: it has none. */
-export const identityOf = ({
+export const tlsOf = ({
+  ca,
   certificate,
   private_key: privateKey,
-}: {
-  readonly certificate?: string | undefined;
-  readonly private_key?: string | undefined;
-}) => (certificate === undefined || privateKey === undefined ? undefined : { certificate, privateKey });
+  server_name,
+}: z.output<ReturnType<typeof clientTls>>) => ({
+  ca,
+  identity: certificate === undefined || privateKey === undefined ? undefined : { certificate, privateKey },
+  serverName: server_name,
+});
+
+/** A check of a list. `say`: that an entry has the name, in quotation marks, of the one at `first`. */
+export const uniqueNames =
+  (say: (name: string, first: number) => string) =>
+  (list: unknown, context: z.core.$RefinementCtx): void => {
+    const firsts = new Map<string, number>();
+    for (const [index, entry] of (Array.isArray(list) ? list : []).entries()) {
+      const name = readText(entry, 'name');
+      const first = name === undefined ? index : getOrMake(firsts, name, () => index);
+      if (first === index) continue;
+      context.addIssue({ code: 'custom', path: [index, 'name'], message: say(JSON.stringify(name), first) });
+    }
+  };
+
+/** A check of an entry that has one of two keys. */
+export const exactlyOne =
+  (what: string, one: string, other: string) =>
+  (entry: unknown, context: z.core.$RefinementCtx): void => {
+    const isSet = read(entry, one) !== undefined;
+    if (isSet !== (read(entry, other) !== undefined)) return;
+    context.addIssue(`expected either ${one} or ${other}: this ${what} has ${isSet ? 'both' : 'neither'}`);
+  };
 
 type TcpAddress = Extract<Address, { readonly kind: 'tcp' }>;
 

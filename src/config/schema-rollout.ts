@@ -1,16 +1,16 @@
 import * as z from 'zod';
 import { fail, ok } from '../model/result.ts';
 import { notifiedEvents, type Wave } from '../model/rollout.ts';
-import { anyOf } from '../model/text.ts';
+import { anyOf, shorten } from '../model/text.ts';
 import { gatedByDefault, knownTypes } from '../model/types.ts';
 import {
   certificateWithKey,
+  clientTls,
   count,
   evenIfWrong,
-  identityOf,
+  exactlyOne,
   inCode,
   name,
-  ownCertificate,
   parsed,
   positiveDuration,
   principal,
@@ -18,6 +18,8 @@ import {
   readList,
   readText,
   resourceType,
+  tlsOf,
+  uniqueNames,
 } from './schema-parts.ts';
 
 /** What is written there is not repeated: it may be a secret. */
@@ -30,14 +32,7 @@ const webUrl = () =>
   });
 
 // biome-ignore format: a table, one key a line
-const tls = z
-  .strictObject({
-    ca: name().optional().describe("PEM file of the authorities that the server's certificate is verified against; default: those that come with Node"),
-    ...ownCertificate,
-    server_name: name().optional().describe("Name to ask for (SNI) and to verify; default: the URL's host"),
-  })
-  .superRefine(certificateWithKey, evenIfWrong)
-  .transform((given) => ({ ca: given.ca, identity: identityOf(given), serverName: given.server_name }));
+const tls = clientTls('server', 'URL').superRefine(certificateWithKey, evenIfWrong).transform(tlsOf);
 
 // biome-ignore format: a table, one key a line
 const peer = {
@@ -96,27 +91,17 @@ const check = z
     prometheus: prometheus.optional().describe('An instant query: one value within min and max is GOOD, outside of them BAD, all else UNKNOWN'),
     webhook: webhook.optional().describe('A POST with JSON that says what waits: 2xx is GOOD, 4xx and 5xx are BAD, all else is UNKNOWN'),
   })
-  .superRefine((entry, context) => {
-    const kinds = ['prometheus', 'webhook'].filter((kind) => read(entry, kind) !== undefined);
-    if (kinds.length === 1) return;
-    const has = kinds.length === 0 ? 'neither' : 'both';
-    context.addIssue(`expected either prometheus or webhook: this check has ${has}`);
-  }, evenIfWrong)
+  .superRefine(exactlyOne('check', 'prometheus', 'webhook'), evenIfWrong)
   .transform(inCode);
 
 const checks = z
   .array(check)
   .max(32)
   .prefault([])
-  .superRefine((list, context) => {
-    const names = readList({ list }, 'list').map((entry) => readText(entry, 'name'));
-    names.forEach((own, index) => {
-      const first = names.indexOf(own);
-      if (own === undefined || first === index) return;
-      const message = `${JSON.stringify(own)} is already the name of checks[${first}]: each check needs its own`;
-      context.addIssue({ code: 'custom', path: [index, 'name'], message });
-    });
-  }, evenIfWrong);
+  .superRefine(
+    uniqueNames((text, first) => `${text} is already the name of checks[${first}]: each check needs its own`),
+    evenIfWrong,
+  );
 
 /** Without `percent` and `match`. */
 const defaultPercent = 5;
@@ -125,7 +110,7 @@ const defaultTypes = knownTypes.filter(({ url }) => gatedByDefault.has(url)).map
 
 const percent = () => z.number().min(0.01).max(100).optional();
 // biome-ignore format: a table, one key a line
-const match = () => z.array(z.strictObject({ key: name().describe('A key of "parameters"'), value: z.string().describe('The value that makes a client a canary') })).prefault([]);
+const match = () => z.array(z.strictObject({ key: name().describe('A key of "parameters", of a rule without authorities'), value: z.string().describe('The value that makes a client a canary') })).prefault([]);
 
 // biome-ignore format: a table, one key a line
 const canary = z
@@ -168,14 +153,17 @@ const guard = z
   })
   .transform(inCode);
 
+export const defaultBake = '30s';
+export const defaultMaxWait = '10m';
+
 // biome-ignore format: a table, one key a line
 export const rollout = z
   .strictObject({
     canary: canary.optional().describe(`Who gets a change first: clients of either kind, and at least one client of each class that subscribes to what changed. It is a single wave. Left out, and no waves: ${defaultPercent} percent`),
     waves: z.array(wave).min(1).optional().describe('Who gets a change after whom, instead of "canary": each wave adds clients to those before, and the next begins when they have accepted the change and its bake is over. After the last one everybody gets it'),
     canary_principals: z.array(principal()).prefault([]).describe('Clients that may be canaries, by their certificates, as in xds.authorization; this needs xds.tls.ca. Empty: every client'),
-    bake: positiveDuration().prefault('30s').describe('How long the canaries must stay connected after they have accepted a change; another change restarts it'),
-    max_wait: positiveDuration().prefault('10m').describe('How long to wait for a verdict; then on_timeout applies. Another change does not restart it, the end of a hold does'),
+    bake: positiveDuration().prefault(defaultBake).describe('How long the canaries must stay connected after they have accepted a change; another change restarts it'),
+    max_wait: positiveDuration().prefault(defaultMaxWait).describe('How long to wait for a verdict; then on_timeout applies. Another change does not restart it, the end of a hold does'),
     on_timeout: z.enum(['HOLD', 'PROCEED']).default('HOLD').describe('HOLD: the others keep what they have. PROCEED: everybody gets the change, unless a canary rejects it'),
     on_failure: z.enum(['HOLD', 'DISCARD']).default('HOLD').describe('What becomes of a change that was found bad. HOLD: those who have it keep it, and nobody else gets it. DISCARD: they go back at once'),
     max_disconnects: z.number().min(0).max(100).default(20).describe("Percentage of the canaries' streams that may end within the bake"),
@@ -186,10 +174,7 @@ export const rollout = z
     traffic: traffic.optional().describe("Clients report their requests (LRS), and those that have a change are compared with those of the same class that have not. Left out: off"),
     mode: z.enum(['AUTOMATIC', 'MANUAL']).default('AUTOMATIC').describe('MANUAL: a change waits for `release`, and in each of several waves for `promote`, whatever the canaries say'),
   })
-  .superRefine((entry, context) => {
-    checkBakes(entry, context);
-    checkWaves(entry, context);
-  }, evenIfWrong)
+  .superRefine(checkWaves, evenIfWrong)
   .transform(inCode)
   .transform(({ canary: single = { match: [] }, waves, ...rest }) => ({
     ...rest,
@@ -212,19 +197,6 @@ const singleWave = ({ percent, match }: z.output<typeof canary>): Wave => ({
   elects: true,
   bakeMs: undefined,
 });
-
-function checkBakes(entry: unknown, context: z.core.$RefinementCtx): void {
-  const maxWait = read(entry, 'max_wait');
-  const waves = [...readList(entry, 'waves').entries()].map(
-    ([index, one]) => [one, ['waves', index]] as const,
-  );
-  for (const [owner, path] of [[entry, []] as const, ...waves]) {
-    const bake = read(owner, 'bake'); // milliseconds if they are durations
-    if (typeof bake !== 'number' || typeof maxWait !== 'number' || bake <= maxWait) continue;
-    const message = `a bake of ${bake / 1000}s is longer than max_wait (${maxWait / 1000}s): every change would time out`;
-    context.addIssue({ code: 'custom', path: [...path, 'bake'], message });
-  }
-}
 
 function checkWaves(entry: unknown, context: z.core.$RefinementCtx): void {
   if (read(entry, 'waves') === undefined) return;
@@ -271,8 +243,12 @@ export function checkRollout(file: unknown, context: z.core.$RefinementCtx): voi
       'without xds.tls.ca no client is verified, so nobody would be a canary: set it, or leave this list empty';
     context.addIssue({ code: 'custom', path: ['rollout', 'canary_principals'], message });
   }
-  const keys = readList(file, 'parameters').map((rule) => readText(rule, 'key'));
-  const known = [...new Set(keys)].filter((key) => key !== undefined);
+  const rules = readList(file, 'parameters');
+  const keys = new Set(rules.map((rule) => readText(rule, 'key')));
+  // Who is a canary does not depend on what a client asks for.
+  const values = valuesByKey(rules.filter((rule) => readList(rule, 'authorities').length === 0));
+  const noRules = `"parameters" has no rules${rules.length === 0 ? '' : ' without authorities'}`;
+  const accepted = values.size === 0 ? noRules : expectedOf([...values.keys()]);
   const waves = readList(section, 'waves').map((one, index) => {
     return [one, read(one, 'path') === 'rollout.canary' ? ['canary'] : ['waves', index]] as const;
   });
@@ -281,34 +257,36 @@ export function checkRollout(file: unknown, context: z.core.$RefinementCtx): voi
       const key = readText(entry, 'key');
       if (key === undefined || key === '') return;
       const at = ['rollout', ...path, 'match', index];
-      if (known.includes(key)) {
-        checkValue(file, key, readText(entry, 'value'), at, context);
+      const own = values.get(key);
+      const value = readText(entry, 'value');
+      if (own !== undefined) {
+        if (value === undefined || own.anyValue || own.values.has(value)) return;
+        const message = `${JSON.stringify(value)} is not one of the values of the rules for ${JSON.stringify(key)}, so no client would match: ${own.expected}`;
+        context.addIssue({ code: 'custom', path: [...at, 'value'], message });
         return;
       }
-      const accepted = known.length === 0 ? '"parameters" has no rules' : `expected ${anyOf(known)}`;
-      const message = `${JSON.stringify(key)} is not the key of any rule in "parameters", so no client would match: ${accepted}`;
+      const message = keys.has(key)
+        ? `the rules for ${JSON.stringify(key)} are for names of single authorities, and canaries are chosen by what holds for every name: ${accepted}`
+        : `${JSON.stringify(key)} is not the key of any rule in "parameters", so no client would match: ${accepted}`;
       context.addIssue({ code: 'custom', path: [...at, 'key'], message });
     });
   }
 }
 
-/** Where all rules of a key list their values, nothing derives another one but a default. */
-function checkValue(
-  file: unknown,
-  key: string,
-  value: string | undefined,
-  at: readonly (string | number)[],
-  context: z.core.$RefinementCtx,
-): void {
-  const rules = readList(file, 'parameters').filter((rule) => readText(rule, 'key') === key);
-  const derived = rules.map((rule) => ({
-    values: readList(rule, 'values'),
-    otherwise: readText(rule, 'default'),
-  }));
-  if (value === undefined || derived.some(({ values }) => values.length === 0 || values.includes(value)))
-    return;
-  if (derived.some(({ otherwise }) => otherwise === value)) return;
-  const accepted = new Set(derived.flatMap(({ values, otherwise }) => [...values, otherwise ?? []].flat()));
-  const message = `${JSON.stringify(value)} is not one of the values of the rules for ${JSON.stringify(key)}, so no client would match: expected ${anyOf([...accepted].map(String))}`;
-  context.addIssue({ code: 'custom', path: [...at, 'value'], message });
+/** What the rules of each key can derive. Where all of them list their values, nothing else but a default. */
+function valuesByKey(rules: readonly unknown[]) {
+  const byKey = Map.groupBy(rules, (rule) => readText(rule, 'key') ?? '');
+  byKey.delete('');
+  return new Map(
+    [...byKey].map(([key, own]) => {
+      const values = new Set(
+        own.flatMap((rule) => [...readList(rule, 'values'), read(rule, 'default') ?? []].flat()),
+      );
+      const anyValue = own.some((rule) => readList(rule, 'values').length === 0);
+      return [key, { values, anyValue, expected: expectedOf([...values].map(String)) }] as const;
+    }),
+  );
 }
+
+/** Of any length: it is said for each entry. */
+const expectedOf = (words: readonly string[]): string => shorten(`expected ${anyOf(words)}`, 1000);

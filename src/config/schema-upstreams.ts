@@ -4,34 +4,31 @@ import { VIA_HEADER } from '../wire/via.ts';
 import {
   authority,
   certificateWithKey,
+  clientTls,
   endpoint,
   evenIfWrong,
-  identityOf,
+  exactlyOne,
   inCode,
   name,
-  ownCertificate,
   positiveDuration,
   principal,
   read,
   readList,
-  readText,
+  resourceNames,
   resourceType,
+  tlsOf,
+  uniqueNames,
 } from './schema-parts.ts';
 
 // biome-ignore format: a table, one key a line
-const clientTls = z
-  .strictObject({
-    ca: name().optional().describe("PEM file of the authorities that the control plane's certificate is verified against; default: those that come with Node"),
-    ...ownCertificate,
-    server_name: name().optional().describe("Name to ask for (SNI) and to verify; default: the endpoint's host"),
+const tls = clientTls('control plane', 'endpoint')
+  .extend({
     server_identities: z.array(principal()).optional().describe('SANs: a URI as in spiffe://example.com/control-plane, or dns:NAME; * is a wildcard. The certificate must have one of them, and its name is not checked. Default: the name is checked'),
   })
   .superRefine(certificateWithKey, evenIfWrong)
-  .transform((given) => {
-    if (Object.keys(given).length === 0) return undefined;
-    const { ca, server_name: serverName } = given;
-    return { ca, identity: identityOf(given), serverName, serverIdentities: given.server_identities ?? [] };
-  });
+  .transform((given) =>
+    Object.keys(given).length === 0 ? undefined : { ...tlsOf(given), serverIdentities: given.server_identities ?? [] },
+  );
 
 // biome-ignore format: a table, one key a line
 const keepalive = z
@@ -71,14 +68,14 @@ const ads = z
     protocol: z.enum(['DELTA', 'SOTW']).default('DELTA').describe('Which xDS protocol variant to speak'),
     services: z.enum(['AGGREGATED', 'PER_TYPE']).default('AGGREGATED').describe('AGGREGATED: ADS. PER_TYPE: the gRPC service of each type, for control planes without ADS: a stream for each type, without an order between types. Types without a service are not served from here'),
     variants: z.enum(['PER_PARAMETERS', 'NATIVE']).default('PER_PARAMETERS').describe('PER_PARAMETERS: one session for each parameter set, for control planes that decide by node (no rules: one session). NATIVE: the control plane speaks TP2'),
-    tls: clientTls.optional().describe('TLS towards the control plane; left out or {}: plaintext'),
+    tls: tls.optional().describe('TLS towards the control plane; left out or {}: plaintext'),
     headers: headers.optional().describe('Headers sent with each stream: a mapping from names to values, which /config_dump does not show'),
     token_file: name().optional().describe('A file with a token, sent as "authorization: Bearer …". Read for each stream: a new token is used from the next one on'),
     connect_timeout: positiveDuration().prefault('5s').describe('After this the next endpoint is tried'),
     resource_timeout: positiveDuration().prefault('15s').describe('A name that is not answered within this time is absent: in delta of any type, in SotW of LDS, CDS and SRDS, where silence means that'),
     keepalive: keepalive.prefault({}).describe('HTTP/2 pings'),
     backoff: backoff.prefault({}).describe('Waits between attempts: exponential, with full jitter'),
-    failback_after: positiveDuration().prefault('30s').describe('How long a preferred endpoint must hold a connection before the sessions go back to it'),
+    failback_after: positiveDuration().prefault('30s').describe('How long a preferred endpoint must hold a connection before the sessions go back to it, and the wait between two tries of it'),
   })
   .superRefine((ads, context) => {
     const isSet = readList(ads, 'headers').some((one) => Array.isArray(one) && one[0] === 'authorization');
@@ -98,7 +95,7 @@ const filesystem = z
 // biome-ignore format: a table, one key a line
 const siblings = z.strictObject({
   address: endpoint().describe("The xds listeners of this relay's other replicas: a name with all their addresses, such as that of a headless Service. HOST:PORT or unix:PATH"),
-  tls: clientTls.optional().describe('TLS towards them; left out or {}: plaintext'),
+  tls: tls.optional().describe('TLS towards them; left out or {}: plaintext'),
 });
 
 // biome-ignore format: a table, one key a line
@@ -107,7 +104,7 @@ const upstream = z
     name: name().describe('Its name in metrics, logs and status; unique'),
     authorities: z.array(authority()).prefault([]).describe('Claims the xdstp names of these authorities'),
     types: z.array(resourceType()).prefault([]).describe('Claims these types; with names, only what matches both: short names (cds) or type URLs'),
-    names: z.array(name()).prefault([]).describe('Claims these names; a trailing * makes a prefix'),
+    names: z.array(resourceNames()).prefault([]).describe('Claims these names; a trailing * makes a prefix'),
     required: z.boolean().default(true).describe('The relay is not ready until this upstream was connected once; false: it does not wait for it'),
     ads: ads.optional().describe('A control plane'),
     filesystem: filesystem.optional().describe('Files'),
@@ -116,51 +113,36 @@ const upstream = z
     max_removal_percent: z.number().min(0).max(100).optional().describe("Removals after a reconnect of more than this share of a type's resources are held back; default: off"),
     max_removal_hold: positiveDuration().prefault('10m').describe('What max_removal_percent holds back is removed after this time, unless it is released or sent again'),
   })
+  .superRefine(exactlyOne('upstream', 'ads', 'filesystem'), evenIfWrong)
   .superRefine((entry, context) => {
-    const kinds = ['ads', 'filesystem'].filter((kind) => read(entry, kind) !== undefined);
-    if (kinds.length !== 1) {
-      context.addIssue(
-        `expected either ads or filesystem: this upstream has ${kinds.length === 0 ? 'neither' : 'both'}`,
-      );
-    }
-    if (read(entry, 'siblings') !== undefined && read(entry, 'ads') === undefined) {
-      const message = 'is for control planes: this upstream has no ads';
-      context.addIssue({ code: 'custom', path: ['siblings'], message });
-    }
+    if (read(entry, 'siblings') === undefined || read(entry, 'ads') !== undefined) return;
+    const message = 'is for control planes: this upstream has no ads';
+    context.addIssue({ code: 'custom', path: ['siblings'], message });
   }, evenIfWrong);
 
-/** As upstream/claims.ts decides. */
-function servesEverything(entry: unknown): boolean {
+/** As upstream/claims.ts decides. What an entry claims is not known if its claims are wrong, or one of its keys. */
+export function servesEverything(entry: unknown): boolean {
+  const wrong = upstream.safeParse(entry).error?.issues ?? [];
+  if (wrong.some(({ path: [key] }) => key === undefined || isClaim.has(key))) return false;
+  if (readList(entry, 'types').length > 0 || read(read(entry, 'ads'), 'services') === 'PER_TYPE')
+    return false;
   const names = readList(entry, 'names');
-  if (readList(entry, 'types').length > 0) return false;
-  return names.includes('*') || (names.length === 0 && readList(entry, 'authorities').length === 0);
+  return names.length === 0 ? readList(entry, 'authorities').length === 0 : names.includes('*');
 }
+
+const isClaim: ReadonlySet<PropertyKey> = new Set(['authorities', 'types', 'names']);
 
 export const upstreams = z
   .array(upstream)
   .min(1)
-  .superRefine((list, context) => {
-    const entries: readonly unknown[] = Array.isArray(list) ? list : [];
-    const names = entries.map((entry) => readText(entry, 'name'));
-    names.forEach((text, index) => {
-      const first = names.indexOf(text);
-      if (text === undefined || first === index) return;
-      context.addIssue({
-        code: 'custom',
-        path: [index, 'name'],
-        message: `${JSON.stringify(text)} is also the name of upstreams[${first}]: names must be unique`,
-      });
-    });
-    const all = entries.findIndex(servesEverything);
-    if (all === -1) return;
-    for (let index = all + 1; index < entries.length; index++) {
-      const message = `is never used: upstreams[${all}] comes first and serves everything; give that one claims (authorities, types, names), or put it last`;
-      context.addIssue({ code: 'custom', path: [index], message });
-    }
-  }, evenIfWrong)
+  .superRefine(
+    uniqueNames((text, first) => `${text} is also the name of upstreams[${first}]: names must be unique`),
+    evenIfWrong,
+  )
   .transform((list) =>
     list.flatMap(({ ads, filesystem, authorities, types, names, ...entry }) => {
-      const common = { ...inCode(entry), claims: { authorities, types, names } };
+      const services = ads?.services === 'PER_TYPE' ? { services: ads.protocol } : {};
+      const common = { ...inCode(entry), claims: { authorities, types, names, ...services } };
       // Each entry has exactly one of them.
       return [ads, filesystem].flatMap((kind) => (kind === undefined ? [] : Object.assign(kind, common)));
     }),

@@ -1,7 +1,9 @@
+import { RE2JS } from 're2js';
 import * as z from 'zod';
-import { mostNodeText, nodePath, parseShown, templateKeys } from '../model/node-path.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { longestPath, mostNodeText, nodePath, parseShown, templateKeys } from '../model/node-path.ts';
+import { attempt, errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { anyOf, expectedText } from '../model/text.ts';
+import { compileCost } from '../security/pattern.ts';
 import { admin, checkListeners, drainDelay, drainTimeout, metrics, rest, xds } from './schema-listeners.ts';
 import {
   authority,
@@ -13,7 +15,6 @@ import {
   parsed,
   positiveDuration,
   principal,
-  re2,
   read,
   readList,
   readText,
@@ -43,6 +44,7 @@ const metadataPath = 'node.metadata.';
 /** Below `node.metadata`, any keys; one with dots in brackets and quotes. */
 function checkPath(text: string, known: readonly string[]): Result<string> {
   if (known.includes(text)) return ok(text);
+  if (text.length > longestPath) return fail(`is longer than ${longestPath} characters`);
   const [part, ...keys] = nodePath(text) ?? [];
   if (part === 'metadata' && keys.length > 0) return ok(text);
   return fail(expectedText(anyOf([`${metadataPath}KEY.KEY…`, 'node.metadata["KEY"]', ...known]), text));
@@ -58,21 +60,20 @@ function checkTo(text: string): Result<string> {
   return template === '' ? fail(`${JSON.stringify(text)} has no template after "="`) : ok(text);
 }
 
-/** The keys that a `to` names and no rule has. */
-function unknownKeys(to: string, keys: readonly (string | undefined)[]): readonly string[] {
-  return templateKeys(parseShown(to).template ?? '').filter((key) => !keys.includes(key));
-}
+/** Some of the keys that a `to` names and no rule has. */
+const unknownKeys = (to: string, keys: ReadonlySet<unknown>): readonly string[] =>
+  [...new Set(templateKeys(parseShown(to).template ?? ''))].filter((key) => !keys.has(key)).slice(0, 10);
 
 /** Where a rule writes that does not say so. */
 const defaultTo = (key: string): string => metadataPath + key;
 
+/** The text of what is below a place begins with that of the place. Empty: it is no path. */
+const placeOf = (to: string): string =>
+  (nodePath(parseShown(to).path) ?? []).map((step) => `${JSON.stringify(step)}.`).join('');
+
 /** One is the other, or a part of it: they cannot both be written. */
-function pathsClash(a: string, b: string): boolean {
-  const [left, right] = [a, b].map((to) => nodePath(parseShown(to).path) ?? []);
-  if (left === undefined || right === undefined) return false;
-  const shared = Math.min(left.length, right.length);
-  return shared > 0 && left.slice(0, shared).every((step, index) => step === right[index]);
-}
+const placesClash = (a: string, b: string): boolean =>
+  a !== '' && b !== '' && (a.startsWith(b) || b.startsWith(a));
 
 /** A relay above refuses what is longer. */
 const nodeText = () =>
@@ -101,7 +102,7 @@ const parameter = z
     key: name().describe('The dynamic parameter'),
     from: parsed(checkFrom).describe('node.id, node.cluster, node.metadata.A.B, node.metadata["a.b/c"], node.locality.region|zone|sub_zone, node.user_agent_name, node.user_agent_version, node.client_features (the first feature that "pattern" matches), peer.uri_san or peer.dns_san'),
     authorities: z.array(authority()).prefault([]).describe('Only for xdstp names of these authorities; empty: for every name'),
-    pattern: re2().optional().describe('RE2 syntax; the first group is the value'),
+    pattern: z.string().optional().describe('RE2 syntax; the first group is the value'),
     default: z.string().optional().describe('Value if there is none; left out: the key is absent'),
     values: z.array(z.string()).prefault([]).describe('The allowed values. Any other value counts as absent, in a locator too. Empty: every value is allowed'),
     to: parsed(checkTo).optional().describe('Where a PER_PARAMETERS session shows it to the control plane: node.id, node.cluster, node.locality.… or node.metadata.…, also node.metadata["app.kubernetes.io/name"]; PATH=TEMPLATE shows a text with parameters, as in node.id=x.$${ns}~$${ns}.local ($${ is a literal ${); default node.metadata.<key>'),
@@ -129,14 +130,43 @@ const parameter = z
   }, evenIfWrong);
 
 /** Rules that no name is subject to together may write to one place. */
-function sameNames(a: unknown, b: unknown): boolean {
-  const [left, right] = [readList(a, 'authorities'), readList(b, 'authorities')];
-  return left.length === 0 || right.length === 0 || left.some((one) => right.includes(one));
+const sameNames = (a: ReadonlySet<unknown>, b: ReadonlySet<unknown>): boolean =>
+  a.size === 0 || b.size === 0 || !a.isDisjointFrom(b);
+
+/** Each is compared with all others, and applied to each client. */
+const mostRules = 1000;
+
+/** Also when some of the rules are wrong, but not when there are too many. */
+const ofFewRules = {
+  when: ({ value }: { readonly value: unknown }) => Array.isArray(value) && value.length <= mostRules,
+};
+
+/** Of the patterns of all rules. */
+const mostCompiled = 50_000;
+
+/** RE2 compiles them; what RE2 lacks (look-around, back-references) is refused. */
+function checkPatterns(list: readonly unknown[], context: z.core.$RefinementCtx): void {
+  let cost = 0;
+  for (const [index, rule] of list.entries()) {
+    const pattern = readText(rule, 'pattern') ?? '';
+    cost += compileCost(pattern);
+    const compiled =
+      cost > mostCompiled
+        ? fail(
+            `with this pattern, those of all rules come to more than ${mostCompiled} characters with their repetitions written out`,
+          )
+        : attempt(
+            () => RE2JS.compile(pattern),
+            (error) => `not an RE2 pattern: ${errorMessage(error)}`,
+          );
+    if (!compiled.ok) context.addIssue({ code: 'custom', path: [index, 'pattern'], message: compiled.error });
+    if (cost > mostCompiled) return;
+  }
 }
 
 /** A client could set by the one rule what the other is there to protect. */
-function checkTrust(list: unknown, context: z.core.$RefinementCtx): void {
-  const rules = (Array.isArray(list) ? list : []).map((rule: unknown) => ({
+function checkTrust(list: readonly unknown[], context: z.core.$RefinementCtx): void {
+  const rules = list.map((rule) => ({
     key: readText(rule, 'key'),
     from: readText(rule, 'from'),
     trusted: read(rule, 'trusted') ?? false,
@@ -157,16 +187,19 @@ function checkTrust(list: unknown, context: z.core.$RefinementCtx): void {
 
 const parameters = z
   .array(parameter)
+  .max(mostRules)
   .prefault([])
-  .superRefine(checkTrust, evenIfWrong)
+  .superRefine(checkPatterns, ofFewRules)
+  .superRefine(checkTrust, ofFewRules)
   .superRefine((list, context) => {
-    const rules = (Array.isArray(list) ? list : []).map((rule: unknown) => {
+    const rules = list.map((rule: unknown) => {
       const key = readText(rule, 'key');
-      return { rule, key, to: readText(rule, 'to') ?? (key === undefined ? undefined : defaultTo(key)) };
+      const to = readText(rule, 'to') ?? (key === undefined ? '' : defaultTo(key));
+      return { key, to, place: placeOf(to), names: new Set(readList(rule, 'authorities')) };
     });
-    const keys = rules.map(({ key }) => key);
-    rules.forEach(({ rule, key, to }, index) => {
-      for (const unknown of to === undefined ? [] : unknownKeys(to, keys)) {
+    const keys = new Set(rules.map(({ key }) => key));
+    rules.forEach(({ key, to, place, names }, index) => {
+      for (const unknown of unknownKeys(to, keys)) {
         const message = `\${${unknown}} is not the key of any rule: use the keys of "parameters"`;
         context.addIssue({ code: 'custom', path: [index, 'to'], message });
       }
@@ -175,16 +208,14 @@ const parameters = z
         (earlier, at) =>
           at < index &&
           earlier.key !== key &&
-          to !== undefined &&
-          earlier.to !== undefined &&
-          pathsClash(earlier.to, to) &&
-          sameNames(earlier.rule, rule),
+          placesClash(earlier.place, place) &&
+          sameNames(earlier.names, names),
       );
       if (clash === -1) return;
       const message = `${to} is already written by parameters[${clash}] (key ${JSON.stringify(rules[clash]?.key)}): each key needs its own "to"`;
       context.addIssue({ code: 'custom', path: [index, 'to'], message });
     });
-  }, evenIfWrong)
+  }, ofFewRules)
   .transform((rules) =>
     rules.map(({ key, pattern, default: fallback, to = defaultTo(key), ...rest }) => ({
       ...rest,
@@ -194,7 +225,9 @@ const parameters = z
       to,
     })),
   )
-  .describe('Dynamic parameters of clients that send none of their own');
+  .describe(
+    `Dynamic parameters of clients that send none of their own. At most ${mostRules} rules, whose patterns together have at most ${mostCompiled} characters with their repetitions written out`,
+  );
 
 // biome-ignore format: a table, one key a line
 const persistence = z.strictObject({
@@ -222,7 +255,7 @@ const limits = z
     max_response_bytes: count().default(67_108_864).describe('The largest response accepted from a control plane, or sent to a client: over REST its JSON'),
     subscription_changes_per_second: count().default(100).describe('Per stream; above this rate reading pauses. ACKs are free. A change counts once, plus once for each 500 resources of the changed subscription. Of a peer as many changes of what it polls, and of the node of load reports'),
     max_constraint_depth: count().max(1000).default(64).describe('How deep TP2 constraints may be nested'),
-    max_upstream_sessions: count().default(1000).describe('PER_PARAMETERS sessions of each upstream. One stream may use a quarter of them, one peer half'),
+    max_upstream_sessions: count().default(1000).describe('PER_PARAMETERS sessions of each upstream. One stream may use a quarter of them, one peer half. They share one connection: what is before the control plane has to allow two streams for each, and one more for load reports'),
     stalled_timeout: positiveDuration().prefault('60s').describe('A client is disconnected if it reads nothing for this long, or takes longer to finish a message'),
     first_request_timeout: positiveDuration().prefault('10s').describe("A stream whose first request has not arrived within this time ends with DEADLINE_EXCEEDED. Time in which it waits for its peer's turn does not count"),
     max_connections: count().default(40_000).describe('Open connections of clients, over all workers'),

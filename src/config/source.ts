@@ -28,6 +28,8 @@ export interface ConfigSource {
   readonly file: string;
   /** As it was read, secrets and all. */
   readonly text: string;
+  /** Its plain values, before the schema. */
+  readonly value: unknown;
   /** Of its text, as `digest` in load.ts. */
   readonly digest: string;
   /** The file's keys with every default filled in and secrets redacted (load.ts). */

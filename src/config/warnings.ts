@@ -1,47 +1,46 @@
+import type { Result } from '../model/result.ts';
 import { counted } from '../model/text.ts';
-import { type Address, formatHostPort, isLoopback } from '../wire/address.ts';
+import { type Address, formatHostPort, isLoopback, parseAddress } from '../wire/address.ts';
 import type { AdsUpstreamConfig, Config, UpstreamConfig } from './config.ts';
-import { everywhere } from './schema-listeners.ts';
+import { parseDuration } from './duration.ts';
+import { defaultAddress, everywhere } from './schema-listeners.ts';
+import { read, readList, readText } from './schema-parts.ts';
+import { defaultBake, defaultMaxWait } from './schema-rollout.ts';
+import { servesEverything } from './schema-upstreams.ts';
 import { type ConfigProblem, locate, pathText, problemLine, type UnplacedProblem } from './source.ts';
 
 /** What a relay says of a valid configuration when it starts: dangers, and rules without effect. In the order of the file. */
 export function warnings(config: Config): readonly ConfigProblem[] {
-  return [...dangers(config), ...withoutEffect(config)].toSorted(byPlace);
+  return [...dangers(config), ...located(withoutEffect(config.source.value), config)].toSorted(byPlace);
 }
 
 /** What is dangerous, though it may be intended. */
-export function dangers(config: Config): readonly ConfigProblem[] {
-  return located(
-    [...openListeners(config), ...openAdmin(config), ...trustedNodes(config), ...plainTokens(config)],
-    config,
-  );
-}
+export const dangers = foundBy(openListeners, openAdmin, trustedNodes, plainTokens);
 
 /** What contradicts itself. Only `validate` warns of it: a relay with it works. */
-export function contradictions(config: Config): readonly ConfigProblem[] {
-  return located(
-    [
-      ...unreachableBounds(config),
-      ...checksThatLeaveIt(config),
-      ...bakesTooShortForTraffic(config),
-      ...siblingsThatRefuse(config),
-    ],
-    config,
-  );
-}
+export const contradictions = foundBy(
+  unreachableBounds,
+  checksThatLeaveIt,
+  bakesTooShortForTraffic,
+  siblingsThatRefuse,
+);
 
-/** What cannot be intended, though a relay can run with it: `validate` refuses it. */
-export function withoutEffect(config: Config): readonly ConfigProblem[] {
-  return located(
-    [...unverifiedIdentities(config), ...upstreamsThatAreThisRelay(config), ...requestsThatFitNobody(config)],
-    config,
-  );
+/**
+ * What cannot be intended, though a relay can run with it: `validate` refuses it. It reads the raw values, so it works even
+ * if others are wrong.
+ */
+export function withoutEffect(file: unknown): readonly UnplacedProblem[] {
+  return [
+    ...unverifiedIdentities(file),
+    ...unusedUpstreams(file),
+    ...upstreamsThatAreThisRelay(file),
+    ...requestsThatFitNobody(file),
+    ...bakesThatTimeOut(file),
+  ];
 }
 
 /** What a control plane sees where a rule does not say it. Only `validate` prints it: most of these are intended. */
-export function hints(config: Config): readonly ConfigProblem[] {
-  return located(parametersShownElsewhere(config), config);
-}
+export const hints = foundBy(parametersShownElsewhere);
 
 /** Rules for which clients of a running relay must reconnect, each with how many. Only `validate --against` warns of them. */
 export function unreadFields(
@@ -59,11 +58,19 @@ export function unreadFields(
   return located(complaints, config);
 }
 
+function foundBy(...finders: readonly ((config: Config) => readonly UnplacedProblem[])[]) {
+  return (config: Config): readonly ConfigProblem[] =>
+    located(
+      finders.flatMap((find) => find(config)),
+      config,
+    );
+}
+
 const located = (complaints: readonly UnplacedProblem[], { source }: Config): readonly ConfigProblem[] =>
   complaints.map((complaint) => locate(complaint, source.places)).toSorted(byPlace);
 
 /** In the order of the file. */
-export const byPlace = (a: ConfigProblem, b: ConfigProblem): number => a.line - b.line || a.column - b.column;
+const byPlace = (a: ConfigProblem, b: ConfigProblem): number => a.line - b.line || a.column - b.column;
 
 /** `problemLine`, marked as a warning or a hint. */
 export function warningLine(
@@ -114,14 +121,19 @@ function trustedNodes({ parameters }: Config): readonly UnplacedProblem[] {
 }
 
 /** Without a list of authorities no certificate is verified, so that no client has an identity. */
-function unverifiedIdentities({ xds, rest, parameters }: Config): readonly UnplacedProblem[] {
-  if (xds.tls?.ca !== undefined || rest?.tls?.ca !== undefined) return [];
+function unverifiedIdentities(file: unknown): readonly UnplacedProblem[] {
+  const [xds, rest] = [read(file, 'xds'), read(file, 'rest')];
+  if ([xds, rest].some((listener) => read(read(listener, 'tls'), 'ca') !== undefined)) return [];
   const message = 'matches no client: identities come from verified certificates, so set xds.tls.ca';
-  const rules = [...xds.authorization.entries()].flatMap(([index, { principals }]) =>
-    principals === undefined ? [] : { path: ['xds', 'authorization', 'rules', index, 'principals'], message },
+  const rules = readList(read(xds, 'authorization'), 'rules').flatMap((rule, index) =>
+    readList(rule, 'principals').length === 0
+      ? []
+      : { path: ['xds', 'authorization', 'rules', index, 'principals'], message },
   );
-  const sources = [...parameters.entries()].flatMap(([index, { from }]) =>
-    from.startsWith('peer.') ? { path: ['parameters', index, 'from'], message } : [],
+  const sources = readList(file, 'parameters').flatMap((rule, index) =>
+    /^peer\.(uri|dns)_san$/.test(readText(rule, 'from') ?? '')
+      ? { path: ['parameters', index, 'from'], message }
+      : [],
   );
   return [...rules, ...sources];
 }
@@ -207,33 +219,61 @@ function unreachableBounds({ limits }: Config): readonly UnplacedProblem[] {
 /** The least that the first request of a client takes: its node, a type and some names. Bytes. */
 const leastRequestBytes = 1024;
 
-function requestsThatFitNobody({ limits }: Config): readonly UnplacedProblem[] {
-  return [
-    ['max_request_bytes', limits.maxRequestBytes] as const,
-    ['max_poll_bytes', limits.maxPollBytes] as const,
-  ].flatMap(([key, bytes]) =>
-    bytes >= leastRequestBytes
-      ? []
-      : {
-          path: ['limits', key],
-          message: `no request fits into ${bytes} bytes: at least ${leastRequestBytes} is needed, and 65536 for an Envoy that sends its whole node`,
-        },
+function requestsThatFitNobody(file: unknown): readonly UnplacedProblem[] {
+  return ['max_request_bytes', 'max_poll_bytes'].flatMap((key) => {
+    const bytes = read(read(file, 'limits'), key);
+    // The schema refuses what is less than 1.
+    if (typeof bytes !== 'number' || bytes < 1 || bytes >= leastRequestBytes) return [];
+    const message = `no request fits into ${bytes} bytes: at least ${leastRequestBytes} is needed, and 65536 for an Envoy that sends its whole node`;
+    return { path: ['limits', key], message };
+  });
+}
+
+/** A wave whose bake is longer is over only by `on_timeout`; with MANUAL there is no timeout. */
+function bakesThatTimeOut(file: unknown): readonly UnplacedProblem[] {
+  const rollout = read(file, 'rollout');
+  const maxWait = meant(read(rollout, 'max_wait') ?? defaultMaxWait, parseDuration) ?? 0;
+  if (rollout === undefined || maxWait === 0 || read(rollout, 'mode') === 'MANUAL') return [];
+  const bakes = readList(rollout, 'waves').map(
+    (wave, index) => [read(wave, 'bake'), ['waves', index]] as const,
   );
+  const own = bakes.filter(([bake]) => bake !== undefined);
+  const isShared = own.length === 0 || own.length < bakes.length;
+  const shared = isShared ? [[read(rollout, 'bake') ?? defaultBake, []] as const] : [];
+  return [...shared, ...own].flatMap(([text, path]) => {
+    const bake = meant(text, parseDuration) ?? 0;
+    if (bake <= maxWait) return [];
+    const message = `a bake of ${bake / 1000}s is longer than max_wait (${maxWait / 1000}s): every change would time out`;
+    return { path: ['rollout', ...path, 'bake'], message };
+  });
+}
+
+/** Undefined: the schema refuses it. */
+function meant<T>(value: unknown, parse: (text: string) => Result<T>): T | undefined {
+  const parsed = typeof value === 'string' ? parse(value) : undefined;
+  return parsed?.ok === true ? parsed.value : undefined;
+}
+
+/** Those after one that serves everything. */
+function unusedUpstreams(file: unknown): readonly UnplacedProblem[] {
+  const entries = readList(file, 'upstreams');
+  const first = entries.findIndex(servesEverything);
+  const message = `is never used: upstreams[${first}] comes first and serves everything; give that one claims (authorities, types, names), or put it last`;
+  return [...entries.keys()]
+    .filter((index) => first !== -1 && index > first)
+    .map((index) => ({ path: ['upstreams', index], message }));
 }
 
 /** The relay would subscribe to itself. It notices when it connects, and is never ready. */
-function upstreamsThatAreThisRelay({ xds, upstreams }: Config): readonly UnplacedProblem[] {
-  return [...upstreams.entries()].flatMap(([index, upstream]) =>
-    upstream.kind !== 'ads'
-      ? []
-      : [...upstream.endpoints.entries()].flatMap(([at, endpoint]) =>
-          isReachedAt(xds.address, endpoint)
-            ? {
-                path: ['upstreams', index, 'ads', 'endpoints', at],
-                message: 'this is xds.address, where this relay itself listens: name a control plane',
-              }
-            : [],
-        ),
+function upstreamsThatAreThisRelay(file: unknown): readonly UnplacedProblem[] {
+  const own = meant(read(read(file, 'xds'), 'address') ?? defaultAddress, parseAddress);
+  return readList(file, 'upstreams').flatMap((upstream, index) =>
+    readList(read(upstream, 'ads'), 'endpoints').flatMap((text, at) => {
+      const endpoint = meant(text, parseAddress);
+      if (own === undefined || endpoint === undefined || !isReachedAt(own, endpoint)) return [];
+      const message = 'this is xds.address, where this relay itself listens: name a control plane';
+      return { path: ['upstreams', index, 'ads', 'endpoints', at], message };
+    }),
   );
 }
 

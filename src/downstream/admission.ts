@@ -3,7 +3,7 @@ import { Rate } from '../model/rate.ts';
 import { lengthOf, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { TypeInfo } from '../model/types.ts';
 import { Code } from '../wire/grpc-status.ts';
-import { exhausted, heldBytes, type Refusal } from '../wire/refusal.ts';
+import { denied, exhausted, heldBytes, type Refusal } from '../wire/refusal.ts';
 import { countSelectors, countVersions, type SelectorFields } from '../wire/requests.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import type {
@@ -242,7 +242,7 @@ export function deniedAll(
 ): Refusal | undefined {
   if (selection.size === 0 || selection.hasCollection) return undefined;
   if (selection.entries.values().some(({ selector }) => access.allows(url, selector))) return undefined;
-  return denied(`this client may not subscribe to any of the ${short} resources that it names`);
+  return denied(`any of the ${short} resources that it names`);
 }
 
 /** One type of a client, as far as it decides whether the client can be served. */
@@ -252,11 +252,6 @@ interface AskedType {
   /** Undefined: there is none yet. */
   readonly subscription: { readonly responded: boolean; readonly allUnknown: boolean } | undefined;
 }
-
-export const denied = (message: string): Refusal => ({
-  reason: 'denied',
-  status: { code: Code.PERMISSION_DENIED, message },
-});
 
 /** Another worker took the last place at the same time. */
 export const noPlace = exhausted('streams', 'the maximum number of streams is open (limits.max_streams)');

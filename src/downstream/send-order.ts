@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../model/clock.ts';
 import { clusterFacts } from '../model/cluster.ts';
+import { getOrMake } from '../model/maps.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { type Reference, reference } from '../model/resource.ts';
 import { itemId } from '../model/selection.ts';
@@ -178,10 +179,7 @@ export class Conversation {
     this.#apart ??= { all: new Set(), waiting: new Set(), byType: new Map() };
     const { all, byType } = this.#apart;
     all.add(participant);
-    for (const type of participant.types) {
-      const known = byType.get(type.info.short) ?? new Set();
-      byType.set(type.info.short, known.add(type));
-    }
+    for (const type of participant.types) getOrMake(byType, type.info.short, () => new Set()).add(type);
   }
 
   remove(participant: Participant): void {
@@ -216,8 +214,7 @@ export class Conversations {
   readonly #all = new Map<Account, Map<string, Conversation>>();
 
   join(participant: Participant, account: Account, nodeId: string): Conversation {
-    const ofPeer = this.#all.get(account) ?? new Map<string, Conversation>();
-    this.#all.set(account, ofPeer);
+    const ofPeer = getOrMake(this.#all, account, () => new Map());
     let conversation = ofPeer.get(nodeId);
     if (conversation === undefined || conversation.participants >= mostParticipants) {
       const created = new Conversation([], undefined, () => {
@@ -590,18 +587,16 @@ const known = new WeakMap<Response, ClusterConsequences>();
 
 /** `response` has at least one changed cluster. */
 export function consequencesOf(response: Response): ClusterConsequences {
-  const before = known.get(response);
-  if (before !== undefined) return before;
-  const facts = response.changed.map(clusterFacts);
-  const items = new Set(facts.map(({ service }) => itemId(false, NO_PARAMETERS, service)));
-  const consequences = {
-    edsToResend: resendItems(items),
-    warming: facts.some(({ warms }) => warms),
-    needed: [
-      ...facts.filter(({ hasEds }) => hasEds).map(({ service }) => reference('eds', service)),
-      ...response.changed.flatMap((one) => [...referencesOf(one)].filter((to) => to.startsWith('sds '))),
-    ],
-  };
-  known.set(response, consequences);
-  return consequences;
+  return getOrMake(known, response, () => {
+    const facts = response.changed.map(clusterFacts);
+    const items = new Set(facts.map(({ service }) => itemId(false, NO_PARAMETERS, service)));
+    return {
+      edsToResend: resendItems(items),
+      warming: facts.some(({ warms }) => warms),
+      needed: [
+        ...facts.filter(({ hasEds }) => hasEds).map(({ service }) => reference('eds', service)),
+        ...response.changed.flatMap((one) => [...referencesOf(one)].filter((to) => to.startsWith('sds '))),
+      ],
+    };
+  });
 }

@@ -2,6 +2,7 @@ import type { Message } from '@bufbuild/protobuf';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { RequestKind, Response } from '../model/subscription.ts';
 import { keptError } from '../model/text.ts';
 import {
@@ -72,8 +73,7 @@ export class Taps {
     if (this.#taps.size === 0) return;
     for (const tap of this.#taps) {
       if (!tap.wants(stream.id, type)) continue;
-      const content = this.#contents.get(response) ?? contentOf(response);
-      this.#contents.set(response, content);
+      const content = getOrMake(this.#contents, response, () => contentOf(response));
       tap.add({ event: 'SENT', ...this.#passed(stream), type, ...content });
     }
   }

@@ -1,10 +1,11 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
-import type { Timer } from '../model/clock.ts';
+import { Sweep, type Timer } from '../model/clock.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
 import type { InTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import {
+  denied,
   faulty,
   heldBytes,
   malformed,
@@ -17,7 +18,7 @@ import {
 import { RequestTurns } from '../wire/request-turns.ts';
 import { type ErrorDetail, LastNode, type Request, readRequest } from '../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
-import { denied, heldTooMuch, noPlace, Quota, refusedUpstream, tooLarge, unavailable } from './admission.ts';
+import { heldTooMuch, noPlace, Quota, refusedUpstream, tooLarge, unavailable } from './admission.ts';
 import {
   Conversations,
   longestWarmingMs,
@@ -70,7 +71,12 @@ export class XdsServer {
   constructor(services: DownstreamServices, options: XdsServerOptions) {
     this.#services = services;
     this.#options = options;
-    this.#checkOverdue();
+    const { clock } = services;
+    new Sweep(clock, overdueCheckMs, () => {
+      const now = clock.now();
+      for (const stream of this.#streams.values()) stream.failIfOverdue(now);
+      return true;
+    }).start();
   }
 
   get size(): number {
@@ -152,14 +158,6 @@ export class XdsServer {
     this.#streams.delete(stream.id);
     this.#moving.delete(stream);
     this.#options.closed(stream);
-  }
-
-  #checkOverdue(): void {
-    this.#services.clock.after(overdueCheckMs, () => {
-      const now = this.#services.clock.now();
-      for (const stream of this.#streams.values()) stream.failIfOverdue(now);
-      this.#checkOverdue();
-    });
   }
 }
 
@@ -504,7 +502,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     const client = this.#client;
     if (client === undefined) return undefined;
     if (client.access.deniesEverything(fixed)) {
-      this.failFor(denied(`this client may not subscribe to ${fixed ?? 'anything'}`));
+      this.failFor(denied(fixed ?? 'anything'));
       return undefined;
     }
     if (!this.#quota.oneMoreType(client)) return undefined;

@@ -1,6 +1,6 @@
 import { create, fromBinary } from '@bufbuild/protobuf';
 import { collected, Listed } from '../admin/answers.ts';
-import { optionalType, type Request, valueOf } from '../admin/requests.ts';
+import { canonicalGiven, optionalType, type Request, valueOf } from '../admin/requests.ts';
 import type { Answer, Call, Changes, Plain } from '../admin/service.ts';
 import {
   type Change as ChangeMessage,
@@ -26,17 +26,15 @@ import {
   verdictOf,
 } from '../history/history.ts';
 import type { Side } from '../model/access.ts';
-import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
+import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import type { Change, Content } from '../model/change.ts';
 import { systemClock } from '../model/clock.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
-import { ok } from '../model/result.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { unknownWord } from '../model/text.ts';
 import { type Pace, sortedInSlices, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
-import { canonicalName } from '../model/xdstp.ts';
 import type { Log } from '../observe/log.ts';
 import type { Relay } from '../relay.ts';
 import type { Rollout } from '../rollout/rollout.ts';
@@ -55,6 +53,7 @@ import {
 } from './comparable.ts';
 import { ALL_CLIENTS } from './csds.ts';
 import { type ClientsView, noSuchClient } from './local-clients.ts';
+import { canonicalOf } from './missing-resources.ts';
 import { waitingState } from './rollout-status.ts';
 import type { Staleness } from './staleness.ts';
 
@@ -79,6 +78,7 @@ export class ChangesInspection implements Changes {
   history({ type, name, limit, before }: Request<'history'>): Listed<typeof HistoryResponseSchema> {
     const { history } = this.#options;
     const only = optionalType(type);
+    const named = name === '' ? undefined : canonicalGiven(name, only);
     const most = limit === 0 ? Infinity : limit;
     const all = [...history.changes()].toReversed();
     const made: number[] = [];
@@ -87,7 +87,7 @@ export class ChangesInspection implements Changes {
     const rows = Iterator.from(all).map((change) => {
       if (made.length >= most || (before > 0 && change.revision >= before)) return undefined;
       if (only !== undefined && change.type !== only) return undefined;
-      if (name !== '' && !change.names.some((one) => one.name === name)) return undefined;
+      if (named !== undefined && !change.names.some((one) => one.name === named)) return undefined;
       made.push(change.revision);
       return create(ChangeSchema, changeMessage(change, waitingState(change, report, judged)));
     });
@@ -109,17 +109,15 @@ export class ChangesInspection implements Changes {
 
   async diff({ from, to, type, name, offset }: Request<'diff'>): Promise<Listed<typeof DiffResponseSchema>> {
     const only = optionalType(type);
-    const canonical = only === undefined || name === '' ? ok(name) : canonicalName(name, only);
-    if (!canonical.ok) throw invalid(canonical.error);
+    const named = name === '' ? undefined : canonicalGiven(name, only);
     const sides = await this.#sides.of(from, to, this.#slices);
-    const names = new Set(name === '' ? [] : [name, canonical.value]);
     const queued = to?.of.case === 'pending' ? this.#sides.queued() : [];
     const found = await this.#slices.run(async (pace) => [
-      ...(await differencesOf(sides, only, names, pace)),
-      ...(await differencesOf(queued, only, names, pace)).map((one) => Object.assign(one, { queued: true })),
+      ...(await differencesOf(sides, only, named, pace)),
+      ...(await differencesOf(queued, only, named, pace)).map((one) => Object.assign(one, { queued: true })),
     ]);
     const page = found.slice(offset, offset + maxDifferences);
-    const rows = names.size === 0 ? Iterator.from(page).map(differenceRow) : this.#withFields(page);
+    const rows = named === undefined ? Iterator.from(page).map(differenceRow) : this.#withFields(page);
     return new Listed({ total: found.length }, { field: 'differences', rows }, (written) => ({
       nextOffset: written > 0 && offset + written < found.length ? offset + written : 0,
     }));
@@ -138,11 +136,11 @@ export class ChangesInspection implements Changes {
   }
 }
 
-/** By type, in the order of ADS, and by name. `only` and `named` (if it is not empty): what is compared. */
+/** By type, in the order of ADS, and by name. `only` and `named`: what is compared; undefined: everything. */
 async function differencesOf(
   sides: readonly ComparedSide[],
   only: TypeUrl | undefined,
-  named: ReadonlySet<string>,
+  named: ResourceName | undefined,
   pace: Pace,
 ): Promise<readonly Difference[]> {
   const [from, to] = sides;
@@ -154,7 +152,7 @@ async function differencesOf(
     const found: Difference[] = [];
     for (const name of new Set(sides.flatMap(({ names }) => [...(names.get(type)?.keys() ?? [])]))) {
       await pace.yieldIfDue();
-      if (named.size > 0 && !named.has(name)) continue;
+      if (named !== undefined && name !== named) continue;
       const difference = differenceOf(type, name, from.of(type, name), to.of(type, name));
       if (difference !== undefined) found.push(difference);
     }
@@ -365,7 +363,7 @@ class DiffSides {
         if (versionInfo === '' && xdsConfig === undefined) continue;
         const type = typeUrl(url);
         const values = side.get(type) ?? new Map<ResourceName, Comparables>();
-        side.set(type, values.set(resourceName(name), receivedComparable(versionInfo, xdsConfig)));
+        side.set(type, values.set(canonicalOf(type, name), receivedComparable(versionInfo, xdsConfig)));
       }
       return sideOf(side);
     });

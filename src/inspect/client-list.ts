@@ -15,23 +15,59 @@ import {
   type GetClientResponseSchema,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
-import type { TypeUrl } from '../model/brand.ts';
+import type { Access } from '../model/access.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { controlPlaneVersion } from '../model/change.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { contentHash } from '../model/content-hash.ts';
 import type { Parameters } from '../model/parameters.ts';
+import type { HeldVariant } from '../model/rollout.ts';
 import { coversResource, isCollection } from '../model/selection.ts';
 import type { ClientState, Holding, MissingEntry } from '../model/subscription.ts';
 import type { Pace } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
+import { notAllowed } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
 import { type WaveRules, waveOf } from '../rollout/canaries.ts';
 import type { Standing } from '../rollout/waiting.ts';
 import { compileGlob } from '../security/pattern.ts';
 
 type IsServed = Pick<Relay, 'isServed'>;
+
+/** What a client may not get of a name although it is for such a client. 'all': it may not ask for the name. */
+export function withheldOf(
+  relay: Pick<Relay, 'catalogOf'>,
+  access: Access | undefined,
+  type: TypeUrl,
+  name: ResourceName,
+  parameters: Parameters,
+): 'all' | readonly HeldVariant[] {
+  if (access === undefined || access.unrestricted) return none;
+  if (!access.allows(type, name)) return 'all';
+  return relay
+    .catalogOf(access.side)
+    .named(type, name)
+    .filter(({ variant }) => variant.constraints.matches(parameters) && !access.admits(variant, parameters));
+}
+
+/** Why a client has nothing of what it asks for; empty: not because of what it may not get. */
+export function whyWithheld(
+  relay: Pick<Relay, 'catalogOf'>,
+  access: Access | undefined,
+  type: TypeUrl,
+  { canonical, parameters }: Pick<MissingEntry, 'canonical' | 'parameters'>,
+): string {
+  if (access === undefined || access.unrestricted) return '';
+  if (!isCollection(canonical)) {
+    const withheld = withheldOf(relay, access, type, canonical, parameters);
+    return withheld === 'all' || withheld.length > 0 ? notAllowed : '';
+  }
+  // What there is of it is not shown.
+  const [member] = relay.catalogOf(access.side).members(type, canonical, parameters);
+  return member === undefined ? '' : notAllowed;
+}
 
 /** The clients that are asked for. With a limit those that reject something come first. */
 export async function clientList(
@@ -187,7 +223,7 @@ const urgency: readonly ClientState[] = ['ERROR', 'MISSING', 'STALE', 'NOT_SENT'
 export async function clientDetail(
   stream: ListedClient,
   { limit, offset, type: only, name }: Omit<ClientQuery, 'id'>,
-  relay: Pick<Relay, 'isServed' | 'isAnswered'>,
+  relay: Pick<Relay, 'catalogOf' | 'isServed' | 'isAnswered'>,
   pace: Pace,
 ): Promise<Listed<typeof GetClientResponseSchema>> {
   const { client } = stream;
@@ -206,7 +242,10 @@ export async function clientDetail(
     }
   }
   const page = urgency.flatMap((state) => byState.get(state) ?? []).slice(offset, offset + limit);
-  const rows = Iterator.from(page).map(row);
+  const rows = Iterator.from(page).map((held) => {
+    const isMissing = held.state === 'MISSING';
+    return row(held, isMissing ? whyWithheld(relay, client?.access, held.info.url, held) : '');
+  });
   const { node, ...about } = aboutOf(stream);
   const known = {
     ...about,
@@ -235,7 +274,8 @@ function isNamed(asked: string, type: TypeUrl): Test<Named> {
 
 /** What is shown of a holding. */
 interface Held extends Pick<Holding, 'name' | 'parameters' | 'value' | 'current' | 'rejection'> {
-  readonly type: string;
+  readonly info: ListedType['info'];
+  readonly canonical: Selector;
   readonly state: ClientState;
 }
 
@@ -246,7 +286,7 @@ function* heldOf(
 ): Iterable<Held> {
   const { info, subscription, selection } = type;
   for (const holding of subscription?.holdings() ?? [])
-    if (isMeant(holding)) yield { ...holding, type: info.short, state: stateOfHolding(holding) };
+    if (isMeant(holding)) yield { ...holding, info, state: stateOfHolding(holding) };
   // Wildcards and globs that show nothing, or are not answered, have no holding.
   const missing = missingOf(type, relay).filter(({ canonical }) => isCollection(canonical));
   const unanswered = selection.collections
@@ -254,17 +294,19 @@ function* heldOf(
     .filter((one) => !relay.isAnswered({ ...one, type: info.url, selector: one.canonical }));
   const states = { MISSING: missing, NOT_SENT: unanswered };
   for (const state of ['MISSING', 'NOT_SENT'] as const)
-    for (const one of states[state].filter(isMeant))
-      yield { ...nothingHeld, type: info.short, name: one.name, parameters: one.parameters, state };
+    for (const one of states[state].filter(isMeant)) {
+      const { name, canonical, parameters } = one;
+      yield { ...nothingHeld, info, name, canonical, parameters, state };
+    }
 }
 
-const nothingHeld: Omit<Held, 'type' | 'name' | 'parameters' | 'state'> = {
+const nothingHeld: Pick<Held, 'value' | 'current' | 'rejection'> = {
   value: undefined,
   current: true,
   rejection: undefined,
 };
 
-function row({ type, name, parameters, value, state, current, rejection }: Held): ClientHolding {
+function row({ info, name, parameters, value, state, current, rejection }: Held, why: string): ClientHolding {
   const about = isVariant(value)
     ? {
         constraints: formatConstraints(value.constraints.expression),
@@ -274,13 +316,14 @@ function row({ type, name, parameters, value, state, current, rejection }: Held)
     : { constraints: '', version: '', since: '' };
   const sent = isVariant(value) ? 'present' : value === 'absent' ? 'absent' : '';
   return create(ClientHoldingSchema, {
-    type,
+    type: info.short,
     name,
     state,
     sent,
     ...about,
     current,
     error: rejection?.message ?? '',
+    why,
     parameters: Object.fromEntries(parameters.entries),
   });
 }
@@ -310,7 +353,7 @@ export interface ClientClassId {
   /** The same in every process. */
   readonly id: string;
   readonly parameters: Parameters;
-  readonly restricted: boolean;
+  readonly access: Access;
 }
 
 /** Contexts live as long as their streams, and few change: the hash is made once. */
@@ -322,7 +365,7 @@ export function classOf(client: ClientContext): ClientClassId {
   const created = {
     id: contentHash(client.classKey),
     parameters: client.derived(undefined),
-    restricted: !client.access.unrestricted,
+    access: client.access,
   };
   known.set(client, created);
   return created;

@@ -60,22 +60,23 @@ export class DeliveryInspection {
 
   async #waitFor(query: WaitQuery, call: Call): Promise<Answer<'wait'>> {
     const { signal } = call;
-    const deadline = systemClock.now() + query.timeoutMs;
+    const deadline = systemClock.monotonic() + query.timeoutMs;
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
-      const what = this.#wanted(query);
-      const answer =
-        query.wave === undefined
-          ? await this.#accepted(query, what, call)
-          : this.#acceptedInWave(what, query.wave);
-      const left = deadline - systemClock.now();
+      const answer = await this.#accepted(query, this.#wanted(query), call);
+      const left = deadline - systemClock.monotonic();
       if (answer.accepted || left <= 0 || signal.aborted) return answer;
       await this.#pause(Math.min(pause, left), signal);
     }
   }
 
   async #accepted(query: WaitQuery, what: HeldBackQuery, call: Call): Promise<Answer<'wait'>> {
-    const relays = [heldBack(this.#options.relay, what), await this.#unknown(query)];
-    const found = mergeAcceptances([...relays, await this.#acceptance(what, call)]);
+    const { wave } = query;
+    const held = wave === undefined ? heldBack(this.#options.relay, what) : this.#heldBackIn(wave, what);
+    const unknown = await this.#unknown(query);
+    const said = await this.#acceptance(what, call);
+    // Who is in a later wave has not got it yet.
+    const counted = wave === undefined ? said : { ...NOBODY_MISSING, clients: said.clients };
+    const found = mergeAcceptances([held, unknown, counted]);
     const staleUpstreams = this.#stale(what);
     const { clients, missing } = found;
     const accepted =
@@ -101,20 +102,19 @@ export class DeliveryInspection {
   }
 
   /** What waits, as long as the clients of the waves up to this one have not accepted it. */
-  #acceptedInWave(what: HeldBackQuery, wave: number): Answer<'wait'> {
+  #heldBackIn(wave: number, what: HeldBackQuery): Acceptance {
     const { changes, bakes } = this.#options.rollout.report();
     const changeOf = new Map(
       changes.flatMap((change) => change.names.map(({ type, name }) => [nameKey(type, name), change])),
     );
-    const found = heldBack(this.#options.relay, what, (pending) => {
+    return heldBack(this.#options.relay, what, (pending) => {
       const change = changeOf.get(nameKey(pending.type, pending.name));
       if (change === undefined) return whyHeld(pending);
-      const { state, wave: at, isAccepted } = change;
-      if (state.kind !== 'HELD' && (at > wave || (at === wave && isAccepted))) return '';
+      const { state, wave: at, acceptedWave } = change;
+      if (state.kind !== 'HELD' && acceptedWave >= wave) return '';
       const why = state.reason === '' ? 'not all of its clients have accepted it' : state.reason;
       return `it is in wave ${at} of ${bakes.length}: ${why}`;
     });
-    return { accepted: found.missing === 0, ...mergeAcceptances([found]), staleUpstreams: [] };
   }
 
   async #acceptance(query: AcceptanceQuery, call: Call): Promise<Acceptance> {

@@ -70,7 +70,9 @@ function whyUnanswered(
 
 /** As the answer about classes has it. */
 const asProblem = (
-  { type, name, parameters }: ClientHolding,
+  { type, name, parameters, why }: ClientHolding,
   { class: of }: GetClientResponse,
 ): Plain<ClassProblem> =>
-  create(ClassProblemSchema, { kind: 'MISSING', type, name, class: of, parameters, clients: 1, what: name });
+  create(ClassProblemSchema, {
+    ...{ kind: 'MISSING', type, name, class: of, parameters, clients: 1, what: name, why },
+  });

@@ -13,7 +13,7 @@ import type { MissingEntry } from '../model/subscription.ts';
 import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { rejectedText } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
-import { type ClientClassId, classOf, missingOf, summed } from './client-list.ts';
+import { type ClientClassId, classOf, missingOf, summed, whyWithheld } from './client-list.ts';
 import { rejectedVersions } from './resources.ts';
 
 /** For so long a client may leave a response unanswered, in milliseconds. */
@@ -139,9 +139,17 @@ export class FleetSurvey {
       const { short } = type.info;
       for (const { of, clients } of classes.values()) {
         subscriptions.set(short, (subscriptions.get(short) ?? 0) + clients * missing.length);
-        for (const { name, parameters, since } of missing) {
+        for (const entry of missing) {
           await pace.yieldIfDue();
-          const about = { name, what: name, parameters: Object.fromEntries(parameters.entries), clients };
+          const { name, parameters, since } = entry;
+          const why = whyWithheld(this.#relay, of.access, type.info.url, entry);
+          const about = {
+            why,
+            name,
+            what: name,
+            parameters: Object.fromEntries(parameters.entries),
+            clients,
+          };
           add(problems, { ...problem('MISSING', type, of, since), ...about });
         }
       }
@@ -177,12 +185,12 @@ function countMissing(
   ofClass.clients++;
 }
 
-function newClass({ id, parameters, restricted }: ClientClassId): ClassCount {
+function newClass({ id, parameters, access }: ClientClassId): ClassCount {
   return {
     row: {
       id,
       parameters: Object.fromEntries(parameters.entries),
-      restricted,
+      restricted: !access.unrestricted,
       streams: 0,
       rejecting: 0,
       unacknowledged: 0,

@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import { create } from '@bufbuild/protobuf';
 import { collected } from '../admin/answers.ts';
 import {
+  canonicalGiven,
   type ExplainQuery,
   explainClientQuery,
   explainQuery,
@@ -47,15 +48,15 @@ import { unknownWord } from '../model/text.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { knownTypes, typeInfo } from '../model/types.ts';
 import type { HeldRemovals, Upstream, UpstreamState } from '../model/upstream.ts';
-import { canonicalName } from '../model/xdstp.ts';
 import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
 import { OTHER_TYPES, TypeLabels } from '../observe/metrics.ts';
+import { notAllowed } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
 import type { Checks } from '../rollout/checks.ts';
 import type { Promoted } from '../rollout/seams.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
-import { invalid, rpcError } from '../wire/connect.ts';
+import { rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { ChangesInspection, type ChangesOptions } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
@@ -66,7 +67,7 @@ import { onlyCanaries, whyHeldBack } from './missing-clients.ts';
 import { canonicalOf, explainMissing, whoHas } from './missing-resources.ts';
 import { timestamp } from './problem-parts.ts';
 import { type KnownStatus, problemsOf } from './problems.ts';
-import { cachedVariants, listResources, matchesOf, variantSummary } from './resources.ts';
+import { cachedVariants, listResources, matchesOf, variantId, variantSummary } from './resources.ts';
 import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
 import { staleReason } from './staleness.ts';
 
@@ -341,28 +342,51 @@ function explain(
   query: ExplainQuery,
   client: Answer<'explain'> | undefined,
 ): Answer<'explain'> {
-  const name = canonicalName(query.name, query.type);
-  if (!name.ok) throw invalid(name.error);
+  const { type } = query;
+  const name = canonicalGiven(query.name, type);
   const parameters = query.parameters ?? internParameters(Object.entries(client?.parameters ?? {}));
   const side = client?.canary === true ? 'canary' : 'released';
-  const value = relay.store.sides[side].peek(query.type, name.value, parameters);
-  const seen = relay.gate.contentOf(query.type, name.value, side);
-  const variants = seen.map((held) =>
-    Object.assign(variantSummary(held), explainMatch(held.variant.constraints.expression, parameters)),
-  );
+  const { isDenied, admits } = admittedTo(client, name);
+  const value = relay.catalogOf(side).peek(type, name, parameters, { admits });
+  const seen = relay.catalogOf(side).named(type, name);
+  const variants = seen.map((held) => {
+    const found = explainMatch(held.variant.constraints.expression, parameters);
+    const isKept = found.matches && !admits(held.variant);
+    return Object.assign(shown(held, name), isKept ? { matches: false, reason: notAllowed } : found);
+  });
+  const isWithheld = isDenied || variants.some(({ reason }) => reason === notAllowed);
+  const got = isVariant(value) ? value : undefined;
   return {
-    match: isVariant(value) ? formatConstraints(value.constraints.expression) : '',
-    matchFound: isVariant(value),
-    variants: [...variants, ...waiting(relay, query.type, name.value, seen)],
+    match: got === undefined ? '' : formatConstraints(got.constraints.expression),
+    matchFound: got !== undefined,
+    variants: [...variants, ...waiting(relay, type, name, seen)],
     parameters: Object.fromEntries(parameters.entries),
-    ambiguous: variants.filter(({ matches }) => matches).length > 1,
-    state: isVariant(value) ? 'present' : value,
+    // Of several resources with the same alias the first is meant.
+    ambiguous:
+      seen.filter(({ variant }, at) => variant.name === got?.name && variants[at]?.matches).length > 1,
+    state: isVariant(value) ? 'present' : isWithheld ? 'denied' : value,
     canary: side === 'canary',
     otherClasses: 0,
     staleUpstreams: [],
     ...(client?.client === undefined ? {} : { client: client.client }),
   };
 }
+
+/** What xds.authorization lets a client have of a name, by what the process with the client says. */
+function admittedTo(client: Answer<'explain'> | undefined, name: ResourceName) {
+  const isDenied = client?.state === 'denied';
+  const withheld = new Set(client?.variants.map((one) => `${one.name} ${one.constraints}`));
+  const admits = (variant: Variant): boolean => {
+    const one = variantId({ variant }, name);
+    return !isDenied && !withheld.has(`${one.name} ${one.constraints}`);
+  };
+  return { isDenied, admits };
+}
+
+const shown = (held: HeldVariant, asked: ResourceName) => ({
+  ...variantSummary(held),
+  ...variantId(held, asked),
+});
 
 /** What canaries have and what upstream says, as far as this side does not see it yet. */
 function waiting(
@@ -371,20 +395,25 @@ function waiting(
   name: ResourceName,
   seen: readonly HeldVariant[],
 ): Plain<VariantExplanation>[] {
-  const unseen = (column: 'canary' | 'said', shown: readonly HeldVariant[], reason: string) =>
-    relay.gate
-      .contentOf(type, name, column)
-      .filter((one) => !shown.some((held) => isSame(held.variant, one.variant)))
-      .map((one) => Object.assign(variantSummary(one), { matches: false, reason }));
-  const canary = relay.gate.contentOf(type, name, 'canary');
+  const unseen = (
+    all: readonly HeldVariant[],
+    known: readonly HeldVariant[],
+    why: (variant: Variant) => string,
+  ) =>
+    all
+      .filter((one) => !known.some((held) => isSame(held.variant, one.variant)))
+      .map((one) => Object.assign(shown(one, name), { matches: false, reason: why(one.variant) }));
+  const canary = relay.catalogOf('canary').named(type, name);
   return [
-    ...unseen('canary', seen, onlyCanaries),
-    ...unseen('said', [...seen, ...canary], whyHeldBack(relay, type, name)),
+    ...unseen(canary, seen, () => onlyCanaries),
+    ...unseen(relay.store.named(type, name), [...seen, ...canary], (one) =>
+      whyHeldBack(relay, type, one.name),
+    ),
   ];
 }
 
 const isSame = (a: Variant, b: Variant): boolean =>
-  a === b || (a.constraints === b.constraints && sameVariantContent(a, b));
+  a === b || (a.name === b.name && a.constraints === b.constraints && sameVariantContent(a, b));
 
 /** Clients can name any type: unknown types that nobody serves share a row, and so do those after the first few. */
 function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeStatus>[] {

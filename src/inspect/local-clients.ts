@@ -1,5 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import {
+  canonicalGiven,
   clientQuery,
   clientsQuery,
   explainQuery,
@@ -26,6 +27,7 @@ import {
 } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { ClusterLoad, LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
 import type { LoadView, ReportingClass } from '../load/load-view.ts';
+import type { ResourceName } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
@@ -35,7 +37,7 @@ import { covers } from '../model/selection.ts';
 import type { Holding, Rejection } from '../model/subscription.ts';
 import { Pace, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
-import { canonicalName } from '../model/xdstp.ts';
+import { authorityOf } from '../model/xdstp.ts';
 import { TypeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
 import { unmetMatches, type WaveRules } from '../rollout/canaries.ts';
@@ -55,12 +57,14 @@ import {
   typeState,
   type WaveOf,
   waveClients,
+  withheldOf,
 } from './client-list.ts';
 import { type ClientStatusQuery, clientConfigs } from './csds.ts';
 import { FleetSurvey, mergedRows, moreClients } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
 import { acceptanceOf } from './missing-clients.ts';
-import { rejectedVersions, sentVariants, versionsOf } from './resources.ts';
+import { canonicalOf } from './missing-resources.ts';
+import { rejectedVersions, sentVariants, variantId, versionsOf } from './resources.ts';
 
 /** What a reload would change for the clients of this process. */
 export type ReloadPreview = (text: string, pace: Pace) => Promise<Answer<'compareConfiguration'>>;
@@ -144,13 +148,22 @@ export class LocalClients implements ClientsView {
   }
 
   explain(request: Request<'explain'>): Answer<'explain'> {
-    const { type, name, parameters } = explainQuery(request);
+    const { type, name: spelling, parameters } = explainQuery(request);
+    const name = canonicalGiven(spelling, type);
     const stream = this.#streamOf(request.client);
+    const access = stream.client?.access;
     const asked = stream.types.find(({ info }) => info.url === type);
-    const canary = stream.client?.access.side === 'canary';
     const holding = asked && holdingOf(asked, name, parameters);
-    const own = holding?.parameters ?? (asked && parametersOf(asked, name)) ?? derivedOf(stream);
-    const known = { parameters: Object.fromEntries(own.entries), canary };
+    const own =
+      holding?.parameters ?? (asked && parametersOf(asked, name)) ?? derivedOf(stream, authorityOf(name));
+    const withheld = withheldOf(this.#relay, access, type, name, parameters ?? own);
+    const known = {
+      parameters: Object.fromEntries(own.entries),
+      canary: access?.side === 'canary',
+      ...(withheld === 'all'
+        ? { state: 'denied' }
+        : { variants: withheld.map((held) => variantId(held, name)) }),
+    };
     if (asked === undefined) return create(ExplainResponseSchema, known);
     const client = {
       ...typeState(asked, this.#relay),
@@ -191,7 +204,7 @@ export class LocalClients implements ClientsView {
   #warnings(): readonly string[] {
     const waves = this.#rules().waves.filter(({ match }) => match.length > 0);
     if (waves.length === 0) return [];
-    const clients = new Set(Iterator.from(this.#relay.server.streams()).map(derivedOf));
+    const clients = new Set(Iterator.from(this.#relay.server.streams()).map((stream) => derivedOf(stream)));
     return clients.size === 0 ? [] : waves.flatMap((wave) => unmetMatches(wave, clients));
   }
 
@@ -248,12 +261,13 @@ function nackOf(type: string, rejection: Rejection): Plain<NackStatus> {
 function heldOf(
   type: ListedType,
   holding: Holding | undefined,
-  name: string,
+  name: ResourceName,
 ): Pick<Plain<ClientTypeState>, 'held' | 'removalState'> {
   if (holding === undefined || holding.state === 'NOT_SENT') {
     // What a wildcard has no more leaves no holding behind.
     const rejected = type.subscription?.responses.rejectedWhole?.changes;
-    const isRejected = rejected?.removal === true && rejected.names.includes(name);
+    const isNamed = (one: string): boolean => canonicalOf(type.info.url, one) === name;
+    const isRejected = rejected?.removal === true && rejected.names.some(isNamed);
     return { removalState: isRejected ? 'ERROR' : '' };
   }
   const { value, state, rejection } = holding;
@@ -275,22 +289,22 @@ function heldOf(
 function isMissing(
   type: ListedType,
   holding: Holding | undefined,
-  name: string,
+  name: ResourceName,
   relay: Pick<Relay, 'isServed'>,
 ): boolean {
   if (holding !== undefined) return holding.missing;
-  const canonical = canonicalName(name, type.info.url);
-  if (!canonical.ok) return false;
-  return missingOf(type, relay).some((one) => covers(one.canonical, canonical.value));
+  return missingOf(type, relay).some(({ canonical }) => covers(canonical, name));
 }
 
-/** By a name in any spelling. Under several parameter sets: that of `parameters`, else one that the client has. */
-function holdingOf(type: ListedType, name: string, parameters: Parameters | undefined): Holding | undefined {
-  const canonical = canonicalName(name, type.info.url);
-  const found: Holding[] = [];
-  for (const holding of type.subscription?.holdings() ?? []) {
-    if (holding.name === name || (canonical.ok && holding.canonical === canonical.value)) found.push(holding);
-  }
+/** Under several parameter sets: that of `parameters`, else one that the client has. */
+function holdingOf(
+  type: ListedType,
+  name: ResourceName,
+  parameters: Parameters | undefined,
+): Holding | undefined {
+  const found = Iterator.from(type.subscription?.holdings() ?? [])
+    .filter(({ canonical }) => canonical === name)
+    .toArray();
   return (
     found.find((one) => one.parameters === parameters) ??
     found.find(({ value }) => isVariant(value)) ??
@@ -299,11 +313,12 @@ function holdingOf(type: ListedType, name: string, parameters: Parameters | unde
 }
 
 /** Those that it asks for the name with. Undefined: it does not ask for it by name. */
-function parametersOf(type: ListedType, name: string): Parameters | undefined {
-  return [...type.selection.entries.values()].find(({ spelling }) => spelling === name)?.parameters;
+function parametersOf(type: ListedType, name: ResourceName): Parameters | undefined {
+  return type.selection.entries.values().find(({ selector }) => selector === name)?.parameters;
 }
 
-const derivedOf = ({ client }: ListedClient): Parameters => client?.derived(undefined) ?? NO_PARAMETERS;
+const derivedOf = ({ client }: Pick<ListedClient, 'client'>, authority?: string): Parameters =>
+  client?.derived(authority) ?? NO_PARAMETERS;
 
 /** The most rejected resources that Status lists. */
 const maxNacks = 100;
@@ -328,7 +343,8 @@ export type ClientsStatus = Pick<
 
 /**
  * The clients of a relay, wherever their streams end: in this process, or in workers. Of ExplainResponse they say which
- * parameters and side a client has and what it was sent; of WaitResponse who has not accepted what there is now.
+ * parameters and side a client has, what it was sent and, in `state` and `variants`, what it may not get; of WaitResponse
+ * who has not accepted what there is now.
  */
 export interface ClientsView extends ClientMethods {
   /** They are in workers: the streams of this process feed those. */
@@ -452,36 +468,49 @@ function loadOf(view: LoadView, asked: Request<'load'>): Plain<LoadResponse> {
     ({ cluster, of }) => (asked.cluster === '' || isCluster(cluster)) && isClass(of, asked),
   );
   return {
-    loads: meant
-      .map(({ cluster, of, success, error, dropped }) => ({
+    loads: firstLoads(
+      meant.map(({ cluster, of, success, error, dropped }) => ({
         cluster,
         class: of.id,
         parameters: Object.fromEntries(of.parameters.entries),
         requests: success + error,
         errors: error,
         dropped,
-      }))
-      .toSorted(byRequests)
-      .slice(0, mostLoads),
+      })),
+      asked,
+    ),
     total: meant.length,
     seconds,
   };
 }
 
-/** What several processes say, as one. */
-export function mergeLoads(answers: readonly Plain<LoadResponse>[]): Plain<LoadResponse> {
-  const loads = mergedRows(
-    answers.flatMap((answer) => answer.loads),
-    (one) => JSON.stringify([one.class, one.cluster]),
-    summed('requests', 'errors', 'dropped'),
-  );
-  return {
-    loads: loads.toSorted(byRequests).slice(0, mostLoads),
-    // What a process has left out is counted at least once.
-    total: Math.max(loads.length, ...answers.map(({ total }) => total)),
-    seconds: Math.max(0, ...answers.map(({ seconds }) => seconds)),
+/** Of what several processes say, as one. None of them was asked for fewer than an answer may have. */
+export const mergeLoads =
+  (asked: Request<'load'>) =>
+  (answers: readonly Plain<LoadResponse>[]): Plain<LoadResponse> => {
+    const loads = mergedRows(
+      answers.flatMap((answer) => answer.loads),
+      (one) => JSON.stringify([one.class, one.cluster]),
+      summed('requests', 'errors', 'dropped'),
+    );
+    return {
+      loads: firstLoads(loads, asked),
+      // What a process has left out is counted at least once.
+      total: Math.max(loads.length, ...answers.map(({ total }) => total)),
+      seconds: Math.max(0, ...answers.map(({ seconds }) => seconds)),
+    };
   };
+
+function firstLoads(
+  loads: readonly Plain<ClusterLoad>[],
+  { limit, errorsFirst }: Request<'load'>,
+): Plain<ClusterLoad>[] {
+  const order = errorsFirst ? byErrors : byRequests;
+  return loads.toSorted(order).slice(0, Math.min(limit === 0 ? mostLoads : limit, mostLoads));
 }
+
+const byErrors = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
+  b.errors - a.errors || byRequests(a, b);
 
 const byRequests = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
   b.requests - a.requests || (a.cluster < b.cluster ? -1 : 1);

@@ -25,7 +25,10 @@ interface Elsewhere {
   readonly sets: ReadonlySet<Parameters>;
 }
 
-/** Says of each MISSING why, and who else has it: the process with the whole cache knows that. */
+/**
+ * Says of each MISSING why, unless the process with the client has said so, and who else has it: the process with the whole
+ * cache knows that.
+ */
 export async function explainMissing(
   relay: Relay,
   answer: Plain<ListClassesResponse>,
@@ -33,7 +36,6 @@ export async function explainMissing(
 ): Promise<Plain<ListClassesResponse>> {
   const known = new Map<string, Elsewhere>();
   const samples = new Map<string, Sample>();
-  const restricted = new Set(answer.classes.filter((row) => row.restricted).map(({ id }) => id));
   const [others, missing]: Plain<ClassProblem>[][] = [[], []];
   for (const problem of answer.problems) {
     await pace.yieldIfDue();
@@ -48,11 +50,8 @@ export async function explainMissing(
     known.set(key, elsewhere);
     const own = internParameters(Object.entries(problem.parameters));
     const isThere = has(relay, type, selector, own);
-    const why = whyMissing(relay, type, selector, {
-      elsewhere: elsewhere.exists,
-      exists: isThere,
-      restricted: restricted.has(problem.class),
-    });
+    const why =
+      problem.why || whyMissing(relay, type, selector, { elsewhere: elsewhere.exists, exists: isThere });
     const sample = samples.get(key) ?? sampleOf(relay, type, selector);
     samples.set(key, sample);
     const said = {
@@ -104,17 +103,14 @@ interface Known {
   /** Upstream says something that matches this class. */
   readonly exists: boolean;
   readonly elsewhere: boolean;
-  /** Not everything may be seen by this class. */
-  readonly restricted: boolean;
 }
 
 function whyMissing(
   relay: Relay,
   type: TypeUrl,
   selector: Selector,
-  { exists: isThere, elsewhere, restricted }: Known,
+  { exists: isThere, elsewhere }: Known,
 ): string {
-  if (restricted && isThere) return 'xds.authorization does not allow it';
   // What waits under other names than its own is no reason for a class that would get none of them.
   const held = isThere || !isCollection(selector) ? whyHeldBack(relay, type, selector) : '';
   if (held !== '') return held;

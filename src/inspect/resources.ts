@@ -1,6 +1,11 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed } from '../admin/answers.ts';
-import type { MatchesQuery, ResourceQuery, ResourcesQuery } from '../admin/requests.ts';
+import {
+  canonicalGiven,
+  type MatchesQuery,
+  type ResourceQuery,
+  type ResourcesQuery,
+} from '../admin/requests.ts';
 import type { Answer, Plain } from '../admin/service.ts';
 import type { CachedResource } from '../cache/cached-resource.ts';
 import type { ListedClient } from '../downstream/services.ts';
@@ -116,6 +121,12 @@ export const variantSummary = (held: HeldVariant): Plain<VariantSummary> => ({
   upstream: upstreamsOf(held),
 });
 
+/** Which variant it is, of all that have this name or alias. */
+export const variantId = ({ variant }: Pick<HeldVariant, 'variant'>, asked: ResourceName) => ({
+  constraints: formatConstraints(variant.constraints.expression),
+  name: variant.name === asked ? '' : variant.name,
+});
+
 function compare(a: readonly [string, string], b: readonly [string, string]): number {
   if (a[0] !== b[0]) return a[0] < b[0] ? -1 : 1;
   return a[1] === b[1] ? 0 : a[1] < b[1] ? -1 : 1;
@@ -152,16 +163,11 @@ export function cachedVariants(
   { type, name, offset }: ResourceQuery,
   slices: TimeSlices,
 ): Answered {
-  const canonical = canonicalName(name, type);
-  if (!canonical.ok) throw invalid(canonical.error);
-  for (const [url, table] of relay.store.tables) {
-    const cached = url === type ? table.resources.get(canonical.value) : undefined;
-    if (cached === undefined || cached.variants.size === 0) continue;
-    const variants = cached.variants
-      .values()
-      .map((held) => ({ variant: held.variant, upstream: upstreamsOf(held), state: '', error: '' }));
-    return listed([...variants], offset, slices);
-  }
+  const canonical = canonicalGiven(name, type);
+  const variants = relay.store
+    .named(type, canonical)
+    .map((held) => ({ variant: held.variant, upstream: upstreamsOf(held), state: '', error: '' }));
+  if (variants.length > 0) return listed(variants, offset, slices);
   const message = `no ${typeInfo(type).short} ${quote(name, 200)} is cached: distributary resources lists what is`;
   throw rpcError({ code: Code.NOT_FOUND, message });
 }

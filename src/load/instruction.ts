@@ -15,6 +15,9 @@ export interface Instruction {
   readonly intervalMs: number;
 }
 
+/** What of a report counts. */
+export type Wanted = Pick<Instruction, 'clusters' | 'endpoints'>;
+
 /** What is shorter, or missing, is no interval that anybody can have meant. */
 const shortestMs = 100;
 const usualMs = 10_000;

@@ -25,9 +25,16 @@ import {
 import { RequestTurns } from '../wire/request-turns.ts';
 import { LastNode } from '../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
-import { allClusters, type Instruction, joined, readInstruction, restricted } from './instruction.ts';
+import {
+  allClusters,
+  type Instruction,
+  joined,
+  readInstruction,
+  restricted,
+  type Wanted,
+} from './instruction.ts';
 import { LoadView, type ReportingClass } from './load-view.ts';
-import { lengthOfFirstNode, nodeOf, Reading, TooMuchNoted, type Wanted } from './reading.ts';
+import { lengthOfFirstNode, nodeOf, Reading, TooMuchNoted } from './reading.ts';
 import { mostRowsOfSession, Reporter } from './rows.ts';
 import { LoadSums, type TakenSums } from './sums.ts';
 
@@ -435,11 +442,10 @@ class ClientReports implements StreamHandler {
 
   /** Of a report into each session's sums, or into none. */
   #readings(): readonly [Reading, ...Reading[]] {
-    const isShared = this.#sessions.size > 1 || this.#server.options.ownIntervalMs() !== undefined;
     const mayKnow = this.#client?.mayKnow;
     const readings: Reading[] = [];
     for (const session of this.#sessions) {
-      const reading = session.reading(this, isShared, mayKnow);
+      const reading = session.reading(this, mayKnow);
       if (reading !== undefined) readings.push(reading);
     }
     const [first = new Reading(undefined, undefined, undefined, mayKnow), ...others] = readings;
@@ -495,6 +501,9 @@ class ClientReports implements StreamHandler {
     this.#sessions = new Set();
   }
 }
+
+/** Of a control plane that has not asked yet. */
+const nothingAsked: Wanted = { clusters: new Set(), endpoints: false };
 
 /**
  * The load of one session: who reports, the sums of what they said, and the stream that takes them. It lives from its
@@ -552,15 +561,10 @@ class SessionLoad {
     this.#endIfDone();
   }
 
-  /** Of a report. `isShared`: others ask its client for more than this one does. */
-  reading(
-    client: ClientReports,
-    isShared: boolean,
-    mayKnow: ReportingClient['mayKnow'],
-  ): Reading | undefined {
+  /** Of a report: its client may be asked for more, or say more than it is asked for. */
+  reading(client: ClientReports, mayKnow: ReportingClient['mayKnow']): Reading | undefined {
     const reporter = this.#reporters.get(client);
-    const asked: Wanted = this.#instruction ?? { clusters: new Set(), endpoints: false };
-    return reporter && this.#sums.reading(reporter, isShared ? asked : undefined, mayKnow);
+    return reporter && this.#sums.reading(reporter, this.#instruction ?? nothingAsked, mayKnow);
   }
 
   /** Nobody reports any more, and nothing is left to be sent; or the upstream is gone. */

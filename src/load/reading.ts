@@ -1,7 +1,7 @@
 import type { LoadOutcome } from '../model/load.ts';
 import { type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { bytesTag, checkMessage, MessageReader } from '../protobuf/message-reader.ts';
-import type { Instruction } from './instruction.ts';
+import type { Wanted } from './instruction.ts';
 import { CLUSTER_STATS, ENDPOINT_STATS, type FieldPlan, type Plan, REPORT } from './plan.ts';
 import {
   clusterName,
@@ -40,9 +40,6 @@ export function* nodeOf(report: Buffer): InTurns<Buffer | undefined> {
   }
   return node;
 }
-
-/** What of a report counts. */
-export type Wanted = Pick<Instruction, 'clusters' | 'endpoints'>;
 
 export type Counts = Record<LoadOutcome, number>;
 export type ReadCluster = Counts & { readonly name: string };
@@ -115,6 +112,8 @@ export class Reading {
   readonly #reporter: Reporter;
   readonly #wanted: Wanted | undefined;
   readonly #counts: ((cluster: string) => boolean) | undefined;
+  /** The last report of this client was read for the same, so no name is looked up again. */
+  readonly #areExpectedWanted: boolean;
   #reader = noReader;
   /** Looks at keys. */
   #keyReader = noReader;
@@ -147,6 +146,8 @@ export class Reading {
     this.#reporter = reporter;
     this.#wanted = wanted;
     this.#counts = counts;
+    this.#areExpectedWanted =
+      counts === undefined && (wanted?.clusters === undefined || wanted === reporter.orderOf);
   }
 
   /**
@@ -181,7 +182,7 @@ export class Reading {
       row.latest?.payer.hold(-row.latest.bytes.length);
       row.latest = { bytes: Buffer.from(bytes), payer };
     }
-    remember(this.#rows, this.#reporter, this.#notes);
+    remember(this.#rows, this.#reporter, this.#notes, this.#wanted);
     return this.#left;
   }
 
@@ -355,6 +356,7 @@ export class Reading {
 
   /** A known row of a cluster. */
   #isWanted(id: number): boolean {
+    if (this.#areExpectedWanted) return true;
     const name = this.#rows.names[id] ?? '';
     return this.#counts?.(name) !== false && this.#wanted?.clusters?.has(name) !== false;
   }
@@ -514,7 +516,12 @@ function addUp(numbers: Float64Array, { places, amounts, length }: Values, from:
 export const addedUp = (sum = 0, more = 0): number => clipped(sum + more, largest);
 
 /** What this client has said last. What its peer may not hold is not counted. */
-function remember(rows: Rows, reporter: Reporter, { order, named, gauges: said }: Notes): void {
+function remember(
+  rows: Rows,
+  reporter: Reporter,
+  { order, named, gauges: said }: Notes,
+  wanted: Wanted | undefined,
+): void {
   const { payer, gauges } = reporter;
   const { numbers } = rows;
   const bytes = named * orderBytes + said.length * gaugeBytes;
@@ -536,6 +543,7 @@ function remember(rows: Rows, reporter: Reporter, { order, named, gauges: said }
   copy(said.amounts, said.length, gauges.amounts);
   gauges.length = said.length;
   copy(order, named, reporter.order);
+  reporter.orderOf = wanted;
 }
 
 /** Nothing that it has said last counts. */

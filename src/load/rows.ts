@@ -1,5 +1,6 @@
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import type { Account } from '../wire/accounts.ts';
+import type { Wanted } from './instruction.ts';
 import { CLUSTER_STATS, type Plan, REPORT } from './plan.ts';
 
 /** Who pays for what its reports make new. */
@@ -44,6 +45,8 @@ export class Reporter {
   clusters = 0;
   /** Ids of the rows of its last report: the next one has the same as a rule. Some may not be there any more. */
   readonly order: number[] = [];
+  /** What was wanted of it. */
+  orderOf: Wanted | undefined;
   /** The gauges of its last report that are not 0. */
   readonly gauges = new Values();
   /** Paid for these two. */

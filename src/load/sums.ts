@@ -8,8 +8,9 @@ import {
   sizeOf,
   varint,
 } from '../protobuf/field-writer.ts';
+import type { Wanted } from './instruction.ts';
 import type { FieldPlan } from './plan.ts';
-import { addedUp, forget, Reading, type Wanted } from './reading.ts';
+import { addedUp, forget, Reading } from './reading.ts';
 import { type Reporter, type Row, Rows } from './rows.ts';
 
 /** Sums that were encoded. One of the two must be called. */

@@ -24,15 +24,43 @@ export const systemClock: Clock = {
   },
 };
 
-/** Work that is repeated every so many milliseconds as long as there is some. */
+/** More than the two clocks drift apart in a day, in milliseconds. */
+const leastStepMs = 1000;
+
+/**
+ * When moments of `monotonic()` are by the wall clock, for people. The same moment is the same time until the wall clock is
+ * set: the two are read one after the other, and the one in whole milliseconds.
+ */
+export class WallTime {
+  readonly #clock: Pick<Clock, 'now' | 'monotonic'>;
+  #offset = Number.POSITIVE_INFINITY;
+
+  constructor(clock: Pick<Clock, 'now' | 'monotonic'>) {
+    this.#clock = clock;
+  }
+
+  /** Milliseconds since the epoch. */
+  of(moment: number): number {
+    const offset = Math.round(this.#clock.now() - this.#clock.monotonic());
+    if (Math.abs(offset - this.#offset) >= leastStepMs) this.#offset = offset;
+    return Math.round(moment) + this.#offset;
+  }
+
+  /** What has been so since a moment. */
+  shown<T extends { readonly since: number }>(one: T): T {
+    return { ...one, since: this.of(one.since) };
+  }
+}
+
+/** Work that is due so many milliseconds after `start`, and again as long as there is some. */
 export class Sweep {
   readonly #clock: Clock;
   readonly #milliseconds: number;
-  readonly #run: () => boolean;
+  readonly #run: () => boolean | undefined;
   #timer: Timer | undefined;
 
-  /** `run`: whether there is more to do. */
-  constructor(clock: Clock, milliseconds: number, run: () => boolean) {
+  /** `run`: true if there is more to do. */
+  constructor(clock: Clock, milliseconds: number, run: () => boolean | undefined) {
     this.#clock = clock;
     this.#milliseconds = milliseconds;
     this.#run = run;
@@ -42,7 +70,7 @@ export class Sweep {
   start(): void {
     this.#timer ??= this.#clock.after(this.#milliseconds, () => {
       this.#timer = undefined;
-      if (this.#run()) this.start();
+      if (this.#run() === true) this.start();
     });
   }
 

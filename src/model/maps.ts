@@ -1,7 +1,7 @@
-/** A Map or a WeakMap. */
+/** A Map, a WeakMap or an LRUCache. */
 interface Table<Key, Value> {
   get(key: Key): Value | undefined;
-  set(key: Key, value: Value): unknown;
+  set(key: Key, value: NoInfer<Value>): unknown;
 }
 
 /** What a map has under a key; what it lacks is made. Map.getOrInsertComputed does that from Node 26 on. */
@@ -11,4 +11,11 @@ export function getOrMake<Key, Value>(map: Table<Key, Value>, key: Key, make: ()
   const made = make();
   map.set(key, made);
   return made;
+}
+
+/** One more under a key, or one less: what counts to nothing is not in the map. */
+export function countIn<Key>(counts: Map<Key, number>, key: Key, more: 1 | -1): void {
+  const count = (counts.get(key) ?? 0) + more;
+  if (count > 0) counts.set(key, count);
+  else counts.delete(key);
 }

@@ -1,11 +1,15 @@
 import { hash } from 'node:crypto';
+import { getOrMake } from './maps.ts';
 
 /** A step below `node`: `.key`, or `["key"]` for a key with dots, as Kubernetes labels have them. */
 const step = /\.(?<plain>[^.]*?)(?=\.|\["|$)|\[(?<quoted>"(?:[^"\\]|\\.)*")\]/y;
 
-/** `node.metadata.a["b.c"]` as its steps below `node`; undefined: it is no path. */
+/** In characters. */
+export const longestPath = 1024;
+
+/** `node.metadata.a["b.c"]` as its steps below `node`; undefined: it is no path, or too long. */
 export function nodePath(text: string): readonly string[] | undefined {
-  if (!text.startsWith('node')) return undefined;
+  if (!text.startsWith('node') || text.length > longestPath) return undefined;
   const steps: string[] = [];
   for (let at = 'node'.length; at < text.length; at = step.lastIndex) {
     step.lastIndex = at;
@@ -64,11 +68,7 @@ export function wantedMetadata(paths: Iterable<string>): WantedMetadata {
     const [metadata, ...keys] = nodePath(path) ?? [];
     if (metadata !== 'metadata') continue;
     let level = wanted;
-    for (const key of keys) {
-      const below = level.get(key) ?? new Map();
-      level.set(key, below);
-      level = below;
-    }
+    for (const key of keys) level = getOrMake(level, key, () => new Map());
   }
   return wanted;
 }

@@ -10,6 +10,15 @@ export const fail = <E>(error: E): Result<never, E> => ({ ok: false, error });
 export const errorMessage = (thrown: unknown): string =>
   thrown instanceof Error ? thrown.message : String(thrown);
 
+/** What a function returns or throws, as a value. */
+export function attempt<T, E>(run: () => T, explain: (thrown: unknown) => E): Result<T, E> {
+  try {
+    return ok(run());
+  } catch (thrown) {
+    return fail(explain(thrown));
+  }
+}
+
 /** For the default of a switch over a union: the compiler finds the forgotten case. */
 export function assertNever(value: never): never {
   throw new Error(`unexpected case: ${JSON.stringify(value)}`);

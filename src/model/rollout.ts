@@ -52,7 +52,7 @@ export interface PendingName extends TypedName {
   readonly key: string;
   /** The upstream whose change waits. */
   readonly upstream: string;
-  /** When it last became pending. Milliseconds of the cache's clock. */
+  /** When it last became pending, by `Clock.monotonic()`. */
   readonly since: number;
   /** Upstream has removed it. */
   readonly removed: boolean;

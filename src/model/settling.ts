@@ -23,7 +23,7 @@ export class Settling {
 
   /** Something happened. */
   touch(): void {
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     const since = this.#waiting?.since ?? now;
     this.cancel();
     const wait = Math.max(0, Math.min(this.#times.quiet, since + this.#times.longest - now));

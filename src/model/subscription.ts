@@ -1,6 +1,7 @@
 import type { Access } from './access.ts';
 import type { ResourceName, Serial, TypeUrl } from './brand.ts';
 import type { Value } from './catalog.ts';
+import { getOrMake } from './maps.ts';
 import type { Parameters } from './parameters.ts';
 import type { Reference, References, Variant } from './resource.ts';
 import type { Selection, SelectionEntry } from './selection.ts';
@@ -40,9 +41,7 @@ export function encoding(fields: Encoding): Encoding {
   ];
   // Each stream asks for each of its types.
   const key = flags.reduce((bits, flag) => 2 * bits + Number(flag), 0);
-  const known = encodings.get(key) ?? { ...fields };
-  encodings.set(key, known);
-  return known;
+  return getOrMake(encodings, key, () => ({ ...fields }));
 }
 
 /** Items that are sent even if the client has them. Many clients share one object, and so the encoded response. */

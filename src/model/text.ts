@@ -109,12 +109,14 @@ const fits = (text: string, longest: number): boolean =>
 /** The accepted word that was probably meant, if one is near enough. */
 export function nearest(word: string, accepted: readonly string[]): string | undefined {
   const plain = (text: string): string => text.toLowerCase().replaceAll(/[-_ ]/g, '');
-  const same = accepted.find((candidate) => plain(candidate) === plain(word));
+  const sought = plain(word);
+  const same = accepted.find((candidate) => plain(candidate) === sought);
   if (same !== undefined) return same;
   let best: { readonly candidate: string; readonly cost: number } | undefined;
   for (const candidate of accepted) {
-    const cost = distance(word.slice(0, 64), candidate);
     const tolerated = Math.max(1, Math.floor(Math.max(word.length, candidate.length) / 3));
+    if (Math.abs(word.length - candidate.length) > tolerated) continue;
+    const cost = distance(word.slice(0, 64), candidate);
     if (cost <= tolerated && (best === undefined || cost < best.cost)) best = { candidate, cost };
   }
   return best?.candidate;

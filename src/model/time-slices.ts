@@ -1,4 +1,5 @@
 import type { Clock } from './clock.ts';
+import { getOrMake } from './maps.ts';
 
 /** Updates, ACKs and health checks wait for a slice of work to end, in milliseconds. */
 const sliceMs = 5;
@@ -36,9 +37,7 @@ export class TimeSlices {
 
   #turn(payer: Payer | undefined): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    const others = this.#waiting.get(payer);
-    if (others === undefined) this.#waiting.set(payer, [resolve]);
-    else others.push(resolve);
+    getOrMake(this.#waiting, payer, () => []).push(resolve);
     if (!this.#isBusy) this.#next();
     return promise;
   }

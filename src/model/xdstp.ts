@@ -18,12 +18,14 @@ export function isXdstp(name: string): boolean {
 /**
  * The one spelling of a name, for the cache: a plain name as it is; of an xdstp name every part decoded and encoded
  * again, context parameters sorted by key, directives dropped (they say how to read a resource, not which one). The
- * error says what is wrong with the name, duplicate keys and a type that is not the stream's included.
+ * error says what is wrong with the name, duplicate keys and a type that is not the stream's included. Undefined: whatever
+ * type.
  */
-export function canonicalName(name: string, type: TypeUrl): Result<ResourceName> {
+export function canonicalName(name: string, type: TypeUrl | undefined): Result<ResourceName> {
   if (!isXdstp(name)) return ok(resourceName(name));
   const read = canonicalUri(name);
   if (!read.ok) return read;
+  if (type === undefined) return ok(read.value.name);
   const expected = type.slice(type.lastIndexOf('/') + 1);
   if (read.value.type !== expected && read.value.type !== `${expected}Collection`) {
     const why = `its type is ${JSON.stringify(read.value.type)}, not ${expected} or ${expected}Collection`;
@@ -43,7 +45,7 @@ export function canonicalNames(names: readonly string[], type: TypeUrl): Result<
   return ok(canonical);
 }
 
-/** `canonicalName` of whatever type. */
+/** Of an xdstp name, and its type. */
 export function canonicalUri(
   name: string,
 ): Result<{ readonly type: string | undefined; readonly name: ResourceName }> {

@@ -12,6 +12,16 @@ export function formatBytes(bytes: number): string {
   return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[unit] ?? ''}`;
 }
 
+/** `count`: in so many seconds. */
+export const perSecond = (count: number, seconds: number): string =>
+  (count / Math.max(1, seconds)).toFixed(1);
+
+/** Of requests that some failed of; a dash where there was none. */
+export function errorShare(errors: number, requests: number): string {
+  if (requests === 0) return '–';
+  return errors === 0 ? '0 %' : `${((errors / requests) * 100).toFixed(1)} %`;
+}
+
 /** The two largest units: `3 d 4 h`, `12 min 5 s`. */
 export function formatSeconds(seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds));

@@ -2,6 +2,8 @@ import type { NearParameters } from '../model/nearest-parameters.ts';
 import { counted, printable, shorten } from '../model/text.ts';
 import { parametersLabel } from './problems.ts';
 
+export const notAllowed = 'xds.authorization does not allow it';
+
 interface Missing {
   readonly type: string;
   /** `*` is the wildcard. */

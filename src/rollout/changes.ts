@@ -72,6 +72,11 @@ export class Changes {
     return this.#queued === undefined ? this.#rows : [...this.#rows, this.#queued];
   }
 
+  /** Of what waits, be it frozen or queued. */
+  get judges(): readonly Judge[] {
+    return [...this.all, ...this.#frozen].map(({ judge }) => judge);
+  }
+
   /**
    * `frozen`: what canaries have of it, by `nameKey`. `stopped`: what is queued, and bad. `members`: the same values as
    * long as they do not change, and so `bonds`, the sets of names of one verdict. `joined`: names with a content that is new.

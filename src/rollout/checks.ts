@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import * as z from 'zod';
-import type { Clock, Timer } from '../model/clock.ts';
+import { type Clock, type Timer, WallTime } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { checkStates } from '../model/rollout.ts';
 import { printable, shorten, unknownWord } from '../model/text.ts';
@@ -36,12 +36,12 @@ export interface CheckAnswer {
   readonly reason: string;
 }
 
-/** When it was asked: milliseconds since the epoch. */
+/** When it was asked. */
 interface GivenAnswer extends CheckAnswer {
   readonly askedAt: number;
 }
 
-/** Where a check stands. Times are milliseconds since the epoch. */
+/** Where a check stands. */
 export interface CheckState extends CheckAnswer {
   readonly name: string;
   /** When the state began. */
@@ -78,12 +78,14 @@ const unasked: CheckAnswer = { state: 'UNKNOWN', value: undefined, reason: 'not 
  */
 export class Checks implements VerdictSource {
   readonly #options: Required<ChecksOptions>;
+  readonly #wallTime: WallTime;
   #checks: readonly Check[];
   #waits = false;
 
   constructor(settings: readonly CheckSettings[], options: ChecksOptions) {
     const ask: ChecksOptions['ask'] = (one, answered) => void askCheck(one, options).then(answered);
     this.#options = { ask, ...options };
+    this.#wallTime = new WallTime(options.clock);
     this.#checks = settings.map((one) => new Check(one, this.#options));
   }
 
@@ -113,13 +115,14 @@ export class Checks implements VerdictSource {
     );
   }
 
-  /** By what was asked since the wave began, in milliseconds since the epoch. */
+  /** By what was asked since the wave began, by `Clock.monotonic()`. */
   opinionOn(names: ReadonlySet<string>, since: number): Opinion {
     return together(this.#checks.map((check) => check.opinionOn(names, since)));
   }
 
+  /** Times are milliseconds since the epoch. */
   states(): readonly CheckState[] {
-    return this.#checks.map((check) => check.state());
+    return this.#checks.map((check) => check.state(this.#wallTime));
   }
 
   /** Asks one now. What it says is not counted. The error: there is no such check. */
@@ -149,13 +152,13 @@ class Check {
   constructor(settings: CheckSettings, options: Required<ChecksOptions>) {
     this.settings = settings;
     this.#options = options;
-    this.#since = options.clock.now();
+    this.#since = options.clock.monotonic();
   }
 
   start(): void {
     this.#round++;
     this.#answers.length = 0;
-    this.#since = this.#options.clock.now();
+    this.#since = this.#options.clock.monotonic();
     this.#bad = 0;
     this.#ask(this.#round);
   }
@@ -165,7 +168,7 @@ class Check {
     this.#timer?.cancel();
   }
 
-  state(): CheckState {
+  state(wallTime: WallTime): CheckState {
     const { name, prometheus } = this.settings;
     const { state, value, reason } = this.#answers.at(-1) ?? unasked;
     return {
@@ -173,9 +176,14 @@ class Check {
       state,
       value,
       reason,
-      since: this.#since,
+      since: wallTime.of(this.#since),
       bad: this.#bad,
-      recent: [...this.#answers],
+      recent: this.#answers.map((one) => ({
+        state: one.state,
+        value: one.value,
+        reason: one.reason,
+        askedAt: wallTime.of(one.askedAt),
+      })),
       min: prometheus?.min,
       max: prometheus?.max,
     };
@@ -206,7 +214,7 @@ class Check {
   }
 
   #ask(round: number): void {
-    const askedAt = this.#options.clock.now();
+    const askedAt = this.#options.clock.monotonic();
     this.#options.ask(this.settings, (answer) => {
       if (round === this.#round) this.#answered(answer, askedAt);
     });
@@ -221,7 +229,7 @@ class Check {
     this.#answers.push({ ...answer, askedAt });
     if (this.#answers.length > mostKept) this.#answers.shift();
     const { intervalMs } = this.settings;
-    this.#timer = clock.after(Math.max(0, askedAt + intervalMs - clock.now()), () => this.#ask(round));
+    this.#timer = clock.after(Math.max(0, askedAt + intervalMs - clock.monotonic()), () => this.#ask(round));
     changed();
   }
 }
@@ -239,9 +247,7 @@ export async function askCheck(
   if (prometheus !== undefined) {
     const url = queryUrl(prometheus);
     const answer = await askWeb(prometheus, { url, method: 'GET', readsBody: true }, times);
-    if (!answer.ok) return unknown(answer.error);
-    const read = readPrometheus(answer.value, prometheus);
-    return { ...read, reason: answer.value.redact(read.reason) };
+    return answer.ok ? readPrometheus(answer.value, prometheus) : unknown(answer.error);
   }
   if (webhook === undefined) return unasked;
   const body = JSON.stringify(subject());
@@ -294,8 +300,8 @@ const withValue = z.object({ value: sample });
 const form = 'it is neither a scalar nor a vector of one sample';
 
 /** Prometheus' HTTP API, instant queries. */
-function readPrometheus({ status, body }: WebAnswer, bounds: PrometheusCheck): CheckAnswer {
-  const json = parseJson(body);
+function readPrometheus({ status, body, redact }: WebAnswer, bounds: PrometheusCheck): CheckAnswer {
+  const json = parseJson(body, redact);
   if (status !== 200) {
     const said = failed.safeParse(json);
     return unknown(said.success ? `${otherStatus(status)}: ${said.data.error}` : otherStatus(status));
@@ -332,9 +338,10 @@ function numberOf(text: string): number | undefined {
   return /^[-+]?[\d.]+(e[-+]?\d+)?$/i.test(text) ? Number(text) : undefined;
 }
 
-function parseJson(text: string): unknown {
+/** Each text in it is redacted whole: what is cut first cannot be found in it. */
+function parseJson(text: string, redact: (text: string) => string): unknown {
   try {
-    return JSON.parse(text);
+    return JSON.parse(text, (_, value: unknown) => (typeof value === 'string' ? redact(value) : value));
   } catch {
     return undefined;
   }

@@ -44,7 +44,7 @@ interface Loss {
   readonly former: readonly ConstraintsKey[];
   readonly before: number;
   readonly after: number;
-  /** When it began to lose them. Milliseconds since the epoch. */
+  /** When it began to lose them, by `Clock.monotonic()`. */
   readonly at: number;
 }
 
@@ -163,7 +163,7 @@ export class Guard implements VerdictSource, TransactionGuard {
     const released = formerOf(this.#gate.contentOf(assignmentType, name, 'released'), constraints, [by]);
     const key = nameKey(assignmentType, name);
     const former = countsOf([...said, ...released]);
-    const loss = this.#withPassed({ ...of, key, ...former, after, at: this.#clock.now() });
+    const loss = this.#withPassed({ ...of, key, ...former, after, at: this.#clock.monotonic() });
     if (after < loss.before) return loss;
     this.#passed.delete(lossKey(of));
     return undefined;
@@ -218,7 +218,7 @@ export class Guard implements VerdictSource, TransactionGuard {
   #forgetOld(): void {
     const { bakeMs } = this.#settings ?? { bakeMs: 0 };
     if (this.#passed.size === 0 || this.#objections.length > 0) return;
-    const oldest = this.#clock.now() - bakeMs;
+    const oldest = this.#clock.monotonic() - bakeMs;
     for (const [key, { at }] of this.#passed) if (at < oldest) this.#passed.delete(key);
   }
 

@@ -49,13 +49,13 @@ export interface Observation {
   readonly clientsMayComeBack: boolean;
   /** Who has the change now, by node; undefined: it is not known, or there is one wave and nobody asks. */
   readonly nodes: ReadonlySet<string> | undefined;
-  /** Since when every check is good; undefined: one is not. Milliseconds since the epoch. */
+  /** Since when every check is good; undefined: one is not. */
   readonly goodSince: number | undefined;
   /** Why not; empty if it is. */
   readonly waitsFor: string;
 }
 
-/** Of a change that waits. `since`: when the state began, in milliseconds since the epoch. */
+/** Of a change that waits. `since`: when the state began. */
 export type WaitingState =
   | { readonly kind: 'CANARY'; readonly since: number; readonly reason: string }
   | { readonly kind: 'HELD'; readonly since: number; readonly reason: string; readonly cause: HoldCause };
@@ -77,7 +77,7 @@ const wait = (nextAt: number | undefined): Judgement => ({ passes: undefined, ne
 
 /**
  * Decides when one change that canaries have goes to the next wave, and to everybody. Pure: no I/O, no clock; the caller
- * observes the canaries and passes the time.
+ * observes the canaries and passes the time, that of `Clock.monotonic()`: nobody can set that.
  *
  *     a change waits ──▶ CANARY ── all canaries accepted it, and the bake is over ──▶ the next wave, or released
  *                         │  ▲
@@ -94,6 +94,8 @@ export class Judge {
   #bakedAt: number | undefined;
   /** From 1. */
   #wave = 1;
+  /** What waits now was accepted in the waves up to this one, or has passed them. */
+  #passedWave = 0;
   /** Since when the clients of the wave may have what waits now. */
   #shownSince: number;
   /** Who had all of the change when this wave began, by node. */
@@ -135,6 +137,7 @@ export class Judge {
     const first = (met.length === 0 ? before : met).toSorted((a, b) => a.#wave - b.#wave)[0] ?? oldest;
     created.#goOnFrom(first);
     created.#shownSince = Math.max(...before.map((one) => one.#shownSince));
+    created.#passedWave = Math.min(...before.map((one) => one.#passedWave));
     for (const one of before) for (const [classKey, wave] of one.#reached) created.#reach(classKey, wave);
     return created;
   }
@@ -149,6 +152,7 @@ export class Judge {
 
   #goOnFrom(before: Judge): void {
     this.#wave = before.#wave;
+    this.#passedWave = before.#passedWave;
     this.#before = before.#before;
     this.#hasMet = before.#hasMet;
     this.#isPastFirst = before.#isPastFirst;
@@ -173,7 +177,12 @@ export class Judge {
     return this.#wave;
   }
 
-  /** Since when the clients of the wave may have what waits now. Milliseconds since the epoch. */
+  /** The clients of the waves up to this one have accepted what waits now, or nobody is there, or an operator has ended them. */
+  get acceptedWave(): number {
+    return this.#acceptedAt === undefined ? this.#passedWave : this.#wave;
+  }
+
+  /** Since when the clients of the wave may have what waits now. */
   get shownSince(): number {
     return this.#shownSince;
   }
@@ -209,7 +218,7 @@ export class Judge {
 
   /** The next wave begins. `nodes`: who has the change. */
   advance(nodes: ReadonlySet<string>, now: number): void {
-    this.#wave++;
+    this.#passedWave = this.#wave++;
     this.#before = this.#before.union(nodes);
     this.#isPastFirst ||= !this.#meetsNobody;
     this.#meetsNobody = false;
@@ -240,6 +249,9 @@ export class Judge {
 
   configure(settings: JudgeSettings): void {
     this.#settings = settings;
+    this.#wave = Math.min(this.#wave, this.waves);
+    this.#passedWave = Math.min(this.#passedWave, this.#wave - 1);
+    for (const [classKey, wave] of this.#reached) this.#reached.set(classKey, Math.min(wave, this.waves));
   }
 
   /** Upstream has sent something that now waits: the bake starts again, `max_wait` does not. */
@@ -253,6 +265,8 @@ export class Judge {
       this.#hasMet = false;
       this.#isPastFirst = false;
     }
+    // Before the first that met somebody they have nothing to say.
+    this.#passedWave = this.#isPastFirst ? 0 : this.#wave - 1;
     this.#shownSince = now;
     // What was held was judged. This is judged anew.
     if (this.#state.kind === 'HELD') this.#waitsSince = now;

@@ -1,12 +1,13 @@
 import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
-import type { Timer } from '../model/clock.ts';
+import { type Timer, WallTime } from '../model/clock.ts';
 import { type Decision, nameKey, type Scope, scopeText, type TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
+import type { HeldRemovals } from '../model/upstream.ts';
 import { Canaries, type Member, type Moved } from './canaries.ts';
 import { type Change, Changes } from './changes.ts';
 import { Guard } from './guard.ts';
@@ -21,7 +22,7 @@ import {
 import { Needed } from './needed.ts';
 import { operations, reloadObjection } from './reload-objection.ts';
 import { RemovalLimits } from './removal-limits.ts';
-import type { Promoted, RolloutOptions, RolloutSettings } from './seams.ts';
+import { type Promoted, type RolloutOptions, type RolloutSettings, resultOf } from './seams.ts';
 import { Sources } from './sources.ts';
 import { Ends, Rejections, Verdicts } from './verdicts.ts';
 import {
@@ -65,6 +66,7 @@ export class Rollout {
   readonly #guard: Guard;
   readonly #sources: Sources;
   readonly #settling: Settling;
+  readonly #wallTime: WallTime;
   readonly #forget: () => void;
   #settings: RolloutSettings | undefined;
   #survey = nobody;
@@ -96,8 +98,9 @@ export class Rollout {
     const { clock, gate, saved, hashOf = contentHash } = options;
     this.#options = options;
     this.#settings = settings;
-    this.#state = { kind: 'IDLE', since: clock.now() };
-    this.canaries = new Canaries(settings?.waves ?? [], saved?.canaries, clock.now());
+    this.#wallTime = new WallTime(clock);
+    this.#state = { kind: 'IDLE', since: clock.monotonic() };
+    this.canaries = new Canaries(settings?.waves ?? [], saved?.canaries, clock.monotonic());
     this.#verdicts = new Verdicts(saved ?? { verdicts: [], discards: [] }, gate, hashOf);
     this.#judged = new Judged(gate);
     this.#needed = new Needed(gate);
@@ -139,7 +142,7 @@ export class Rollout {
   reload(settings: RolloutSettings | undefined): void {
     this.#settings = settings;
     this.#needed.reload();
-    for (const { judge } of this.#changes.all) judge.configure(settings ?? unjudged);
+    for (const judge of this.#changes.judges) judge.configure(settings ?? unjudged);
     this.canaries.waves = settings?.waves ?? [];
     this.#gate(settings);
     this.#settling.touch();
@@ -165,8 +168,8 @@ export class Rollout {
   }
 
   /** What of an upstream's removals waits because it is too much. */
-  heldRemovals(upstream: string): ReturnType<RemovalLimits['held']> {
-    return this.#removals.held(upstream);
+  heldRemovals(upstream: string): readonly HeldRemovals[] {
+    return this.#removals.held(upstream).map((one) => this.#wallTime.shown(one));
   }
 
   /** Lets removals that are too many go on to the canaries. How many names. */
@@ -180,7 +183,7 @@ export class Rollout {
   canaryEnded(stream: CanaryStream): void {
     if (!this.#waits) return;
     this.#rejections.ended(stream.stream, stream.standing);
-    this.#ends.ended(stream, this.#options.clock.now());
+    this.#ends.ended(stream, this.#options.clock.monotonic());
     this.#settling.touch();
   }
 
@@ -189,6 +192,7 @@ export class Rollout {
     return this.#waits ? this.#judged.waiting.byType : new Map();
   }
 
+  /** Its times are milliseconds since the epoch. */
   report() {
     const shown = this.#changes.first;
     const canaries = shown === undefined ? [] : this.#canariesOf(shown);
@@ -198,7 +202,7 @@ export class Rollout {
     return {
       /** `rollout` is configured. */
       enabled: this.#settings !== undefined,
-      state: this.#state,
+      state: this.#wallTime.shown(this.#state),
       /** Names that wait for a verdict, and those that nobody sees. Of several changes `state` and `canaries` are those of the first that is held, or of the first. */
       pending,
       /** Of those, the names of that change, and those that nobody sees. */
@@ -209,18 +213,18 @@ export class Rollout {
       wave: this.#waveOf(shown),
       /** The bake of each wave, in milliseconds. */
       bakes: (this.#settings?.waves ?? []).map((one) => one.bakeMs ?? this.#settings?.bakeMs ?? 0),
-      /** When its wave is over, if nothing else happens. Milliseconds since the epoch. */
-      bakedAt: shown?.judge.bakedAt,
+      /** When its wave is over, if nothing else happens. */
+      bakedAt: shown?.judge.bakedAt && this.#wallTime.of(shown.judge.bakedAt),
       checks: this.#options.checks?.states() ?? [],
       /** What the traffic of its clients says; undefined: nothing waits, or `rollout.traffic` is left out. */
       traffic: shown && this.#options.traffic?.verdictOn(shown),
-      changes: this.#changes.rows.map(({ judge: { state, wave, isPastFirst, acceptedAt }, names }) => ({
-        state,
+      changes: this.#changes.rows.map(({ judge, names, keys }) => ({
         names,
-        wave,
-        isPastFirst,
-        /** All who are to have it by now have accepted it. */
-        isAccepted: acceptedAt !== undefined,
+        state: this.#wallTime.shown(judge.state),
+        wave: judge.wave,
+        isPastFirst: judge.isPastFirst,
+        /** As of its judge; 0: not that of the first. What has just come nobody has accepted. */
+        acceptedWave: keys.isDisjointFrom(this.#joined) ? judge.acceptedWave : 0,
       })),
       /** The state is that of these, which the guard finds bad and nobody has; undefined: it is of something else. */
       queuedHeld,
@@ -255,7 +259,7 @@ export class Rollout {
     const keys = keysOf(names);
     const own = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
     this.#options.events.decided(names, reason);
-    const started = Math.min(this.#options.clock.now(), ...own.map(({ judge }) => judge.startedAt));
+    const started = Math.min(this.#options.clock.monotonic(), ...own.map(({ judge }) => judge.startedAt));
     this.#release([{ names, started }]);
     this.#look();
     return ok(names.length);
@@ -276,7 +280,7 @@ export class Rollout {
     const names = rows.flatMap((row) => row.names);
     const wave = Math.min(...rows.map(({ judge }) => judge.wave));
     this.#options.events.decided(names, reason);
-    this.#pass(rows, this.#options.clock.now());
+    this.#pass(rows, this.#options.clock.monotonic());
     this.#look();
     return ok({ names: names.length, wave });
   }
@@ -361,7 +365,8 @@ export class Rollout {
   #look(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
-    const now = this.#options.clock.now();
+    const { checks, clock, saved } = this.#options;
+    const now = clock.monotonic();
     this.#needed.look(this.#settings !== undefined, this.#queues);
     this.#passUngated();
     const waiting = this.#judged.waiting;
@@ -380,7 +385,7 @@ export class Rollout {
       return judgement.passes !== undefined;
     });
     this.#changes.judgeQueued(this.#guard, now);
-    this.#saveIfNew();
+    if (saved !== undefined && this.#verdicts.record(this.#found(), () => this.#judged.seen)) this.#save();
     this.#discardHeld();
     if (this.#pass(passed, now) || this.#judged.waiting.names.length < waiting.names.length) {
       this.#look();
@@ -388,11 +393,11 @@ export class Rollout {
     }
     this.#tellState(now);
     // They are told of the state.
-    this.#options.checks?.waiting(this.#waits && this.#settings !== undefined);
+    checks?.waiting(this.#waits && this.#settings !== undefined);
     if (!this.#waits) this.#overAt(now);
     if (this.#queues && !this.#unqueue()) nextAt = now + moveMs;
     else if (!this.#waits) return;
-    this.#timer = this.#options.clock.after(Math.max(0, nextAt - now), () => this.#look());
+    this.#timer = clock.after(Math.max(0, nextAt - now), () => this.#look());
   }
 
   /** With `on_failure: DISCARD`: who has what was found bad goes back. */
@@ -628,7 +633,7 @@ export class Rollout {
     if (this.#settings === undefined) return;
     for (const { names, started } of all) {
       events.counted('released');
-      events.released(names, clock.now() - started);
+      events.released(names, Math.round(clock.monotonic() - started));
     }
     for (const key of keys) this.#decided.add(key);
   }
@@ -655,7 +660,8 @@ export class Rollout {
     for (const { judge, names } of this.#changes.all) {
       const state = judge.news();
       if (state === undefined) continue;
-      if (state.kind === 'HELD') events.counted(state.cause === 'timeout' ? 'timeout' : 'held');
+      const result = resultOf(state, this.#settings?.onFailure);
+      if (result !== undefined) events.counted(result);
       events.changeIs(state, names, judge);
     }
     const before = this.#state;
@@ -680,11 +686,6 @@ export class Rollout {
       this.#options.events.resolved(names, cause, isJudged ? 'it is judged again' : gone);
     }
     this.#decided.clear();
-  }
-
-  #saveIfNew(): void {
-    if (this.#options.saved === undefined) return;
-    if (this.#verdicts.record(this.#found(), () => this.#judged.seen)) this.#save();
   }
 
   #save(): void {

@@ -29,6 +29,16 @@ export interface RolloutSettings extends JudgeSettings {
 
 type RolloutResult = 'released' | 'held' | 'discarded' | 'timeout' | 'failed_check' | 'failed_traffic';
 
+/** As what a change counts that comes to this state. What is to be discarded counts when it is. */
+export function resultOf(
+  state: WaitingState,
+  onFailure: RolloutSettings['onFailure'] | undefined,
+): RolloutResult | undefined {
+  if (state.kind !== 'HELD') return undefined;
+  if (state.cause === 'timeout') return 'timeout';
+  return onFailure === 'DISCARD' ? undefined : 'held';
+}
+
 /** For metrics, logs and the disk. */
 export interface RolloutEvents {
   counted(result: RolloutResult): void;

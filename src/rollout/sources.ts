@@ -15,7 +15,7 @@ export interface HeardChange {
 export interface Opinion {
   /** It is bad. What was measured stays so until upstream says something else under one of its names. */
   readonly verdict?: Verdict | undefined;
-  /** Since when it is good, in milliseconds since the epoch; undefined: it is not yet. */
+  /** Since when it is good, by `Clock.monotonic()`; undefined: it is not yet. */
   readonly goodSince: number | undefined;
   /** Why it is not; empty if it is. */
   readonly waitsFor: string;

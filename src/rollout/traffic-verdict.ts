@@ -144,7 +144,7 @@ function whyNothingCounts(canaries: readonly ComparedClient[]): string {
 }
 
 const isRelay = ({ origin }: ComparedClient): boolean => origin.stages > 0;
-const isKnown = ({ usual }: ComparedClient): boolean => usual.reports >= leastReports;
+export const isKnown = ({ usual }: Pick<ComparedClient, 'usual'>): boolean => usual.reports >= leastReports;
 
 /**
  * Only clients of which it is known how many requests they had before can be compared with that. A relay has those of as

@@ -6,10 +6,12 @@ import {
   addTo,
   type ComparedClient,
   compareTraffic,
+  isKnown,
   noRequests,
   reported,
   type Sides,
   sumOf,
+  type Tally,
   type TrafficPoint,
   type TrafficSettings,
   type TrafficVerdict,
@@ -38,7 +40,12 @@ class Reporting implements ComparedClient {
   readonly classKey: string;
   /** For people. */
   readonly classLabel: string;
-  readonly usual = noRequests();
+  usual = noRequests();
+  /**
+   * What it has reported since its first report with requests: this is usual once it says enough. That it was idle
+   * before would look like bursts. Undefined: it does already.
+   */
+  #begun: Tally | undefined = noRequests();
   counted = noRequests();
   /** On which side of a change it is; `between`: on none. */
   #side: 'canaries' | 'others' | 'between' | undefined;
@@ -63,12 +70,21 @@ class Reporting implements ComparedClient {
     const isMixed = this.#mixed > 0;
     // What it does with a change that is judged is not what is usual.
     const isUsual = !isJudged(this.#side) && !(isMixed && this.#wasJudged);
-    if (isUsual) addTo(this.usual, said, 0.5 ** (seconds / halfLifeSeconds));
+    if (isUsual) this.#addUsual(said);
     this.#mixed = Math.max(0, this.#mixed - 1);
     this.#wasJudged &&= this.#mixed > 0;
     if (this.#side === undefined || this.#side === 'between') return;
     if (this.#side === 'canaries' && origin.isPartial) this.#begin();
     else if (!isMixed) addTo(this.counted, said, 1);
+  }
+
+  #addUsual(said: Readonly<Tally>): void {
+    const weight = 0.5 ** (said.seconds / halfLifeSeconds);
+    if (this.#begun !== undefined && this.usual.requests > 0) addTo(this.#begun, said, weight);
+    addTo(this.usual, said, weight);
+    if (this.#begun === undefined || !isKnown({ usual: this.#begun })) return;
+    this.usual = this.#begun;
+    this.#begun = undefined;
   }
 
   /** Undefined: it is not compared with anybody. */

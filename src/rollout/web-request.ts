@@ -44,8 +44,8 @@ export interface WebAnswer {
   readonly status: number;
   /** Text; empty if it is not read. */
   readonly body: string;
-  /** What of it is shown, without the token, if the other end repeats it. */
-  readonly redact: (shown: string) => string;
+  /** A text in it without the token, if the other end repeats it. */
+  readonly redact: (text: string) => string;
 }
 
 /** A larger body is refused: one sample is short, and reading holds others up. Bytes. */
@@ -110,8 +110,8 @@ async function exchange(
     sent.on('response', resolve).on('error', reject).end(body);
   });
   const { statusCode: status = 0 } = response;
-  const redact = (shown: string): string =>
-    token === undefined ? shown : shown.replaceAll(token.value, redacted);
+  const redact = (text: string): string =>
+    token === undefined ? text : text.replaceAll(token.value, redacted);
   if (!readsBody) {
     response.on('error', () => undefined).destroy();
     return ok({ status, body: '', redact });

@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
 import type { Access, Side } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import { authorityOf } from '../model/xdstp.ts';
@@ -17,9 +19,7 @@ export interface AuthorizationRule {
   readonly allow: boolean;
 }
 
-/**
- * One for each combination of rules that some peer matches: few. If there are more, all are forgotten and made again.
- */
+/** One for each combination of rules that some peer matches: few. If there are more, they are forgotten and made again. */
 const maxRemembered = 1000;
 
 /** The first rule that matches decides; once there is a rule, what none matches is denied (docs/configuration.md, xds.authorization). */
@@ -31,18 +31,14 @@ export function compileAuthorization(rules: readonly AuthorizationRule[]): {
   const applies = rules.map(({ principals }) =>
     principals === undefined ? () => true : compilePrincipals(principals),
   );
-  const remembered = new Map<string, ClientAccess>();
+  const remembered = new LRUCache<string, ClientAccess>({ max: maxRemembered });
   return {
     accessOf(peer) {
       const indexes = rules.keys().filter((index) => applies[index]?.(peer) === true);
       const combination = [...indexes];
-      const key = combination.join(',');
-      const known = remembered.get(key);
-      if (known !== undefined) return known;
-      const created = accessBy(rules.filter((_, index) => combination.includes(index)));
-      if (remembered.size >= maxRemembered) remembered.clear();
-      remembered.set(key, created);
-      return created;
+      return getOrMake(remembered, combination.join(','), () =>
+        accessBy(combination.flatMap((index) => rules[index] ?? [])),
+      );
     },
   };
 }

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { RE2JS } from 're2js';
+import { getOrMake } from '../model/maps.ts';
 import { nodePath } from '../model/node-path.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import type { Peer } from '../wire/server-stream.ts';
@@ -36,11 +37,15 @@ const maxRemembered = { bytes: 4 << 20, perResult: 400 };
 
 type CompiledRule = ReturnType<typeof compileRule>;
 
+/** There may be as many authorities as tenants. */
+type AppliedRule = Omit<ParameterRule, 'authorities'> & { readonly authorities: ReadonlySet<string> };
+
 /** Of several rules for one key the first wins that gives a value. Throws if a pattern is not RE2. */
 export function compileParameterRules(rules: readonly ParameterRule[]): {
   of(node: ClientNode, peer: Peer): DerivedParameters;
 } {
   const compiled = rules.map(compileRule);
+  const applied = rules.map((rule) => ({ ...rule, authorities: new Set(rule.authorities) }));
   const results = new LRUCache<string, DerivedParameters>({
     maxSize: maxRemembered.bytes,
     sizeCalculation: (_, key) => maxRemembered.perResult + key.length,
@@ -54,11 +59,7 @@ export function compileParameterRules(rules: readonly ParameterRule[]): {
         values.push(value);
         key += value === undefined ? '-' : `${value.length}:${value}`;
       }
-      const known = results.get(key);
-      if (known !== undefined) return known;
-      const created = new DerivedParameters(rules, values);
-      results.set(key, created);
-      return created;
+      return getOrMake(results, key, () => new DerivedParameters(applied, values));
     },
   };
 }
@@ -85,7 +86,7 @@ function valueOf({ rule, source, extract }: CompiledRule, node: ClientNode, peer
   return rule.default;
 }
 
-function isAllowed({ values }: ParameterRule, value: string): boolean {
+function isAllowed({ values }: Pick<ParameterRule, 'values'>, value: string): boolean {
   return values.length === 0 || values.includes(value);
 }
 
@@ -93,20 +94,20 @@ const none: readonly string[] = [];
 
 /** The parameters that the rules derive for a client. Clients with equal results share it. */
 export class DerivedParameters {
-  readonly #rules: readonly ParameterRule[];
+  readonly #rules: readonly AppliedRule[];
   readonly #values: readonly (string | undefined)[];
   readonly #named: ReadonlySet<string>;
   readonly #trusting: ReadonlySet<string>;
   readonly #listsValues: boolean;
   readonly #byAuthority = new Map<string | undefined, Parameters>();
 
-  constructor(rules: readonly ParameterRule[], values: readonly (string | undefined)[]) {
+  constructor(rules: readonly AppliedRule[], values: readonly (string | undefined)[]) {
     this.#rules = rules;
     this.#values = values;
     this.#listsValues = rules.some(({ values }) => values.length > 0);
-    this.#named = new Set(rules.flatMap((rule) => rule.authorities));
+    this.#named = new Set(rules.flatMap((rule) => [...rule.authorities]));
     this.#trusting = new Set(
-      rules.filter(({ trusted }) => trusted).flatMap(({ authorities }) => authorities),
+      rules.filter(({ trusted }) => trusted).flatMap(({ authorities }) => [...authorities]),
     );
   }
 
@@ -114,11 +115,7 @@ export class DerivedParameters {
   for(authority: string | undefined): Parameters {
     // All authorities that no rule names have the same result, and a client can name any.
     const relevant = authority !== undefined && this.#named.has(authority) ? authority : undefined;
-    const known = this.#byAuthority.get(relevant);
-    if (known !== undefined) return known;
-    const parameters = internParameters(this.#derive(relevant, () => true));
-    this.#byAuthority.set(relevant, parameters);
-    return parameters;
+    return getOrMake(this.#byAuthority, relevant, () => internParameters(this.#derive(relevant, () => true)));
   }
 
   /**
@@ -163,7 +160,7 @@ export class DerivedParameters {
 
   #derive(
     authority: string | undefined,
-    isUsed: (rule: ParameterRule) => boolean,
+    isUsed: (rule: AppliedRule) => boolean,
   ): ReadonlyMap<string, string> {
     const trusted = this.#trustedKeys(authority);
     const entries = new Map<string, string>();
@@ -193,8 +190,8 @@ export class DerivedParameters {
   }
 }
 
-function appliesTo(rule: ParameterRule, authority: string | undefined): boolean {
-  return rule.authorities.length === 0 || (authority !== undefined && rule.authorities.includes(authority));
+function appliesTo({ authorities }: AppliedRule, authority: string | undefined): boolean {
+  return authorities.size === 0 || (authority !== undefined && authorities.has(authority));
 }
 
 /** What a rule's `from` reads of a client: several values of a certificate or of its features, else one or none. */

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
-import type { Clock } from '../model/clock.ts';
+import { type Clock, Sweep } from '../model/clock.ts';
 import { fail, type Result } from '../model/result.ts';
 import { Settling } from '../model/settling.ts';
 import { DirectoryWatches } from '../wire/directory-watches.ts';
@@ -65,7 +65,11 @@ export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => vo
   const settling = new Settling(clock, settlingTimes, () => void look());
   const watches = new DirectoryWatches(() => settling.touch());
   const directories = new Set(paths(files).map((path) => dirname(path)));
-  let polling = clock.after(period, poll);
+  const polling = new Sweep(clock, period, () => {
+    // Not at once: files may be half written at any moment.
+    settling.touch();
+    return true;
+  });
 
   async function look(): Promise<void> {
     const turn = ++looks;
@@ -82,16 +86,11 @@ export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => vo
     options.looked(taken.ok);
   }
 
-  function poll(): void {
-    // Not at once: files may be half written at any moment.
-    settling.touch();
-    polling = clock.after(period, poll);
-  }
-
+  polling.start();
   for (const directory of directories) watches.add(directory);
   return () => {
     closed = true;
-    polling.cancel();
+    polling.stop();
     settling.cancel();
     watches.close();
   };

@@ -1,9 +1,12 @@
-import type { TypeUrl } from '../model/brand.ts';
+import { resourceName, type TypeUrl } from '../model/brand.ts';
 import { UNCONSTRAINED } from '../model/constraints.ts';
-import { type Holder, type Interest, type Transaction, transaction } from '../model/transaction.ts';
-import { authorityOf } from '../model/xdstp.ts';
+import { getOrMake } from '../model/maps.ts';
+import { type Holder, type Interest, type Transaction, transaction, WILDCARD } from '../model/transaction.ts';
+import { authorityOf, parentGlob } from '../model/xdstp.ts';
+import { type NamePattern, NamePatterns } from '../security/pattern.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { encodeStatus } from '../wire/responses.ts';
+import { hasService } from './ads/suspicion.ts';
 
 /** What of the configuration decides whether an upstream serves a name. An empty list is the same as none. */
 export interface ClaimOptions {
@@ -11,8 +14,10 @@ export interface ClaimOptions {
   readonly authorities: readonly string[];
   /** Claims these types; with `names`, only what both match. */
   readonly types: readonly TypeUrl[];
-  /** Claims these names: exact ones, or `prefix*`. */
-  readonly names: readonly string[];
+  /** Claims these names; with an xdstp glob, its members too. */
+  readonly names: readonly NamePattern[];
+  /** A control plane without ADS: whatever is claimed, only types with a service for this protocol. Undefined: all. */
+  readonly services?: 'DELTA' | 'SOTW';
 }
 
 export const CLAIMS_EVERYTHING: ClaimOptions = { authorities: [], types: [], names: [] };
@@ -23,7 +28,8 @@ export const CLAIMS_EVERYTHING: ClaimOptions = { authorities: [], types: [], nam
  * `*`, authorities never (protocol §6: it has none).
  */
 export function claims(options: ClaimOptions, type: TypeUrl, selector: string): boolean {
-  const { authorities, types, names } = options;
+  const { authorities, types, names, services } = options;
+  if (services !== undefined && !hasService(type, services)) return false;
   if (authorities.length > 0) {
     const authority = authorityOf(selector);
     if (authority !== undefined && authorities.includes(authority)) return true;
@@ -32,12 +38,14 @@ export function claims(options: ClaimOptions, type: TypeUrl, selector: string): 
   return (types.length === 0 || types.includes(type)) && (names.length === 0 || named(names, selector));
 }
 
-function named(patterns: readonly string[], selector: string): boolean {
-  return patterns.some((pattern) => {
-    if (pattern === '*') return true;
-    if (selector === '*') return false;
-    return pattern.endsWith('*') ? selector.startsWith(pattern.slice(0, -1)) : selector === pattern;
-  });
+/** Asked for each name of each transaction where there are several upstreams. */
+const compiled = new WeakMap<readonly NamePattern[], NamePatterns>();
+
+function named(list: readonly NamePattern[], selector: string): boolean {
+  const patterns = getOrMake(compiled, list, () => new NamePatterns(list));
+  if (selector === WILDCARD) return patterns.covers({ text: '', prefix: true });
+  const glob = parentGlob(resourceName(selector));
+  return patterns.matches(selector) || (glob !== undefined && patterns.matches(glob));
 }
 
 const NO_HOLDER: Holder = { key: 'nobody', upstream: '', role: 'named' };

@@ -169,10 +169,10 @@ export class ShrinkGuard implements UpstreamSink {
     const types = this.#watched.get(holder.key) ?? new Map<TypeUrl, WatchedType>();
     const known = types.get(type);
     if (known !== undefined) {
-      const over = known.pending === undefined && clock.now() > known.until;
+      const over = known.pending === undefined && clock.monotonic() > known.until;
       return over ? undefined : known;
     }
-    const until = clock.now() + watchMs;
+    const until = clock.monotonic() + watchMs;
     const watched: WatchedType = { type, holder, until, most: 0, removed: 0, pending: undefined };
     if (types.size >= maxTypes) forgetOldest(types, holdsNothing);
     types.set(type, watched);

@@ -1,7 +1,14 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import { shuffled } from '../model/random.ts';
-import { type Holder, type Interest, type Transaction, transaction } from '../model/transaction.ts';
+import {
+  type Holder,
+  type Interest,
+  type Selector,
+  type Transaction,
+  transaction,
+} from '../model/transaction.ts';
 import type { Upstream, UpstreamSink, UpstreamState } from '../model/upstream.ts';
 import { type Address, formatAddress, type Lookup } from '../wire/address.ts';
 import { ALL_INTERESTS, INTERESTS_TYPE, interestOfName } from '../wire/between-relays.ts';
@@ -58,9 +65,10 @@ export class Siblings {
   readonly #listed = new Set<string>();
   #prefetch: Timer | undefined;
   #timer: Timer | undefined;
-  /** Runs while siblings may still answer what was asked last. */
+  /** When it was asked, by type and selector: siblings may still answer it. */
+  readonly #askedAt = new Map<TypeUrl, Map<Selector, number>>();
+  /** Runs while there is some. */
   #grace: Timer | undefined;
-  #askedAt = 0;
   #hasData = false;
   /** Since when something of siblings is served that the control plane has not confirmed. */
   #servedSince: number | undefined;
@@ -90,11 +98,16 @@ export class Siblings {
     } else if (down && !this.#asked.has(ALL_INTERESTS)) this.#open();
   }
 
-  /** Not down while siblings may still answer; connected once, as far as readiness goes, if they have. */
+  /** They were asked for this just now, and may have it. */
+  mayAnswer(type: TypeUrl, selector: Selector): boolean {
+    return this.#askedAt.get(type)?.has(selector) === true;
+  }
+
+  /** Not down until siblings had their time; connected once, as far as readiness goes, if they have answered. */
   joined(state: UpstreamState): UpstreamState {
     return {
       ...state,
-      down: state.down && this.#grace === undefined,
+      down: state.down && !this.mayAnswer(ALL_INTERESTS.type, ALL_INTERESTS.selector),
       everConnected: state.everConnected || this.#hasData,
       fromSiblingsSince: this.#servedSince,
     };
@@ -109,6 +122,7 @@ export class Siblings {
     this.#listed.clear();
     this.#grace?.cancel();
     this.#grace = undefined;
+    this.#askedAt.clear();
     for (const connection of this.#connections.values()) void connection.stop();
     this.#connections.clear();
   }
@@ -116,7 +130,7 @@ export class Siblings {
   #open(): void {
     this.#asked.add(ALL_INTERESTS);
     this.#lookUp();
-    this.#wait();
+    this.#wait(ALL_INTERESTS);
     for (const interest of this.#interests) this.#ask(interest);
   }
 
@@ -124,22 +138,27 @@ export class Siblings {
   #ask(interest: Interest): void {
     if (!this.#asked.has(ALL_INTERESTS) || this.#asked.has(interest) || this.#sink.isAnswered(interest))
       return;
-    this.#wait();
+    this.#wait(interest);
     this.#asked.add(interest);
     for (const connection of this.#connections.values()) connection.subscribe(interest);
   }
 
-  #wait(): void {
+  #wait({ type, selector }: Interest): void {
     const { clock } = this.#options;
-    this.#askedAt = clock.now();
-    this.#grace ??= clock.after(answerGraceMs, () => this.#waited());
+    getOrMake(this.#askedAt, type, () => new Map()).set(selector, clock.now());
+    this.#grace ??= clock.after(answerGraceMs / 2, () => this.#waited());
   }
 
   #waited(): void {
     const { clock } = this.#options;
-    const left = this.#askedAt + answerGraceMs - clock.now();
-    this.#grace = left > 0 ? clock.after(left, () => this.#waited()) : undefined;
-    if (this.#grace === undefined) this.#sink.changed();
+    const latest = clock.now() - answerGraceMs;
+    let isOver = false;
+    for (const [type, selectors] of this.#askedAt) {
+      for (const [selector, at] of selectors) if (at <= latest) isOver = selectors.delete(selector);
+      if (selectors.size === 0) this.#askedAt.delete(type);
+    }
+    this.#grace = this.#askedAt.size === 0 ? undefined : clock.after(answerGraceMs / 2, () => this.#waited());
+    if (isOver) this.#sink.changed();
   }
 
   #lookUp(): void {

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import { type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { type Interest, interestBytes, type Selector, WILDCARD } from '../model/transaction.ts';
@@ -88,11 +89,8 @@ export class InterestRegistry {
   }
 
   acquire(interest: Interest): void {
-    const selectors =
-      this.#entries.get(interest.type) ?? new Map<Selector, ParameterIndex<RegisteredInterest>>();
-    this.#entries.set(interest.type, selectors);
-    const index = selectors.get(interest.selector) ?? new ParameterIndex<RegisteredInterest>();
-    selectors.set(interest.selector, index);
+    const selectors = getOrMake(this.#entries, interest.type, () => new Map());
+    const index = getOrMake(selectors, interest.selector, () => new ParameterIndex());
     const known = index.get(interest.parameters);
     if (known === undefined) {
       index.set(interest.parameters, { interest, views: 1 });

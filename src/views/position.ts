@@ -1,8 +1,9 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { Reference, References, Variant } from '../model/resource.ts';
+import type { References, Variant } from '../model/resource.ts';
 import {
   collectionCovers,
   entryId,
@@ -326,9 +327,7 @@ export class OtherParameterSets {
 
   #of(locator: boolean, spelling: string, name: ResourceName): SpellingState {
     const known = locator ? this.#located : this.#plain;
-    const shown = known.get(spelling) ?? this.#look(locator, spelling, name);
-    known.set(spelling, shown);
-    return shown;
+    return getOrMake(known, spelling, () => this.#look(locator, spelling, name));
   }
 
   #look(locator: boolean, spelling: string, name: ResourceName): SpellingState {
@@ -401,21 +400,20 @@ export class Coverage {
   }
 
   #locatedOf(name: ResourceName): Located {
-    const known = this.#located.get(name);
-    if (known !== undefined) return known;
-    const locators = this.#view.selection.entriesFor(name).filter(({ locator }) => locator);
-    const byParameters = Map.groupBy(locators, ({ parameters }) => parameters);
-    const created: Located = { locators, byParameters, judged: new Map() };
-    this.#located.set(name, created);
-    return created;
+    return getOrMake(this.#located, name, () => {
+      const locators = this.#view.selection.entriesFor(name).filter(({ locator }) => locator);
+      return {
+        locators,
+        byParameters: Map.groupBy(locators, ({ parameters }) => parameters),
+        judged: new Map(),
+      };
+    });
   }
 
   #judgeVariant({ locators, judged }: Located, constraints: Constraints): Covered {
-    const known =
-      judged.get(constraints) ??
-      this.#judge(locators.filter(({ parameters }) => constraints.matches(parameters)));
-    judged.set(constraints, known);
-    return known;
+    return getOrMake(judged, constraints, () =>
+      this.#judge(locators.filter(({ parameters }) => constraints.matches(parameters))),
+    );
   }
 
   #judge(covering: readonly SelectionEntry[]): Covered {
@@ -586,10 +584,9 @@ const deferredReferences = new WeakMap<ReadonlyMap<string, RetainedResource>, Re
 
 /** What deferred removals refer to, read once: each removal of another type asks. */
 export function referencesOfAll(removals: ReadonlyMap<string, RetainedResource>): References {
-  const known = deferredReferences.get(removals);
-  if (known !== undefined) return known;
-  const all = new Set<Reference>();
-  for (const { variant } of removals.values()) for (const one of referencesOf(variant)) all.add(one);
-  deferredReferences.set(removals, all);
-  return all;
+  return getOrMake(
+    deferredReferences,
+    removals,
+    () => new Set(removals.values().flatMap(({ variant }) => referencesOf(variant))),
+  );
 }

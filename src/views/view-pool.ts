@@ -1,6 +1,7 @@
 import type { Access, Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Catalog, Commit } from '../model/catalog.ts';
+import { getOrMake } from '../model/maps.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { InTurns } from '../model/time-slices.ts';
@@ -181,9 +182,7 @@ export class Watchers {
     for (const { selector, parameters } of view.selection.entries.values()) {
       const index = this.#indexOf(selector) ?? new ParameterIndex<Set<View>>();
       if (index !== this.#collections) this.#byName.set(selector, index);
-      const views = index.get(parameters);
-      if (views === undefined) index.set(parameters, new Set([view]));
-      else views.add(view);
+      getOrMake(index, parameters, () => new Set()).add(view);
     }
   }
 
@@ -234,10 +233,5 @@ function touch(views: Map<View, Affected>, sets: Iterable<Iterable<View>>, name:
   }
 }
 
-function entry(views: Map<View, Affected>, view: View): Affected {
-  const known = views.get(view);
-  if (known !== undefined) return known;
-  const created: Affected = { names: [], collectionResolved: false };
-  views.set(view, created);
-  return created;
-}
+const entry = (views: Map<View, Affected>, view: View): Affected =>
+  getOrMake(views, view, () => ({ names: [], collectionResolved: false }));

@@ -7,6 +7,7 @@ import {
   type StoredResourceError,
   type Value,
 } from '../model/catalog.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Reference, References, Variant } from '../model/resource.ts';
 import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
@@ -341,31 +342,29 @@ export class View {
 
   /** What the changes since a revision refer to, unless what they replace did. */
   referencesSince(revision: number): References {
-    const known = this.#referencesSince.get(revision);
-    if (known !== undefined) return known;
-    const added = new Set<Reference>();
-    for (const item of this.changedSince(revision)) {
-      const now = item.last.value;
-      if (!isVariant(now)) continue;
-      const lastSent = valueAt(item, revision);
-      const before = isVariant(lastSent) ? referencesOf(lastSent) : undefined;
-      for (const one of referencesOf(now)) if (before?.has(one) !== true) added.add(one);
-    }
-    this.#referencesSince.set(revision, added);
-    return added;
+    return getOrMake(this.#referencesSince, revision, () => {
+      const added = new Set<Reference>();
+      for (const item of this.changedSince(revision)) {
+        const now = item.last.value;
+        if (!isVariant(now)) continue;
+        const lastSent = valueAt(item, revision);
+        const before = isVariant(lastSent) ? referencesOf(lastSent) : undefined;
+        for (const one of referencesOf(now)) if (before?.has(one) !== true) added.add(one);
+      }
+      return added;
+    });
   }
 
   /** What a client at this revision has and the head does not show any more. */
   removedSince(revision: number): readonly RetainedResource[] {
-    const known = this.#removedSince.get(revision);
-    if (known !== undefined) return known;
-    const removed: RetainedResource[] = [];
-    for (const item of this.changedSince(revision)) {
-      const lastSent = item.last.value === 'absent' ? valueAt(item, revision) : undefined;
-      if (isVariant(lastSent)) removed.push({ item, variant: lastSent });
-    }
-    this.#removedSince.set(revision, removed);
-    return removed;
+    return getOrMake(this.#removedSince, revision, () => {
+      const removed: RetainedResource[] = [];
+      for (const item of this.changedSince(revision)) {
+        const lastSent = item.last.value === 'absent' ? valueAt(item, revision) : undefined;
+        if (isVariant(lastSent)) removed.push({ item, variant: lastSent });
+      }
+      return removed;
+    });
   }
 
   /** Items that clients have and whose state is unknown again, because the rules or the upstream have changed. */
@@ -509,11 +508,7 @@ export class View {
     if (named && item.last.value === 'unknown') this.#unresolvedNames.add(item);
     this.#trackUncached(item, item.last.value);
     if (named && item.last.value === 'absent') this.#trackAbsence(item, 'absent');
-    if (spelling !== name) {
-      const respelled = this.#respelled.get(name);
-      if (respelled === undefined) this.#respelled.set(name, [item]);
-      else respelled.push(item);
-    }
+    if (spelling !== name) getOrMake(this.#respelled, name, () => []).push(item);
   }
 
   #addMember(form: Form, name: ResourceName, commit: Commit): void {

@@ -1,6 +1,7 @@
 import type { Access, Side } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Commit, isEmpty } from '../model/catalog.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Selection } from '../model/selection.ts';
 import type { Encoding, Subscriber, Subscription } from '../model/subscription.ts';
 import type { InTurns } from '../model/time-slices.ts';
@@ -82,11 +83,8 @@ export class Views {
   }
 
   #pool(type: TypeUrl): ViewPool {
-    const known = this.#pools.get(type);
-    if (known !== undefined) return known;
-    const created = new ViewPool(type, this.#options, this.#registry, () => this.#pools.delete(type));
-    this.#pools.set(type, created);
-    return created;
+    const unused = (): boolean => this.#pools.delete(type);
+    return getOrMake(this.#pools, type, () => new ViewPool(type, this.#options, this.#registry, unused));
   }
 }
 

@@ -1,5 +1,6 @@
 import { type Charged, charged } from '../model/brand.ts';
-import type { Clock } from '../model/clock.ts';
+import { type Clock, Sweep } from '../model/clock.ts';
+import { countIn } from '../model/maps.ts';
 import { Rate } from '../model/rate.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
@@ -74,7 +75,7 @@ export class Accounts {
   /** Milliseconds that all have worked in this turn. */
   workInTurn = 0;
   #isTurnScheduled = false;
-  #isSweepScheduled = false;
+  readonly #sweep: Sweep;
   /** Who worked last, and when that was; and when somebody else did. */
   #worker: Account | undefined;
   #workerAt = Number.NEGATIVE_INFINITY;
@@ -93,6 +94,10 @@ export class Accounts {
     defer: (run: () => void) => void = (run) => void setImmediate(run),
   ) {
     this.#clock = clock;
+    this.#sweep = new Sweep(clock, sweepMs, () => {
+      for (const [key, account] of this.#accounts) if (account.isIdle) this.#accounts.delete(key);
+      return this.#accounts.size > 0;
+    });
     this.#bounds = bounds;
     this.#isExempt = isExempt;
     this.#defer = defer;
@@ -111,10 +116,12 @@ export class Accounts {
     return this.#accounts.size;
   }
 
-  of(peer: PeerNames): Account {
-    const key = peerKey(peer);
+  of({ address, unix, uriSans, dnsSans }: PeerNames): Account {
+    // Not what was given: that may be a connection, and the account outlives it.
+    const names = { address, unix, uriSans, dnsSans };
+    const key = peerKey(names);
     return (
-      this.#accounts.get(key) ?? this.again(new Account(key, this, this.#clock, () => this.#isExempt(peer)))
+      this.#accounts.get(key) ?? this.again(new Account(key, this, this.#clock, () => this.#isExempt(names)))
     );
   }
 
@@ -170,13 +177,7 @@ export class Accounts {
 
   /** For Account: it has nothing left, or nothing yet. It is kept while it owes something. */
   emptied(): void {
-    if (this.#isSweepScheduled) return;
-    this.#isSweepScheduled = true;
-    this.#clock.after(sweepMs, () => {
-      this.#isSweepScheduled = false;
-      for (const [key, account] of this.#accounts) if (account.isIdle) this.#accounts.delete(key);
-      if (this.#accounts.size > 0) this.emptied();
-    });
+    this.#sweep.start();
   }
 
   /** For Account: measures, unless this is part of what is measured already. */
@@ -280,13 +281,11 @@ export class Account implements Payer {
 
   /** Takes a place. `leave` must follow once. */
   enter(place: Place): void {
-    this.#places.set(place, this.count(place) + 1);
+    countIn(this.#places, place, 1);
   }
 
   leave(place: Place): void {
-    const left = this.count(place) - 1;
-    if (left > 0) this.#places.set(place, left);
-    else this.#places.delete(place);
+    countIn(this.#places, place, -1);
     if (this.#places.size === 0) this.#accounts.emptied();
   }
 

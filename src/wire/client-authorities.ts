@@ -1,5 +1,6 @@
 import type { X509Certificate } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
+import { getOrMake } from '../model/maps.ts';
 import { parseSubjectAltNames, type SubjectAltNames } from './peer.ts';
 import { parseCertificates } from './tls-material.ts';
 import { Intermediates } from './tls-sessions.ts';
@@ -59,18 +60,14 @@ export class ClientAuthorities {
     // First, as the intermediates count for the time.
     this.remember(certificate);
     this.#lookAnew();
-    const { fingerprint256 } = certificate;
-    const known = this.#clients.get(fingerprint256);
-    if (known !== undefined) return known;
-    const names = parseSubjectAltNames(certificate.subjectAltName ?? '');
-    const validUntil = this.#validUntil(certificate, 0);
-    const client = {
-      names,
-      validUntil: validUntil ?? certificate.validToDate.getTime(),
-      knowsIssuers: validUntil !== undefined,
-    };
-    this.#clients.set(fingerprint256, client);
-    return client;
+    return getOrMake(this.#clients, certificate.fingerprint256, () => {
+      const validUntil = this.#validUntil(certificate, 0);
+      return {
+        names: parseSubjectAltNames(certificate.subjectAltName ?? ''),
+        validUntil: validUntil ?? certificate.validToDate.getTime(),
+        knowsIssuers: validUntil !== undefined,
+      };
+    });
   }
 
   /** Keeps the intermediates that came with a verified certificate, if they are vouched for: a client may send any. */

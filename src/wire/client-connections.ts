@@ -1,7 +1,8 @@
 import type { X509Certificate } from 'node:crypto';
 import { constants, type Http2Server } from 'node:http2';
 import type { Server, Socket } from 'node:net';
-import type { Clock, Timer } from '../model/clock.ts';
+import { LRUCache } from 'lru-cache';
+import { type Clock, Sweep, type Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { type Account, type Accounts, boundlessAccounts, type Waiting } from './accounts.ts';
 import { type CertifiedClient, ClientAuthorities } from './client-authorities.ts';
@@ -30,13 +31,10 @@ export interface ConnectionBounds {
   /** The peer of one is known. A text says why it is refused; else `left` follows. */
   joined(peer: Peer): string | undefined;
   left(peer: Peer): void;
-  /** One without a stream was ended. */
-  endedIdle(): void;
-  /** One was ended, or not taken, as its client's certificate is no longer valid. */
-  endedExpired(): void;
-  /** A TLS handshake failed by the client's certificate, or because it has none; or a resumed session is not taken. */
-  refusedCertificate(why: 'expired' | 'untrusted' | 'missing' | 'unknown_issuer'): void;
 }
+
+/** Of a connection: it had no stream, or its client's certificate has ended, is refused, or is missing. */
+type EndedReason = 'idle' | `certificate_${'expired' | 'untrusted' | 'missing' | 'unknown_issuer'}`;
 
 /** Where clients connect, and who may. */
 export interface ListenerOptions {
@@ -64,8 +62,8 @@ export interface ListenerOptions {
   readonly accounts?: Accounts;
   /** A TLS handshake is done. */
   readonly shookHands?: (how: 'full' | 'resumed') => void;
-  /** For metrics: a request is refused that no handler sees, or an answer is cut that its client does not read. */
-  readonly refused?: (reason: RefusedReason) => void;
+  /** For metrics: a request that no handler sees is refused, an answer that nobody reads is cut, or a connection is ended. */
+  readonly refused?: (reason: RefusedReason | EndedReason) => void;
   /** What went wrong outside of any request, or a bug within one. Repeats are not held back here. */
   readonly report?: (message: string, error: unknown, peer?: string) => void;
 }
@@ -117,14 +115,15 @@ export class ClientConnections {
   readonly #sockets = new Map<Socket, Arrival>();
   readonly #sessions = new Map<ClientSession, ClientConnection>();
   readonly #authorities: ClientAuthorities | undefined;
-  /** Addresses whose TLS sessions are not resumed, and until when: without that such a client would bring the same session again. */
-  readonly #fresh = new Map<string, number>();
+  /** Addresses whose TLS sessions are not resumed for a while: without that such a client would bring the same session again. */
+  readonly #fresh: LRUCache<string, true>;
   /** Until then a handshake may complete that began with authorities that are gone. */
   #handshakesUntil = 0;
   #review: { cancel(): void } | undefined;
   /** The socket of the next session. Node creates the session while it emits the event of the socket. */
   #arriving: Socket | undefined;
-  #watch: Timer | undefined;
+  /** One check of all connections every 10 s costs less than a timer for each. */
+  readonly #checks: Sweep;
   #draining = false;
   #lastRoomMadeAt = 0;
 
@@ -145,13 +144,23 @@ export class ClientConnections {
     this.#clock = clock;
     this.#random = random;
     this.#accounts = accounts;
+    // A bound by `max` would take its memory at once.
+    const size = { maxSize: mostFresh, sizeCalculation: () => 1 };
+    this.#fresh = new LRUCache({ ...size, ttl: freshMs, ttlResolution: 0, perf: clock });
     this.#authorities = tls?.ca && new ClientAuthorities(tls.ca, tls.sessions?.intermediates);
     listener.on('connection', (socket) => {
       const arrival = this.#accepted(socket);
       if (arrival !== undefined)
         this.#inTurn(socket, arrival.account, () => handOn(socket, this.#mayResume(socket)));
     });
-    this.#checkIdle();
+    this.#checks = new Sweep(clock, idleCheckMs, () => {
+      this.#endIdle(idleTimeoutMs);
+      for (const [session, connection] of this.#sessions) {
+        if (session.destroyed) connection.cutSoon();
+        else this.#endInTime(session, connection);
+      }
+      return this.#sessions.size > 0;
+    });
   }
 
   /** Takes in the sessions of a server that connections are handed on to. */
@@ -228,7 +237,7 @@ export class ClientConnections {
   }
 
   stop(): void {
-    this.#watch?.cancel();
+    this.#checks.stop();
     this.#review?.cancel();
   }
 
@@ -306,6 +315,7 @@ export class ClientConnections {
     const refusal = bounds?.joined(connection);
     if (refusal !== undefined) return refusal;
     this.#sessions.set(session, connection);
+    this.#checks.start();
     session.on('close', () => {
       bounds?.left(connection);
       this.#sessions.delete(session);
@@ -329,28 +339,20 @@ export class ClientConnections {
       return undefined;
     if (isResumed(socket) && !client.knowsIssuers) {
       // One of them may have ended. In a full handshake the client shows them.
-      this.#options.bounds?.refusedCertificate('unknown_issuer');
+      this.#options.refused?.('certificate_unknown_issuer');
       return undefined;
     }
     if (client.validUntil > now) return client;
-    this.#options.bounds?.endedExpired();
+    this.#options.refused?.('certificate_expired');
     return undefined;
   }
 
   #mustBeFresh({ remoteAddress }: Socket): void {
-    const address = this.#unixPath ?? remoteAddress;
-    if (address === undefined) return;
-    this.#fresh.delete(address);
-    this.#fresh.set(address, this.#clock.now() + freshMs);
-    for (const oldest of this.#fresh.keys()) {
-      if (this.#fresh.size <= mostFresh) break;
-      this.#fresh.delete(oldest);
-    }
+    this.#fresh.set(this.#unixPath ?? remoteAddress ?? '', true);
   }
 
   #mayResume({ remoteAddress }: Socket): boolean {
-    const until = this.#fresh.get(this.#unixPath ?? remoteAddress ?? '');
-    return until === undefined || until <= this.#clock.now();
+    return !this.#fresh.has(this.#unixPath ?? remoteAddress ?? '');
   }
 
   /** Clients connect again, and so spread over replicas that were added later (xds.max_connection_age). */
@@ -370,7 +372,7 @@ export class ClientConnections {
     connection.timer?.cancel();
     const milliseconds = validUntil - clock.now() + this.#random() * this.#reviewMs;
     connection.timer = clock.after(Math.max(0, milliseconds), () => {
-      this.#options.bounds?.endedExpired();
+      this.#options.refused?.('certificate_expired');
       this.#retire(session, connection, certificateEnded, 0);
     });
   }
@@ -388,18 +390,6 @@ export class ClientConnections {
     });
   }
 
-  /** One check of all connections every 10 s costs less than a timer for each. */
-  #checkIdle(): void {
-    this.#watch = this.#clock.after(idleCheckMs, () => {
-      this.#endIdle(idleTimeoutMs);
-      for (const [session, connection] of this.#sessions) {
-        if (session.destroyed) connection.cutSoon();
-        else this.#endInTime(session, connection);
-      }
-      this.#checkIdle();
-    });
-  }
-
   /** Ends idle connections with GOAWAY, and cuts those that are still there at the next check. Clients connect again. */
   #endIdle(idleMs: number): void {
     const latest = this.#clock.now() - idleMs;
@@ -410,7 +400,7 @@ export class ClientConnections {
         continue;
       }
       session.close();
-      this.#options.bounds?.endedIdle();
+      this.#options.refused?.('idle');
     }
   }
 

@@ -19,7 +19,8 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
-import type { Clock } from '../model/clock.ts';
+import { type Clock, Sweep } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { Deframer, prefixOf } from './grpc-frames.ts';
 import { beginAnswer, endAnswer, refusalOf, refuse } from './grpc-requests.ts';
@@ -195,10 +196,17 @@ export class ConnectPaths {
   readonly #shutDown = new AbortController();
   /** Those that are open, in the order in which they came. */
   readonly #calls = new Map<CallKind, Set<AuxiliaryCall>>();
-  #isWatched = false;
+  readonly #stalled: Sweep;
 
   constructor(options: ConnectPathsOptions) {
     this.#options = options;
+    const { clock, stalledMilliseconds } = options;
+    this.#stalled = new Sweep(clock, stalledCheckMs, () => {
+      const [now, milliseconds] = [clock.now(), stalledMilliseconds()];
+      for (const calls of this.#calls.values())
+        for (const call of calls) this.#endIfStalled(call, now, milliseconds);
+      return this.#calls.values().some(({ size }) => size > 0);
+    });
     for (const service of options.services) {
       const router = createConnectRouter({
         acceptCompression: [compressionGzip],
@@ -256,8 +264,7 @@ export class ConnectPaths {
   #open(stream: ServerHttp2Stream, peer: Peer, kind: CallKind): Result<AuxiliaryCall, GrpcStatus> {
     const { name, max, maxPerPeer, whenExceeded } = kind;
     const { account } = peer;
-    const calls = this.#calls.get(kind) ?? new Set();
-    this.#calls.set(kind, calls);
+    const calls = getOrMake(this.#calls, kind, () => new Set());
     const isFull = account.count(name) >= maxPerPeer;
     if (isFull || calls.size >= max) {
       this.#options.refused('calls');
@@ -276,25 +283,12 @@ export class ConnectPaths {
     const call = new AuxiliaryCall(stream, peer, kind, (released) => this.#remove(released));
     calls.add(call);
     account.enter(name);
-    this.#watch();
+    this.#stalled.start();
     return ok(call);
   }
 
   #remove(call: AuxiliaryCall): void {
     if (this.#calls.get(call.kind)?.delete(call) === true) call.peer.account.leave(call.kind.name);
-  }
-
-  #watch(): void {
-    if (this.#isWatched) return;
-    this.#isWatched = true;
-    const { clock, stalledMilliseconds } = this.#options;
-    clock.after(stalledCheckMs, () => {
-      this.#isWatched = false;
-      const [now, milliseconds] = [clock.now(), stalledMilliseconds()];
-      for (const calls of this.#calls.values())
-        for (const call of calls) this.#endIfStalled(call, now, milliseconds);
-      if (this.#calls.values().some(({ size }) => size > 0)) this.#watch();
-    });
   }
 
   #endIfStalled(call: AuxiliaryCall, now: number, milliseconds: number): void {

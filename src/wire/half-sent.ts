@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../model/clock.ts';
+import { type Clock, Sweep } from '../model/clock.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { FaultReason, Peer } from './server-stream.ts';
 
@@ -28,7 +28,7 @@ export class HalfSent {
   /** The oldest first. */
   readonly #messages = new Map<Gatherer, { readonly since: number; readonly bytes: number }>();
   #bytes = 0;
-  #watch: Timer | undefined;
+  readonly #late: Sweep | undefined;
 
   /**
    * `budget`: bytes that all of them may hold together. `timeout`: milliseconds in which a message must have arrived once
@@ -37,7 +37,7 @@ export class HalfSent {
   constructor(clock: Clock, budget: number, timeout?: () => number) {
     this.#clock = clock;
     this.#budget = budget;
-    if (timeout !== undefined) this.#patrol(timeout);
+    this.#late = timeout && new Sweep(clock, lateCheckMs, () => this.#abandonLate(timeout()));
   }
 
   /** So many bytes are held for the message that this one gathers; 0: it has arrived, or was given up. */
@@ -52,11 +52,12 @@ export class HalfSent {
     this.#bytes += more;
     if (bytes === 0) this.#messages.delete(gatherer);
     else this.#messages.set(gatherer, { since: known?.since ?? this.#clock.now(), bytes });
+    if (bytes > 0) this.#late?.start();
     if (this.#bytes > this.#budget) this.#makeRoom();
   }
 
   stop(): void {
-    this.#watch?.cancel();
+    this.#late?.stop();
   }
 
   /** The peer that holds most loses first, and of it the largest message, then the oldest. */
@@ -72,17 +73,14 @@ export class HalfSent {
     }
   }
 
-  #patrol(timeout: () => number): void {
-    const clock = this.#clock;
-    this.#watch = clock.after(lateCheckMs, () => {
-      const milliseconds = timeout();
-      const latest = clock.now() - milliseconds;
-      const message = `a request did not arrive within ${milliseconds} ms of its first bytes (limits.stalled_timeout)`;
-      for (const [gatherer, { since }] of this.#messages) {
-        if (since > latest) break;
-        gatherer.abandon({ code: Code.DEADLINE_EXCEEDED, message }, 'half_sent');
-      }
-      this.#patrol(timeout);
-    });
+  /** False: none is left. */
+  #abandonLate(milliseconds: number): boolean {
+    const latest = this.#clock.now() - milliseconds;
+    const message = `a request did not arrive within ${milliseconds} ms of its first bytes (limits.stalled_timeout)`;
+    for (const [gatherer, { since }] of this.#messages) {
+      if (since > latest) break;
+      gatherer.abandon({ code: Code.DEADLINE_EXCEEDED, message }, 'half_sent');
+    }
+    return this.#messages.size > 0;
   }
 }

@@ -21,19 +21,22 @@ const statusTag = varintTag(1);
 type Subscribe = (changed: () => void) => () => void;
 
 /**
- * grpc.health.v1: the overall service `""` and each of `services` (full names) share one state, which is whether the
- * process can serve.
+ * grpc.health.v1: the overall service `""` and each of `services` (full names, of those that are served now) share one
+ * state, which is whether the process can serve.
  */
 export function health(
-  services: readonly string[],
+  services: () => readonly string[],
   serving: () => boolean,
   subscribe: Subscribe,
 ): AuxiliaryService {
-  const known = new Set(['', ...services]);
-  const status = (): Status => (serving() ? Status.SERVING : Status.NOT_SERVING);
+  const statusOf = (service: string): Status => {
+    if (service !== '' && !services().includes(service)) return Status.SERVICE_UNKNOWN;
+    return serving() ? Status.SERVING : Status.NOT_SERVING;
+  };
   /** Of an unknown one it fails with NOT_FOUND, as the protocol wants it. */
   const check = (service: string): Result<Status, GrpcStatus> => {
-    if (known.has(service)) return ok(status());
+    const status = statusOf(service);
+    if (status !== Status.SERVICE_UNKNOWN) return ok(status);
     const message = `service ${JSON.stringify(service)} is not known here`;
     return fail({ code: Code.NOT_FOUND, message });
   };
@@ -57,20 +60,14 @@ export function health(
       if (!checked.ok) throw rpcError(checked.error);
       return { status: checked.value };
     },
-    /** Says SERVICE_UNKNOWN of a service that is not known, as the protocol wants it. */
+    /** Says SERVICE_UNKNOWN of a service that is not known, as the protocol wants it, until it is. */
     async *watch({ service }, { signal }) {
-      if (!known.has(service)) {
-        yield { status: Status.SERVICE_UNKNOWN };
-        await new Promise<void>((resolve) => onAbort(signal, resolve));
-        signal.throwIfAborted();
-        return;
-      }
-      for await (const current of changes(status, subscribe, signal)) yield { status: current };
+      for await (const status of changes(() => statusOf(service), subscribe, signal)) yield { status };
       signal.throwIfAborted();
     },
     list() {
-      const current = { status: status() };
-      return { statuses: Object.fromEntries([...known].map((service) => [service, current])) };
+      const current = { status: statusOf('') };
+      return { statuses: Object.fromEntries(['', ...services()].map((service) => [service, current])) };
     },
   };
   return {

@@ -7,7 +7,7 @@ import {
 import { createServer as createHttp2, type Http2ServerRequest, type Http2ServerResponse } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { Charged } from '../model/brand.ts';
-import type { Clock, Timer } from '../model/clock.ts';
+import { type Clock, Sweep } from '../model/clock.ts';
 import type { Result } from '../model/result.ts';
 import { tooMuchWaits } from './accounts.ts';
 import type { Address } from './address.ts';
@@ -53,7 +53,15 @@ export class HttpServer extends Listener {
   readonly #silent = new Set<Socket>();
   /** Those whose client has something to do, and since when; the oldest first. */
   readonly #waiting = new Map<HttpExchange, number>();
-  #watch: Timer | undefined;
+  readonly #stalled = new Sweep(this.clock, stalledCheckMs, () => {
+    const milliseconds = this.#options.stalledTimeout();
+    const latest = this.clock.now() - milliseconds;
+    for (const [exchange, since] of this.#waiting) {
+      if (since > latest) break;
+      exchange.expire(milliseconds);
+    }
+    return this.#waiting.size > 0;
+  });
 
   constructor(at: Address, options: HttpServerOptions) {
     super(at, ['h2', 'http/1.1'], options);
@@ -79,7 +87,6 @@ export class HttpServer extends Listener {
       if (socket.writable && !isDisconnect(error)) this.farewell(socket, notHttp);
       else socket.destroy();
     });
-    this.#checkStalled();
   }
 
   protected override connected(socket: Socket, alpn: string | undefined): void {
@@ -92,12 +99,6 @@ export class HttpServer extends Listener {
     for (const socket of this.#silent) socket.destroy();
   }
 
-  override drain(milliseconds: number): Promise<void> {
-    const drained = super.drain(milliseconds);
-    void drained.then(() => this.#watch?.cancel());
-    return drained;
-  }
-
   get refused(): ListenerOptions['refused'] {
     return this.#options.refused;
   }
@@ -106,6 +107,7 @@ export class HttpServer extends Listener {
   waitsForClient(exchange: HttpExchange): void {
     this.#waiting.delete(exchange);
     this.#waiting.set(exchange, this.clock.now());
+    this.#stalled.start();
   }
 
   /** It is the relay's turn, or over. */
@@ -176,18 +178,6 @@ export class HttpServer extends Listener {
       } catch (error) {
         exchange.fails(error);
       }
-    });
-  }
-
-  #checkStalled(): void {
-    this.#watch = this.clock.after(stalledCheckMs, () => {
-      const milliseconds = this.#options.stalledTimeout();
-      const latest = this.clock.now() - milliseconds;
-      for (const [exchange, since] of this.#waiting) {
-        if (since > latest) break;
-        exchange.expire(milliseconds);
-      }
-      this.#checkStalled();
     });
   }
 }

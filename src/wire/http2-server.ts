@@ -6,6 +6,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { Socket } from 'node:net';
+import { Sweep } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import type { Result } from '../model/result.ts';
 import { tooMuchWaits, type Waiting } from './accounts.ts';
@@ -66,7 +67,15 @@ export class GrpcServer extends Listener {
   #whenIdle: (() => void) | undefined;
   /** What their peers are charged for what they have received meanwhile. */
   readonly #unread = new Map<Unread, number>();
-  #isWatched = false;
+  readonly #unreadChecks = new Sweep(this.clock, unreadCheckMs, () => {
+    for (const [stream, before] of this.#unread) {
+      const { unreadBytes } = stream;
+      const excess = stream.peer.account.hold(unreadBytes - before);
+      if (excess === undefined) this.#unread.set(stream, unreadBytes);
+      else stream.abandon({ code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
+    }
+    return this.#unread.size > 0;
+  });
 
   constructor(at: Address, options: GrpcServerOptions) {
     super(at, ['h2'], options, options.messageTimeout);
@@ -130,28 +139,13 @@ export class GrpcServer extends Listener {
   /** It is not read from now on. */
   stopsReading(stream: Unread): void {
     if (!this.#unread.has(stream)) this.#unread.set(stream, 0);
-    this.#watchUnread();
+    this.#unreadChecks.start();
   }
 
   /** It is read again, or has ended. */
   readsOn(stream: Unread): void {
     stream.peer.account.keeps(-(this.#unread.get(stream) ?? 0));
     this.#unread.delete(stream);
-  }
-
-  #watchUnread(): void {
-    if (this.#isWatched) return;
-    this.#isWatched = true;
-    this.clock.after(unreadCheckMs, () => {
-      this.#isWatched = false;
-      for (const [stream, before] of this.#unread) {
-        const { unreadBytes } = stream;
-        const excess = stream.peer.account.hold(unreadBytes - before);
-        if (excess === undefined) this.#unread.set(stream, unreadBytes);
-        else stream.abandon({ code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
-      }
-      if (this.#unread.size > 0) this.#watchUnread();
-    });
   }
 
   /** What a stream brought has to wait for its peer's turn. */

@@ -1,5 +1,5 @@
 import type { DescField, DescMessage, JsonValue, Registry } from '@bufbuild/protobuf';
-import { errorMessage } from '../model/result.ts';
+import { attempt, errorMessage } from '../model/result.ts';
 
 export type JsonPath = readonly (string | number)[];
 
@@ -38,11 +38,11 @@ export function jsonFaults(
   function* faultsInFields(desc: DescMessage, json: JsonObject, message: string): Faults {
     let found = false;
     for (const [key, value] of Object.entries(json)) {
-      const refusal = attempt(() => read(desc, { [key]: value }));
-      if (refusal === undefined) continue;
+      const readPart = attempt(() => read(desc, { [key]: value }), errorMessage);
+      if (readPart.ok) continue;
       found = true;
       const field = desc.fields.find((candidate) => candidate.name === key || candidate.jsonName === key);
-      yield* faultsInField(field, key, value, refusal);
+      yield* faultsInField(field, key, value, readPart.error);
     }
     // Every key is good by itself: two of them contradict each other (a oneof set twice, say).
     if (!found) yield { path: [], message };
@@ -57,10 +57,10 @@ export function jsonFaults(
     const part = field?.message;
     let found = false;
     for (const [inner, element] of part === undefined ? [] : parts(field?.fieldKind, value)) {
-      const reason = part && attempt(() => read(part, element));
-      if (part === undefined || reason === undefined) continue;
+      const readPart = part && attempt(() => read(part, element), errorMessage);
+      if (part === undefined || readPart?.ok !== false) continue;
       found = true;
-      for (const fault of faultsIn(part, element, reason))
+      for (const fault of faultsIn(part, element, readPart.error))
         yield { path: [key, ...inner, ...fault.path], message: fault.message };
     }
     if (!found) yield { path: [key], message: refusal };
@@ -80,9 +80,9 @@ export function jsonFaults(
       return;
     }
     const { '@type': _type, ...body } = json;
-    const inner = attempt(() => read(desc, body));
-    if (inner === undefined) yield { path: [], message };
-    else yield* faultsIn(desc, body, inner);
+    const readBody = attempt(() => read(desc, body), errorMessage);
+    if (readBody.ok) yield { path: [], message };
+    else yield* faultsIn(desc, body, readBody.error);
   }
 }
 
@@ -119,13 +119,4 @@ export function isJsonValue(value: unknown, depth = 0): value is JsonValue {
 
 function isObject(json: JsonValue): json is { [key: string]: JsonValue } {
   return typeof json === 'object' && json !== null && !Array.isArray(json);
-}
-
-function attempt(run: () => unknown): string | undefined {
-  try {
-    run();
-    return undefined;
-  } catch (error) {
-    return errorMessage(error);
-  }
 }

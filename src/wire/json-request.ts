@@ -1,3 +1,4 @@
+import { getOrMake } from '../model/maps.ts';
 import type { WantedMetadata } from '../model/node-path.ts';
 import { assertNever, fail, ok, type Result } from '../model/result.ts';
 import { encode, type Field, message, nested, utf8, varint } from '../protobuf/field-writer.ts';
@@ -190,9 +191,5 @@ const shapes = new WeakMap<WantedMetadata, Shape>();
 const shapeOfAll = makeShape(undefined);
 
 /** The rules want the same of every request. */
-function requestShape(wanted: WantedMetadata | undefined): Shape {
-  if (wanted === undefined) return shapeOfAll;
-  const known = shapes.get(wanted) ?? makeShape(wanted);
-  shapes.set(wanted, known);
-  return known;
-}
+const requestShape = (wanted: WantedMetadata | undefined): Shape =>
+  wanted === undefined ? shapeOfAll : getOrMake(shapes, wanted, () => makeShape(wanted));

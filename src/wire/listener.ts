@@ -196,11 +196,11 @@ export abstract class Listener {
     const peer = addressOf(beneath(socket));
     if (typeof code !== 'string') {
       if (errorCode(error) === 'ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE')
-        this.#options.bounds?.refusedCertificate('missing');
+        this.#options.refused?.('certificate_missing');
       if (!isDisconnect(error)) this.#report(handshakeFailed, explainError(error), peer);
       return;
     }
-    this.#options.bounds?.refusedCertificate(code === 'CERT_HAS_EXPIRED' ? 'expired' : 'untrusted');
+    this.#options.refused?.(code === 'CERT_HAS_EXPIRED' ? 'certificate_expired' : 'certificate_untrusted');
     const why = `the client's certificate is refused: ${explainError({ code })}`;
     this.#report(handshakeFailed, why, peer);
   }

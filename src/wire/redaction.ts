@@ -7,6 +7,7 @@ import {
   toBinary,
 } from '@bufbuild/protobuf';
 import { type Any, AnySchema, anyPack, StructSchema } from '@bufbuild/protobuf/wkt';
+import { getOrMake } from '../model/maps.ts';
 import type { Pace } from '../model/time-slices.ts';
 import { varintSize, writeVarint } from '../protobuf/field-writer.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
@@ -32,11 +33,7 @@ const known = new WeakMap<Uint8Array, Uint8Array>();
  * PEM. All other bytes are as they came. What cannot be read is not shown at all.
  */
 export function redactedBody(body: Uint8Array): Uint8Array {
-  const before = known.get(body);
-  if (before !== undefined) return before;
-  const shown = redacted(body);
-  known.set(body, shown);
-  return shown;
+  return getOrMake(known, body, () => redacted(body));
 }
 
 /** The same as JSON for people: fields as in the API. Undefined: it has more bytes than that. */
@@ -98,12 +95,10 @@ function shownField(
 }
 
 function planOf(desc: DescMessage): Plan {
-  const before = plans.get(desc);
-  if (before !== undefined) return before;
-  const sensitive = envoyRegistry().getExtension('udpa.annotations.sensitive');
-  const plan: Plan = desc.typeName === AnySchema.typeName ? 'any' : new Map(partsOf(desc, sensitive));
-  plans.set(desc, plan);
-  return plan;
+  return getOrMake(plans, desc, () => {
+    const sensitive = envoyRegistry().getExtension('udpa.annotations.sensitive');
+    return desc.typeName === AnySchema.typeName ? 'any' : new Map(partsOf(desc, sensitive));
+  });
 }
 
 function* partsOf(desc: DescMessage, sensitive: DescExtension | undefined): Iterable<[number, Part]> {

@@ -1,3 +1,4 @@
+import { DRAINING } from './drain.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { FaultReason } from './server-stream.ts';
 
@@ -9,6 +10,14 @@ export interface Refusal {
   /** For the log, where an operator has to do something. */
   readonly logged?: string;
 }
+
+export const draining: Refusal = { reason: 'draining', status: DRAINING };
+
+/** `what`: a type, anything, or some of its names. */
+export const denied = (what: string): Refusal => ({
+  reason: 'denied',
+  status: { code: Code.PERMISSION_DENIED, message: `this client may not subscribe to ${what}` },
+});
 
 /** It has too much. */
 export const exhausted = (reason: string, message: string, logged?: string): Refusal => ({

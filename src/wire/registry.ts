@@ -11,7 +11,7 @@ import {
 } from '@bufbuild/protobuf';
 import { fromText } from '@bufbuild/protobuf/txtpb';
 import { FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt';
-import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { attempt, errorMessage, fail, type Result } from '../model/result.ts';
 import { packageFile } from '../package/files.ts';
 import { isJsonValue, type JsonFaultPlace, jsonFaults } from './json-fault.ts';
 
@@ -43,11 +43,8 @@ export function jsonToBytes(typeName: string, json: unknown): Result<Uint8Array,
     return fail(faultOf([{ path: [], message: 'it is not JSON, or nested too deeply' }]));
   }
   const read = (part: DescMessage, value: JsonValue) => fromJson(part, value, { registry });
-  try {
-    return ok(toBinary(desc, read(desc, json)));
-  } catch (error) {
-    return fail(faultOf(jsonFaults(desc, json, registry, read, errorMessage(error))));
-  }
+  const encoded = attempt(() => toBinary(desc, read(desc, json)), errorMessage);
+  return encoded.ok ? encoded : fail(faultOf(jsonFaults(desc, json, registry, read, encoded.error)));
 }
 
 function faultOf(all: readonly JsonFaultPlace[]): JsonFault {
@@ -60,11 +57,7 @@ export function textToBytes(typeName: string, text: string): Result<Uint8Array> 
   const known = envoyRegistry();
   const desc = known.getMessage(typeName);
   if (desc === undefined) return fail(unknownType(typeName));
-  try {
-    return ok(toBinary(desc, fromText(desc, text, { registry: known })));
-  } catch (error) {
-    return fail(errorMessage(error));
-  }
+  return attempt(() => toBinary(desc, fromText(desc, text, { registry: known })), errorMessage);
 }
 
 /** The full name of a message in a type URL: what follows the last slash. */

@@ -1,9 +1,10 @@
+import { getOrMake } from '../model/maps.ts';
 import { bytes, encode, encoded, type Field, nested, text, utf8 } from '../protobuf/field-writer.ts';
 import type { ErrorDetail, Locator } from './requests.ts';
 import { statusFields } from './responses.ts';
 
 /** A DiscoveryRequest to send. `node` is encoded already. */
-interface OutgoingSotw {
+export interface OutgoingSotw {
   readonly kind: 'sotw';
   readonly typeUrl: string;
   readonly version: string;
@@ -61,11 +62,8 @@ function encodeDelta(request: OutgoingDelta, node: Uint8Array): Buffer {
 /** Every ACK repeats all names of its type: the same list is encoded once. */
 const encodedNames = new WeakMap<readonly string[], Uint8Array>();
 
-function namesOf(names: readonly string[]): Uint8Array {
-  const known = encodedNames.get(names) ?? encode(names.map((name) => utf8(3, name)));
-  encodedNames.set(names, known);
-  return known;
-}
+const namesOf = (names: readonly string[]): Uint8Array =>
+  getOrMake(encodedNames, names, () => encode(names.map((name) => utf8(3, name))));
 
 function locatorFields({ name, parameters }: Locator): Field[] {
   const fields: Field[] = [];

@@ -3,7 +3,7 @@ import { MetadataSchema } from '../gen/envoy/config/core/v3/base_pb.ts';
 import { StatusSchema } from '../gen/google/rpc/status_pb.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { isKnownType } from '../model/types.ts';
-import { bytesTag, checkMessage, MessageReader, textOf, varintTag } from '../protobuf/message-reader.ts';
+import { bytesTag, checkMessage, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 import { typeUrlAt } from './requests.ts';
 
 /** Ranges of one buffer, without an object for each: a response may have 50,000 resources. */
@@ -58,7 +58,7 @@ export interface IncomingResponse {
   readonly resources: ByteRanges;
   /** For `readError`. */
   readonly errors: ByteRanges;
-  /** `removed_resources`, for `readString`. SotW has none. */
+  /** `removed_resources`: texts. SotW has none. */
   readonly removed: ByteRanges;
   /** `removed_resource_names`, for `readName`. SotW has none. */
   readonly removedNames: ByteRanges;
@@ -140,28 +140,16 @@ function readResponse(bytes: Buffer, errorField: 7 | 9): Result<IncomingResponse
   }
 }
 
-/** An entry of a SotW response: a resource's Any, or a Resource inside an Any (xds.config.resource-in-sotw). */
-export function readSotwResource(entry: Buffer): Result<IncomingResource> {
-  try {
-    const any = readAny(entry);
-    if (any.typeUrl === RESOURCE_URL) {
-      const wrapped = readWrapper(any.value);
-      if (!wrapped.ok || wrapped.value.name !== '' || wrapped.value.any === undefined) return wrapped;
-      return ok({ ...wrapped.value, name: ownName(readAny(wrapped.value.any)) });
-    }
-    return ok({ ...plain, name: ownName(any), any: entry, anyType: any.typeUrl });
-  } catch (error) {
-    return fail(errorMessage(error));
-  }
-}
-
-/** An entry of a delta response. The error names the resource if that much could be read. */
-export function readDeltaResource(entry: Buffer): Result<IncomingResource> {
-  try {
-    return readWrapper(entry);
-  } catch (error) {
-    return fail(errorMessage(error));
-  }
+/**
+ * An entry of a SotW response: a resource's Any, or a Resource inside an Any (xds.config.resource-in-sotw). Like the
+ * other readers of entries it throws what is wrong.
+ */
+export function readSotwResource(entry: Buffer): IncomingResource {
+  const any = readAny(entry);
+  if (any.typeUrl !== RESOURCE_URL) return { ...plain, name: ownName(any), any: entry, anyType: any.typeUrl };
+  const wrapped = readDeltaResource(any.value);
+  if (wrapped.name !== '' || wrapped.any === undefined) return wrapped;
+  return { ...wrapped, name: ownName(readAny(wrapped.any)) };
 }
 
 const plain: IncomingResource = {
@@ -176,7 +164,8 @@ const plain: IncomingResource = {
   metadata: undefined,
 };
 
-function readWrapper(entry: Buffer): Result<IncomingResource> {
+/** An entry of a delta response. The error names the resource if that much could be read. */
+export function readDeltaResource(entry: Buffer): IncomingResource {
   const read: { -readonly [Key in keyof IncomingResource]: IncomingResource[Key] } = { ...plain };
   let resourceName: IncomingName | undefined;
   let aliases: string[] | undefined;
@@ -193,7 +182,7 @@ function readWrapper(entry: Buffer): Result<IncomingResource> {
         break;
       case bytesTag(4):
         if ((aliases ??= []).push(reader.text()) > mostEntries)
-          return fail(`a resource has more than ${mostEntries} aliases`);
+          throw new Error(`a resource has more than ${mostEntries} aliases`);
         break;
       case bytesTag(6):
         read.ttlMilliseconds = readDuration(reader.message());
@@ -202,7 +191,7 @@ function readWrapper(entry: Buffer): Result<IncomingResource> {
         read.doNotCache = readFlag(reader.message());
         break;
       case bytesTag(8):
-        resourceName = resourceNameOf(reader.message());
+        resourceName = readName(reader.message());
         break;
       case bytesTag(9):
         read.metadata = reader.view();
@@ -212,7 +201,7 @@ function readWrapper(entry: Buffer): Result<IncomingResource> {
     }
   }
   if (read.name !== '' && resourceName !== undefined) {
-    return fail(`resource ${JSON.stringify(read.name)} has both name and resource_name`);
+    throw new Error(`resource ${JSON.stringify(read.name)} has both name and resource_name`);
   }
   if (resourceName !== undefined) {
     read.name = resourceName.name;
@@ -220,7 +209,7 @@ function readWrapper(entry: Buffer): Result<IncomingResource> {
   }
   if (aliases !== undefined) read.aliases = aliases;
   if (read.any !== undefined) read.anyType = readAny(read.any).typeUrl;
-  return ok(read);
+  return read;
 }
 
 function readAny(bytes: Buffer): { readonly typeUrl: string; readonly value: Buffer } {
@@ -263,30 +252,8 @@ function isName(bytes: Buffer): boolean {
   return isUtf8(bytes) && bytes.every((byte) => byte >= 0x20 && byte !== 0x7f);
 }
 
-/** An entry of `removed_resources`. */
-export function readString(bytes: Buffer): Result<string> {
-  return attempt(() => textOf(bytes, 0, bytes.length));
-}
-
 /** An entry of `removed_resource_names`. */
-export function readName(bytes: Buffer): Result<IncomingName> {
-  return attempt(() => resourceNameOf(new MessageReader(bytes)));
-}
-
-/** An entry of `resource_errors`. */
-export function readError(bytes: Buffer): Result<IncomingError> {
-  return attempt(() => resourceErrorOf(new MessageReader(bytes)));
-}
-
-function attempt<T>(read: () => T): Result<T> {
-  try {
-    return ok(read());
-  } catch (thrown) {
-    return fail(`undecodable response: ${errorMessage(thrown)}`);
-  }
-}
-
-function resourceNameOf(reader: MessageReader): IncomingName {
+export function readName(reader: MessageReader): IncomingName {
   let name = '';
   let constraints: Uint8Array = noBytes;
   while (reader.next()) {
@@ -296,11 +263,12 @@ function resourceNameOf(reader: MessageReader): IncomingName {
   return { name, constraints };
 }
 
-function resourceErrorOf(reader: MessageReader): IncomingError {
+/** An entry of `resource_errors`. */
+export function readError(reader: MessageReader): IncomingError {
   let name: IncomingName = { name: '', constraints: noBytes };
   let status: Buffer = empty;
   while (reader.next()) {
-    if (reader.tag === bytesTag(1)) name = resourceNameOf(reader.message());
+    if (reader.tag === bytesTag(1)) name = readName(reader.message());
     else if (reader.tag === bytesTag(2)) status = reader.view();
   }
   checkMessage(StatusSchema, status, partLevel);

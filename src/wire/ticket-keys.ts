@@ -1,4 +1,6 @@
 import { hkdfSync, randomBytes } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import { getOrMake } from '../model/maps.ts';
 
 /**
  * A key of TLS session tickets, as Node has them: 16 bytes that name it, 16 for the HMAC, 16 for AES. Whoever has one can
@@ -27,7 +29,8 @@ export interface TicketKeys {
 export class DerivedKeys implements TicketKeys {
   readonly #secret: Uint8Array;
   readonly #listener: string;
-  #derived = new Map<number, TicketKey>();
+  /** Of the hours whose tickets are accepted, and a few more. */
+  readonly #derived = new LRUCache<number, TicketKey>({ max: 6 });
 
   constructor(secret: Uint8Array, listener: string) {
     this.#secret = secret;
@@ -35,13 +38,12 @@ export class DerivedKeys implements TicketKeys {
   }
 
   of(hour: number): TicketKey {
-    const known = this.#derived.get(hour);
-    if (known !== undefined) return known;
     const info = `distributary TLS session tickets of ${this.#listener}, hour ${hour}`;
-    const key = new Uint8Array(hkdfSync('sha256', this.#secret, '', info, ticketKeyBytes));
-    if (this.#derived.size >= 2 * accepted(hour).length) this.#derived = new Map();
-    this.#derived.set(hour, key);
-    return key;
+    return getOrMake(
+      this.#derived,
+      hour,
+      () => new Uint8Array(hkdfSync('sha256', this.#secret, '', info, ticketKeyBytes)),
+    );
   }
 }
 

@@ -1,6 +1,6 @@
 import { constants, randomBytes, X509Certificate } from 'node:crypto';
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
-import { fail, ok, type Result } from '../model/result.ts';
+import { attempt, fail, ok, type Result } from '../model/result.ts';
 import { explainError } from './node-error.ts';
 
 /** A TLS end's certificate (chain) and key, and the authorities it trusts; all PEM. */
@@ -54,16 +54,12 @@ export function checkTlsMaterial(material: TlsMaterial): Result<TlsMaterial> {
   if (certificate !== undefined && isCutOff(certificate.toString('latin1'))) {
     return fail('certificate is cut off: a PEM block has no end');
   }
-  const authorities = ca === undefined ? undefined : parseCertificates(ca.toString('latin1'), 'ca');
+  const authorities = ca === undefined ? undefined : parseAuthorities(ca.toString('latin1'), 'ca');
   if (authorities?.ok === false) return authorities;
   const secret = ticketSecret && checkTicketSecret(ticketSecret, 'session_ticket_secret_file');
   if (secret?.ok === false) return secret;
-  try {
-    createSecureContext(secureContextOptions(material));
-    return ok(material);
-  } catch (error) {
-    return fail(explainError(error));
-  }
+  const made = attempt(() => createSecureContext(secureContextOptions(material)), explainError);
+  return made.ok ? ok(material) : made;
 }
 
 /** Whether it is long enough. `named`: for the error, which says nothing of what is in it. */
@@ -82,14 +78,23 @@ export function parseCertificates(pem: string, named: string): Result<readonly X
   const certificates: X509Certificate[] = [];
   for (const [text, label] of pem.matchAll(block)) {
     if (label?.endsWith('CERTIFICATE') !== true) continue;
-    try {
-      certificates.push(new X509Certificate(text));
-    } catch (error) {
-      const index = certificates.length + 1;
-      return fail(`certificate ${index} in ${named} cannot be parsed: ${explainError(error)}`);
-    }
+    const parsed = attempt(() => new X509Certificate(text), explainError);
+    if (!parsed.ok)
+      return fail(`certificate ${certificates.length + 1} in ${named} cannot be parsed: ${parsed.error}`);
+    certificates.push(parsed.value);
   }
   return certificates.length > 0 ? ok(certificates) : fail(`${named} has no PEM certificate`);
+}
+
+/**
+ * `parseCertificates` of a list of authorities. Envoy reads revocation lists that stand in one, nothing here does: who
+ * brings such a file must not believe that what it revokes is refused.
+ */
+export function parseAuthorities(pem: string, named: string): Result<readonly X509Certificate[]> {
+  if (!pem.includes('-----BEGIN X509 CRL-----')) return parseCertificates(pem, named);
+  return fail(
+    `${named} has a revocation list (X509 CRL), but none is read, and what it revokes would be trusted: use certificates only, without the authority of what is revoked`,
+  );
 }
 
 /** Whether a PEM text ends within a block, as while it is being written. OpenSSL would take the blocks before that. */

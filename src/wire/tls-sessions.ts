@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
 import { DrawnKeys } from './ticket-keys.ts';
 
 /** A fleet has a few. Only clients with a verified certificate add any. */
@@ -9,8 +10,8 @@ const maxIntermediates = 256;
  * resumes its session does not show them again.
  */
 export class Intermediates {
-  /** By fingerprint, the least recently seen first. */
-  readonly #all = new Map<string, X509Certificate>();
+  /** By fingerprint. */
+  readonly #all = new LRUCache<string, X509Certificate>({ max: maxIntermediates });
   #revision = 0;
   readonly #shown: (certificate: X509Certificate) => void;
 
@@ -24,17 +25,14 @@ export class Intermediates {
     return this.#revision;
   }
 
+  /** The least recently seen first. */
   values(): IteratorObject<X509Certificate> {
-    return this.#all.values();
+    return this.#all.rvalues().filter((one) => one !== undefined);
   }
 
   /** False: it is not among them. */
   see({ fingerprint256 }: X509Certificate): boolean {
-    const known = this.#all.get(fingerprint256);
-    if (known === undefined) return false;
-    this.#all.delete(fingerprint256);
-    this.#all.set(fingerprint256, known);
-    return true;
+    return this.#all.get(fingerprint256) !== undefined;
   }
 
   show(certificate: X509Certificate): void {
@@ -53,10 +51,6 @@ export class Intermediates {
   #add(certificate: X509Certificate): void {
     this.#all.set(certificate.fingerprint256, certificate);
     this.#revision++;
-    for (const oldest of this.#all.keys()) {
-      if (this.#all.size <= maxIntermediates) break;
-      this.#all.delete(oldest);
-    }
   }
 }
 

@@ -1,4 +1,4 @@
-import { fail, ok, type Result } from '../model/result.ts';
+import { attempt, fail, type Result } from '../model/result.ts';
 import { readNamedSync } from './named-file.ts';
 import { explainError } from './node-error.ts';
 
@@ -10,12 +10,10 @@ const token = /^[\x21-\x7e]+$/;
  * says what is in the file. Synchronous: a file of a few KB, for each stream that is opened.
  */
 export function readToken(file: string): Result<string> {
-  let text: string;
-  try {
-    text = readNamedSync(file).toString().trim();
-  } catch (error) {
-    return fail(`${file} cannot be read: ${explainError(error)}`);
-  }
-  if (token.test(text)) return ok(text);
-  return fail(`${file} ${text === '' ? 'is empty' : 'has more than one token'}: it must have exactly one`);
+  const text = attempt(() => readNamedSync(file).toString().trim(), explainError);
+  if (!text.ok) return fail(`${file} cannot be read: ${text.error}`);
+  if (token.test(text.value)) return text;
+  return fail(
+    `${file} ${text.value === '' ? 'is empty' : 'has more than one token'}: it must have exactly one`,
+  );
 }

@@ -1,6 +1,6 @@
 import type { Core } from '../assembly/core.ts';
 import { loadNode } from '../assembly/load-reports.ts';
-import { neverMs, relayUpstream } from '../assembly/upstream-set.ts';
+import { relayUpstream } from '../assembly/upstream-set.ts';
 import type { Config } from '../config/config.ts';
 import { routes } from '../downstream/xds-server.ts';
 import { LOAD_PATH } from '../model/load.ts';
@@ -49,7 +49,7 @@ export function workerConfig(config: Config, ports: WorkerPorts): Config {
   const { address } = config.xds;
   return {
     ...config,
-    // The primary judges, and says who is a canary.
+    // The primary judges, and says who is a canary, of those that may be one (`canary_principals`).
     rollout: undefined,
     xds: {
       ...config.xds,
@@ -89,6 +89,8 @@ export function openFeed(core: Core, socket: string): Promise<Result<GrpcServer>
 }
 
 const backoff = { initialMs: 20, maxMs: 1000 };
+/** No ping in practice: the system says when a process has ended. Milliseconds. */
+const neverMs = 2 ** 31 - 1;
 
 /**
  * A worker's upstream: the primary, at the socket given. The primary decides how long to wait for control planes, and what

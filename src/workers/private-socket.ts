@@ -16,7 +16,7 @@ import {
 } from '@connectrpc/connect-node';
 import { respond } from '../admin/http-listener.ts';
 import type { Failed } from '../admin/rpc.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { attempt, fail, ok, type Result } from '../model/result.ts';
 import { codeOf, Code as GrpcCode, type GrpcStatus } from '../wire/grpc-status.ts';
 import { problem } from '../wire/http-answer.ts';
 import { errorCode, explainError, isDisconnect } from '../wire/node-error.ts';
@@ -27,13 +27,9 @@ export const socketMode = 0o600;
 /** For the sockets between the primary and its workers. Its mode is 0700. */
 export function makePrivateDirectory(): Result<string> {
   const above = tmpdir();
-  try {
-    return ok(mkdtempSync(join(above, 'distributary-feed-')));
-  } catch (error) {
-    return fail(
-      `workers need a directory for their sockets, and none can be made in ${above} (TMPDIR): ${explainError(error)}`,
-    );
-  }
+  const explain = (error: unknown): string =>
+    `workers need a directory for their sockets, and none can be made in ${above} (TMPDIR): ${explainError(error)}`;
+  return attempt(() => mkdtempSync(join(above, 'distributary-feed-')), explain);
 }
 
 /** With everything in it. Several workers may do so at once, when the primary was killed. */
@@ -126,7 +122,7 @@ export function privateTransport(socketPath: string, timeoutMs: number): Transpo
  * The answer of another process as a value. UNAVAILABLE: the process is gone; DEADLINE_EXCEEDED: it is silent; else as
  * it was refused.
  */
-export async function attempt<T>(call: Promise<T>): Promise<Result<T, GrpcStatus>> {
+export async function answerOf<T>(call: Promise<T>): Promise<Result<T, GrpcStatus>> {
   try {
     return ok(await call);
   } catch (error) {

@@ -7,7 +7,7 @@ import type { XdsStream } from '../downstream/xds-server.ts';
 import type { Side } from '../model/access.ts';
 import type { Commit } from '../model/catalog.ts';
 import { contentHash } from '../model/change.ts';
-import type { Clock, Timer } from '../model/clock.ts';
+import { type Clock, Sweep, type Timer } from '../model/clock.ts';
 import type { ReportedTraffic } from '../model/load.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { SidedClient } from '../model/rollout.ts';
@@ -108,11 +108,7 @@ export function reportOf(
   rejected: ReadonlySet<string>,
 ): Message<'canary_report'> {
   const numbers = new Map<ReadonlySet<string>, number>();
-  const numberOf = (names: ReadonlySet<string>): number => {
-    const number = numbers.get(names) ?? numbers.size;
-    numbers.set(names, number);
-    return number;
-  };
+  const numberOf = (names: ReadonlySet<string>): number => getOrMake(numbers, names, () => numbers.size);
   const chosen: Member[] = [];
   const candidates = new Map<string, Member>();
   for (const member of members) {
@@ -131,9 +127,7 @@ export function reportOf(
     if (rejected.has(one.stream)) return one;
     const { node, classKey, standing, names } = one;
     const key = JSON.stringify([node, classKey, standing, names.map(numberOf)]);
-    const same = equal.get(key) ?? { ...one, stream: '' };
-    equal.set(key, same);
-    return same;
+    return getOrMake(equal, key, () => ({ ...one, stream: '' }));
   });
   return {
     kind: 'canary_report',
@@ -239,14 +233,14 @@ const tellTrafficMs = 200;
 /** Tells the primary, which judges changes, what the clients of this worker report of their traffic. */
 export class TrafficReporter implements TrafficJudge {
   intervalMs: number | undefined;
-  readonly #clock: Clock;
+  readonly #soon: Sweep;
   readonly #send: (message: ToPrimary) => void;
   #reports: ReportedTraffic[] = [];
   #left: string[] = [];
 
   constructor(config: Config, clock: Clock, send: (message: ToPrimary) => void) {
     this.reload(config);
-    this.#clock = clock;
+    this.#soon = new Sweep(clock, tellTrafficMs, () => void this.tell());
     this.#send = send;
   }
 
@@ -255,19 +249,14 @@ export class TrafficReporter implements TrafficJudge {
   }
 
   add(report: ReportedTraffic): void {
-    this.#later();
+    this.#soon.start();
     this.#reports.push(report);
   }
 
   left(stream: string): void {
     if (this.intervalMs === undefined) return;
-    this.#later();
+    this.#soon.start();
     this.#left.push(stream);
-  }
-
-  #later(): void {
-    if (this.#reports.length + this.#left.length > 0) return;
-    this.#clock.after(tellTrafficMs, () => this.tell());
   }
 
   /** Before the primary hears what came later. */

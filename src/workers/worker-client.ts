@@ -11,7 +11,7 @@ import { readSeries, type Series } from '../observe/series.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { askClientStatus } from './client-status-rpc.ts';
-import { attempt, privateTransport } from './private-socket.ts';
+import { answerOf, privateTransport } from './private-socket.ts';
 
 /** A worker that takes longer for an answer is left out. */
 const longestAnswerMs = 3000;
@@ -33,7 +33,7 @@ export class WorkerClient {
 
   /** Of AdminService, as the primary itself was asked. */
   ask<T>(question: (admin: Client<typeof AdminService>) => Promise<T>): Answered<T> {
-    return attempt(question(this.#admin));
+    return answerOf(question(this.#admin));
   }
 
   askInTurn<T>(question: (admin: Client<typeof AdminService>) => Promise<T>): Answered<T> {
@@ -41,7 +41,7 @@ export class WorkerClient {
   }
 
   counters(): Answered<Counters> {
-    return attempt(this.#worker.counters({}).then(({ value }) => readCounters(JSON.parse(value))));
+    return answerOf(this.#worker.counters({}).then(({ value }) => readCounters(JSON.parse(value))));
   }
 
   /** Ends when the worker ends. */
@@ -55,15 +55,15 @@ export class WorkerClient {
   }
 
   configs(query: ClientStatusQuery): Answered<EncodedStatus> {
-    return this.#inTurn(() => attempt(askClientStatus(this.#worker, query)));
+    return this.#inTurn(() => answerOf(askClientStatus(this.#worker, query)));
   }
 
   subscribed(nodes: string[]): Answered<readonly NodeSubscriptions[]> {
-    return attempt(this.#worker.subscribedUpstreams({ nodes }).then(({ subscribed }) => subscribed));
+    return answerOf(this.#worker.subscribedUpstreams({ nodes }).then(({ subscribed }) => subscribed));
   }
 
   series(): Answered<readonly Series[]> {
-    return attempt(this.#worker.series({}).then(({ value }) => readSeries(JSON.parse(value))));
+    return answerOf(this.#worker.series({}).then(({ value }) => readSeries(JSON.parse(value))));
   }
 
   #inTurn<T>(ask: () => Answered<T>): Answered<T> {

@@ -236,7 +236,9 @@ export class WorkerPool implements ClientServing, ClientsView {
   }
 
   load(request: Request<'load'>): Promise<Answer<'load'>> {
-    return this.#merged((client) => client.ask((admin) => admin.load(request)), mergeLoads);
+    // What is among the first in one worker may be far down in another.
+    const all = { ...request, limit: 0 };
+    return this.#merged((client) => client.ask((admin) => admin.load(all)), mergeLoads(request));
   }
 
   /** Page by page too. */
@@ -626,7 +628,7 @@ const withoutText = (config: Config): Config => ({
   source: { ...nowhere, file: config.source.file, digest: config.source.digest },
 });
 
-const nowhere = { text: '', dump: undefined, places: new Map<never, never>() };
+const nowhere = { text: '', value: undefined, dump: undefined, places: new Map<never, never>() };
 
 /** The metrics of clients, beside `distributary_downstream_…`. */
 const ofClients = new Set([

@@ -8,7 +8,8 @@ import type { Config } from '../config/config.ts';
 import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import type { TypeUrl } from '../model/brand.ts';
-import { type Clock, systemClock, type Timer } from '../model/clock.ts';
+import { type Clock, Sweep, systemClock } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import { ok, type Result } from '../model/result.ts';
 import type { Interest } from '../model/transaction.ts';
 import type { Log } from '../observe/log.ts';
@@ -22,7 +23,7 @@ import { askClientStatus, clientStatusBy } from './client-status-rpc.ts';
 import { feedUpstream, workerConfig } from './feed.ts';
 import type { Message, ToPrimary, ToWorker } from './ipc-messages.ts';
 import {
-  attempt,
+  answerOf,
   canaryFeedSocket,
   feedSocket,
   listenPrivately,
@@ -57,6 +58,8 @@ export class Worker {
   readonly #outageGate: OutageGate;
   /** With a rollout. */
   #canaries: Message<'canaries'> | undefined;
+  /** Its Core has none: it does not judge. */
+  #rollout: Config['rollout'];
   readonly #reporter: CanaryReporter;
   readonly #traffic: TrafficReporter;
   readonly #subscribedElsewhere: SubscribedElsewhere;
@@ -80,6 +83,7 @@ export class Worker {
     this.#send = send;
     const { config, version, relayId } = start;
     this.#canaries = start.canaries;
+    this.#rollout = config.rollout;
     this.#sessions = new Map(
       start.sessions.map(({ listener }) => [
         listener,
@@ -120,6 +124,7 @@ export class Worker {
           fleet: undefined,
           traffic: this.#traffic,
           sideOf: (client) => (this.#canaries === undefined ? 'released' : sideBy(this.#canaries, client)),
+          canaryPrincipals: () => this.#rollout?.canaryPrincipals ?? [],
           canaryAnswered: () => this.#reporter.answered(),
           canaryEnded: (stream) => this.#reporter.ended(stream),
         },
@@ -160,6 +165,7 @@ export class Worker {
       case 'reload':
         this.#outageGate.reload(message.config.upstreams);
         this.#traffic.reload(message.config);
+        this.#rollout = message.config.rollout;
         this.#core.reload(workerConfig(message.config, this.#start.ports));
         return;
       case 'primary_state':
@@ -229,7 +235,7 @@ export class Worker {
       clientStatus: (query) =>
         query.scope.kind === 'connection'
           ? this.#clients.configs(query)
-          : attempt(askClientStatus(this.#primary, query)),
+          : answerOf(askClientStatus(this.#primary, query)),
     };
     const listeners = await openClientListeners(this.#core, answers, (listener) =>
       this.#sessions.get(listener),
@@ -307,20 +313,23 @@ type ClaimingUpstream = Pick<Config['upstreams'][number], 'name' | 'claims'>;
 export class OutageGate {
   #upstreams: readonly ClaimingUpstream[];
   readonly #clock: Clock;
-  readonly #recheck: () => void;
   /** By name: since when it is down. */
   readonly #down = new Map<string, number>();
   /** What was subscribed while an upstream is down, and when: as long as the primary has time to answer. */
   readonly #subscribedAt = new Map<TypeUrl, Map<string, number>>();
   /** By the upstream's name. */
   #refused: PrimaryState['refused'] = new Map();
-  #timer: Timer | undefined;
+  readonly #checks: Sweep;
 
   /** `recheck` is called every half second while an upstream is down. */
   constructor(upstreams: readonly ClaimingUpstream[], clock: Clock, recheck: () => void) {
     this.#upstreams = upstreams;
     this.#clock = clock;
-    this.#recheck = recheck;
+    this.#checks = new Sweep(clock, answerGraceMs / 2, () => {
+      this.#forget();
+      recheck();
+      return this.#down.size > 0;
+    });
   }
 
   reload(upstreams: readonly ClaimingUpstream[]): void {
@@ -332,8 +341,12 @@ export class OutageGate {
     const now = this.#clock.now();
     for (const name of this.#down.keys()) if (!down.includes(name)) this.#down.delete(name);
     for (const name of down) if (!this.#down.has(name)) this.#down.set(name, now);
-    if (this.#down.size === 0) this.#subscribedAt.clear();
-    this.#watch();
+    if (this.#down.size > 0) {
+      this.#checks.start();
+      return;
+    }
+    this.#subscribedAt.clear();
+    this.#checks.stop();
   }
 
   /** Why the primary's upstream does not take this interest; undefined: it does. */
@@ -345,9 +358,7 @@ export class OutageGate {
 
   subscribed(type: TypeUrl, selector: string): void {
     if (this.#down.size === 0) return;
-    const selectors = this.#subscribedAt.get(type) ?? new Map<string, number>();
-    this.#subscribedAt.set(type, selectors);
-    selectors.set(selector, this.#clock.now());
+    getOrMake(this.#subscribedAt, type, () => new Map()).set(selector, this.#clock.now());
   }
 
   isUnavailable(type: TypeUrl, selector: string): boolean {
@@ -374,19 +385,5 @@ export class OutageGate {
 
   #upstreamOf(type: TypeUrl, selector: string): ClaimingUpstream | undefined {
     return this.#upstreams.find((one) => claims(one.claims, type, selector));
-  }
-
-  #watch(): void {
-    if (this.#down.size === 0) {
-      this.#timer?.cancel();
-      this.#timer = undefined;
-      return;
-    }
-    this.#timer ??= this.#clock.after(answerGraceMs / 2, () => {
-      this.#timer = undefined;
-      this.#forget();
-      this.#recheck();
-      this.#watch();
-    });
   }
 }

@@ -122,8 +122,8 @@ export class WorkersFleet implements Fleet {
       this.#endMove();
       return;
     }
-    const since = this.#moving?.since ?? this.#clock.now();
-    const isLate = this.#clock.now() - since >= longestMoveMs;
+    const since = this.#moving?.since ?? this.#clock.monotonic();
+    const isLate = this.#clock.monotonic() - since >= longestMoveMs;
     if (isLate || onlyAdds(this.#told, now) || this.#hasDelivered('released')) {
       this.#endMove();
       this.#told = now;

@@ -47,6 +47,12 @@ describe('whose content is restored', () => {
     ['the rules have another key: stamps would be wrong', 'key: env', 'key: zone', ['files', 'native']],
     ['a parameter is shown elsewhere', 'default: prod', 'to: node.metadata.e', ['files', 'native']],
     ['what one before claims is left to others', 'types: [sds], ', 'types: [sds, eds], ', []],
+    [
+      'one before has no ADS: types without a service are left to others',
+      '["cp-1:1", "cp-2:1"]',
+      '["cp-1:1", "cp-2:1"], services: PER_TYPE',
+      ['files'],
+    ],
     ['the relay is somebody else to control planes', 'cluster: relays', 'cluster: other', ['files']],
   ];
   for (const [title, from, to, names] of rows) {

@@ -11,6 +11,7 @@ import type { Config } from '../../src/config/config.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { TimeSlices } from '../../src/model/time-slices.ts';
+import { cpuSeconds } from '../support/cpu.ts';
 import { InMemoryRelay, node } from '../support/in-memory-relay.ts';
 
 const textOf = (...fields: readonly string[]): string =>
@@ -57,6 +58,35 @@ describe('the effect of a reload', () => {
       streams_reconnecting: 4,
       unread_rules: ['environ reads node.metadata.environment: 4 streams'],
     });
+  });
+});
+
+it('the effect of trusted rules for thousands of authorities takes time by their number, not by its square', async () => {
+  const authorities = Array.from({ length: 15_000 }, (_, index) => `a${index}`);
+  const rule = `{ key: a, from: node.id, trusted: true, authorities: [${authorities.join(',')}] }`;
+  const text = `upstreams: [{ name: files, filesystem: { path: /nowhere } }]\nparameters: [&a ${rule}${',*a'.repeat(5)}]\n`;
+  const config = configOf(textOf());
+  const lab = new InMemoryRelay({ clients: () => new ClientRules(config) });
+  lab.delta().send('lds', { node: node({}) });
+  const preview = reloadPreview({ relay: lab.relay, config });
+  const before = cpuSeconds();
+  const { streams } = await new TimeSlices(systemClock).run((pace) => preview(text, pace));
+  expect(cpuSeconds() - before).to.be.below(3);
+  expect(streams).to.equal(1);
+});
+
+describe('a configuration that is wrong', () => {
+  it('is answered with a hundred problems, and how many more there are', async () => {
+    const lab = new InMemoryRelay();
+    const preview = reloadPreview({ relay: lab.relay, config: configOf(textOf()) });
+    const text = `{ "${'x'.repeat(5000)}": 1, "upstreams": [${'{},'.repeat(100)}] }`;
+    const [error] = await Promise.allSettled([
+      new TimeSlices(systemClock).run((pace) => preview(text, pace)),
+    ]);
+    const said = error?.status === 'rejected' ? String(error.reason) : '';
+    expect(said.split('\n')).to.have.length(101);
+    expect(said.split('\n').at(-1)).to.equal('and 101 more problems');
+    expect(said).to.have.length.below(20_000);
   });
 });
 

@@ -103,6 +103,22 @@ describe('what is kept of TLS sessions', () => {
     expect(lines).to.deep.equal([]);
   });
 
+  it('of many intermediates a restart has those that clients have shown last', () => {
+    const before = started();
+    const made = Array.from({ length: 33 }, (_, number) => {
+      const issued = issueCertificate({ name: `middle ${number}`, key: own, authority: true });
+      return new X509Certificate(issued.certificate);
+    });
+    const [first] = made;
+    if (first === undefined) throw new Error('none was made');
+    for (const { raw } of made) before.shown('xds', raw);
+    of(before).intermediates.see(first);
+    const after = of(started(before.sealed())).intermediates.values();
+    expect(after.map(({ subject }) => subject).toArray()).to.deep.equal(
+      [...made.slice(2), first].map(({ subject }) => subject),
+    );
+  });
+
   it('a key that was replaced while the relay ran is the one that the next start has', () => {
     const before = started();
     put(issueCertificate({ name: 'relay' }));

@@ -282,7 +282,7 @@ describe('a replaced upstream', () => {
     const store = storeWith(all, one);
     store.apply(says('cds', { resources: { a: '1', b: '2' }, resolved: [all] }));
     store.apply(says('cds', { holder: named, resources: { a: '1' }, resolved: [one] }));
-    store.markRestored('central');
+    store.markRestored('central', () => undefined);
     expect(names(store)).to.deep.equal(['a', 'b']);
     const commit = store.apply(says('cds', { holder: other, resources: { a: '1' }, resolved: [all, one] }));
     expect([...commit.changed.keys()]).to.deep.equal(['a', 'b']);
@@ -290,13 +290,42 @@ describe('a replaced upstream', () => {
     expect(unconfirmed(store, cds)).to.deep.equal([]);
   });
 
+  it('whose names another one serves from now on does not touch these, and they are written as its own', () => {
+    const one = interest('cds', 'a');
+    const written: string[] = [];
+    const journal = {
+      resource: (_: unknown, name: string) => written.push(name),
+      interest: () => {},
+      version: () => {},
+    };
+    const store = new Store({ clock: new VirtualClock(), ambiguous: () => {}, expiring: () => {}, journal });
+    for (const wanted of [all, one]) store.addInterest(wanted);
+    store.apply(says('cds', { resources: { a: '1', b: '2' }, resolved: [all, one] }));
+    written.length = 0;
+    store.markRestored('central', (_, name) => (name === 'a' ? 'files' : 'central'));
+    expect(written).to.deep.equal(['a']);
+    store.apply(says('cds', { resources: { b: '2' }, complete: true, resolved: [all] }));
+    expect(names(store), 'of the wildcard').to.deep.equal(['b']);
+    expect(isVariant(store.peek(cds, resourceName('a'), NO_PARAMETERS))).to.equal(true);
+    const upstreams = imageOf(store).resources.map(({ name, variants }) => [
+      name,
+      ...new Set(variants.flatMap(({ holders }) => holders.map(({ upstream }) => upstream))),
+    ]);
+    expect(upstreams).to.deep.equal([
+      ['a', 'files'],
+      ['b', 'central'],
+    ]);
+    store.apply(says('cds', { holder: other, resolved: [one] }));
+    expect(store.peek(cds, resourceName('a'), NO_PARAMETERS)).to.equal('absent');
+  });
+
   it('does not touch what is of others', () => {
     const store = storeWith(all);
     store.apply(says('cds', { resources: { a: '1' }, resolved: [all] }));
-    store.markRestored('files');
+    store.markRestored('files', () => undefined);
     expect(unconfirmed(store, cds)).to.deep.equal([]);
     expect(store.isRestored(all)).to.equal(false);
-    store.markRestored('central');
+    store.markRestored('central', () => undefined);
     expect(store.isRestored(all)).to.equal(true);
   });
 });

@@ -7,8 +7,10 @@ import type { HttpListener } from '../../src/admin/http-listener.ts';
 import type { Plain } from '../../src/admin/service.ts';
 import { diff, history } from '../../src/commands/changes.ts';
 import { clients } from '../../src/commands/clients.ts';
+import { commands } from '../../src/commands/commands.ts';
 import { explain } from '../../src/commands/explain.ts';
 import { faultyNode } from '../../src/commands/node-version.ts';
+import { freeze } from '../../src/commands/operations.ts';
 import { get } from '../../src/commands/resources.ts';
 import { status } from '../../src/commands/status.ts';
 import { type Terminal, textTable } from '../../src/commands/terminal.ts';
@@ -307,6 +309,20 @@ describe('commands that ask a relay', () => {
     }
   });
 
+  it('--version is one of every command, and no value: of a flag it is that its value is missing', async () => {
+    for (const command of commands)
+      expect(await call(command, '--version'), command.name).to.deep.equal({
+        code: 0,
+        out: '0.1.0\n',
+        err: '',
+      });
+    const { code, out, err } = await call(freeze, '--reason', '--version', '--admin', url);
+    expect([code, out]).to.deep.equal([2, '']);
+    expect(err).to.match(
+      /^the value of --reason is missing \(if it begins with "-", write --reason=--version\)\n/,
+    );
+  });
+
   it('--help: usage on stdout; 0', async () => {
     for (const command of [status, explain]) {
       const { code, out, err } = await call(command, '--help');
@@ -343,6 +359,8 @@ describe('the command distributary', () => {
   it('knows --version and --help everywhere', async () => {
     expect(await launch('--version')).to.deep.include({ code: 0, out: '0.1.0\n' });
     expect(await launch('status', '--version')).to.deep.include({ code: 0, out: '0.1.0\n' });
+    expect((await launch('freeze', '--reason', '--version')).code).to.equal(2);
+    expect((await launch('serve', '--version')).code).to.equal(2);
     const help = await launch('--help');
     expect(help.code).to.equal(0);
     for (const command of ['run', 'validate', 'status', 'explain', 'demo'])

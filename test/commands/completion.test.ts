@@ -39,6 +39,13 @@ describe('distributary completion', () => {
     expect(await suggested('distributary', 'run', '--config', here)).to.deep.equal([import.meta.filename]);
   });
 
+  it('every command that prints a table takes -o', () => {
+    const without = commands.filter(({ flags }) => !Object.hasOwn(flags, 'output'));
+    expect(without.map(({ name }) => name)).to.deep.equal([
+      ...['run', 'tap', 'reach', 'demo', 'completion', 'version'],
+    ]);
+  });
+
   for (const shell of ['bash', 'zsh', 'fish']) {
     it(`${shell}: a script that has every command and flag, and that the shell can read`, async () => {
       const { code, out, err } = await call(shell);

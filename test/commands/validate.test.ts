@@ -1,6 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { parse as parseYaml } from 'yaml';
 import { z } from 'zod';
 import { validate } from '../../src/commands/validate.ts';
 import { temporaryDirectory } from '../config/support.ts';
@@ -67,6 +68,20 @@ describe('distributary validate', () => {
     const { ok, problems: none, warnings } = report.parse(JSON.parse(good.out));
     expect([ok, none]).to.deep.equal([true, []]);
     expect(warnings[0]).to.deep.include({ file: open, path: 'xds.address' });
+  });
+
+  it('-o yaml says the same as -o json, and -o wide what is said without; both at once are refused', async () => {
+    const path = file('upstreams: [{ name: a, ads: { endpoints: ["x:1"] } }]\n');
+    const [short, json, yaml, plain, wide] = await Promise.all(
+      [['--json'], ['-o', 'json'], ['-o', 'yaml'], [], ['-o', 'wide']].map((flags) =>
+        run(['--config', path, ...flags]),
+      ),
+    );
+    expect(json).to.deep.equal(short);
+    expect([yaml?.code, yaml?.err]).to.deep.equal([0, '']);
+    expect(parseYaml(yaml?.out ?? '')).to.deep.equal(JSON.parse(json?.out ?? ''));
+    expect(wide).to.deep.equal(plain);
+    expect((await run(['--config', path, '--json', '-o', 'yaml'])).code).to.equal(2);
   });
 
   it('prints every problem with its place, and a count', async () => {
@@ -146,6 +161,40 @@ ${path}: 2 problems
     });
   });
 
+  it('refuses an upstream that is never used, which a relay only warns of', async () => {
+    mkdirSync(join(directory(), 'resources'));
+    const entry = `filesystem: { path: ${directory()}/resources }`;
+    const path = file(`upstreams:\n  - { name: a, ${entry} }\n  - { name: b, ${entry} }\n`);
+    const { code, err } = await run(['--config', path]);
+    expect(code).to.equal(2);
+    expect(err).to.include(`${path}:3:5: upstreams[1]: is never used: upstreams[0] comes first and serves`);
+  });
+
+  it('one name in two files of one upstream is refused where it claims the name; of two upstreams the first has it', async () => {
+    const cluster = '{ "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", name: shop }';
+    for (const [name, count] of [
+      ['one', 1],
+      ['two', 2],
+    ] as const) {
+      mkdirSync(join(directory(), name));
+      for (let at = 0; at < count; at++)
+        writeFileSync(join(directory(), name, `${at}.yaml`), `resources: [${cluster}]\n`);
+    }
+    const checked = (claim: string) =>
+      run([
+        '--config',
+        file(
+          `upstreams:\n  - { name: a, names: ["s*"], filesystem: { path: ${directory()}/one } }\n  - { name: b${claim}, filesystem: { path: ${directory()}/two } }\n`,
+        ),
+      ]);
+    expect((await checked(', names: ["shop"]')).err).to.match(
+      /two\/1\.yaml.* is refused: .*two\/0\.yaml has it already/,
+    );
+    expect(await checked(', types: [eds]')).to.include({ code: 0 });
+    writeFileSync(join(directory(), 'two/1.yaml'), 'resources: []\n');
+    expect(await checked('')).to.include({ code: 0 });
+  });
+
   it('says all that is wrong with a resource file, each with line and column', async () => {
     mkdirSync(join(directory(), 'wrong'));
     const bad = join(directory(), 'wrong/clusters.yaml');
@@ -213,6 +262,49 @@ workers: many
       `${path} 8 problems`.replace(`${directory()}/`, ''),
       '',
     ]);
+  });
+
+  it('what has no effect is said whatever else is wrong, and no more than that', async () => {
+    const path = file(`xds:
+  address: "127.0.0.1:18000"
+  tls: { certficate: x }
+  authorization: { rules: [{ principals: ["spiffe://a/*"], allow: yes }, { principals: [], allow: true }] }
+upstreams:
+  - { name: a, ads: { endpoints: ["127.0.0.1:18000", "cp"] } }
+limits: { max_request_bytes: 10, max_poll_bytes: 0 }
+rollout: { bake: 11m, max_disconnects: many, waves: [{ percent: 1 }] }
+parameters: [{ key: t, from: peer.uri_san }, { key: u, from: peer.san }]
+`);
+    const { code, err } = await run(['--config', path]);
+    expect(code).to.equal(2);
+    const lines = err
+      .split('\n')
+      .filter((line) => line.startsWith(`${path}:`) && !line.endsWith(' problems'));
+    const said = lines.map((line) => line.slice(path.length + 1).split(': ', 3));
+    expect(
+      said.map(([place, at, what]) => [place, at, what?.split(' ', 3).join(' ')].join(' ')),
+    ).to.deep.equal([
+      '3:10 xds.tls.certficate unknown key "certficate"',
+      '4:30 xds.authorization.rules[0].principals matches no client',
+      '4:67 xds.authorization.rules[0].allow expected true or',
+      '4:76 xds.authorization.rules[1].principals must have at',
+      '6:35 upstreams[0].ads.endpoints[0] this is xds.address,',
+      '6:54 upstreams[0].ads.endpoints[1] address "cp" must',
+      '7:30 limits.max_request_bytes no request fits',
+      '7:50 limits.max_poll_bytes must be at',
+      '8:18 rollout.bake a bake of',
+      '8:40 rollout.max_disconnects expected a number,',
+      '9:30 parameters[0].from matches no client',
+      '9:62 parameters[1].from expected node.metadata.KEY.KEY…, node.metadata["KEY"],',
+    ]);
+  });
+
+  it('with a list of authorities that is there, or not yet whole, identities match somebody', async () => {
+    const path = file(`xds: { address: "127.0.0.1:18000", tls: { ca: none.pem } }
+upstreams: [{ name: a, ads: { endpoints: ["cp:1"] } }]
+parameters: [{ key: t, from: peer.uri_san }]
+`);
+    expect((await run(['--config', path])).err).not.to.match(/matches no client/);
   });
 
   it('where only files are wrong, rules that match no client and what is dangerous are said, too', async () => {

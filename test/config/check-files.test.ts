@@ -1,4 +1,4 @@
-import { mkdirSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { checkConfig } from '../../src/config/load.ts';
@@ -63,6 +63,17 @@ describe('configuration: the files it names', () => {
   it('a file that holds no key', () => {
     const [first] = problems('{ certificate: relay.pem, private_key: text.pem }');
     expect(first).to.match(/^f:2: xds\.tls\.private_key: text\.pem has no PEM private key/);
+  });
+
+  it('a revocation list among the authorities, which nobody would look at', () => {
+    const list = '-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n';
+    writeFileSync(path('ca.pem'), readFileSync(path('ca.pem'), 'utf8') + list);
+    const message =
+      'ca.pem has a revocation list (X509 CRL), but none is read, and what it revokes would be trusted: use certificates only, without the authority of what is revoked';
+    expect(problems('{ certificate: relay.pem, private_key: relay.key, ca: ca.pem }')).to.deep.equal([
+      `f:2: xds.tls.ca: ${message}`,
+      `f:4: upstreams[0].ads.tls.ca: ${message}`,
+    ]);
   });
 
   it('a secret of session tickets that is too short, too large, or not there', () => {

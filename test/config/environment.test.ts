@@ -45,6 +45,16 @@ describe('configuration: references to the environment', () => {
     });
   }
 
+  for (const text of ['${A:-${B}}', '${A:-a ${B:-b}}', '${A:-$${B}}']) {
+    it(`${text}: a default has no reference in it`, () => {
+      for (const given of [{}, { A: 'a' }]) {
+        expectProblems(problemsOf(`${minimal}node: { id: '${text}' }\n`, given), [
+          '4:13: node.id: the default of ${A} may not contain "${": a default is plain text, and ends with the first "}"',
+        ]);
+      }
+    });
+  }
+
   it('what follows a reference without an end is not read', () => {
     expect(expand('${A:-'.repeat(1000), environment).failures).to.have.length(1);
   });
@@ -61,6 +71,15 @@ describe('configuration: references to the environment', () => {
     const config = configOf(text, environment);
     expect(config.limits.maxStreams).to.equal(18_000);
     expect(config.parameters[0]?.trusted).to.equal(true);
+  });
+
+  it('also where a mapping or false is accepted', () => {
+    const history = (text: string, given = {}) => configOf(`${minimal}history: ${text}\n`, given).history;
+    expect(history('{ max_bytes: "${N}" }', { N: '1000' })?.maxBytes).to.equal(1000);
+    expect(history('"${H:-false}"')).to.equal(undefined);
+    expectProblems(problemsOf(`${minimal}history: "\${H:-true}"\n`), [
+      '4:10: history: expected false or a mapping, got the string "true"',
+    ]);
   });
 
   it('one that is no number is an error', () => {

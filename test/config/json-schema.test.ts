@@ -36,6 +36,8 @@ describe('config.schema.json', () => {
       { name: 'a', ads: { endpoints: ['${CP}'], protocol: '${PROTOCOL}', connect_timeout: '${T}' } },
     ];
     expect(accepts({ upstreams, workers: '${WORKERS}' })).to.equal(true);
+    expect(accepts({ upstreams, history: '${HISTORY}' })).to.equal(true);
+    expect(accepts({ upstreams, history: 'none' })).to.equal(false);
   });
 
   it('describes every key that is not plain from its name', () => {

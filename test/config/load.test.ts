@@ -239,7 +239,11 @@ upstreams: [{ name: u, types: [cds], names: ["a*"], filesystem: { path: x } }]
       }),
     );
     expect(config.admin.address).to.deep.equal({ kind: 'tcp', host: '::1', port: 0 });
-    expect(config.upstreams[0]?.claims).to.deep.equal({ authorities: [], types: [cds], names: ['a*'] });
+    expect(config.upstreams[0]?.claims).to.deep.equal({
+      authorities: [],
+      types: [cds],
+      names: [{ text: 'a', prefix: true }],
+    });
   });
 
   it('JSON, with tabs and a $schema', () => {
@@ -254,6 +258,26 @@ upstreams:
   - { name: b, ads: *control }
 `);
     expect(config.upstreams[1]).to.deep.include({ endpoints: [{ kind: 'tcp', host: 'cp', port: 1 }] });
+  });
+
+  it('§6.1 claims are the same in every spelling', () => {
+    const [upstream] = configOf(
+      'upstreams: [{ name: a, authorities: ["ex%61mple.com"], names: ["xdstp://a/T/w%65b?z=1&e=x", "xdstp://a/T/%65*"], filesystem: { path: x } }]',
+    ).upstreams;
+    expect(upstream?.claims).to.deep.include({
+      authorities: ['example.com'],
+      names: [
+        { text: 'xdstp://a/T/web?e=x&z=1', prefix: false },
+        { text: 'xdstp://a/T/e', prefix: true },
+      ],
+    });
+  });
+
+  it('a control plane without ADS claims what its protocol has services for', () => {
+    const { upstreams } = configOf(
+      'upstreams: [{ name: a, ads: { endpoints: ["cp:1"], services: PER_TYPE } }, { name: b, ads: { endpoints: ["cp:1"] } }]',
+    );
+    expect(upstreams.map(({ claims }) => claims.services)).to.deep.equal(['DELTA', undefined]);
   });
 
   it('an empty tls is none, upstream too', () => {

@@ -1,6 +1,8 @@
 import { expect } from 'chai';
 import { examineConfig, parseConfig } from '../../src/config/load.ts';
-import { contradictions, hints, warnings, withoutEffect } from '../../src/config/warnings.ts';
+import { problemLine } from '../../src/config/source.ts';
+import { contradictions, hints, warnings } from '../../src/config/warnings.ts';
+import { expectProblems } from './support.ts';
 
 describe('configuration: warnings of a listener that everybody can read', () => {
   const tls = 'tls: { certificate: c, private_key: k }';
@@ -73,6 +75,11 @@ describe('configuration: what validate says of it, and a relay does not refuse',
   const ads = (endpoint: string, more = '') =>
     `upstreams: [{ name: cp, ads: { endpoints: ["${endpoint}"]${more} } }]`;
   const other = ads('cp:18000');
+  const upstreams = (...entries: string[]): string =>
+    `upstreams: [${entries
+      .map((entry) => (entry.includes('ads') ? entry : `filesystem: { path: . }${entry && ', '}${entry}`))
+      .map((entry, at) => `{ name: "${at}", ${entry} }`)
+      .join(', ')}]`;
   for (const [text, refused] of [
     [`xds: { address: "127.0.0.1:18000" }\n${ads('127.0.0.1:18000')}`, 'upstreams[0].ads.endpoints[0]'],
     [`xds: { address: "0.0.0.0:18000" }\n${ads('localhost:18000')}`, 'upstreams[0].ads.endpoints[0]'],
@@ -80,6 +87,13 @@ describe('configuration: what validate says of it, and a relay does not refuse',
     [`xds: { address: "unix:/run/xds" }\n${ads('unix:/run/xds')}`, 'upstreams[0].ads.endpoints[0]'],
     [`xds: { address: "10.0.0.1:18000" }\n${ads('127.0.0.1:18000')}`, undefined],
     [`xds: { address: "127.0.0.1:18000" }\n${ads('127.0.0.1:18001')}`, undefined],
+    [upstreams('', 'types: [cds]'), 'upstreams[1]'],
+    [upstreams('names: ["a*", "*"]', ''), 'upstreams[1]'],
+    [upstreams('authorities: [a], names: ["*"]', ''), 'upstreams[1]'],
+    [upstreams('authorities: [a]', ''), undefined],
+    [upstreams('types: [cds], names: ["*"]', ''), undefined],
+    [upstreams('names: ["a*"]', ''), undefined],
+    [upstreams('ads: { endpoints: ["cp:1"], services: PER_TYPE }', ''), undefined],
     [`${other}\nlimits: { max_request_bytes: 10 }`, 'limits.max_request_bytes'],
     [`${other}\nlimits: { max_poll_bytes: 1000 }`, 'limits.max_poll_bytes'],
     [`${other}\nlimits: { max_request_bytes: 1024 }`, undefined],
@@ -91,10 +105,51 @@ describe('configuration: what validate says of it, and a relay does not refuse',
     it(`${text.replace('\n', ' ')}: ${refused ?? 'nothing'}`, () => {
       const { problems, config } = examineConfig(`${text}\n`, 'f', {}, Date.now());
       if (config === undefined) throw new Error(JSON.stringify(problems));
-      const paths = [...problems, ...withoutEffect(config)].map(({ path }) => path);
-      expect(paths).to.deep.equal(refused === undefined ? [] : [refused]);
+      expect(problems.map(({ path }) => path)).to.deep.equal(refused === undefined ? [] : [refused]);
     });
   }
+
+  for (const [rollout, refused] of [
+    ['{ bake: 2m, max_wait: 1m }', ['2:18: rollout.bake: a bake of 120s is longer than max_wait (60s)']],
+    ['{ max_wait: 10s }', ['2:1: rollout.bake: a bake of 30s is longer than max_wait (10s)']],
+    ['{ bake: 11m }', ['2:18: rollout.bake: a bake of 660s is longer than max_wait (600s)']],
+    ['{ max_wait: 30s }', []],
+    ['{ mode: MANUAL, max_wait: 10s }', []],
+    ['{ max_wait: 5s, waves: [{ percent: 1, bake: 1s }, { percent: 2, bake: 5s }] }', []],
+    [
+      '{ waves: [{ percent: 1 }, { percent: 2, bake: 11m }] }',
+      ['2:56: rollout.waves[1].bake: a bake of 660s is longer than max_wait (600s)'],
+    ],
+    [
+      '{ max_wait: 5s, waves: [{ percent: 1, bake: 1s }, { percent: 2 }] }',
+      ['2:1: rollout.bake: a bake of 30s is longer than max_wait (5s)'],
+    ],
+  ] as const) {
+    it(`bakes, and how long a change waits: ${rollout}: ${refused.length > 0 ? 'every change would time out' : 'nothing'}`, () => {
+      const text = `xds: { address: "127.0.0.1:1" }\nrollout: ${rollout}\n${other}\n`;
+      const config = parseConfig(text, 'f', {});
+      if (!config.ok) throw new Error(JSON.stringify(config.error));
+      const { problems } = examineConfig(text, 'f', {}, Date.now());
+      for (const found of [problems, warnings(config.value)])
+        expectProblems(
+          found.map((one) => problemLine('f', one).slice('f:'.length)),
+          refused,
+        );
+    });
+  }
+
+  it('of an upstream whose claims are wrong nobody knows what it leaves to others', () => {
+    const wrong = upstreams('types: cds', 'type: [cds]', 'types: [lds]').replace(/]$/, ', x]');
+    const { problems } = examineConfig(`${wrong}\n`, 'f', {}, Date.now());
+    expect(problems.map(({ path, message }) => `${path}: ${message}`)).to.deep.equal([
+      'upstreams[0].types: expected a list, got the string "cds"',
+      'upstreams[1].type: unknown key "type": did you mean "types"?',
+      'upstreams[3]: expected a mapping, got the string "x"',
+    ]);
+    const otherwise = upstreams('ads: { endpoints: ["cp"] }', '');
+    const found = examineConfig(`${otherwise}\n`, 'f', {}, Date.now()).problems.map(({ path }) => path);
+    expect(found).to.have.members(['upstreams[0].ads.endpoints[0]', 'upstreams[1]']);
+  });
 
   for (const [limits, warned] of [
     ['max_streams: 50000', 'limits.max_streams'],

@@ -59,7 +59,11 @@ describe('examples in the documents', () => {
         const whole = info === 'yaml relay' ? text : JSON.stringify({ upstreams, ...found });
         const parsed = parseConfig(whole, page, {});
         // A part may need what the rest of a file has.
-        const problems = parsed.ok ? (info === 'yaml' ? [] : withoutEffect(parsed.value)) : parsed.error;
+        const problems = parsed.ok
+          ? info === 'yaml'
+            ? []
+            : withoutEffect(parsed.value.source.value)
+          : parsed.error;
         if (problems.length > 0)
           wrong.push(`${page}: ${problems.map(({ message }) => message).join('; ')}\n${text}`);
       }

@@ -7,13 +7,13 @@ import { expect } from 'chai';
 import { z } from 'zod';
 import { ClientStatusDiscoveryService } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { Health, HealthCheckResponse_ServingStatus as Serving } from '../../src/gen/health_pb.ts';
-import { ServerReflection } from '../../src/gen/reflection_pb.ts';
 import { ADS_SERVICE, knownTypes } from '../../src/model/types.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { type as typeOf } from '../support/in-memory-relay.ts';
 import { ControlPlane as ScriptedPlane } from '../upstream/ads/control-plane.ts';
 import { run } from './support/command.ts';
 import { ControlPlane, controlPlaneBinary } from './support/controlplane.ts';
+import { listedServices } from './support/csds.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { send } from './support/http.ts';
@@ -152,17 +152,7 @@ describe('the contract, on a running relay', function () {
     const transport = createGrpcTransport({ baseUrl: `http://${relay.xds}`, idleConnectionTimeoutMs: 100 });
     const { status } = await createClient(Health, transport).check({ service: ADS_SERVICE });
     expect(status).to.equal(Serving.SERVING);
-    const asked = (async function* () {
-      yield { messageRequest: { case: 'listServices' as const, value: '*' } };
-    })();
-    const names: string[] = [];
-    for await (const { messageResponse } of createClient(ServerReflection, transport).serverReflectionInfo(
-      asked,
-    )) {
-      if (messageResponse.case !== 'listServicesResponse') continue;
-      names.push(...messageResponse.value.service.map(({ name }) => name));
-    }
-    expect(names).to.include.members([
+    expect(await listedServices(transport)).to.include.members([
       ADS_SERVICE,
       'grpc.health.v1.Health',
       ClientStatusDiscoveryService.typeName,
@@ -408,7 +398,7 @@ describe('the life of a relay', function () {
         'upstreams:',
         '  - name: central',
         '    ads: { endpoints: ["cp:0"], protocol: GRPC }',
-        '  - { name: files, filesystem: { path: /nowhere } }',
+        '  - { name: central, filesystem: { path: /nowhere } }',
         'workers: 4',
       ].join('\n'),
     );
@@ -423,7 +413,7 @@ describe('the life of a relay', function () {
         /^\S+bad\.yaml:2:\d+: drain_timeout: /m,
         /^\S+bad\.yaml:5:\d+: upstreams\[0\]\.ads\.endpoints\[0\]: /m,
         /^\S+bad\.yaml:5:\d+: upstreams\[0\]\.ads\.protocol: /m,
-        /^\S+bad\.yaml:6:\d+: upstreams\[1\]: /m,
+        /^\S+bad\.yaml:6:\d+: upstreams\[1\]\.name: /m,
         /^\S+bad\.yaml:6:\d+: upstreams\[1\]\.filesystem\.path: \/nowhere cannot be listed/m,
       ]) {
         expect(output).to.match(problem);
@@ -460,12 +450,15 @@ describe('the life of a relay', function () {
       file,
       JSON.stringify({ xds: { address: `127.0.0.1:${port}` }, admin, upstreams: [files.upstream] }),
     );
-    const { code, output } = await outcome(distributary('run', '--config', file));
+    const [logged, silent] = await Promise.all(
+      ['info', 'silent'].map((level) => outcome(distributary('run', '--config', file, '--log-level', level))),
+    );
     taken.close();
-    expect(code).to.equal(1);
-    expect(output)
+    expect([logged?.code, silent?.code]).to.deep.equal([1, 1]);
+    expect(logged?.output)
       .to.match(/"cannot start"/)
       .and.match(/in use/);
+    expect(silent?.output, 'there is no log').to.match(/^cannot start: [^\n]*in use[^\n]*$/);
   });
 
   it('stdout has the listening lines and nothing else; stderr nothing but JSON lines; SIGINT ends it', async () => {

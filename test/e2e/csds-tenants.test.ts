@@ -1,7 +1,6 @@
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { create, toBinary } from '@bufbuild/protobuf';
-import { createClient } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { type Client, credentials } from '@grpc/grpc-js';
 import { expect } from 'chai';
@@ -9,12 +8,11 @@ import {
   type ClientConfig,
   ClientStatusResponseSchema,
 } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
-import { ServerReflection } from '../../src/gen/reflection_pb.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { cases } from '../support/cases.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { rawClient } from '../support/grpc-calls.ts';
-import { clientStatus, namesOf, nodesOf, safeRegex } from './support/csds.ts';
+import { clientStatus, listedServices, namesOf, nodesOf, safeRegex } from './support/csds.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { type TemporaryDirectory, temporaryDirectory } from './support/paths.ts';
@@ -337,7 +335,7 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
     expect(nodesOf(await clientStatus(one.connection))).to.deep.equal(['one']);
   });
 
-  async function listed(relay: RelayProcess): Promise<readonly string[]> {
+  function listed(relay: RelayProcess): Promise<readonly string[]> {
     const transport = createGrpcTransport({
       baseUrl: `https://${relay.xds}`,
       nodeOptions: {
@@ -347,17 +345,6 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
       },
       idleConnectionTimeoutMs: 100,
     });
-    const asked = (async function* () {
-      yield { messageRequest: { case: 'listServices' as const, value: '*' } };
-    })();
-    const names: string[] = [];
-    for await (const { messageResponse } of createClient(ServerReflection, transport).serverReflectionInfo(
-      asked,
-    )) {
-      if (messageResponse.case === 'listServicesResponse') {
-        names.push(...messageResponse.value.service.map(({ name }) => name));
-      }
-    }
-    return names;
+    return listedServices(transport);
   }
 });

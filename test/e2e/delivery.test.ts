@@ -144,7 +144,8 @@ for (const workers of cases(0, 2)) {
       const refusals: readonly (readonly [readonly string[], number, RegExp])[] = [
         [['tap', '--client', 'nobody'], 1, /there is no client nobody/],
         [['tap', '--type', 'nothing'], 2, /unknown type "nothing": expected /],
-        [['tap', '--limit', '0'], 2, /--limit: expected a whole number of at least 1, got "0"/],
+        [['tap', '--limit', '0'], 2, /--limit: expected a whole number from 1 to 4294967295, got "0"/],
+        [['tap', '--limit', '5000000000'], 2, /--limit: .* from 1 to 4294967295, got "5000000000"/],
         [['wait', '--timeout', 'soon'], 2, /"soon" is not a duration/],
         [['wait', '--timeout', '2h'], 2, /at most 1h/],
         [['wait', '--revision', '-1'], 2, /revision/],

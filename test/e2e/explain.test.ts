@@ -1,5 +1,9 @@
+import { fromBinary, toJson } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { z } from 'zod';
+import { DynamicParameterConstraintsSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import type { Constraints } from '../../src/model/constraints.ts';
+import { cases } from '../support/cases.ts';
 import { when } from '../support/in-memory-relay.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
@@ -15,11 +19,25 @@ const clients = z.object({
   clients: z.array(z.object({ id: z.string(), node: z.object({ id: z.string() }), transport: z.string() })),
 });
 const variant = z.object({ constraints: z.string(), matches: z.boolean(), reason: z.string() });
-const explained = z.object({
+const explained = z.looseObject({
   match: z.string(),
   ambiguous: z.boolean(),
   variants: z.array(variant.loose()),
 });
+
+const notAllowed = 'xds.authorization does not allow it';
+
+const cluster = (name: string, alias = name, constraints?: Constraints): string => {
+  const envoy = 'type.googleapis.com/envoy';
+  const resource = { '@type': `${envoy}.config.cluster.v3.Cluster`, name };
+  const aliases = alias === name ? [] : [alias];
+  const wrapper = { '@type': `${envoy}.service.discovery.v3.Resource`, aliases, resource };
+  if (constraints === undefined) return `\n- ${JSON.stringify({ ...wrapper, name })}`;
+  const proto = fromBinary(DynamicParameterConstraintsSchema, constraints.bytes);
+  const dynamic_parameter_constraints = toJson(DynamicParameterConstraintsSchema, proto);
+  const resource_name = { name, dynamic_parameter_constraints };
+  return `\n- ${JSON.stringify({ ...wrapper, resource_name })}`;
+};
 
 describe('explain', function () {
   this.timeout(60_000);
@@ -142,6 +160,91 @@ describe('explain', function () {
         /^eds +shop +MISSING +no variant matches; env=prod has one; 1 other class has one$/m,
       );
     });
+  });
+
+  for (const workers of cases(0, 2))
+    it(`says what xds.authorization keeps from a client, a name or a variant, workers: ${workers}`, async () => {
+      files.writeText(
+        'cds.yaml',
+        `resources:${cluster('web')}${cluster('secret')}${cluster('b/host', 'alias')}`,
+      );
+      const denied = ['secret', 'nowhere', 'b/*'];
+      await using other = await RelayProcess.start({
+        upstreams: [files.upstream],
+        xds: { authorization: { rules: [{ names: denied, allow: false }, { allow: true }] } },
+        workers,
+      });
+      using connections = new Connections(other.xds);
+      const client = connections.open({ protocol: 'delta', node: { id: 'tenant' }, content: () => 'x' });
+      client.want('cds', { names: ['web', 'secret', 'alias', 'nowhere', 'gone'] });
+      await client.gets('cds', ['web: x']);
+      const [{ id } = { id: '' }] = await clientsOf(other);
+      const explainIt = (...flags: readonly string[]) =>
+        run('explain', '--admin', `http://${other.admin}`, ...flags);
+      const reasons = new Map([
+        ['secret', notAllowed],
+        ['alias', notAllowed],
+        ['nowhere', notAllowed],
+        ['gone', 'it does not exist upstream'],
+      ]);
+      for (const [name, why] of reasons) {
+        const { code, err } = await explainIt('--type', 'cds', '--name', name, '--client', id);
+        expect([code, err.split('\n')[0]]).to.deep.equal([1, `cds ${name} for no parameters: ${why}`]);
+      }
+      const asked = ['--type', 'cds', '--name', 'secret', '--client', id];
+      expect((await explainIt(...asked)).out).to.match(
+        /^no +\(all\) +[0-9a-f]{16} .* xds\.authorization does not allow it$/m,
+      );
+      const json = explained.parse(
+        JSON.parse((await explainIt(...asked, '--json')).out.split(/^(?={)/m)[1] ?? ''),
+      );
+      expect(json).to.deep.include({ match: '', match_found: false, state: 'denied' });
+      expect((await explainIt('--type', 'cds', '--name', 'web', '--client', id)).code).to.equal(0);
+      expect((await explainIt('--type', 'cds', '--name', 'secret')).code, 'of some client').to.equal(0);
+
+      const { out } = await explainIt('--client', id);
+      for (const name of denied.slice(0, 2).concat('alias'))
+        expect(out).to.match(new RegExp(`^cds +${name} +MISSING +${notAllowed}$`, 'm'));
+      expect(out).to.match(/^cds +gone +MISSING +upstream files does not have it$/m);
+    });
+
+  it('of an alias lists the variants of the resources that have it, with their names', async () => {
+    const variant = (name: string, env: string, alias: string) => cluster(name, alias, when({ env }));
+    files.writeText(
+      'cds.yaml',
+      `resources:${variant('one', 'prod', 'alias')}${variant('two', 'test', 'alias')}${variant('two', 'dev', 'other')}`,
+    );
+    const explainIt = (name: string, env: string) =>
+      run(
+        'explain',
+        '--admin',
+        `http://${relay.admin}`,
+        '--type',
+        'cds',
+        '--name',
+        name,
+        '--param',
+        `env=${env}`,
+      );
+    await eventually(async () => expect((await explainIt('one', 'prod')).code).to.equal(0));
+    const found = await explainIt('alias', 'test');
+    expect([found.code, found.out.split('\n')[0]]).to.deep.equal([
+      0,
+      'cds alias for env=test: env == "test"',
+    ]);
+    expect(found.out).to.match(/^no +one +env == "prod" .*env == "prod" fails: env is "test"$/m);
+    expect(found.out).to.match(/^yes +two +env == "test" .*holds$/m);
+    expect(found.out, 'it has another alias').not.to.include('dev');
+    const nothing = await explainIt('alias', 'dev');
+    expect([nothing.code, nothing.err]).to.deep.equal([
+      1,
+      'cds alias for env=dev: no variant matches, so it does not exist for such a client',
+    ]);
+    expect((await explainIt('one', 'prod')).out).not.to.include('NAME');
+    const got = await run('get', '--admin', `http://${relay.admin}`, '--type', 'cds', '--name', 'alias');
+    expect(got.out)
+      .to.match(/^name: one$/m)
+      .and.match(/^name: two$/m);
   });
 
   it('shows what a client rejected, and that it has another variant than it would get now', async () => {

@@ -153,8 +153,23 @@ describe('history and diff', function () {
       expect(refused.code).to.equal(1);
       expect(refused.err).to.match(why);
     }
-    for (const argv of [[], ['--from', '1'], ['--client', 'a'], ['--pending', '--from', '1', '--to', '2']]) {
-      expect((await run('diff', ...argv, ...admin())).code, argv.join(' ')).to.equal(2);
+    const accepted =
+      'expected REV REV, --from REV --to REV, --pending, --client ID --client ID, or --param KEY=VALUE --against KEY=VALUE';
+    const number = 'expected a whole number from 1 to 4294967295, got';
+    for (const [argv, why] of [
+      [[], `nothing to compare: ${accepted}`],
+      [['1'], `the second revision is missing: ${accepted}`],
+      [['--from', '1'], `--to is missing: ${accepted}`],
+      [['--to', '2'], `--from is missing: ${accepted}`],
+      [['x', '2'], `the first revision: ${number} "x"`],
+      [['1', '0'], `the second revision: ${number} "0"`],
+      [['--from', 'x', '--to', '2'], `--from: ${number} "x"`],
+      [['--from', '1', '--to', '5000000000'], `--to: ${number} "5000000000"`],
+      [['--client', 'a'], '--client: expected two, got 1'],
+      [['--pending', '--from', '1', '--to', '2'], `too much to compare: ${accepted}`],
+    ] as const) {
+      const { code, err } = await run('diff', ...argv, ...admin());
+      expect([code, err.split('\n')[0]], argv.join(' ')).to.deep.equal([2, why]);
     }
   });
 
@@ -231,6 +246,40 @@ describe('history and diff', function () {
       ...admin(),
     );
     expect(difference.out).to.include('secrets are not shown').and.not.to.include('hidden');
+  });
+
+  it('an xdstp name means the same in every spelling, that of a client too', async () => {
+    const spelled = (id: string): string => `xdstp://a/envoy.config.cluster.v3.Cluster/${id}`;
+    const [canonical, other] = [spelled('web?a=1&b=2'), spelled('we%62?b=2&a=1')];
+    const before = (await changesOf('--type', 'cds')).length;
+    files.writeText('cds.json', clusters(cluster(canonical, '1s')));
+    await open('a', 'prod');
+    await changed(before + 1);
+    files.writeText('cds.json', clusters(cluster(canonical, '2s')));
+    await changed(before + 2);
+    const [newest, older] = await changesOf('--type', 'cds');
+    const range = ['--from', String(older?.revision), '--to', String(newest?.revision)];
+    for (const type of [[], ['--type', 'cds']]) {
+      expect(await changesOf('--name', other, ...type)).to.have.length(2);
+      const { differences } = await diff(...range, '--name', other, ...type);
+      expect(differences.map(({ variants }) => variants.map(({ yaml }) => yaml))).to.deep.equal([
+        ['connect_timeout:\n  from: 1s\n  to: 2s\n'],
+      ]);
+      for (const asked of [['history'], ['diff', ...range]]) {
+        const wrong = await run(...asked, '--name', 'xdstp://a', ...type, ...admin());
+        expect(wrong.code).to.equal(1);
+        expect(wrong.err).to.include('it is not of the form xdstp://[authority]/type/id');
+      }
+    }
+    const ids = ['one', 'two'];
+    for (const [at, id] of ids.entries()) {
+      const client = connections.open({ protocol: 'delta', node: { id } });
+      client.want('cds', { names: [at === 0 ? canonical : other] });
+      await eventually(() => expect(client.has('cds')).to.have.length(1));
+    }
+    const known = await clientsOf(relay);
+    const flags = ids.flatMap((id) => ['--client', known.find(({ node }) => node.id === id)?.id ?? '']);
+    expect((await diff(...flags, '--type', 'cds')).total).to.equal(0);
   });
 
   it('keeps 100 changes without bodies where history is false', async () => {

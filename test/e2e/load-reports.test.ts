@@ -1,7 +1,13 @@
+import { createClient } from '@connectrpc/connect';
+import { createGrpcTransport } from '@connectrpc/connect-node';
 import { expect } from 'chai';
+import { LoadReportingService } from '../../src/gen/envoy/service/load_stats/v3/lrs_pb.ts';
+import { Health, HealthCheckResponse_ServingStatus as Serving } from '../../src/gen/health_pb.ts';
+import { ADS_SERVICE } from '../../src/model/types.ts';
 import { isBusy } from '../support/busy.ts';
 import { cases } from '../support/cases.ts';
 import { run } from './support/command.ts';
+import { listedServices } from './support/csds.ts';
 import { eventually } from './support/eventually.ts';
 import { LoadPlane, LoadReporter } from './support/load-plane.ts';
 import { ClientPool } from './support/recording-client.ts';
@@ -161,12 +167,30 @@ for (const workers of cases(2, 0)) {
       expect(plane.issued('shop')).to.equal(5);
     });
 
-    it('OFF: the service is UNIMPLEMENTED', async () => {
+    it('OFF: the service is UNIMPLEMENTED, and neither health nor reflection has it, until a reload', async () => {
       await using plane = await new LoadPlane(asked).listen();
       const off = upstreamOf(plane, 'central', { load_reports: 'OFF' });
       await using relay = await RelayProcess.start({ workers, upstreams: [off] });
       using a = new LoadReporter(relay.xds, 'a');
       await eventually(() => expect(a.status).to.equal(12));
+      const { typeName: service } = LoadReportingService;
+      const transport = createGrpcTransport({ baseUrl: `http://${relay.xds}`, idleConnectionTimeoutMs: 100 });
+      const health = createClient(Health, transport);
+      const leave = new AbortController();
+      const watched = health.watch({ service }, { signal: leave.signal })[Symbol.asyncIterator]();
+      expect(await watched.next()).to.have.nested.property('value.status', Serving.SERVICE_UNKNOWN);
+      expect((await health.list({})).statuses)
+        .to.include.keys(ADS_SERVICE)
+        .and.not.have.property(service);
+      expect(await health.check({ service }).catch(String)).to.match(/not_found/);
+      expect(await listedServices(transport))
+        .to.include(ADS_SERVICE)
+        .and.not.include(service);
+      await relay.reconfigure({ workers, upstreams: [upstreamOf(plane)] });
+      expect(await watched.next()).to.have.nested.property('value.status', Serving.SERVING);
+      expect((await health.check({ service })).status).to.equal(Serving.SERVING);
+      expect(await listedServices(transport)).to.include(service);
+      leave.abort();
     });
 
     it('more clusters than limits.max_load_report_clusters are left out and counted', async () => {
@@ -250,6 +274,20 @@ for (const workers of cases(2, 0)) {
       expect(await shown('--cluster', '*ar*')).to.deep.equal([['cart', y, 1, 1, 4]]);
       expect(await shown('--cluster', 'ca*')).to.deep.equal([['cart', y, 1, 1, 4]]);
       expect(await shown('--class', 'env=x')).to.deep.equal([['shop', x, 20, 4, 0]]);
+      const first = async (asked: object): Promise<unknown> => {
+        const { body } = await relay.rpc('distributary.admin.v1.AdminService/Load', asked);
+        const { loads, total } = JSON.parse(body) as {
+          readonly loads: readonly { readonly cluster: string }[];
+          readonly total: number;
+        };
+        return [loads.map(({ cluster }) => cluster), total];
+      };
+      a.report('failing', 3, 0, 3);
+      await eventually(async () => expect(await first({ limit: 1 })).to.deep.equal([['shop'], 4]));
+      b.report('failing', 3, 0, 3);
+      await eventually(async () =>
+        expect(await first({ limit: 2, errors_first: true })).to.deep.equal([['failing', 'shop'], 4]),
+      );
       const { out } = await run('load', ...at, '--cluster', 'shop');
       expect(out).to.match(
         /^CLUSTER +CLASS +REQUESTS\/S +ERRORS +DROPPED\/S\nshop +env=x +[\d.]+ +20\.0 % +0\.0\n/,

@@ -9,6 +9,7 @@ import { chromiumBinary, type OpenPage, TestBrowser, writesPictures } from './su
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { type Answer, send } from './support/http.ts';
+import { LoadPlane, LoadReporter } from './support/load-plane.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { PageWorld, subscribe } from './support/page-world.ts';
 import { PemFiles } from './support/pem-files.ts';
@@ -627,6 +628,58 @@ describe('status page in Chromium', function () {
     await page.getByRole('link', { name: 'poller', exact: true }).click();
     await shows(page, 'Client poller', 'shop', 'rest (polls)', 'None: it was sent the newest');
     expectClean(open);
+  });
+
+  it('shows what clients report of their requests, those that fail first, and says how they come to report', async () => {
+    const { browser, world } = there();
+    await using none = await browser.open(world.url, desktop);
+    await shows(none.page, 'No client has reported any request', 'rollout.traffic', 'load_stats_config');
+    expectClean(none);
+    for (const workers of [0, 2]) {
+      await using plane = await new LoadPlane({ sendAllClusters: true }).listen();
+      await using relay = await RelayProcess.start({
+        workers,
+        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+        parameters: [{ key: 'env', from: 'node.metadata.env' }],
+      });
+      using prod = new LoadReporter(relay.xds, 'prod-1', { env: 'prod' });
+      using test = new LoadReporter(relay.xds, 'test-1', { env: 'test' });
+      await eventually(() => expect(prod.told.length + test.told.length).to.equal(2), patient);
+      // More than an answer has.
+      for (const each of [prod, test])
+        each.send({
+          clusterStats: Array.from({ length: 4900 }, (_, at) => ({
+            clusterName: `c${at}`,
+            upstreamLocalityStats: [{ totalSuccessfulRequests: 100n }],
+          })),
+        });
+      prod.report('billing', 10, 0, 1);
+      test.report('billing', 20, 0, 15);
+      test.send({ clusterStats: [{ clusterName: 'b\u202ed', totalDroppedRequests: 4000n }] });
+      await using open = await browser.open(`http://${relay.admin}/`, desktop);
+      const { page } = open;
+      const table = page.getByRole('region', { name: 'Load' });
+      const rows = async (): Promise<readonly string[]> =>
+        (await table.locator('tbody tr').allInnerTexts()).map((row) => row.replaceAll(/\s+/g, ' '));
+      await shows(page, /30 rows of the last \d+ s, [49],\d{3} not shown/);
+      const first = await rows();
+      expect(first).to.have.length(30);
+      expect(first[0]).to.match(/^billing env=test [\d.]+ 75\.0 % 0\.0$/);
+      expect(first[1]).to.match(/^billing env=prod [\d.]+ 10\.0 % 0\.0$/);
+      expect(first[2]).to.match(/^c0 env=\w+ [\d.]+ 0 % 0\.0$/);
+      const search = page.getByRole('searchbox', { name: 'Search by reported cluster' });
+      await search.fill('b');
+      await eventually(async () => expect(await rows()).to.have.length(3), patient);
+      expect((await rows())[2]).to.match(/^b\\u\{202e\}d env=test 0\.0 – [\d.]+$/);
+      expect(page.url()).to.include('load=b');
+      await search.fill('nobody');
+      await shows(page, 'No cluster matches.');
+      await search.fill('bill*');
+      await eventually(async () => expect(await rows()).to.have.length(2), patient);
+      await table.getByRole('link', { name: 'env=prod' }).click();
+      expect(page.url()).to.match(/class=[0-9a-f]{16}/);
+      expectClean(open);
+    }
   });
 
   it('works with workers', async () => {

@@ -340,6 +340,7 @@ for (const workers of cases(0, 2)) {
       const { state, cause } = await reaches(relay, 'IDLE');
       expect([state, cause]).to.deep.equal(['IDLE', 'content']);
       expect(await relay.metric('rollouts_total', 'result="discarded"')).to.equal(1);
+      expect(await relay.metric('rollouts_total', 'result="held"'), 'it counts once').to.equal(0);
       const at = ['--admin', `http://${relay.admin}`];
       expect((await run('history', ...at)).out).to.match(
         / DISCARDED in wave 1: content | DISCARDED: content /,

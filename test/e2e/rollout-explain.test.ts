@@ -5,6 +5,7 @@ import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
+import { clientsOf } from './support/relay-state.ts';
 import { operate, reaches } from './support/rollout-state.ts';
 
 for (const workers of cases(0, 2)) {
@@ -54,6 +55,34 @@ for (const workers of cases(0, 2)) {
         expect(await explain('a')).to.match(
           /no +\(all\) +[0-9a-f]{16} +v2 +what upstream has now was discarded$/m,
         );
+      });
+    });
+
+    it('what was rolled back is not said to be denied, although something else is', async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1' });
+      await using relay = await RelayProcess.start({
+        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+        rollout: { canary: { percent: 0.01 } },
+        xds: { authorization: { rules: [{ names: ['secret'], allow: false }, { allow: true }] } },
+        workers,
+      });
+      using pool = new ClientPool(relay.xds, 1);
+      const client = pool.open('delta', 'tenant');
+      client.subscribe('cds', ['a', 'new', 'secret']);
+      await client.gets('cds', { a: '1' });
+      plane.set('cds', { a: '1', new: '1', secret: '1' });
+      await client.gets('cds', { a: '1', new: '1' });
+      const at = ['--admin', `http://${relay.admin}`];
+      const back = await run('rollback', '--to', '1', '--reason', 'bad', ...at);
+      expect(back.code, back.out).to.equal(0);
+      await client.gets('cds', { a: '1' });
+      await eventually(async () => {
+        const [{ id } = { id: '' }] = await clientsOf(relay);
+        const { out } = await run('explain', '--client', id, ...at);
+        expect(out)
+          .to.match(/^cds +secret +MISSING +xds\.authorization does not allow it$/m)
+          .and.match(/^cds +new +MISSING +it was rolled back and frozen/m);
       });
     });
   });

@@ -191,31 +191,47 @@ describe('a rollout with verified tenants', function () {
     expect(await rolloutOf(relay)).to.deep.include({ state: 'HELD', names: ['x-a'] });
   });
 
-  it('only canary_principals are canaries, whatever their node says', async () => {
-    using pem = new PemFiles();
-    await using plane = await ModelPlane.start();
-    plane.set('cds', { a: '1' });
-    const rollout = {
-      mode: 'MANUAL',
-      canary: { percent: 100 },
-      canary_principals: ['spiffe://example.com/ops'],
-    };
-    await using relay = await RelayProcess.start(config(plane, rollout, { xds: listening(pem) }));
-    const pools = ['ops', 'web'].map((name) => new ClientPool(relay.xds, 1, secureOf(tenantOf(name))));
-    try {
-      const clients = pools.map((pool, index) => pool.open('delta', `x${index}`));
-      for (const client of clients) client.subscribe('cds');
-      for (const client of clients) await client.gets('cds', { a: '1' });
-      plane.set('cds', { a: '2' });
-      await clients[0]?.gets('cds', { a: '2' });
-      await always(() => {
-        expect(clients[1]?.has('cds')).to.deep.equal({ a: '1' });
-      }, 1500);
-      expect((await rolloutOf(relay)).canaries.total).to.equal(1);
-      expect((await operate(relay, 'Release')).status).to.equal(200);
-      await clients[1]?.gets('cds', { a: '2' });
-    } finally {
-      for (const pool of pools) pool[Symbol.dispose]();
-    }
-  });
+  for (const workers of cases(0, 2))
+    it(`only canary_principals are canaries, whatever their node says, with workers: ${workers}`, async () => {
+      using pem = new PemFiles();
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1' });
+      const named = (tenant: string): RelayConfig => {
+        const principals = [`spiffe://example.com/${tenant}`];
+        const rollout = { mode: 'MANUAL', canary: { percent: 100 }, canary_principals: principals };
+        return config(plane, rollout, { xds: listening(pem), workers });
+      };
+      await using relay = await RelayProcess.start(named('ops'));
+      // So that each worker has clients of both.
+      const tenants = ['ops', 'web'].map((name) => {
+        const pool = new ClientPool(relay.xds, workers + 1, secureOf(tenantOf(name)));
+        const clients = Array.from({ length: workers + 1 }, (_, at) => pool.open('delta', `x-${name}-${at}`));
+        return { pool, clients };
+      });
+      const [ops, web] = tenants.map(({ clients }) => clients);
+      const all = async (clients: readonly RecordingClient[] = [], content = '1'): Promise<void> => {
+        for (const client of clients) await client.gets('cds', { a: content });
+      };
+      const isOnlyFor = async (canaries: typeof ops, others: typeof ops, content: string): Promise<void> => {
+        await all(canaries, content);
+        await always(() => {
+          expect(others?.filter((client) => heard(client, content))).to.deep.equal([]);
+        }, 1500);
+        expect((await rolloutOf(relay)).canaries.total).to.equal(workers + 1);
+        expect((await operate(relay, 'Release')).status).to.equal(200);
+        await all(others, content);
+      };
+      try {
+        for (const client of [...(ops ?? []), ...(web ?? [])]) client.subscribe('cds');
+        await all(ops);
+        await all(web);
+        plane.set('cds', { a: '2' });
+        await isOnlyFor(ops, web, '2');
+        await relay.reconfigure(named('web'));
+        plane.set('cds', { a: '3' });
+        await isOnlyFor(web, ops, '3');
+      } finally {
+        for (const { pool } of tenants) pool[Symbol.dispose]();
+      }
+    });
 });

@@ -3,6 +3,8 @@ import { type } from '../support/in-memory-relay.ts';
 import { type AdsStream, ControlPlane, type Request } from '../upstream/ads/control-plane.ts';
 import { contentOf as contentOfBody } from '../upstream/ads/responses.ts';
 import { always, eventually } from './support/eventually.ts';
+import { ResourceFiles } from './support/files.ts';
+import { send } from './support/http.ts';
 import { RelayProcess } from './support/relay.ts';
 import { Connections, type VariantClient } from './support/variant-client.ts';
 
@@ -205,4 +207,63 @@ describe('a reload of the parameter rules', function () {
       second.plane.kill();
     }
   });
+
+  for (const workers of [0, 1])
+    it(`§6.6 what one upstream claims no later one serves, whatever is reloaded (workers: ${workers})`, async () => {
+      using first = new ResourceFiles();
+      using second = new ResourceFiles();
+      const write = (files: ResourceFiles, content: string, ...names: string[]): void =>
+        files.write('cds', new Map(names.map((name) => [name, content])));
+      write(first, 'first', 'web', 'shop-a');
+      write(second, 'second', 'web', 'shop-a', 'shop-b', 'other');
+      const back = { ...second.upstream, name: 'back' };
+      const both = (claims: object) => ({
+        workers,
+        rest: {},
+        upstreams: [{ ...first.upstream, name: 'front', ...claims }, back],
+        drain_timeout: '100ms',
+      });
+      const config = both({ names: ['shop-*'] });
+      await using relay = await RelayProcess.start(config);
+      using connections = new Connections(relay.xds);
+      const [delta, sotw] = (['delta', 'sotw'] as const).map((protocol) => connections.open({ protocol }));
+      const byName = connections.open({ protocol: 'delta' });
+      const all = [delta, sotw].filter((client) => client !== undefined);
+      for (const client of all) client.want('cds');
+      byName.want('cds', { names: ['shop-a', 'shop-b'] });
+      const everybodyGets = async (expected: readonly string[]): Promise<void> => {
+        for (const client of all) await client.gets('cds', expected);
+        await byName.gets(
+          'cds',
+          expected.filter((one) => one.startsWith('shop-')),
+        );
+        await eventually(async () => {
+          const node = JSON.stringify({ node: { id: 'poll' } });
+          const polled = await send(
+            'POST',
+            `http://${relay.rest}/v3/discovery:clusters`,
+            node,
+            'application/json',
+          );
+          const names = [...polled.body.matchAll(/"name":\s*"([^"]*)"/g)].flatMap(([, name]) => name ?? []);
+          expect(names.toSorted()).to.deep.equal(expected.map((one) => one.split(':')[0]));
+        });
+      };
+      await everybodyGets(['other: second', 'shop-a: first', 'web: second']);
+      write(second, 'again', 'web', 'shop-a', 'shop-b', 'other');
+      await everybodyGets(['other: again', 'shop-a: first', 'web: again']);
+
+      relay.configure(both({ types: ['cds'] }));
+      await everybodyGets(['shop-a: first', 'web: first']);
+      relay.configure({ ...config, upstreams: [back] });
+      await everybodyGets(['other: again', 'shop-a: again', 'shop-b: again', 'web: again']);
+      for (const client of all) client.heard();
+      relay.configure(config);
+      await everybodyGets(['other: again', 'shop-a: first', 'web: again']);
+
+      // The later one is never used: that is no reason not to run.
+      relay.configure(both({}));
+      await everybodyGets(['shop-a: first', 'web: first']);
+      await eventually(() => expect(JSON.stringify(relay.log)).to.include('is never used: upstreams[0]'));
+    });
 });

@@ -136,9 +136,14 @@ for (const workers of cases(0, 2)) {
         expect((await compare(config({ nonsense: true }))).code).to.equal(2);
         const path = join(directory, 'next.json');
         writeFileSync(path, JSON.stringify(config()));
-        const { code, err } = await run('validate', '--config', path, '--against', 'http://127.0.0.1:1');
+        const asked = ['validate', '--config', path, '--against', 'http://127.0.0.1:1'];
+        const { code, err } = await run(...asked);
         expect(code).to.equal(1);
         expect(err).to.include("cannot reach the relay's admin listener at http://127.0.0.1:1");
+        const ran = await run(...asked, '--json');
+        expect(ran.code).to.equal(1);
+        const found = report.omit({ changes: true }).parse(JSON.parse(ran.out.slice(ran.err.length)));
+        expect(found.ok, 'what is known of the file').to.equal(true);
       });
     }
 
@@ -158,7 +163,7 @@ for (const workers of cases(0, 2)) {
         { node: 'two', ...moved },
       ]);
 
-      const { out } = await compare(next);
+      const { out } = await compare(next, '-o', 'wide');
       expect(out).to.match(
         /^Streams: 3; with other parameters: 2; that lose resources: 2; that may lose resources, unknown until they reconnect: 0\.$/m,
       );

@@ -38,7 +38,13 @@ for (const workers of cases(0, 2)) {
 
       plane.kill();
       await eventually(async () => expect((await readyOf(relay)).stale).to.equal(true));
-      for (const flags of [[], ['--type', 'cds'], ['--type', 'cds', '--name', 'shop'], ['--name', 'shop']]) {
+      for (const flags of [
+        [],
+        ['--type', 'cds'],
+        ['--type', 'cds', '--name', 'shop'],
+        ['--name', 'shop'],
+        ['--wave', '1'],
+      ]) {
         const failed = await wait(relay, ...flags);
         expect(failed.code, flags.join(' ')).to.equal(1);
         expect(failed.err).to.match(
@@ -48,6 +54,11 @@ for (const workers of cases(0, 2)) {
       const allowed = await wait(relay, '--allow-stale');
       expect(allowed.code, allowed.out).to.equal(0);
       expect(allowed.out).to.match(/^accepted by all: 1 stream subscribes\nas of 20\S+Z: upstream central /);
+      const wave = await wait(relay, '--allow-stale', '--wave', '1');
+      expect(wave.code, wave.out).to.equal(0);
+      expect(wave.out).to.match(
+        /^wave 1 has accepted the change, or everybody has it\nas of 20\S+Z: upstream /,
+      );
       const json = await wait(relay, '--json');
       const said = answer.parse(
         JSON.parse(json.out.slice(json.out.indexOf('{'), json.out.lastIndexOf('}') + 1)),
@@ -85,31 +96,61 @@ for (const workers of cases(0, 2)) {
       using files = new ResourceFiles();
       files.write('cds', new Map([['shop', '1']]));
       await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers });
-      const nobody = await wait(relay);
-      expect(nobody.code).to.equal(1);
-      expect(nobody.err).to.equal(
-        'not accepted after 300ms: no stream subscribes; expected at least 1 (--min-clients)',
-      );
+      const modes = [[], ['--wave', '1']];
+      for (const flags of modes) {
+        const nobody = await wait(relay, ...flags);
+        expect(nobody.code, nobody.out).to.equal(1);
+        expect(nobody.err).to.equal(
+          'not accepted after 300ms: no stream subscribes; expected at least 1 (--min-clients)',
+        );
+        const none = await wait(relay, '--min-clients', '0', ...flags);
+        expect(none.code, none.err).to.equal(0);
+      }
       using connections = new Connections(relay.xds);
       const client = connections.open({ protocol: 'delta' });
       client.want('cds', { names: ['*'] });
       await client.gets('cds', ['shop: 1']);
-      const one = await wait(relay, '--timeout', '20s');
-      expect(one.code, one.out).to.equal(0);
-      const two = await wait(relay, '--min-clients', '2');
-      expect(two.code).to.equal(1);
-      expect(two.err).to.equal(
-        'not accepted after 300ms: 1 stream subscribes; expected at least 2 (--min-clients)',
-      );
-      const misspelled = await wait(relay, '--type', 'cds', '--name', 'shpo');
-      expect(misspelled.code).to.equal(1);
-      expect(misspelled.err).to.match(
-        /nothing is known about 1 name:\n\n.*\n +cds +shpo +MISSING +no upstream has it/,
-      );
+      for (const flags of modes) {
+        const one = await wait(relay, '--timeout', '20s', ...flags);
+        expect(one.code, one.out).to.equal(0);
+        const two = await wait(relay, '--min-clients', '2', ...flags);
+        expect(two.code).to.equal(1);
+        expect(two.err).to.equal(
+          'not accepted after 300ms: 1 stream subscribes; expected at least 2 (--min-clients)',
+        );
+        const misspelled = await wait(relay, '--type', 'cds', '--name', 'shpo', ...flags);
+        expect(misspelled.code).to.equal(1);
+        expect(misspelled.err).to.match(
+          /nothing is known about 1 name:\n\n.*\n +cds +shpo +MISSING +no upstream has it/,
+        );
+      }
       files.write('cds', new Map([['cart', '1']]));
       await client.gets('cds', ['cart: 1']);
       const removed = await wait(relay, '--type', 'cds', '--name', 'shop', '--timeout', '20s');
       expect(removed.code, removed.out).to.equal(0);
+    });
+
+    it('an xdstp name counts in whatever spelling it is asked for, here and by the client', async () => {
+      const spelled = (id: string) => `xdstp://a/envoy.config.cluster.v3.Cluster/${id}`;
+      using files = new ResourceFiles();
+      files.write('cds', new Map([[spelled('web?a=1&b=2'), '1']]));
+      await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers });
+      using connections = new Connections(relay.xds);
+      const client = connections.open({ protocol: 'delta' });
+      client.want('cds', { names: [spelled('we%62?b=2&a=1')] });
+      await client.gets('cds', [`${spelled('we%62?b=2&a=1')}: 1`]);
+      for (const id of ['web?a=1&b=2', 'we%62?b=2&a=1', '%77eb?b=2&a=1'])
+        for (const flags of [[], ['--type', 'cds']]) {
+          const well = await wait(relay, '--name', spelled(id), '--timeout', '20s', ...flags);
+          expect(well.code, well.out).to.equal(0);
+        }
+      for (const flags of [[], ['--type', 'cds']]) {
+        const wrong = await wait(relay, '--name', 'xdstp://a', ...flags);
+        expect([wrong.code, wrong.err]).to.deep.equal([
+          1,
+          `http://${relay.admin}: xdstp name "xdstp://a": it is not of the form xdstp://[authority]/type/id`,
+        ]);
+      }
     });
 
     it('a client that asks and gets nothing is not there yet', async () => {

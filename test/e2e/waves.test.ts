@@ -244,6 +244,9 @@ for (const workers of cases(0, 2)) {
       world.plane.set('cds', { a: '2', b: '1' });
       await world.have('test', '2');
       expect(Date.now() - began).to.be.below(1400);
+      const at = ['--admin', `http://${world.relay.admin}`];
+      const passed = await run('wait', '--wave', '1', '--timeout', '5s', ...at);
+      expect(passed.code, passed.err).to.equal(0);
       await world.have('canary test prod', '2');
     });
   });

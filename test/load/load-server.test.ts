@@ -2,6 +2,7 @@ import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/p
 import { expect } from 'chai';
 import {
   LoadStatsRequestSchema,
+  type LoadStatsResponse,
   LoadStatsResponseSchema,
 } from '../../src/gen/envoy/service/load_stats/v3/lrs_pb.ts';
 import { LoadServer, type ReportingClient } from '../../src/load/load-server.ts';
@@ -19,6 +20,8 @@ import { VirtualClock } from '../support/virtual-clock.ts';
 /** A control plane that takes all that it is told. */
 class Plane {
   issued = 0;
+  /** Names of clusters, and of them with `/endpoints` where their endpoints were reported. */
+  readonly told: string[] = [];
   handler: LoadStreamHandler | undefined;
   /** What it has not read yet, of a control plane that does not read. */
   unread: (() => void)[] | undefined;
@@ -29,9 +32,12 @@ class Plane {
     return {
       report: (bytes: Uint8Array, taken: () => void): void => {
         const read = (): void => {
-          for (const { upstreamLocalityStats } of fromBinary(LoadStatsRequestSchema, bytes).clusterStats)
-            for (const { totalIssuedRequests } of upstreamLocalityStats)
+          const { clusterStats } = fromBinary(LoadStatsRequestSchema, bytes);
+          for (const { clusterName, upstreamLocalityStats } of clusterStats)
+            for (const { totalIssuedRequests, upstreamEndpointStats } of upstreamLocalityStats) {
               this.issued += Number(totalIssuedRequests);
+              this.told.push(upstreamEndpointStats.length === 0 ? clusterName : `${clusterName}/endpoints`);
+            }
           taken();
         };
         if (this.unread === undefined) read();
@@ -48,11 +54,13 @@ class Plane {
   }
 
   ask(...clusters: readonly string[]): void {
-    const asked = create(LoadStatsResponseSchema, {
-      clusters: [...clusters],
-      sendAllClusters: clusters.length === 0,
-      loadReportingInterval: { seconds: 1n },
-    });
+    this.askFor({ clusters: [...clusters], sendAllClusters: clusters.length === 0 });
+  }
+
+  askFor(
+    what: Partial<Pick<LoadStatsResponse, 'clusters' | 'sendAllClusters' | 'reportEndpointGranularity'>>,
+  ): void {
+    const asked = create(LoadStatsResponseSchema, { ...what, loadReportingInterval: { seconds: 1n } });
     this.handler?.asked(Buffer.from(toBinary(LoadStatsResponseSchema, asked)));
   }
 }
@@ -273,6 +281,45 @@ describe('what a control plane asks for', () => {
     expect(written() - before).to.be.within(2000, 2300);
   });
 
+  it('is all that goes up, whatever its clients say of other clusters and of endpoints', () => {
+    const { clock, plane, stream } = setUp();
+    const load = { totalIssuedRequests: 1n };
+    const stats = { upstreamLocalityStats: [{ ...load, upstreamEndpointStats: [load] }] };
+    const everything = ['cart', 'shop'].map((clusterName) => ({ clusterName, ...stats }));
+    const heard = (): readonly string[] => {
+      stream.send({ clusterStats: everything });
+      clock.advance(1000);
+      return plane.told.splice(0);
+    };
+    plane.askFor({ clusters: ['shop'] });
+    expect(heard()).to.deep.equal(['shop']);
+    plane.askFor({ clusters: ['shop', 'cart'], reportEndpointGranularity: true });
+    expect(heard()).to.have.members(['cart/endpoints', 'shop/endpoints']);
+    plane.askFor({ clusters: ['cart'] });
+    // The sums of before are part of this one, with what it is 0 of now.
+    heard();
+    expect([heard(), heard()]).to.deep.equal([['cart'], ['cart']]);
+    plane.askFor({ sendAllClusters: true });
+    expect(heard()).to.have.members(['cart', 'shop']);
+    plane.askFor({});
+    heard();
+    expect(heard()).to.deep.equal([]);
+  });
+
+  it('is asked for before anything counts', () => {
+    const places = { sessions: 0 };
+    const { clock, plane, stream } = setUp(undefined, places);
+    places.sessions = 1;
+    clock.advance(5000);
+    stream.send(small);
+    plane.ask();
+    clock.advance(1000);
+    expect(plane.issued).to.equal(0);
+    stream.send(small);
+    clock.advance(1000);
+    expect(plane.issued).to.equal(7);
+  });
+
   it('is ignored if it is more than 100,000 names', () => {
     const { plane, malformed } = setUp();
     plane.ask(...Array.from({ length: 99_000 }, (_, at) => `cluster-${at}`));
@@ -366,7 +413,8 @@ describe('a large load report, read in turns', () => {
   ] as const) {
     it(`ends its stream where its peer may not hold what is noted of it: ${what}`, () => {
       const peer = testPeer({}, testAccounts({ heldPerPeer: 4 << 20 }));
-      const { clock, stream } = setUp(undefined, undefined, peer);
+      const { clock, plane, stream } = setUp(undefined, undefined, peer);
+      plane.askFor({ sendAllClusters: true, reportEndpointGranularity: true });
       const locality = fields.repeat((1 << 20) / (fields.length / 2));
       const report = encode([message(2, [field(2, Buffer.from(locality, 'hex'))])]);
       stream.handler?.message(charged(report));

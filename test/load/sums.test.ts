@@ -7,7 +7,8 @@ import {
   type LoadStatsRequest,
   LoadStatsRequestSchema,
 } from '../../src/gen/envoy/service/load_stats/v3/lrs_pb.ts';
-import { Reading, type Wanted } from '../../src/load/reading.ts';
+import type { Wanted } from '../../src/load/instruction.ts';
+import { Reading } from '../../src/load/reading.ts';
 import { type Payer, Reporter } from '../../src/load/rows.ts';
 import { LoadSums } from '../../src/load/sums.ts';
 import { atOnce } from '../../src/model/time-slices.ts';

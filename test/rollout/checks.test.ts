@@ -4,9 +4,10 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { systemClock } from '../../src/model/clock.ts';
-import { askCheck, type CheckSettings, Checks } from '../../src/rollout/checks.ts';
+import { askCheck, type CheckAnswer, type CheckSettings, Checks } from '../../src/rollout/checks.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
@@ -105,15 +106,53 @@ describe('checks of a rollout', function () {
   it('a token is sent, read for each request, and never shown', async () => {
     using directory = temporaryDirectory();
     const tokenFile = join(directory.path, 'token');
-    handler = (request, response) =>
-      response.writeHead(400).end(JSON.stringify({ error: `no ${request.headers.authorization ?? ''}` }));
-    for (const token of ['first-secret', 'second-secret']) {
+    const repeated: readonly Handler[] = [
+      (request, response) => json({ error: `no ${request.headers.authorization}` }, 400)(request, response),
+      (request, response) => vector(`${request.headers.authorization}`)(request, response),
+      // Some writers of JSON escape what need not be.
+      (request, response) =>
+        response
+          .writeHead(400)
+          .end(`{"error":"no ${request.headers.authorization?.replaceAll('/', '\\/')}"}`),
+    ];
+    // One of a Kubernetes service account has a thousand characters, and reasons are cut.
+    for (const token of ['first-secret', 'second/secret', 'secret/'.repeat(150)]) {
       writeFileSync(tokenFile, token);
-      const said = await ask({ prometheus: { url, query: 'up', max: 1, tokenFile } });
-      expect(asked.at(-1)?.authorization).to.equal(`Bearer ${token}`);
-      expect(said.reason).to.not.include(token);
+      for (const given of repeated) {
+        handler = given;
+        const said = await ask({ prometheus: { url, query: 'up', max: 1, tokenFile } });
+        expect(asked.at(-1)?.authorization).to.equal(`Bearer ${token}`);
+        expect(said.reason).to.include('[redacted]').and.to.not.include('secret');
+      }
     }
   });
+
+  for (const hours of [-1, 1])
+    it(`a wall clock that is set by ${hours} h: what was asked since the wave began counts, and nothing else`, () => {
+      const clock = new VirtualClock();
+      let state: CheckAnswer['state'] = 'GOOD';
+      const checks = new Checks([{ ...common, intervalMs: 1000, webhook: { url } }], {
+        clock,
+        subject: () => ({}),
+        changed: () => {},
+        ask: (_, answered) => answered({ state, value: undefined, reason: '' }),
+      });
+      checks.waiting(true);
+      clock.advance(5000);
+      clock.step(hours * 3_600_000);
+      const since = clock.monotonic() + 500;
+      expect(checks.opinionOn(new Set(), since).waitsFor).to.equal('check one has not answered yet');
+      clock.advance(1000);
+      expect(checks.opinionOn(new Set(), since).goodSince).to.equal(since);
+      state = 'BAD';
+      clock.advance(1000);
+      expect(checks.opinionOn(new Set(), since).verdict).to.equal(undefined);
+      clock.advance(1000);
+      expect(checks.opinionOn(new Set(), since).verdict?.cause).to.equal('check');
+      const [shown] = checks.states();
+      expect(clock.now() - (shown?.since ?? 0)).to.be.within(1000, 2000);
+      expect(clock.now() - (shown?.recent.at(-1)?.askedAt ?? 0)).to.be.below(1000);
+    });
 
   it('BAD so many times in a row since the change is bad; UNKNOWN is not', async () => {
     const checks = new Checks([{ ...common, webhook: { url } }], {
@@ -122,7 +161,7 @@ describe('checks of a rollout', function () {
       changed: () => {},
     });
     handler = status(302);
-    const since = Date.now();
+    const since = systemClock.monotonic();
     checks.waiting(true);
     await eventually(() => expect(asked.length).to.be.above(3));
     const opinion = (from = since) => checks.opinionOn(new Set(), from);
@@ -132,7 +171,7 @@ describe('checks of a rollout', function () {
     await eventually(() => expect(opinion().goodSince).to.be.at.least(since));
     handler = status(500);
     await eventually(() => expect(opinion().verdict?.reason).to.match(/^check one:/));
-    expect(opinion(Date.now() + 1000).verdict).to.equal(undefined);
+    expect(opinion(systemClock.monotonic() + 1000).verdict).to.equal(undefined);
     checks.waiting(false);
     const count = asked.length;
     await new Promise((resolve) => setTimeout(resolve, 100));

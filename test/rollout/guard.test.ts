@@ -157,6 +157,18 @@ describe('the guard: assignments that lose their endpoints', () => {
     expect(world.empty('released')).to.equal('cd');
   });
 
+  for (const hours of [-1, 1])
+    it(`the bake is not another one when the wall clock is set by ${hours} h`, () => {
+      world.says(eds, assignments({ a: 0, b: 0 }));
+      world.clock.step(hours * 3_600_000);
+      world.says(eds, assignments({ c: 0 }));
+      expect(world.look()).to.match(/^3 of 10 eds/);
+      world.says(eds, assignments({ c: 1 }));
+      world.clock.advance(bakeMs + 1);
+      world.says(eds, assignments({ c: 0 }));
+      expect(world.look()).to.equal('');
+    });
+
   it('what was lost longer ago than a bake does not count', () => {
     world.says(eds, assignments({ a: 0, b: 0 }));
     world.clock.advance(bakeMs + 1);

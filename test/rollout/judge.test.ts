@@ -432,6 +432,52 @@ describe('judge: waves', () => {
     expect([...both.reach(new Set(['shops', 'tests']))]).to.deep.equal([['tests', 2]]);
   });
 
+  it('says up to which wave what waits now was accepted: what joins a later wave, by nobody yet', () => {
+    const judge = new Judge(three, 0);
+    judge.judge(0, { ...by('a'), accepted: 0 });
+    expect(judge.acceptedWave).to.equal(0);
+    judge.judge(1, by('a'));
+    expect(judge.acceptedWave).to.equal(1);
+    judge.advance(new Set(['a']), 31);
+    judge.reach(new Set(['one']));
+    judge.judge(31, { ...by('a', 'b'), accepted: 1 });
+    expect(judge.acceptedWave).to.equal(1);
+    judge.judge(32, { ...by('a', 'b'), found: rejects.found });
+    judge.joined(40);
+    judge.judge(40, { ...by('a', 'b'), accepted: 0 });
+    expect(judge.acceptedWave, 'a fix').to.equal(0);
+    const alone = new Judge(three, 0);
+    judge.judge(41, by('a', 'b'));
+    expect(judge.acceptedWave).to.equal(2);
+    expect(Judge.of([judge, alone], three, 42).acceptedWave, 'it has what nobody has accepted').to.equal(0);
+  });
+
+  it('waves before the first that met somebody are passed, whatever joins', () => {
+    const judge = new Judge(three, 0);
+    expect(outcome(judge, 0, none)).to.equal('accepted');
+    judge.advance(new Set(), 0);
+    judge.reach(new Set(['one']));
+    judge.joined(5);
+    expect([judge.wave, judge.acceptedWave]).to.deep.equal([2, 1]);
+  });
+
+  it('a reload that takes waves away: the last one is where it is', () => {
+    const judge = new Judge(three, 0);
+    for (const at of [30, 130]) judge.advance(new Set(['a']), at);
+    judge.reach(new Set(['one']));
+    expect([judge.wave, judge.waves, judge.isLastWave]).to.deep.equal([3, 3, true]);
+    judge.configure({ ...three, waves: three.waves.slice(0, 2) });
+    expect([judge.wave, judge.waves, judge.isLastWave]).to.deep.equal([2, 2, true]);
+    expect(judge.acceptedWave, 'nobody of it has accepted').to.equal(1);
+    expect([...judge.reach(new Set(['one', 'two']))]).to.deep.equal([
+      ['one', 2],
+      ['two', 2],
+    ]);
+    expect(outcome(judge, 131, by('a', 'b'))).to.equal('CANARY');
+    expect(outcome(judge, 230, by('a', 'b')), 'its own bake').to.equal('CANARY');
+    expect(outcome(judge, 231, by('a', 'b'))).to.equal('accepted');
+  });
+
   it('checks: the bake counts while they are good, and an unknown one does not pass', () => {
     const judge = new Judge(settings, 0);
     const unknown = { ...accepted, goodSince: undefined, waitsFor: 'check errors: no answer' };

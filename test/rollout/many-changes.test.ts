@@ -7,6 +7,7 @@ import { placeOf } from '../../src/model/node-path.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { transaction } from '../../src/model/transaction.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
+import type { RolloutSettings } from '../../src/rollout/seams.ts';
 import type { Standing } from '../../src/rollout/waiting.ts';
 import { namedHolder, put, type } from '../support/in-memory-relay.ts';
 import { unheard, withoutCanaries } from '../support/rollouts.ts';
@@ -24,7 +25,10 @@ class World {
   /** How often each was called. */
   readonly calls = { release: 0, discard: 0, removals: 0, released: 0 };
 
-  constructor() {
+  constructor({
+    maxRemovalPercent = 100,
+    onFailure = 'DISCARD',
+  }: { readonly maxRemovalPercent?: number; readonly onFailure?: RolloutSettings['onFailure'] } = {}) {
     const { held } = this.store;
     const release = held.release.bind(held);
     const discard = held.discard.bind(held);
@@ -41,7 +45,7 @@ class World {
       this.calls.removals++;
       return removals(filter);
     };
-    const settings = { ...withoutCanaries([cds]), onFailure: 'DISCARD' } as const;
+    const settings = { ...withoutCanaries([cds]), onFailure };
     this.rollout = new Rollout(settings, {
       gate: held,
       fleet: {
@@ -70,17 +74,14 @@ class World {
       clock: this.clock,
       saved: undefined,
       revisions: () => ({ revision: 1, pendingRevision: 1 }),
-      removalLimits: () => [{ upstream: 'script', maxRemovalPercent: 100, maxRemovalHoldMs: 60_000 }],
+      removalLimits: () => [{ upstream: 'script', maxRemovalPercent, maxRemovalHoldMs: 60_000 }],
       events: {
         ...unheard,
         released: () => this.calls.released++,
       },
     });
     for (const selector of names) this.store.addInterest({ type: cds, selector, parameters: NO_PARAMETERS });
-    this.store.apply(
-      transaction({ holder: namedHolder, type: cds, puts: names.map((name) => put(cds, name, '1')) }),
-    );
-    this.#settle(0);
+    this.put('1');
   }
 
   removes(): void {
@@ -90,9 +91,21 @@ class World {
     expect(this.rollout.report().changes).to.have.length(names.length);
   }
 
+  removesOne(): void {
+    const removals = names.slice(0, 1).map((name) => ({ name, constraints: UNCONSTRAINED }));
+    this.store.apply(transaction({ holder: namedHolder, type: cds, removals }));
+    this.#settle(100);
+  }
+
   #settle(milliseconds: number): void {
     this.store.held.notify();
     this.clock.advance(milliseconds);
+  }
+
+  put(content: string): void {
+    const puts = names.map((name) => put(cds, name, content));
+    this.store.apply(transaction({ holder: namedHolder, type: cds, puts }));
+    this.#settle(0);
   }
 
   /** What has been called since. */
@@ -104,6 +117,18 @@ class World {
 }
 
 describe('many changes that wait', () => {
+  it('what has just come was accepted by nobody, though what was there before was', () => {
+    const world = new World();
+    const accepted = (): readonly number[] => world.rollout.report().changes.map((one) => one.acceptedWave);
+    world.put('2');
+    world.after(200);
+    expect(accepted()).to.deep.equal(names.map(() => 1));
+    world.put('3');
+    expect(accepted(), 'before it is looked at').to.deep.equal(names.map(() => 0));
+    world.after(200);
+    expect(accepted()).to.deep.equal(names.map(() => 1));
+  });
+
   it('a look at them counts the removals of a type once', () => {
     const world = new World();
     world.removes();
@@ -124,4 +149,40 @@ describe('many changes that wait', () => {
     expect(world.after(1000)).to.include({ discard: 1 });
     expect(world.store.held.pending.every(({ masked }) => masked === 'discarded')).to.equal(true);
   });
+});
+
+const hour = 3_600_000;
+
+describe('a wall clock that is set', () => {
+  for (const hours of [-1, 1]) {
+    it(`by ${hours} h: no bake ends sooner or later, and what is shown goes by the new time`, () => {
+      const world = new World();
+      const { clock, rollout } = world;
+      world.put('2');
+      world.after(1000);
+      const began = rollout.report();
+      clock.step(hours * hour);
+      world.after(1000);
+      const { state, bakedAt, pending } = rollout.report();
+      expect([state.kind, pending.length]).to.deep.equal(['CANARY', names.length]);
+      expect(state.since - began.state.since).to.equal(hours * hour);
+      expect((bakedAt ?? 0) - (began.bakedAt ?? 0)).to.equal(hours * hour);
+      expect((bakedAt ?? 0) - clock.now()).to.be.within(27_000, 28_500);
+      expect(world.after(27_000).released).to.equal(0);
+      expect(world.after(2000).released).to.equal(names.length);
+    });
+
+    it(`by ${hours} h: removals that are too many are held for as long`, () => {
+      const world = new World({ maxRemovalPercent: 1, onFailure: 'HOLD' });
+      const { clock, rollout } = world;
+      world.removesOne();
+      expect(rollout.report().state.kind).to.equal('HELD');
+      clock.step(hours * hour);
+      world.after(58_000);
+      expect(rollout.report().state.kind).to.equal('HELD');
+      expect(clock.now() - (rollout.heldRemovals('script')[0]?.since ?? 0)).to.be.within(58_000, 58_500);
+      world.after(2000);
+      expect(rollout.report().state.kind).to.equal('CANARY');
+    });
+  }
 });

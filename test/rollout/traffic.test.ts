@@ -97,6 +97,48 @@ describe('what clients report of their traffic', () => {
     expect(counts(canary('a'), canary('a')).slice(0, 2)).to.deep.equal(['GOOD', 307]);
   });
 
+  describe('of a client that was idle before its first request', () => {
+    /** A canary, with or without another client: what is found where no request comes any more, in a bake of three intervals. */
+    const found = (idle: number, busy: number, other: boolean): unknown => {
+      const all = (requests: number): void => {
+        report('a', requests);
+        if (other) report('b', 200);
+      };
+      if (other) for (let at = 0; at < 10; at++) report('b', 200);
+      for (let at = 0; at < idle; at++) all(0);
+      // It began in the middle of it.
+      all(30);
+      for (let at = 1; at < busy; at++) all(200);
+      counts(canary('a'));
+      for (let at = 0; at < 3; at++) all(0);
+      return counts(canary('a'))[0];
+    };
+
+    for (const [idle, other] of [
+      [0, false],
+      [1, false],
+      [20, false],
+      [1, true],
+      [20, true],
+    ] as const)
+      it(`that is no burst: no requests any more are found; ${idle} intervals, ${other ? 'beside another one' : 'alone'}`, () => {
+        expect(found(idle, 7, other)).to.equal('BAD');
+      });
+
+    it('it may be idle again, if it had requests only once', () => {
+      for (let at = 0; at < 10; at++) report('b', 200);
+      for (const requests of [0, 0, 200, 0, 0, 0, 0, 0, 0]) report('a', requests);
+      counts(canary('a'));
+      for (let at = 0; at < 3; at++)
+        for (const [node, requests] of [
+          ['a', 0],
+          ['b', 200],
+        ] as const)
+          report(node, requests);
+      expect(counts(canary('a'))[0]).to.equal('UNKNOWN');
+    });
+  });
+
   describe('of a relay', () => {
     const relay = { stages: 2, isPartial: false };
     const partial = { stages: 2, isPartial: true };

@@ -2,7 +2,7 @@ import { globSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { h2specBinary } from '../attacks/support/h2spec.ts';
 import { chromiumBinary } from '../e2e/support/chromium.ts';
-import { controlPlaneBinary } from '../e2e/support/controlplane.ts';
+import { controlPlaneBinary, olderControlPlaneBinary } from '../e2e/support/controlplane.ts';
 import { envoyBinary } from '../e2e/support/envoy-binary.ts';
 import { fleetPrograms } from '../e2e/support/fleet.ts';
 import { goBinary } from '../e2e/support/go.ts';
@@ -35,6 +35,7 @@ export async function prepare(): Promise<Readonly<Record<string, string>>> {
     chromiumBinary(),
     h2specBinary(),
     controlPlaneBinary(),
+    olderControlPlaneBinary(),
     goBinary('grpcclient'),
     fleetPrograms(),
     ...recipes,

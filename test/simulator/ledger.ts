@@ -109,14 +109,14 @@ export class Ledger {
     };
   }
 
-  /** A report of a client, or of a relay below, was read by a relay. `filters`: the relay asks for more than the control plane. */
-  received(relay: string, call: Call, bytes: Uint8Array, native: boolean, filters: boolean): void {
+  /** A report of a client, or of a relay below, was read by a relay: it may say more than the control plane asks for. */
+  received(relay: string, call: Call, bytes: Uint8Array, native: boolean): void {
     const report = readReport(bytes);
     if (report.parameters !== undefined) this.#nodes.set(call, report.parameters);
     const parameters = native ? parametersOf(new Map()) : this.#nodes.get(call);
     const session = parameters && this.#sessions.get(keyOf(relay, parameters));
     if (session === undefined) return;
-    const wanted = filters ? (session.asked === undefined ? [] : session.asked.clusters) : undefined;
+    const wanted = session.asked === undefined ? [] : session.asked.clusters;
     add(session.received, only(report.counters, wanted));
     this.#open.set(call, { session, gauges: only(report.gauges, wanted) });
   }

@@ -490,13 +490,7 @@ export class RelayHost implements Host {
     const isNative = this.plan.variants === 'NATIVE';
     const isRelay = hosts.has(call.connection.name.split('→', 1)[0] ?? '');
     call.taken = (bytes) => {
-      ledger.received(
-        this.id,
-        call,
-        bytes,
-        isNative,
-        this.#running?.rollout?.traffic.intervalMs !== undefined,
-      );
+      ledger.received(this.id, call, bytes, isNative);
       if (isRelay) ledger.arrived(bytes);
     };
     loads.accept(call);

@@ -230,7 +230,7 @@ class Replica implements Host {
               sessionPerParameters: true,
               tls: undefined,
               connectTimeoutMs: 1000,
-              resourceTimeoutMs: 2 ** 31 - 1,
+              resourceTimeoutMs: undefined,
               keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
               backoff: { initialMs: 100, maxMs: 1000 },
               failbackAfterMs: 1000,

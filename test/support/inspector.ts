@@ -211,6 +211,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
         reason: matchFound ? 'env == "prod" holds' : 'env == "prod" fails: env is not given',
         since: '2026-01-01T00:00:00Z',
         upstream: 'central',
+        name: '',
       };
       return {
         match: matchFound ? variant.constraints : '',

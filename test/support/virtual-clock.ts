@@ -11,11 +11,13 @@ export class VirtualClock implements Clock {
   /** The longest wait, as setTimeout has one: a longer one ends then. */
   longest = Number.POSITIVE_INFINITY;
   #now = 1_000_000;
+  /** How much the wall clock was set forward. */
+  #stepped = 0;
   /** What is due first is last. */
   readonly #waiting: Waiting[] = [];
 
   now(): number {
-    return this.#now;
+    return this.#now + this.#stepped;
   }
 
   monotonic(): number {
@@ -30,6 +32,11 @@ export class VirtualClock implements Clock {
         waiting.run = undefined;
       },
     };
+  }
+
+  /** Somebody sets the wall clock: no time passes. */
+  step(milliseconds: number): void {
+    this.#stepped += milliseconds;
   }
 
   /** Lets time pass; what falls due runs at its time, in order. */

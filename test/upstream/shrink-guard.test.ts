@@ -130,6 +130,14 @@ describe('the shrink guard', () => {
     expect(bench.cached).to.deep.equal(['c0']);
   });
 
+  it('a wall clock that is set does not end that time', () => {
+    bench.reconnect();
+    bench.full(...names(10));
+    bench.clock.step(3_600_000);
+    bench.full('c0');
+    expect(bench.held).to.equal(9);
+  });
+
   it('an answer that is late is looked at as closely', () => {
     bench.reconnect();
     bench.clock.advance(3_600_000);
@@ -264,7 +272,7 @@ describe('the shrink guard', () => {
       const holder = namedHolder;
       const puts = names(count).map((name) => put(cds, name, 'x'));
       other.says({ holder, puts, resolved: interests });
-      other.store.markRestored(holder.upstream);
+      other.store.markRestored(holder.upstream, () => undefined);
       other.reconnect();
       let read = 0;
       const heldBy = other.store.heldBy.bind(other.store);

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import type { Account } from '../../src/wire/accounts.ts';
+import { heapAfterCollection } from '../support/heap.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -207,6 +208,18 @@ describe('the account of a peer', () => {
     const opened = loop.account('10.0.0.1');
     expect(opened).not.to.equal(account);
     expect(loop.accounts.again(account)).to.equal(opened);
+  });
+
+  it('keeps the names of its peer, and not the connection that it began with', async () => {
+    const begin = (): WeakRef<object> => {
+      const connection = { address: '10.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
+      loop.accounts.of(connection).enter('connections');
+      return new WeakRef(connection);
+    };
+    const first = begin();
+    await heapAfterCollection();
+    expect(first.deref()).to.equal(undefined);
+    expect(loop.accounts.size).to.equal(1);
   });
 
   it('lists the heaviest first', () => {

@@ -137,6 +137,14 @@ describe('authorities of client certificates', () => {
   });
 });
 
+describe('authorities with a revocation list', () => {
+  it('are refused, because nobody would look at it', () => {
+    const list = '-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n';
+    const checked = checkTlsMaterial({ ca: Buffer.from(list + authority('one').certificate) });
+    expect(checked.ok ? '' : checked.error).to.contain('ca has a revocation list (X509 CRL)');
+  });
+});
+
 describe('PEM that is half written', () => {
   const [first, second] = [authority('first'), authority('second')];
   const whole = first.certificate + second.certificate;

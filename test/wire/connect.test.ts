@@ -39,10 +39,12 @@ class Switch {
 describe('cold services', () => {
   const clients: Client[] = [];
   let readiness: Switch;
+  let served: string[];
   let server: GrpcServer;
 
   async function start(files: readonly DescFile[] = []): Promise<void> {
     readiness = new Switch();
+    served = [ads];
     server = await serve({
       accept: () => undefined,
       auxiliary: new ConnectPaths({
@@ -50,11 +52,11 @@ describe('cold services', () => {
         stalledMilliseconds: () => 60_000,
         services: [
           health(
-            [ads],
+            () => served,
             () => readiness.serving(),
             (changed) => readiness.subscribe(changed),
           ),
-          reflection(() => [ads], files),
+          reflection(() => served, files),
         ],
         aliases: reflectionAliases,
         refused: () => undefined,
@@ -106,6 +108,22 @@ describe('cold services', () => {
       const health = createClient(Health, transport());
       const leave = new AbortController();
       const iterator = health.watch({ service: 'x' }, { signal: leave.signal })[Symbol.asyncIterator]();
+      expect(await iterator.next()).to.have.nested.property('value.status', Status.SERVICE_UNKNOWN);
+      leave.abort();
+    });
+
+    it('a service that is served from now on is known from now on', async () => {
+      const health = createClient(Health, transport());
+      const leave = new AbortController();
+      const iterator = health.watch({ service: 'x' }, { signal: leave.signal })[Symbol.asyncIterator]();
+      await iterator.next();
+      served.push('x');
+      readiness.set(true);
+      expect(await iterator.next()).to.have.nested.property('value.status', Status.SERVING);
+      expect((await health.check({ service: 'x' })).status).to.equal(Status.SERVING);
+      expect((await health.list({})).statuses).to.have.property('x');
+      served.pop();
+      readiness.set(true);
       expect(await iterator.next()).to.have.nested.property('value.status', Status.SERVICE_UNKNOWN);
       leave.abort();
     });

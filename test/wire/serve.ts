@@ -28,9 +28,6 @@ export const full: ConnectionBounds = {
   closed: () => undefined,
   joined: () => 'the peer has too many connections',
   left: () => undefined,
-  endedIdle: () => undefined,
-  endedExpired: () => undefined,
-  refusedCertificate: () => undefined,
 };
 
 /** Sends each message back; ends when the client does. */

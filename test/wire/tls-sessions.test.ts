@@ -2,7 +2,7 @@ import { randomBytes, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { inspect } from 'node:util';
 import { expect } from 'chai';
-import type { ConnectionBounds, ListenerTls } from '../../src/wire/client-connections.ts';
+import type { ListenerTls } from '../../src/wire/client-connections.ts';
 import type { GrpcServer } from '../../src/wire/http2-server.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
 import { hourOf } from '../../src/wire/ticket-keys.ts';
@@ -56,22 +56,12 @@ describe('TLS sessions', () => {
   });
   afterEach(closeServers);
 
-  const bounds: ConnectionBounds = {
-    admits: () => true,
-    opened: () => undefined,
-    closed: () => undefined,
-    joined: () => undefined,
-    left: () => undefined,
-    endedIdle: () => undefined,
-    endedExpired: () => counts.push('expired'),
-    refusedCertificate: (why) => counts.push(why),
-  };
   const sharedSessions = (listener?: 'xds' | 'rest'): TlsSessions => sessionsAt(clock.now(), listener);
   /** As a process of the relay. */
   const listen = (tls: Partial<ListenerTls> = {}): Promise<GrpcServer> =>
     serve({
       clock,
-      bounds,
+      refused: (reason) => counts.push(reason),
       shookHands: (how) => counts.push(how),
       accept: () => (stream) => {
         peers.push(stream.peer);
@@ -227,7 +217,7 @@ describe('TLS sessions', () => {
         expect([refused.resumed, refused.served]).to.deep.equal([true, false]);
         const again = await asks(server, { version, own: renewed, session: refused.session ?? session });
         expect([again.resumed, again.served]).to.deep.equal([false, true]);
-        expect(counts).to.deep.equal(['resumed', 'expired', 'full']);
+        expect(counts).to.deep.equal(['resumed', 'certificate_expired', 'full']);
         // What it got then counts when its address may resume again.
         clock.advance(11 * 60_000);
         expect((await asks(server, { version, own: renewed, session: again.session })).resumed).to.equal(
@@ -252,7 +242,7 @@ describe('TLS sessions', () => {
         expect([refused.resumed, refused.served]).to.deep.equal([true, false]);
         const again = await asks(two, { version, own: below, chain: [middle], session });
         expect([again.resumed, again.served]).to.deep.equal([false, true]);
-        expect(counts).to.deep.equal(['resumed', 'unknown_issuer', 'full']);
+        expect(counts).to.deep.equal(['resumed', 'certificate_unknown_issuer', 'full']);
 
         const told = sharedSessions();
         told.take({ ...sessions.shared(), intermediates: shown });
@@ -272,7 +262,7 @@ describe('TLS sessions', () => {
         counts = [];
         const refused = await asks(server, { version, own: below, chain: [short], session });
         expect([refused.resumed, refused.served]).to.deep.equal([true, false]);
-        expect(counts).to.deep.equal(['resumed', 'expired']);
+        expect(counts).to.deep.equal(['resumed', 'certificate_expired']);
       });
 
       it('have one key at a time on a Node without the callback, and stay off where they are off', async () => {

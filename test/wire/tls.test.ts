@@ -115,16 +115,7 @@ describe('TLS', () => {
     const server = await serve({
       accept,
       report: (message, error, peer = '') => reports.push([message, error, peer.replace(/\d+$/, 'PORT')]),
-      bounds: {
-        admits: () => true,
-        opened: () => undefined,
-        closed: () => undefined,
-        joined: () => undefined,
-        left: () => undefined,
-        endedIdle: () => undefined,
-        endedExpired: () => undefined,
-        refusedCertificate: (reason) => refused.push(reason),
-      },
+      refused: (reason) => refused.push(reason),
       tls: {
         certificate: bytes(forServer.certificate),
         privateKey: bytes(forServer.privateKey),
@@ -153,7 +144,8 @@ describe('TLS', () => {
       );
     }
     expect(reports).to.deep.equal(why.map((reason) => ['a TLS handshake failed', reason, '127.0.0.1:PORT']));
-    expect(refused).to.deep.equal(why.map((_, index) => ['expired', 'untrusted', 'missing'][index % 3]));
+    const reasons = ['certificate_expired', 'certificate_untrusted', 'certificate_missing'];
+    expect(refused).to.deep.equal(why.map((_, index) => reasons[index % 3]));
   });
 
   it('a certificate that is not verified gives no names where none is required', async () => {

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { TypeUrl } from '../../model/brand.ts';
 import type { RecordedChanges } from '../../model/change.ts';
-import type { Clock, Timer } from '../../model/clock.ts';
+import { type Clock, Sweep, type Timer } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import type { Log } from '../../observe/log.ts';
@@ -82,7 +82,7 @@ export class Persistence {
   #sessions: Readonly<Record<string, string>> = {};
   #history: ChangeSource | undefined;
   #phase: Phase = { kind: 'detached' };
-  #alive: Timer | undefined;
+  readonly #alive: Sweep;
   #lastWrite: number | undefined;
   /** The last one since the last write. */
   #failure: { readonly reason: DiskError['kind']; readonly at: number } | undefined;
@@ -92,6 +92,10 @@ export class Persistence {
     const { leaveOut, clock, log } = options;
     this.#conditions = new Conditions(log);
     this.#excluded = new Set(leaveOut);
+    this.#alive = new Sweep(clock, aliveMs, () => {
+      this.#schedule(0);
+      return true;
+    });
     this.journal = new Dirty(
       () => clock.now(),
       this.#excluded,
@@ -150,7 +154,7 @@ export class Persistence {
     this.#history = history;
     this.#phase = { kind: 'idle', store };
     if (this.journal.since !== undefined) this.#schedule(0);
-    this.#stayAlive();
+    this.#alive.start();
   }
 
   /** Writes what waits to be written, within this time, and ends. */
@@ -169,7 +173,7 @@ export class Persistence {
 
   /** Writes what waits, and that the relay was alive until now. */
   async #finish(): Promise<void> {
-    this.#alive?.cancel();
+    this.#alive.stop();
     const phase = this.#phase;
     this.#phase = { kind: 'detached' };
     if (phase.kind === 'detached') return;
@@ -253,13 +257,6 @@ export class Persistence {
       if (!put.ok) return put;
     }
     return disk.commit(now);
-  }
-
-  #stayAlive(): void {
-    this.#alive = this.#options.clock.after(aliveMs, () => {
-      this.#schedule(0);
-      this.#stayAlive();
-    });
   }
 
   async #open(): Promise<Result<Loaded | undefined, DiskError>> {

@@ -1,19 +1,26 @@
 import type { Charged } from '../../model/brand.ts';
 import { Sweep, type Timer } from '../../model/clock.ts';
-import { getOrMake } from '../../model/maps.ts';
+import { countIn, getOrMake } from '../../model/maps.ts';
 import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { encoding, type Response, type Subscription } from '../../model/subscription.ts';
 import { TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
-import { DRAINING } from '../../wire/drain.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
-import { exhausted, faulty, malformed, noFirstRequest, type Refusal, stalled } from '../../wire/refusal.ts';
+import {
+  denied,
+  draining,
+  exhausted,
+  faulty,
+  malformed,
+  noFirstRequest,
+  type Refusal,
+  stalled,
+} from '../../wire/refusal.ts';
 import { readRequest, sotwSelectors } from '../../wire/requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from '../../wire/server-stream.ts';
 import {
-  denied,
   deniedAll,
   excessOf,
   excessOfNames,
@@ -110,8 +117,7 @@ export class Polls {
     const context = services.context(node, peer);
     if (!context.ok) return fail({ reason: 'node', status: context.error });
     const client = context.value;
-    if (client.access.deniesEverything(info.url))
-      return fail(denied(`this client may not subscribe to ${info.url}`));
+    if (client.access.deniesEverything(info.url)) return fail(denied(info.url));
     const limits = client.exempt ? undefined : services.limits();
     const names = limits && excessOfNames(selectors, sotwSelectors, limits);
     if (names !== undefined) return fail(exhausted('subscriptions', names));
@@ -307,8 +313,6 @@ export class Polls {
   }
 }
 
-const draining: Refusal = { reason: 'draining', status: DRAINING };
-
 export const tooFast: GrpcStatus = {
   code: Code.RESOURCE_EXHAUSTED,
   message:
@@ -337,9 +341,7 @@ class KeptResponses {
   count(response: Response, account: Account | undefined, more: 1 | -1): void {
     const keepers = getOrMake(this.#keepers, response, () => new Map());
     const [before, wasKept] = [only(keepers), keepers.size > 0];
-    const count = (keepers.get(account) ?? 0) + more;
-    if (count > 0) keepers.set(account, count);
-    else keepers.delete(account);
+    countIn(keepers, account, more);
     const isKept = keepers.size > 0;
     if (!isKept) this.#keepers.delete(response);
     const bytes = response.bytes.length * bytesPerByte;

@@ -10,6 +10,7 @@ import {
 } from '../../gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { Charged } from '../../model/brand.ts';
 import { type Clock, Sweep } from '../../model/clock.ts';
+import { getOrMake } from '../../model/maps.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { Response } from '../../model/subscription.ts';
 import { atOnce, type Pace, TimeSlices } from '../../model/time-slices.ts';
@@ -146,10 +147,7 @@ export class RestPolls {
   }
 
   #numberOf(peer: Peer): number {
-    const known = this.#peers.get(peer);
-    if (known !== undefined) return known;
-    this.#peers.set(peer, ++this.#lastPeer);
-    return this.#lastPeer;
+    return getOrMake(this.#peers, peer, () => ++this.#lastPeer);
   }
 
   async #answer(

@@ -1,6 +1,6 @@
 import { Backoff } from '../../model/backoff.ts';
 import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
-import type { Timer } from '../../model/clock.ts';
+import { Sweep, type Timer } from '../../model/clock.ts';
 import { type Constraints, stampConstraints } from '../../model/constraints.ts';
 import {
   LOAD_PATH,
@@ -9,7 +9,7 @@ import {
   type LoadTarget,
   type LoadUpstream,
 } from '../../model/load.ts';
-import { getOrMake } from '../../model/maps.ts';
+import { countIn, getOrMake } from '../../model/maps.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { shorten } from '../../model/text.ts';
 import {
@@ -17,6 +17,7 @@ import {
   type Interest,
   type Move,
   roleOf,
+  type Selector,
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
@@ -32,23 +33,12 @@ import { AdsConnection, type AdsUpstreamOptions, type ConnectionUser } from './c
 import { encodeNode, type SessionRule } from './node.ts';
 import { Session } from './session.ts';
 import { restrict, type Stamp, stampFor, unstamped } from './stamp.ts';
-import { hasService } from './suspicion.ts';
 
 /** At most so many refused parameter sets are reported; there may be as many as clients. */
 const maxReportedRefusals = 1000;
 const maxSuspects = 20;
 /** At most so many refused interests are subscribed in one turn of the event loop. */
 const admittedPerTurn = 2000;
-
-/** What an ADS upstream serves: without ADS only types that have a service. */
-export function adsClaims(
-  options: Pick<AdsUpstreamOptions, 'claims' | 'services' | 'protocol'>,
-  type: TypeUrl,
-  selector: string,
-): boolean {
-  if (options.services === 'PER_TYPE' && !hasService(type, options.protocol)) return false;
-  return claims(options.claims, type, selector);
-}
 
 /**
  * A control plane over ADS (protocol §5b): one connection, and on it a session for each distinct parameter set among the
@@ -71,7 +61,11 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   readonly #refused: RefusedInterests;
   /** Sessions to which nobody subscribes, the longest idle first: they end when another one is needed. */
   readonly #idle = new Set<Session>();
-  #announcing: Timer | undefined;
+  /**
+   * The sessions, the refused interests or the suspects have changed. Once for all changes of one turn: every stream of a
+   * client hears of each announcement.
+   */
+  readonly #announcement: Sweep;
   /** Parameter sets that have a session now while some of their interests still wait for their turn. */
   readonly #admitted = new Set<ParametersKey>();
   #admitting: Timer | undefined;
@@ -81,6 +75,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#siblings = siblings;
     this.#options = options;
     this.#sink = sink;
+    this.#announcement = new Sweep(options.clock, 0, () => void this.#changed());
     this.#connection = new AdsConnection(options, sink);
     this.#perParameters = options.sessionPerParameters === true ? new SessionPerParameters() : undefined;
     this.#refused = new RefusedInterests(options.name, options.maxSessions);
@@ -89,7 +84,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   }
 
   claims(type: TypeUrl, selector: string): boolean {
-    return adsClaims(this.#options, type, selector);
+    return claims(this.#options.claims, type, selector);
   }
 
   start(): void {
@@ -100,7 +95,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   }
 
   stop(): Promise<void> {
-    this.#announcing?.cancel();
+    this.#announcement.stop();
     this.#admitting?.cancel();
     this.#siblings?.stop();
     for (const session of this.#sessions.values()) session.stop();
@@ -111,6 +106,10 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   state(): UpstreamState {
     const state = this.#connection.state(this.#sessions.size);
     return this.#siblings?.joined(state) ?? state;
+  }
+
+  isUnavailable(type: TypeUrl, selector: Selector): boolean {
+    return this.state().down && this.#siblings?.mayAnswer(type, selector) !== true;
   }
 
   subscribe(interest: Interest): void {
@@ -138,7 +137,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   unsubscribe(interest: Interest): void {
     this.#siblings?.unsubscribe(interest);
     if (this.#refused.delete(interest, this.#sessionParameters(interest).key)) {
-      this.#announce();
+      this.#announcement.start();
       return;
     }
     const session = this.#sessionOf(interest);
@@ -289,11 +288,11 @@ export class AdsUpstream implements Upstream, LoadUpstream {
       { wildcard: this.#holder(parameters, 'wildcard'), named: this.#holder(parameters, 'named') },
       this.#node(parameters),
       this.#stamp(this.#keys, parameters),
-      () => this.#announce(),
+      () => this.#announcement.start(),
     );
     this.#sessions.set(parameters.key, session);
     this.#say('a session begins', parameters);
-    this.#announce();
+    this.#announcement.start();
     return session;
   }
 
@@ -342,7 +341,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#idle.delete(session);
     this.#sessions.delete(session.parameters.key);
     this.#say('a session ends', session.parameters);
-    this.#announce();
+    this.#announcement.start();
   }
 
   /** Gives free sessions to refused interests, all of one parameter set together, over several turns if they are many. */
@@ -356,7 +355,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
       left -= admitted.length;
       if (this.#refused.waits(key)) this.#admitted.add(key);
       else this.#admitted.delete(key);
-      this.#announce();
+      this.#announcement.start();
       if (left > 0) continue;
       this.#admitting = this.#options.clock.after(0, () => {
         this.#admitting = undefined;
@@ -377,7 +376,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
 
   #refuse(interest: Interest, parameters: Parameters): void {
     this.#refused.add(interest, parameters.key);
-    this.#announce();
+    this.#announcement.start();
     this.#options.metrics.refused?.();
     this.#connection.conditions.set('sessions', 'full', 'warn', this.#refused.message);
     const holder = this.#holder(parameters, roleOf(interest));
@@ -386,17 +385,6 @@ export class AdsUpstream implements Upstream, LoadUpstream {
 
   #say(what: string, { key }: Parameters): void {
     this.#options.log.debug(what, { parameters: shorten(key, 256), sessions: this.#sessions.size });
-  }
-
-  /**
-   * The sessions, the refused interests or the suspects have changed. Once for all changes of one turn: every stream of a
-   * client hears of each announcement.
-   */
-  #announce(): void {
-    this.#announcing ??= this.#options.clock.after(0, () => {
-      this.#announcing = undefined;
-      this.#changed();
-    });
   }
 
   #changed(): void {
@@ -428,14 +416,11 @@ export class SessionPerParameters {
 
   /** Before the interest is subscribed. `hasPlace`: whether its parameter set has a session, or may have one. */
   join({ parameters: { key } }: Interest, hasPlace: (key: ParametersKey) => boolean): void {
-    const interests = this.#inSharedSession.get(key);
-    if (interests !== undefined || !hasPlace(key)) this.#inSharedSession.set(key, (interests ?? 0) + 1);
+    if (this.#inSharedSession.has(key) || !hasPlace(key)) countIn(this.#inSharedSession, key, 1);
   }
 
   leave({ parameters: { key } }: Interest): void {
-    const interests = this.#inSharedSession.get(key);
-    if (interests === 1) this.#inSharedSession.delete(key);
-    else if (interests !== undefined) this.#inSharedSession.set(key, interests - 1);
+    countIn(this.#inSharedSession, key, -1);
   }
 
   /** For the holders of a session; undefined: it is the shared one. */
@@ -486,8 +471,7 @@ class RefusedInterests {
 
   add(interest: Interest, set: ParametersKey): void {
     getOrMake(this.#waiting, set, () => new Map()).set(keyOf(interest), interest);
-    const { key } = interest.parameters;
-    this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
+    countIn(this.#counts, interest.parameters.key, 1);
   }
 
   has(interest: Interest, set: ParametersKey): boolean {
@@ -499,10 +483,7 @@ class RefusedInterests {
     const waiting = this.#waiting.get(set);
     if (waiting?.delete(keyOf(interest)) !== true) return false;
     if (waiting.size === 0) this.#waiting.delete(set);
-    const { key } = interest.parameters;
-    const left = (this.#counts.get(key) ?? 0) - 1;
-    if (left > 0) this.#counts.set(key, left);
-    else this.#counts.delete(key);
+    countIn(this.#counts, interest.parameters.key, -1);
     return true;
   }
 
@@ -551,7 +532,7 @@ const withoutServiceMs = 300_000;
  * connection: a control plane that knows no LRS is a good one.
  */
 export class UpstreamLoadStream implements LoadStream, ConnectionUser {
-  readonly awaitsResponse = false;
+  readonly awaits = 'nothing';
   readonly #connection: AdsConnection;
   readonly #node: () => Uint8Array;
   readonly #handler: LoadStreamHandler;

@@ -12,6 +12,7 @@ import { addressesTransport } from './addresses-transport.ts';
 import type { Channel, ChannelHandler, Transport } from './channel.ts';
 import { type GrpcChannelOptions, grpcTransport } from './grpc-channel.ts';
 import { nodesText, type RelayNode, type SessionRule } from './node.ts';
+import { type Awaited, mostAwaited } from './stream-effects.ts';
 import type { Services } from './suspicion.ts';
 
 /** Times are milliseconds. */
@@ -28,8 +29,8 @@ export interface AdsUpstreamOptions extends GrpcChannelOptions {
   readonly sessionPerParameters?: boolean;
   /** How an endpoint is reached; undefined: by gRPC, with `tls`, `connectTimeoutMs` and `keepalive`. */
   readonly transport?: Transport | undefined;
-  /** Protocol §3.9. An endpoint that answers nothing at all for so long has failed. */
-  readonly resourceTimeoutMs: number;
+  /** Protocol §3.9. An endpoint that answers nothing at all for so long has failed. Undefined: see `MachineOptions`. */
+  readonly resourceTimeoutMs: number | undefined;
   readonly backoff: { readonly initialMs: number; readonly maxMs: number };
   /** How long a preferred endpoint must hold a connection before the sessions go back to it. */
   readonly failbackAfterMs: number;
@@ -72,8 +73,8 @@ export interface ConnectedStream {
 export interface ConnectionUser {
   /** Encoded: what it shows to the control plane. */
   readonly node: Uint8Array;
-  /** It has asked something which has no answer yet. */
-  readonly awaitsResponse: boolean;
+  /** What it has asked and has no answer yet. */
+  readonly awaits: Awaited;
   up(): void;
   /** `lost`: why the connection was lost; undefined: the relay itself has closed it. */
   down(lost: string | undefined): void;
@@ -191,8 +192,8 @@ export class AdsConnection {
     const state = this.#state;
     if (state.kind !== 'up') return;
     state.asked = true;
-    if (state.silence !== undefined || state.answered) return;
     const { clock, resourceTimeoutMs } = this.options;
+    if (state.silence !== undefined || state.answered || resourceTimeoutMs === undefined) return;
     state.silence = clock.after(resourceTimeoutMs, () => this.#silent(state));
   }
 
@@ -261,12 +262,12 @@ export class AdsConnection {
   }
 
   /**
-   * The endpoint is connected but has sent no response at all. Many control planes do not answer for names that do
-   * not exist, nor for what has not changed since the last stream. So silence is a failure only while there is
-   * another endpoint to try. Otherwise the names are absent: their own timers fire right after this one.
+   * The endpoint is connected but has sent no response at all. If that is no failure, the names are absent: their own timers
+   * fire right after this one.
    */
   #silent(state: Up): void {
-    if (this.#nodesWithoutAnswer().length > 0 && this.#failover.hasAlternative) {
+    const awaited = mostAwaited(Iterator.from(this.#users()).map(({ awaits }) => awaits));
+    if (this.#failover.isSilenceFailure(awaited)) {
       this.#rejectSilent();
       return;
     }
@@ -277,13 +278,13 @@ export class AdsConnection {
   }
 
   #rejectSilent(): void {
-    const seconds = this.options.resourceTimeoutMs / 1000;
+    const seconds = (this.options.resourceTimeoutMs ?? 0) / 1000;
     this.#reject(`connected, but no response within ${seconds} s${nodesText(this.#nodesWithoutAnswer())}`);
   }
 
   /** The nodes of sessions that wait for an answer. */
   #nodesWithoutAnswer(): readonly Uint8Array[] {
-    const waiting = [...this.#users()].filter(({ awaitsResponse }) => awaitsResponse);
+    const waiting = [...this.#users()].filter(({ awaits }) => awaits !== 'nothing');
     return waiting.map(({ node }) => node);
   }
 
@@ -476,9 +477,15 @@ export class Failover {
     return this.#failures >= this.#count;
   }
 
-  /** The current endpoint is silent, and another one was not tried yet in this round. */
-  get hasAlternative(): boolean {
-    return this.#failures < this.#count - 1 && !this.#trusted.has(this.#current);
+  /**
+   * Whether the current endpoint has failed if it is silent about this. Every one that works answers wildcards. Many do not
+   * answer for names that do not exist, nor for what has not changed since the last stream. So that silence is a failure only
+   * while another endpoint was not tried yet in this round. One that has answered before fails only if it had some of the names.
+   */
+  isSilenceFailure(awaited: Awaited): boolean {
+    if (awaited === 'wildcard') return true;
+    const isSuspect = awaited === 'held' || (awaited === 'names' && !this.#trusted.has(this.#current));
+    return isSuspect && this.#failures < this.#count - 1;
   }
 
   /** A connection counts as recovery, unless an endpoint was connected and silent since the last response. */

@@ -45,14 +45,13 @@ export class DeltaType extends SubscribedType {
   readonly #resendable = new Map<string, Identity>();
   /** Subscriptions that still expect names to be sent again. */
   readonly #awaitingResend = new Set<UpstreamSubscription>();
-  /** Something was unsubscribed just now. Responses for it may still be on their way. */
-  #unsubscribeInFlight = false;
   /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
   readonly #justAnswered = new Set<UpstreamSubscription>();
 
   /** Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. */
   protected onStartOver(resumed: boolean): void {
-    this.#forgetUnsubscribed();
+    this.#resendable.clear();
+    this.unansweredUnsubscribed.clear();
     this.#awaitingResend.clear();
     // Versions go only to the endpoint that they came from, also if the next stream is the second one to it.
     if (!resumed) for (const variant of this.acked.all()) variant.version = '';
@@ -122,6 +121,7 @@ export class DeltaType extends SubscribedType {
     const initialVersions = this.#initialVersions;
     this.#initialVersions = noVersions;
     if (requestCount > 1) for (const subscription of subscribed) this.#expectResent(subscription);
+    this.#expectReturned(subscribed);
     const again = new Set(subscribed.map((subscription) => subscription.selector));
     const together = !unsubscribed.some((subscription) => again.has(subscription.selector));
     const only = subscribed.length === 1 && requestCount === 1 ? subscribed[0] : undefined;
@@ -137,6 +137,15 @@ export class DeltaType extends SubscribedType {
 
   protected reply(): OutgoingRequest {
     return deltaRequest(this.type, { nonce: this.nonce, error: this.lastNack });
+  }
+
+  /** Silence about a name that this stream has delivered does not mean that it is absent: a new stream gets it. */
+  #expectReturned(subscribed: readonly UpstreamSubscription[]): void {
+    if (this.stream.options.resourceTimeoutMs === undefined) return;
+    const returned = subscribed.filter((one) => one.kind === 'name' && this.hasReturned(one));
+    const waits = (one: UpstreamSubscription): boolean =>
+      !one.resolvedOnThisStream && this.subscriptions.has(one);
+    this.renewIfDoubtful(`returned ${this.requestCount} ${this.type}`, () => returned.some(waits));
   }
 
   /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
@@ -155,7 +164,7 @@ export class DeltaType extends SubscribedType {
   ): ReadonlySet<UpstreamSubscription> {
     const answered = deltaAnswers(this, said, candidates);
     this.repeated.clear();
-    const doubtful = inDoubt(said, candidates, answered);
+    const doubtful = inDoubt(this, said, candidates, answered);
     const waits = (one: UpstreamSubscription): boolean => !one.responseSeen && this.subscriptions.has(one);
     // Each request by itself: that an earlier one is answered in time says nothing of a later one.
     for (const [request, asked] of Map.groupBy(doubtful, ({ requestNumber }) => requestNumber))
@@ -179,27 +188,26 @@ export class DeltaType extends SubscribedType {
     return 'absent';
   }
 
-  /**
-   * After resource_timeout nothing is on its way any more. Later responses must not use this state: upstream may have
-   * deleted the resources, and does not send removals of what is not subscribed.
-   */
   protected onUnsubscribed(subscription: UpstreamSubscription): void {
     if (subscription.requestNumber === 0) return;
     this.#awaitingResend.delete(subscription);
-    this.#unsubscribeInFlight = true;
-    if (this.subscriptions.locators && !subscription.resolvedOnThisStream)
-      this.unansweredUnsubscribed.add(subscription);
+    const mayBeAnswered =
+      !subscription.resolvedOnThisStream && this.stream.options.resourceTimeoutMs !== undefined;
+    if (this.subscriptions.locators && mayBeAnswered) this.unansweredUnsubscribed.add(subscription);
     for (const variant of subscription.kind === 'name' ? [] : this.covered(subscription)) {
       if (variant.confirmed && subscription.shows(variant))
         this.#resendable.set(variantKey(variant), variant);
     }
-    this.whenAllHaveLeft(() => this.#forgetUnsubscribed());
+    this.leave(subscription);
   }
 
-  #forgetUnsubscribed(): void {
-    this.#unsubscribeInFlight = false;
-    this.#resendable.clear();
-    this.unansweredUnsubscribed.clear();
+  /**
+   * Later responses must not use what is known of it: upstream may have deleted the resources, and does not send removals of
+   * what is not subscribed.
+   */
+  protected onLeft(subscription: UpstreamSubscription): void {
+    this.unansweredUnsubscribed.forget(subscription);
+    if (!this.isSomethingLeaving) this.#resendable.clear();
   }
 
   *judge(response: IncomingResponse): InTurns<Result<() => Transaction>> {
@@ -298,7 +306,7 @@ export class DeltaType extends SubscribedType {
   /** False: it was on its way when its subscription ended, and upstream would not send its removal. */
   #isSubscribed({ name, aliases, constraints }: Put): boolean {
     const { subscriptions } = this;
-    if (!this.#unsubscribeInFlight || !subscriptions.locators) return subscriptions.includes(name, aliases);
+    if (!this.isSomethingLeaving || !subscriptions.locators) return subscriptions.includes(name, aliases);
     return subscriptions.matching(name, aliases, constraints).length > 0;
   }
 

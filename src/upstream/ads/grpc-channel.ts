@@ -1,17 +1,18 @@
-import { isIP } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 import { checkServerIdentity, createSecureContext, type PeerCertificate } from 'node:tls';
 import {
-  type ChannelCredentials,
+  ChannelCredentials,
   type ChannelOptions,
   Client,
   type ClientDuplexStream,
   connectivityState,
-  credentials,
   Metadata,
+  setLogger,
 } from '@grpc/grpc-js';
 import type { Clock, Timer } from '../../model/clock.ts';
 import { ok, type Result } from '../../model/result.ts';
 import { shorten } from '../../model/text.ts';
+import type { Log } from '../../observe/log.ts';
 import { compilePrincipals } from '../../security/pattern.ts';
 import { type Address, formatHostPort } from '../../wire/address.ts';
 import { Code, codeOf } from '../../wire/grpc-status.ts';
@@ -52,6 +53,12 @@ export function grpcTransport(options: GrpcChannelOptions): Transport {
   return (endpoint, handler, name) => new GrpcChannel({ address: endpoint, name }, options, handler);
 }
 
+/** What grpc-js says, of all channels of the process. It would write text to standard error, which is for the log. */
+export function logGrpc(log: Pick<Log, 'debug'>): void {
+  const write = (...message: readonly unknown[]): void => log.debug(`grpc-js: ${message.join(' ')}`);
+  setLogger({ error: write, info: write, debug: write });
+}
+
 /** Where to connect to, and by which name the endpoint is known, if it is not the address itself. */
 interface Endpoint {
   readonly address: Address;
@@ -65,8 +72,10 @@ class GrpcChannel implements Channel {
   readonly #handler: ChannelHandler;
   readonly #headers: StreamHeaders;
   readonly #clock: Clock;
-  readonly #longestUnreadMs: number;
+  readonly #limits: StreamLimits;
   #client: Client | undefined;
+  /** Of the connection that is being made. */
+  #socket: Socket | undefined;
   readonly #timeout: Timer;
   #phase: 'connecting' | 'connected' | 'ending' | 'over' = 'connecting';
   /** A stream ended with the connection. */
@@ -77,7 +86,7 @@ class GrpcChannel implements Channel {
     this.#headers = options;
     this.#clock = options.clock;
     const { connectTimeoutMs, keepalive } = options;
-    this.#longestUnreadMs = keepalive.timeMs + keepalive.timeoutMs;
+    this.#limits = { takenMs: connectTimeoutMs, unreadMs: keepalive.timeMs + keepalive.timeoutMs };
     this.#timeout = options.clock.after(connectTimeoutMs, () =>
       this.#lose(`no connection within ${connectTimeoutMs / 1000} s`),
     );
@@ -90,16 +99,23 @@ class GrpcChannel implements Channel {
     const metadata = streamMetadata(this.#headers, via);
     if (!metadata.ok) return unopened(`token_file ${metadata.error}`, handler);
     const call = client.makeBidiStreamRequest<Buffer, Buffer>(path, same, same, metadata.value);
-    return stream(call, this.#clock, this.#longestUnreadMs, handler, (reason, code) => {
+    return stream(call, this.#clock, this.#limits, handler, (reason, code) => {
       if (this.#phase === 'ending') this.#droppedStreams = true;
       else handler.closed(reason, code);
     });
   }
 
   close(): void {
+    // grpc-js waits for TLS and SETTINGS for ever, also once it is closed.
+    if (this.#phase === 'connecting') this.#socket?.destroy();
     this.#phase = 'over';
     this.#timeout.cancel();
     this.#client?.close();
+  }
+
+  #dialled(socket: Socket): void {
+    if (this.#phase === 'over') socket.destroy();
+    this.#socket = socket;
   }
 
   async #connect(endpoint: Endpoint, options: GrpcChannelOptions): Promise<void> {
@@ -111,9 +127,10 @@ class GrpcChannel implements Channel {
     }
     const secure =
       options.tls === undefined
-        ? credentials.createInsecure()
+        ? ChannelCredentials.createInsecure()
         : secureCredentials(material.value, identityOf(endpoint, options.tls));
-    this.#client = new Client(target(endpoint.address), secure, channelOptions(endpoint, options));
+    const watched = new WatchedCredentials(secure, (socket) => this.#dialled(socket));
+    this.#client = new Client(target(endpoint.address), watched, channelOptions(endpoint, options));
     this.#watch(this.#client);
   }
 
@@ -163,10 +180,56 @@ class GrpcChannel implements Channel {
   }
 }
 
+/** Other credentials, and who hears of each socket before they are shown on it: grpc-js keeps it to itself. */
+class WatchedCredentials extends ChannelCredentials {
+  readonly #own: ChannelCredentials;
+  readonly #dialled: (socket: Socket) => void;
+
+  constructor(own: ChannelCredentials, dialled: (socket: Socket) => void) {
+    super();
+    this.#own = own;
+    this.#dialled = dialled;
+  }
+
+  override _isSecure(): boolean {
+    return this.#own._isSecure();
+  }
+
+  override _equals(other: ChannelCredentials): boolean {
+    return this === other;
+  }
+
+  override _createSecureConnector(
+    ...args: Parameters<ChannelCredentials['_createSecureConnector']>
+  ): ReturnType<ChannelCredentials['_createSecureConnector']> {
+    const connector = this.#own._createSecureConnector(...args);
+    return {
+      connect: (socket) => {
+        this.#dialled(socket);
+        return connector.connect(socket);
+      },
+      waitForReady: () => connector.waitForReady(),
+      getCallCredentials: () => connector.getCallCredentials(),
+      destroy: () => connector.destroy(),
+    };
+  }
+}
+
 /** How long the other end may take to end a stream that this one has half-closed. */
 const longestFinishMs = 1000;
 
 const same = (bytes: Buffer): Buffer => bytes;
+
+/** How long a control plane may take, in milliseconds. */
+interface StreamLimits {
+  /** To take the first request. A large one has more time. */
+  readonly takenMs: number;
+  /** To read what it has not read. */
+  readonly unreadMs: number;
+}
+
+/** So much of a first request is read in a millisecond at least. */
+const leastBytesPerMs = 64;
 
 /** How long responses may be handled without a break, in milliseconds: clients wait meanwhile. */
 const slice = 10;
@@ -174,7 +237,7 @@ const slice = 10;
 function stream(
   call: ClientDuplexStream<Buffer, Buffer>,
   clock: Clock,
-  longestUnreadMs: number,
+  { takenMs, unreadMs }: StreamLimits,
   handler: ChannelStreamHandler,
   closed: ChannelStreamHandler['closed'],
 ): ChannelStream {
@@ -191,18 +254,36 @@ function stream(
     unread?.cancel();
     unread = undefined;
   };
-  const close = (reason: string, code: Code): void => {
+  /** The first request has to be sent. Past MAX_CONCURRENT_STREAMS Node keeps it and says nothing. */
+  let untaken: Timer | undefined;
+  let isTaken = false;
+  const taken = (): void => {
+    isTaken = true;
+    untaken?.cancel();
+  };
+  const close = (reason: string, code?: Code): void => {
     if (over) return;
     over = true;
     gone = true;
     isRead();
+    taken();
     closed(reason, code);
   };
   /** Its end comes after what it has sent, which nobody reads: a stream that stands still may be over already. */
   const waitForReader = (): void => {
     isRead();
-    unread = clock.after(longestUnreadMs, () => {
-      close(`the control plane has read nothing for ${longestUnreadMs / 1000} s`, Code.UNAVAILABLE);
+    unread = clock.after(unreadMs, () => {
+      close(`the control plane has read nothing for ${unreadMs / 1000} s`, Code.UNAVAILABLE);
+      call.cancel();
+    });
+  };
+  const waitForRoom = (bytes: number): void => {
+    const longest = takenMs + bytes / leastBytesPerMs;
+    untaken = clock.after(longest, () => {
+      const seconds = Math.round(longest / 100) / 10;
+      close(
+        `no first request was taken within ${seconds} s: the control plane, or a proxy before it, may allow no more streams on a connection`,
+      );
       call.cancel();
     });
   };
@@ -237,13 +318,15 @@ function stream(
   return {
     write(bytes, written) {
       if (over) return;
+      if (!isTaken && untaken === undefined) waitForRoom(bytes.length);
       const sent = (): void => {
+        taken();
         if (unread !== undefined) waitForReader();
         // The end of the stream may have arrived before.
         if (written !== undefined) setImmediate(() => !gone && written());
       };
-      const taken = call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), sent);
-      if (taken) return;
+      const hasRoom = call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), sent);
+      if (hasRoom) return;
       call.pause();
       if (unread === undefined) waitForReader();
     },
@@ -252,12 +335,14 @@ function stream(
       over = true;
       gone = true;
       isRead();
+      taken();
       call.cancel();
     },
     finish() {
       if (over) return Promise.resolve();
       over = true;
       isRead();
+      taken();
       call.end();
       call.resume();
       return new Promise((resolve) => {
@@ -312,7 +397,7 @@ function identityOf({ address, name }: Endpoint, { serverName, serverIdentities 
 const reservedHostName = 'ip-address.invalid';
 
 function secureCredentials(material: TlsMaterial, identity: ServerIdentity): ChannelCredentials {
-  return credentials.createFromSecureContext(createSecureContext(secureContextOptions(material)), {
+  return ChannelCredentials.createFromSecureContext(createSecureContext(secureContextOptions(material)), {
     checkServerIdentity: (_name, peer) => identityError(identity, peer),
   });
 }

@@ -1,12 +1,13 @@
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
 import { parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
 import { contentHash, ownBytes } from '../../model/content-hash.ts';
-import { fail, ok, type Result } from '../../model/result.ts';
+import { attempt, errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import { quote } from '../../model/text.ts';
 import { type InTurns, ReadingPace } from '../../model/time-slices.ts';
 import type { Put, ResourceError } from '../../model/transaction.ts';
 import { isKnownType, longestTypeUrl } from '../../model/types.ts';
 import { canonicalName, canonicalNames, isXdstp } from '../../model/xdstp.ts';
+import { MessageReader, textOf } from '../../protobuf/message-reader.ts';
 import {
   type ByteRanges,
   type IncomingError,
@@ -14,7 +15,6 @@ import {
   type IncomingResource,
   readError,
   readName,
-  readString,
 } from '../../wire/response-reader.ts';
 import type { Identity, VariantSet } from '../variant-set.ts';
 import type { Stamp } from './stamp.ts';
@@ -25,7 +25,7 @@ import type { Stamp } from './stamp.ts';
  */
 export class ResponseParts {
   readonly #rules: AcceptanceRules;
-  readonly #readResource: (entry: Buffer) => Result<IncomingResource>;
+  readonly #readResource: (entry: Buffer) => IncomingResource;
   readonly #entriesPerTurn: number;
   /** Each body with its hash, also in a small response. */
   readonly #hashed: boolean;
@@ -33,7 +33,7 @@ export class ResponseParts {
 
   constructor(
     rules: AcceptanceRules,
-    readResource: (entry: Buffer) => Result<IncomingResource>,
+    readResource: (entry: Buffer) => IncomingResource,
     entriesPerTurn: number,
     hashed: boolean,
   ) {
@@ -45,53 +45,49 @@ export class ResponseParts {
   }
 
   /** Those from `start` to before `end`. */
-  *resources(entries: ByteRanges, start: number, end: number, seen: VariantSet): InTurns<Result<Put[]>> {
+  resources(entries: ByteRanges, start: number, end: number, seen: VariantSet): InTurns<Result<Put[]>> {
     const isHashed = this.#hashed || end - start > this.#entriesPerTurn;
-    const accept = (entry: Buffer, index: number): Result<Put> => {
-      const resource = this.#readResource(entry);
-      if (!resource.ok) return fail(`resource ${index + 1} of ${entries.length}: ${resource.error}`);
-      const put = acceptResource(this.#rules, resource.value, seen);
+    const accept = (resource: IncomingResource): Result<Put> => {
+      const put = acceptResource(this.#rules, resource, seen);
       return put.ok && isHashed ? ok(withPayload(put.value)) : put;
     };
-    return yield* this.#each(entries, accept, start, end);
+    const place = (index: number): string => `resource ${index + 1} of ${entries.length}`;
+    return this.#each(entries, this.#readResource, accept, place, start, end);
   }
 
-  *errors(entries: ByteRanges): InTurns<Result<ResourceError[]>> {
-    return yield* this.#each(entries, (entry) => {
-      const error = readError(entry);
-      return error.ok ? acceptError(this.#rules, error.value) : error;
-    });
+  errors(entries: ByteRanges): InTurns<Result<ResourceError[]>> {
+    const read = (entry: Buffer): IncomingError => readError(new MessageReader(entry));
+    return this.#each(entries, read, (error) => acceptError(this.#rules, error));
   }
 
   /** `removed_resources` has no constraints. */
-  *removed(entries: ByteRanges, seen: Seen): InTurns<Result<Identity[]>> {
-    return yield* this.#each(entries, (entry) => {
-      const name = readString(entry);
-      return name.ok
-        ? acceptRemoval(this.#rules, { name: name.value, constraints: UNCONSTRAINED.bytes }, seen)
-        : name;
-    });
+  removed(entries: ByteRanges, seen: Seen): InTurns<Result<Identity[]>> {
+    const read = (entry: Buffer): string => textOf(entry, 0, entry.length);
+    const { bytes: constraints } = UNCONSTRAINED;
+    return this.#each(entries, read, (name) => acceptRemoval(this.#rules, { name, constraints }, seen));
   }
 
-  *removedNames(entries: ByteRanges, seen: Seen): InTurns<Result<Identity[]>> {
-    return yield* this.#each(entries, (entry) => {
-      const name = readName(entry);
-      return name.ok ? acceptRemoval(this.#rules, name.value, seen) : name;
-    });
+  removedNames(entries: ByteRanges, seen: Seen): InTurns<Result<Identity[]>> {
+    const read = (entry: Buffer): IncomingName => readName(new MessageReader(entry));
+    return this.#each(entries, read, (name) => acceptRemoval(this.#rules, name, seen));
   }
 
-  /** Undefined: the entry adds nothing. */
-  *#each<T>(
+  /** `read` throws what cannot be read. Undefined: the entry adds nothing. */
+  *#each<Entry, T>(
     entries: ByteRanges,
-    accept: (entry: Buffer, index: number) => Result<T | undefined>,
+    read: (entry: Buffer) => Entry,
+    accept: (entry: Entry) => Result<T | undefined>,
+    place = (_index: number): string => 'undecodable response',
     start = 0,
     end = entries.length,
   ): InTurns<Result<T[]>> {
     const accepted: T[] = [];
     for (let index = start; index < end; index++) {
-      const entry = entries.at(index);
-      if (this.#pace.isTurnOver(entry.length)) yield;
-      const one = accept(entry, index);
+      const bytes = entries.at(index);
+      if (this.#pace.isTurnOver(bytes.length)) yield;
+      const entry = attempt(() => read(bytes), errorMessage);
+      if (!entry.ok) return fail(`${place(index)}: ${entry.error}`);
+      const one = accept(entry.value);
       if (!one.ok) return one;
       if (one.value !== undefined) accepted.push(one.value);
     }

@@ -1,6 +1,7 @@
 import { Backoff } from '../../model/backoff.ts';
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
+import { getOrMake } from '../../model/maps.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { assertNever } from '../../model/result.ts';
 import { type Interest, type Move, roleOf } from '../../model/transaction.ts';
@@ -11,7 +12,7 @@ import { announcesMore } from '../../wire/via.ts';
 import type { ChannelStream } from './channel.ts';
 import type { AdsConnection, ConnectedStream } from './connection.ts';
 import type { Stamp } from './stamp.ts';
-import type { Holders, ProtocolEffect } from './stream-effects.ts';
+import { type Awaited, type Holders, mostAwaited, type ProtocolEffect } from './stream-effects.ts';
 import { StreamMachine } from './stream-machine.ts';
 import type { SubscribedType } from './subscribed-type.ts';
 import { isIsolated, methodPath, type Relocation, type StreamId, Suspicion } from './suspicion.ts';
@@ -83,9 +84,9 @@ export class Session {
     return this.#streams.values().flatMap((stream) => stream.machine.interests());
   }
 
-  /** Something that was asked has no answer yet. */
-  get awaitsResponse(): boolean {
-    return this.#streams.values().some(({ machine }) => machine.awaitsResponse);
+  /** What was asked and has no answer yet. */
+  get awaits(): Awaited {
+    return mostAwaited(this.#streams.values().map(({ machine }) => machine.awaits));
   }
 
   /** The types on isolated streams. */
@@ -207,11 +208,7 @@ export class Session {
   }
 
   #stream(id: StreamId): AdsStream {
-    const known = this.#streams.get(id);
-    if (known !== undefined) return known;
-    const stream = new AdsStream(this, id, this.#stamp);
-    this.#streams.set(id, stream);
-    return stream;
+    return getOrMake(this.#streams, id, () => new AdsStream(this, id, this.#stamp));
   }
 
   #dropUnused(): void {

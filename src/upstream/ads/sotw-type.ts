@@ -10,7 +10,7 @@ import {
 } from '../../model/transaction.ts';
 import { isUnknownName } from '../../wire/between-relays.ts';
 import { Code } from '../../wire/grpc-status.ts';
-import type { OutgoingRequest } from '../../wire/request-writer.ts';
+import type { OutgoingRequest, OutgoingSotw } from '../../wire/request-writer.ts';
 import type { Locator } from '../../wire/requests.ts';
 import { type ByteRanges, type IncomingResponse, readSotwResource } from '../../wire/response-reader.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
@@ -106,11 +106,13 @@ export class SotwType extends SubscribedType {
     // next one adds it.
     if (unsubscribed.some(isLeftOut))
       requests.push(this.#subscribeTo(active.filter((one) => !isNew.has(one))));
-    requests.push(this.#subscribeTo(active));
+    const request = this.#subscribeTo(active);
+    // Without a version it is sent also by those who think that this stream has it.
+    requests.push(subscribed.some((one) => this.hasReturned(one)) ? { ...request, version: '' } : request);
     return requests;
   }
 
-  #subscribeTo(subscriptions: readonly UpstreamSubscription[]): OutgoingRequest {
+  #subscribeTo(subscriptions: readonly UpstreamSubscription[]): OutgoingSotw {
     const [only, ...others] = subscriptions;
     const isPlain = only?.kind === 'wildcard' && others.length === 0 && only.parameters.entries.size === 0;
     if (isPlain && !this.#hasNamed && this.mayOmitWildcard) return this.#name([], []);
@@ -123,7 +125,7 @@ export class SotwType extends SubscribedType {
     return this.#name(names, locators);
   }
 
-  #name(names: readonly string[], locators: readonly Locator[]): OutgoingRequest {
+  #name(names: readonly string[], locators: readonly Locator[]): OutgoingSotw {
     this.#names = names;
     this.#locators = locators;
     if (names.length + locators.length > 0) this.#hasNamed = true;
@@ -134,7 +136,7 @@ export class SotwType extends SubscribedType {
    * Also a change of what is subscribed. After a NACK such a change repeats error_detail, so that it does not look like an
    * ACK (protocol §3.4).
    */
-  protected reply(): OutgoingRequest {
+  protected reply(): OutgoingSotw {
     const { type: typeUrl, version, nonce, lastNack: error } = this;
     return { kind: 'sotw', typeUrl, version, nonce, names: this.#names, locators: this.#locators, error };
   }
@@ -174,7 +176,11 @@ export class SotwType extends SubscribedType {
     this.#attributionAmbiguous = true;
     if (this.#isFull || subscription.kind !== 'name') return;
     this.#subscribedAgain.leave(subscription);
-    this.whenAllHaveLeft(() => this.#subscribedAgain.forgetLeft());
+    this.leave(subscription);
+  }
+
+  protected onLeft(subscription: UpstreamSubscription): void {
+    this.#subscribedAgain.forget(subscription);
   }
 
   protected override askAgain(): readonly UpstreamSubscription[] {

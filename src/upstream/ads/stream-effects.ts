@@ -21,6 +21,19 @@ export type ProtocolEffect =
   /** The stream is beyond use: end it. */
   | { readonly kind: 'fail'; readonly reason: string };
 
+/**
+ * What has no answer yet. The later, the more silence says: `names` may not exist, `held` are names that are held from an
+ * earlier stream, and every control plane that works answers a wildcard.
+ */
+const awaited = ['nothing', 'names', 'held', 'wildcard'] as const;
+export type Awaited = (typeof awaited)[number];
+
+/** That of which silence says most. */
+export function mostAwaited(all: Iterable<Awaited>): Awaited {
+  const found = new Set(all);
+  return awaited.findLast((one) => found.has(one)) ?? 'nothing';
+}
+
 /** Of what arrives by the wildcard, and by name. */
 export type Holders = Readonly<Record<Holder['role'], Holder>>;
 
@@ -33,8 +46,8 @@ export interface MachineOptions {
   readonly maxConstraintDepth: number;
   /** How many entries of a response are read in one turn. */
   readonly entriesPerTurn: number;
-  /** Protocol §3.9. */
-  readonly resourceTimeoutMs: number;
+  /** Protocol §3.9. Undefined: a relay of ours answers. Silence says nothing, and what is not subscribed has no answer. */
+  readonly resourceTimeoutMs: number | undefined;
 }
 
 /** One stream as its types see it: what is to be done about them, in order, and the timers that run. */

@@ -8,7 +8,13 @@ import { DeltaType, deltaRefusal } from './delta-type.ts';
 import { type AcceptanceRules, unsolicitedType } from './response-parts.ts';
 import { SotwType } from './sotw-type.ts';
 import type { Stamp } from './stamp.ts';
-import { type MachineOptions, type ProtocolEffect, StreamEffects } from './stream-effects.ts';
+import {
+  type Awaited,
+  type MachineOptions,
+  mostAwaited,
+  type ProtocolEffect,
+  StreamEffects,
+} from './stream-effects.ts';
 import type { SubscribedType } from './subscribed-type.ts';
 import { TypesInUse } from './types-in-use.ts';
 import type { UpstreamSubscription } from './upstream-subscriptions.ts';
@@ -51,11 +57,9 @@ export class StreamMachine {
     return this.#subscriptions().every(({ suspended }) => suspended);
   }
 
-  /** Some subscription has no answer yet. */
-  get awaitsResponse(): boolean {
-    return this.#subscriptions().some(
-      ({ requestNumber, resolvedOnThisStream }) => requestNumber > 0 && !resolvedOnThisStream,
-    );
+  /** What was asked and has no answer yet. */
+  get awaits(): Awaited {
+    return mostAwaited(this.#types.values().flatMap((type) => type.awaited()));
   }
 
   /** All interests; nothing may be subscribed or unsubscribed while they are read. */

@@ -20,8 +20,9 @@ import type { Identity } from '../variant-set.ts';
 import { AckedResources, type AckedVariant } from './acked-resources.ts';
 import type { AcceptanceRules } from './response-parts.ts';
 import { originalOf, type Stamp } from './stamp.ts';
-import type { StreamEffects } from './stream-effects.ts';
+import type { Awaited, StreamEffects } from './stream-effects.ts';
 import {
+  keyOf,
   type UpstreamSubscription,
   UpstreamSubscriptions,
   waitingCollections,
@@ -43,11 +44,15 @@ const extensionShare = 15;
  * does.
  */
 type Postponed = 'extend' | 'silent';
+/** So many subscriptions that had something and were unsubscribed are remembered on one stream. */
+const mostReturning = 100_000;
 /** The second rejection in a row waits so long, each further one twice as long: some servers send again at once. */
 const nackDelayMs = { first: 1000, longest: 30_000 };
 const reasonLimit = 2000;
 /** How long the relay waits for a response that shows that it answers a later wildcard or glob. */
 const attributionWaitMs = 2000;
+/** How long something is on its way, where silence says nothing (`resourceTimeoutMs`). */
+const longestWayMs = 15_000;
 
 /**
  * One type on one stream: its wildcard or its names, never both (protocol §5b). What happens to it are its methods; what is
@@ -83,6 +88,10 @@ export abstract class SubscribedType {
   readonly #toSubscribe = new Set<UpstreamSubscription>();
   /** Subscribed on this stream, and to be unsubscribed with the next request. */
   #toUnsubscribe: UpstreamSubscription[] = [];
+  /** Unsubscribed on this stream, after which request, in order: what was sent for them may still be on its way. */
+  readonly #leaving = new Map<UpstreamSubscription, number>();
+  /** By `keyOf`: unsubscribed on this stream, and upstream had delivered something for it. */
+  readonly #mayReturn = new Set<string>();
   /** What has been concluded and is not in a transaction yet. */
   #concluded: { readonly removals: Removal[]; readonly resolved: Interest[] } = {
     removals: [],
@@ -120,6 +129,8 @@ export abstract class SubscribedType {
   ): ReadonlySet<UpstreamSubscription>;
   /** Before the resources of this subscription are dropped, because nobody subscribes to them any more. */
   protected abstract onUnsubscribed(subscription: UpstreamSubscription): void;
+  /** Nothing is on its way any more that was sent for it before it was unsubscribed. */
+  protected abstract onLeft(subscription: UpstreamSubscription): void;
   /** After a response: what must be left out and subscribed once more, because upstream may not have seen that it was. */
   protected askAgain?(): readonly UpstreamSubscription[];
   /** Whether silence means absence in the end (protocol §3.9): for names, in SotW only of full-state types. */
@@ -138,9 +149,10 @@ export abstract class SubscribedType {
     return this.info.legacyWildcard && !this.stream.hasForgotten;
   }
 
-  /** Nothing is subscribed, cached or to be unsubscribed. Only the last nonce and version are left in it. */
+  /** Nothing is subscribed, cached, to be unsubscribed or remembered. Only the last nonce and version are left in it. */
   get isAbandoned(): boolean {
-    return this.subscriptions.size === 0 && this.acked.size === 0 && this.#toUnsubscribe.length === 0;
+    const left = this.subscriptions.size + this.acked.size + this.#toUnsubscribe.length;
+    return left + this.#mayReturn.size === 0;
   }
 
   /**
@@ -153,6 +165,8 @@ export abstract class SubscribedType {
     this.lastNack = undefined;
     this.#nacksInARow = 0;
     this.#toUnsubscribe = [];
+    this.#leaving.clear();
+    this.#mayReturn.clear();
     this.sweepPending = false;
     for (const variant of this.acked.all()) variant.confirmed = false;
     for (const subscription of this.subscriptions.all()) {
@@ -177,7 +191,10 @@ export abstract class SubscribedType {
     const subscription = this.subscriptions.delete(interest);
     if (subscription === undefined) return;
     this.#toSubscribe.delete(subscription);
-    if (subscription.requestNumber > 0) this.#toUnsubscribe.push(subscription);
+    if (subscription.requestNumber > 0) {
+      this.#toUnsubscribe.push(subscription);
+      this.#rememberLeft(subscription);
+    }
     this.onUnsubscribed(subscription);
     // Upstream does not update it any more, so the store must not have it from here.
     if (this.subscriptions.size === 0) {
@@ -192,6 +209,23 @@ export abstract class SubscribedType {
       ),
     );
     this.#conclude({ unwanted: true });
+  }
+
+  #rememberLeft(subscription: UpstreamSubscription): void {
+    if (!this.#has(subscription)) return;
+    this.#mayReturn.add(keyOf(subscription));
+    for (const oldest of this.#mayReturn) {
+      if (this.#mayReturn.size <= mostReturning) return;
+      this.#mayReturn.delete(oldest);
+    }
+  }
+
+  /**
+   * Upstream delivered something for it on this stream before it was unsubscribed. Some control planes (go-control-plane up to
+   * 0.13.4) send that again only when it has changed.
+   */
+  protected hasReturned(subscription: UpstreamSubscription): boolean {
+    return this.#mayReturn.has(keyOf(subscription));
   }
 
   /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */
@@ -222,6 +256,20 @@ export abstract class SubscribedType {
     if (kind !== 'name' || requestNumber === 0 || this.#toSubscribe.has(subscription)) return;
     this.#toSubscribe.add(subscription);
     this.#toUnsubscribe.push(subscription);
+  }
+
+  /** What was asked on this stream and has no answer yet. */
+  *awaited(): Iterable<Awaited> {
+    for (const subscription of this.subscriptions.all()) {
+      if (subscription.requestNumber === 0 || subscription.resolvedOnThisStream) continue;
+      if (subscription.kind === 'wildcard') yield 'wildcard';
+      else yield this.#has(subscription) ? 'held' : 'names';
+    }
+  }
+
+  /** Upstream has delivered something for it, on whatever stream. */
+  #has(subscription: UpstreamSubscription): boolean {
+    return this.covered(subscription).some(({ constraints }) => subscription.isFor(constraints));
   }
 
   /** Gives the acked resources another stamp; undefined: removes them. */
@@ -318,16 +366,21 @@ export abstract class SubscribedType {
 
   /** These were sent just now. */
   #awaitAnswers(subscriptions: readonly UpstreamSubscription[]): void {
+    const { resourceTimeoutMs } = this.stream.options;
+    if (resourceTimeoutMs === undefined) return;
     const unanswered = subscriptions.filter(({ resolvedOnThisStream }) => !resolvedOnThisStream);
     const wildcards = unanswered.filter(({ kind }) => kind === 'wildcard');
     const suffix = `${this.requestCount} ${this.type}`;
-    if (wildcards.length > 0) this.#awaitWildcards(`overdue ${suffix}`, wildcards);
+    if (wildcards.length > 0) this.#awaitWildcards(`overdue ${suffix}`, resourceTimeoutMs, wildcards);
     const expiring = unanswered.filter((one) => this.absentAfterTimeout(one));
-    if (expiring.length > 0) this.#awaitExpiry(`expire ${suffix}`, expiring);
+    if (expiring.length > 0) this.#awaitExpiry(`expire ${suffix}`, resourceTimeoutMs, expiring);
   }
 
-  #awaitWildcards(timer: string, subscriptions: readonly UpstreamSubscription[]): void {
-    const { resourceTimeoutMs } = this.stream.options;
+  #awaitWildcards(
+    timer: string,
+    resourceTimeoutMs: number,
+    subscriptions: readonly UpstreamSubscription[],
+  ): void {
     this.stream.arm(timer, resourceTimeoutMs, () => {
       const waiting = subscriptions.filter(
         (subscription) => !subscription.resolvedOnThisStream && this.subscriptions.has(subscription),
@@ -341,19 +394,23 @@ export abstract class SubscribedType {
         return;
       }
       this.stream.add({ kind: 'overdue' });
-      this.#awaitWildcards(timer, waiting);
+      this.#awaitWildcards(timer, resourceTimeoutMs, waiting);
     });
   }
 
-  #awaitExpiry(timer: string, subscriptions: readonly UpstreamSubscription[], after?: Postponed): void {
-    const { resourceTimeoutMs } = this.stream.options;
+  #awaitExpiry(
+    timer: string,
+    resourceTimeoutMs: number,
+    subscriptions: readonly UpstreamSubscription[],
+    after?: Postponed,
+  ): void {
     this.stream.arm(
       timer,
       after === 'extend' ? resourceTimeoutMs / extensionShare : resourceTimeoutMs,
       () => {
         // The rejected response may have been the answer, so nothing is concluded yet. Who was silent has its whole time.
         if (this.lastNack !== undefined || (after === 'silent' && this.stream.controlPlaneResponded)) {
-          this.#awaitExpiry(timer, subscriptions);
+          this.#awaitExpiry(timer, resourceTimeoutMs, subscriptions);
           return;
         }
         const outcomes = Map.groupBy(
@@ -364,7 +421,7 @@ export abstract class SubscribedType {
         this.#conclude();
         for (const postponed of ['extend', 'silent'] as const) {
           const later = outcomes.get(postponed);
-          if (later !== undefined) this.#awaitExpiry(timer, later, postponed);
+          if (later !== undefined) this.#awaitExpiry(timer, resourceTimeoutMs, later, postponed);
         }
       },
     );
@@ -429,9 +486,26 @@ export abstract class SubscribedType {
     this.stream.armOnce(`doubt ${request} ${this.type}`, attributionWaitMs, run);
   }
 
-  /** When nothing is on its way any more that was sent before something was unsubscribed. */
-  protected whenAllHaveLeft(run: () => void): void {
-    this.stream.arm(`leaving ${this.type}`, this.stream.options.resourceTimeoutMs, run);
+  /** It was unsubscribed just now. */
+  protected leave(subscription: UpstreamSubscription): void {
+    const { type, requestCount, stream } = this;
+    this.#leaving.set(subscription, requestCount);
+    stream.armOnce(
+      `leaving ${requestCount} ${type}`,
+      stream.options.resourceTimeoutMs ?? longestWayMs,
+      () => {
+        for (const [left, after] of this.#leaving) {
+          if (after > requestCount) return;
+          this.#leaving.delete(left);
+          this.onLeft(left);
+        }
+      },
+    );
+  }
+
+  /** Something was unsubscribed not long ago. */
+  protected get isSomethingLeaving(): boolean {
+    return this.#leaving.size > 0;
   }
 
   /** The variants that upstream has delivered under the name, glob or wildcard of a subscription. */

@@ -1,4 +1,5 @@
 import type { TypeUrl } from '../../model/brand.ts';
+import { getOrMake } from '../../model/maps.ts';
 import type { Holder } from '../../model/transaction.ts';
 import { ADS_SERVICE, isKnownType, knownTypes, type TypeInfo, typeInfo } from '../../model/types.ts';
 import type { Suspect } from '../../model/upstream.ts';
@@ -211,8 +212,7 @@ export class Suspicion {
     this.#groups.dropUnused((roles) =>
       roles.values().every(({ interests, home }) => interests === 0 && isForUnknownTypes(home)),
     );
-    const roles = this.#groups.get(type) ?? new Map<Role, SubscriptionGroup>();
-    this.#groups.set(type, roles);
+    const roles = getOrMake(this.#groups, type, () => new Map());
     const [other] = roles.values();
     const home = homeOf(type, other?.home, this.#services);
     const group = new SubscriptionGroup(type, role, home);
@@ -304,9 +304,7 @@ export class Suspicion {
   }
 
   #stream(streamId: StreamId): StreamHistory {
-    const stream = this.#streams.get(streamId) ?? new StreamHistory();
-    this.#streams.set(streamId, stream);
-    return stream;
+    return getOrMake(this.#streams, streamId, () => new StreamHistory());
   }
 }
 

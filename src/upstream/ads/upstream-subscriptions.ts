@@ -233,7 +233,7 @@ const none: readonly never[] = [];
 export class UnansweredUnsubscribed {
   readonly #bySelector = new Map<Selector, Set<UpstreamSubscription>>();
   /** Of those that a resource has answered. The same that is subscribed again has its own answer still to come. */
-  readonly #answered = new Map<Selector, Set<Parameters>>();
+  readonly #answered = new Map<Selector, Map<Parameters, UpstreamSubscription>>();
 
   add(subscription: UpstreamSubscription): void {
     getOrMake(this.#bySelector, subscription.selector, () => new Set()).add(subscription);
@@ -249,13 +249,14 @@ export class UnansweredUnsubscribed {
   received(name: Selector, constraints: Constraints): void {
     if (this.#bySelector.size + this.#answered.size === 0) return;
     const former = this.of(name).filter(({ parameters }) => constraints.matches(parameters));
-    const answered = this.#answered.get(name) ?? new Set();
+    const answered = this.#answered.get(name) ?? new Map();
     for (const one of former) {
       this.delete(one);
-      answered.add(one.parameters);
+      answered.set(one.parameters, one);
     }
     if (former.length === 0)
-      for (const parameters of answered) if (constraints.matches(parameters)) answered.delete(parameters);
+      for (const parameters of answered.keys())
+        if (constraints.matches(parameters)) answered.delete(parameters);
     if (answered.size > 0) this.#answered.set(name, answered);
     else this.#answered.delete(name);
   }
@@ -271,6 +272,16 @@ export class UnansweredUnsubscribed {
     if (subscriptions?.delete(subscription) !== true) return false;
     if (subscriptions.size === 0) this.#bySelector.delete(subscription.selector);
     return true;
+  }
+
+  /** Its answer is not on the way any more. */
+  forget(subscription: UpstreamSubscription): void {
+    this.delete(subscription);
+    const { selector, parameters } = subscription;
+    const answered = this.#answered.get(selector);
+    if (answered?.get(parameters) !== subscription) return;
+    answered.delete(parameters);
+    if (answered.size === 0) this.#answered.delete(selector);
   }
 
   clear(): void {
@@ -292,11 +303,11 @@ const attempts = 3;
  * What the next responses lack is left out and named once more.
  */
 export class SubscribedAgain {
-  readonly #leftOut = new Set<string>();
+  readonly #leftOut = new Map<string, UpstreamSubscription>();
   readonly #waiting = new Map<UpstreamSubscription, number>();
 
   leave(subscription: UpstreamSubscription): void {
-    this.#leftOut.add(keyOf(subscription));
+    this.#leftOut.set(keyOf(subscription), subscription);
   }
 
   /** `leaving`: the request before leaves these out. */
@@ -327,9 +338,10 @@ export class SubscribedAgain {
     return unanswered;
   }
 
-  /** No response is on its way any more that was sent before the names were left out. */
-  forgetLeft(): void {
-    this.#leftOut.clear();
+  /** No response is on its way any more that was sent before this name was left out. */
+  forget(subscription: UpstreamSubscription): void {
+    const key = keyOf(subscription);
+    if (this.#leftOut.get(key) === subscription) this.#leftOut.delete(key);
   }
 
   clear(): void {
@@ -338,4 +350,6 @@ export class SubscribedAgain {
   }
 }
 
-const keyOf = ({ selector, parameters }: UpstreamSubscription): string => `${parameters.id} ${selector}`;
+/** A name, glob or wildcard with its parameters. */
+export const keyOf = ({ selector, parameters }: UpstreamSubscription): string =>
+  `${parameters.id} ${selector}`;

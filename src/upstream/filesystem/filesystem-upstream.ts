@@ -362,14 +362,15 @@ const putsCalled = ({ byName, byAlias }: TypeContent, name: ResourceName): reado
 
 const allPuts = ({ byName }: TypeContent): Put[] => [...byName.values()].flat();
 
-/** Everything wrong with the files below a path, for `validate`; nothing is watched or kept. */
+/** Everything wrong with the files below a path, for `validate`; nothing is watched or kept. `claimed`: as of `mergeScan`. */
 export async function checkResourceFiles(
   path: string,
   maxConstraintDepth: number,
+  claimed: (type: TypeUrl, name: ResourceName) => boolean,
 ): Promise<readonly FileProblem[]> {
   const scan = await scanFiles(path, new Map(), maxConstraintDepth, Date.now, () => {});
   if (!scan.ok) return [{ file: path, place: undefined, message: scan.error, types: [] }];
-  return mergeScan(scan.value, () => true).problems;
+  return mergeScan(scan.value, claimed).problems;
 }
 
 export interface Scan {

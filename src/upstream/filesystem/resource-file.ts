@@ -25,7 +25,7 @@ import {
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
 import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
 import { getOrMake } from '../../model/maps.ts';
-import { errorMessage, fail, ok, type Result } from '../../model/result.ts';
+import { attempt, errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import type { Put } from '../../model/transaction.ts';
 import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
 import { bytesTag, MessageReader } from '../../protobuf/message-reader.ts';
@@ -192,11 +192,8 @@ function parsedFile(
 }
 
 function parseBinary(bytes: Uint8Array): Parsed {
-  try {
-    return ok(parsedFile(bytes, () => undefined));
-  } catch (error) {
-    return refuse(`not an encoded DiscoveryResponse: ${errorMessage(error)}`);
-  }
+  const parsed = attempt(() => parsedFile(bytes, () => undefined), errorMessage);
+  return parsed.ok ? parsed : refuse(`not an encoded DiscoveryResponse: ${parsed.error}`);
 }
 
 function parseText(bytes: Uint8Array): Parsed {
@@ -250,11 +247,11 @@ function showPath(path: JsonPath): string {
 }
 
 function utf8(bytes: Uint8Array): Result<string> {
-  try {
-    return ok(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
-  } catch {
-    return fail('the file is not UTF-8 text');
-  }
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  return attempt(
+    () => decoder.decode(bytes),
+    () => 'the file is not UTF-8 text',
+  );
 }
 
 function lazy<T>(make: () => T): () => T {

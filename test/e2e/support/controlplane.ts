@@ -9,6 +9,10 @@ import type { Resource } from './resources.ts';
 /** Path of the control plane's binary, built once; the error says why there is none. */
 export const controlPlaneBinary = (): Promise<Result<string>> => goBinary('controlplane');
 
+/** The same with go-control-plane 0.13.4, which is silent about a name that comes back (protocol §3.9). */
+export const olderControlPlaneBinary = (): Promise<Result<string>> =>
+  goBinary('controlplane-0.13.4', undefined, './controlplane', 'go-control-plane-0.13.4.work');
+
 /** A NULL of Go's is an empty list. */
 const list = <T extends z.ZodType>(of: T) =>
   z

@@ -1,10 +1,12 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
+import { createClient, type Transport } from '@connectrpc/connect';
 import type { Client } from '@grpc/grpc-js';
 import {
   type ClientConfig,
   ClientStatusRequestSchema,
   ClientStatusResponseSchema,
 } from '../../../src/gen/envoy/service/status/v3/csds_pb.ts';
+import { ServerReflection } from '../../../src/gen/reflection_pb.ts';
 
 const path = '/envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus';
 const same = (bytes: Buffer): Buffer => bytes;
@@ -37,3 +39,17 @@ export const namesOf = (configs: readonly ClientConfig[]): readonly string[] =>
 export const safeRegex = (regex: string) => ({
   nodeId: { matchPattern: { case: 'safeRegex' as const, value: { regex } } },
 });
+
+/** What reflection lists. */
+export async function listedServices(transport: Transport): Promise<readonly string[]> {
+  const asked = (async function* () {
+    yield { messageRequest: { case: 'listServices' as const, value: '*' } };
+  })();
+  const names: string[] = [];
+  for await (const { messageResponse } of createClient(ServerReflection, transport).serverReflectionInfo(
+    asked,
+  ))
+    if (messageResponse.case === 'listServicesResponse')
+      names.push(...messageResponse.value.service.map(({ name }) => name));
+  return names;
+}

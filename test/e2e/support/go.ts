@@ -11,24 +11,31 @@ let lastBuild: Promise<unknown> = Promise.resolve();
 
 /**
  * Path of a program of `test/e2e/go` or of another module, built once; the error says why there is none. `from`: its
- * package, if it is not the module's folder of that name.
+ * package, if it is not the module's folder of that name. `workspace`: a file of the module that says what else it is built
+ * with.
  */
 export function goBinary(
   name: string,
   module: string = sources,
   from = `./${name}`,
+  workspace?: string,
 ): Promise<Result<string>> {
   const key = join(module, name);
   let binary = found.get(key);
   if (binary === undefined) {
-    binary = lastBuild.then(() => build(name, module, from));
+    binary = lastBuild.then(() => build(name, module, from, workspace));
     lastBuild = binary;
     found.set(key, binary);
   }
   return binary;
 }
 
-async function build(name: string, module: string, from: string): Promise<Result<string>> {
+async function build(
+  name: string,
+  module: string,
+  from: string,
+  workspace: string | undefined,
+): Promise<Result<string>> {
   const binary = join(built(), name);
   // `npm test` has built it, for all of its processes.
   if (process.env['TESTS_ARE_PREPARED'] !== undefined && existsSync(binary)) return ok(binary);
@@ -41,6 +48,7 @@ async function build(name: string, module: string, from: string): Promise<Result
       command: 'go',
       args: ['build', '-buildvcs=false', '-trimpath', '-o', own, from],
       cwd: module,
+      env: workspace === undefined ? {} : { GOWORK: join(module, workspace) },
     });
     keep(own, kept);
     renameSync(own, binary);

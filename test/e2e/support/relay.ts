@@ -38,7 +38,7 @@ const listed = z.object({
 const main = (): string => process.env['TESTS_RELAY'] ?? join(root, 'src/main.ts');
 const run = join(root, 'src/commands/command-line.ts');
 const probe = join(root, 'test/e2e/support/memory-probe.ts');
-const loopProbe = `${pathToFileURL(join(root, 'test/e2e/support/loop-probe.ts'))}?startedBy=${process.pid}`;
+const loopProbe = `${pathToFileURL(join(root, 'test/e2e/support/loop-probe.ts')).href}?startedBy=${process.pid}`;
 
 /** Path of the command. */
 export async function relayCommand(): Promise<Result<string>> {

@@ -538,7 +538,6 @@ describe('an ADS upstream', () => {
       });
       upstream.subscribe(want('*'));
       await until('content', () => observed.contents['a'] === '1');
-      for (const socket of mute.sockets) socket.destroy();
     });
 
     for (const selector of ['*', 'name']) {
@@ -581,6 +580,72 @@ describe('an ADS upstream', () => {
         /no response within 0.05 s to the node with id "relay[^"]*" and cluster "relays"$/,
       );
     });
+
+    for (const count of [1, 2]) {
+      it(`is out of date since the first failure, however often an endpoint that is silent about a wildcard is tried (endpoints: ${count})`, async () => {
+        const silent = await Promise.all(Array.from({ length: count }, () => controlPlane()));
+        const clock = new VirtualClock();
+        const endpoints = silent.map(({ port }) => address(port));
+        const upstream = start({ endpoints, clock, resourceTimeoutMs: 1000 });
+        const seen = new Set<unknown>();
+        const passing = (condition: () => boolean) => (): boolean => {
+          clock.advance(20);
+          seen.add(upstream.state().staleSince);
+          return condition();
+        };
+        upstream.subscribe(want('*'));
+        const tries = () => silent.reduce((sum, { streams }) => sum + streams.length, 0);
+        await until(
+          'all endpoints failed',
+          passing(() => upstream.state().down),
+        );
+        const before = tries();
+        await until(
+          'more tries',
+          passing(() => {
+            expect(upstream.state().down).to.equal(true);
+            return tries() > before + 2;
+          }),
+        );
+        expect([...seen]).to.have.length(1);
+        expect(seen.has(undefined)).to.equal(false);
+      });
+    }
+
+    for (const protocol of ['DELTA', 'SOTW'] as const) {
+      for (const isHeld of [true, false]) {
+        const what = isHeld ? 'what it had: it fails' : 'what nobody has: it is well';
+        it(`an endpoint that has answered comes back silent about ${what} (${protocol})`, async () => {
+          // Without versions nothing is resumed.
+          const serve = (body: string) => (stream: AdsStream, request: Request) => {
+            if (request.responseNonce === '') stream.send(eds, '', `a:${body}`);
+          };
+          const plane = await controlPlane();
+          plane.answer = serve('1');
+          const other = await controlPlane();
+          other.answer = serve('2');
+          const upstream = start({
+            endpoints: [address(plane.port), address(other.port)],
+            protocol,
+            resourceTimeoutMs: 200,
+            failbackAfterMs: 60_000,
+          });
+          const held = want('a', {}, eds);
+          upstream.subscribe(held);
+          await until('content', () => observed.contents['a'] === '1');
+          if (!isHeld) {
+            upstream.subscribe(want('b', {}, eds));
+            upstream.unsubscribe(held);
+          }
+          plane.kill();
+          const again = await controlPlane(plane.port);
+          await until('the stream', () => again.requests.length > 0);
+          await until('it is current', () => upstream.state().staleSince === undefined);
+          expect(upstream.state().endpoint).to.equal(`127.0.0.1:${isHeld ? other.port : plane.port}`);
+          expect(other.streams).to.have.length(isHeld ? 1 : 0);
+        });
+      }
+    }
 
     it('a resumed stream may be silent: nothing has changed', async () => {
       const plane = await controlPlane();
@@ -746,6 +811,31 @@ describe('an ADS upstream', () => {
         plane.requests.some((request) => request.node?.metadata?.['where'] !== undefined),
       );
       expect(upstream.state().sessions).to.equal(1);
+    });
+
+    it('a session for which the connection has no stream left is said to be refused, and nothing is concluded', async () => {
+      const plane = await new ControlPlane({ 'grpc.max_concurrent_streams': 1 }).listen();
+      running.push(() => plane.kill());
+      plane.answer = serving('1', 'a:1@1');
+      const upstream = start({
+        endpoints: [address(plane.port)],
+        rules,
+        connectTimeoutMs: 200,
+        resourceTimeoutMs: 400,
+      });
+      const first = want('*', { env: 'prod' });
+      upstream.subscribe(first);
+      await until('content', () => observed.settled.includes('*'));
+      upstream.subscribe(want('b', { env: 'test' }));
+      await until('the refusal', () => upstream.state().refusedStreams === 1);
+      expect(upstream.state().lastError).to.include('may allow no more streams');
+      expect(upstream.suspects()).to.deep.equal([]);
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      expect(observed.settled).to.deep.equal(['*']);
+      upstream.unsubscribe(first);
+      await until('an answer', () => observed.settled.includes('b'));
+      expect(upstream.state()).to.include({ refusedStreams: 0, connected: true });
+      expect(observed.counts.reconnects).to.equal(0);
     });
 
     it('a session that is refused leaves the others alone', async () => {

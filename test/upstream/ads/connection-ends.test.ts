@@ -6,6 +6,7 @@ import { systemClock } from '../../../src/model/clock.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
 import { createLog } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
+import { logGrpc } from '../../../src/upstream/ads/grpc-channel.ts';
 import { ControlPlane } from './control-plane.ts';
 import { deltaResponse, parseItem, typeOf } from './responses.ts';
 
@@ -49,8 +50,8 @@ class Plane {
     });
   }
 
-  goaway(code: number): void {
-    for (const session of this.#sessions) session.goaway(code);
+  goaway(code: number, data = ''): void {
+    for (const session of this.#sessions) session.goaway(code, 0, Buffer.from(data));
   }
 
   cut(): void {
@@ -143,6 +144,24 @@ describe('a connection of a control plane that ends', function () {
       ]);
     });
   }
+
+  it('for too many pings: what the library says of it is in the log, and not on standard error', async () => {
+    const said: string[] = [];
+    const { error } = console;
+    console.error = (text) => said.push(String(text));
+    running.push(() => (console.error = error));
+    logGrpc(createLog({ level: 'debug', write: (line) => lines.push(line) }));
+    const plane = new Plane();
+    running.push(() => plane.stop());
+    start(await plane.listen());
+    await until('the first ACK', () => plane.answered >= 2);
+    plane.goaway(enhanceYourCalm, 'too_many_pings');
+    await until('the second ACK', () => plane.answered >= 4);
+    expect(said).to.deep.equal([]);
+    expect(lines.find((line) => line.includes('excess pings'))).to.match(
+      /"level":"debug".*"grpc-js: Connection to /,
+    );
+  });
 
   it('by its age, as grpc servers do it (MAX_CONNECTION_AGE): info', async () => {
     const plane = await new ControlPlane({

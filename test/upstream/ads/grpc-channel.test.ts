@@ -1,22 +1,26 @@
 import { once } from 'node:events';
-import { createServer, type ServerHttp2Stream } from 'node:http2';
-import type { AddressInfo } from 'node:net';
+import { createServer, type ServerHttp2Stream, type Settings } from 'node:http2';
+import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect } from 'chai';
 import { systemClock } from '../../../src/model/clock.ts';
 import { LOAD_PATH } from '../../../src/model/load.ts';
+import { ok } from '../../../src/model/result.ts';
 import type { Channel } from '../../../src/upstream/ads/channel.ts';
-import { grpcTransport } from '../../../src/upstream/ads/grpc-channel.ts';
+import { type AdsTls, grpcTransport } from '../../../src/upstream/ads/grpc-channel.ts';
 import { frameOf } from '../../../src/wire/grpc-frames.ts';
 import { eventually } from '../../e2e/support/eventually.ts';
 import { LoadPlane } from '../../e2e/support/load-plane.ts';
 
 /** Once it is connected. */
-async function channelTo(address: string, keepaliveMs = 60_000): Promise<Channel> {
+async function channelTo(
+  address: string,
+  { keepaliveMs = 60_000, connectTimeoutMs = 10_000 } = {},
+): Promise<Channel> {
   const [host = '', port] = address.split(':');
   const transport = grpcTransport({
     tls: undefined,
-    connectTimeoutMs: 10_000,
+    connectTimeoutMs,
     keepalive: { timeMs: keepaliveMs, timeoutMs: keepaliveMs },
     clock: systemClock,
   });
@@ -26,9 +30,31 @@ async function channelTo(address: string, keepaliveMs = 60_000): Promise<Channel
   return channel;
 }
 
-/** A control plane whose streams have room for so many bytes, of which it reads none before it is told to. */
-async function unreadingPlane(stack: AsyncDisposableStack, window: number) {
-  const server = createServer({ settings: { initialWindowSize: window } });
+/** A server that takes connections and says nothing, as a process that hangs. */
+async function muteServer(stack: AsyncDisposableStack) {
+  const server = createTcpServer();
+  const open = new Set<Socket>();
+  server.on('connection', (socket) => {
+    open.add(socket);
+    socket.on('error', () => undefined);
+    socket.on('close', () => open.delete(socket));
+    socket.resume();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  stack.defer(() => {
+    for (const socket of open) socket.destroy();
+    server.close();
+  });
+  return {
+    address: { kind: 'tcp', host: '127.0.0.1', port: (server.address() as AddressInfo).port },
+    open,
+  } as const;
+}
+
+/** A control plane that reads nothing of a stream before it is told to. */
+async function unreadingPlane(stack: AsyncDisposableStack, settings: Settings) {
+  const server = createServer({ settings });
   const streams: ServerHttp2Stream[] = [];
   server.on('stream', (stream) => {
     stream.on('error', () => undefined);
@@ -69,8 +95,8 @@ describe('a stream to a control plane that reads nothing', () => {
 
   it('ends after a while, as its end comes behind what is not read before the control plane reads', async () => {
     await using stack = new AsyncDisposableStack();
-    const plane = await unreadingPlane(stack, 100);
-    const channel = await channelTo(plane.address, 200);
+    const plane = await unreadingPlane(stack, { initialWindowSize: 100 });
+    const channel = await channelTo(plane.address, { keepaliveMs: 200 });
     stack.defer(() => channel.close());
     const ended: string[] = [];
     const stream = channel.open(LOAD_PATH, '', {
@@ -93,7 +119,7 @@ describe('a stream to a control plane that reads nothing', () => {
 
   it('has written only what the transport has sent', async () => {
     await using stack = new AsyncDisposableStack();
-    const plane = await unreadingPlane(stack, 1500);
+    const plane = await unreadingPlane(stack, { initialWindowSize: 1500 });
     const channel = await channelTo(plane.address);
     stack.defer(() => channel.close());
     const written: string[] = [];
@@ -110,4 +136,62 @@ describe('a stream to a control plane that reads nothing', () => {
     for (const asked of plane.streams) asked.resume();
     await eventually(() => expect(written).to.deep.equal(['first', 'second']));
   });
+});
+
+describe('a stream for which a connection to a control plane has no room', () => {
+  it('ends: Node would keep it until another one ends, and who waits would take that for an answer', async () => {
+    await using stack = new AsyncDisposableStack();
+    const plane = await unreadingPlane(stack, { maxConcurrentStreams: 1 });
+    const channel = await channelTo(plane.address, { connectTimeoutMs: 200 });
+    stack.defer(() => channel.close());
+    const ended: unknown[] = [];
+    const open = (name: string) => {
+      const stream = channel.open(LOAD_PATH, '', {
+        message: () => false,
+        proceed: () => false,
+        closed: (reason, code) => ended.push(name, reason, code),
+      });
+      stream.write(new Uint8Array(1000));
+      return stream;
+    };
+    const first = open('first');
+    await eventually(() => expect(plane.streams.length).to.equal(1));
+    open('second');
+    const reason =
+      'no first request was taken within 0.2 s: the control plane, or a proxy before it, may allow no more streams on a connection';
+    await eventually(() => expect(ended).to.deep.equal(['second', reason, undefined]));
+    first.end();
+    for (const taken of plane.streams) taken.resume();
+    await eventually(() => expect(plane.streams[0]?.closed).to.equal(true));
+    open('third');
+    await eventually(() => expect(plane.streams.length).to.equal(2));
+    await pause(300);
+    expect(ended).to.have.length(3);
+  });
+});
+
+describe('a connection that is not made in the end', () => {
+  const secure: AdsTls = { material: async () => ok({}), serverName: 'plane.test', serverIdentities: [] };
+  for (const [what, tls] of [
+    ['TLS', secure],
+    ['HTTP/2', undefined],
+  ] as const) {
+    for (const isLeft of [true, false]) {
+      it(`is closed ${isLeft ? 'when its owner closes it' : 'after connect_timeout'}, where the other end is silent about ${what}`, async () => {
+        await using stack = new AsyncDisposableStack();
+        const { address, open } = await muteServer(stack);
+        const connectTimeoutMs = isLeft ? 60_000 : 200;
+        const keepalive = { timeMs: 60_000, timeoutMs: 60_000 };
+        const { promise: lost, resolve } = Promise.withResolvers<string>();
+        const channel = grpcTransport({ tls, connectTimeoutMs, keepalive, clock: systemClock })(address, {
+          connected: () => undefined,
+          lost: resolve,
+        });
+        await eventually(() => expect(open.size).to.equal(1));
+        if (isLeft) channel.close();
+        else expect(await lost).to.equal('no connection within 0.2 s');
+        await eventually(() => expect(open.size).to.equal(0), { timeout: 5000 });
+      });
+    }
+  }
 });

@@ -1,5 +1,7 @@
+import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import fc from 'fast-check';
+import { DeltaDiscoveryResponseSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { deltaResponse, parseItem, sotwResponse, typeOf } from './responses.ts';
 import { Conversation } from './transcript.ts';
 
@@ -54,6 +56,19 @@ describe('a session machine', () => {
         });
       }
     }
+
+    it('delta: one with both of its names, with its place in the response', () => {
+      const conversation = new Conversation('delta', [], '');
+      last(['subscribe cds *', 'connect'], conversation);
+      const response = create(DeltaDiscoveryResponseSchema, {
+        typeUrl: typeOf('cds'),
+        nonce: 'n1',
+        resources: [{ name: 'a' }, { name: 'b', resourceName: { name: 'b' } }],
+      });
+      const answer = conversation.receive(Buffer.from(toBinary(DeltaDiscoveryResponseSchema, response)));
+      const reason = 'resource 2 of 2: resource "b" has both name and resource_name';
+      expect(answer.at(-1)).to.contain(`nack n1 "${reason}"`);
+    });
 
     it('delta: a removal of what the response has, too', () => {
       const answer = last(['subscribe cds *', 'connect', '< cds 1 n1 a:1 -a']);
@@ -209,10 +224,7 @@ describe('a session machine', () => {
     const conversation = sotw();
     last(['subscribe eds a', 'subscribe eds b', 'connect', '< eds 1 n1 a:1 b:1'], conversation);
     last(['unsubscribe eds a', 'subscribe eds a'], conversation);
-    expect(conversation.say('flush')).to.deep.equal([
-      '> eds [b] version 1 ack n1',
-      '> eds [b a] version 1 ack n1',
-    ]);
+    expect(conversation.say('flush')).to.deep.equal(['> eds [b] version 1 ack n1', '> eds [b a] ack n1']);
     expect(conversation.say('< eds 1 n2 a:1 b:1')[0]).to.equal('= eds version 1 a:1 b:1 partial settled [a]');
   });
 

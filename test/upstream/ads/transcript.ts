@@ -23,6 +23,9 @@ import { contentOf, deltaResponse, parseItem, sotwResponse, typeOf } from './res
  *     < garbage                               bytes that are none
  *     turns N, before `session`               N entries of a response are read in one turn
  *     turn                                    the next turn
+ *     session PROTOCOL [KEYS [key=value&…]]   the upstream decides by node, and these are the keys of the rules
+ *     session PROTOCOL native                 it is sent parameters
+ *     session delta relay                     the same, and it is a relay of ours
  *
  * and answers with what the machine does: `>` is a request, `=` a transaction, `*` a line in the log.
  */
@@ -35,23 +38,27 @@ export class Conversation {
 
   constructor(
     protocol: 'sotw' | 'delta',
-    variants: 'native' | readonly string[],
+    variants: 'native' | 'relay' | readonly string[],
     parameters: string,
     entriesPerTurn = 1000,
   ) {
     this.#sotw = protocol === 'sotw';
-    const native = variants === 'native';
+    const isRelay = variants === 'relay';
+    const holder = {
+      upstream: 'test',
+      ...(isRelay ? { exactParameters: parametersOf(parameters) } : {}),
+    };
     const options: MachineOptions = {
       protocol: this.#sotw ? 'SOTW' : 'DELTA',
       holders: {
-        wildcard: { key: 'w', upstream: 'test', role: 'wildcard' },
-        named: { key: 'n', upstream: 'test', role: 'named' },
+        wildcard: { key: 'w', role: 'wildcard', ...holder },
+        named: { key: 'n', role: 'named', ...holder },
       },
-      locators: native,
-      stamp: native ? unstamped : stampFor(variants, parametersOf(parameters), 8),
+      locators: typeof variants === 'string',
+      stamp: typeof variants === 'string' ? unstamped : stampFor(variants, parametersOf(parameters), 8),
       maxConstraintDepth: 8,
       entriesPerTurn,
-      resourceTimeoutMs: 15_000,
+      resourceTimeoutMs: isRelay ? undefined : 15_000,
     };
     this.#machine = new StreamMachine(options);
   }
@@ -173,7 +180,7 @@ export function replay(script: string): string {
       const keys = variants === '' ? [] : variants.split(',');
       conversation = new Conversation(
         protocol,
-        variants === 'native' ? 'native' : keys,
+        variants === 'native' || variants === 'relay' ? variants : keys,
         parameters,
         entriesPerTurn,
       );

@@ -6,6 +6,7 @@ import { setTimeout } from 'node:timers/promises';
 import { expect } from 'chai';
 import { typeUrl } from '../../../src/model/brand.ts';
 import { CLAIMS_EVERYTHING } from '../../../src/upstream/claims.ts';
+import { namePatterns } from '../../security/name-patterns.ts';
 import { cds, clusters, eds, Harness, interest, variant } from './harness.ts';
 
 describe('upstream/filesystem', () => {
@@ -190,7 +191,7 @@ describe('upstream/filesystem', () => {
   it('leaves out what it does not claim', async () => {
     files = await Harness.make(
       { 'a.yaml': clusters('shop-a', 'other') },
-      { ...CLAIMS_EVERYTHING, names: ['shop-*'] },
+      { ...CLAIMS_EVERYTHING, names: namePatterns(['shop-*']) },
     );
     await files.start();
     await files.until(() => files.transactions.length === 1);

@@ -78,7 +78,7 @@ class World {
         variants: 'PER_PARAMETERS',
         tls: undefined,
         connectTimeoutMs: 1000,
-        resourceTimeoutMs: 2 ** 31 - 1,
+        resourceTimeoutMs: undefined,
         keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
         backoff: { initialMs: backoffMs, maxMs: backoffMs },
         failbackAfterMs: 1000,
@@ -175,13 +175,38 @@ describe('an upstream with siblings', () => {
     world.clock.advance(2000);
     expect(world.upstream.state().down).to.equal(true);
     expect(world.changes).to.equal(changes + 1);
-    world.upstream.subscribe(name);
-    expect(world.upstream.state().down, 'they may have this one').to.equal(false);
-    world.clock.advance(2000);
-    expect(world.upstream.state().down).to.equal(true);
     world.connects();
     world.answers();
     expect(world.upstream.state().fromSiblingsSince, 'the control plane has answered').to.equal(undefined);
+  });
+
+  it('waits for siblings with what was asked just now, and with nothing else, however often there is a question', async () => {
+    const world = new World();
+    const isUnavailable = ({ type, selector }: Interest): boolean =>
+      world.upstream.isUnavailable(type, selector);
+    world.upstream.subscribe(all);
+    expect(isUnavailable(all)).to.equal(false);
+    await world.fails();
+    expect([all, name].map(isUnavailable)).to.deep.equal([false, false]);
+    world.clock.advance(2000);
+    expect([all, name].map(isUnavailable)).to.deep.equal([true, true]);
+    world.upstream.subscribe(name);
+    expect([all, name].map(isUnavailable), 'they may have this one').to.deep.equal([true, false]);
+    for (let each = 0; each < 5; each++) {
+      const { changes } = world;
+      world.clock.advance(1900);
+      world.upstream.subscribe(interest('eds', `invented ${each}`));
+      expect(world.upstream.state().down).to.equal(true);
+      expect(isUnavailable(interest('eds', `invented ${each}`))).to.equal(false);
+      expect(isUnavailable(all)).to.equal(true);
+      if (each === 1)
+        expect(world.changes, 'who waited for the first ones hears of it').to.be.greaterThan(changes);
+    }
+    expect(isUnavailable(name)).to.equal(true);
+    world.clock.advance(3000);
+    const { changes } = world;
+    world.clock.advance(60_000);
+    expect(world.changes, 'nobody waits').to.equal(changes);
   });
 
   it('asks for what the clients of siblings ask, if it serves that', async () => {

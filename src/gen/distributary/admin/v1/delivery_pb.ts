@@ -59,15 +59,15 @@ export type WaitRequest = Message<"distributary.admin.v1.WaitRequest"> & {
   allowStale: boolean;
 
   /**
-   * So many streams must subscribe to it; left out: 1.
+   * So many streams must subscribe to it; left out: 1. 0: none need, and no name need be known.
    *
    * @generated from field: optional uint32 min_clients = 7;
    */
   minClients?: number | undefined;
 
   /**
-   * Only until what waits has come to this wave and is not held, or everybody has it; 0: until all have accepted it. The
-   * clients' answers, `allow_stale` and `min_clients` do not count then.
+   * Only until the clients of its waves up to this one have accepted what waits, or everybody is given it; 0: until all have
+   * accepted it. A wave that no client is in passes at once. Clients of later waves count for `min_clients` alone.
    *
    * @generated from field: uint32 wave = 8;
    */
@@ -86,8 +86,9 @@ export const WaitRequestSchema: GenMessage<WaitRequest> = /*@__PURE__*/
  */
 export type WaitResponse = Message<"distributary.admin.v1.WaitResponse"> & {
   /**
-   * Every client that subscribes has accepted it, and nobody who asks for it gets nothing (MISSING). At least
-   * `min_clients` subscribe. And unless `allow_stale`, no upstream that it comes from may be out of date.
+   * Every client that subscribes has accepted it, and nobody who asks for it gets nothing (MISSING); with `wave`, those of
+   * the waves have. At least `min_clients` subscribe, and somebody knows each name. And unless `allow_stale`, no upstream
+   * that it comes from may be out of date.
    *
    * @generated from field: bool accepted = 1;
    */

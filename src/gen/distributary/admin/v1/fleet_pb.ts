@@ -795,7 +795,7 @@ export type ClientHolding = Message<"distributary.admin.v1.ClientHolding"> & {
   error: string;
 
   /**
-   * ExplainClient only: why the client has nothing, or has not said anything to it.
+   * Why the client has nothing, or has not said anything to it. GetClient says only what xds.authorization does not allow.
    *
    * @generated from field: string why = 10;
    */

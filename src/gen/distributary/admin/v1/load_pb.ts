@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/load.proto.
  */
 export const file_distributary_admin_v1_load: GenFile = /*@__PURE__*/
-  fileDesc("CiBkaXN0cmlidXRhcnkvYWRtaW4vdjEvbG9hZC5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIi0KC0xvYWRSZXF1ZXN0Eg8KB2NsdXN0ZXIYASABKAkSDQoFY2xhc3MYAiABKAkihwEKDExvYWRSZXNwb25zZRIxCgVsb2FkcxgBIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbHVzdGVyTG9hZBINCgV0b3RhbBgCIAEoDRIPCgdzZWNvbmRzGAMgASgBEhYKCW5vX2Fuc3dlchgEIAEoCUgAiAEBQgwKCl9ub19hbnN3ZXIi2wEKC0NsdXN0ZXJMb2FkEg8KB2NsdXN0ZXIYASABKAkSDQoFY2xhc3MYAiABKAkSRgoKcGFyYW1ldGVycxgDIAMoCzIyLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbHVzdGVyTG9hZC5QYXJhbWV0ZXJzRW50cnkSEAoIcmVxdWVzdHMYBCABKAESDgoGZXJyb3JzGAUgASgBEg8KB2Ryb3BwZWQYBiABKAEaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFiBnByb3RvMw");
+  fileDesc("CiBkaXN0cmlidXRhcnkvYWRtaW4vdjEvbG9hZC5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIlIKC0xvYWRSZXF1ZXN0Eg8KB2NsdXN0ZXIYASABKAkSDQoFY2xhc3MYAiABKAkSDQoFbGltaXQYAyABKA0SFAoMZXJyb3JzX2ZpcnN0GAQgASgIIocBCgxMb2FkUmVzcG9uc2USMQoFbG9hZHMYASADKAsyIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2x1c3RlckxvYWQSDQoFdG90YWwYAiABKA0SDwoHc2Vjb25kcxgDIAEoARIWCglub19hbnN3ZXIYBCABKAlIAIgBAUIMCgpfbm9fYW5zd2VyItsBCgtDbHVzdGVyTG9hZBIPCgdjbHVzdGVyGAEgASgJEg0KBWNsYXNzGAIgASgJEkYKCnBhcmFtZXRlcnMYAyADKAsyMi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2x1c3RlckxvYWQuUGFyYW1ldGVyc0VudHJ5EhAKCHJlcXVlc3RzGAQgASgBEg4KBmVycm9ycxgFIAEoARIPCgdkcm9wcGVkGAYgASgBGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBYgZwcm90bzM");
 
 /**
  * @generated from message distributary.admin.v1.LoadRequest
@@ -29,6 +29,20 @@ export type LoadRequest = Message<"distributary.admin.v1.LoadRequest"> & {
    * @generated from field: string class = 2;
    */
   class: string;
+
+  /**
+   * At most so many; 0: 1,000. At most 1,000.
+   *
+   * @generated from field: uint32 limit = 3;
+   */
+  limit: number;
+
+  /**
+   * Those with the most errors first, and then those with the most requests.
+   *
+   * @generated from field: bool errors_first = 4;
+   */
+  errorsFirst: boolean;
 };
 
 /**
@@ -45,7 +59,7 @@ export const LoadRequestSchema: GenMessage<LoadRequest> = /*@__PURE__*/
  */
 export type LoadResponse = Message<"distributary.admin.v1.LoadResponse"> & {
   /**
-   * Those with the most requests, at most 1,000.
+   * Those with the most requests first, without errors_first.
    *
    * @generated from field: repeated distributary.admin.v1.ClusterLoad loads = 1;
    */

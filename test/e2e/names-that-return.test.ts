@@ -1,0 +1,73 @@
+import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
+import {
+  ControlPlane,
+  type ControlPlaneOptions,
+  controlPlaneBinary,
+  olderControlPlaneBinary,
+} from './support/controlplane.ts';
+import { eventually } from './support/eventually.ts';
+import { RelayProcess, upstream } from './support/relay.ts';
+import { apiListener, endpoints } from './support/resources.ts';
+import { need } from './support/skip.ts';
+import { XdsClient } from './support/xds-client.ts';
+
+const site = [apiListener('web', 'r'), apiListener('kept', 'r'), endpoints('c', 1), endpoints('k', 1)];
+const all = { lds: ['web', 'kept'], eds: ['c', 'k'] } as const;
+const returning = { lds: ['web'], eds: ['c'] } as const;
+const types = ['lds', 'eds'] as const;
+/** Half of resource_timeout. */
+const soon = { timeout: 7500 };
+
+const expectAll = (
+  client: XdsClient,
+  asked: Readonly<Record<'lds' | 'eds', readonly string[]>>,
+): Promise<void> =>
+  eventually(() => {
+    for (const type of types) {
+      const got = client.of(type);
+      expect(got.reduce((sum, { resources }) => sum + resources, 0)).to.equal(asked[type].length);
+      expect(got.flatMap(({ removed }) => removed)).to.deep.equal([]);
+    }
+  }, soon);
+
+describe('names that clients left and come back to', function () {
+  this.timeout(120_000);
+
+  for (const [version, binary] of [
+    ['0.13.4', olderControlPlaneBinary],
+    ['0.14', controlPlaneBinary],
+  ] as const) {
+    for (const protocol of ['DELTA', 'SOTW'] as const) {
+      for (const cache of cases<ControlPlaneOptions['cache']>('snapshot', 'linear')) {
+        it(`are there again soon, on streams that others need (go-control-plane ${version}, ${protocol}, ${cache})`, async function () {
+          await using plane = await ControlPlane.start(await need(this, binary()), { cache });
+          await plane.set(site);
+          await using relay = await RelayProcess.start({
+            drain_timeout: '100ms',
+            upstreams: [upstream(plane.address, protocol)],
+            cache: { idle_ttl: '1s' },
+          });
+          await using keeper = new XdsClient(relay.xds, 'delta');
+          for (const type of types) keeper.subscribe(type, all[type]);
+          await expectAll(keeper, all);
+          for (const type of types) keeper.delta(type, { resourceNamesUnsubscribe: [...returning[type]] });
+          await eventually(async () => {
+            const { requests } = await plane.stats();
+            for (const type of types) {
+              const [left = '', kept = ''] = all[type];
+              const last = requests.findLast(({ names }) => names.includes(kept));
+              const isLeft = requests.some(({ unsubscribe }) => unsubscribe.includes(left));
+              expect(protocol === 'DELTA' ? isLeft : last?.names.includes(left) === false).to.equal(true);
+            }
+          });
+
+          await using visitor = new XdsClient(relay.xds, 'delta');
+          for (const type of types) visitor.subscribe(type, returning[type]);
+          await expectAll(visitor, returning);
+          await expectAll(keeper, all);
+        });
+      }
+    }
+  }
+});
