@@ -240,7 +240,7 @@ describe('variants (protocol §5, TP2)', () => {
         resourceLocatorsSubscribe: [locator('x', { env: 'dev' }), locator('x', { env: 'prod' })],
         initialResourceVersions: { x: 'old@0123456789abcdef' },
       });
-      const [dev] = [...relay.upstream.interests].filter(({ parameters }) => parameters.key.includes('dev'));
+      const dev = relay.upstream.interests.values().find(({ parameters }) => parameters.key.includes('dev'));
       relay.says({ type: eds, holder: namedHolder, resolved: dev === undefined ? [] : [dev] });
       expect(client.received().flatMap(told)).to.deep.equal([]);
       says(relay, []);
@@ -251,9 +251,9 @@ describe('variants (protocol §5, TP2)', () => {
       for (const isFilled of [true, false]) {
         const relay = new InMemoryRelay();
         const client = locating(relay, [glob, { env: 'dev' }], [glob, { env: 'prod' }]);
-        const [dev] = [...relay.upstream.interests].filter(({ parameters }) =>
-          parameters.key.includes('dev'),
-        );
+        const dev = relay.upstream.interests
+          .values()
+          .find(({ parameters }) => parameters.key.includes('dev'));
         relay.says({ type: eds, holder: namedHolder, resolved: dev === undefined ? [] : [dev] });
         expect(client.received().flatMap(told)).to.deep.equal([]);
         const member = glob.replace('*', 'a');
