@@ -31,21 +31,21 @@ export interface ClientResource extends RetainedResource {
   readonly mayBeDropped?: true;
 }
 
-/** A name that a client knows to be absent, and the revision of the response that said so. */
-interface KnownAbsence {
-  readonly variant: 'absent';
-  readonly revision: number;
+/** A name that a client knows to be absent, or of which it has got nothing but errors. */
+interface ToldName {
+  readonly variant: 'absent' | 'unknown';
+  /** The client has got its errors up to this revision. */
+  readonly errorsSentUpTo: number;
 }
 
 /**
  * What a client has that its position in a view does not say, by the ids of items: resources of earlier views whose state
- * is unknown in this view, and absences that it was told and others were not. Never empty: nearly all clients have none.
+ * is unknown in this view, and absences and errors that it was told and others were not. Never empty: nearly all clients
+ * have none.
  */
-type Overlay = ReadonlyMap<string, ClientResource | KnownAbsence>;
+type Overlay = ReadonlyMap<string, ClientResource | ToldName>;
 
-const overlayOf = (
-  entries: Iterable<readonly [string, ClientResource | KnownAbsence]>,
-): Overlay | undefined => {
+const overlayOf = (entries: Iterable<readonly [string, ClientResource | ToldName]>): Overlay | undefined => {
   const overlay = new Map(entries);
   return overlay.size > 0 ? overlay : undefined;
 };
@@ -80,8 +80,7 @@ export class Position {
       const before = this.view.access === view.access ? this.view.items.get(item.id) : undefined;
       if (before?.parameters !== item.parameters) return -1;
     }
-    const has = this.overlay?.get(item.id);
-    return has?.variant === 'absent' ? Math.max(this.revision, has.revision) : this.revision;
+    return Math.max(this.revision, this.overlay?.get(item.id)?.errorsSentUpTo ?? -1);
   }
 
   /** The resources that the client has when it moves to another view, by their ids there. */
@@ -108,15 +107,19 @@ export class Position {
    */
   movedTo(view: View): Position {
     const isWithheld = this.withheld();
-    const absent = new Map<string, KnownAbsence>();
-    for (const [id, has] of this.overlay ?? none)
-      if (has.variant === 'absent' && view.selection.has(id)) absent.set(id, has);
-    const { revision } = this;
-    for (const [id, item] of this.view.items) {
-      if (view.selection.has(id) && valueAt(item, revision) === 'absent' && !isWithheld(id))
-        absent.set(id, { variant: 'absent', revision });
+    const has = new Map<string, ClientResource | ToldName>(selectedOf(this.resourcesIn(view), view));
+    for (const item of view.items.values()) {
+      const { id } = item;
+      const errorsSentUpTo = this.errorsSentUpTo(view, item);
+      const resource = has.get(id);
+      const variant = this.lastSent(id);
+      if (resource !== undefined) has.set(id, { ...resource, errorsSentUpTo });
+      else if (variant === 'absent' && view.selection.has(id) && !isWithheld(id))
+        has.set(id, { variant, errorsSentUpTo });
+      else if (variant === 'unknown' && view.resourceErrors(item).length > 0)
+        has.set(id, { variant, errorsSentUpTo });
     }
-    return new Position(view, -1, overlayOf([...absent, ...selectedOf(this.resourcesIn(view), view)]));
+    return new Position(view, -1, overlayOf(has));
   }
 
   /**
@@ -141,15 +144,15 @@ export class Position {
     resources: ReadonlyMap<string, ClientResource>,
     isWithheld: (id: string) => boolean,
   ): Overlay | undefined {
-    const left = new Map<string, ClientResource | KnownAbsence>();
-    const { head: revision } = view;
+    const left = new Map<string, ClientResource | ToldName>();
+    const { head: errorsSentUpTo } = view;
     // In one view absences are withheld from all alike.
     const wasTold = this.view !== view || this.overlay?.values().some(({ variant }) => variant === 'absent');
     if (wasTold === true && view.forms.length > 1) {
-      const isWithheldNow = new Position(view, revision, undefined).withheld();
+      const isWithheldNow = new Position(view, errorsSentUpTo, undefined).withheld();
       for (const id of view.items.keys())
         if (isWithheldNow(id) && this.lastSent(id) === 'absent' && !isWithheld(id))
-          left.set(id, { variant: 'absent', revision });
+          left.set(id, { variant: 'absent', errorsSentUpTo });
     }
     const coverage = new Coverage(view);
     for (const [id, retained] of [...resources, ...(this.view === view ? this.unknownAgain() : none)]) {
@@ -203,9 +206,8 @@ export class Position {
   }
 }
 
-const isResource = (
-  entry: readonly [string, ClientResource | KnownAbsence],
-): entry is [string, ClientResource] => entry[1].variant !== 'absent';
+const isResource = (entry: readonly [string, ClientResource | ToldName]): entry is [string, ClientResource] =>
+  isVariant(entry[1].variant);
 
 /** Resources that a client has of an earlier selection, by their ids in a view. */
 function* movedInto<Has extends RetainedResource>(

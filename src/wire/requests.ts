@@ -26,8 +26,8 @@ export interface ErrorDetail {
 /**
  * A DiscoveryRequest or DeltaDiscoveryRequest with only its cheap parts read. Most requests are ACKs, and Envoy repeats
  * its node and all names in each of them: what equals the last request's bytes is never decoded again (protocol §3.1).
- * The byte ranges are views, valid as long as the request's buffer. Each is from the first to the last of its entries;
- * undefined: there are none.
+ * The byte ranges are views, valid as long as the request's buffer. Each is from the first to the last of its entries,
+ * and `subscribe` has nothing else; undefined: there are none.
  */
 export interface Request {
   readonly kind: 'sotw' | 'delta';
@@ -100,10 +100,13 @@ const deltaLayout = layout(
  */
 const starts = new Int32Array(parts);
 const ends = new Int32Array(parts);
+/** Other fields are between what it subscribes to. */
+let isSplit = false;
 
 /** Throws where the message is malformed. */
 function scan(bytes: Buffer, byNumber: Uint8Array): void {
   for (let which = 0; which < parts; which++) starts[which] = -1;
+  isSplit = false;
   let position = 0;
   while (position < bytes.length) {
     const start = position;
@@ -127,6 +130,7 @@ function scan(bytes: Buffer, byNumber: Uint8Array): void {
     if (position > bytes.length) throw new RangeError('premature EOF');
     if (known < lists) starts[known] = content;
     else if ((starts[known] ?? -1) < 0) starts[known] = start;
+    else if (known === part.subscribe && ends[known] !== start) isSplit = true;
     ends[known] = position;
   }
 }
@@ -134,6 +138,20 @@ function scan(bytes: Buffer, byNumber: Uint8Array): void {
 function rangeOf(bytes: Buffer, which: Part): Buffer | undefined {
   const start = starts[which] ?? -1;
   return start < 0 ? undefined : bytes.subarray(start, ends[which]);
+}
+
+/** Of names and locators with a nonce between them, which is another one in each request, these alone. */
+function entriesIn(range: Buffer, byNumber: Uint8Array): Buffer {
+  const entries = Buffer.allocUnsafe(range.length);
+  let length = 0;
+  for (let at = 0; at < range.length; ) {
+    const next = skipField(range, at, range.length);
+    const tag = range[at] ?? 0;
+    if ((tag & 0x87) === lengthDelimited && byNumber[tag >>> 3] === part.subscribe)
+      length += range.copy(entries, length, at, next);
+    at = next;
+  }
+  return entries.subarray(0, length);
 }
 
 function scannedText(bytes: Buffer, which: Part): string {
@@ -159,7 +177,9 @@ function scannedError(bytes: Buffer): ErrorDetail | undefined {
 /** The error says what is malformed. */
 export function readRequest(bytes: Buffer, kind: Request['kind']): Result<Request> {
   try {
-    scan(bytes, kind === 'sotw' ? sotwLayout : deltaLayout);
+    const byNumber = kind === 'sotw' ? sotwLayout : deltaLayout;
+    scan(bytes, byNumber);
+    const range = rangeOf(bytes, part.subscribe);
     return ok({
       kind,
       node: rangeOf(bytes, part.node),
@@ -167,7 +187,7 @@ export function readRequest(bytes: Buffer, kind: Request['kind']): Result<Reques
       version: scannedText(bytes, part.version),
       nonce: scannedText(bytes, part.nonce),
       error: scannedError(bytes),
-      subscribe: rangeOf(bytes, part.subscribe),
+      subscribe: isSplit && range !== undefined ? entriesIn(range, byNumber) : range,
       unsubscribe: rangeOf(bytes, part.unsubscribe),
       initialVersions: rangeOf(bytes, part.versions),
     });

@@ -9,6 +9,7 @@ import {
   type SotwClient,
   type,
 } from '../support/in-memory-relay.ts';
+import { locator } from '../support/variants.ts';
 import { checkConsistency } from './consistency-check.ts';
 
 describe('limits', () => {
@@ -249,6 +250,26 @@ describe('limits', () => {
       };
       expect(pausedAfter(100)).to.equal(false);
       expect(pausedAfter(5000)).to.equal(true);
+    });
+
+    it('ACKs are free, of names and locators too', () => {
+      const relay = new InMemoryRelay({ limits: { changesPerSecond: 2 } });
+      const client = relay.sotw();
+      const names = Array.from({ length: 600 }, (_, index) => `name-${index}`);
+      const asked = {
+        resourceNames: names,
+        resourceLocators: [locator('located', { env: 'prod' })],
+      };
+      client.send('eds', asked);
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'name-0', '1')] });
+      const { nonce, versionInfo } = client.one();
+      for (let count = 0; count < 5; count++) {
+        client.send('eds', { ...asked, responseNonce: nonce, versionInfo });
+        client.send('eds', { ...asked, responseNonce: nonce, errorDetail: { code: 13, message: 'no' } });
+      }
+      expect(client.paused).to.equal(false);
+      client.send('eds', { ...asked, resourceLocators: [], responseNonce: nonce, versionInfo });
+      expect(client.paused).to.equal(true);
     });
 
     it('a new rate holds for streams that are open', () => {

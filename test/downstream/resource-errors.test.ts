@@ -90,6 +90,33 @@ describe('resource_errors (§8)', () => {
     expect(errors(client)).to.deep.equal([]);
   });
 
+  it('§8 once: not again when the subscription changes twice before the client reads', () => {
+    const relay = new InMemoryRelay();
+    relay.delta().send('eds', { resourceNamesSubscribe: ['known'] });
+    fails(relay, fault('known'));
+    const client = relay.delta();
+    const heard = (): string[] =>
+      client
+        .received()
+        .flatMap(({ resourceErrors }) => resourceErrors.map(({ resourceName: of }) => of?.name ?? ''));
+    client.send('eds', { resourceNamesSubscribe: ['unknown', 'shown', 'absent', 'other'] });
+    const isAbsent = [...relay.upstream.interests].filter(({ selector }) => selector === 'absent');
+    const said = ['absent', 'shown', 'unknown'];
+    relay.says({
+      type: eds,
+      holder: namedHolder,
+      puts: [put(eds, 'shown', '1')],
+      resourceErrors: said.map((name) => fault(name)),
+      resolved: isAbsent,
+    });
+    expect(heard().toSorted()).to.deep.equal(said);
+    client.blocked = true;
+    relay.says({ type: eds, holder: namedHolder, puts: [put(eds, 'other', '1')], resolved: [] });
+    for (const name of ['known', 'more', 'last']) client.send('eds', { resourceNamesSubscribe: [name] });
+    client.unblock();
+    expect(heard()).to.deep.equal(['known']);
+  });
+
   it('§8 again when upstream says it again', () => {
     const relay = new InMemoryRelay();
     const client = subscribed(relay, ['a']);

@@ -65,6 +65,29 @@ describe('requests, read by hand', () => {
     );
   });
 
+  it('SotW: names and locators are the same bytes, whatever is between them', () => {
+    const subscribed = ({ responseNonce, typeUrl }: { responseNonce: string; typeUrl: string }) => {
+      const resourceLocators = [{ name: 'a' }, { name: 'b', dynamicParameters: { env: 'prod' } }];
+      const request = { responseNonce, typeUrl, resourceNames: ['x', 'y'], resourceLocators };
+      const bytes = toBinary(DiscoveryRequestSchema, create(DiscoveryRequestSchema, request));
+      const read = readRequest(Buffer.from(bytes), 'sotw');
+      return read.ok ? read.value.subscribe : undefined;
+    };
+    const first = subscribed({ responseNonce: '', typeUrl: '' });
+    expect(subscribed({ responseNonce: '12', typeUrl: 'type' })).to.deep.equal(first);
+    const selected = readSelectors(first, sotwSelectors);
+    expect(selected).to.deep.equal({
+      ok: true,
+      value: {
+        names: ['x', 'y'],
+        locators: [
+          { name: 'a', parameters: [] },
+          { name: 'b', parameters: [['env', 'prod']] },
+        ],
+      },
+    });
+  });
+
   it('delta: as protobuf reads them', () => {
     fc.assert(
       fc.property(delta, (request) => {
