@@ -5,7 +5,7 @@ import { covers, entryId, itemId, spellingOf } from '../model/selection.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { withoutBody } from './item.ts';
-import type { NamedRemoval } from './position.ts';
+import { type NamedRemoval, OtherParameterSets } from './position.ts';
 import type { RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
 
@@ -78,8 +78,13 @@ export class Claims {
   coveredIn(view: View, lastSent: (id: string) => Value | undefined): Covered {
     const left = new Map(this.#versions);
     let gone: string[] = [];
-    for (const { spelling, locator, last } of view.items.values()) {
-      if (last.value === 'unknown' || !left.delete(spelling)) continue;
+    const others = new OtherParameterSets(view, view.head);
+    for (const item of view.items.values()) {
+      const { spelling, locator, last } = item;
+      if (last.value === 'unknown' || !left.has(spelling)) continue;
+      // The absence is withheld (protocol §5.10): what says so later must know that the client has it.
+      if (last.value === 'absent' && others.anyOther(item, 'unknown')) continue;
+      left.delete(spelling);
       if (last.value === 'absent' && !locator) gone.push(spelling);
     }
     if (view.collectionsResolved) gone = gone.concat(removedWhileAway(view, left.keys()));
