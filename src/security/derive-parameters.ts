@@ -107,7 +107,7 @@ export class DerivedParameters {
     this.#listsValues = rules.some(({ values }) => values.length > 0);
     this.#named = new Set(rules.flatMap((rule) => Array.from(rule.authorities)));
     this.#trusting = new Set(
-      rules.filter(({ trusted }) => trusted).flatMap(({ authorities }) => [...authorities]),
+      rules.filter(({ trusted }) => trusted).flatMap(({ authorities }) => Array.from(authorities)),
     );
   }
 
