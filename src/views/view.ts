@@ -380,12 +380,20 @@ export class View {
    * wildcard. The errors of a resource that exists, but not for these clients, are not for them either.
    */
   resourceErrors(item: Item): readonly StoredResourceError[] {
-    if (!this.#allows(item.name)) return none;
-    const resourceErrors = this.#catalog.resourceErrors(this.type, item.name, item.parameters);
-    if (resourceErrors.length === 0 || this.#isHidden(item)) return none;
-    if (item.named) return resourceErrors;
-    const globbed = this.selection.collectionsOver(item.name).some(({ selector }) => selector !== WILDCARD);
-    return globbed ? resourceErrors : resourceErrors.filter(({ fromWildcard }) => fromWildcard);
+    const { name, parameters, named } = item;
+    if (!this.#allows(name)) return none;
+    if (named) return this.#errorsOf(name, parameters);
+    const over = this.selection.collectionsOver(name).filter((one) => areOne(one, item));
+    const errors = over.flatMap((one) => {
+      const all = this.#errorsOf(name, one.parameters);
+      return one.selector === WILDCARD ? all.filter(({ fromWildcard }) => fromWildcard) : all;
+    });
+    return over.length < 2 ? errors : [...new Set(errors)];
+  }
+
+  #errorsOf(name: ResourceName, parameters: Parameters): readonly StoredResourceError[] {
+    const errors = this.#catalog.resourceErrors(this.type, name, parameters);
+    return errors.length === 0 || this.#isHidden(name, parameters) ? none : errors;
   }
 
   /** Whether its clients may get this resource for what they ask with these parameters. */
@@ -397,7 +405,7 @@ export class View {
     return this.#restriction?.allows(this.type, name) ?? true;
   }
 
-  #isHidden({ name, parameters }: Item): boolean {
+  #isHidden(name: ResourceName, parameters: Parameters): boolean {
     if (this.#restriction === undefined || isVariant(this.#resolve(name, parameters))) return false;
     return isVariant(this.#catalog.resolve(this.type, name, parameters));
   }
