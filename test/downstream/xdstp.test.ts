@@ -364,7 +364,7 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
         expect(errors(client)).to.deep.equal([14, 13, 9]);
         const later = relay.delta();
         later.send('eds', { node: node({ env: 'prod' }), resourceNamesSubscribe: ['*', glob('dir')] });
-        expect(errors(later).toSorted()).to.deep.equal([13, 14, 9]);
+        expect(errors(later).toSorted((a, b) => a - b)).to.deep.equal([9, 13, 14]);
       });
     }
     it('§5.13 with parameters of its authority: what it shows comes before what the wildcard shows', () => {
