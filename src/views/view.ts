@@ -69,7 +69,7 @@ export class View {
   /** Encoded responses that lead to `head`, by where they start and their encoding. */
   readonly shared = new SharedResponses();
   /** Made once for all clients at the same position, when one of them asks. */
-  #referencesAtHead: References | undefined;
+  readonly #referencesAt = new Map<number, References>();
   readonly #referencesSince = new Map<number, References>();
   readonly #removedSince = new Map<number, readonly RetainedResource[]>();
   readonly #subscribers = new Set<ViewSubscriber>();
@@ -253,7 +253,7 @@ export class View {
     this.headAt = commit.receivedAt;
     if (commit.version !== undefined) this.version = commit.version;
     this.shared.clear();
-    this.#referencesAtHead = undefined;
+    this.#referencesAt.clear();
     this.#referencesSince.clear();
     this.#removedSince.clear();
     if (this.#changeLog.isLong(this.#own.size)) this.#prune();
@@ -329,15 +329,20 @@ export class View {
     for (const item of this.base.changedSince(revision)) if (!this.#hides(item)) yield item;
   }
 
-  /** What the resources at the head refer to. */
   get referencesAtHead(): References {
-    if (this.#referencesAtHead !== undefined) return this.#referencesAtHead;
-    const all = new Set<Reference>();
-    for (const { last } of this.items.values()) {
-      if (isVariant(last.value)) for (const one of referencesOf(last.value)) all.add(one);
-    }
-    this.#referencesAtHead = all;
-    return all;
+    return this.referencesAt(this.head);
+  }
+
+  /** What the resources at a revision refer to: that of the head, or of a subscriber. */
+  referencesAt(revision: number): References {
+    return getOrMake(this.#referencesAt, revision, () => {
+      const all = new Set<Reference>();
+      for (const item of this.items.values()) {
+        const value = valueAt(item, revision);
+        if (isVariant(value)) for (const one of referencesOf(value)) all.add(one);
+      }
+      return all;
+    });
   }
 
   /** What the changes since a revision refer to, unless what they replace did. */
