@@ -30,6 +30,7 @@ import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import type { Change, Content } from '../model/change.ts';
 import { systemClock } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { unknownWord } from '../model/text.ts';
@@ -201,8 +202,7 @@ export class ChangesInspection implements Changes {
       for (const { name, verdict, content } of names) {
         const shown = of === revision ? verdict !== 'RELEASED' : verdict === 'PENDING';
         if (!shown || content === undefined) continue;
-        const contents = state.get(type) ?? new Map<ResourceName, Content>();
-        state.set(type, contents.set(name, content.after));
+        getOrMake(state, type, () => new Map<ResourceName, Content>()).set(name, content.after);
       }
     }
     return state;
@@ -254,8 +254,8 @@ export class ChangesInspection implements Changes {
         } = fromBinary(ClientConfig_GenericXdsConfigSchema, bytes);
         if (versionInfo === '' && xdsConfig === undefined) continue;
         const type = typeUrl(url);
-        const values = side.get(type) ?? new Map<ResourceName, Comparables>();
-        side.set(type, values.set(canonicalOf(type, name), receivedComparable(versionInfo, xdsConfig)));
+        const values = getOrMake(side, type, () => new Map<ResourceName, Comparables>());
+        values.set(canonicalOf(type, name), receivedComparable(versionInfo, xdsConfig));
       }
       return sideOf(side);
     });
@@ -312,15 +312,11 @@ const maxNames = 1000;
 
 /** A change as History shows it. `state`: of the rollout, while it waits. */
 function changeMessage(change: Change, state: string | undefined): Plain<ChangeMessage> {
-  const { revision, at, upstream, type, added, changed, removed, names, releasedAt, reason } = change;
+  const { at, type, names, releasedAt } = change;
   return {
-    revision,
+    ...change,
     since: new Date(at).toISOString(),
-    upstream,
     type: typeInfo(type).short,
-    added,
-    changed,
-    removed,
     names: names
       .slice(0, maxNames)
       .map((one) => ({ name: one.name, change: one.change, bytes: BigInt(one.bytes) })),
@@ -330,7 +326,6 @@ function changeMessage(change: Change, state: string | undefined): Plain<ChangeM
     ...(state === undefined ? {} : { state }),
     ...change.course,
     released: releasedAt === undefined ? '' : new Date(releasedAt).toISOString(),
-    reason,
     canariesSeconds: (change.canariesMs ?? 0) / 1000,
     clientsSeconds: (change.clientsMs ?? 0) / 1000,
     accepted: (change.canaries?.accepted ?? 0) + (change.answers?.accepted ?? 0),
