@@ -39,6 +39,7 @@ export function sampleOf(
     downstream_rejecting: perType(({ rejecting }) => rejecting),
     upstream_connected: perUpstream(({ connected }) => Number(connected)),
     upstream_sessions: perUpstream(({ sessions }) => sessions),
+    upstream_kept_bytes: perUpstream((_, upstream) => upstream.keptBytes?.() ?? 0),
     upstream_stale_seconds: perUpstream((_, upstream) => {
       const since = staleness.since(upstream);
       return since === undefined ? 0 : (now - since) / 1000;

@@ -188,6 +188,10 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     return stream;
   }
 
+  keptBytes(): number {
+    return this.#sessions.values().reduce((sum, session) => sum + session.keptBytes, 0);
+  }
+
   /** The types on isolated streams: each type once, the oldest first. */
   suspects(): readonly Suspect[] {
     const all = this.#sessions
