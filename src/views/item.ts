@@ -12,13 +12,21 @@ interface HistoryEntry {
   older: HistoryEntry | undefined;
 }
 
+/** How something is subscribed: by a plain name or a locator, and for which parameters. */
+export interface Form {
+  readonly locator: boolean;
+  readonly parameters: Parameters;
+}
+
+/** Whether what both show of a name is one item. Of plain names all do, whatever their parameters. */
+export const areOne = (a: Form, b: Form): boolean =>
+  a.locator === b.locator && (!a.locator || a.parameters === b.parameters);
+
 /** One resource as one form and parameter set of a view shows it, with its history. */
-export interface Item {
+export interface Item extends Form {
   readonly id: string;
   readonly name: ResourceName;
   readonly spelling: string;
-  readonly locator: boolean;
-  readonly parameters: Parameters;
   /** Subscribed by its name, not only as a member of a wildcard or glob. */
   readonly named: boolean;
   last: HistoryEntry;

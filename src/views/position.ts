@@ -16,7 +16,7 @@ import {
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { parentGlob } from '../model/xdstp.ts';
 import { referencesOf } from '../wire/references.ts';
-import { type Item, valueAt } from './item.ts';
+import { areOne, type Item, valueAt } from './item.ts';
 import type { RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
 
@@ -262,10 +262,11 @@ export function removalsIn(
   return removals;
 }
 
-/** The view shows it under the canonical name; the client spelled it differently before. */
+/** The view shows it in another spelling, which is the same resource (protocol §6.1). */
 function shownOtherwise(item: Item, view: View): boolean {
-  if (item.spelling === item.name) return false;
-  return isVariant(view.itemOf(item.locator, item.parameters, item.name)?.last.value);
+  const { name, spelling, locator, parameters } = item;
+  if (spelling !== name) return isVariant(view.itemOf(locator, parameters, name)?.last.value);
+  return view.respelled(name).some((other) => areOne(other, item) && isVariant(other.last.value));
 }
 
 /** What the items of one spelling show, over all parameter sets of locators, or of plain names. */

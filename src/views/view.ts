@@ -16,7 +16,16 @@ import type { Payer } from '../model/time-slices.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
 import { referencesOf } from '../wire/references.ts';
-import { ChangeLog, everShown, type Item, type Items, LayeredItems, valueAt } from './item.ts';
+import {
+  areOne,
+  ChangeLog,
+  everShown,
+  type Form,
+  type Item,
+  type Items,
+  LayeredItems,
+  valueAt,
+} from './item.ts';
 import { type RetainedResource, SharedResponses } from './shared-responses.ts';
 
 /** Up to so many forms are looked at one by one. */
@@ -32,11 +41,6 @@ const fewSubscribers = 8;
 
 /** Of an item whose value is looked up next. */
 const nothingYet = { revision: 0, value: 'unknown', older: undefined } as const;
-
-interface Form {
-  readonly locator: boolean;
-  readonly parameters: Parameters;
-}
 
 /**
  * What one class of clients sees: all subscriptions with the same type, selection, parameters and access. It owns the
@@ -603,10 +607,6 @@ export class View {
       );
   }
 }
-
-/** Whether what both show of a name is one item. Of plain names all do, whatever their parameters. */
-const areOne = (a: Form, b: Form): boolean =>
-  a.locator === b.locator && (!a.locator || a.parameters === b.parameters);
 
 /** Of a plain name the id of an entry has no parameters. */
 const collectionKey = ({ parameters, spelling }: SelectionEntry): string =>

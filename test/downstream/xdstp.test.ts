@@ -217,6 +217,18 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
       client.send('eds', { resourceNamesUnsubscribe: [named] });
       expect(told(client.one())).to.deep.equal([`+${canonical(named)} x`]);
     });
+    it('§4.9 a member that is subscribed in another spelling is told of so, and not removed as a member', () => {
+      const relay = new InMemoryRelay();
+      const named = uri('dir/a', '?b=2&a=1');
+      const client = subscribing(relay, glob('dir', '?a=1&b=2'));
+      says(relay, [member('dir/a', 'x', '?a=1&b=2')]);
+      client.received();
+      client.send('eds', { resourceNamesSubscribe: [named] });
+      says(relay, []);
+      expect(client.received().flatMap(told)).to.deep.equal([`+${named} x`]);
+      says(relay, [], [removal('dir/a', '?a=1&b=2')]);
+      expect(told(client.one())).to.deep.equal([`-${named}`]);
+    });
     it('claims of what the glob does not select are not spoken of, of what it selects they are', () => {
       const relay = new InMemoryRelay();
       subscribing(relay, glob('dir'));
