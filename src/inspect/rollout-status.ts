@@ -45,11 +45,12 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
     reason: state.kind === 'IDLE' ? whyDiscarded : reason,
     revision,
     pendingRevision,
-    freezes: freezes.map((freeze) => ({
-      ...freeze,
-      type: freeze.type === undefined ? '' : typeInfo(freeze.type).short,
-      upstream: freeze.upstream ?? '',
-      since: timestamp(freeze.since),
+    freezes: freezes.map(({ type, upstream = '', reason: why, operator, since }) => ({
+      type: type === undefined ? '' : typeInfo(type).short,
+      upstream,
+      reason: why,
+      operator,
+      since: timestamp(since),
     })),
   };
 }
