@@ -117,8 +117,8 @@ export interface ReadinessReport {
   readonly upstreams: readonly UpstreamReadiness[];
 }
 
-/** As in Status, but for removals that are held back. */
-type UpstreamReadiness = Omit<Plain<UpstreamStatus>, 'heldRemovals'> & {
+/** As in Status. */
+type UpstreamReadiness = Plain<UpstreamStatus> & {
   /** The relay is not ready before this one was connected once. */
   readonly required: boolean;
   /** What is otherwise odd about it; empty: nothing. */

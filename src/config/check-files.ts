@@ -15,12 +15,14 @@ import type { Path, UnplacedProblem } from './source.ts';
  * and `validate`.
  */
 export const checkNamedFiles = (file: unknown): readonly UnplacedProblem[] =>
-  [...mappings(file)].flatMap(([path, own]) => [
-    ...(path.at(-1) === 'tls' ? checkTls(path, own) : []),
-    ...(path.at(-1) === 'filesystem' ? checkDirectory([...path, 'path'], named(own, 'path')) : []),
-    ...checkToken([...path, 'token_file'], named(own, 'token_file')),
-    ...checkToken([...path, 'hmac_file'], named(own, 'hmac_file')),
-  ]);
+  [...mappings(file)].flatMap(([path, own]) =>
+    [
+      path.at(-1) === 'tls' ? checkTls(path, own) : [],
+      path.at(-1) === 'filesystem' ? checkDirectory([...path, 'path'], named(own, 'path')) : [],
+      checkToken([...path, 'token_file'], named(own, 'token_file')),
+      checkToken([...path, 'hmac_file'], named(own, 'hmac_file')),
+    ].flat(),
+  );
 
 /** What is below these keys may have any keys. */
 const freeForm: ReadonlySet<string> = new Set(['metadata', 'headers']);

@@ -27,8 +27,8 @@ const routing = new Set(
   knownTypes.filter(({ short }) => ['lds', 'srds', 'rds', 'vhds'].includes(short)).map(({ url }) => url),
 );
 const clusterPrefix = reference('cds', '');
-const endpointsPrefix = reference('eds', '');
 const none: readonly never[] = [];
+const noItems: ReadonlySet<string> = new Set();
 
 /** How long changed routes of a stream wait for the client to take changed clusters, in milliseconds. */
 export const longestWarmingMs = 1000;
@@ -250,8 +250,11 @@ export class SendOrder {
   /** Changed routes that wait; undefined: none has waited yet. */
   #waits: WeakMap<OrderedType, Waits> | undefined;
   #routesWait = false;
-  /** Delta: what clusters that were sent to a client that came back need, until it asks for endpoints (protocol §10.1). */
-  #neededBefore: readonly Reference[] = none;
+  /**
+   * Delta: the EDS items of clusters that were sent to a client that came back, until it asks for endpoints or has answered
+   * the clusters (protocol §10.1).
+   */
+  #neededBefore: ReadonlySet<string> = noItems;
   /** When the client came back, with something that others may refer to. */
   #returnedAt: number | undefined;
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
@@ -335,7 +338,7 @@ export class SendOrder {
       ({ info, subscription }) => info.url === endpoints && subscription !== undefined,
     );
     if (asked !== undefined) asked.resend(edsToResend);
-    else if (this.#mayAskLater(type)) this.#neededBefore = [...new Set([...this.#neededBefore, ...needed])];
+    else if (this.#mayAskLater(type)) this.#neededBefore = this.#neededBefore.union(edsToResend.items);
     const { conversation } = this;
     this.#settleWarming();
     if (!warming) return;
@@ -355,11 +358,12 @@ export class SendOrder {
   requested(type: OrderedType): void {
     const { info, subscription } = type;
     const { conversation } = this;
-    if (info.url === endpoints && this.#neededBefore.length > 0) {
-      type.resend(resendItems(new Set(this.#neededBefore.flatMap(edsItem))));
-      this.#neededBefore = none;
+    if (info.url === endpoints && this.#neededBefore.size > 0) {
+      type.resend(resendItems(this.#neededBefore));
+      this.#neededBefore = noItems;
     }
     if (info.url !== clusters || subscription?.responses.awaitsAnswer === true) return;
+    this.#neededBefore = noItems;
     // Envoy accepts clusters before they are warm where their endpoints have streams of their own.
     if (conversation.warmsWith.length > 0 && subscription?.responses.state !== 'ERROR') return;
     conversation.areWarm();
@@ -565,10 +569,6 @@ function dueIn(types: readonly OrderedType[]): number {
   for (const { subscription } of types) if (subscription?.due === true) count++;
   return count;
 }
-
-/** The EDS item of a name; none: it is a name of another type. */
-const edsItem = (to: Reference): readonly string[] =>
-  to.startsWith(endpointsPrefix) ? [itemId(false, NO_PARAMETERS, to.slice(endpointsPrefix.length))] : none;
 
 /** What follows from the clusters of a CDS response. Computed once for all that get it. */
 interface ClusterConsequences {

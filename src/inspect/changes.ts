@@ -30,6 +30,7 @@ import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import type { Change, Content } from '../model/change.ts';
 import { systemClock } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { unknownWord } from '../model/text.ts';
@@ -63,12 +64,10 @@ const maxDifferences = 10_000;
 /** What has changed, what differs, and the way back. */
 export class ChangesInspection implements Changes {
   readonly #options: ChangesOptions;
-  readonly #sides: DiffSides;
   readonly #slices = new TimeSlices(systemClock);
 
   constructor(options: ChangesOptions) {
     this.#options = options;
-    this.#sides = new DiffSides(options);
   }
 
   get revision(): number {
@@ -107,11 +106,12 @@ export class ChangesInspection implements Changes {
     throw rpcError({ code: Code.FAILED_PRECONDITION, message });
   }
 
-  async diff({ from, to, type, name, offset }: Request<'diff'>): Promise<Listed<typeof DiffResponseSchema>> {
+  async diff(request: Request<'diff'>): Promise<Listed<typeof DiffResponseSchema>> {
+    const { to, type, name, offset } = request;
     const only = optionalType(type);
     const named = name === '' ? undefined : canonicalGiven(name, only);
-    const sides = await this.#sides.of(from, to, this.#slices);
-    const queued = to?.of.case === 'pending' ? this.#sides.queued() : [];
+    const sides = await this.#compared(request);
+    const queued = to?.of.case === 'pending' ? this.#queued() : [];
     const found = await this.#slices.run(async (pace) => [
       ...(await differencesOf(sides, only, named, pace)),
       ...(await differencesOf(queued, only, named, pace)).map((one) => Object.assign(one, { queued: true })),
@@ -129,6 +129,136 @@ export class ChangesInspection implements Changes {
       const variants = await this.#slices.run((pace) => fieldsOf(difference, pace));
       yield [Object.assign(differenceRow(difference), { variants })];
     }
+  }
+
+  /** Only states of the cache are compared with each other, and only clients with clients. */
+  async #compared({ from: one, to: other }: Request<'diff'>): Promise<readonly ComparedSide[]> {
+    const [from, to] = [ofSide('from', one), ofSide('to', other)];
+    if (isState(from) && isState(to)) return [this.#state(from), this.#state(to)];
+    if (isState(from) || isState(to)) {
+      const message =
+        'from and to must be of one kind: two of revision, released and pending, or two of client and parameters';
+      throw invalid(message);
+    }
+    return [await this.#received(from), await this.#received(to)];
+  }
+
+  /** Of the names that differ from what is released now. */
+  #state(query: StateQuery): ComparedSide {
+    switch (query.case) {
+      case 'released':
+        return this.#column('released', new Map());
+      case 'pending': {
+        const queued = this.#pending((one) => one.queued);
+        const [canaries, said] = [this.#column('canary', queued), this.#column('said', queued)];
+        return {
+          names: this.#pending(() => true),
+          of: (type, name) => (queued.get(type)?.has(name) === true ? canaries : said).of(type, name),
+        };
+      }
+      case 'revision': {
+        const names = this.#revision(query.value);
+        const released = this.#column('released', names);
+        const of: ComparedSide['of'] = (type, name) => {
+          const content = names.get(type)?.get(name);
+          return content === undefined ? released.of(type, name) : comparablesOf(content);
+        };
+        return { names, of };
+      }
+      default:
+        return query satisfies never;
+    }
+  }
+
+  #column(column: Side | 'said', names: ComparedSide['names']): ComparedSide {
+    const { gate } = this.#options.relay;
+    return { names, of: (type, name) => comparablesOf(gate.contentOf(type, name, column)) };
+  }
+
+  /** What waits until the change before it has ended, against what canaries have. */
+  #queued(): readonly ComparedSide[] {
+    const names = this.#pending((one) => one.queued);
+    return [this.#column('canary', names), this.#column('said', names)];
+  }
+
+  #pending(isMeant: (one: PendingName) => boolean): Map<TypeUrl, Set<ResourceName>> {
+    const meant = Iterator.from(this.#options.relay.gate.pending).filter(isMeant);
+    return new Map(
+      [...Map.groupBy(meant, ({ type }) => type)].map(([type, all]) => [
+        type,
+        new Set(all.map((one) => one.name)),
+      ]),
+    );
+  }
+
+  /** Of a change that was not released, what upstream said then. */
+  #revision(revision: number): StateAt {
+    const { history } = this.#options;
+    valueOf(reachable(history, revision));
+    const released = releasedAt(history, revision, 'absent');
+    const state = new Map([...released].map(([type, names]) => [type, new Map(names)]));
+    for (const { type, names, revision: of } of history.changes()) {
+      if (of > revision) break;
+      for (const { name, verdict, content } of names) {
+        const shown = of === revision ? verdict !== 'RELEASED' : verdict === 'PENDING';
+        if (!shown || content === undefined) continue;
+        getOrMake(state, type, () => new Map<ResourceName, Content>()).set(name, content.after);
+      }
+    }
+    return state;
+  }
+
+  #received(query: Exclude<Of, StateQuery>): Promise<ComparedSide> {
+    if (query.case === 'client') return this.#heldBy(query.value);
+    const parameters = internParameters(Object.entries(query.value.values));
+    return this.#slices.run((pace) => this.#matching(parameters, pace));
+  }
+
+  /** What a client with these parameters gets of everything that is cached, if it is no canary. */
+  async #matching(parameters: Parameters, pace: Pace): Promise<ComparedSide> {
+    const { store } = this.#options.relay;
+    const side: Received = new Map();
+    // Upstream may have removed what waits.
+    const pending = this.#pending(() => true);
+    for (const [type, table] of store.tables) {
+      const values = new Map<ResourceName, Comparables>();
+      for (const name of new Set([...table.resources.keys(), ...(pending.get(type) ?? [])])) {
+        await pace.yieldIfDue();
+        const value = store.sides.released.peek(type, name, parameters);
+        if (isVariant(value)) values.set(name, comparableOf(value));
+      }
+      side.set(type, values);
+    }
+    return sideOf(side);
+  }
+
+  /** What a client was sent, by CSDS: its stream may be in another process. */
+  async #heldBy(client: string): Promise<ComparedSide> {
+    const clients = this.#options.clients();
+    const found = await clients.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
+    const { nodeId } = await collected(GetClientResponseSchema, found);
+    const request = nodeRequest(nodeId);
+    const maxBytes = this.#options.maxResponseBytes();
+    const configs = valueOf(await clients.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true }));
+    return this.#slices.run(async (pace) => {
+      const own = statusClients(configs).find(({ rest }) => rest.clientScope === client);
+      if (own === undefined) return noSuchClient(client);
+      const side: Received = new Map();
+      for (const bytes of own.entries) {
+        await pace.yieldIfDue();
+        const {
+          typeUrl: url,
+          name,
+          versionInfo,
+          xdsConfig,
+        } = fromBinary(ClientConfig_GenericXdsConfigSchema, bytes);
+        if (versionInfo === '' && xdsConfig === undefined) continue;
+        const type = typeUrl(url);
+        const values = getOrMake(side, type, () => new Map<ResourceName, Comparables>());
+        values.set(canonicalOf(type, name), receivedComparable(versionInfo, xdsConfig));
+      }
+      return sideOf(side);
+    });
   }
 
   rollback(request: Request<'rollback'>, { operator }: Call): Answer<'rollback'> {
@@ -182,15 +312,11 @@ const maxNames = 1000;
 
 /** A change as History shows it. `state`: of the rollout, while it waits. */
 function changeMessage(change: Change, state: string | undefined): Plain<ChangeMessage> {
-  const { revision, at, upstream, type, added, changed, removed, names, releasedAt, reason } = change;
+  const { at, type, names, releasedAt } = change;
   return {
-    revision,
+    ...change,
     since: new Date(at).toISOString(),
-    upstream,
     type: typeInfo(type).short,
-    added,
-    changed,
-    removed,
     names: names
       .slice(0, maxNames)
       .map((one) => ({ name: one.name, change: one.change, bytes: BigInt(one.bytes) })),
@@ -200,7 +326,6 @@ function changeMessage(change: Change, state: string | undefined): Plain<ChangeM
     ...(state === undefined ? {} : { state }),
     ...change.course,
     released: releasedAt === undefined ? '' : new Date(releasedAt).toISOString(),
-    reason,
     canariesSeconds: (change.canariesMs ?? 0) / 1000,
     clientsSeconds: (change.clientsMs ?? 0) / 1000,
     accepted: (change.canaries?.accepted ?? 0) + (change.answers?.accepted ?? 0),
@@ -226,149 +351,6 @@ type Of = Exclude<DiffSide['of'], { readonly case: undefined }>;
 
 /** A state of the cache, or what a client gets of it. */
 type StateQuery = Extract<Of, { readonly case: 'revision' | 'released' | 'pending' }>;
-
-/** What is compared. Only states of the cache are compared with each other, and only clients with clients. */
-class DiffSides {
-  readonly #options: ChangesOptions;
-
-  constructor(options: ChangesOptions) {
-    this.#options = options;
-  }
-
-  async of(
-    one: DiffSide | undefined,
-    other: DiffSide | undefined,
-    slices: TimeSlices,
-  ): Promise<ComparedSide[]> {
-    const [from, to] = [ofSide('from', one), ofSide('to', other)];
-    if (isState(from) && isState(to)) return [this.#state(from), this.#state(to)];
-    if (isState(from) || isState(to)) {
-      const message =
-        'from and to must be of one kind: two of revision, released and pending, or two of client and parameters';
-      throw invalid(message);
-    }
-    return [await this.#received(from, slices), await this.#received(to, slices)];
-  }
-
-  /** Of the names that differ from what is released now. */
-  #state(query: StateQuery): ComparedSide {
-    switch (query.case) {
-      case 'released':
-        return this.#column('released', new Map());
-      case 'pending': {
-        const queued = this.#pending((one) => one.queued);
-        const [canaries, said] = [this.#column('canary', queued), this.#column('said', queued)];
-        return {
-          names: this.#pending(() => true),
-          of: (type, name) => (queued.get(type)?.has(name) === true ? canaries : said).of(type, name),
-        };
-      }
-      case 'revision': {
-        const names = this.#revision(query.value);
-        const released = this.#column('released', names);
-        const of: ComparedSide['of'] = (type, name) => {
-          const content = names.get(type)?.get(name);
-          return content === undefined ? released.of(type, name) : comparablesOf(content);
-        };
-        return { names, of };
-      }
-      default:
-        return query satisfies never;
-    }
-  }
-
-  #column(column: Side | 'said', names: ComparedSide['names']): ComparedSide {
-    const { gate } = this.#options.relay;
-    return { names, of: (type, name) => comparablesOf(gate.contentOf(type, name, column)) };
-  }
-
-  /** What waits until the change before it has ended, against what canaries have. */
-  queued(): readonly ComparedSide[] {
-    const names = this.#pending((one) => one.queued);
-    return [this.#column('canary', names), this.#column('said', names)];
-  }
-
-  #pending(isMeant: (one: PendingName) => boolean): Map<TypeUrl, Set<ResourceName>> {
-    const meant = Iterator.from(this.#options.relay.gate.pending).filter(isMeant);
-    return new Map(
-      [...Map.groupBy(meant, ({ type }) => type)].map(([type, all]) => [
-        type,
-        new Set(all.map((one) => one.name)),
-      ]),
-    );
-  }
-
-  /** Of a change that was not released, what upstream said then. */
-  #revision(revision: number): StateAt {
-    const { history } = this.#options;
-    valueOf(reachable(history, revision));
-    const released = releasedAt(history, revision, 'absent');
-    const state = new Map([...released].map(([type, names]) => [type, new Map(names)]));
-    for (const { type, names, revision: of } of history.changes()) {
-      if (of > revision) break;
-      for (const { name, verdict, content } of names) {
-        const shown = of === revision ? verdict !== 'RELEASED' : verdict === 'PENDING';
-        if (!shown || content === undefined) continue;
-        const contents = state.get(type) ?? new Map<ResourceName, Content>();
-        state.set(type, contents.set(name, content.after));
-      }
-    }
-    return state;
-  }
-
-  #received(query: Exclude<Of, StateQuery>, slices: TimeSlices): Promise<ComparedSide> {
-    if (query.case === 'client') return this.#heldBy(query.value, slices);
-    const parameters = internParameters(Object.entries(query.value.values));
-    return slices.run((pace) => this.#matching(parameters, pace));
-  }
-
-  /** What a client with these parameters gets of everything that is cached, if it is no canary. */
-  async #matching(parameters: Parameters, pace: Pace): Promise<ComparedSide> {
-    const { store } = this.#options.relay;
-    const side: Received = new Map();
-    // Upstream may have removed what waits.
-    const pending = this.#pending(() => true);
-    for (const [type, table] of store.tables) {
-      const values = new Map<ResourceName, Comparables>();
-      for (const name of new Set([...table.resources.keys(), ...(pending.get(type) ?? [])])) {
-        await pace.yieldIfDue();
-        const value = store.sides.released.peek(type, name, parameters);
-        if (isVariant(value)) values.set(name, comparableOf(value));
-      }
-      side.set(type, values);
-    }
-    return sideOf(side);
-  }
-
-  /** What a client was sent, by CSDS: its stream may be in another process. */
-  async #heldBy(client: string, slices: TimeSlices): Promise<ComparedSide> {
-    const clients = this.#options.clients();
-    const found = await clients.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
-    const { nodeId } = await collected(GetClientResponseSchema, found);
-    const request = nodeRequest(nodeId);
-    const maxBytes = this.#options.maxResponseBytes();
-    const configs = valueOf(await clients.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true }));
-    return slices.run(async (pace) => {
-      const own = statusClients(configs).find(({ rest }) => rest.clientScope === client);
-      if (own === undefined) return noSuchClient(client);
-      const side: Received = new Map();
-      for (const bytes of own.entries) {
-        await pace.yieldIfDue();
-        const {
-          typeUrl: url,
-          name,
-          versionInfo,
-          xdsConfig,
-        } = fromBinary(ClientConfig_GenericXdsConfigSchema, bytes);
-        if (versionInfo === '' && xdsConfig === undefined) continue;
-        const type = typeUrl(url);
-        const values = side.get(type) ?? new Map<ResourceName, Comparables>();
-        side.set(type, values.set(canonicalOf(type, name), receivedComparable(versionInfo, xdsConfig)));
-      }
-      return sideOf(side);
-    });
-  }
-}
 
 function ofSide(field: string, side: DiffSide | undefined): Of {
   if (side !== undefined && side.of.case !== undefined) return side.of;

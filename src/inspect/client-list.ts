@@ -18,9 +18,8 @@ import type { WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import type { Access } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
-import { controlPlaneVersion } from '../model/change.ts';
-import { formatConstraints } from '../model/constraints.ts';
 import { contentHash } from '../model/content-hash.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { HeldVariant } from '../model/rollout.ts';
 import { coversResource, isCollection } from '../model/selection.ts';
@@ -33,6 +32,7 @@ import type { Relay } from '../relay.ts';
 import { type WaveRules, waveOf } from '../rollout/canaries.ts';
 import type { Standing } from '../rollout/waiting.ts';
 import { compileGlob } from '../security/pattern.ts';
+import { aboutVariant } from './resources.ts';
 
 type IsServed = Pick<Relay, 'isServed'>;
 
@@ -201,13 +201,10 @@ function about(
   const named = { name: canonical.value, aliases: [] };
   // Streams of a class share a selection.
   const known = new WeakMap<object, boolean>();
-  return ({ selection }) => {
-    const before = known.get(selection);
-    if (before !== undefined) return before;
-    const covers = selection.entries.values().some(({ selector }) => coversResource(selector, named));
-    known.set(selection, covers);
-    return covers;
-  };
+  return ({ selection }) =>
+    getOrMake(known, selection, () =>
+      selection.entries.values().some(({ selector }) => coversResource(selector, named)),
+    );
 }
 
 /** Undefined: every type. */
@@ -231,9 +228,7 @@ export async function clientDetail(
   let total = 0;
   const found = (held: Held): void => {
     total++;
-    const same = byState.get(held.state) ?? [];
-    byState.set(held.state, same);
-    same.push(held);
+    getOrMake(byState, held.state, () => []).push(held);
   };
   for (const type of stream.types.filter(isOfType(only))) {
     for (const held of heldOf(type, relay, isNamed(name, type.info.url))) {
@@ -307,20 +302,13 @@ const nothingHeld: Pick<Held, 'value' | 'current' | 'rejection'> = {
 };
 
 function row({ info, name, parameters, value, state, current, rejection }: Held, why: string): ClientHolding {
-  const about = isVariant(value)
-    ? {
-        constraints: formatConstraints(value.constraints.expression),
-        version: controlPlaneVersion(value),
-        since: new Date(value.cachedSince).toISOString(),
-      }
-    : { constraints: '', version: '', since: '' };
   const sent = isVariant(value) ? 'present' : value === 'absent' ? 'absent' : '';
   return create(ClientHoldingSchema, {
     type: info.short,
     name,
     state,
     sent,
-    ...about,
+    ...(isVariant(value) ? aboutVariant(value) : {}),
     current,
     error: rejection?.message ?? '',
     why,

@@ -1,3 +1,4 @@
+import { setTimeout as wait } from 'node:timers/promises';
 import { create } from '@bufbuild/protobuf';
 import { collected } from '../admin/answers.ts';
 import { type Request, type WaitQuery, waitQuery } from '../admin/requests.ts';
@@ -65,7 +66,7 @@ export class DeliveryInspection {
       const answer = await this.#accepted(query, this.#wanted(query), call);
       const left = deadline - systemClock.monotonic();
       if (answer.accepted || left <= 0 || signal.aborted) return answer;
-      await this.#pause(Math.min(pause, left), signal);
+      await wait(Math.min(pause, left), undefined, { signal, ref: false }).catch(() => undefined);
     }
   }
 
@@ -156,18 +157,6 @@ export class DeliveryInspection {
     if (stale.length === 0) return [];
     const serving = servingUpstreams(this.#options.relay, type, names, stale.length);
     return stale.filter(({ name }) => serving.has(name));
-  }
-
-  #pause(milliseconds: number, signal: AbortSignal): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = systemClock.after(milliseconds, done);
-      signal.addEventListener('abort', done);
-      function done(): void {
-        timer.cancel();
-        signal.removeEventListener('abort', done);
-        resolve();
-      }
-    });
   }
 }
 

@@ -9,6 +9,7 @@ import {
   type ListClassesResponse,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Clock } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { MissingEntry } from '../model/subscription.ts';
 import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { rejectedText } from '../observe/problems.ts';
@@ -90,8 +91,7 @@ export class FleetSurvey {
     problems: Map<string, Plain<ClassProblem>>,
     pace: Pace,
   ): Promise<void> {
-    const known = classes.get(of.id) ?? newClass(of);
-    classes.set(of.id, known);
+    const known = getOrMake(classes, of.id, () => newClass(of));
     const { row } = known;
     row.streams++;
     if (known.sampledStreams < sampled.streams) sample(stream, known);
@@ -178,11 +178,8 @@ function countMissing(
 ): void {
   const missing = type.subscription?.missing ?? [];
   if (missing.length === 0) return;
-  const known = counted.get(missing) ?? { type, classes: new Map<string, ClassShare>() };
-  counted.set(missing, known);
-  const ofClass = known.classes.get(of.id) ?? { of, clients: 0 };
-  known.classes.set(of.id, ofClass);
-  ofClass.clients++;
+  const { classes } = getOrMake(counted, missing, () => ({ type, classes: new Map<string, ClassShare>() }));
+  getOrMake(classes, of.id, () => ({ of, clients: 0 })).clients++;
 }
 
 function newClass({ id, parameters, access }: ClientClassId): ClassCount {

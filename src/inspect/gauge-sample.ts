@@ -1,4 +1,5 @@
 import type { TypeUrl } from '../model/brand.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Upstream, UpstreamState } from '../model/upstream.ts';
 import type { Sample } from '../observe/metrics.ts';
 import type { Reading } from '../observe/series.ts';
@@ -38,6 +39,7 @@ export function sampleOf(
     downstream_rejecting: perType(({ rejecting }) => rejecting),
     upstream_connected: perUpstream(({ connected }) => Number(connected)),
     upstream_sessions: perUpstream(({ sessions }) => sessions),
+    upstream_kept_bytes: perUpstream((_, upstream) => upstream.keptBytes?.() ?? 0),
     upstream_stale_seconds: perUpstream((_, upstream) => {
       const since = staleness.since(upstream);
       return since === undefined ? 0 : (now - since) / 1000;
@@ -60,11 +62,7 @@ type Subscribers = typeof NO_SUBSCRIBERS;
 /** What the streams of a process are subscribed to, by type, and what they make of it. */
 function subscribersOf(relay: Relay): ReadonlyMap<TypeUrl, Readonly<Subscribers>> {
   const types = new Map<TypeUrl, Subscribers>();
-  const of = (type: TypeUrl): Subscribers => {
-    const known = types.get(type) ?? { ...NO_SUBSCRIBERS };
-    types.set(type, known);
-    return known;
-  };
+  const of = (type: TypeUrl): Subscribers => getOrMake(types, type, () => ({ ...NO_SUBSCRIBERS }));
   for (const [type, subscriptions] of subscriptionsOf(relay)) of(type).subscriptions = subscriptions;
   for (const view of relay.views.all()) of(view.type).classes++;
   for (const stream of relay.server.streams()) {

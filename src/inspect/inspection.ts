@@ -26,11 +26,7 @@ import type {
   ReadinessReport,
 } from '../admin/service.ts';
 import { sameVariantContent } from '../cache/cached-resource.ts';
-import type {
-  TypeStatus,
-  UpstreamStatus,
-  VariantExplanation,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { TypeStatus, VariantExplanation } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
@@ -39,6 +35,7 @@ import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import { explainMatch, formatConstraints } from '../model/constraints.ts';
+import { getOrMake } from '../model/maps.ts';
 import { Paced } from '../model/paced.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
@@ -61,10 +58,9 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { ChangesInspection, type ChangesOptions } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
 import { DeliveryInspection } from './delivery.ts';
-import { explainClient } from './explain-client.ts';
 import type { ClientsStatus } from './local-clients.ts';
 import { onlyCanaries, whyHeldBack } from './missing-clients.ts';
-import { canonicalOf, explainMissing, whoHas } from './missing-resources.ts';
+import { canonicalOf, explainClient, explainMissing, whoHas } from './missing-resources.ts';
 import { timestamp } from './problem-parts.ts';
 import { type KnownStatus, problemsOf } from './problems.ts';
 import { cachedVariants, listResources, matchesOf, variantId, variantSummary } from './resources.ts';
@@ -117,7 +113,7 @@ export class Inspection implements Inspector {
   }
 
   ready(): ReadinessReport {
-    const { relay, staleness, isRequired } = this.#options;
+    const { relay, staleness, isRequired, rollout } = this.#options;
     const waiting = relay.upstreams.filter(
       (upstream) => isRequired(upstream.name) && !staleness.isRestored && !upstream.state().everConnected,
     );
@@ -129,34 +125,34 @@ export class Inspection implements Inspector {
     return {
       ready: reason === '',
       reason,
-      rollout: rolloutSummary(this.#options.rollout.report()),
-      upstreams: relay.upstreams.map((upstream) => {
-        const { warning = '' } = upstream.state();
-        return Object.assign(this.#upstream(upstream), { required: isRequired(upstream.name), warning });
-      }),
+      rollout: rolloutSummary(rollout.report()),
+      upstreams: relay.upstreams.map((upstream) => this.#upstream(upstream)),
     };
   }
 
-  #upstream(upstream: Upstream): Omit<Plain<UpstreamStatus>, 'heldRemovals'> {
+  #upstream(upstream: Upstream) {
     const { name } = upstream;
-    const { kind, connected, endpoint, sessions, lastError, refusedStreams, ...state } = upstream.state();
-    const staleSince = this.#options.staleness.since(upstream);
+    const { staleness, isRequired, heldRemovals } = this.#options;
+    const state = upstream.state();
+    const staleSince = staleness.since(upstream);
     return {
+      ...state,
       name,
-      kind,
-      connected,
-      endpoint,
-      sessions,
-      lastError,
-      refusedStreams,
+      required: isRequired(name),
+      warning: state.warning ?? '',
       stale: staleSince !== undefined,
       staleSince: staleSince === undefined ? '' : timestamp(staleSince),
-      staleReason: staleSince === undefined ? '' : staleReason(upstream.state()),
+      staleReason: staleSince === undefined ? '' : staleReason(state),
       fromSiblingsSince: state.fromSiblingsSince === undefined ? '' : timestamp(state.fromSiblingsSince),
       suspectTypes: (upstream.suspects?.() ?? []).map(({ type, since, reason }) => ({
         type: typeInfo(type).short,
         since: timestamp(since),
         reason,
+      })),
+      heldRemovals: heldRemovals(name).map(({ type, count, since }) => ({
+        type: typeInfo(type).short,
+        count,
+        since: timestamp(since),
       })),
     };
   }
@@ -186,16 +182,7 @@ export class Inspection implements Inspector {
       uptimeSeconds: (Date.now() - startedAt) / 1000,
       ready,
       reason,
-      upstreams: relay.upstreams.map((upstream) => {
-        const held = this.#options.heldRemovals(upstream.name);
-        return Object.assign(this.#upstream(upstream), {
-          heldRemovals: held.map(({ type, count, since }) => ({
-            type: typeInfo(type).short,
-            count,
-            since: timestamp(since),
-          })),
-        });
-      }),
+      upstreams: [...upstreams],
       ...clients,
       types: typeRows(relay, clients.types),
       warnings: [...this.#options.warnings(), ...ofUpstreams, ...clients.warnings],
@@ -419,11 +406,8 @@ const isSame = (a: Variant, b: Variant): boolean =>
 function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeStatus>[] {
   const labels = new TypeLabels((type) => relay.store.variants(type) > 0);
   const rows = new Map<string, Plain<TypeStatus>>();
-  const rowOf = (type: string): Plain<TypeStatus> => {
-    const row = rows.get(type) ?? { type, resources: 0, variants: 0, subscriptions: 0, ambiguous: 0 };
-    rows.set(type, row);
-    return row;
-  };
+  const rowOf = (type: string): Plain<TypeStatus> =>
+    getOrMake(rows, type, () => ({ type, resources: 0, variants: 0, subscriptions: 0, ambiguous: 0 }));
   for (const [type, table] of relay.store.tables) {
     const row = rowOf(labels.of(type));
     row.resources += table.resourceCount;

@@ -30,7 +30,6 @@ import type { LoadView, ReportingClass } from '../load/load-view.ts';
 import type { ResourceName } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
-import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import { covers } from '../model/selection.ts';
@@ -64,7 +63,7 @@ import { FleetSurvey, mergedRows, moreClients } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
 import { acceptanceOf } from './missing-clients.ts';
 import { canonicalOf } from './missing-resources.ts';
-import { rejectedVersions, sentVariants, variantId, versionsOf } from './resources.ts';
+import { aboutVariant, rejectedVersions, sentVariants, variantId } from './resources.ts';
 
 /** What a reload would change for the clients of this process. */
 export type ReloadPreview = (text: string, pace: Pace) => Promise<Answer<'compareConfiguration'>>;
@@ -274,15 +273,7 @@ function heldOf(
   // What a client that polls was sent is known until it is due something newer.
   if (value === undefined) return { removalState: '' };
   if (!isVariant(value)) return { removalState: state };
-  const { constraints, cachedSince } = value;
-  const held = {
-    constraints: formatConstraints(constraints.expression),
-    ...versionsOf(value),
-    since: new Date(cachedSince).toISOString(),
-    state,
-    error: rejection?.message ?? '',
-  };
-  return { held, removalState: '' };
+  return { held: { ...aboutVariant(value), state, error: rejection?.message ?? '' }, removalState: '' };
 }
 
 /** The client asks for this, by its name or by a wildcard or glob that shows nothing. */

@@ -103,8 +103,8 @@ function looked(
     const missing = notAccepted(subscription, query.names);
     if (missing === undefined) continue;
     subscribes = true;
-    const lacking = relay === undefined ? [] : missingOf(type, relay).filter(isAbout(query.names));
-    for (const one of [...missing, ...lacking.slice(0, maxListed).map(notThere)])
+    const absent = relay === undefined ? [] : missingOf(type, relay).filter(isAbout(query.names));
+    for (const one of [...missing, ...absent.slice(0, maxListed).map(({ name }) => notThere(name))])
       found.push(row(stream, type, one));
   }
   return subscribes ? found : undefined;
@@ -156,26 +156,15 @@ function ofName({ name, value, state, current, rejection }: Holding): readonly M
   return state === 'STALE' ? [notAnswered(name)] : [];
 }
 
-const unknownYet = (name: string): Missing => ({
-  name,
-  state: 'NOT_SENT',
-  why: 'upstream has not answered yet',
-});
-const notSent = (name: string): Missing => ({
-  name,
-  state: 'NOT_SENT',
-  why: 'the newest version has not been sent yet',
-});
-const notThere = ({ name }: MissingEntry): Missing => ({
-  name,
-  state: 'MISSING',
-  why: 'the client subscribes to it, and it does not exist for this client',
-});
-const notAnswered = (name: string): Missing => ({
-  name,
-  state: 'STALE',
-  why: 'it was sent, and the client has not acknowledged it',
-});
+const lacking =
+  (state: ClientState, why: string) =>
+  (name: string): Missing => ({ name, state, why });
+
+export const notAcknowledged = 'it was sent, and the client has not acknowledged it';
+const unknownYet = lacking('NOT_SENT', 'upstream has not answered yet');
+const notSent = lacking('NOT_SENT', 'the newest version has not been sent yet');
+const notThere = lacking('MISSING', 'the client subscribes to it, and it does not exist for this client');
+const notAnswered = lacking('STALE', notAcknowledged);
 
 const reasons: Readonly<Record<MaskReason, string>> = {
   discarded: 'what upstream has now was discarded',

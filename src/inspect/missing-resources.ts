@@ -1,8 +1,16 @@
-import type { Plain } from '../admin/service.ts';
-import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import { create } from '@bufbuild/protobuf';
+import type { Answer, Plain } from '../admin/service.ts';
+import {
+  type ClassProblem,
+  ClassProblemSchema,
+  type ClientHolding,
+  type GetClientResponse,
+  type ListClassesResponse,
+} from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
+import { getOrMake } from '../model/maps.ts';
 import { nearestParameters } from '../model/nearest-parameters.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import { isHeldByWildcard } from '../model/rollout.ts';
@@ -11,9 +19,10 @@ import type { Pace } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { typeByName } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
-import { missingSentence, nearestText } from '../observe/missing-text.ts';
+import { missingSentence, missingText, nearestText } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
-import { whyHeldBack } from './missing-clients.ts';
+import { notAcknowledged, whyHeldBack } from './missing-clients.ts';
+import type { Staleness } from './staleness.ts';
 
 /** So many of the largest classes are asked whether they have what another one lacks. */
 const mostClasses = 100;
@@ -52,8 +61,7 @@ export async function explainMissing(
     const isThere = has(relay, type, selector, own);
     const why =
       problem.why || whyMissing(relay, type, selector, { elsewhere: elsewhere.exists, exists: isThere });
-    const sample = samples.get(key) ?? sampleOf(relay, type, selector);
-    samples.set(key, sample);
+    const sample = getOrMake(samples, key, () => sampleOf(relay, type, selector));
     const said = {
       ...problem,
       why,
@@ -150,6 +158,58 @@ function sampleOf({ store }: Relay, type: TypeUrl, selector: Selector): Sample {
 function nearestOf({ names, isCut }: Sample, selector: Selector, own: Parameters): string {
   return nearestText(nearestParameters(names, own, most.nearest), !isCollection(selector), isCut);
 }
+
+/** Says of each name of a client why it has nothing of it, or has not said anything to it. */
+export async function explainClient(
+  relay: Relay,
+  staleness: Staleness,
+  client: GetClientResponse,
+  classes: Plain<ListClassesResponse>,
+  pace: Pace,
+): Promise<Answer<'explainClient'>> {
+  const lacking = client.holdings.filter(({ state }) => state === 'MISSING');
+  const problems = lacking.map((one) => asProblem(one, client));
+  const explained = await explainMissing(relay, { ...classes, problems }, pace);
+  const whyMissing = new Map(explained.problems.map((one) => [keyOf(one), missingText(one)]));
+  const serving = new Set<string | undefined>();
+  const holdings = client.holdings.map((one) => {
+    const type = typeByName(one.type) ?? typeUrl(one.type);
+    const upstream = relay.servedBy(type, canonicalOf(type, one.name));
+    serving.add(upstream);
+    return { ...one, why: whyMissing.get(keyOf(one)) ?? whyUnanswered(relay, one, upstream) };
+  });
+  const staleUpstreams = staleness.stale.filter(({ name }) => serving.has(name));
+  return { ...client, client: client.id, holdings, staleUpstreams };
+}
+
+/** A client may ask for one name with several sets of parameters. */
+const keyOf = ({ type, name, parameters }: Pick<ClientHolding, 'type' | 'name' | 'parameters'>): string =>
+  JSON.stringify([type, name, parameters]);
+
+function whyUnanswered(
+  relay: Relay,
+  { type: short, name, state, sent }: ClientHolding,
+  upstream: string | undefined,
+): string {
+  if (state === 'STALE') return notAcknowledged;
+  if (state !== 'NOT_SENT') return '';
+  const type = typeByName(short) ?? typeUrl(short);
+  const selector = canonicalOf(type, name);
+  const held = isCollection(selector) ? '' : whyHeldBack(relay, type, selector);
+  if (held !== '') return held;
+  const isCached = (relay.store.table(type)?.resources.get(selector)?.variants.size ?? 0) > 0;
+  if (sent !== '' || isCached) return 'it has not been sent yet';
+  return `upstream ${upstream ?? ''} has not answered yet`;
+}
+
+/** As the answer about classes has it. */
+const asProblem = (
+  { type, name, parameters, why }: ClientHolding,
+  { class: of }: GetClientResponse,
+): Plain<ClassProblem> =>
+  create(ClassProblemSchema, {
+    ...{ kind: 'MISSING', type, name, class: of, parameters, clients: 1, what: name, why },
+  });
 
 /** A name, or a wildcard or glob, by the spelling of a client that was accepted. */
 export function canonicalOf(type: TypeUrl, spelling: string): Selector {

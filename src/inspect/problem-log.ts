@@ -5,12 +5,7 @@ import { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';
 import { wrongOnes } from '../observe/problems.ts';
 import { timestamp } from './problem-parts.ts';
-
-/** `moreProblems`: that the list has no room for. */
-interface Found {
-  readonly problems: readonly Plain<Problem>[];
-  readonly moreProblems: number;
-}
+import type { problemsOf } from './problems.ts';
 
 /**
  * Looks at each list of problems that is made. It says in the log when a problem begins and when it ends, in the words of
@@ -33,10 +28,7 @@ export class ProblemLog {
   }
 
   /** The same list, in which each problem says since when. */
-  look({ problems: found, moreProblems }: Found): {
-    readonly problems: Plain<Problem>[];
-    readonly moreProblems: number;
-  } {
+  look({ problems: found, moreProblems }: ReturnType<typeof problemsOf>): ReturnType<typeof problemsOf> {
     const listed = this.#firstSince ?? timestamp(this.#clock.now());
     this.#firstSince = undefined;
     const problems = found.map((one) => ({

@@ -29,7 +29,7 @@ import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { contentHash, controlPlaneVersion } from '../model/change.ts';
 import { formatConstraints, UNCONSTRAINED } from '../model/constraints.ts';
-import { contentHash as payloadHash } from '../model/content-hash.ts';
+import { getOrMake } from '../model/maps.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import type { HeldVariant } from '../model/rollout.ts';
@@ -106,7 +106,8 @@ export function rejectedVersions({
   };
 }
 
-const aboutVariant = (variant: Variant) => ({
+/** As all messages about a variant have it: each takes what it has a field for. */
+export const aboutVariant = (variant: Variant) => ({
   constraints: formatConstraints(variant.constraints.expression),
   ...versionsOf(variant),
   bytes: variant.payload?.bytes.length ?? 0,
@@ -272,9 +273,7 @@ function columnsOf(
   const columns = new Map<Parameters, Column>();
   for (const { parameters, streams } of classes) {
     const set = internParameters(Object.entries(parameters));
-    const known = columns.get(set) ?? { parameters, streams: 0, set };
-    columns.set(set, known);
-    known.streams += streams;
+    getOrMake(columns, set, () => ({ parameters, streams: 0, set })).streams += streams;
   }
   return [...columns.values()].toSorted((a, b) => b.streams - a.streams);
 }
@@ -295,7 +294,7 @@ function matchOf(
   const about = isVariant(value)
     ? {
         state: 'present',
-        content: bodyHash(value),
+        content: value.payload?.hash ?? 'no body',
         constraints: formatConstraints(value.constraints.expression),
         version: controlPlaneVersion(value),
       }
@@ -310,16 +309,4 @@ function matchOf(
 /** A name that nobody has asked for by itself is absent when the wildcard was answered without it. */
 function stateOf(relay: Relay, type: TypeUrl, value: 'absent' | 'unknown', parameters: Parameters): string {
   return relay.store.isResolved({ type, selector: WILDCARD, parameters }) ? 'absent' : value;
-}
-
-const contents = new WeakMap<Uint8Array, string>();
-
-/** Equal bodies are one object in the cache, so a body is hashed once. */
-function bodyHash({ payload }: Variant): string {
-  if (payload === undefined) return 'no body';
-  const known = contents.get(payload.bytes);
-  if (known !== undefined) return known;
-  const created = payloadHash(payload.bytes);
-  contents.set(payload.bytes, created);
-  return created;
 }

@@ -37,25 +37,20 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
     bakeSeconds: bakes.map((milliseconds) => milliseconds / 1000),
     ...(cause === undefined ? {} : { cause }),
     ...(bakedAt === undefined ? {} : { waveEnds: timestamp(bakedAt) }),
-    checks: report.checks.map(({ name, state, value, reason, recent, min, max }) => ({
-      name,
-      state,
-      value,
-      reason,
-      min,
-      max,
-      recent: recent.map((one) => ({ at: timestamp(one.askedAt), state: one.state, value: one.value })),
+    checks: report.checks.map((check) => ({
+      ...check,
+      recent: check.recent.map((one) => ({ ...one, at: timestamp(one.askedAt) })),
     })),
     ...(report.traffic === undefined ? {} : { traffic: trafficStatus(report.traffic) }),
     reason: state.kind === 'IDLE' ? whyDiscarded : reason,
     revision,
     pendingRevision,
-    freezes: freezes.map((freeze) => ({
-      type: freeze.type === undefined ? '' : typeInfo(freeze.type).short,
-      upstream: freeze.upstream ?? '',
-      operator: freeze.operator,
-      reason: freeze.reason,
-      since: timestamp(freeze.since),
+    freezes: freezes.map(({ type, upstream = '', reason: why, operator, since }) => ({
+      type: type === undefined ? '' : typeInfo(type).short,
+      upstream,
+      reason: why,
+      operator,
+      since: timestamp(since),
     })),
   };
 }

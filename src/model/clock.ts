@@ -56,11 +56,11 @@ export class WallTime {
 export class Sweep {
   readonly #clock: Clock;
   readonly #milliseconds: number;
-  readonly #run: () => boolean | undefined;
+  readonly #run: () => boolean | void;
   #timer: Timer | undefined;
 
   /** `run`: true if there is more to do. */
-  constructor(clock: Clock, milliseconds: number, run: () => boolean | undefined) {
+  constructor(clock: Clock, milliseconds: number, run: () => boolean | void) {
     this.#clock = clock;
     this.#milliseconds = milliseconds;
     this.#run = run;

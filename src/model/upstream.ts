@@ -96,6 +96,8 @@ export interface Upstream {
   refusals?(): Refusals | undefined;
   /** Asked at every change and for every stream: it must cost the same however much is subscribed. */
   state(): UpstreamState;
+  /** What it keeps beside the cache, of the last responses. Looks through all sessions. */
+  keptBytes?(): number;
   /** The types on isolated streams. Looks through all subscriptions. */
   suspects?(): readonly Suspect[];
   start(): void;

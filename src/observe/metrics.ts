@@ -62,6 +62,7 @@ const sampled = {
   downstream_rejecting: { labels: ['type'], help: 'Streams of clients that have rejected something and have not accepted it since' },
   upstream_connected: { labels: ['upstream'], help: '1 while connected (files: scanned), else 0' },
   upstream_sessions: { labels: ['upstream'], help: 'Sessions with a control plane' },
+  upstream_kept_bytes: { labels: ['upstream'], help: 'Bytes of the last SotW responses of each session and type, which the next ones are compared with: they are beside those of the cache' },
   upstream_stale_seconds: { labels: ['upstream'], help: 'Seconds since the cached resources of this upstream may be out of date; 0 while they are current' },
   upstream_from_siblings: { labels: ['upstream'], help: "1 while siblings' answers are served in place of this upstream's own, else 0" },
   cache_resources: { labels: ['type'], help: 'Cached resources, whatever their variants' },

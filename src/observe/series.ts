@@ -1,5 +1,6 @@
 import { AggregatorRegistry, Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import * as z from 'zod';
+import { getOrMake } from '../model/maps.ts';
 
 /** What a metric shows now: a value, then one value for each of its labels. Undefined: without this label. */
 export type Reading = readonly [value: number, ...labels: readonly (string | undefined)[]];
@@ -46,12 +47,7 @@ export class Family<T> {
 
   /** The same object for the same values. */
   of(...labels: readonly string[]): T {
-    const key = JSON.stringify(labels);
-    const known = this.#series.get(key);
-    if (known !== undefined) return known.series;
-    const series = this.#make();
-    this.#series.set(key, { labels, series });
-    return series;
+    return getOrMake(this.#series, JSON.stringify(labels), () => ({ labels, series: this.#make() })).series;
   }
 
   /** Those whose first label has this value. */

@@ -105,9 +105,9 @@ export class DerivedParameters {
     this.#rules = rules;
     this.#values = values;
     this.#listsValues = rules.some(({ values }) => values.length > 0);
-    this.#named = new Set(rules.flatMap((rule) => [...rule.authorities]));
+    this.#named = new Set(rules.flatMap((rule) => Array.from(rule.authorities)));
     this.#trusting = new Set(
-      rules.filter(({ trusted }) => trusted).flatMap(({ authorities }) => [...authorities]),
+      rules.filter(({ trusted }) => trusted).flatMap(({ authorities }) => Array.from(authorities)),
     );
   }
 

@@ -130,10 +130,7 @@ export function rejectedChanges(rejected: SentResponse, encoding: Encoding): rea
     const { item, shown, removed } = part;
     // The replacement for another parameter set removes the same variant: that change says it.
     if (shown === undefined && removed !== undefined && swapped.has(removalKey(item, removed))) continue;
-    const variant = shown ?? removed;
-    const name = variant === undefined ? item.spelling : sentName(item, variant, encoding);
-    const constraints = item.locator ? variant?.constraints.key : undefined;
-    const key = JSON.stringify([name, shown !== undefined, constraints ?? '']);
+    const key = JSON.stringify([shown !== undefined, ...wireIdentity(item, shown ?? removed, encoding)]);
     if (parts.get(key)?.removed === undefined) parts.set(key, part);
   }
   return parts.size < 2 ? [] : [...parts.values()];
@@ -148,6 +145,12 @@ function changesByItem({ additions, removals }: SentResponse): readonly Rejected
   }
   return [...byItem.values()];
 }
+
+/** The name, and of a locator the constraints. */
+const wireIdentity = (item: Item, variant: Variant | undefined, encoding: Encoding): readonly string[] =>
+  variant === undefined
+    ? [item.spelling]
+    : [sentName(item, variant, encoding), ...(item.locator ? [variant.constraints.key] : [])];
 
 const removalKey = (item: Item, removed: Variant): string =>
   JSON.stringify([item.locator, nameOf(item, removed), removed.constraints.key]);

@@ -4,8 +4,9 @@ import { NO_PARAMETERS } from '../model/parameters.ts';
 import { covers, entryId, itemId, spellingOf } from '../model/selection.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
+import type { Item } from './item.ts';
 import { withoutBody } from './item.ts';
-import type { NamedRemoval } from './position.ts';
+import { type NamedRemoval, OtherParameterSets } from './position.ts';
 import type { RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
 
@@ -27,6 +28,8 @@ interface Covered {
   /** Undefined: nothing. */
   readonly left: Claims | undefined;
 }
+
+export const nothingCovered: Covered = { kept: none, named: none, left: undefined };
 
 /**
  * What a delta client says that it has from earlier streams (initial_resource_versions), and no response has covered yet
@@ -78,8 +81,14 @@ export class Claims {
   coveredIn(view: View, lastSent: (id: string) => Value | undefined): Covered {
     const left = new Map(this.#versions);
     let gone: string[] = [];
-    for (const { spelling, locator, last } of view.items.values()) {
-      if (last.value === 'unknown' || !left.delete(spelling)) continue;
+    const others = new OtherParameterSets(view, view.head);
+    // Its absence is withheld too (protocol §5.10): what says so later must know that the client has it.
+    const isOpen = (item: Item): boolean =>
+      item.last.value === 'unknown' || (item.last.value === 'absent' && others.anyOther(item, 'unknown'));
+    for (const item of view.items.values()) {
+      const { spelling, locator, last } = item;
+      if (!left.has(spelling) || isOpen(item)) continue;
+      left.delete(spelling);
       if (last.value === 'absent' && !locator) gone.push(spelling);
     }
     if (view.collectionsResolved) gone = gone.concat(removedWhileAway(view, left.keys()));

@@ -432,9 +432,10 @@ class ResponseContent {
   }
 
   /** The absence of the other parameter sets was withheld until now, and with it the errors that say why. */
-  addErrorsOfOthers({ locator, spelling, name }: Item): void {
-    // Once for all of them: there may be thousands.
-    if (!locator || this.#withErrors.has(spelling)) return;
+  addErrorsOfOthers(item: Item): void {
+    const { locator, spelling, name } = item;
+    // Once for all of them, and when none is unknown any more: there may be thousands.
+    if (!locator || this.#withErrors.has(spelling) || this.#others.anyOther(item, 'unknown')) return;
     this.#withErrors.add(spelling);
     for (const one of this.input.view.spelled(true, spelling, name))
       if (one.last.value === 'absent') this.addErrors(one, true);

@@ -29,7 +29,7 @@ import {
   type RejectedChange,
   rejectedChanges,
 } from './changes.ts';
-import { bytesOfEarlier, Claims } from './claims.ts';
+import { bytesOfEarlier, Claims, nothingCovered } from './claims.ts';
 import { type CompositionInput, composeDelta, composeSotw, retryInput } from './composition.ts';
 import { contentVersionOf, showsAll } from './content-version.ts';
 import { holdings, type Item } from './item.ts';
@@ -593,11 +593,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const isWithheld = (this.#isDelta ? base?.withheld() : undefined) ?? (() => false);
     const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
     const changes = comingBack(all, this.#deferred);
-    const covered = this.#claims?.coveredIn(view, (id) => this.#lastSent(id));
+    const covered = this.#claims?.coveredIn(view, (id) => this.#lastSent(id)) ?? nothingCovered;
     const { absent, left: owed } = answersIn(this.#owed, view);
     // What a wildcard or glob of the view no longer shows, and what was deferred.
     const removals = new Map<string, RetainedResource>([
-      ...(covered?.kept ?? none).map((one) => [one.item.id, one] as const),
+      ...covered.kept.map((one) => [one.item.id, one] as const),
       ...removalsIn(resources, view),
       ...(this.#deferred ?? none),
     ]);
@@ -606,12 +606,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
         ...this.#input((removed) => this.#defers(removed, defers)),
         allItems: true,
         deferredRemovals: removals.size > 0 ? removals : undefined,
-        mustRemove: [...(covered?.named ?? none), ...absent],
+        mustRemove: [...covered.named, ...absent],
       },
       changes,
     );
     const overlay = this.#isDelta ? base?.overlayIn(view, resources, isWithheld) : undefined;
-    return { ...composed, overlay, claims: covered?.left, owed };
+    return { ...composed, overlay, claims: covered.left, owed };
   }
 
   /** After a response for all: what was sent from this view and is unknown in it now. */

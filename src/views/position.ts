@@ -91,7 +91,9 @@ export class Position {
 
   /** What the resources that the client has refer to. */
   get references(): References {
-    return referencesOfAll(new Map(this.#resources()));
+    const shown = this.view.referencesAt(this.revision);
+    if (this.overlay === undefined) return shown;
+    return shown.union(new Set(this.#beside().flatMap(([, { variant }]) => referencesOf(variant))));
   }
 
   /** The same if locators may have other parameters there, and so other ids. */

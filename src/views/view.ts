@@ -73,7 +73,7 @@ export class View {
   /** Encoded responses that lead to `head`, by where they start and their encoding. */
   readonly shared = new SharedResponses();
   /** Made once for all clients at the same position, when one of them asks. */
-  #referencesAtHead: References | undefined;
+  readonly #referencesAt = new Map<number, References>();
   readonly #referencesSince = new Map<number, References>();
   readonly #removedSince = new Map<number, readonly RetainedResource[]>();
   readonly #subscribers = new Set<ViewSubscriber>();
@@ -257,7 +257,7 @@ export class View {
     this.headAt = commit.receivedAt;
     if (commit.version !== undefined) this.version = commit.version;
     this.shared.clear();
-    this.#referencesAtHead = undefined;
+    this.#referencesAt.clear();
     this.#referencesSince.clear();
     this.#removedSince.clear();
     if (this.#changeLog.isLong(this.#own.size)) this.#prune();
@@ -333,15 +333,20 @@ export class View {
     for (const item of this.base.changedSince(revision)) if (!this.#hides(item)) yield item;
   }
 
-  /** What the resources at the head refer to. */
   get referencesAtHead(): References {
-    if (this.#referencesAtHead !== undefined) return this.#referencesAtHead;
-    const all = new Set<Reference>();
-    for (const { last } of this.items.values()) {
-      if (isVariant(last.value)) for (const one of referencesOf(last.value)) all.add(one);
-    }
-    this.#referencesAtHead = all;
-    return all;
+    return this.referencesAt(this.head);
+  }
+
+  /** What the resources at a revision refer to: that of the head, or of a subscriber. */
+  referencesAt(revision: number): References {
+    return getOrMake(this.#referencesAt, revision, () => {
+      const all = new Set<Reference>();
+      for (const item of this.items.values()) {
+        const value = valueAt(item, revision);
+        if (isVariant(value)) for (const one of referencesOf(value)) all.add(one);
+      }
+      return all;
+    });
   }
 
   /** What the changes since a revision refer to, unless what they replace did. */
@@ -384,12 +389,20 @@ export class View {
    * wildcard. The errors of a resource that exists, but not for these clients, are not for them either.
    */
   resourceErrors(item: Item): readonly StoredResourceError[] {
-    if (!this.#allows(item.name)) return none;
-    const resourceErrors = this.#catalog.resourceErrors(this.type, item.name, item.parameters);
-    if (resourceErrors.length === 0 || this.#isHidden(item)) return none;
-    if (item.named) return resourceErrors;
-    const globbed = this.selection.collectionsOver(item.name).some(({ selector }) => selector !== WILDCARD);
-    return globbed ? resourceErrors : resourceErrors.filter(({ fromWildcard }) => fromWildcard);
+    const { name, parameters, named } = item;
+    if (!this.#allows(name)) return none;
+    if (named) return this.#errorsOf(name, parameters);
+    const over = this.selection.collectionsOver(name).filter((one) => areOne(one, item));
+    const errors = over.flatMap((one) => {
+      const all = this.#errorsOf(name, one.parameters);
+      return one.selector === WILDCARD ? all.filter(({ fromWildcard }) => fromWildcard) : all;
+    });
+    return over.length < 2 ? errors : [...new Set(errors)];
+  }
+
+  #errorsOf(name: ResourceName, parameters: Parameters): readonly StoredResourceError[] {
+    const errors = this.#catalog.resourceErrors(this.type, name, parameters);
+    return errors.length === 0 || this.#isHidden(name, parameters) ? none : errors;
   }
 
   /** Whether its clients may get this resource for what they ask with these parameters. */
@@ -401,7 +414,7 @@ export class View {
     return this.#restriction?.allows(this.type, name) ?? true;
   }
 
-  #isHidden({ name, parameters }: Item): boolean {
+  #isHidden(name: ResourceName, parameters: Parameters): boolean {
     if (this.#restriction === undefined || isVariant(this.#resolve(name, parameters))) return false;
     return isVariant(this.#catalog.resolve(this.type, name, parameters));
   }

@@ -240,7 +240,7 @@ export class TrafficReporter implements TrafficJudge {
 
   constructor(config: Config, clock: Clock, send: (message: ToPrimary) => void) {
     this.reload(config);
-    this.#soon = new Sweep(clock, tellTrafficMs, () => void this.tell());
+    this.#soon = new Sweep(clock, tellTrafficMs, () => this.tell());
     this.#send = send;
   }
 

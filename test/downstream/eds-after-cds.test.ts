@@ -228,6 +228,25 @@ describe('EDS after CDS, for a delta client that comes back (§10.1, §4.1)', ()
     });
   }
 
+  for (const [answer, code] of [
+    ['accepted', undefined],
+    ['rejected', 13],
+  ] as const) {
+    it(`endpoints that it asks for once it has ${answer} the CDS are skipped: nothing waits for them`, () => {
+      const relay = new InMemoryRelay();
+      relay.delta().send('eds', { resourceNamesSubscribe: ['svc'] });
+      endpoints(relay, { svc: '1' });
+      const client = relay.delta();
+      client.send('cds', oldCluster);
+      saysCluster(relay);
+      const { nonce: responseNonce } = client.one();
+      client.send('cds', { responseNonce, ...(code && { errorDetail: { code, message: 'rejected' } }) });
+      client.received();
+      client.send('eds', svc);
+      expect(heard(client)).to.deep.equal([]);
+    });
+  }
+
   it('endpoints that it has asked for, and that are read when the CDS goes out, are sent', () => {
     const relay = new InMemoryRelay();
     relay.delta().send('eds', { resourceNamesSubscribe: ['svc'] });

@@ -233,17 +233,46 @@ describe('variants (protocol §5, TP2)', () => {
       answers('prod', [xProd]);
       expect(client.received().flatMap(told)).to.deep.equal(['+x {env == "prod"} p', '-x {}']);
     });
-    it('§5.10 so does a miss of what the client says that it has', () => {
+    for (const [short, userAgentName] of [
+      ['eds', ''],
+      ['rds', ''],
+      ['rds', 'envoy'], // §10.6 leaves unsaid what an Envoy never had
+    ] as const) {
+      const title = `§5.10 so does a miss of what the client says that it has (${short} ${userAgentName})`;
+      it(title, () => {
+        const relay = new InMemoryRelay();
+        const client = relay.delta();
+        client.send(short, {
+          node: { ...node(), userAgentName },
+          resourceLocatorsSubscribe: [locator('x', { env: 'dev' }), locator('x', { env: 'prod' })],
+          initialResourceVersions: { x: 'old@0123456789abcdef' },
+        });
+        const dev = [...relay.upstream.interests].filter(({ parameters }) => parameters.key.includes('dev'));
+        relay.says({ type: type(short), holder: namedHolder, resolved: dev });
+        expect(client.received().flatMap(told)).to.deep.equal([]);
+        relay.says({ type: type(short), holder: namedHolder });
+        expect(client.received().flatMap(told)).to.deep.equal(['-x {}']);
+        relay.says({ type: type(short), holder: namedHolder });
+        expect(client.received().flatMap(told)).to.deep.equal([]);
+      });
+    }
+    it('§4.1 a variant that the client says that it has is skipped, though another one was found to be absent before', () => {
       const relay = new InMemoryRelay();
-      const client = relay.delta();
+      const first = locating(relay, ['x', { env: 'prod' }]);
+      says(relay, [xProd]);
+      const version = first.one().resources[0]?.version ?? '';
+      const returning = new InMemoryRelay();
+      const client = returning.delta();
       client.send('eds', {
         resourceLocatorsSubscribe: [locator('x', { env: 'dev' }), locator('x', { env: 'prod' })],
-        initialResourceVersions: { x: 'old@0123456789abcdef' },
+        initialResourceVersions: { x: version },
       });
-      const [dev] = [...relay.upstream.interests].filter(({ parameters }) => parameters.key.includes('dev'));
-      relay.says({ type: eds, holder: namedHolder, resolved: dev === undefined ? [] : [dev] });
+      const dev = [...returning.upstream.interests].filter(({ parameters }) =>
+        parameters.key.includes('dev'),
+      );
+      returning.says({ type: eds, holder: namedHolder, resolved: dev });
       expect(client.received().flatMap(told)).to.deep.equal([]);
-      says(relay, []);
+      says(returning, [xProd]);
       expect(client.received().flatMap(told)).to.deep.equal(['-x {}']);
     });
     it('§5.10 so does a glob that is empty for one parameter set', () => {
@@ -251,9 +280,9 @@ describe('variants (protocol §5, TP2)', () => {
       for (const isFilled of [true, false]) {
         const relay = new InMemoryRelay();
         const client = locating(relay, [glob, { env: 'dev' }], [glob, { env: 'prod' }]);
-        const [dev] = [...relay.upstream.interests].filter(({ parameters }) =>
-          parameters.key.includes('dev'),
-        );
+        const dev = relay.upstream.interests
+          .values()
+          .find(({ parameters }) => parameters.key.includes('dev'));
         relay.says({ type: eds, holder: namedHolder, resolved: dev === undefined ? [] : [dev] });
         expect(client.received().flatMap(told)).to.deep.equal([]);
         const member = glob.replace('*', 'a');

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { canonicalName } from '../../src/model/xdstp.ts';
+import { encodeStatus } from '../../src/wire/responses.ts';
 import {
   type DeltaClient,
   InMemoryRelay,
@@ -333,7 +334,9 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
         });
       }
     });
-    it('§5.13 with parameters of its authority: what it shows comes before what the wildcard shows', () => {
+    const [outside, prod] = [compiled(not(exists('env'))), compiled(is('env', 'prod'))];
+    /** A client with a wildcard without parameters, and a glob with those of its authority. */
+    function byAuthority(): { relay: InMemoryRelay; client: DeltaClient } {
       const rule = {
         from: 'node.metadata.env',
         pattern: undefined,
@@ -344,11 +347,40 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
       const rules = [{ ...rule, key: 'env', authorities: ['authority.example'] }];
       const relay = new InMemoryRelay({ rules });
       const client = relay.delta();
-      const [outside, prod] = [compiled(not(exists('env'))), compiled(is('env', 'prod'))];
       client.send('eds', {
         node: node({ env: 'prod' }),
         resourceNamesSubscribe: ['*', glob('dir')],
       });
+      return { relay, client };
+    }
+    for (const shown of ['by the wildcard', 'by the glob', 'not at all']) {
+      it(`§8.2 with parameters of its authority: the errors of what it covers are told, once (shown ${shown})`, () => {
+        const { relay, client } = byAuthority();
+        relay.says({ type: eds });
+        const constraints = shown === 'by the glob' ? prod : outside;
+        if (shown !== 'not at all') says(relay, [{ ...member('dir/a', 'x'), constraints }]);
+        client.received();
+        const errors = (of: DeltaClient): number[] =>
+          of
+            .received()
+            .flatMap(({ resourceErrors }) => resourceErrors.map(({ errorDetail }) => errorDetail?.code ?? 0));
+        for (const [code, one, holder] of [
+          [14, prod, namedHolder],
+          [13, outside, wildcardHolder],
+          [9, UNCONSTRAINED, wildcardHolder],
+        ] as const) {
+          const status = encodeStatus(code, 'x');
+          const error = { ...removal('dir/a'), constraints: one, code, message: 'x', status };
+          relay.says({ type: eds, holder, resourceErrors: [error], resolved: [] });
+        }
+        expect(errors(client)).to.deep.equal([14, 13, 9]);
+        const later = relay.delta();
+        later.send('eds', { node: node({ env: 'prod' }), resourceNamesSubscribe: ['*', glob('dir')] });
+        expect(errors(later).toSorted((a, b) => a - b)).to.deep.equal([9, 13, 14]);
+      });
+    }
+    it('§5.13 with parameters of its authority: what it shows comes before what the wildcard shows', () => {
+      const { relay, client } = byAuthority();
       const heard = (): string[] => client.received().flatMap(told);
       const both = { type: eds, puts: [{ ...member('dir/a', 'x'), constraints: outside }] };
       relay.says(both);

@@ -75,41 +75,24 @@ export function pageModel(inputs: ModelInputs) {
       configuredAt: facts.configuredAt,
       startedAt: facts.startedAt,
       ready: status.ready,
-      reason: errorText(status.reason, 300),
       readOnly: facts.readOnly,
-      workers: status.workers.map(({ number, listening, clients, restarts }) => ({
-        number,
-        listening,
-        clients,
-        restarts,
-      })),
+      workers: status.workers.map(({ listening }) => ({ listening })),
     },
     clients: status.clients + status.pollingClients,
     problems: problems.slice(0, most.problems).map(pageProblem),
     moreProblems: moreProblems + Math.max(0, problems.length - most.problems),
     change: status.rollout && pageChange(status.rollout, status.waveClients),
-    upstreams: status.upstreams.slice(0, most.upstreams).map((upstream) => ({
-      name: upstream.name,
-      kind: upstream.kind,
-      connected: upstream.connected,
-      stale: upstream.stale,
-      staleSince: millisecondsOf(upstream.staleSince),
-      endpoint: shorten(upstream.endpoint, 200),
-      sessions: upstream.sessions,
-      lastError: errorText(upstream.lastError, 300),
-      perParameters: facts.controlPlanes.get(upstream.name)?.variants === 'PER_PARAMETERS',
+    upstreams: status.upstreams.slice(0, most.upstreams).map(({ name, connected, stale }) => ({
+      name,
+      connected,
+      stale,
+      perParameters: facts.controlPlanes.get(name)?.variants === 'PER_PARAMETERS',
     })),
     classes: shown.map((one) => pageClass(one, classes.problems, upstreamOf)),
     otherClasses: otherClasses(classes, shown.length),
     types: status.types
       .slice(0, most.types)
-      .map(({ type, resources, variants, subscriptions, ambiguous }) => ({
-        type: shorten(type, 100),
-        resources,
-        variants,
-        subscriptions,
-        ambiguous,
-      })),
+      .map(({ type, resources }) => ({ type: shorten(type, 100), resources })),
     cacheBytes: Number(status.cacheBytes),
     events: events(inputs),
   };
@@ -260,7 +243,7 @@ const millisecondsOf = (time: string): number => Date.parse(time) || 0;
 
 /** `upstreams`: where what it subscribes to comes from, and how many of its streams reject some of it or are late with it. */
 function pageClass(
-  { id, parameters, restricted, streams, rejecting, unacknowledged, late, subscriptions }: Plain<ClientClass>,
+  { id, parameters, restricted, streams, rejecting, late, subscriptions }: Plain<ClientClass>,
   problems: readonly Plain<ClassProblem>[],
   upstreamOf: PageSource['upstreamOf'],
 ) {
@@ -283,7 +266,6 @@ function pageClass(
     restricted,
     streams,
     rejecting,
-    unacknowledged,
     late,
     upstreams: [...names].map((name) => ({
       name,

@@ -3,7 +3,7 @@ import { Sweep, type Timer } from '../../model/clock.ts';
 import { countIn, getOrMake } from '../../model/maps.ts';
 import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
-import { encoding, type Response, type Subscription } from '../../model/subscription.ts';
+import { type Encoding, encoding, type Response, type Subscription } from '../../model/subscription.ts';
 import { TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
@@ -29,7 +29,7 @@ import {
   tooLarge,
   unavailable,
 } from '../admission.ts';
-import type { ClientTransport, DownstreamServices, SessionShare } from '../services.ts';
+import type { ClientContext, ClientTransport, DownstreamServices, SessionShare } from '../services.ts';
 import { selectState } from '../type-stream.ts';
 import { lingerMs, type Poll, type PolledNames, PollingClients } from './polling-clients.ts';
 
@@ -129,19 +129,23 @@ export class Polls {
     if (deniesAll !== undefined) return fail(deniesAll);
     const excess = limits && excessOf({ url: info.url, selection }, [], limits);
     if (excess !== undefined) return fail(exhausted('subscriptions', excess));
-    const encoded = encoding({
+    const encoded = this.#encoding(client, transport);
+    const asked = { info, client, transport, selection, encoding: encoded, version, error };
+    return ok({ ...asked, generation: this.#generation, class: undefined, names: undefined });
+  }
+
+  #encoding({ wrapped, ttl }: ClientContext, transport: ClientTransport): Encoding {
+    return encoding({
       protocol: 'sotw',
-      wrapped: client.wrapped,
+      wrapped,
       // A poll that is answered with 304 could not prolong it (§8.1).
-      ttl: transport === 'fetch' && client.ttl,
-      constrained: services.constrained(),
+      ttl: transport === 'fetch' && ttl,
+      constrained: this.#services.constrained(),
       // Over REST version_info says what is in the response, so that 304 can be told (§7.3).
-      contentVersions: transport === 'rest' || services.contentVersions(),
+      contentVersions: transport === 'rest' || this.#services.contentVersions(),
       unknownNames: false,
       absencesUnsaid: false,
     });
-    const asked = { info, client, transport, selection, encoding: encoded, version, error };
-    return ok({ ...asked, generation: this.#generation, class: undefined, names: undefined });
   }
 
   /** What is read of a node's metadata; undefined: all of it. */

@@ -75,7 +75,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#siblings = siblings;
     this.#options = options;
     this.#sink = sink;
-    this.#announcement = new Sweep(options.clock, 0, () => void this.#changed());
+    this.#announcement = new Sweep(options.clock, 0, () => this.#changed());
     this.#connection = new AdsConnection(options, sink);
     this.#perParameters = options.sessionPerParameters === true ? new SessionPerParameters() : undefined;
     this.#refused = new RefusedInterests(options.name, options.maxSessions);
@@ -186,6 +186,10 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#loadStreams.add(stream);
     stream.up();
     return stream;
+  }
+
+  keptBytes(): number {
+    return this.#sessions.values().reduce((sum, session) => sum + session.keptBytes, 0);
   }
 
   /** The types on isolated streams: each type once, the oldest first. */

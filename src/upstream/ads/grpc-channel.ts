@@ -99,9 +99,10 @@ class GrpcChannel implements Channel {
     const metadata = streamMetadata(this.#headers, via);
     if (!metadata.ok) return unopened(`token_file ${metadata.error}`, handler);
     const call = client.makeBidiStreamRequest<Buffer, Buffer>(path, same, same, metadata.value);
-    return stream(call, this.#clock, this.#limits, handler, (reason, code) => {
-      if (this.#phase === 'ending') this.#droppedStreams = true;
-      else handler.closed(reason, code);
+    return stream(call, this.#clock, this.#limits, handler, () => {
+      if (this.#phase !== 'ending') return false;
+      this.#droppedStreams = true;
+      return true;
     });
   }
 
@@ -234,12 +235,13 @@ const leastBytesPerMs = 64;
 /** How long responses may be handled without a break, in milliseconds: clients wait meanwhile. */
 const slice = 10;
 
+/** `isDropped`: asked when the stream ends; it ended with the connection, and its owner hears of that. */
 function stream(
   call: ClientDuplexStream<Buffer, Buffer>,
   clock: Clock,
   { takenMs, unreadMs }: StreamLimits,
   handler: ChannelStreamHandler,
-  closed: ChannelStreamHandler['closed'],
+  isDropped: () => boolean,
 ): ChannelStream {
   let over = false;
   /** What is not written yet is not. */
@@ -248,6 +250,8 @@ function stream(
   let reading = false;
   /** Handling responses since the last break, in milliseconds. */
   let spent = 0;
+  /** How it has ended, if that was by an error. */
+  let failed: readonly [reason: string, code: Code] | undefined;
   /** The control plane has to read before anything of it is read. */
   let unread: Timer | undefined;
   const isRead = (): void => {
@@ -267,7 +271,7 @@ function stream(
     gone = true;
     isRead();
     taken();
-    closed(reason, code);
+    if (!isDropped()) handler.closed(reason, code);
   };
   /** Its end comes after what it has sent, which nobody reads: a stream that stands still may be over already. */
   const waitForReader = (): void => {
@@ -290,7 +294,7 @@ function stream(
   const resume = (): void => {
     spent = 0;
     // A server that sends but does not read gets no more ACKs queued up for it: nothing is read until it reads.
-    if (!call.writableNeedDrain) call.resume();
+    if (!call.writableNeedDrain || failed !== undefined) call.resume();
   };
   const proceed = (): void => {
     reading = !over && handler.proceed();
@@ -311,13 +315,19 @@ function stream(
     isRead();
     if (!reading) resume();
   });
+  // What came before is read first, as it is where the stream ends without an error.
   call.on('error', (error) => {
-    close(explainError(error), codeOf('code' in error ? Number(error.code) : Code.UNKNOWN));
+    failed = [explainError(error), codeOf('code' in error ? Number(error.code) : Code.UNKNOWN)];
+    if (!over) isDropped();
+    gone = true;
+    isRead();
+    taken();
+    if (!reading) resume();
   });
-  call.on('end', () => close('the control plane ended the stream', Code.OK));
+  call.on('end', () => close(...(failed ?? (['the control plane ended the stream', Code.OK] as const))));
   return {
     write(bytes, written) {
-      if (over) return;
+      if (over || failed !== undefined) return;
       if (!isTaken && untaken === undefined) waitForRoom(bytes.length);
       const sent = (): void => {
         taken();

@@ -89,6 +89,11 @@ export class Session {
     return mostAwaited(this.#streams.values().map(({ machine }) => machine.awaits));
   }
 
+  /** Of the last responses, which are kept to compare the next ones with. */
+  get keptBytes(): number {
+    return this.#streams.values().reduce((sum, { machine }) => sum + machine.keptBytes, 0);
+  }
+
   /** The types on isolated streams. */
   *suspects(): Generator<Suspect, undefined> {
     for (const { streamId, ...suspect } of this.suspicion.suspects()) {

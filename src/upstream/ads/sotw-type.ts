@@ -71,6 +71,10 @@ export class SotwType extends SubscribedType {
     return this.info.fullState || this.holder.role === 'wildcard';
   }
 
+  override get keptBytes(): number {
+    return this.#previous?.resources.bytes.length ?? 0;
+  }
+
   protected onStartOver(): void {
     this.#hasNamed = false;
     this.#names = [];

@@ -62,6 +62,11 @@ export class StreamMachine {
     return mostAwaited(this.#types.values().flatMap((type) => type.awaited()));
   }
 
+  /** Of the last responses, which are kept to compare the next ones with. */
+  get keptBytes(): number {
+    return this.#types.values().reduce((sum, type) => sum + type.keptBytes, 0);
+  }
+
   /** All interests; nothing may be subscribed or unsubscribed while they are read. */
   interests(): Iterable<Interest> {
     return this.#subscriptions().flatMap(({ interests }) => interests.values());

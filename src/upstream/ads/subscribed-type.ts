@@ -258,6 +258,11 @@ export abstract class SubscribedType {
     this.#toUnsubscribe.push(subscription);
   }
 
+  /** Of the last response, if it is kept to compare the next one with. */
+  get keptBytes(): number {
+    return 0;
+  }
+
   /** What was asked on this stream and has no answer yet. */
   *awaited(): Iterable<Awaited> {
     for (const subscription of this.subscriptions.all()) {

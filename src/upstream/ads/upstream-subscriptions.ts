@@ -249,7 +249,7 @@ export class UnansweredUnsubscribed {
   received(name: Selector, constraints: Constraints): void {
     if (this.#bySelector.size + this.#answered.size === 0) return;
     const former = this.of(name).filter(({ parameters }) => constraints.matches(parameters));
-    const answered = this.#answered.get(name) ?? new Map();
+    const answered = this.#answered.get(name) ?? new Map<Parameters, UpstreamSubscription>();
     for (const one of former) {
       this.delete(one);
       answered.set(one.parameters, one);

@@ -493,6 +493,17 @@ describe('an ADS upstream', () => {
     expect(observed.ends.slice(0, 5)).to.deep.equal(Array.from({ length: 5 }, () => 'OK'));
   });
 
+  it('SOTW: says how much it keeps of the last responses, which no bound of the cache has', async () => {
+    const plane = await controlPlane();
+    plane.answer = serving('1', ...Array.from({ length: 100 }, (_, each) => `a${each}:${'x'.repeat(100)}@1`));
+    const upstream = start({ endpoints: [address(plane.port)], protocol: 'SOTW' });
+    upstream.subscribe(want('*'));
+    await until('content', () => observed.counts.accepted === 1);
+    expect(upstream.keptBytes()).to.be.within(10_000, 50_000);
+    upstream.unsubscribe(want('*'));
+    expect(upstream.keptBytes()).to.equal(0);
+  });
+
   describe('failover', () => {
     it('goes to the next endpoint at once, and back to the preferred one when it is well again', async () => {
       const preferred = await controlPlane();

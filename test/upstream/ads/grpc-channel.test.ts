@@ -9,6 +9,7 @@ import { ok } from '../../../src/model/result.ts';
 import type { Channel } from '../../../src/upstream/ads/channel.ts';
 import { type AdsTls, grpcTransport } from '../../../src/upstream/ads/grpc-channel.ts';
 import { frameOf } from '../../../src/wire/grpc-frames.ts';
+import { Code, codeName } from '../../../src/wire/grpc-status.ts';
 import { eventually } from '../../e2e/support/eventually.ts';
 import { LoadPlane } from '../../e2e/support/load-plane.ts';
 
@@ -194,4 +195,40 @@ describe('a connection that is not made in the end', () => {
       });
     }
   }
+});
+
+describe('a stream that a control plane ends with an error', () => {
+  it('has said before what came before, however long that takes', async () => {
+    await using stack = new AsyncDisposableStack();
+    const server = createServer();
+    server.on('stream', (stream) => {
+      stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true });
+      stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': String(Code.UNAVAILABLE) }));
+      for (let each = 1; each <= 3; each++) stream.write(frameOf(new Uint8Array([each])));
+      stream.end();
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    stack.defer(() => void server.close());
+    const channel = await channelTo(`127.0.0.1:${(server.address() as AddressInfo).port}`);
+    stack.defer(() => channel.close());
+    const said: unknown[] = [];
+    let turns = 0;
+    const { promise: closed, resolve } = Promise.withResolvers<void>();
+    const stream = channel.open(LOAD_PATH, '', {
+      message: (bytes) => {
+        said.push(bytes[0]);
+        turns = 0;
+        return true;
+      },
+      proceed: () => ++turns < 20,
+      closed: (_, code) => {
+        said.push(codeName(code ?? Code.OK));
+        resolve();
+      },
+    });
+    stream.write(new Uint8Array(10));
+    await closed;
+    expect(said).to.deep.equal([1, 2, 3, 'UNAVAILABLE']);
+  });
 });
