@@ -33,6 +33,8 @@ export interface CompositionInput {
   readonly errorsSentUpTo: ((item: Item) => number) | undefined;
   /** Whether the subscriber has rejected this content. */
   readonly isRejected: (id: string, variant: Variant) => boolean;
+  /** By item, what it was sent and has not answered yet. */
+  readonly outstanding: () => ReadonlyMap<string, RetainedResource>;
   /** Whether a removal is deferred: SotW sends the old and the new resources, delta only the additions. */
   readonly defers: (removed: RetainedResource) => boolean;
   /** What earlier responses deferred; it goes now unless it is deferred again. */
@@ -281,6 +283,8 @@ class ResponseContent {
   /** Removals are written last: only then is it known what else is in the response. */
   readonly #postponed: (() => void)[] = [];
   #timeDependent = false;
+  /** Looked up for the first heartbeat. */
+  #outstanding: ReadonlyMap<string, RetainedResource> | undefined;
 
   constructor(input: CompositionInput) {
     this.input = input;
@@ -301,14 +305,22 @@ class ResponseContent {
     const isPart = encoding.protocol === 'delta' || !view.complete;
     // Only its TTL is new: the client has another content, and would reject the response again.
     if (isPart && !resend && isVariant(lastSent) && this.input.isRejected(item.id, now)) return false;
-    this.#additions.push({ item, variant: now });
+    const isBeat = encoding.protocol === 'delta' && isHeartbeat(change, now) && this.#hasAccepted(item);
+    this.#additions.push(isBeat ? { item, variant: now, isHeartbeat: true } : { item, variant: now });
     // With the same body under other constraints its content is not new.
     if (resend || !hasBody(lastSent, now)) this.#changed.push(now);
-    if (isPart) this.add(item, now, isHeartbeat(change, now));
+    if (isPart) this.add(item, now, isBeat);
     return true;
   }
 
-  /** `hasIt`: the subscriber has this content, and only the TTL is new. */
+  /** A version that it may reject yet is none that a heartbeat may have (protocol §4.11). */
+  #hasAccepted({ id }: Item): boolean {
+    this.#outstanding ??= this.input.outstanding();
+    const unanswered = this.#outstanding.get(id);
+    return unanswered === undefined || unanswered.isHeartbeat === true;
+  }
+
+  /** `hasIt`: a delta subscriber has this content, and only the TTL is new. */
   add(item: Item, variant: Variant, hasIt: boolean): void {
     const { encoding, view, now } = this.input;
     this.#seen.add(item.id);
@@ -326,8 +338,8 @@ class ResponseContent {
       constrained,
       wrapped: encoding.wrapped || ttl !== undefined,
       ttl,
-      // A client that has the content gets a heartbeat; in SotW and for VHDS there are none (protocol §4.11).
-      bodiless: hasIt && ttl !== undefined && encoding.protocol === 'delta' && view.info.short !== 'vhds',
+      // A client that has the content gets a heartbeat; for VHDS there are none (protocol §4.11).
+      bodiless: hasIt && ttl !== undefined && view.info.short !== 'vhds',
     });
   }
 

@@ -45,6 +45,7 @@ import {
 } from './position.ts';
 import { type SentItems, SentResponses } from './sent-responses.ts';
 import {
+  beforeAll,
   type Composed,
   type CursorStep,
   type EncodedResponse,
@@ -56,8 +57,6 @@ import type { ViewPool } from './view-pool.ts';
 
 const none: readonly never[] = [];
 const noIds: ReadonlySet<string> = new Set();
-/** No serial is lower. */
-const beforeAll = 0;
 /** The response that moves a cursor to the head, and what the client has then that the head does not say. */
 interface Move extends Composed {
   readonly overlay: Position['overlay'];
@@ -677,6 +676,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
         this.#resendsAlone ||= isRejected;
         return isRejected;
       },
+      outstanding: () => this.responses.outstandingAdditions(),
       defers,
       deferredRemovals: this.#deferred,
       firstResponseDue: this.#mustSendEmpty(),

@@ -59,6 +59,9 @@ export interface CursorStep {
   readonly encoding: Encoding;
 }
 
+/** No serial is lower. */
+export const beforeAll = 0;
+
 /** The way of a newcomer to the head. */
 export const fromNothing: Omit<CursorStep, 'encoding'> = {
   from: -1,
@@ -81,6 +84,8 @@ export interface RetainedResource {
   readonly receivedAt?: number | undefined;
   /** When its removal was first deferred, by `Clock.now()`. */
   readonly deferredAt?: number;
+  /** It was sent as a heartbeat: the client had accepted the content before. */
+  readonly isHeartbeat?: true;
 }
 
 interface KnownStep {

@@ -701,7 +701,9 @@ describe('delta server (protocol §4)', () => {
 
     it('is the resource without body, with the version that the client has and the TTL', () => {
       const { lab: relay, client } = beating('eds', 'a', ['xds.config.supports-resource-ttl']);
-      const [first] = client.one().resources;
+      const answered = client.one();
+      client.ack('eds', answered);
+      const [first] = answered.resources;
       expect(first?.ttl?.seconds).to.equal(10n);
       expect(first?.resource).to.not.equal(undefined);
       relay.clock.advance(4000);
@@ -710,6 +712,21 @@ describe('delta server (protocol §4)', () => {
       expect(second?.resource).to.equal(undefined);
       expect(second?.version).to.equal(first?.version);
       expect(second?.ttl?.seconds).to.equal(10n);
+    });
+    it('has the body until the client has accepted the version', () => {
+      const { lab: relay, client } = beating('eds', 'a', ['xds.config.supports-resource-ttl']);
+      const first = client.one();
+      const bodyOfNext = (): unknown => {
+        relay.clock.advance(1000);
+        relay.says({ type: type('eds'), holder: namedHolder, heartbeats: beat('a') });
+        const second = client.one();
+        client.ack('eds', second);
+        return second.resources[0]?.resource;
+      };
+      expect(bodyOfNext()).to.not.equal(undefined);
+      client.ack('eds', first);
+      expect(bodyOfNext()).to.equal(undefined);
+      expect(bodyOfNext()).to.equal(undefined);
     });
     it('is not for clients that know no TTL', () => {
       const { lab: relay, client } = beating('eds', 'a', []);
