@@ -239,19 +239,41 @@ for (const protocol of ['sotw', 'delta'] as const) {
       expect(client.told()).to.deep.equal([protocol === 'sotw' ? 'cds x z' : 'cds z']);
     });
 
+    const alsoAskFor = (
+      others: readonly string[],
+      raw: SotwClient | DeltaClient,
+      { nonces }: Accepting,
+    ): void => {
+      for (const [index, other] of others.entries())
+        raw.send('rds', {
+          ...(protocol === 'sotw'
+            ? { responseNonce: nonces.at(-1) ?? '', resourceNames: ['r', ...others.slice(0, index + 1)] }
+            : { resourceNamesSubscribe: [other] }),
+        });
+    };
+
+    it('§8.7 what routes led to before is not waited for, although the client subscribes to others meanwhile', () => {
+      for (const others of [['q'], ['q', 'p']]) {
+        const { lab, client, raw } = settled(protocol);
+        route(lab, 'missing');
+        lab.clock.advance(1000);
+        expect(client.told()).to.deep.equal(['rds r']);
+        const routes = ['missing', 'y'].map((cluster) => ({ match: { prefix: '/' }, route: { cluster } }));
+        const virtualHosts = [{ name: 'all', domains: ['*'], routes }];
+        const puts = [realPut('rds', 'r', { virtualHosts })];
+        lab.says({ type: type('rds'), holder: namedHolder, puts, resolved: [] });
+        alsoAskFor(others, raw, client);
+        expect(client.told()).to.deep.equal([]);
+        clusters(lab, 'x', 'y');
+        expect(client.told()).to.deep.equal([protocol === 'sotw' ? 'cds x y' : 'cds y', 'rds r']);
+      }
+    });
+
     it('§8.7 routes wait although the client subscribes to others meanwhile', () => {
       for (const others of [['q'], ['q', 'p']]) {
         const { lab, client, raw } = settled(protocol);
         route(lab, 'y');
-        for (const [index, other] of others.entries())
-          raw.send('rds', {
-            ...(protocol === 'sotw'
-              ? {
-                  responseNonce: client.nonces.at(-1) ?? '',
-                  resourceNames: ['r', ...others.slice(0, index + 1)],
-                }
-              : { resourceNamesSubscribe: [other] }),
-          });
+        alsoAskFor(others, raw, client);
         expect(client.told()).to.deep.equal([]);
         clusters(lab, 'y');
         expect(client.told()).to.deep.equal([union, 'rds r', exact]);

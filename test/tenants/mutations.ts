@@ -47,7 +47,7 @@ export const mutations: readonly Mutation[] = [
   {
     name: 'errors about denied names are told',
     file: 'src/views/view.ts',
-    right: 'if (!this.#allows(item.name)) return none;',
+    right: 'if (!this.#allows(name)) return none;',
     wrong: '',
   },
 ];
