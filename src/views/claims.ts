@@ -4,8 +4,7 @@ import { NO_PARAMETERS } from '../model/parameters.ts';
 import { covers, entryId, itemId, spellingOf } from '../model/selection.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
-import type { Item } from './item.ts';
-import { withoutBody } from './item.ts';
+import { type Item, withoutBody } from './item.ts';
 import { type NamedRemoval, OtherParameterSets } from './position.ts';
 import type { RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
@@ -62,19 +61,21 @@ export class Claims {
    * whatever their version is. That the client has them still counts. `ids`: of items, wildcards and globs.
    */
   resend({ type, selection }: View, ids: ReadonlySet<string>): void {
-    const spellings = new Set(Iterator.from(ids).map(spellingOf));
     const collections = selection.collections.filter((one) => ids.has(entryId(one)));
-    const isMeant = (spelling: string): boolean => {
-      if (spellings.has(spelling)) return true;
-      if (collections.length === 0) return false;
+    const isCollected = (spelling: string): boolean => {
       const name = canonicalName(spelling, type);
       return collections.some(
         ({ selector }) => selector === WILDCARD || (name.ok && covers(selector, name.value)),
       );
     };
-    this.#versions = new Map(
-      Iterator.from(this.#versions).map(([name, version]) => [name, isMeant(name) ? noVersion : version]),
-    );
+    // Each change of clusters comes here, and most are about nothing that is claimed.
+    const named = Iterator.from(ids).map(spellingOf);
+    const collected = collections.length === 0 ? none : this.#versions.keys().filter(isCollected);
+    const again = [...named, ...collected].filter((spelling) => this.#versions.has(spelling));
+    if (again.length === 0) return;
+    const versions = new Map(this.#versions);
+    for (const spelling of again) versions.set(spelling, noVersion);
+    this.#versions = versions;
   }
 
   /** `lastSent`: what the client was sent of an item. */
