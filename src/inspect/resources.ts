@@ -85,11 +85,7 @@ const summary = ({ type, name, cached }: Found): ResourceSummary =>
   create(ResourceSummarySchema, { type, name, variants: [...cached.variants.values().map(variantSummary)] });
 
 /** The control plane's version, and what is the same everywhere. Nobody can guess a secret by it. */
-export const versionsOf = ({
-  type,
-  version,
-  deltaVersion,
-}: Pick<Variant, 'type' | 'version' | 'deltaVersion'>) => ({
+const versionsOf = ({ type, version, deltaVersion }: Pick<Variant, 'type' | 'version' | 'deltaVersion'>) => ({
   version: controlPlaneVersion({ version, deltaVersion }),
   content: typeInfo(type).short === 'sds' ? '' : contentHash({ deltaVersion }),
 });

@@ -143,9 +143,13 @@ export class DeltaType extends SubscribedType {
   #expectReturned(subscribed: readonly UpstreamSubscription[]): void {
     if (this.stream.options.resourceTimeoutMs === undefined) return;
     const returned = subscribed.filter((one) => one.kind === 'name' && this.hasReturned(one));
+    this.#renewIfUnanswered(`returned ${this.requestCount}`, returned);
+  }
+
+  #renewIfUnanswered(doubt: string, names: readonly UpstreamSubscription[]): void {
     const waits = (one: UpstreamSubscription): boolean =>
-      !one.resolvedOnThisStream && this.subscriptions.has(one);
-    this.renewIfDoubtful(`returned ${this.requestCount} ${this.type}`, () => returned.some(waits));
+      one.requestNumber > 0 && !one.resolvedOnThisStream && this.subscriptions.has(one);
+    this.renewIfDoubtful(`${doubt} ${this.type}`, () => names.some(waits));
   }
 
   /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
@@ -402,6 +406,9 @@ export class DeltaType extends SubscribedType {
     if (meant.length === 0) this.#removeGoneMeanwhile(identity);
     for (const subscription of meant)
       if (!unansweredUnsubscribed.delete(subscription)) this.resolve(subscription);
+    // The others have answers of their own. A relay of ours may have meant them too, and no silence would tell (§5.10).
+    if (this.stream.options.resourceTimeoutMs === undefined)
+      this.#renewIfUnanswered(`missing ${name}`, named);
     const [only] = meant;
     if (only !== undefined && meant.length === 1 && subscriptions.has(only))
       this.#removeUnconfirmedOfName(only);
