@@ -136,9 +136,10 @@ export const compileCost = (pattern: string): number =>
 
 /**
  * At least as many characters as there are with `x{3}` written as `xxx`. A repetition after a parenthesis is taken to
- * repeat everything before it.
+ * repeat everything before it, and so is any one where something is quoted: RE2 repeats what is before an empty \Q\E.
  */
 export function writtenOut(pattern: string): number {
+  const quotes = pattern.includes('\\E');
   let size = 0;
   let before = '';
   for (const [part, least, most] of pattern.matchAll(/\{(\d+)(?:,(\d*))?\}|\\[pP]|[^]/g)) {
@@ -147,7 +148,7 @@ export function writtenOut(pattern: string): number {
       before = part;
     } else {
       const times = Math.max(1, Number(least), Number(most ?? 0));
-      size = before === ')' ? size * times : size + times;
+      size = quotes || before === ')' ? size * times : size + times;
     }
   }
   return size;

@@ -30,6 +30,7 @@ describe('patterns of peers', () => {
     ['many repetitions', 'x{1000}'.repeat(36), /written out: at most 500/],
     ['a long group, repeated', `(${'a'.repeat(245)}){1000}`, /written out/],
     ['repetitions in repetitions', '((x{10}){10}){10}', /written out/],
+    ['a repetition repeated behind an empty quotation', 'x{30}\\Q\\E{30}', /written out/],
     ['a parenthesis that is none', `(${'a'.repeat(100)}[(]b){1000}`, /written out/],
     ['large classes', `(?i)${'\\pL'.repeat(84)}`, /written out/],
     ['a range that is folded', '(?i)[b-\\x{1E942}]', /ASCII only/],
