@@ -392,12 +392,13 @@ export class View {
     const { name, parameters, named } = item;
     if (!this.#allows(name)) return none;
     if (named) return this.#errorsOf(name, parameters);
-    const over = this.selection.collectionsOver(name).filter((one) => areOne(one, item));
-    const errors = over.flatMap((one) => {
-      const all = this.#errorsOf(name, one.parameters);
-      return one.selector === WILDCARD ? all.filter(({ fromWildcard }) => fromWildcard) : all;
-    });
-    return over.length < 2 ? errors : [...new Set(errors)];
+    const errors = new Set<StoredResourceError>();
+    for (const one of this.selection.collectionsOver(name)) {
+      if (!areOne(one, item)) continue;
+      for (const error of this.#errorsOf(name, one.parameters))
+        if (one.selector !== WILDCARD || error.fromWildcard) errors.add(error);
+    }
+    return [...errors];
   }
 
   #errorsOf(name: ResourceName, parameters: Parameters): readonly StoredResourceError[] {

@@ -183,15 +183,20 @@ describe('EDS after CDS, for a delta client that comes back (§10.1, §4.1)', ()
   const oldCluster = { initialResourceVersions: { x: 'old@0123456789abcdef' } };
   const saysCluster = (relay: InMemoryRelay): void =>
     relay.says({ type: cds, puts: [changed], complete: true });
-  /** The types of what it was told. */
-  const heard = (client: DeltaClient): string[] => told(client).map((one) => one.split(' ')[0] ?? '');
-
-  it('endpoints that it has, and that the relay does not know yet, are sent once they are known', () => {
+  /** It asks for both, and of the two the relay knows the cluster. */
+  function comesBack() {
     const relay = new InMemoryRelay();
     const client = relay.delta();
     client.send('cds', oldCluster);
     client.send('eds', svc);
     saysCluster(relay);
+    return { relay, client };
+  }
+  /** The types of what it was told. */
+  const heard = (client: DeltaClient): string[] => told(client).map((one) => one.split(' ')[0] ?? '');
+
+  it('endpoints that it has, and that the relay does not know yet, are sent once they are known', () => {
+    const { relay, client } = comesBack();
     expect(heard(client)).to.deep.equal(['cds']);
     endpoints(relay, { svc: '1' });
     expect(told(client)).to.deep.equal(['eds svc:1']);
@@ -200,11 +205,7 @@ describe('EDS after CDS, for a delta client that comes back (§10.1, §4.1)', ()
   });
 
   it('endpoints that turn out to be gone are removed', () => {
-    const relay = new InMemoryRelay();
-    const client = relay.delta();
-    client.send('cds', oldCluster);
-    client.send('eds', svc);
-    saysCluster(relay);
+    const { relay, client } = comesBack();
     client.received();
     relay.says({ type: eds, holder: namedHolder });
     expect(client.one().removedResources).to.deep.equal(['svc']);
