@@ -40,6 +40,9 @@ export function readConfigText(file: string): Result<string> {
 /** A problem of the whole file. */
 export const unreadable = (message: string): ConfigProblem => ({ path: '', line: 1, column: 1, message });
 
+/** Code for each object of the schema, which Zod would make and compile, pays for more than the few that are read. */
+const readOnce = { jitless: true };
+
 /** The same without a look at the files that it names. */
 export const parseConfig = (
   text: string,
@@ -82,7 +85,7 @@ const settled = ({ problems, config }: ExaminedConfig): Result<Config, readonly 
  */
 export function withoutReferences(text: string, environment: Environment): string {
   const { value, templates } = parseText(text, environment);
-  const read = fileSchema.safeParse(value);
+  const read = fileSchema.safeParse(value, readOnce);
   if (!read.success) coerce(read.error, value, templates);
   const json = JSON.stringify(value, (key, part: unknown) =>
     key === 'ads' && typeof part === 'object' ? { ...part, headers: undefined } : part,
@@ -105,10 +108,10 @@ function parse(
     return { problems, config: undefined, value: undefined };
   }
 
-  let parsed = fileSchema.safeParse(value);
+  let parsed = fileSchema.safeParse(value, readOnce);
   if (!parsed.success && templates.size > 0) {
     coerce(parsed.error, value, templates);
-    parsed = fileSchema.safeParse(value);
+    parsed = fileSchema.safeParse(value, readOnce);
   }
   const found = [...(parsed.success ? [] : problemsOf(parsed.error, value)), ...alsoCheck(value)];
   const problems = merge(

@@ -22,6 +22,7 @@ import {
 import { type Clock, Sweep } from '../model/clock.ts';
 import { getOrMake } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { DRAINING } from './drain.ts';
 import { Deframer, prefixOf } from './grpc-frames.ts';
 import { beginAnswer, endAnswer, refusalOf, refuse } from './grpc-requests.ts';
 import { Code as GrpcCode, type GrpcStatus } from './grpc-status.ts';
@@ -194,6 +195,7 @@ export class ConnectPaths {
   readonly #paths = new Map<string, { readonly handler: Handler; readonly service: AuxiliaryService }>();
   readonly #options: ConnectPathsOptions;
   readonly #shutDown = new AbortController();
+  #isShutDown = false;
   /** Those that are open, in the order in which they came. */
   readonly #calls = new Map<CallKind, Set<AuxiliaryCall>>();
   readonly #stalled: Sweep;
@@ -300,7 +302,10 @@ export class ConnectPaths {
 
   /** Ends what is open there, such as health watches. */
   shutDown(): void {
-    this.#shutDown.abort(new ConnectError('draining', Code.Unavailable));
+    this.#isShutDown = true;
+    // For its headers a ConnectError has Node load fetch: a relay that ends has no use for that.
+    if (this.#calls.values().every(({ size }) => size === 0)) return;
+    this.#shutDown.abort(new ConnectError(DRAINING.message, Code.Unavailable));
   }
 
   #start(
@@ -311,6 +316,10 @@ export class ConnectPaths {
     call: AuxiliaryCall,
   ): void {
     if (call.ended || stream.destroyed || stream.closed) return;
+    if (this.#isShutDown) {
+      call.end(DRAINING);
+      return;
+    }
     // connect builds a URL of it, which throws for some of what gRPC clients put there for a Unix socket.
     const request = new Http2ServerRequest(stream, { ...headers, ':authority': 'localhost' }, {}, raw);
     const response = new Http2ServerResponse(stream);

@@ -26,6 +26,7 @@ describe('bounds of cold calls', () => {
   let clock: VirtualClock;
   let refused: string[];
   let address: string;
+  let paths: ConnectPaths;
   let answer: { size: number; pieces?: readonly Buffer[] };
 
   const kinds: Readonly<Record<string, CallKind>> = {
@@ -38,37 +39,35 @@ describe('bounds of cold calls', () => {
     clock = new VirtualClock();
     refused = [];
     answer = { size: 0 };
-    const server = await serve({
-      accept: () => undefined,
-      auxiliary: new ConnectPaths({
-        clock,
-        stalledMilliseconds: () => stalledMilliseconds,
-        services: [
-          {
-            maxRequestBytes: 1000,
-            kindOf: (path) => {
-              const kind = kinds[path.slice(path.lastIndexOf('/') + 1)];
-              if (kind === undefined) throw new Error(path);
-              return kind;
-            },
-            routes: (router) =>
-              router.service(Health, {
-                check: () => ({ status: Status.SERVING }),
-                async *watch(_, { signal }) {
-                  yield { status: Status.SERVING };
-                  await once(signal, 'abort');
-                  throw new ConnectError('gone', ConnectCode.Canceled);
-                },
-                list(_, { values }) {
-                  if (answer.pieces !== undefined) values.get(callKey)?.answerWith(answer.pieces);
-                  return { statuses: { ['x'.repeat(answer.size)]: { status: Status.SERVING } } };
-                },
-              }),
+    paths = new ConnectPaths({
+      clock,
+      stalledMilliseconds: () => stalledMilliseconds,
+      services: [
+        {
+          maxRequestBytes: 1000,
+          kindOf: (path) => {
+            const kind = kinds[path.slice(path.lastIndexOf('/') + 1)];
+            if (kind === undefined) throw new Error(path);
+            return kind;
           },
-        ],
-        refused: (reason) => refused.push(reason),
-      }),
+          routes: (router) =>
+            router.service(Health, {
+              check: () => ({ status: Status.SERVING }),
+              async *watch(_, { signal }) {
+                yield { status: Status.SERVING };
+                await once(signal, 'abort');
+                throw new ConnectError('gone', ConnectCode.Canceled);
+              },
+              list(_, { values }) {
+                if (answer.pieces !== undefined) values.get(callKey)?.answerWith(answer.pieces);
+                return { statuses: { ['x'.repeat(answer.size)]: { status: Status.SERVING } } };
+              },
+            }),
+        },
+      ],
+      refused: (reason) => refused.push(reason),
     });
+    const server = await serve({ accept: () => undefined, auxiliary: paths });
     address = server.address;
   });
 
@@ -108,6 +107,21 @@ describe('bounds of cold calls', () => {
     if (status === undefined) throw new Error(`reset with ${stream.rstCode}`);
     return status;
   }
+
+  it('when the relay ends, what is open ends, and what comes after is UNAVAILABLE', async () => {
+    const session = peer();
+    const watching = open(session, watch, empty);
+    const ended = outcome(watching);
+    await once(watching, 'data');
+    paths.shutDown();
+    expect(await ended).to.not.equal(Code.OK);
+    expect(await outcome(open(session, check, empty))).to.equal(Code.UNAVAILABLE);
+  });
+
+  it('the same if nothing is open then', async () => {
+    paths.shutDown();
+    expect(await outcome(open(peer(), check, empty))).to.equal(Code.UNAVAILABLE);
+  });
 
   it('questions that are never finished: the oldest ends, and each new one that is finished is answered', async () => {
     const session = peer();
