@@ -1,4 +1,4 @@
 import { tablesFor } from './matrix.ts';
 import { describeAttacks } from './support/suite.ts';
 
-describeAttacks('attacks', { kind: 'plain', memoryAfter: 'table' }, tablesFor('plain', ['xds', 'admin']));
+describeAttacks('attacks', { kind: 'plain' }, tablesFor('plain', ['xds', 'admin']));

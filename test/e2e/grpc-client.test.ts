@@ -1,3 +1,4 @@
+import { cases } from '../support/cases.ts';
 import { ControlPlane, controlPlaneBinary } from './support/controlplane.ts';
 import { startGrpcBackend } from './support/grpc-backend.ts';
 import { GrpcXdsClient } from './support/grpc-xds.ts';
@@ -14,7 +15,7 @@ describe('a gRPC client (@grpc/grpc-js-xds) through the relay', function () {
     binary = await need(this, controlPlaneBinary());
   });
 
-  for (const protocol of ['SOTW', 'DELTA'] as const) {
+  for (const protocol of cases('DELTA' as const, 'SOTW' as const)) {
     it(`finds its server, follows it, and outlives the control plane; upstream ${protocol}`, async () => {
       await using one = await startGrpcBackend('one');
       await using two = await startGrpcBackend('two');

@@ -39,15 +39,29 @@ function unitTest(known: Rule, one: AlertCase): readonly object[] {
   const description = one.description ?? alertDescriptions[known.alert];
   const annotations = { ...known.annotations, description };
   const expected = { exp_labels: { ...known.labels, ...labels }, exp_annotations: annotations };
-  const test = (name: string, series: AlertCase['fires'], time: string, firing: boolean): object => ({
+  const look = (time: string, firing: boolean): object => ({
+    eval_time: time,
+    alertname: known.alert,
+    exp_alerts: firing ? [expected] : [],
+  });
+  // The rules are evaluated once for all looks at the same series.
+  const test = (name: string, series: AlertCase['fires'], ...looks: readonly object[]): object => ({
     name: `${known.alert} ${name}`,
     interval: interval ?? '1m',
     input_series: Object.entries(series).map(([one, values]) => ({ series: one, values })),
-    alert_rule_test: [{ eval_time: time, alertname: known.alert, exp_alerts: firing ? [expected] : [] }],
+    alert_rule_test: looks,
   });
-  const waits = known.for === undefined ? [] : [test('waits', fires, `${minutes(known.for) - 1}m`, false)];
-  const first = begins === undefined ? [] : [test('fires at the first increment', begins, at, true)];
-  return [test('fires', fires, at, true), ...first, ...waits, test('is quiet', quiet, at, false)];
+  const waits = known.for === undefined ? [] : [look(`${minutes(known.for) - 1}m`, false)];
+  const first = begins === undefined ? [] : [test('fires at the first increment', begins, look(at, true))];
+  return [
+    test('waits, and fires', fires, ...waits, look(at, true)),
+    ...first,
+    test('is quiet', quiet, look(at, false)),
+  ];
+}
+
+function fail(name: string): never {
+  throw new Error(`no alert ${name}`);
 }
 
 /** The alerts as docs/operations.md shows them. */
@@ -71,15 +85,19 @@ describe('alerts', function () {
       alerts.map(({ alert }) => alert),
     );
     using files = temporaryDirectory();
-    // A file of tests has one interval.
-    const byInterval = Map.groupBy(alertCases, ({ interval = '1m' }) => interval);
-    const paths = Array.from(byInterval, ([interval, cases]) => {
-      const path = join(files.path, `${interval}.json`);
-      const tests = cases.flatMap((one) => {
-        const known = alerts.find(({ alert }) => alert === one.alert);
-        return known === undefined ? [] : unitTest(known, one);
-      });
-      const content = { rule_files: [alertsFile, recordingFile], evaluation_interval: interval, tests };
+    // A file of tests has one interval; and each of its tests evaluates all rules that it names.
+    const byAlert = Map.groupBy(alertCases, ({ alert, interval = '1m' }) => `${alert}-${interval}`);
+    const paths = Array.from(byAlert, ([name, cases]) => {
+      const [{ alert, interval = '1m' } = fail(name)] = cases;
+      const known = alerts.find((one) => one.alert === alert) ?? fail(alert);
+      const rules = join(files.path, `${alert}.rules.json`);
+      writeFileSync(rules, JSON.stringify({ groups: [{ name: alert, rules: [known] }] }));
+      const path = join(files.path, `${name}.json`);
+      const content = {
+        rule_files: [rules, recordingFile],
+        evaluation_interval: interval,
+        tests: cases.flatMap((one) => unitTest(known, one)),
+      };
       writeFileSync(path, JSON.stringify(content));
       return path;
     });
