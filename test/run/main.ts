@@ -10,7 +10,7 @@ import { MochaProcess, type Outcome } from './run-job.ts';
 
 const usage = `usage: npm test [-- [options] [PART_OF_A_PATH...]]
 
-  --jobs N     so many processes side by side (four for each core, fewer on a slow machine)
+  --jobs N     so many processes side by side (four for each core, three on a slow machine)
   --more       what takes longer, instead: npm run test:more
   --load       beside twice as many busy loops as there are cores
   --record     keeps what the files took, so that the next runs begin with the longest: for a quiet machine
@@ -28,8 +28,9 @@ const options = {
   help: { type: 'boolean' },
 } as const;
 const { values, positionals } = parseArgs({ options, allowPositionals: true });
-// What starts beside too many others is not there in time.
-const most = Number(values.jobs ?? Math.max(2, Math.round((4 * availableParallelism()) / slowness())));
+// What starts beside too many others is not there in time. With fewer than three for each core the cores wait.
+const perCore = Math.max(3, 4 / slowness());
+const most = Number(values.jobs ?? Math.round(perCore * availableParallelism()));
 if (values.help === true || !(most >= 1)) {
   console.log(usage);
   process.exit(values.help === true ? 0 : 2);
