@@ -283,6 +283,30 @@ describe('what is wrong is said everywhere, and its runbook ends it: the rest', 
     });
   });
 
+  it('clients that the rules allow nothing, until the rules name them', async () => {
+    await using world = await start({
+      xds: { address: '127.0.0.1:0', authorization: { rules: [{ allow: false }] } },
+    });
+    const refused = world.join('prod-eu-1');
+    await refused.ends();
+    await world.operator.rehearse({
+      runbook: 'clients-refused',
+      kind: 'clients_refused',
+      check: 1,
+      says: /^Clients were not accepted \d+ times? in the last 10 minutes: denied: \d+$/,
+      metric: ['downstream_rejected_total', 'reason="denied"', (value) => value > 0],
+      set: { FILE: world.relay.file },
+      mends: () => world.relay.configure({ ...world.config, xds: { address: '127.0.0.1:0' } }),
+      isOver: async () => {
+        const client = world.join('prod-eu-2');
+        await eventually(
+          () => expect([client.status, client.has('lds')]).to.deep.equal([undefined, { web: 'good' }]),
+          { timeout: 1000 },
+        );
+      },
+    });
+  });
+
   it('a relay that does not answer, until its configuration is mended', async () => {
     using directory = temporaryDirectory();
     using files = new ResourceFiles();
