@@ -59,6 +59,15 @@ describe('the documentation', () => {
     expect(pages.filter((page) => /^(<{7} |={7}$|>{7} )/m.test(read(page)))).to.deep.equal([]);
   });
 
+  it('says beside operations on changes that they are of one replica', () => {
+    const operation = /^.*\bdistributary (?:freeze|unfreeze|rollback|release|discard|promote) /m;
+    const several = pages.filter((page) => /^docs\/(?:runbooks|how-to|kubernetes)/.test(page));
+    const silent = several.filter(
+      (page) => operation.test(read(page)) && !read(page).includes('safe-change.md#with-several-replicas'),
+    );
+    expect(silent).to.deep.equal([]);
+  });
+
   it('has a glossary of names that are in the code', () => {
     const sources = globSync('src/**/*.ts', { cwd: root }).map(read).join('\n');
     const names = [...codes('docs/glossary.md')]
