@@ -225,6 +225,8 @@ describe('the Helm chart and what it renders', function () {
     expect(await template(file)).to.include('prometheus.io/scrape');
     const monitored = await template(file, '--set', 'monitoring.serviceMonitor.enabled=true');
     expect(monitored).to.include('kind: ServiceMonitor').and.not.include('prometheus.io/scrape');
+    // The operator gives each target a label `service`, and so has distributary_downstream_streams.
+    expect(monitored).to.include('honorLabels: true');
   });
 
   it('lets the Prometheus of its namespace scrape the relay', async () => {
