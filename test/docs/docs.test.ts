@@ -2,6 +2,7 @@ import { existsSync, globSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect } from 'chai';
 import { end, reference, start } from '../../scripts/config-reference.ts';
+import { fixedKeys } from '../../src/assembly/reload-effect.ts';
 import { Metrics, rejections } from '../../src/observe/metrics.ts';
 import { envoyBinary } from '../e2e/support/envoy-binary.ts';
 import { root, temporaryDirectory } from '../e2e/support/paths.ts';
@@ -66,6 +67,12 @@ describe('the documentation', () => {
       (page) => operation.test(read(page)) && !read(page).includes('safe-change.md#with-several-replicas'),
     );
     expect(silent).to.deep.equal([]);
+  });
+
+  it('lists the keys that only a restart changes', () => {
+    const [, list = ''] =
+      /take effect with the next start[^:]*: ([^]*?)\. /.exec(read('docs/operations.md')) ?? [];
+    expect(Array.from(list.matchAll(/`([^`]+)`/g), ([, key]) => key)).to.deep.equal(fixedKeys);
   });
 
   it('has a glossary of names that are in the code', () => {
