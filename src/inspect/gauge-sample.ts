@@ -31,10 +31,10 @@ export function sampleOf(
     peer_accounts: [[accounts.size]],
     peer_waiting: [[accounts.waiting]],
     peer_held_bytes: [[accounts.held]],
-    downstream_streams: [...new Set([...always, ...streams.keys()])].map((kind) => [
-      streams.get(kind)?.length ?? 0,
-      ...kind.split(' '),
-    ]),
+    downstream_streams: Array.from(
+      new Set([...always, ...streams.keys()]),
+      (kind): Reading => [streams.get(kind)?.length ?? 0, ...kind.split(' ')],
+    ),
     downstream_subscriptions: perType(({ subscriptions }) => subscriptions),
     classes: perType(({ classes }) => classes),
     downstream_unacknowledged: perType(({ unacknowledged }) => unacknowledged),

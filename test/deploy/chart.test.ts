@@ -59,14 +59,14 @@ describe('deploy/chart and deploy/kustomize', () => {
     const files = globSync('files/*', { cwd: chart }).map((file) => readFileSync(join(chart, file), 'utf8'));
     const read = new Set(files.join(' ').match(/\b(?:distributary|nodejs|process)_[a-z_0-9]+/g));
     expect(read).to.include('nodejs_eventloop_lag_p99_seconds');
-    for (const file of globSync('ci/*-values.yaml', { cwd: chart })) {
-      const text = readFileSync(join(chart, file), 'utf8');
-      for (const [, dropped = ''] of text.matchAll(/regex: "?([^",}]+)"?, action: drop/g))
-        expect(
-          [...read].filter((name) => new RegExp(`^(?:${dropped})$`).test(name)),
-          file,
-        ).to.deep.equal([]);
-    }
+    const dropped = globSync('ci/*-values.yaml', { cwd: chart }).flatMap((file) =>
+      Array.from(
+        readFileSync(join(chart, file), 'utf8').matchAll(/regex: "([^"]+)",\s*action: drop/g),
+        ([, regex = '']) => new RegExp(`^(?:${regex})$`),
+      ),
+    );
+    expect(dropped).not.to.be.empty;
+    expect([...read].filter((name) => dropped.some((one) => one.test(name)))).to.deep.equal([]);
   });
 
   it('and its notes and document show how a relay is asked in its pod', () => {
