@@ -302,6 +302,8 @@ const fixed: readonly (readonly [key: string, of: (config: Config) => unknown])[
   ['cache.persistence', ({ cache }) => cache.persistence],
 ];
 
+export const fixedKeys: readonly string[] = fixed.map(([key]) => key);
+
 /** Those that differ from what the process was started with. */
 export function needsRestart(started: Config, now: Config): string[] {
   const text = (value: unknown): string | undefined => JSON.stringify(value);

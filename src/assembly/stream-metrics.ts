@@ -195,11 +195,13 @@ export class StreamLog {
     this.#log.debug('a client subscribes', { ...fieldsOf(stream), type: short });
   }
 
+  /** Before its node is known too: who follows a node wants to see that. */
   refused(reason: string, refused: Refused): void {
-    if (!this.#isWritten(refused.stream)) return;
+    const node = refused.stream?.client?.nodeId ?? null;
+    if (!this.#levels.enables('debug', node)) return;
     const { code, message = '' } = refused.status ?? {};
     const said = keptError(message);
-    this.#log.debug('a stream is refused', { ...whoIs(refused), reason, code, error: said });
+    this.#log.debug('a stream is refused', { node, ...whoIs(refused), reason, code, error: said });
   }
 
   ended(stream: LoggedStream): void {

@@ -7,7 +7,10 @@ import { answer, relayCommand } from './relay-command.ts';
 import { textTable, type View } from './terminal.ts';
 
 const flags = {
-  node: text('ID', 'only lines about this node id (see clients); without it, all lines'),
+  node: text(
+    'ID',
+    'only lines about this node id (see clients), and about streams refused before their node is known; without it, all lines',
+  ),
   level: oneOf('LEVEL', levels, levels.join(', ')),
   for: duration('TIME', 'how long, as in 30s, 10m or 1h; default 10m, at most 24h'),
   reset: toggle('end an earlier change now'),

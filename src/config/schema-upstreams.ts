@@ -110,8 +110,8 @@ const upstream = z
     filesystem: filesystem.optional().describe('Files'),
     siblings: siblings.optional().describe('Other replicas of this relay. While every endpoint of ads is unreachable, they are asked for what is not cached here. Their answers are served as stale, until the control plane answers'),
     load_reports: z.enum(['AGGREGATE', 'OFF']).default('AGGREGATE').describe('Load reports (LRS) of clients. AGGREGATE: each session of a control plane gets the sums of what its clients report, as it asks for them. OFF: none'),
-    max_removal_percent: z.number().min(0).max(100).optional().describe("Removals after a reconnect of more than this share of a type's resources are held back; default: off"),
-    max_removal_hold: positiveDuration().prefault('10m').describe('What max_removal_percent holds back is removed after this time, unless it is released or sent again'),
+    max_removal_percent: z.number().min(0).max(100).optional().describe("Removals after a reconnect of more than this share of a type's resources are held back; with `rollout`, for gated types, at any time, with the change that they are in; default: off"),
+    max_removal_hold: positiveDuration().prefault('10m').describe('What max_removal_percent holds back is removed after this time, unless it is released or sent again; with `rollout` the canaries decide then'),
   })
   .superRefine(exactlyOne('upstream', 'ads', 'filesystem'), evenIfWrong)
   .superRefine((entry, context) => {

@@ -135,7 +135,14 @@ function unverifiedIdentities(file: unknown): readonly UnplacedProblem[] {
       ? { path: ['parameters', index, 'from'], message }
       : [],
   );
-  return [...rules, ...sources];
+  const others = [
+    ['limits', 'relay_peers'],
+    ['xds', 'client_status', 'principals'],
+  ].flatMap((path) => {
+    const within = path.slice(0, -1).reduce((value: unknown, key) => read(value, key), file);
+    return readList(within, path.at(-1) ?? '').length === 0 ? [] : { path, message };
+  });
+  return [...rules, ...sources, ...others];
 }
 
 /** Whoever is on the way could use the token. */

@@ -7,6 +7,9 @@ import type { Relay } from '../relay.ts';
 import type { Accounts } from '../wire/accounts.ts';
 import type { Staleness } from './staleness.ts';
 
+/** Streams that are shown while there are none: an autoscaler cannot read a metric that no replica has. */
+const always = ['sotw ads', 'delta ads'];
+
 /** What the gauges show of a process. */
 export function sampleOf(
   relay: Relay,
@@ -28,11 +31,10 @@ export function sampleOf(
     peer_accounts: [[accounts.size]],
     peer_waiting: [[accounts.waiting]],
     peer_held_bytes: [[accounts.held]],
-    downstream_streams: [...streams.values()].map((all) => [
-      all.length,
-      all[0]?.route.protocol,
-      all[0]?.route.service,
-    ]),
+    downstream_streams: Array.from(
+      new Set([...always, ...streams.keys()]),
+      (kind): Reading => [streams.get(kind)?.length ?? 0, ...kind.split(' ')],
+    ),
     downstream_subscriptions: perType(({ subscriptions }) => subscriptions),
     classes: perType(({ classes }) => classes),
     downstream_unacknowledged: perType(({ unacknowledged }) => unacknowledged),

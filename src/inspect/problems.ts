@@ -360,7 +360,7 @@ function* disk({ facts, now }: ProblemFacts): Problems {
   }
 }
 
-/** Reasons of downstream_rejected_total that the alert is about. */
+/** Reasons of downstream_rejected_total that an alert is about: of limits. */
 const limitReasons = new Set([
   'streams',
   'streams_per_peer',
@@ -374,17 +374,38 @@ const limitReasons = new Set([
   'request_bytes',
   'response_bytes',
 ]);
+/** Those of clients that would be refused at any time: who they are, or what they send, is not accepted. */
+const clientReasons = new Set([
+  'denied',
+  'certificate_expired',
+  'certificate_untrusted',
+  'certificate_missing',
+  'malformed',
+  'node',
+  'no_node',
+  'type',
+]);
 
 function* turnedAway({ facts: { recent } }: ProblemFacts): Problems {
   const away = recent.turnedAway.filter(({ reason }) => limitReasons.has(reason));
+  const refused = recent.turnedAway.filter(({ reason }) => clientReasons.has(reason));
   const stalled = recent.turnedAway.filter(({ reason }) => reason === 'stalled');
   const total = (all: typeof away): number => all.reduce((sum, { count }) => sum + count, 0);
+  const byReason = (all: typeof away): string =>
+    all.map(({ reason, count }) => `${reason}: ${count.toLocaleString('en')}`).join(', ');
   if (away.length > 0)
     yield problem('clients_turned_away', [], {
       severity: 'warning',
       title: `Limits have refused clients ${counted(total(away), 'time')} in the last ${recent.minutes} minutes`,
       short: 'limits refuse clients',
-      detail: away.map(({ reason, count }) => `${reason}: ${count.toLocaleString('en')}`).join(', '),
+      detail: byReason(away),
+    });
+  if (refused.length > 0)
+    yield problem('clients_refused', [], {
+      severity: 'warning',
+      title: `Clients were not accepted ${counted(total(refused), 'time')} in the last ${recent.minutes} minutes`,
+      short: 'clients are not accepted',
+      detail: byReason(refused),
     });
   if (stalled.length > 0)
     yield problem('clients_stall', [], {

@@ -35,7 +35,10 @@ export class LogLevels {
     this.#clock = clock;
   }
 
-  /** Whether a line of this level is written. `node`: whom it is about, if it is about a node. */
+  /**
+   * Whether a line of this level is written. `node`: whom it is about, if it is about a node; null: nobody knows which one,
+   * so it may be any.
+   */
   enables(level: Level, node?: unknown): boolean {
     return levels.indexOf(level) >= levels.indexOf(this.#of(node));
   }
@@ -80,8 +83,10 @@ export class LogLevels {
 
   #of(node: unknown): LogLevel {
     if (this.#overrides.size === 0) return this.initial;
-    const ofNode = typeof node === 'string' ? this.#inForce(node) : undefined;
-    return ofNode ?? this.#inForce(undefined) ?? this.initial;
+    const ofAll = this.#inForce(undefined) ?? this.initial;
+    if (node !== null) return (typeof node === 'string' ? this.#inForce(node) : undefined) ?? ofAll;
+    const those = new Set([ofAll, ...this.overrides().map((one) => one.level)]);
+    return levels.find((level) => those.has(level)) ?? ofAll;
   }
 
   #inForce(node: string | undefined): LogLevel | undefined {

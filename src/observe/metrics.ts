@@ -102,7 +102,7 @@ const certificatesTold = (all: readonly FollowedCertificate[]): Told<typeof ofCe
 const ofRelay = {
   build_info: { labels: ['version', 'node'], help: '1; the versions of the relay and of Node.js' },
   ready: { labels: [], help: '1 while /ready answers 200, else 0' },
-  held_removals: { labels: ['upstream'], help: 'Removals of an upstream that are held back because they are too many at once (max_removal_percent)' },
+  held_removals: { labels: ['upstream'], help: 'Removals of an upstream that are held back because they are too many at once (max_removal_percent), those that a rollout holds included' },
   discarded_names: { labels: [], help: 'Names of which nobody gets what their upstream says, because it was discarded' },
   rollout_check_state: { labels: ['name', 'state'], help: 'What a check of the rollout says: 1 for its current state, 0 for the others' },
   limit: { labels: ['name'], help: 'Limits of the configuration in force, by key: counts, bytes and seconds' },
@@ -175,7 +175,7 @@ export class Metrics {
     handshakes: this.#count<[listener: string, kind: 'full' | 'resumed']>('downstream_tls_handshakes_total', ['listener', 'kind'], 'TLS handshakes of clients that were completed: full, or by a session that was resumed (resumed)'),
     updates: this.#count<[upstream: string, TypeUrl, Result]>('upstream_updates_total', ['upstream', 'type', 'result'], 'Responses of control planes and scans of files'),
     lastUpdate: this.#count<[upstream: string, TypeUrl]>('upstream_last_update_timestamp_seconds', ['upstream', 'type'], 'When the last accepted update arrived, in seconds since the epoch'),
-    heldRemovals: this.#count<[upstream: string, TypeUrl]>('upstream_held_removals', ['upstream', 'type'], 'Removals that are held back because they are too many at once (max_removal_percent)'),
+    heldRemovals: this.#count<[upstream: string, TypeUrl]>('upstream_held_removals', ['upstream', 'type'], 'Removals that are held back because they are too many at once (max_removal_percent), of types that no rollout gates'),
     rolloutState: this.#count<[state: string]>('rollout_state', ['state'], 'State of the rollout: 1 for the current state, 0 for the others'),
     frozen: this.#count<[]>('frozen', [], 'Whether an operator has frozen something'),
   };

@@ -27,6 +27,7 @@ export const problemKinds = {
   disk_late: { runbook: 'disk', alerts: ['DistributaryDiskLate'], means: 'a change waits for the disk' },
   clients_silent: { runbook: 'clients-silent', alerts: ['DistributaryClientsSilent'], means: 'clients do not acknowledge what they were sent' },
   clients_stall: { runbook: 'clients-silent', alerts: ['DistributaryClientsStall'], means: 'clients stopped reading, and their streams were ended' },
+  clients_refused: { runbook: 'clients-refused', alerts: ['DistributaryClientsRefused'], means: 'clients are not accepted: they are allowed nothing, their certificate is not valid, or what they send cannot be read' },
   clients_turned_away: { runbook: 'limits', alerts: ['DistributaryClientsTurnedAway'], means: 'clients are refused because of a limit' },
   limit_near: { runbook: 'limits', alerts: ['DistributaryStreamsNearLimit', 'DistributaryConnectionsNearLimit'], means: 'a limit is nearly reached' },
   peer_heavy: { runbook: 'limits', alerts: [], means: 'a peer asks for more than its share of work' },

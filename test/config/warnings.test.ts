@@ -62,6 +62,10 @@ describe('configuration: warnings of identities that no client has', () => {
     [`xds: { ${address}, ${ca}, ${rules} }`, []],
     [`xds: { ${address} }\n${parameter}`, ['parameters[0].from']],
     [`xds: { ${address}, ${ca} }\n${parameter}`, []],
+    [`xds: { ${address} }\nlimits: { relay_peers: ["spiffe://x/relay"] }`, ['limits.relay_peers']],
+    [`xds: { ${address}, ${ca} }\nlimits: { relay_peers: ["spiffe://x/relay"] }`, []],
+    [`xds: { ${address}, client_status: { principals: ["dns:ops"] } }`, ['xds.client_status.principals']],
+    [`xds: { ${address}, ${ca}, client_status: { principals: ["dns:ops"] } }`, []],
   ] as const) {
     it(`${text.replace('\n', ' ')}: ${warned.join() || 'none'}`, () => {
       const config = parseConfig(`${text}\nupstreams: [{ name: a, filesystem: { path: . } }]\n`, 'f', {});

@@ -55,6 +55,20 @@ describe('deploy/chart and deploy/kustomize', () => {
     });
   }
 
+  it('drops no metric in its examples that an alert or the dashboard reads', () => {
+    const files = globSync('files/*', { cwd: chart }).map((file) => readFileSync(join(chart, file), 'utf8'));
+    const read = new Set(files.join(' ').match(/\b(?:distributary|nodejs|process)_[a-z_0-9]+/g));
+    expect(read).to.include('nodejs_eventloop_lag_p99_seconds');
+    const dropped = globSync('ci/*-values.yaml', { cwd: chart }).flatMap((file) =>
+      Array.from(
+        readFileSync(join(chart, file), 'utf8').matchAll(/regex: "([^"]+)",\s*action: drop/g),
+        ([, regex = '']) => new RegExp(`^(?:${regex})$`),
+      ),
+    );
+    expect(dropped).not.to.be.empty;
+    expect([...read].filter((name) => dropped.some((one) => one.test(name)))).to.deep.equal([]);
+  });
+
   it('and its notes and document show how a relay is asked in its pod', () => {
     for (const path of ['templates/NOTES.txt', '../../docs/kubernetes.md'])
       expect(readFileSync(join(chart, path), 'utf8')).to.match(/kubectl .*exec .* -- distributary status/);

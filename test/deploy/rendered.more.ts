@@ -119,11 +119,15 @@ describe('the Helm chart and what it renders', function () {
     ['networkPolicy.metricsFrom=null', 'networkPolicy.metricsFrom: is empty, so Prometheus cannot scrape'],
     [
       'config.cache.max_bytes=1073741824',
-      'is too small for config.workers + 1 = 1 processes with config.cache.max_bytes: 1073741824 each; set it to 4096Mi',
+      'is too small for config.workers + 1 = 1 processes with config.cache.max_bytes: 1073741824 and config.limits.max_held_bytes: 134217728 each; set it to 4096Mi',
+    ],
+    [
+      'config.limits.max_held_bytes=1073741824',
+      'with config.cache.max_bytes: 268435456 and config.limits.max_held_bytes: 1073741824 each; set it to 8192Mi',
     ],
     [
       'config.workers=7',
-      'is too small for config.workers + 1 = 8 processes with config.cache.max_bytes: 33554432 each; set it to 1920Mi',
+      'is too small for config.workers + 1 = 8 processes with config.cache.max_bytes: 33554432 and config.limits.max_held_bytes: 16777216 each; set it to 2400Mi',
     ],
     ['resources.limits.memory=lots', 'resources.limits.memory: lots is not a number'],
     ['tls.certManager.enabled=true', 'tls.certManager.issuerRef.name: the name of an Issuer'],
@@ -200,15 +204,32 @@ describe('the Helm chart and what it renders', function () {
     ['2000M', 500_000_000],
     ['1073741824', 268_435_456],
   ] as const) {
-    it(`gives a quarter of a memory limit of ${limit} to the cache`, async () => {
+    it(`gives a quarter of a memory limit of ${limit} to the cache, and an eighth to single peers`, async () => {
       const text = await template(
         join(chart, 'ci/default-values.yaml'),
         '--set',
         `resources.limits.memory=${limit}`,
       );
-      expect(text).to.include(`max_bytes: ${bytes}\n`);
+      expect(text).to.include(`  max_bytes: ${bytes}\n`);
+      expect(text).to.include(`max_held_bytes: ${bytes / 2}\n`);
+      expect(text).to.include(`max_held_bytes_per_peer: ${bytes / 4}\n`);
     });
   }
+
+  it('leaves what is held for single peers as it is told', async () => {
+    const file = join(chart, 'ci/default-values.yaml');
+    const text = await template(file, '--set', 'config.limits.max_held_bytes=100000000');
+    expect(text).to.include('max_held_bytes: 100000000\n').and.include('max_held_bytes_per_peer: 50000000\n');
+  });
+
+  it('says how much memory is enough, and takes that', async () => {
+    const file = join(chart, 'ci/default-values.yaml');
+    for (const [set, least] of [
+      ['config.limits.max_held_bytes=1073741824', '8192Mi'],
+      ['config.workers=7', '2400Mi'],
+    ])
+      await template(file, '--set', `${set},resources.limits.memory=${least}`);
+  });
 
   it('opens the port of `rest: {}`, which a relay listens on, too', async () => {
     const file = join(chart, 'ci/default-values.yaml');
@@ -225,6 +246,8 @@ describe('the Helm chart and what it renders', function () {
     expect(await template(file)).to.include('prometheus.io/scrape');
     const monitored = await template(file, '--set', 'monitoring.serviceMonitor.enabled=true');
     expect(monitored).to.include('kind: ServiceMonitor').and.not.include('prometheus.io/scrape');
+    // The operator gives each target a label `service`, and so has distributary_downstream_streams.
+    expect(monitored).to.include('honorLabels: true');
   });
 
   it('lets the Prometheus of its namespace scrape the relay', async () => {

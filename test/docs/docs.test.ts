@@ -2,6 +2,7 @@ import { existsSync, globSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect } from 'chai';
 import { end, reference, start } from '../../scripts/config-reference.ts';
+import { fixedKeys } from '../../src/assembly/reload-effect.ts';
 import { Metrics, rejections } from '../../src/observe/metrics.ts';
 import { envoyBinary } from '../e2e/support/envoy-binary.ts';
 import { root, temporaryDirectory } from '../e2e/support/paths.ts';
@@ -57,6 +58,21 @@ describe('the documentation', () => {
 
   it('has no marks of a merge that was not finished', () => {
     expect(pages.filter((page) => /^(<{7} |={7}$|>{7} )/m.test(read(page)))).to.deep.equal([]);
+  });
+
+  it('says beside operations on changes that they are of one replica', () => {
+    const operation = /^.*\bdistributary (?:freeze|unfreeze|rollback|release|discard|promote) /m;
+    const several = pages.filter((page) => /^docs\/(?:runbooks|how-to|kubernetes)/.test(page));
+    const silent = several.filter(
+      (page) => operation.test(read(page)) && !read(page).includes('safe-change.md#with-several-replicas'),
+    );
+    expect(silent).to.deep.equal([]);
+  });
+
+  it('lists the keys that only a restart changes', () => {
+    const [, list = ''] =
+      /take effect with the next start[^:]*: ([^]*?)\. /.exec(read('docs/operations.md')) ?? [];
+    expect(Array.from(list.matchAll(/`([^`]+)`/g), ([, key]) => key)).to.deep.equal(fixedKeys);
   });
 
   it('has a glossary of names that are in the code', () => {

@@ -71,5 +71,23 @@ describe('the log of a relay', function () {
       picky.subscribe('cds');
       expect((await relay.says(/^a client rejected cds$/))[0]?.['peer']).to.match(/^127\.0\.0\.1:\d+$/);
     });
+
+    it(`one node at the level debug, while it is refused before it is known (workers: ${workers})`, async () => {
+      await using plane = await ModelPlane.start();
+      await using relay = await RelayProcess.start({
+        upstreams: [central(plane)],
+        workers,
+        xds: { address: '127.0.0.1:0', authorization: { rules: [{ allow: false }] } },
+      });
+      const asked = ['--node', 'chased', '--level', 'debug', '--for', '1h'];
+      await run('log', ...asked, '--admin', `http://${relay.admin}`);
+      using pool = new ClientPool(relay.xds, 1);
+      await eventually(async () => {
+        await pool.open('delta', 'chased').ends();
+        const line = relay.log.find(({ message }) => message === 'a stream is refused');
+        expect(line).to.include({ node: null, reason: 'denied' });
+        expect(line?.['peer']).to.match(/^127\.0\.0\.1:\d+$/);
+      });
+    });
   }
 });

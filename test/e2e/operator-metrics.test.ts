@@ -20,6 +20,10 @@ describe('metrics for operators', function () {
       await using plane = await ModelPlane.start();
       plane.set('cds', { a: '1' });
       await using relay = await RelayProcess.start({ upstreams: [central(plane)], workers });
+      // An autoscaler cannot read a metric that is not there.
+      await eventually(async () =>
+        expect(await relay.metric('downstream_streams', 'service="ads"')).to.equal(0),
+      );
       using pool = new ClientPool(relay.xds, 4);
       const [good, bad, silent] = [pool.open('delta'), pool.open('sotw'), pool.open('delta')];
       bad.rejects = () => 'no';

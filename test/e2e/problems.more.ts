@@ -208,8 +208,39 @@ describe('what is wrong is said everywhere, and its runbook ends it: the rest', 
       says: /^9 removals of cds from central are held back/,
       metric: ['held_removals', 'upstream="central"', (value) => value === 9],
       set: { UPSTREAM: 'central', TYPE: 'cds' },
+      leaves: /discard/,
     });
     await client.gets('cds', { c0: '1' });
+  });
+
+  it('removals that a rollout holds, until the canary has back what it lost', async () => {
+    await using plane = await ModelPlane.start();
+    const all = Object.fromEntries(Array.from({ length: 10 }, (_, index) => [`c${index}`, '1']));
+    plane.set('cds', all);
+    await using relay = await RelayProcess.start({
+      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] }, max_removal_percent: 50 }],
+      rollout: { canary: { percent: 1 }, bake: '1s' },
+    });
+    using pool = new ClientPool(relay.xds, 1);
+    await using operator = await Operator.at(relay);
+    const clients = ['one', 'other'].map((id) => pool.open('delta', id));
+    for (const client of clients) {
+      client.subscribe('cds');
+      await client.gets('cds', all);
+    }
+    plane.set('cds', { c0: '1' });
+    const counts = () => clients.map((client) => Object.keys(client.has('cds')).length);
+    await eventually(() => expect(counts()).to.have.members([1, 10]));
+    await operator.rehearse({
+      runbook: 'removals-held',
+      kind: 'removals_held',
+      check: 2,
+      says: /^9 removals of cds from central are held back/,
+      metric: ['held_removals', 'upstream="central"', (value) => value === 9],
+      set: { UPSTREAM: 'central', TYPE: 'cds' },
+      leaves: /release|freeze/,
+    });
+    await eventually(() => expect(counts()).to.deep.equal([10, 10]));
   });
 
   it('a control plane that ends streams, until it serves the type', async () => {
@@ -275,6 +306,30 @@ describe('what is wrong is said everywhere, and its runbook ends it: the rest', 
       mends: () => world.relay.configure({ ...world.config, limits: { max_streams: 10 } }),
       isOver: async () => {
         const client = world.join('prod-eu-4');
+        await eventually(
+          () => expect([client.status, client.has('lds')]).to.deep.equal([undefined, { web: 'good' }]),
+          { timeout: 1000 },
+        );
+      },
+    });
+  });
+
+  it('clients that the rules allow nothing, until the rules name them', async () => {
+    await using world = await start({
+      xds: { address: '127.0.0.1:0', authorization: { rules: [{ allow: false }] } },
+    });
+    const refused = world.join('prod-eu-1');
+    await refused.ends();
+    await world.operator.rehearse({
+      runbook: 'clients-refused',
+      kind: 'clients_refused',
+      check: 1,
+      says: /^Clients were not accepted \d+ times? in the last 10 minutes: denied: \d+$/,
+      metric: ['downstream_rejected_total', 'reason="denied"', (value) => value > 0],
+      set: { FILE: world.relay.file },
+      mends: () => world.relay.configure({ ...world.config, xds: { address: '127.0.0.1:0' } }),
+      isOver: async () => {
+        const client = world.join('prod-eu-2');
         await eventually(
           () => expect([client.status, client.has('lds')]).to.deep.equal([undefined, { web: 'good' }]),
           { timeout: 1000 },

@@ -142,6 +142,7 @@ const causes: Readonly<Record<keyof typeof problemKinds, Given>> = {
   disk_late: { facts: { disk: { path: '/data/cache', failing: undefined, lagSeconds: 301 } } },
   clients_silent: { classes: [late] },
   clients_stall: { recent: { turnedAway: [{ reason: 'stalled', count: 1 }] } },
+  clients_refused: { recent: { turnedAway: [{ reason: 'denied', count: 7 }] } },
   clients_turned_away: { recent: { turnedAway: [{ reason: 'streams', count: 7 }] } },
   limit_near: { facts: { usage: [{ name: 'limits.max_streams', used: 80, limit: 100 }] } },
   peer_heavy: {
@@ -217,19 +218,22 @@ describe('alerts, problems and runbooks', () => {
     expect(Object.fromEntries(known)).to.deep.equal(Object.fromEntries(wanted));
   });
 
-  it('a limit that turns clients away is a problem, an alert and a step of the runbook', () => {
-    const away = alerts.find(({ alert }) => alert === 'DistributaryClientsTurnedAway')?.expr ?? '';
-    const alerted = (/reason=~"([^"]+)"/.exec(away)?.[1] ?? '').split('|');
-    const page = readFileSync(join(root, 'docs/runbooks/limits.md'), 'utf8');
-    const turnsAway = (reason: string) =>
-      problems({ recent: { turnedAway: [{ reason, count: 1 }] } }).some(
-        ({ kind }) => kind === 'clients_turned_away',
+  for (const kind of ['clients_turned_away', 'clients_refused'] as const) {
+    it(`a reason to refuse clients is a problem, an alert and a step of the runbook: ${kind}`, () => {
+      const { alerts: own, runbook } = problemKinds[kind];
+      const expression = alerts.find(({ alert }) => own.some((name) => name === alert))?.expr ?? '';
+      const alerted = (/reason=~"([^"]+)"/.exec(expression)?.[1] ?? '').split('|');
+      const [, steps = ''] = readFileSync(join(root, `docs/runbooks/${runbook}.md`), 'utf8').split(
+        '## What to do',
       );
-    const reasons = [...rejections.keys()];
-    const inSteps = reasons.filter((reason) => page.includes(`\`${reason}\``));
-    expect(alerted).to.have.members(inSteps);
-    expect(reasons.filter(turnsAway)).to.have.members(inSteps);
-  });
+      const turnsAway = (reason: string) =>
+        problems({ recent: { turnedAway: [{ reason, count: 1 }] } }).some((found) => found.kind === kind);
+      const reasons = [...rejections.keys()];
+      const inSteps = reasons.filter((reason) => steps.includes(`\`${reason}\``));
+      expect(alerted).to.have.members(inSteps);
+      expect(reasons.filter(turnsAway)).to.have.members(inSteps);
+    });
+  }
 
   it('every problem has its runbook, and every runbook its problem', () => {
     const used = new Set([

@@ -294,6 +294,15 @@ export const alertCases: readonly AlertCase[] = [
       [relay('downstream_rejected_total', 'reason="denied"')]: '0+1x100',
     },
   ),
+  counter(
+    'DistributaryClientsRefused',
+    'downstream_rejected_total',
+    { reason: 'denied' },
+    {
+      [relay('downstream_rejected_total', 'reason="denied"')]: '4x100',
+      [relay('downstream_rejected_total', 'reason="certificate_unknown_issuer"')]: '0+1x100',
+    },
+  ),
   nearLimit(
     'DistributaryStreamsNearLimit',
     relay('downstream_streams', 'transport="delta",service="ads"'),
@@ -365,6 +374,7 @@ export const alertDescriptions: Readonly<Record<string, string>> = {
   DistributaryClientsLackResources: 'r1:19090: 1 subscription to rds.',
   DistributaryClientsStall: 'r1:19090: 10 in the last 10 minutes.',
   DistributaryClientsTurnedAway: 'r1:19090: streams, 10 in the last 10 minutes.',
+  DistributaryClientsRefused: 'r1:19090: denied, 10 in the last 10 minutes.',
   DistributaryStreamsNearLimit: 'r1:19090: 810 are open.',
   DistributaryConnectionsNearLimit: 'r1:19090: 810 are open.',
   DistributaryChangeHeld: 'r1:19090 holds it.',

@@ -42,6 +42,21 @@ describe('log levels at run time', () => {
     expect(levels.enables('debug', 'a')).to.be.false;
   });
 
+  it('a level for a node is for lines about a node that nobody knows yet, too', () => {
+    const clock = new VirtualClock();
+    const levels = new LogLevels('info', clock);
+    const { log, lines } = capture(levels, 'json', clock);
+    levels.override({ node: 'quiet', level: 'error', until: clock.now() + 9000 });
+    expect(levels.enables('info', null)).to.be.true;
+    expect(levels.enables('debug', null)).to.be.false;
+    levels.override({ node: 'a', level: 'debug', until: clock.now() + 1000 });
+    log.debug('refused', { node: null });
+    log.debug('about nobody');
+    clock.advance(1000);
+    log.debug('too late', { node: null });
+    expect(lines.map((line) => /"message":"([^"]+)"/.exec(line)?.[1])).to.deep.equal(['refused']);
+  });
+
   it('has a bound on nodes, which those that are over do not count for', () => {
     const clock = new VirtualClock();
     const levels = new LogLevels('info', clock);

@@ -189,16 +189,18 @@ spec:
 {{- end }}
 {{- with dig "limits" "memory" "" .Values.resources }}
 {{- $limit := include "distributary.bytes" . | int64 }}
-{{- /* A quarter is the cache's. 150 MiB are the process's and an eighth the event loop's (docs/scale.md). */}}
-{{- /* Workers have caches of their own, and so has the process that starts them. */}}
+{{- /* A quarter is the cache's, an eighth what is held for single peers: one of them may have half of that. */}}
+{{- /* 150 MiB are the process's and an eighth the event loop's (docs/scale.md). */}}
+{{- /* Workers have caches and accounts of their own, and so has the process that starts them. */}}
 {{- $processes := dig "workers" 0 $config | int64 | add1 }}
 {{- $limit = div $limit $processes }}
-{{- $largest := sub (sub $limit (div $limit 8)) 157286400 }}
-{{- $config = merge $config (dict "cache" (dict "max_bytes" (div $limit 4))) }}
+{{- $config = merge $config (dict "cache" (dict "max_bytes" (div $limit 4)) "limits" (dict "max_held_bytes" (div $limit 8))) }}
 {{- $cache := $config.cache.max_bytes | int64 }}
-{{- if gt $cache $largest }}
-{{- $least := mul $processes (max 240 (div (add (mul $cache 4) 1048575) 1048576)) }}
-{{- fail (printf "resources.limits.memory: %v is too small for config.workers + 1 = %d processes with config.cache.max_bytes: %d each; set it to %dMi" . $processes $cache $least) }}
+{{- $held := $config.limits.max_held_bytes | int64 }}
+{{- $config = merge $config (dict "limits" (dict "max_held_bytes_per_peer" (div $held 2))) }}
+{{- if gt (add $cache $held (div $limit 8) 157286400) $limit }}
+{{- $least := mul $processes (max 300 (div (add (max (mul $cache 4) (mul $held 8)) 1048575) 1048576)) }}
+{{- fail (printf "resources.limits.memory: %v is too small for config.workers + 1 = %d processes with config.cache.max_bytes: %d and config.limits.max_held_bytes: %d each; set it to %dMi" . $processes $cache $held $least) }}
 {{- end }}
 {{- end }}
 {{- toYaml $config }}

@@ -24,7 +24,7 @@ export type SetLogLevelRequest = Message<"distributary.admin.v1.SetLogLevelReque
   level: string;
 
   /**
-   * Only lines about this node id; empty: all lines.
+   * Only lines about this node id, and about streams that are refused before their node is known; empty: all lines.
    *
    * @generated from field: string node = 2;
    */
