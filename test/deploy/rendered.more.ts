@@ -119,15 +119,11 @@ describe('the Helm chart and what it renders', function () {
     ['networkPolicy.metricsFrom=null', 'networkPolicy.metricsFrom: is empty, so Prometheus cannot scrape'],
     [
       'config.cache.max_bytes=1073741824',
-      'is too small for config.workers + 1 = 1 processes with config.cache.max_bytes: 1073741824 and config.limits.max_held_bytes: 134217728 each; set it to 4096Mi',
-    ],
-    [
-      'config.limits.max_held_bytes=1073741824',
-      'with config.cache.max_bytes: 268435456 and config.limits.max_held_bytes: 1073741824 each; set it to 8192Mi',
+      'is too small for config.workers + 1 = 1 processes with config.cache.max_bytes: 1073741824 each; set it to 4096Mi',
     ],
     [
       'config.workers=7',
-      'is too small for config.workers + 1 = 8 processes with config.cache.max_bytes: 33554432 and config.limits.max_held_bytes: 16777216 each; set it to 2400Mi',
+      'is too small for config.workers + 1 = 8 processes with config.cache.max_bytes: 33554432 each; set it to 1920Mi',
     ],
     ['resources.limits.memory=lots', 'resources.limits.memory: lots is not a number'],
     ['tls.certManager.enabled=true', 'tls.certManager.issuerRef.name: the name of an Issuer'],
@@ -222,11 +218,17 @@ describe('the Helm chart and what it renders', function () {
     expect(text).to.include('max_held_bytes: 100000000\n').and.include('max_held_bytes_per_peer: 50000000\n');
   });
 
+  it('holds what is left of a small limit for single peers', async () => {
+    const file = join(chart, 'ci/default-values.yaml');
+    const text = await template(file, '--set', 'resources.limits.memory=256Mi');
+    expect(text).to.include(`max_held_bytes: ${10 * 1024 ** 2}\n`);
+  });
+
   it('says how much memory is enough, and takes that', async () => {
     const file = join(chart, 'ci/default-values.yaml');
     for (const [set, least] of [
-      ['config.limits.max_held_bytes=1073741824', '8192Mi'],
-      ['config.workers=7', '2400Mi'],
+      ['config.cache.max_bytes=1073741824', '4096Mi'],
+      ['config.workers=7', '1920Mi'],
     ])
       await template(file, '--set', `${set},resources.limits.memory=${least}`);
   });

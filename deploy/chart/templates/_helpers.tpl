@@ -189,19 +189,20 @@ spec:
 {{- end }}
 {{- with dig "limits" "memory" "" .Values.resources }}
 {{- $limit := include "distributary.bytes" . | int64 }}
-{{- /* A quarter is the cache's, an eighth what is held for single peers: one of them may have half of that. */}}
-{{- /* 150 MiB are the process's and an eighth the event loop's (docs/scale.md). */}}
+{{- /* A quarter is the cache's, 150 MiB are the process's and an eighth the event loop's (docs/scale.md). */}}
+{{- /* An eighth, or what is left of a small limit, is held for single peers: one of them may have half of that. */}}
 {{- /* Workers have caches and accounts of their own, and so has the process that starts them. */}}
 {{- $processes := dig "workers" 0 $config | int64 | add1 }}
 {{- $limit = div $limit $processes }}
-{{- $config = merge $config (dict "cache" (dict "max_bytes" (div $limit 4)) "limits" (dict "max_held_bytes" (div $limit 8))) }}
+{{- $config = merge $config (dict "cache" (dict "max_bytes" (div $limit 4))) }}
 {{- $cache := $config.cache.max_bytes | int64 }}
-{{- $held := $config.limits.max_held_bytes | int64 }}
-{{- $config = merge $config (dict "limits" (dict "max_held_bytes_per_peer" (div $held 2))) }}
-{{- if gt (add $cache $held (div $limit 8) 157286400) $limit }}
-{{- $least := mul $processes (max 300 (div (add (max (mul $cache 4) (mul $held 8)) 1048575) 1048576)) }}
-{{- fail (printf "resources.limits.memory: %v is too small for config.workers + 1 = %d processes with config.cache.max_bytes: %d and config.limits.max_held_bytes: %d each; set it to %dMi" . $processes $cache $held $least) }}
+{{- $left := sub (sub $limit (div $limit 8)) (add 157286400 $cache) }}
+{{- if lt $left 0 }}
+{{- $least := mul $processes (max 240 (div (add (mul $cache 4) 1048575) 1048576)) }}
+{{- fail (printf "resources.limits.memory: %v is too small for config.workers + 1 = %d processes with config.cache.max_bytes: %d each; set it to %dMi" . $processes $cache $least) }}
 {{- end }}
+{{- $config = merge $config (dict "limits" (dict "max_held_bytes" (min (div $limit 8) (max $left 8388608)))) }}
+{{- $config = merge $config (dict "limits" (dict "max_held_bytes_per_peer" (div ($config.limits.max_held_bytes | int64) 2))) }}
 {{- end }}
 {{- toYaml $config }}
 {{- end }}
