@@ -50,11 +50,11 @@ export type Located = Pick<FileProblem, 'place' | 'message'>;
 
 /**
  * Or what is wrong with the file, at least one thing. `rest`: the resources in which nothing was found, for what else may
- * be wrong with them.
+ * be wrong with them. `isOther`: it has no `resources`, and what it has is of no DiscoveryResponse.
  */
 type Parsed = Result<
   ParsedFile,
-  { readonly problems: readonly Located[]; readonly rest: ParsedFile | undefined }
+  { readonly problems: readonly Located[]; readonly rest: ParsedFile | undefined; readonly isOther: boolean }
 >;
 
 const decoders: ReadonlyMap<string, (bytes: Uint8Array) => Parsed> = new Map([
@@ -165,7 +165,8 @@ function fromJsonValue(json: unknown, placeAt: PlaceAt): Parsed {
     place: placeAt(path),
     message: path.length === 0 ? message : `${showPath(path)}: ${message}`,
   }));
-  return fail({ problems, rest: withoutFaults(json, bytes.error, placeAt) });
+  const isOther = typeof json === 'object' && !Array.isArray(json) && !Object.hasOwn(json, 'resources');
+  return fail({ problems, rest: withoutFaults(json, bytes.error, placeAt), isOther });
 }
 
 const toBytes = (json: unknown) => jsonToBytes(DiscoveryResponseSchema.typeName, json);
@@ -263,7 +264,7 @@ function lazy<T>(make: () => T): () => T {
 }
 
 function refuse(message: string, place?: Place): Parsed {
-  return fail({ problems: [{ place, message }], rest: undefined });
+  return fail({ problems: [{ place, message }], rest: undefined, isOther: false });
 }
 
 /** From 1, as editors count. */

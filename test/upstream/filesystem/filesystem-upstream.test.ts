@@ -9,6 +9,8 @@ import { CLAIMS_EVERYTHING } from '../../../src/upstream/claims.ts';
 import { namePatterns } from '../../security/name-patterns.ts';
 import { cds, clusters, eds, Harness, interest, variant } from './harness.ts';
 
+const wrapper = 'type.googleapis.com/envoy.service.discovery.v3.Resource';
+
 describe('upstream/filesystem', () => {
   let files: Harness;
   afterEach(() => files.close());
@@ -76,7 +78,6 @@ describe('upstream/filesystem', () => {
   it('§4.8 who asks again by an alias is given what has it, once', async () => {
     const host =
       '{ "@type": type.googleapis.com/envoy.config.route.v3.VirtualHost, name: bar, domains: [bar] }';
-    const wrapper = 'type.googleapis.com/envoy.service.discovery.v3.Resource';
     const aliased = `{ "@type": ${wrapper}, name: rc/bar, aliases: [rc/foo, rc/baz], resource: ${host} }`;
     files = await Harness.make({ 'a.yaml': `resources: [${aliased}]` });
     await files.start();
@@ -154,7 +155,7 @@ describe('upstream/filesystem', () => {
     files = await Harness.make({
       'a.yaml': clusters('one'),
       'bad.yaml': `${clusters('two')}  oops`,
-      'junk.json': '{ "names": "no type" ',
+      'package.json': '{ "name": "whole, and something else" }',
       'e.yaml': `resources: [{ "@type": ${eds}, cluster_name: one }]`,
     });
     for (const type of [cds, eds]) files.upstream.subscribe(interest(type, '*'));
@@ -169,6 +170,94 @@ describe('upstream/filesystem', () => {
     await files.until(() => files.names(cds).includes('two'));
     expect(files.transactions.at(-1)).to.deep.include({ type: cds, complete: true });
     expect(files.transactions.at(-1)?.resolved).to.have.length(1);
+  });
+
+  for (const [what, content] of [
+    ['is empty', ''],
+    ['is cut off before its first type', '{ "resources": ['],
+    ['is cut off after the type of a wrapper', `resources: [{ "@type": ${wrapper}, na`],
+    ['is whole, and has no type', 'resources: [{ name: one }]'],
+  ] as const) {
+    it(`§3.9 while a file ${what} since the start, what is in no file is unknown, of all types`, async () => {
+      files = await Harness.make({ 'a.yaml': clusters('one'), 'b.yaml': content });
+      for (const type of [cds, eds]) files.upstream.subscribe(interest(type, '*'));
+      await files.start();
+      await files.until(() => files.transactions.length === 2);
+      files.upstream.subscribe(interest(cds, 'later'));
+      await files.until(() => files.transactions.length === 3);
+      for (const { complete, resolved } of files.transactions)
+        expect([complete, resolved]).to.deep.equal([false, []]);
+      expect(files.names(cds)).to.deep.equal(['one']);
+      expect(files.warnings.join()).to.include('b.yaml: until this is good').and.include(': all types');
+      await files.replace('b.yaml', clusters('two'));
+      await files.until(() => files.names(cds).includes('two'));
+      await files.until(() => files.transactions.flatMap(({ resolved }) => resolved).length === 3);
+      expect(files.transactions.at(-1)?.complete).to.equal(true);
+    });
+  }
+
+  it('§3.9 the types that a file names are found where JSON escapes the slash', async () => {
+    const escaped = `{ "resources": [{ "@type": "${cds.replaceAll('/', '\\/')}"`;
+    files = await Harness.make({ 'a.json': escaped, 'b.yaml': clusters('one') });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    expect(files.transactions[0]?.complete).to.equal(false);
+    expect(files.warnings.join()).to.match(/a\.json: until .*: cds$/);
+  });
+
+  it('§3.9 a directory that cannot be listed: its types are unknown, or as they were, and what is served is stale', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    await symlink('team', join(files.path, 'team'));
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    expect(files.transactions[0]?.complete).to.equal(false);
+    expect(files.upstream.state().staleSince).to.be.a('number');
+    await rm(join(files.path, 'team'));
+    await files.write('team/b.yaml', clusters('two'));
+    await files.until(() => files.names(cds).includes('two'));
+    expect(files.upstream.state().staleSince).to.equal(undefined);
+    await rename(join(files.path, 'team'), join(files.root, 'away'));
+    await symlink('team', join(files.path, 'next'));
+    await rename(join(files.path, 'next'), join(files.path, 'team'));
+    await files.until(() => files.upstream.state().staleSince !== undefined);
+    await files.replace('a.yaml', clusters('three'));
+    await files.until(() => files.names(cds).includes('three'));
+    expect(files.transactions.at(-1)?.complete).to.equal(true);
+  });
+
+  it('an upstream that takes the place of another one has its last good content', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    await files.replace('a.yaml', '');
+    await files.until(() => files.warnings.length > 0);
+    const next = files.another(files.upstream);
+    next.upstream.subscribe(interest(cds, '*'));
+    await next.start();
+    await next.until(() => next.transactions.length === 1);
+    await next.upstream.stop();
+    expect(next.names(cds)).to.deep.equal(['one']);
+    expect(next.transactions[0]?.complete).to.equal(true);
+  });
+
+  it('a scan that finds nothing new joins no files', async () => {
+    let asked = 0;
+    const counting = {
+      ...CLAIMS_EVERYTHING,
+      get names() {
+        asked++;
+        return [];
+      },
+    };
+    files = await Harness.make({ 'a.yaml': clusters('one') }, counting);
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    await files.until(() => files.scans > 0);
+    const before = { asked, scans: files.scans };
+    await files.write('ignored.txt', 'a line of a log');
+    await files.replace('a.yaml', clusters('one'));
+    await files.until(() => files.scans > before.scans);
+    expect(asked).to.equal(before.asked);
   });
 
   it('one name in two files: the later by path order is refused, with both paths; variants are not', async () => {

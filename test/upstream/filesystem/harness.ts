@@ -41,10 +41,12 @@ export class Harness {
   /** The types of what was refused. */
   readonly rejected: string[] = [];
   changes = 0;
+  /** Those after which it waits for a change. */
+  scans = 0;
   readonly upstream: FilesystemUpstream;
   readonly #waiting = new Set<() => void>();
 
-  private constructor(root: string, path: string, claims: ClaimOptions) {
+  private constructor(root: string, path: string, claims: ClaimOptions, before?: FilesystemUpstream) {
     this.root = root;
     this.path = path;
     const log = {
@@ -74,7 +76,15 @@ export class Harness {
         path,
         claims,
         maxConstraintDepth: 64,
-        clock: systemClock,
+        before,
+        clock: {
+          ...systemClock,
+          after: (milliseconds, run) => {
+            if (milliseconds >= 1000) this.scans++;
+            this.#wake();
+            return systemClock.after(milliseconds, run);
+          },
+        },
         log,
         metrics: { rejected: (type) => void this.rejected.push(type) },
       },
@@ -89,9 +99,9 @@ export class Harness {
     return harness;
   }
 
-  /** Another upstream over the same files. */
-  another(): Harness {
-    return new Harness(this.root, this.path, CLAIMS_EVERYTHING);
+  /** Another upstream over the same files, which may take the place of one. */
+  another(before?: FilesystemUpstream): Harness {
+    return new Harness(this.root, this.path, CLAIMS_EVERYTHING, before);
   }
 
   async write(file: string, content: string | Uint8Array): Promise<void> {
