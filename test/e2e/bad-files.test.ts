@@ -44,14 +44,14 @@ describe('what clients have of a file that is empty', function () {
         // Neither by what was read before nor by what is read now is it known what the file has.
         await relay.reconfigure({ ...config, limits: { max_constraint_depth: 33 } });
         await eventually(() => void expect(relay.output).to.include(unknown));
-        await always(() => expect(client.has('cds')).to.deep.equal(both), 300);
+        await always(() => void expect(client.has('cds')).to.deep.equal(both), 300);
       }
       await using relay = await RelayProcess.start(config);
       using connections = new Connections(relay.xds);
       const client = open(connections);
       await client.gets('cds', both);
       await eventually(() => void expect(relay.output).to.include(unknown));
-      await always(() => expect(client.has('cds')).to.deep.equal(both), 300);
+      await always(() => void expect(client.has('cds')).to.deep.equal(both), 300);
       files.remove('cart.yaml');
       await client.gets('cds', ['shop: ']);
     });
