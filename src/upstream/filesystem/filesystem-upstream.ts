@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { BigIntStats } from 'node:fs';
-import { lstat, readdir, readFile, realpath, stat } from 'node:fs/promises';
+import { lstat, readdir, readFile, readlink, realpath, stat } from 'node:fs/promises';
 import { dirname, join, sep } from 'node:path';
 import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
@@ -11,7 +11,7 @@ import { type Holder, type Interest, type Put, transaction } from '../../model/t
 import { isKnownType, typeInfo } from '../../model/types.ts';
 import type { UpdateMetrics, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import type { Log } from '../../observe/log.ts';
-import { DirectoryWatches } from '../../wire/directory-watches.ts';
+import { DirectoryWatches, linksOnTheWay, type WatchDirectory } from '../../wire/directory-watches.ts';
 import { errorCode, explainError } from '../../wire/node-error.ts';
 import { type ClaimOptions, claims } from '../claims.ts';
 import {
@@ -43,6 +43,7 @@ export interface FilesystemOptions {
   readonly maxConstraintDepth: number;
   /** The upstream that it takes the place of. What that has read of the same path stays its last good content. */
   readonly before?: FilesystemUpstream | undefined;
+  readonly watchDirectory?: WatchDirectory;
   readonly clock: Clock;
   readonly log: Pick<Log, 'info' | 'warn'>;
   /** A problem is told once. */
@@ -58,14 +59,16 @@ export interface FilesystemOptions {
  */
 export class FilesystemUpstream implements Upstream {
   readonly name: string;
-  readonly #options: Omit<FilesystemOptions, 'before'>;
+  readonly #options: Omit<FilesystemOptions, 'before' | 'watchDirectory'>;
   readonly #sink: UpstreamSink;
   readonly #holder: Holder;
   /** As they were found last. */
   #files: Files = new Map();
   /** Of the last scan that was merged; undefined: the next one is, whatever it finds. */
-  #merged: Files | undefined;
-  readonly #watches = new DirectoryWatches(() => this.#touched());
+  #merged: { readonly files: Files; readonly unwatched: string } | undefined;
+  /** When resources with a TTL end, by the clock's monotonic time. */
+  #ends = new WeakMap<Put, number>();
+  readonly #watches: DirectoryWatches;
   #timer: Timer | undefined;
   /** Since when something has changed that was not looked at. */
   #touchedAt: number | undefined;
@@ -81,14 +84,16 @@ export class FilesystemUpstream implements Upstream {
   #withheld: Withheld = nothing;
   #stopped = false;
 
-  constructor({ before, ...options }: FilesystemOptions, sink: UpstreamSink) {
+  constructor({ before, watchDirectory, ...options }: FilesystemOptions, sink: UpstreamSink) {
     const { name, path, maxConstraintDepth } = options;
     this.name = name;
     this.#options = options;
     this.#sink = sink;
+    this.#watches = new DirectoryWatches(() => this.#touched(), watchDirectory);
     if (before !== undefined) {
       const { path: its, maxConstraintDepth: depth } = before.#options;
-      if (its === path && depth === maxConstraintDepth) this.#files = before.#files;
+      if (its === path && depth === maxConstraintDepth)
+        [this.#files, this.#ends] = [before.#files, before.#ends];
     }
     this.#holder = { key: `files:${name}`, upstream: name, role: 'wildcard' };
     this.#current = {
@@ -168,21 +173,23 @@ export class FilesystemUpstream implements Upstream {
     for (let round = 1; ; round++) {
       this.#touchedAt = undefined;
       const directories = new Set<string>();
+      const unwatched: string[] = [];
       const visit = (directory: string): void => {
+        if (this.#stopped || directories.has(directory)) return;
         directories.add(directory);
-        if (!this.#stopped) this.#watches.add(directory);
+        if (!this.#watches.add(directory)) unwatched.push(directory);
       };
       const scan = await scanFiles(path, this.#files, maxConstraintDepth, () => clock.now(), visit);
       if (this.#stopped) return false;
       this.#watches.keepOnly(directories);
       if (scan.ok) this.#files = scan.value;
       if (this.#touchedAt !== undefined && round < maxRounds) continue;
-      this.#found(scan);
+      this.#found(scan, unwatched);
       return scan.ok;
     }
   }
 
-  #found(scan: Result<Files>): void {
+  #found(scan: Result<Files>, unwatched: readonly string[]): void {
     if (!scan.ok) {
       this.#merged = undefined;
       this.#report([{ file: this.#options.path, place: undefined, message: scan.error, types: [] }]);
@@ -190,10 +197,11 @@ export class FilesystemUpstream implements Upstream {
       return;
     }
     const files = scan.value;
-    if (this.#merged !== undefined && areSame(this.#merged, files)) return;
-    this.#merged = files;
+    const merged = { files, unwatched: unwatched.join() };
+    if (merged.unwatched === this.#merged?.unwatched && areSame(this.#merged.files, files)) return;
+    this.#merged = merged;
     const { types, problems } = mergeScan(files, (type, name) => this.claims(type, name));
-    this.#report([...problems, ...withheldProblems(files)]);
+    this.#report([...problems, ...withheldProblems(files), ...unwatchedProblems(unwatched)]);
     const stale = [...files.values()].some(({ problems: wrong }) => wrong.length > 0);
     this.#setState({ connected: true, everConnected: true, down: false }, stale);
     this.#withheld = withheldOf(files);
@@ -251,7 +259,16 @@ export class FilesystemUpstream implements Upstream {
     metrics.accepted?.(type);
     const arrivedAt = clock.monotonic();
     const holder = this.#holder;
-    this.#sink.apply(transaction({ holder, type, version, puts, complete, resolved, arrivedAt }));
+    const living = puts.flatMap((put) => this.#living(put, arrivedAt));
+    this.#sink.apply(transaction({ holder, type, version, puts: living, complete, resolved, arrivedAt }));
+  }
+
+  /** Its TTL counts from when it was first given, however often it is given again. */
+  #living(put: Put, now: number): readonly Put[] {
+    const { ttlMilliseconds: ttl } = put;
+    if (ttl === undefined) return [put];
+    const left = Math.ceil(getOrMake(this.#ends, put, () => now + ttl) - now);
+    return left > 0 ? [{ ...put, ttlMilliseconds: left }] : [];
   }
 
   /** Each problem once, not once for each scan. What is over comes first, so that the last line is what holds. */
@@ -296,6 +313,14 @@ function withheldProblems(files: Files): FileProblem[] {
     const message = `until this is good, what no other file has counts as unknown, not as absent: ${types}`;
     return [{ file, place: undefined, message, types: [] }];
   });
+}
+
+/** Nothing is wrong with what is served: it is late. */
+function unwatchedProblems([file, ...others]: readonly string[]): FileProblem[] {
+  if (file === undefined) return [];
+  const more = others.length > 0 ? ` and in ${others.length} directories more` : '';
+  const message = `changes in it${more} are seen within ${pollPresentMs / 1000} s only, because it cannot be watched; on Linux fs.inotify.max_user_watches and max_user_instances bound how much can be`;
+  return [{ file, place: undefined, message, types: [] }];
 }
 
 function withheldOf(files: Files): Withheld {
@@ -343,7 +368,7 @@ export function mergeScan(
 ): { readonly types: ReadonlyMap<TypeUrl, TypeContent>; readonly problems: readonly FileProblem[] } {
   const joined = new Map<TypeUrl, Joined>();
   const problems: FileProblem[] = [];
-  const refused: FileProblem[] = [];
+  const refused = new Map<string, { readonly found: Located[]; readonly types: Set<TypeUrl> }>();
   for (const { resources = [], problems: broken, notes } of files.values()) {
     for (const problem of [...broken, ...notes]) problems.push(problem);
     for (const resource of resources) {
@@ -355,13 +380,16 @@ export function mergeScan(
       if (earlier === undefined) variants.set(put.constraints.key, resource);
       else {
         const message = `${describe(type, put)} is refused: ${earlier.file} has it already`;
-        refused.push({ file, place, message, types: [type] });
+        const ofFile = getOrMake(refused, file, () => ({ found: [], types: new Set<TypeUrl>() }));
+        ofFile.found.push({ place, message });
+        ofFile.types.add(type);
       }
     }
   }
   const ordered = [...joined].toSorted(([a], [b]) => typeInfo(a).order - typeInfo(b).order);
   const types = new Map(ordered.map(([type, names]) => [type, contentOf(names)]));
-  return { types, problems: [...problems, ...refused] };
+  for (const [file, { found, types: its }] of refused) problems.push(...oneUpdate(file, found, [...its]));
+  return { types, problems };
 }
 
 function contentOf(names: Joined): TypeContent {
@@ -423,6 +451,8 @@ export async function scanFiles(
   visit: (directory: string) => void,
 ): Promise<Result<Files>> {
   const files = new Map<string, FileRecord>();
+  /** What symbolic links point at, by their paths; undefined: it is none. */
+  const targets = new Map<string, string | undefined>();
   /** Real paths: a link to a directory that was seen already, a loop for one, is not followed. */
   const seen = new Set<string>();
 
@@ -437,6 +467,7 @@ export async function scanFiles(
   async function readEntry(path: string): Promise<void> {
     try {
       const link = (await lstat(path)).isSymbolicLink();
+      if (link) await visitLinks(path);
       const real = link ? await realpath(path) : path;
       const status = await stat(real, { bigint: true });
       if (status.isDirectory()) {
@@ -448,6 +479,18 @@ export async function scanFiles(
       }
     } catch (error) {
       foundUnreadable(path, error);
+    }
+  }
+
+  /** Any link on the way can be replaced, as that of a release. */
+  async function visitLinks(path: string): Promise<void> {
+    const walk = linksOnTheWay(path);
+    for (let step = walk.next(); step.done !== true; ) {
+      const at = step.value;
+      if (!targets.has(at)) targets.set(at, await readlink(at).catch(() => undefined));
+      const target = targets.get(at);
+      if (target !== undefined) visit(dirname(at));
+      step = walk.next(target);
     }
   }
 
@@ -476,11 +519,11 @@ export async function scanFiles(
   }
 
   try {
-    if ((await lstat(root)).isSymbolicLink()) visit(dirname(root));
+    await visitLinks(root);
     const status = await stat(root, { bigint: true });
     if (status.isDirectory()) await readDirectory(root, await realpath(root));
     else {
-      visit(dirname(root));
+      visit(dirname(await realpath(root)));
       await readOne(root, status);
     }
   } catch (error) {
@@ -561,6 +604,16 @@ function bounded(file: string, found: readonly Located[]): readonly FileProblem[
   }));
 }
 
+/** One update is refused, whatever is wrong with it: only the first says of which types. */
+function oneUpdate(
+  file: string,
+  found: readonly Located[],
+  types: readonly TypeUrl[],
+): readonly FileProblem[] {
+  const [first, ...others] = bounded(file, found);
+  return first === undefined ? [] : [{ ...first, types }, ...others];
+}
+
 /** What its bytes show all the same. */
 interface BadFile extends Pick<FileRecord, 'signature' | 'digest'> {
   readonly named: ReadonlySet<TypeUrl>;
@@ -579,14 +632,11 @@ function badRecord(
   const resources = previous?.resources;
   const before = resources?.map(({ type }) => type) ?? [];
   const types = refusedTypes(named, before);
-  // One update is refused, whatever is wrong with it: only the first says of which types.
-  const [first, ...others] = bounded(file, found);
-  const problems = first === undefined ? [] : [{ ...first, types }, ...others];
   return {
     signature,
     digest,
     resources,
-    problems,
+    problems: oneUpdate(file, found, types),
     notes: resources === undefined ? [] : (previous?.notes ?? []),
     withheld: resources !== undefined || isOther ? nothing : withheldBy(named),
   };

@@ -28,6 +28,7 @@ import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../model/c
 import { getOrMake } from '../../model/maps.ts';
 import { attempt, errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import type { Put } from '../../model/transaction.ts';
+import { isKnownType } from '../../model/types.ts';
 import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
 import { bytesTag, MessageReader } from '../../protobuf/message-reader.ts';
 import type { JsonPath } from '../../wire/json-fault.ts';
@@ -368,6 +369,11 @@ export function readResources(file: string, parsed: ParsedFile, maxConstraintDep
     const { type, put } = read.value;
     if (!getOrMake(seen, type, () => new VariantSet()).add(put))
       wrong(`${describe(type, put)} is in this file twice with the same constraints`);
+    const usual = `type.googleapis.com/${messageName(type)}`;
+    if (type !== usual && isKnownType(usual)) {
+      const message = `${describe(type, put)}: clients ask for ${usual}, and nobody for ${type}`;
+      notes.push({ file, place: placeOf(index), message, types: [] });
+    }
     // Files send no heartbeats, so that it ends, at clients too, and does not come again.
     if (put.ttlMilliseconds !== undefined) {
       const message = `${describe(type, put)} has a ttl: it ends ${put.ttlMilliseconds / 1000} s after the file is read, because nothing renews it; leave ttl out`;

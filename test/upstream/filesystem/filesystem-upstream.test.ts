@@ -1,11 +1,12 @@
 import { execFileSync } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, openSync, watch } from 'node:fs';
 import { mkdir, open, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { expect } from 'chai';
 import { typeUrl } from '../../../src/model/brand.ts';
 import { CLAIMS_EVERYTHING } from '../../../src/upstream/claims.ts';
+import type { WatchDirectory } from '../../../src/wire/directory-watches.ts';
 import { namePatterns } from '../../security/name-patterns.ts';
 import { cds, clusters, eds, Harness, interest, variant } from './harness.ts';
 
@@ -358,6 +359,73 @@ describe('upstream/filesystem', () => {
     await writeFile(join(files.root, 'outside/real.yaml'), clusters('three'));
     await files.until(() => files.names(cds).join() === 'three,two');
     expect(files.warnings).to.deep.equal([]);
+  });
+
+  it('sees at once that a link above the path, or second on the way to a file, leads elsewhere', async () => {
+    files = await Harness.make({});
+    for (const [release, name] of ['one', 'two'].entries()) {
+      await files.write(`../releases/${release}/resources/a.yaml`, clusters(name));
+      await files.write(`../cfg/${release}/b.yaml`, clusters(`linked-${name}`));
+    }
+    const lead = async (link: string, target: string): Promise<void> => {
+      await symlink(target, join(files.root, 'link'));
+      await rename(join(files.root, 'link'), join(files.root, link));
+    };
+    await mkdir(join(files.root, 'app'));
+    await lead('app/current', '../releases/0');
+    await lead('cfg/current', '0');
+    for (const release of [0, 1])
+      await symlink('../../../cfg/current/b.yaml', join(files.root, `releases/${release}/resources/b.yaml`));
+    const linked = await files.by('app/current/resources').start();
+    await linked.until(() => linked.names(cds).join() === 'linked-one,one' && linked.scans > 0);
+    await lead('cfg/current', '1');
+    await linked.until(() => linked.names(cds).join() === 'linked-two,one');
+    await lead('app/current', '../releases/1');
+    await linked.until(() => linked.names(cds).join() === 'linked-two,two');
+    await linked.upstream.stop();
+  });
+
+  it('says where changes are seen late, because a directory cannot be watched', async () => {
+    const written = { 'a.yaml': clusters('one'), 'b/b.yaml': clusters('two'), 'c/c.yaml': '' };
+    let left = 1;
+    const watchDirectory: WatchDirectory = (directory, changed) => {
+      if (left-- <= 0) throw new Error('ENOSPC');
+      return watch(directory, { persistent: false }, () => changed());
+    };
+    files = await Harness.make(written, CLAIMS_EVERYTHING, { watchDirectory });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    expect(files.warnings.join('\n')).to.match(
+      /b: changes in it and in 1 directories more are seen within 30 s only/,
+    );
+    await rm(join(files.path, 'c'), { recursive: true });
+    await files.until(() => files.upstream.state().staleSince === undefined);
+    expect(files.upstream.state().lastError).to.match(/b: changes in it are seen within 30 s only/);
+  });
+
+  it('a resource with a TTL ends once, whoever asks for it again', async () => {
+    const mortal = `{ "@type": ${wrapper}, ttl: 0.2s, resource: { "@type": ${cds}, name: mortal } }`;
+    files = await Harness.make({ 'a.yaml': `resources: [${mortal}]` });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    expect(files.names(cds)).to.deep.equal(['mortal']);
+    await setTimeout(250);
+    files.upstream.subscribe(interest(cds, 'mortal'));
+    await files.write('b.yaml', clusters('one'));
+    await files.until(() => files.names(cds).includes('one'));
+    for (const { puts } of files.transactions.slice(1))
+      expect(puts.map(({ name }) => name)).to.not.include('mortal');
+    expect(files.names(cds)).to.deep.equal(['one']);
+  });
+
+  it('a copy of a directory is refused in one update and 50 lines for each file', async () => {
+    const names = Array.from({ length: 60 }, (_, at) => `c${at}`);
+    files = await Harness.make({ 'a.yaml': clusters(...names), 'copy/a.yaml': clusters(...names) });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    expect(files.rejected).to.deep.equal([cds]);
+    expect(files.warnings).to.have.length(51);
+    expect(files.warnings.at(-1)).to.include('10 more problems');
   });
 
   it('is silent after stop', async () => {
