@@ -67,7 +67,7 @@ export class FilesystemUpstream implements Upstream {
   /** Of the last scan that was merged; undefined: the next one is, whatever it finds. */
   #merged: { readonly files: Files; readonly unwatched: string } | undefined;
   /** When resources with a TTL end, by the clock's monotonic time. */
-  #ends = new WeakMap<Put, number>();
+  readonly #ends = new WeakMap<Put, number>();
   readonly #watches: DirectoryWatches;
   #timer: Timer | undefined;
   /** Since when something has changed that was not looked at. */
@@ -92,8 +92,10 @@ export class FilesystemUpstream implements Upstream {
     this.#watches = new DirectoryWatches(() => this.#touched(), watchDirectory);
     if (before !== undefined) {
       const { path: its, maxConstraintDepth: depth } = before.#options;
-      if (its === path && depth === maxConstraintDepth)
-        [this.#files, this.#ends] = [before.#files, before.#ends];
+      if (its === path && depth === maxConstraintDepth) {
+        this.#files = before.#files;
+        this.#ends = before.#ends;
+      }
     }
     this.#holder = { key: `files:${name}`, upstream: name, role: 'wildcard' };
     this.#current = {
