@@ -119,7 +119,7 @@ export class UpstreamSet {
     const tls = watchUpstreamTls(upstream, this.#core);
     const { name, maxRemovalPercent, maxRemovalHoldMs } = upstream;
     if (maxRemovalPercent === undefined)
-      return { upstream: makeUpstream(this.#core, config, upstream, relay, tls), guard: undefined, tls };
+      return { upstream: this.#upstream(config, upstream, relay, tls), guard: undefined, tls };
     const guard = new ShrinkGuard(relay, {
       cache: relay.store,
       guards: (type) => !this.#gated.has(type),
@@ -144,8 +144,13 @@ export class UpstreamSet {
           removed: count,
         }),
     });
-    const made = makeUpstream(this.#core, config, upstream, guard, tls);
+    const made = this.#upstream(config, upstream, guard, tls);
     return { upstream: made, guard, tls };
+  }
+
+  #upstream(config: Config, upstream: UpstreamConfig, sink: UpstreamSink, tls: UpstreamTls) {
+    const before = this.#entries.find((entry) => entry.upstream.name === upstream.name)?.upstream;
+    return makeUpstream(this.#core, config, upstream, sink, tls, before);
   }
 }
 
@@ -156,6 +161,7 @@ function makeUpstream(
   upstream: UpstreamConfig,
   sink: UpstreamSink,
   tls: UpstreamTls,
+  replaced: Upstream | undefined,
 ): AdsUpstream | FilesystemUpstream {
   const { name, claims } = upstream;
   const { log, metrics, loops, version } = core;
@@ -166,7 +172,8 @@ function makeUpstream(
     const { path } = upstream;
     // It adds its name to lines of the log itself.
     const around = { clock, log, metrics: updateMetrics(core, name) };
-    return new FilesystemUpstream({ name, path, claims, maxConstraintDepth, ...around }, sink);
+    const before = replaced instanceof FilesystemUpstream ? replaced : undefined;
+    return new FilesystemUpstream({ name, path, claims, maxConstraintDepth, before, ...around }, sink);
   }
   // From 0: increase() does not see a series' first increment.
   const reconnects = metrics.count.reconnects(name);

@@ -1,9 +1,9 @@
-import { lstatSync, readlinkSync } from 'node:fs';
-import { dirname, isAbsolute, join, parse, resolve, sep } from 'node:path';
+import { readlinkSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import { type Clock, systemClock } from '../model/clock.ts';
 import { fail, type Result } from '../model/result.ts';
 import { Settling } from '../model/settling.ts';
-import { DirectoryWatches, type WatchDirectory } from '../wire/directory-watches.ts';
+import { DirectoryWatches, linksOnTheWay, type WatchDirectory } from '../wire/directory-watches.ts';
 import type { Config } from './config.ts';
 import type { Environment } from './document.ts';
 import { checkConfig, digest, readConfigText, unreadable } from './load.ts';
@@ -79,23 +79,14 @@ export function watchConfig(
  */
 function directoriesOf(file: string): ReadonlySet<string> {
   const directories = new Set([dirname(resolve(file))]);
-  let left = 40;
-  const walk = (path: string): string => {
-    let real = parse(path).root;
-    for (const step of path.slice(real.length).split(sep)) {
-      const here = join(real, step);
-      const target = linkTarget(here);
-      if (target === undefined || left-- <= 0) {
-        real = here;
-        continue;
-      }
-      directories.add(real);
-      real = walk(isAbsolute(target) ? target : resolve(real, target));
-    }
-    return real;
-  };
-  directories.add(dirname(walk(resolve(file))));
-  return directories;
+  const walk = linksOnTheWay(file);
+  let step = walk.next();
+  while (step.done !== true) {
+    const target = linkTarget(step.value);
+    if (target !== undefined) directories.add(dirname(step.value));
+    step = walk.next(target);
+  }
+  return directories.add(dirname(step.value));
 }
 
 /** A directory that is not there (yet again) is waited for in the nearest one above it. */
@@ -109,7 +100,7 @@ const fingerprint = (text: Result<string>): string =>
 
 function linkTarget(path: string): string | undefined {
   try {
-    return lstatSync(path).isSymbolicLink() ? readlinkSync(path) : undefined;
+    return readlinkSync(path);
   } catch {
     return undefined;
   }

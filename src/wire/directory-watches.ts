@@ -1,5 +1,5 @@
 import { type FSWatcher, watch } from 'node:fs';
-import { basename } from 'node:path';
+import { basename, isAbsolute, join, parse, resolve, sep } from 'node:path';
 
 type Closable = Pick<FSWatcher, 'close'>;
 
@@ -52,6 +52,28 @@ export class DirectoryWatches {
     this.#watches.get(directory)?.close();
     this.#watches.delete(directory);
   }
+}
+
+/** As the kernel's bound. */
+const mostLinks = 40;
+
+/**
+ * The way to a path, link by link: asks of each step what it points at, and goes on there. Undefined: it is no symbolic
+ * link. Returns where the way ends.
+ */
+export function* linksOnTheWay(path: string): Generator<string, string, string | undefined> {
+  let links = 0;
+  function* walk(whole: string): Generator<string, string, string | undefined> {
+    let real = parse(whole).root;
+    for (const step of whole.slice(real.length).split(sep)) {
+      const here = join(real, step);
+      const target = yield here;
+      if (target === undefined || links++ >= mostLinks) real = here;
+      else real = yield* walk(isAbsolute(target) ? target : resolve(real, target));
+    }
+    return real;
+  }
+  return yield* walk(resolve(path));
 }
 
 const watchWithFs: WatchDirectory = (directory, changed) =>

@@ -1,13 +1,61 @@
 import { expect } from 'chai';
 import { z } from 'zod';
 import { type as typeOf } from '../support/in-memory-relay.ts';
-import { eventually } from './support/eventually.ts';
+import { always, eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
+import { temporaryDirectory } from './support/paths.ts';
 import { RelayProcess } from './support/relay.ts';
+import { Connections, type VariantClient } from './support/variant-client.ts';
 
 const readiness = z.object({
   reason: z.string(),
   upstreams: z.array(z.looseObject({ stale: z.boolean(), reason: z.string().optional() })),
+});
+
+describe('what clients have of a file that is empty', function () {
+  this.timeout(60_000);
+  const cluster = `resources: [{ "@type": ${typeOf('cds')}, name: cart }]`;
+
+  for (const protocol of ['sotw', 'delta'] as const) {
+    it(`§3.9 stays at a reload, and after a restart with a cache on disk (${protocol})`, async () => {
+      using files = new ResourceFiles();
+      using kept = temporaryDirectory();
+      files.write('cds', new Map([['shop', '0']]));
+      files.writeText('cart.yaml', cluster);
+      const config = {
+        upstreams: [files.upstream],
+        cache: { persistence: { path: kept.path } },
+        drain_timeout: '100ms',
+      };
+      const open = (connections: Connections): VariantClient => {
+        const client = connections.open({ protocol, content: () => '' });
+        client.want('cds');
+        return client;
+      };
+      const unknown = 'as unknown, not as absent: all types';
+      const both = ['cart: ', 'shop: '];
+      {
+        await using relay = await RelayProcess.start(config);
+        using connections = new Connections(relay.xds);
+        const client = open(connections);
+        await client.gets('cds', both);
+        files.writeText('cart.yaml', '');
+        await eventually(() => void expect(relay.output).to.include('the file is empty'));
+        // Neither by what was read before nor by what is read now is it known what the file has.
+        await relay.reconfigure({ ...config, limits: { max_constraint_depth: 33 } });
+        await eventually(() => void expect(relay.output).to.include(unknown));
+        await always(() => void expect(client.has('cds')).to.deep.equal(both), 300);
+      }
+      await using relay = await RelayProcess.start(config);
+      using connections = new Connections(relay.xds);
+      const client = open(connections);
+      await client.gets('cds', both);
+      await eventually(() => void expect(relay.output).to.include(unknown));
+      await always(() => void expect(client.has('cds')).to.deep.equal(both), 300);
+      files.remove('cart.yaml');
+      await client.gets('cds', ['shop: ']);
+    });
+  }
 });
 
 describe('files that are refused', function () {

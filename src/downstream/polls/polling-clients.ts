@@ -1,4 +1,5 @@
 import { Sweep } from '../../model/clock.ts';
+import { getOrMake } from '../../model/maps.ts';
 import { Selection } from '../../model/selection.ts';
 import {
   type Defers,
@@ -70,7 +71,7 @@ export const lingerMs = 60_000;
 /**
  * Of all clients together. One that has missed a poll is forgotten for a new one, the least recently polled first. If
  * there is none, the new one is not known: clients that poll in turn would drive out one another, each just before it
- * polls again.
+ * polls again. One peer has at most half, as it may invent its nodes.
  */
 const maxClients = 20_000;
 const maxBytes = 256 << 20;
@@ -335,6 +336,7 @@ class PollingClient implements ListedClient, OrderedStream {
   readonly id: string;
   readonly key: string;
   readonly route: ListedClient['route'];
+  readonly account: Account;
   /** By type, and hash and size of the selection. */
   readonly names = new Map<string, PolledNames>();
   client: ClientContext;
@@ -347,9 +349,10 @@ class PollingClient implements ListedClient, OrderedStream {
   /** When its first poll said that it has something: of its other types nothing is known yet. */
   #returnedAt: number | undefined;
 
-  constructor(id: string, key: string, poll: Poll, { address }: Peer, services: DownstreamServices) {
+  constructor(id: string, key: string, poll: Poll, { account, address }: Peer, services: DownstreamServices) {
     this.id = id;
     this.key = key;
+    this.account = account;
     this.route = { protocol: poll.transport, service: 'polls' };
     this.client = poll.client;
     this.transport = { peer: { address } };
@@ -454,12 +457,21 @@ class PollingClient implements ListedClient, OrderedStream {
   }
 }
 
+/** What of one peer is known. */
+interface PeerShare {
+  clients: number;
+  bytes: number;
+}
+
+const noShare = (): PeerShare => ({ clients: 0, bytes: 0 });
+
 /** Those that poll, for inspection: each until it has not polled for three of its own intervals. */
 export class PollingClients {
   readonly #services: DownstreamServices;
   readonly #prefix: string;
   /** By node and peer; the least recently polled first. */
   readonly #clients = new Map<string, PollingClient>();
+  readonly #shares = new Map<Account, PeerShare>();
   #lastId = 0;
   #bytes = 0;
   readonly #sweep: Sweep;
@@ -515,23 +527,32 @@ export class PollingClients {
     if (found !== undefined) return found;
     if (client.names.size >= this.#services.limits().maxSubscriptions) return undefined;
     const names = new PolledNames(client, poll, peer.account, now);
-    if (!this.#makeRoom(key, names.bytes, now) || peer.account.hold(names.bytes) !== undefined)
+    if (!this.#makeRoom(client, names.bytes, now) || peer.account.hold(names.bytes) !== undefined)
       return undefined;
     client.names.set(selected, names);
     this.#bytes += names.bytes;
-    if (known === undefined) this.#lastId++;
+    const share = getOrMake(this.#shares, client.account, noShare);
+    share.bytes += names.bytes;
+    if (known === undefined) {
+      this.#lastId++;
+      share.clients++;
+    }
     this.#clients.set(key, client);
     this.#sweep.start();
     return names;
   }
 
   /** For so many bytes more of a client; false: there is none. */
-  #makeRoom(key: string, bytes: number, now: number): boolean {
-    const most = this.#clients.has(key) ? maxClients : maxClients - 1;
-    const fits = (): boolean => this.#bytes + bytes <= maxBytes && this.#clients.size <= most;
+  #makeRoom({ key, account }: PollingClient, bytes: number, now: number): boolean {
+    const more = this.#clients.has(key) ? 0 : 1;
+    const own = this.#shares.get(account) ?? noShare();
+    const isOwnShare = (): boolean =>
+      account.exempt || (own.clients + more <= maxClients / 2 && own.bytes + bytes <= maxBytes / 2);
+    const fits = (): boolean =>
+      isOwnShare() && this.#bytes + bytes <= maxBytes && this.#clients.size + more <= maxClients;
     for (const oldest of this.#clients.values()) {
       if (fits()) return true;
-      if (oldest.key === key) continue;
+      if (oldest.key === key || (oldest.account !== account && !isOwnShare())) continue;
       if (!oldest.isLate(now)) return false;
       this.#forget(oldest, () => true);
     }
@@ -547,15 +568,19 @@ export class PollingClients {
   }
 
   #forget(client: PollingClient, isOver: (names: PolledNames) => boolean): void {
+    const share = getOrMake(this.#shares, client.account, noShare);
     for (const [key, one] of client.names) {
       if (!isOver(one)) continue;
       one.isForgotten = true;
       one.forgetOrder();
       one.account.keeps(-one.bytes);
       this.#bytes -= one.bytes;
+      share.bytes -= one.bytes;
       client.names.delete(key);
     }
-    if (client.names.size === 0) this.#clients.delete(client.key);
+    if (client.names.size > 0) return;
+    this.#clients.delete(client.key);
+    if (--share.clients === 0) this.#shares.delete(client.account);
   }
 }
 

@@ -423,7 +423,7 @@ class PollClass {
       return () => {};
     }
     const held: HeldPoll = { poll, answered };
-    const timer = clock.after(milliseconds, () => this.#answer(held, true));
+    const timer = clock.after(milliseconds, () => account.work(() => this.#answer(held, true)));
     this.#held.set(held, timer);
     return () => this.#release(held);
   }
@@ -468,8 +468,10 @@ class PollClass {
 
   /** Undefined: more may be known before the time is up (protocol §7.4). */
   #outcomeOf(poll: ReadPoll, timeIsUp: boolean): PollOutcome | undefined {
-    const { contentVersion: version, resolved } = this.#subscription;
+    const { resolved } = this.#subscription;
     if (!resolved && !timeIsUp) return undefined;
+    // A digest of all that it shows: not for each update that a poll sees while it waits.
+    const { contentVersion: version } = this.#subscription;
     // A Fetch is sent everything each time, and its types do not wait for one another.
     const isRest = poll.transport === 'rest';
     if (isRest && poll.version === version) {

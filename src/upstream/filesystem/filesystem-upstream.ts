@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { BigIntStats } from 'node:fs';
-import { lstat, readdir, readFile, realpath, stat } from 'node:fs/promises';
+import { lstat, readdir, readFile, readlink, realpath, stat } from 'node:fs/promises';
 import { dirname, join, sep } from 'node:path';
 import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
@@ -11,7 +11,7 @@ import { type Holder, type Interest, type Put, transaction } from '../../model/t
 import { isKnownType, typeInfo } from '../../model/types.ts';
 import type { UpdateMetrics, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import type { Log } from '../../observe/log.ts';
-import { DirectoryWatches } from '../../wire/directory-watches.ts';
+import { DirectoryWatches, linksOnTheWay, type WatchDirectory } from '../../wire/directory-watches.ts';
 import { errorCode, explainError } from '../../wire/node-error.ts';
 import { type ClaimOptions, claims } from '../claims.ts';
 import {
@@ -41,6 +41,9 @@ export interface FilesystemOptions {
   readonly claims: ClaimOptions;
   /** limits.max_constraint_depth. */
   readonly maxConstraintDepth: number;
+  /** The upstream that it takes the place of. What that has read of the same path stays its last good content. */
+  readonly before?: FilesystemUpstream | undefined;
+  readonly watchDirectory?: WatchDirectory;
   readonly clock: Clock;
   readonly log: Pick<Log, 'info' | 'warn'>;
   /** A problem is told once. */
@@ -51,16 +54,21 @@ export interface FilesystemOptions {
  * Files as an upstream (protocol §7). Each scan publishes what changed, a type in one transaction with its full state.
  * A completed scan answers every interest: what is in no file is absent (§3.9). A file that cannot be read keeps its
  * last good content; if the path itself goes away, everything stays as it was and is stale. Of a file that never was
- * good since the start nothing is known: the types that it names are published without being called complete.
+ * good since the start nothing is known: the types that it names, or all if it names none, are published without being
+ * called complete.
  */
 export class FilesystemUpstream implements Upstream {
   readonly name: string;
-  readonly #options: FilesystemOptions;
+  readonly #options: Omit<FilesystemOptions, 'before' | 'watchDirectory'>;
   readonly #sink: UpstreamSink;
   readonly #holder: Holder;
   /** As they were found last. */
-  #files: Scan['files'] = new Map();
-  readonly #watches = new DirectoryWatches(() => this.#touched());
+  #files: Files = new Map();
+  /** Of the last scan that was merged; undefined: the next one is, whatever it finds. */
+  #merged: { readonly files: Files; readonly unwatched: string } | undefined;
+  /** When resources with a TTL end, by the clock's monotonic time. */
+  readonly #ends = new WeakMap<Put, number>();
+  readonly #watches: DirectoryWatches;
   #timer: Timer | undefined;
   /** Since when something has changed that was not looked at. */
   #touchedAt: number | undefined;
@@ -73,15 +81,22 @@ export class FilesystemUpstream implements Upstream {
   readonly #asked = new Set<Interest>();
   /** What was last published. `complete`: see `#isComplete`. */
   readonly #published = new Map<TypeUrl, { readonly content: TypeContent; readonly complete: boolean }>();
-  /** Types of which a file that never was good seems to hold some. */
-  #withheld: ReadonlySet<TypeUrl> = new Set();
+  #withheld: Withheld = nothing;
   #stopped = false;
 
-  constructor(options: FilesystemOptions, sink: UpstreamSink) {
-    const { name, path } = options;
+  constructor({ before, watchDirectory, ...options }: FilesystemOptions, sink: UpstreamSink) {
+    const { name, path, maxConstraintDepth } = options;
     this.name = name;
     this.#options = options;
     this.#sink = sink;
+    this.#watches = new DirectoryWatches(() => this.#touched(), watchDirectory);
+    if (before !== undefined) {
+      const { path: its, maxConstraintDepth: depth } = before.#options;
+      if (its === path && depth === maxConstraintDepth) {
+        this.#files = before.#files;
+        this.#ends = before.#ends;
+      }
+    }
     this.#holder = { key: `files:${name}`, upstream: name, role: 'wildcard' };
     this.#current = {
       kind: 'filesystem',
@@ -160,32 +175,38 @@ export class FilesystemUpstream implements Upstream {
     for (let round = 1; ; round++) {
       this.#touchedAt = undefined;
       const directories = new Set<string>();
+      const unwatched: string[] = [];
       const visit = (directory: string): void => {
+        if (this.#stopped || directories.has(directory)) return;
         directories.add(directory);
-        if (!this.#stopped) this.#watches.add(directory);
+        if (!this.#watches.add(directory)) unwatched.push(directory);
       };
       const scan = await scanFiles(path, this.#files, maxConstraintDepth, () => clock.now(), visit);
       if (this.#stopped) return false;
       this.#watches.keepOnly(directories);
-      if (scan.ok) this.#files = scan.value.files;
+      if (scan.ok) this.#files = scan.value;
       if (this.#touchedAt !== undefined && round < maxRounds) continue;
-      this.#found(scan);
+      this.#found(scan, unwatched);
       return scan.ok;
     }
   }
 
-  #found(scan: Result<Scan>): void {
+  #found(scan: Result<Files>, unwatched: readonly string[]): void {
     if (!scan.ok) {
+      this.#merged = undefined;
       this.#report([{ file: this.#options.path, place: undefined, message: scan.error, types: [] }]);
       this.#setState({ connected: false, down: true }, true);
       return;
     }
-    const { files } = scan.value;
-    const { types, problems } = mergeScan(scan.value, (type, name) => this.claims(type, name));
-    this.#report([...problems, ...withheldProblems(files)]);
+    const files = scan.value;
+    const merged = { files, unwatched: unwatched.join() };
+    if (merged.unwatched === this.#merged?.unwatched && areSame(this.#merged.files, files)) return;
+    this.#merged = merged;
+    const { types, problems } = mergeScan(files, (type, name) => this.claims(type, name));
+    this.#report([...problems, ...withheldProblems(files), ...unwatchedProblems(unwatched)]);
     const stale = [...files.values()].some(({ problems: wrong }) => wrong.length > 0);
     this.#setState({ connected: true, everConnected: true, down: false }, stale);
-    this.#withheld = new Set(files.values().flatMap(({ withheld }) => withheld.values()));
+    this.#withheld = withheldOf(files);
     // What is gone goes last: what referred to it has been changed by then (protocol §8, Order on ADS).
     const unanswered = Array.from(this.#unanswered, ({ type }) => type);
     for (const type of new Set([...types.keys(), ...unanswered, ...this.#published.keys()]))
@@ -203,9 +224,9 @@ export class FilesystemUpstream implements Upstream {
     this.#apply(type, content, allPuts(content), complete, interests);
   }
 
-  /** False while a file that never was good seems to hold some of it: what is missing is unknown, not absent. */
+  /** False while a file that never was good may hold some of it: what is missing is unknown, not absent. */
   #isComplete(type: TypeUrl): boolean {
-    return !this.#withheld.has(type);
+    return this.#withheld !== 'ALL' && !this.#withheld.has(type);
   }
 
   #answerAsked(): void {
@@ -240,7 +261,16 @@ export class FilesystemUpstream implements Upstream {
     metrics.accepted?.(type);
     const arrivedAt = clock.monotonic();
     const holder = this.#holder;
-    this.#sink.apply(transaction({ holder, type, version, puts, complete, resolved, arrivedAt }));
+    const living = puts.flatMap((put) => this.#living(put, arrivedAt));
+    this.#sink.apply(transaction({ holder, type, version, puts: living, complete, resolved, arrivedAt }));
+  }
+
+  /** Its TTL counts from when it was first given, however often it is given again. */
+  #living(put: Put, now: number): readonly Put[] {
+    const { ttlMilliseconds: ttl } = put;
+    if (ttl === undefined) return [put];
+    const left = Math.ceil(getOrMake(this.#ends, put, () => now + ttl) - now);
+    return left > 0 ? [{ ...put, ttlMilliseconds: left }] : [];
   }
 
   /** Each problem once, not once for each scan. What is over comes first, so that the last line is what holds. */
@@ -277,13 +307,42 @@ export class FilesystemUpstream implements Upstream {
 }
 
 /** What follows from a file that never was good, which its own problem does not say. */
-function withheldProblems(files: Scan['files']): FileProblem[] {
+function withheldProblems(files: Files): FileProblem[] {
   return [...files].flatMap(([file, { withheld }]) => {
-    if (withheld.size === 0) return [];
-    const types = Array.from(withheld, (type) => typeInfo(type).short).join(', ');
-    const message = `until this file is good, what no other file has counts as unknown, not as absent: ${types}`;
+    if (withheld !== 'ALL' && withheld.size === 0) return [];
+    const types =
+      withheld === 'ALL' ? 'all types' : Array.from(withheld, (type) => typeInfo(type).short).join(', ');
+    const message = `until this is good, what no other file has counts as unknown, not as absent: ${types}`;
     return [{ file, place: undefined, message, types: [] }];
   });
+}
+
+/** Nothing is wrong with what is served: it is late. */
+function unwatchedProblems([file, ...others]: readonly string[]): FileProblem[] {
+  if (file === undefined) return [];
+  const more = others.length > 0 ? ` and in ${others.length} directories more` : '';
+  const message = `changes in it${more} are seen within ${pollPresentMs / 1000} s only, because it cannot be watched; on Linux fs.inotify.max_user_watches and max_user_instances bound how much can be`;
+  return [{ file, place: undefined, message, types: [] }];
+}
+
+function withheldOf(files: Files): Withheld {
+  const types = new Set<TypeUrl>();
+  for (const { withheld } of files.values()) {
+    if (withheld === 'ALL') return 'ALL';
+    for (const type of withheld) types.add(type);
+  }
+  return types;
+}
+
+/** Whether nothing was read that differs. Their records are kept from scan to scan. */
+function areSame(before: Files, now: Files): boolean {
+  return (
+    before.size === now.size &&
+    now.entries().every(([path, { resources, problems, notes }]) => {
+      const known = before.get(path);
+      return known?.resources === resources && known?.problems === problems && known.notes === notes;
+    })
+  );
 }
 
 /** All resources of one type, of all files. */
@@ -306,13 +365,13 @@ type Joined = Map<ResourceName, Map<string, FileResource>>;
  * are sent on ADS (protocol §8), so that what is referred to comes first.
  */
 export function mergeScan(
-  scan: Scan,
+  files: Files,
   claimed: (type: TypeUrl, name: ResourceName) => boolean,
 ): { readonly types: ReadonlyMap<TypeUrl, TypeContent>; readonly problems: readonly FileProblem[] } {
   const joined = new Map<TypeUrl, Joined>();
-  const problems = [...scan.problems];
-  const refused: FileProblem[] = [];
-  for (const { resources = [], problems: broken, notes } of scan.files.values()) {
+  const problems: FileProblem[] = [];
+  const refused = new Map<string, { readonly found: Located[]; readonly types: Set<TypeUrl> }>();
+  for (const { resources = [], problems: broken, notes } of files.values()) {
     for (const problem of [...broken, ...notes]) problems.push(problem);
     for (const resource of resources) {
       const { file, place, type, put } = resource;
@@ -323,13 +382,16 @@ export function mergeScan(
       if (earlier === undefined) variants.set(put.constraints.key, resource);
       else {
         const message = `${describe(type, put)} is refused: ${earlier.file} has it already`;
-        refused.push({ file, place, message, types: [type] });
+        const ofFile = getOrMake(refused, file, () => ({ found: [], types: new Set<TypeUrl>() }));
+        ofFile.found.push({ place, message });
+        ofFile.types.add(type);
       }
     }
   }
   const ordered = [...joined].toSorted(([a], [b]) => typeInfo(a).order - typeInfo(b).order);
   const types = new Map(ordered.map(([type, names]) => [type, contentOf(names)]));
-  return { types, problems: [...problems, ...refused] };
+  for (const [file, { found, types: its }] of refused) problems.push(...oneUpdate(file, found, [...its]));
+  return { types, problems };
 }
 
 function contentOf(names: Joined): TypeContent {
@@ -373,12 +435,8 @@ export async function checkResourceFiles(
   return mergeScan(scan.value, claimed).problems;
 }
 
-export interface Scan {
-  /** By path, in path order. */
-  readonly files: ReadonlyMap<string, FileRecord>;
-  /** Of directories; those of files are in their records. */
-  readonly problems: readonly FileProblem[];
-}
+/** By path, in path order; directories that cannot be listed too. */
+export type Files = ReadonlyMap<string, FileRecord>;
 
 /**
  * Reads all resource files below `root` (or `root` itself, if it is a file). Names that begin with a dot are skipped:
@@ -389,13 +447,14 @@ export interface Scan {
  */
 export async function scanFiles(
   root: string,
-  previous: Scan['files'],
+  previous: Files,
   maxConstraintDepth: number,
   now: () => number,
   visit: (directory: string) => void,
-): Promise<Result<Scan>> {
+): Promise<Result<Files>> {
   const files = new Map<string, FileRecord>();
-  const problems: FileProblem[] = [];
+  /** What symbolic links point at, by their paths; undefined: it is none. */
+  const targets = new Map<string, string | undefined>();
   /** Real paths: a link to a directory that was seen already, a loop for one, is not followed. */
   const seen = new Set<string>();
 
@@ -410,6 +469,7 @@ export async function scanFiles(
   async function readEntry(path: string): Promise<void> {
     try {
       const link = (await lstat(path)).isSymbolicLink();
+      if (link) await visitLinks(path);
       const real = link ? await realpath(path) : path;
       const status = await stat(real, { bigint: true });
       if (status.isDirectory()) {
@@ -421,6 +481,18 @@ export async function scanFiles(
       }
     } catch (error) {
       foundUnreadable(path, error);
+    }
+  }
+
+  /** Any link on the way can be replaced, as that of a release. */
+  async function visitLinks(path: string): Promise<void> {
+    const walk = linksOnTheWay(path);
+    for (let step = walk.next(); step.done !== true; ) {
+      const at = step.value;
+      if (!targets.has(at)) targets.set(at, await readlink(at).catch(() => undefined));
+      const target = targets.get(at);
+      if (target !== undefined) visit(dirname(at));
+      step = walk.next(target);
     }
   }
 
@@ -437,31 +509,30 @@ export async function scanFiles(
     files.set(path, readRecord(path, bytes, settled ? signature : '', before, maxConstraintDepth));
   }
 
-  /** Listed, but not to be read: what was known of it stays (protocol §3.9). */
+  /** Listed, but not to be read: what was known of it, or below it, stays (protocol §3.9). */
   function foundUnreadable(path: string, error: unknown): void {
-    const problem = { place: undefined, message: explainError(error) };
-    if (isResourceFile(path)) {
-      files.set(path, badRecord(path, [problem], previous.get(path), '', '', new Uint8Array(0)));
-      return;
-    }
-    if (errorCode(error) === 'ENOENT') return;
-    problems.push({ file: path, ...problem, types: [] });
-    for (const [file, record] of previous) if (file.startsWith(path + sep)) files.set(file, record);
+    const below = [...previous].filter(([file]) => file.startsWith(path + sep));
+    if (errorCode(error) === 'ENOENT' && below.length === 0 && !isResourceFile(path)) return;
+    for (const [file, record] of below) files.set(file, record);
+    const before = previous.get(path) ?? (below.length > 0 ? emptyRecord : undefined);
+    const message = explainError(error);
+    const isKnown = before?.digest === '' && before.problems[0]?.message === message;
+    files.set(path, isKnown ? before : badRecord(path, [{ place: undefined, message }], before, unread));
   }
 
   try {
-    if ((await lstat(root)).isSymbolicLink()) visit(dirname(root));
+    await visitLinks(root);
     const status = await stat(root, { bigint: true });
     if (status.isDirectory()) await readDirectory(root, await realpath(root));
     else {
-      visit(dirname(root));
+      visit(dirname(await realpath(root)));
       await readOne(root, status);
     }
   } catch (error) {
     return fail(`cannot read ${root}: ${explainError(error)}`);
   }
   const sorted = [...files].toSorted(([a], [b]) => (a < b ? -1 : 1));
-  return ok({ files: new Map(sorted), problems });
+  return ok(new Map(sorted));
 }
 
 /** Milliseconds; generous, as some file systems keep whole seconds only, but then sizes mostly differ. */
@@ -479,14 +550,23 @@ export interface FileRecord {
   readonly problems: readonly FileProblem[];
   /** What will not do what is meant, though the file is good. */
   readonly notes: readonly FileProblem[];
-  /**
-   * The types that a file which never was good seems to hold. Their other files do not make the whole of the type:
-   * what is missing from them is unknown, not absent (protocol §3.9).
-   */
-  readonly withheld: ReadonlySet<TypeUrl>;
+  /** What is missing of these types is unknown, not absent (protocol §3.9). Nothing, of a file that ever was good. */
+  readonly withheld: Withheld;
 }
 
+/** The types that what never was good seems to hold; all, if it does not show which. */
+type Withheld = ReadonlySet<TypeUrl> | 'ALL';
+
 const nothing: ReadonlySet<TypeUrl> = new Set();
+
+const emptyRecord: FileRecord = {
+  signature: '',
+  digest: '',
+  resources: [],
+  problems: [],
+  notes: [],
+  withheld: nothing,
+};
 
 /** Reads a file's bytes. What cannot be read keeps the last good content. */
 export function readRecord(
@@ -505,7 +585,9 @@ export function readRecord(
   const notes = bounded(file, read?.notes ?? []);
   if (read === undefined || problems.length > 0) {
     const found = [...problems, ...notes].toSorted((a, b) => (a.place?.line ?? 0) - (b.place?.line ?? 0));
-    return badRecord(file, found, previous, signature, digest, bytes);
+    const named = typesNamedIn(bytes);
+    const isOther = !parsed.ok && parsed.error.isOther;
+    return badRecord(file, found, previous, { signature, digest, named, isOther });
   }
   return { signature, digest, resources: read.resources, problems: [], notes, withheld: nothing };
 }
@@ -524,30 +606,47 @@ function bounded(file: string, found: readonly Located[]): readonly FileProblem[
   }));
 }
 
+/** One update is refused, whatever is wrong with it: only the first says of which types. */
+function oneUpdate(
+  file: string,
+  found: readonly Located[],
+  types: readonly TypeUrl[],
+): readonly FileProblem[] {
+  const [first, ...others] = bounded(file, found);
+  return first === undefined ? [] : [{ ...first, types }, ...others];
+}
+
+/** What its bytes show all the same. */
+interface BadFile extends Pick<FileRecord, 'signature' | 'digest'> {
+  readonly named: ReadonlySet<TypeUrl>;
+  /** It is whole, and no DiscoveryResponse at all: a package.json, say. */
+  readonly isOther: boolean;
+}
+
+const unread: BadFile = { signature: '', digest: '', named: nothing, isOther: false };
+
 function badRecord(
   file: string,
   found: readonly Located[],
   previous: FileRecord | undefined,
-  signature: string,
-  digest: string,
-  bytes: Uint8Array,
+  { signature, digest, named, isOther }: BadFile,
 ): FileRecord {
   const resources = previous?.resources;
-  const named = typesNamedIn(bytes);
   const before = resources?.map(({ type }) => type) ?? [];
   const types = refusedTypes(named, before);
-  // One update is refused, whatever is wrong with it: only the first says of which types.
-  const [first, ...others] = bounded(file, found);
-  const problems = first === undefined ? [] : [{ ...first, types }, ...others];
   return {
     signature,
     digest,
     resources,
-    problems,
+    problems: oneUpdate(file, found, types),
     notes: resources === undefined ? [] : (previous?.notes ?? []),
-    withheld: resources === undefined ? named : nothing,
+    withheld: resources !== undefined || isOther ? nothing : withheldBy(named),
   };
 }
+
+/** A file that is cut off may show no more than the type of a wrapper or of an extension. */
+const withheldBy = (named: ReadonlySet<TypeUrl>): Withheld =>
+  named.values().some(isKnownType) ? named : 'ALL';
 
 /**
  * What a file that cannot be read would have changed: the types of the xDS protocol that it names, as others are mostly
@@ -560,8 +659,12 @@ function refusedTypes(named: ReadonlySet<TypeUrl>, before: readonly TypeUrl[]): 
   return others.length > 0 ? others : [typeUrl('')];
 }
 
-/** Type URLs are plain text in every format, the binary one too. */
+/** Type URLs are plain text in every format, the binary one too; some writers of JSON escape the slash. */
 function typesNamedIn(bytes: Uint8Array): ReadonlySet<TypeUrl> {
   const text = new TextDecoder('latin1').decode(bytes);
-  return new Set(text.matchAll(/type\.googleapis\.com\/[\w.]+/g).map(([url]) => typeUrl(url)));
+  return new Set(
+    text
+      .matchAll(/(type\.googleapis\.com)\\?(\/[\w.]+)/g)
+      .map(([, prefix, name]) => typeUrl(`${prefix}${name}`)),
+  );
 }

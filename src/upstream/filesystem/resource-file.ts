@@ -10,6 +10,7 @@ import {
   isScalar,
   isSeq,
   LineCounter,
+  type Node,
   type Pair,
   parseDocument,
   visit,
@@ -27,6 +28,7 @@ import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../model/c
 import { getOrMake } from '../../model/maps.ts';
 import { attempt, errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import type { Put } from '../../model/transaction.ts';
+import { isKnownType } from '../../model/types.ts';
 import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
 import { bytesTag, MessageReader } from '../../protobuf/message-reader.ts';
 import type { JsonPath } from '../../wire/json-fault.ts';
@@ -50,36 +52,52 @@ export type Located = Pick<FileProblem, 'place' | 'message'>;
 
 /**
  * Or what is wrong with the file, at least one thing. `rest`: the resources in which nothing was found, for what else may
- * be wrong with them.
+ * be wrong with them. `isOther`: it has no `resources`, and what it has is of no DiscoveryResponse.
  */
 type Parsed = Result<
   ParsedFile,
-  { readonly problems: readonly Located[]; readonly rest: ParsedFile | undefined }
+  { readonly problems: readonly Located[]; readonly rest: ParsedFile | undefined; readonly isOther: boolean }
 >;
 
-const decoders: ReadonlyMap<string, (bytes: Uint8Array) => Parsed> = new Map([
-  ['.json', parseJson],
-  ['.yaml', parseYaml],
-  ['.yml', parseYaml],
-  ['.pb', parseBinary],
-  ['.pb_text', parseText],
+const MiB = 1 << 20;
+const mostYaml = 8 * MiB;
+
+/**
+ * By the end of a name: how it is read, and of how many bytes at most. A file is read in one turn of the event loop, in
+ * which nobody is served: so many take some seconds.
+ */
+const formats: ReadonlyMap<
+  string,
+  { readonly decode: (bytes: Uint8Array) => Parsed; readonly most: number }
+> = new Map([
+  ['.json', { decode: parseJson, most: 32 * MiB }],
+  ['.yaml', { decode: parseYaml, most: mostYaml }],
+  ['.yml', { decode: parseYaml, most: mostYaml }],
+  ['.pb', { decode: parseBinary, most: 128 * MiB }],
+  ['.pb_text', { decode: parseText, most: 32 * MiB }],
 ]);
 
 /** Whether files of this name are read at all (docs/configuration.md, upstreams). */
 export function isResourceFile(path: string): boolean {
-  return decoders.has(extname(path));
+  return formats.has(extname(path));
 }
 
 /** Reads a DiscoveryResponse (protocol §7) in the format that the file's name says. */
 export function parseFile(path: string, bytes: Uint8Array): Parsed {
-  const decode = decoders.get(extname(path));
-  if (decode === undefined) {
-    return refuse(`its name must end in one of ${[...decoders.keys()].join(' ')}`);
+  const extension = extname(path);
+  const format = formats.get(extension);
+  if (format === undefined) {
+    return refuse(`its name must end in one of ${[...formats.keys()].join(' ')}`);
   }
   // Full state with nothing in it deletes everything. An empty file is more likely one that is being written.
   if (bytes.length === 0)
     return refuse('the file is empty; a DiscoveryResponse without resources is `resources: []`');
-  return decode(bytes);
+  const { decode, most } = format;
+  if (bytes.length <= most) return decode(bytes);
+  const larger = most < 128 * MiB ? 'write it as .pb, or divide it' : 'divide it';
+  return refuse(
+    `the file has ${bytes.length} bytes, and of ${extension} at most ${most} are read, as nobody is served meanwhile: ${larger} into several files`,
+  );
 }
 
 function parseJson(bytes: Uint8Array): Parsed {
@@ -87,31 +105,39 @@ function parseJson(bytes: Uint8Array): Parsed {
   if (!text.ok) return refuse(text.error);
   let json: unknown;
   try {
-    json = JSON.parse(text.value);
+    json = JSON.parse(text.value, /\d{16}/.test(text.value) ? exactInteger : undefined);
   } catch (error) {
     const message = errorMessage(error);
     const [, line, column] = /\(line (\d+) column (\d+)\)/.exec(message) ?? [];
     const place = line === undefined ? undefined : { line: Number(line), column: Number(column) };
     return refuse(message, place);
   }
-  // JSON.parse rounds integers that a double cannot hold; the YAML reader keeps them, and says where a key is twice.
-  if (/\d{16}/.test(text.value) || hasKeyTwice(text.value)) return parseYaml(bytes);
-  const layout = lazy(() => readLayout(text.value));
+  const twice = keyTwice(text.value);
+  if (twice !== undefined) return refuse(keysNotUnique, twice);
+  const layout = lazy(() => (bytes.length <= mostYaml ? readLayout(text.value) : undefined));
   // The layout of what is nested too deeply costs a second; a fault of the whole document needs none.
-  return fromJsonValue(json, (path) => (path.length === 0 ? start : layout().placeAt(path)));
+  return fromJsonValue(json, (path) => (path.length === 0 ? start : layout()?.placeAt(path)));
 }
 
-/** JSON.parse takes the last of several values without a word. */
-function hasKeyTwice(text: string): boolean {
-  const reader = new JsonReader(Buffer.from(text), Number.POSITIVE_INFINITY);
-  let found = false;
+/** 64-bit integers beyond what a double holds: canonical JSON writes them as strings. */
+function exactInteger(_key: string, value: unknown, { source }: { readonly source?: string } = {}): unknown {
+  return Number.isInteger(value) && !Number.isSafeInteger(value) ? (source ?? value) : value;
+}
+
+const keysNotUnique = 'Map keys must be unique';
+
+/** Where JSON has the second value of a key. JSON.parse takes the last one without a word. */
+function keyTwice(text: string): Place | undefined {
+  const bytes = Buffer.from(text);
+  const reader = new JsonReader(bytes, Number.POSITIVE_INFINITY);
+  let found: number | undefined;
   const look = (): void => {
     const kind = reader.kind();
     if (kind === 'list') reader.elements(look);
     else if (kind === 'object') {
       const keys = new Set<string>();
       reader.fields((key) => {
-        found ||= keys.has(key);
+        if (keys.has(key)) found ??= reader.position;
         keys.add(key);
         look();
       });
@@ -122,7 +148,7 @@ function hasKeyTwice(text: string): boolean {
   } catch {
     // What is nested too deeply for this is so for protobuf.
   }
-  return found;
+  return found === undefined ? undefined : { line: bytes.toString('latin1', 0, found).split('\n').length };
 }
 
 function parseYaml(bytes: Uint8Array): Parsed {
@@ -133,14 +159,22 @@ function parseYaml(bytes: Uint8Array): Parsed {
     // After the first error the parser has lost its place: what it reports from there on is mostly not there.
     const [error] = document.errors;
     if (error !== undefined) return refuse(error.message, placeIn(error.pos[0]));
+    let twice: Node | undefined;
     visit(document, {
       Scalar(_key, node) {
-        // 64-bit integers beyond what a double holds: canonical JSON writes them as strings.
-        if (Number.isInteger(node.value) && !Number.isSafeInteger(node.value)) {
-          node.value = node.source ?? node.value;
+        node.value = exactInteger('', node.value, node);
+      },
+      // The reader itself would compare each key with all before it.
+      Map(_key, { items }) {
+        const keys = new Set<unknown>();
+        for (const { key } of items) {
+          if (!isScalar(key)) continue;
+          if (keys.has(key.value)) twice ??= key;
+          keys.add(key.value);
         }
       },
     });
+    if (twice !== undefined) return refuse(keysNotUnique, placeIn(twice.range?.[0] ?? 0));
     const json: unknown = document.toJS();
     const parsed = fromJsonValue(json, placeAt);
     if (!parsed.ok) return parsed;
@@ -165,7 +199,8 @@ function fromJsonValue(json: unknown, placeAt: PlaceAt): Parsed {
     place: placeAt(path),
     message: path.length === 0 ? message : `${showPath(path)}: ${message}`,
   }));
-  return fail({ problems, rest: withoutFaults(json, bytes.error, placeAt) });
+  const isOther = typeof json === 'object' && !Array.isArray(json) && !Object.hasOwn(json, 'resources');
+  return fail({ problems, rest: withoutFaults(json, bytes.error, placeAt), isOther });
 }
 
 const toBytes = (json: unknown) => jsonToBytes(DiscoveryResponseSchema.typeName, json);
@@ -206,7 +241,12 @@ function parseText(bytes: Uint8Array): Parsed {
 /** `placeIn`: of a position in the text. */
 function readLayout(text: string) {
   const lines = new LineCounter();
-  const document = parseDocument(text, { merge: true, prettyErrors: false, lineCounter: lines });
+  const document = parseDocument(text, {
+    merge: true,
+    prettyErrors: false,
+    uniqueKeys: false,
+    lineCounter: lines,
+  });
   const placeIn = (position: number): Place => {
     const { line, col } = lines.linePos(position);
     return { line, column: col };
@@ -263,7 +303,7 @@ function lazy<T>(make: () => T): () => T {
 }
 
 function refuse(message: string, place?: Place): Parsed {
-  return fail({ problems: [{ place, message }], rest: undefined });
+  return fail({ problems: [{ place, message }], rest: undefined, isOther: false });
 }
 
 /** From 1, as editors count. */
@@ -329,6 +369,11 @@ export function readResources(file: string, parsed: ParsedFile, maxConstraintDep
     const { type, put } = read.value;
     if (!getOrMake(seen, type, () => new VariantSet()).add(put))
       wrong(`${describe(type, put)} is in this file twice with the same constraints`);
+    const usual = `type.googleapis.com/${messageName(type)}`;
+    if (type !== usual && isKnownType(usual)) {
+      const message = `${describe(type, put)}: clients ask for ${usual}, and nobody for ${type}`;
+      notes.push({ file, place: placeOf(index), message, types: [] });
+    }
     // Files send no heartbeats, so that it ends, at clients too, and does not come again.
     if (put.ttlMilliseconds !== undefined) {
       const message = `${describe(type, put)} has a ttl: it ends ${put.ttlMilliseconds / 1000} s after the file is read, because nothing renews it; leave ttl out`;

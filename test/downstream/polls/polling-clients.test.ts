@@ -155,17 +155,30 @@ describe('clients that poll, as they are listed', () => {
     expect(peer.account.held).to.equal(0);
   });
 
-  it('the nodes that somebody invents do not grow without end', () => {
+  it('the nodes that somebody invents do not grow without end, and leave half of the places to others', () => {
     answered();
-    const peer = testPeer({}, testAccounts({}, lab.clock));
-    for (let at = 0; at < 20_100; at++) poll(`invented-${at}`, {}, peer);
+    const accounts = testAccounts({}, lab.clock);
+    const [first, second, third] = ['10.0.0.1:1', '10.0.0.2:1', '10.0.0.3:1'].map((address) =>
+      testPeer({ address }, accounts),
+    );
+    for (let at = 0; at < 10_100; at++) poll(`invented-${at}`, {}, first);
+    expect(lab.relay.polls.clients.size).to.equal(10_000);
+    poll('late', {}, first);
+    expect(listed().at(-1), 'those that poll stay').to.match(/^invented-9999, /);
+    for (let at = 0; at < 10_100; at++) poll(`other-${at}`, {}, second);
     expect(lab.relay.polls.clients.size).to.equal(20_000);
-    poll('late', {}, peer);
-    expect(listed().at(-1), 'those that poll stay').to.match(/^invented-19999, /);
+    poll('late', {}, third);
+    expect(listed().at(-1)).to.match(/^other-9999, /);
     lab.clock.advance(11_000);
-    poll('late', {}, peer);
+    poll('late', {}, second);
     expect(lab.relay.polls.clients.size).to.equal(20_000);
-    expect(listed().at(-1), 'one that has missed a poll goes').to.match(/^late, /);
+    expect(listed().at(-1), 'one of its own that has missed a poll goes').to.match(/^late, /);
+    expect(listed().filter((one) => one.startsWith('invented-'))).to.have.length(10_000);
+    poll('late', {}, third);
+    expect(
+      listed().filter((one) => one.startsWith('invented-')),
+      'or any, for who has few',
+    ).to.have.length(9999);
   });
 
   it('a poll that is refused because its peer changes too often is not listed, and nothing is kept of it', () => {

@@ -9,6 +9,7 @@ import {
 import { resourceName } from '../../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../../src/model/constraints.ts';
 import { typeInfo } from '../../../src/model/types.ts';
+import { Cursor } from '../../../src/views/cursor.ts';
 import { Code } from '../../../src/wire/grpc-status.ts';
 import { encodeStatus } from '../../../src/wire/responses.ts';
 import type { Peer } from '../../../src/wire/server-stream.ts';
@@ -152,6 +153,38 @@ describe('polls', () => {
       expect(lab.events.filter((event) => event === 'rejected unknown')).to.have.length(is === 'a' ? 0 : 1);
     });
   }
+
+  it('a poll that waits costs no digest of what it shows, however often that changes', () => {
+    const name = 'contentVersion';
+    const getter = Object.getOwnPropertyDescriptor(Cursor.prototype, name);
+    let digests = 0;
+    Object.defineProperty(Cursor.prototype, name, {
+      configurable: true,
+      get(): unknown {
+        digests++;
+        return getter?.get?.call(this);
+      },
+    });
+    try {
+      const asked = poller.ask('eds', { resourceNames: ['a', 'b'] });
+      const before = digests;
+      for (let at = 0; at < 10; at++) {
+        lab.says({
+          type: type('eds'),
+          holder: namedHolder,
+          puts: [put(type('eds'), 'a', String(at))],
+          resolved: [],
+        });
+        lab.settle();
+      }
+      expect([shown(asked), digests]).to.deep.equal(['waits', before]);
+      lab.clock.advance(500);
+      expect(shown(asked)).to.equal('a');
+      expect(digests).to.be.greaterThan(before);
+    } finally {
+      if (getter !== undefined) Object.defineProperty(Cursor.prototype, name, getter);
+    }
+  });
 
   it('§7.3 a new resource error does not hide behind the version of the resources', () => {
     poller.ask('eds', { resourceNames: ['a', 'b'] });

@@ -1,13 +1,16 @@
 import { execFileSync } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, openSync, watch } from 'node:fs';
 import { mkdir, open, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { expect } from 'chai';
 import { typeUrl } from '../../../src/model/brand.ts';
 import { CLAIMS_EVERYTHING } from '../../../src/upstream/claims.ts';
+import type { WatchDirectory } from '../../../src/wire/directory-watches.ts';
 import { namePatterns } from '../../security/name-patterns.ts';
 import { cds, clusters, eds, Harness, interest, variant } from './harness.ts';
+
+const wrapper = 'type.googleapis.com/envoy.service.discovery.v3.Resource';
 
 describe('upstream/filesystem', () => {
   let files: Harness;
@@ -76,7 +79,6 @@ describe('upstream/filesystem', () => {
   it('§4.8 who asks again by an alias is given what has it, once', async () => {
     const host =
       '{ "@type": type.googleapis.com/envoy.config.route.v3.VirtualHost, name: bar, domains: [bar] }';
-    const wrapper = 'type.googleapis.com/envoy.service.discovery.v3.Resource';
     const aliased = `{ "@type": ${wrapper}, name: rc/bar, aliases: [rc/foo, rc/baz], resource: ${host} }`;
     files = await Harness.make({ 'a.yaml': `resources: [${aliased}]` });
     await files.start();
@@ -154,7 +156,7 @@ describe('upstream/filesystem', () => {
     files = await Harness.make({
       'a.yaml': clusters('one'),
       'bad.yaml': `${clusters('two')}  oops`,
-      'junk.json': '{ "names": "no type" ',
+      'package.json': '{ "name": "whole, and something else" }',
       'e.yaml': `resources: [{ "@type": ${eds}, cluster_name: one }]`,
     });
     for (const type of [cds, eds]) files.upstream.subscribe(interest(type, '*'));
@@ -169,6 +171,94 @@ describe('upstream/filesystem', () => {
     await files.until(() => files.names(cds).includes('two'));
     expect(files.transactions.at(-1)).to.deep.include({ type: cds, complete: true });
     expect(files.transactions.at(-1)?.resolved).to.have.length(1);
+  });
+
+  for (const [what, content] of [
+    ['is empty', ''],
+    ['is cut off before its first type', '{ "resources": ['],
+    ['is cut off after the type of a wrapper', `resources: [{ "@type": ${wrapper}, na`],
+    ['is whole, and has no type', 'resources: [{ name: one }]'],
+  ] as const) {
+    it(`§3.9 while a file ${what} since the start, what is in no file is unknown, of all types`, async () => {
+      files = await Harness.make({ 'a.yaml': clusters('one'), 'b.yaml': content });
+      for (const type of [cds, eds]) files.upstream.subscribe(interest(type, '*'));
+      await files.start();
+      await files.until(() => files.transactions.length === 2);
+      files.upstream.subscribe(interest(cds, 'later'));
+      await files.until(() => files.transactions.length === 3);
+      for (const { complete, resolved } of files.transactions)
+        expect([complete, resolved]).to.deep.equal([false, []]);
+      expect(files.names(cds)).to.deep.equal(['one']);
+      expect(files.warnings.join()).to.include('b.yaml: until this is good').and.include(': all types');
+      await files.replace('b.yaml', clusters('two'));
+      await files.until(() => files.names(cds).includes('two'));
+      await files.until(() => files.transactions.flatMap(({ resolved }) => resolved).length === 3);
+      expect(files.transactions.at(-1)?.complete).to.equal(true);
+    });
+  }
+
+  it('§3.9 the types that a file names are found where JSON escapes the slash', async () => {
+    const escaped = `{ "resources": [{ "@type": "${cds.replaceAll('/', '\\/')}"`;
+    files = await Harness.make({ 'a.json': escaped, 'b.yaml': clusters('one') });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    expect(files.transactions[0]?.complete).to.equal(false);
+    expect(files.warnings.join()).to.match(/a\.json: until .*: cds$/);
+  });
+
+  it('§3.9 a directory that cannot be listed: its types are unknown, or as they were, and what is served is stale', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    await symlink('team', join(files.path, 'team'));
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    expect(files.transactions[0]?.complete).to.equal(false);
+    expect(files.upstream.state().staleSince).to.be.a('number');
+    await rm(join(files.path, 'team'));
+    await files.write('team/b.yaml', clusters('two'));
+    await files.until(() => files.names(cds).includes('two'));
+    expect(files.upstream.state().staleSince).to.equal(undefined);
+    await rename(join(files.path, 'team'), join(files.root, 'away'));
+    await symlink('team', join(files.path, 'next'));
+    await rename(join(files.path, 'next'), join(files.path, 'team'));
+    await files.until(() => files.upstream.state().staleSince !== undefined);
+    await files.replace('a.yaml', clusters('three'));
+    await files.until(() => files.names(cds).includes('three'));
+    expect(files.transactions.at(-1)?.complete).to.equal(true);
+  });
+
+  it('an upstream that takes the place of another one has its last good content', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    await files.replace('a.yaml', '');
+    await files.until(() => files.warnings.length > 0);
+    const next = files.another(files.upstream);
+    next.upstream.subscribe(interest(cds, '*'));
+    await next.start();
+    await next.until(() => next.transactions.length === 1);
+    await next.upstream.stop();
+    expect(next.names(cds)).to.deep.equal(['one']);
+    expect(next.transactions[0]?.complete).to.equal(true);
+  });
+
+  it('a scan that finds nothing new joins no files', async () => {
+    let asked = 0;
+    const counting = {
+      ...CLAIMS_EVERYTHING,
+      get names() {
+        asked++;
+        return [];
+      },
+    };
+    files = await Harness.make({ 'a.yaml': clusters('one') }, counting);
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    await files.until(() => files.scans > 0);
+    const before = { asked, scans: files.scans };
+    await files.write('ignored.txt', 'a line of a log');
+    await files.replace('a.yaml', clusters('one'));
+    await files.until(() => files.scans > before.scans);
+    expect(asked).to.equal(before.asked);
   });
 
   it('one name in two files: the later by path order is refused, with both paths; variants are not', async () => {
@@ -269,6 +359,73 @@ describe('upstream/filesystem', () => {
     await writeFile(join(files.root, 'outside/real.yaml'), clusters('three'));
     await files.until(() => files.names(cds).join() === 'three,two');
     expect(files.warnings).to.deep.equal([]);
+  });
+
+  it('sees at once that a link above the path, or second on the way to a file, leads elsewhere', async () => {
+    files = await Harness.make({});
+    for (const [release, name] of ['one', 'two'].entries()) {
+      await files.write(`../releases/${release}/resources/a.yaml`, clusters(name));
+      await files.write(`../cfg/${release}/b.yaml`, clusters(`linked-${name}`));
+    }
+    const lead = async (link: string, target: string): Promise<void> => {
+      await symlink(target, join(files.root, 'link'));
+      await rename(join(files.root, 'link'), join(files.root, link));
+    };
+    await mkdir(join(files.root, 'app'));
+    await lead('app/current', '../releases/0');
+    await lead('cfg/current', '0');
+    for (const release of [0, 1])
+      await symlink('../../../cfg/current/b.yaml', join(files.root, `releases/${release}/resources/b.yaml`));
+    const linked = await files.by('app/current/resources').start();
+    await linked.until(() => linked.names(cds).join() === 'linked-one,one' && linked.scans > 0);
+    await lead('cfg/current', '1');
+    await linked.until(() => linked.names(cds).join() === 'linked-two,one');
+    await lead('app/current', '../releases/1');
+    await linked.until(() => linked.names(cds).join() === 'linked-two,two');
+    await linked.upstream.stop();
+  });
+
+  it('says where changes are seen late, because a directory cannot be watched', async () => {
+    const written = { 'a.yaml': clusters('one'), 'b/b.yaml': clusters('two'), 'c/c.yaml': '' };
+    let left = 1;
+    const watchDirectory: WatchDirectory = (directory, changed) => {
+      if (left-- <= 0) throw new Error('ENOSPC');
+      return watch(directory, { persistent: false }, () => changed());
+    };
+    files = await Harness.make(written, CLAIMS_EVERYTHING, { watchDirectory });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    expect(files.warnings.join('\n')).to.match(
+      /b: changes in it and in 1 directories more are seen within 30 s only/,
+    );
+    await rm(join(files.path, 'c'), { recursive: true });
+    await files.until(() => files.upstream.state().staleSince === undefined);
+    expect(files.upstream.state().lastError).to.match(/b: changes in it are seen within 30 s only/);
+  });
+
+  it('a resource with a TTL ends once, whoever asks for it again', async () => {
+    const mortal = `{ "@type": ${wrapper}, ttl: 0.2s, resource: { "@type": ${cds}, name: mortal } }`;
+    files = await Harness.make({ 'a.yaml': `resources: [${mortal}]` });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    expect(files.names(cds)).to.deep.equal(['mortal']);
+    await setTimeout(250);
+    files.upstream.subscribe(interest(cds, 'mortal'));
+    await files.write('b.yaml', clusters('one'));
+    await files.until(() => files.names(cds).includes('one'));
+    for (const { puts } of files.transactions.slice(1))
+      expect(puts.map(({ name }) => name)).to.not.include('mortal');
+    expect(files.names(cds)).to.deep.equal(['one']);
+  });
+
+  it('a copy of a directory is refused in one update and 50 lines for each file', async () => {
+    const names = Array.from({ length: 60 }, (_, at) => `c${at}`);
+    files = await Harness.make({ 'a.yaml': clusters(...names), 'copy/a.yaml': clusters(...names) });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    expect(files.rejected).to.deep.equal([cds]);
+    expect(files.warnings).to.have.length(51);
+    expect(files.warnings.at(-1)).to.include('10 more problems');
   });
 
   it('is silent after stop', async () => {

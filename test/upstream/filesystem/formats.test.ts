@@ -171,12 +171,49 @@ describe('upstream/filesystem formats', () => {
     }
   });
 
+  it('JSON is read by the reader of JSON, whatever digits it has', () => {
+    const json = { resources: [{ ...cluster, alt_stat_name: '1700000000000000000' }] };
+    const read = parseFile('a.json', Buffer.from(JSON.stringify(json)));
+    // The reader of YAML, which takes many times as long, knows all places at once.
+    expect(read.ok && read.value.places).to.deep.equal([]);
+  });
+
+  it('a map of 40,000 keys is read at once', () => {
+    const keys = Array.from({ length: 40_000 }, (_, at) => `k${at}: 1`).join(', ');
+    const metadata = `{ filter_metadata: { f: { ${keys} } } }`;
+    expect(problem('a.yaml', `resources: [{ "@type": ${cds}, name: x, metadata: ${metadata} }]`)).to.equal(
+      '',
+    );
+  }).timeout(6000);
+
+  it('a file that would stop everything for long is refused, with what to do', () => {
+    const long = (bytes: number): Buffer => Buffer.alloc(bytes, ' ');
+    const refused = /^-: the file has \d+ bytes, and of .* at most \d+ are read.*several files$/;
+    expect(problem('a.yaml', long((8 << 20) + 1))).to.match(refused);
+    expect(problem('a.json', long((32 << 20) + 1))).to.match(refused);
+    const whole = JSON.stringify({ resources: [{ ...cluster, nam: 1 }] });
+    expect(problem('a.json', Buffer.concat([long(9 << 20), Buffer.from(whole)])), 'without a line').to.match(
+      /^-: .*nam/,
+    );
+  });
+
   it('a bad file after a good one keeps the good content', () => {
     const good = record('a.yaml', clusters('one'));
     const bad = readRecord('a.yaml', Buffer.from('{'), '', good, 8);
     expect(bad.resources).to.equal(good.resources);
     expect(bad.problems).to.have.length(1);
     expect(readRecord('a.yaml', Buffer.from(clusters('one')), '', bad, 8).problems).to.deep.equal([]);
+  });
+
+  it('notes a type of which clients would never ask, as its prefix is another', () => {
+    const value = Buffer.from('\n\x05inner', 'latin1');
+    const any = { typeUrl: cds.replace('googleapis', 'example'), value };
+    const response = create(DiscoveryResponseSchema, { resources: [any] });
+    const { notes, resources } = record('a.pb', toBinary(DiscoveryResponseSchema, response));
+    expect(resources).to.have.length(1);
+    expect(notes.map(({ message }) => message).join()).to.match(
+      /"inner": clients ask for type\.googleapis\.com\/envoy\S+Cluster, and nobody/,
+    );
   });
 
   it('notes 50 things that are odd in a file, and says how many more there are', () => {

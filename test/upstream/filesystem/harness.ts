@@ -6,7 +6,10 @@ import { systemClock } from '../../../src/model/clock.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
 import type { Interest, Transaction } from '../../../src/model/transaction.ts';
 import { CLAIMS_EVERYTHING, type ClaimOptions } from '../../../src/upstream/claims.ts';
-import { FilesystemUpstream } from '../../../src/upstream/filesystem/filesystem-upstream.ts';
+import {
+  type FilesystemOptions,
+  FilesystemUpstream,
+} from '../../../src/upstream/filesystem/filesystem-upstream.ts';
 
 export const cds = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
 export const eds = typeUrl('type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment');
@@ -41,10 +44,17 @@ export class Harness {
   /** The types of what was refused. */
   readonly rejected: string[] = [];
   changes = 0;
+  /** Those after which it waits for a change. */
+  scans = 0;
   readonly upstream: FilesystemUpstream;
   readonly #waiting = new Set<() => void>();
 
-  private constructor(root: string, path: string, claims: ClaimOptions) {
+  private constructor(
+    root: string,
+    path: string,
+    claims: ClaimOptions,
+    options: Partial<FilesystemOptions> = {},
+  ) {
     this.root = root;
     this.path = path;
     const log = {
@@ -74,7 +84,15 @@ export class Harness {
         path,
         claims,
         maxConstraintDepth: 64,
-        clock: systemClock,
+        ...options,
+        clock: {
+          ...systemClock,
+          after: (milliseconds, run) => {
+            if (milliseconds >= 1000) this.scans++;
+            this.#wake();
+            return systemClock.after(milliseconds, run);
+          },
+        },
         log,
         metrics: { rejected: (type) => void this.rejected.push(type) },
       },
@@ -82,16 +100,25 @@ export class Harness {
     );
   }
 
-  static async make(files: Readonly<Record<string, string | Uint8Array>>, claims = CLAIMS_EVERYTHING) {
+  static async make(
+    files: Readonly<Record<string, string | Uint8Array>>,
+    claims = CLAIMS_EVERYTHING,
+    options: Partial<FilesystemOptions> = {},
+  ) {
     const root = await mkdtemp(join(tmpdir(), 'distributary-files-'));
-    const harness = new Harness(root, join(root, 'resources'), claims);
+    const harness = new Harness(root, join(root, 'resources'), claims, options);
     for (const [file, content] of Object.entries(files)) await harness.write(file, content);
     return harness;
   }
 
-  /** Another upstream over the same files. */
-  another(): Harness {
-    return new Harness(this.root, this.path, CLAIMS_EVERYTHING);
+  /** An upstream over another path to the same files. */
+  by(path: string): Harness {
+    return new Harness(this.root, join(this.root, path), CLAIMS_EVERYTHING);
+  }
+
+  /** Another upstream over the same files, which may take the place of one. */
+  another(before?: FilesystemUpstream): Harness {
+    return new Harness(this.root, this.path, CLAIMS_EVERYTHING, { before });
   }
 
   async write(file: string, content: string | Uint8Array): Promise<void> {
