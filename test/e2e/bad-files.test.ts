@@ -32,7 +32,7 @@ describe('what clients have of a file that is empty', function () {
         client.want('cds');
         return client;
       };
-      const unknown = 'as unknown, not as absent: all types';
+      const unknown = 'what is cached already stays, of all types';
       const both = ['cart: ', 'shop: '];
       {
         await using relay = await RelayProcess.start(config);
@@ -53,6 +53,24 @@ describe('what clients have of a file that is empty', function () {
       await eventually(() => void expect(relay.output).to.include(unknown));
       await always(() => void expect(client.has('cds')).to.deep.equal(both), 300);
       files.remove('cart.yaml');
+      await client.gets('cds', ['shop: ']);
+    });
+  }
+});
+
+describe('a file that is empty, or no file of resources, when the relay starts', function () {
+  this.timeout(60_000);
+
+  for (const protocol of ['sotw', 'delta'] as const) {
+    it(`§3.9 holds up nobody: clients get what the other files have (${protocol})`, async () => {
+      using files = new ResourceFiles();
+      files.write('cds', new Map([['shop', '0']]));
+      files.writeText('empty.yaml', '');
+      files.writeText('notes.json', '{ "notes": ');
+      await using relay = await RelayProcess.start({ upstreams: [files.upstream] });
+      using connections = new Connections(relay.xds);
+      const client = connections.open({ protocol, content: () => '' });
+      client.want('cds');
       await client.gets('cds', ['shop: ']);
     });
   }

@@ -54,8 +54,8 @@ export interface FilesystemOptions {
  * Files as an upstream (protocol §7). Each scan publishes what changed, a type in one transaction with its full state.
  * A completed scan answers every interest: what is in no file is absent (§3.9). A file that cannot be read keeps its
  * last good content; if the path itself goes away, everything stays as it was and is stale. Of a file that never was
- * good since the start nothing is known: the types that it names, or all if it names none, are published without being
- * called complete.
+ * good since the start nothing is known: the types that it names are published without being called complete, and their
+ * interests wait. If it names none, what is there is served, and nothing that is cached is dropped, of any type.
  */
 export class FilesystemUpstream implements Upstream {
   readonly name: string;
@@ -224,7 +224,7 @@ export class FilesystemUpstream implements Upstream {
     this.#apply(type, content, allPuts(content), complete, interests);
   }
 
-  /** False while a file that never was good may hold some of it: what is missing is unknown, not absent. */
+  /** False while a file that never was good may hold some of it: what is missing may be there. */
   #isComplete(type: TypeUrl): boolean {
     return this.#withheld !== 'ALL' && !this.#withheld.has(type);
   }
@@ -263,6 +263,10 @@ export class FilesystemUpstream implements Upstream {
     const holder = this.#holder;
     const living = puts.flatMap((put) => this.#living(put, arrivedAt));
     this.#sink.apply(transaction({ holder, type, version, puts: living, complete, resolved, arrivedAt }));
+    if (this.#withheld !== 'ALL' || interests.length === 0) return;
+    // A file that shows no type may be no file of resources: nobody waits for it, and nothing is dropped.
+    const forNow: Holder = { ...holder, restored: true };
+    this.#sink.apply(transaction({ holder: forNow, type, version, resolved: interests, arrivedAt }));
   }
 
   /** Its TTL counts from when it was first given, however often it is given again. */
@@ -310,9 +314,10 @@ export class FilesystemUpstream implements Upstream {
 function withheldProblems(files: Files): FileProblem[] {
   return [...files].flatMap(([file, { withheld }]) => {
     if (withheld !== 'ALL' && withheld.size === 0) return [];
-    const types =
-      withheld === 'ALL' ? 'all types' : Array.from(withheld, (type) => typeInfo(type).short).join(', ');
-    const message = `until this is good, what no other file has counts as unknown, not as absent: ${types}`;
+    const message =
+      withheld === 'ALL'
+        ? 'until this is good, what is cached already stays, of all types: it may be in it'
+        : `until this is good, what no other file has counts as unknown, not as absent: ${Array.from(withheld, (type) => typeInfo(type).short).join(', ')}`;
     return [{ file, place: undefined, message, types: [] }];
   });
 }

@@ -60,7 +60,7 @@ type Parsed = Result<
 >;
 
 const MiB = 1 << 20;
-const mostYaml = 8 * MiB;
+const mostYaml = 16 * MiB;
 
 /**
  * By the end of a name: how it is read, and of how many bytes at most. A file is read in one turn of the event loop, in
@@ -70,11 +70,11 @@ const formats: ReadonlyMap<
   string,
   { readonly decode: (bytes: Uint8Array) => Parsed; readonly most: number }
 > = new Map([
-  ['.json', { decode: parseJson, most: 32 * MiB }],
+  ['.json', { decode: parseJson, most: 64 * MiB }],
   ['.yaml', { decode: parseYaml, most: mostYaml }],
   ['.yml', { decode: parseYaml, most: mostYaml }],
   ['.pb', { decode: parseBinary, most: 128 * MiB }],
-  ['.pb_text', { decode: parseText, most: 32 * MiB }],
+  ['.pb_text', { decode: parseText, most: 64 * MiB }],
 ]);
 
 /** Whether files of this name are read at all (docs/configuration.md, upstreams). */

@@ -189,10 +189,10 @@ describe('upstream/filesystem formats', () => {
   it('a file that would stop everything for long is refused, with what to do', () => {
     const long = (bytes: number): Buffer => Buffer.alloc(bytes, ' ');
     const refused = /^-: the file has \d+ bytes, and of .* at most \d+ are read.*several files$/;
-    expect(problem('a.yaml', long((8 << 20) + 1))).to.match(refused);
-    expect(problem('a.json', long((32 << 20) + 1))).to.match(refused);
+    expect(problem('a.yaml', long((16 << 20) + 1))).to.match(refused);
+    expect(problem('a.json', long((64 << 20) + 1))).to.match(refused);
     const whole = JSON.stringify({ resources: [{ ...cluster, nam: 1 }] });
-    expect(problem('a.json', Buffer.concat([long(9 << 20), Buffer.from(whole)])), 'without a line').to.match(
+    expect(problem('a.json', Buffer.concat([long(17 << 20), Buffer.from(whole)])), 'without a line').to.match(
       /^-: .*nam/,
     );
   });
