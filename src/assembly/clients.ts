@@ -14,7 +14,7 @@ import { compileParameterRules, type DerivedParameters } from '../security/deriv
 import { compilePrincipals } from '../security/pattern.ts';
 import { originOfFeatures, PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../wire/between-relays.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import type { PeerNames } from '../wire/peer-identity.ts';
+import { nodeKeyOf, type PeerNames, verifiedIdentity } from '../wire/peer-identity.ts';
 import type { Peer } from '../wire/server-stream.ts';
 
 /** Client features by which a client says what it understands (protocol §5, §8). */
@@ -29,6 +29,8 @@ class KnownClient implements ClientContext, SidedClient {
   /** By its side: set anew before anybody sees it. */
   access: Access;
   readonly address: string;
+  readonly #identity: string | undefined;
+  #nodeKey: string | undefined;
   readonly exempt: boolean;
   readonly wrapped: boolean;
   readonly ttl: boolean;
@@ -46,7 +48,7 @@ class KnownClient implements ClientContext, SidedClient {
     node: ClientNode,
     metadataPaths: ReadonlySet<string>,
     access: Access,
-    address: string,
+    peer: PeerNames,
     exempt: boolean,
     trust: string,
     derived: DerivedParameters,
@@ -57,7 +59,8 @@ class KnownClient implements ClientContext, SidedClient {
     this.node = node;
     this.metadataPaths = metadataPaths;
     this.access = access;
-    this.address = address;
+    this.address = peer.address;
+    this.#identity = verifiedIdentity(peer);
     this.exempt = exempt;
     this.trust = trust;
     this.wrapped = wrappedFeatures.some((feature) => node.clientFeatures.includes(feature));
@@ -77,6 +80,12 @@ class KnownClient implements ClientContext, SidedClient {
 
   get nodeId(): string {
     return this.node.id;
+  }
+
+  /** Only rollouts and load reports ask for it, and these again and again. */
+  get nodeKey(): string {
+    this.#nodeKey ??= nodeKeyOf(this.node.id, this.#identity);
+    return this.#nodeKey;
   }
 
   get place(): number {
@@ -171,7 +180,7 @@ export class ClientRules {
       node,
       this.#metadataPaths,
       rules,
-      peer.address,
+      peer,
       this.#isRelay(peer),
       this.#trust,
       derived,

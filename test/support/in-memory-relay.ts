@@ -309,6 +309,7 @@ export class InMemoryRelay {
           return ok({
             selectionGroup: derived,
             nodeId: node.value.id,
+            nodeKey: node.value.id,
             place: node.value.place,
             classKey: '',
             mayBeCanary: true,
