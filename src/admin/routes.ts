@@ -27,7 +27,7 @@ export function httpRoutes(inspector: Inspector, live: LivePage): HttpRoutes {
   ]);
 }
 
-/** What probes and scrapers ask. It names no client and no resource. */
+/** What probes and scrapers ask. It names no client and no resource, but in the words of a control plane (`reason`, `last_error`). */
 export function probeRoutes(inspector: Inspector): HttpRoutes {
   return new Map<string, () => Awaitable<HttpAnswer>>([
     ['/healthz', () => ({ status: 200, type: 'text/plain; charset=utf-8', body: 'ok\n' })],
@@ -148,9 +148,8 @@ function staleText(upstreams: ReadinessReport['upstreams']): string {
 
 function rolloutJson(rollout: ReadinessReport['rollout']): object {
   if (rollout === undefined) return {};
-  const { state, since, reason } = rollout;
-  const why = reason === '' ? {} : { reason };
-  return { rollout: { state, since: new Date(since).toISOString(), ...why } };
+  const { state, since, cause } = rollout;
+  return { rollout: { state, since: new Date(since).toISOString(), cause } };
 }
 
 async function metrics(inspector: Inspector): Promise<HttpAnswer> {

@@ -105,7 +105,8 @@ export interface RolloutSummary {
   readonly state: string;
   /** Milliseconds since the epoch. */
   readonly since: number;
-  readonly reason: string;
+  /** Why it is held; undefined: it is not. The words of who rejected it are in the status alone: anybody may probe. */
+  readonly cause: string | undefined;
 }
 
 export interface ReadinessReport {

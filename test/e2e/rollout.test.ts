@@ -146,7 +146,9 @@ for (const workers of cases(2, 0)) {
       await always(() => checkState(relay, 'HELD'), 1500);
       expect(await relay.metric('rollout_state', 'HELD')).to.equal(1);
       expect(await counted('rollouts_total', 'held')).to.equal(before + 1);
-      expect((await relay.get('/ready')).body).to.include('"state": "HELD"');
+      const ready = (await relay.get('/ready')).body;
+      expect(ready).to.include('"state": "HELD"').and.to.include('"cause": "rejected"');
+      expect(ready, 'whoever probes reads no words of clients').to.not.include('no such filter');
       plane.set('cds', { a: '2', b: '1' });
       for (const client of [...clients, newcomer]) await client.gets('cds', { a: '2', b: '1' });
       await reaches(relay, 'IDLE');
