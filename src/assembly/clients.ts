@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { Config } from '../config/config.ts';
 import type { ClientContext } from '../downstream/services.ts';
 import type { Access } from '../model/access.ts';
-import type { LoadOrigin } from '../model/load.ts';
+import { itsOwn, type LoadOrigin } from '../model/load.ts';
 import { getOrMake } from '../model/maps.ts';
 import { nodePath, type WantedMetadata, wantedMetadata } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -50,6 +50,7 @@ class KnownClient implements ClientContext, SidedClient {
     access: Access,
     peer: PeerNames,
     exempt: boolean,
+    mayBeRelay: boolean,
     trust: string,
     derived: DerivedParameters,
     classKey: string,
@@ -69,7 +70,7 @@ class KnownClient implements ClientContext, SidedClient {
     this.isEnvoy = node.userAgentName === 'envoy';
     this.unknownNames = node.clientFeatures.includes(UNKNOWN_NAMES);
     this.passesVariants = node.clientFeatures.includes(PASSES_VARIANTS);
-    this.loadOrigin = originOfFeatures(node.clientFeatures);
+    this.loadOrigin = mayBeRelay ? originOfFeatures(node.clientFeatures) : itsOwn;
     this.#derived = derived;
     this.classKey = classKey;
   }
@@ -116,6 +117,7 @@ export class ClientRules {
   readonly #derivation: ReturnType<typeof compileParameterRules>;
   readonly #authorization: ReturnType<typeof compileAuthorization>;
   readonly #isRelay: (peer: PeerNames) => boolean;
+  readonly #verifies: boolean;
   readonly #mayBeCanary: (peer: PeerNames) => boolean;
   /** The parameter rules that read metadata. */
   readonly #metadataRules: readonly MetadataRule[];
@@ -131,6 +133,8 @@ export class ClientRules {
     this.#sideOf = sideOf;
     this.#derivation = compileParameterRules(config.parameters);
     this.#authorization = compileAuthorization(config.xds.authorization);
+    // The listener's authorities are those of the start.
+    this.#verifies = config.xds.tls?.ca !== undefined;
     const { relayPeers } = config.limits;
     const listed = relayPeers.length === 0 ? () => false : compilePrincipals(relayPeers);
     this.#isRelay = (peer) => peer.unix || listed(peer);
@@ -149,6 +153,11 @@ export class ClientRules {
   /** It comes by a Unix socket, or limits.relay_peers names it. The limits of clients do not bind it. */
   isRelay(peer: PeerNames): boolean {
     return this.#isRelay(peer);
+  }
+
+  /** Whether what it says of itself as a relay is believed. Where clients are not verified, anybody can say it. */
+  mayBeRelay(peer: PeerNames): boolean {
+    return !this.#verifies || this.#isRelay(peer);
   }
 
   accessOf(peer: Peer): Access {
@@ -182,6 +191,7 @@ export class ClientRules {
       rules,
       peer,
       this.#isRelay(peer),
+      this.mayBeRelay(peer),
       this.#trust,
       derived,
       this.#classes.keyOf(derived, rules.key),
