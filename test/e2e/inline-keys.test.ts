@@ -111,6 +111,24 @@ describe('private keys that stand in clusters', function () {
     expectNone(relay.output);
   });
 
+  it('the hashes that compare secrets are keyed in each process: nobody can try guesses by them', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('sds', { password: '1' });
+    const contentBy = async (): Promise<string> => {
+      await using relay = await RelayProcess.start({
+        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+      });
+      await using client = new XdsClient(relay.xds, 'delta');
+      client.subscribe('sds', ['password']);
+      await client.gets('sds');
+      const { body } = await relay.rpc(`${adminService}/ListMatches`, { type: 'sds' });
+      return /"content": ?"([^"]+)"/.exec(body)?.[1] ?? '';
+    };
+    const first = await contentBy();
+    expect(first).to.match(/^[0-9a-f]{16}$/);
+    expect(await contentBy()).to.not.equal(first);
+  });
+
   it('are on disk only of types that are not left out', async () => {
     using directory = temporaryDirectory();
     await using plane = await planeWithKeys();
