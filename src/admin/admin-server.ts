@@ -328,7 +328,7 @@ export function wholeBody(
 
 /** What scrapers and probes ask, and nothing else: everybody who can reach this listener may read it. */
 export function startMetricsServer(options: Omit<AdminOptions, 'access'>): Promise<Result<HttpListener>> {
-  const routes = probeRoutes(options.inspector);
+  const routes = probeRoutes(options.inspector, 'METRICS');
   return startHttpListener('metrics', options, (request, response) => {
     plain(request, response, routes).catch((error: unknown) => {
       options.log.error('metrics: a request failed', { error });

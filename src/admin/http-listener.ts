@@ -10,6 +10,7 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { systemClock, type Timer } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { printableJson } from '../model/text.ts';
 import type { Log } from '../observe/log.ts';
 import { type Account, type Accounts, boundlessAccounts } from '../wire/accounts.ts';
 import { formatHostPort } from '../wire/address.ts';
@@ -214,8 +215,9 @@ const isUnread = ({ writableEnded, writableFinished, writableNeedDrain }: Server
 
 /* Whole answers of the plain HTTP routes. */
 
+/** Peers choose some of its texts, and operators read it in a terminal. */
 export function json(value: unknown, status = 200): HttpAnswer {
-  return { status, type: 'application/json', body: `${JSON.stringify(value, null, 2)}\n` };
+  return { status, type: 'application/json', body: `${printableJson(JSON.stringify(value, null, 2))}\n` };
 }
 
 /** Without the body, if HEAD asks. */

@@ -22,16 +22,19 @@ export function httpRoutes(inspector: Inspector, live: LivePage): HttpRoutes {
   return new Map([
     ['/', shared(() => page(inspector, live))],
     ...[...runbooks].map((name) => [`/runbooks/${name}`, () => runbook(name)] as const),
-    ...probeRoutes(inspector),
+    ...probeRoutes(inspector, 'ADMIN'),
     ['/config_dump', shared(() => configDump(inspector.configDump()))],
   ]);
 }
 
-/** What probes and scrapers ask. It names no client and no resource. */
-export function probeRoutes(inspector: Inspector): HttpRoutes {
+/**
+ * What probes and scrapers ask. On the listener for metrics it names no client and no resource, but in the words of a
+ * control plane (`reason` of an upstream, `last_error`).
+ */
+export function probeRoutes(inspector: Inspector, listener: 'ADMIN' | 'METRICS'): HttpRoutes {
   return new Map<string, () => Awaitable<HttpAnswer>>([
     ['/healthz', () => ({ status: 200, type: 'text/plain; charset=utf-8', body: 'ok\n' })],
-    ['/ready', async () => readiness(inspector.ready(), await inspector.problems())],
+    ['/ready', async () => readiness(inspector.ready(), await inspector.problems(), listener)],
     ['/metrics', shared(() => metrics(inspector))],
   ]);
 }
@@ -100,6 +103,7 @@ async function page(inspector: Inspector, live: LivePage): Promise<HttpAnswer> {
 function readiness(
   { ready, reason, upstreams, rollout }: ReadinessReport,
   problems: readonly Plain<Problem>[] | undefined,
+  listener: 'ADMIN' | 'METRICS',
 ): HttpAnswer {
   const shown = upstreams.map(
     ({ name, required, connected, stale, refusedStreams, suspectTypes, ...said }) => ({
@@ -117,7 +121,7 @@ function readiness(
   );
   const why = ready ? staleText(upstreams) : reason;
   const wrong = problems === undefined ? null : wrongOnes(problems).map(problemJson);
-  const answer = { ready, reason: why, problems: wrong, upstreams: shown, ...rolloutJson(rollout) };
+  const answer = { ready, reason: why, problems: wrong, upstreams: shown, ...rolloutJson(rollout, listener) };
   return json(answer, ready ? 200 : 503);
 }
 
@@ -146,11 +150,11 @@ function staleText(upstreams: ReadinessReport['upstreams']): string {
     .join(', ');
 }
 
-function rolloutJson(rollout: ReadinessReport['rollout']): object {
+function rolloutJson(rollout: ReadinessReport['rollout'], listener: 'ADMIN' | 'METRICS'): object {
   if (rollout === undefined) return {};
-  const { state, since, reason } = rollout;
-  const why = reason === '' ? {} : { reason };
-  return { rollout: { state, since: new Date(since).toISOString(), ...why } };
+  const { state, since, cause, reason } = rollout;
+  const why = reason === '' || listener === 'METRICS' ? {} : { reason };
+  return { rollout: { state, since: new Date(since).toISOString(), cause, ...why } };
 }
 
 async function metrics(inspector: Inspector): Promise<HttpAnswer> {

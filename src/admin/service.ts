@@ -105,6 +105,9 @@ export interface RolloutSummary {
   readonly state: string;
   /** Milliseconds since the epoch. */
   readonly since: number;
+  /** The kind of reason for which it is held; undefined: it is not. */
+  readonly cause: string | undefined;
+  /** With names of resources and the words of clients and operators. */
   readonly reason: string;
 }
 

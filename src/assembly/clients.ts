@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { Config } from '../config/config.ts';
 import type { ClientContext } from '../downstream/services.ts';
 import type { Access } from '../model/access.ts';
-import type { LoadOrigin } from '../model/load.ts';
+import { itsOwn, type LoadOrigin } from '../model/load.ts';
 import { getOrMake } from '../model/maps.ts';
 import { nodePath, type WantedMetadata, wantedMetadata } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -14,7 +14,7 @@ import { compileParameterRules, type DerivedParameters } from '../security/deriv
 import { compilePrincipals } from '../security/pattern.ts';
 import { originOfFeatures, PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../wire/between-relays.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import type { PeerNames } from '../wire/peer-identity.ts';
+import { nodeKeyOf, type PeerNames, verifiedIdentity } from '../wire/peer-identity.ts';
 import type { Peer } from '../wire/server-stream.ts';
 
 /** Client features by which a client says what it understands (protocol §5, §8). */
@@ -29,6 +29,8 @@ class KnownClient implements ClientContext, SidedClient {
   /** By its side: set anew before anybody sees it. */
   access: Access;
   readonly address: string;
+  readonly #identity: string | undefined;
+  #nodeKey: string | undefined;
   readonly exempt: boolean;
   readonly wrapped: boolean;
   readonly ttl: boolean;
@@ -46,8 +48,9 @@ class KnownClient implements ClientContext, SidedClient {
     node: ClientNode,
     metadataPaths: ReadonlySet<string>,
     access: Access,
-    address: string,
+    peer: PeerNames,
     exempt: boolean,
+    mayBeRelay: boolean,
     trust: string,
     derived: DerivedParameters,
     classKey: string,
@@ -57,7 +60,8 @@ class KnownClient implements ClientContext, SidedClient {
     this.node = node;
     this.metadataPaths = metadataPaths;
     this.access = access;
-    this.address = address;
+    this.address = peer.address;
+    this.#identity = verifiedIdentity(peer);
     this.exempt = exempt;
     this.trust = trust;
     this.wrapped = wrappedFeatures.some((feature) => node.clientFeatures.includes(feature));
@@ -66,7 +70,7 @@ class KnownClient implements ClientContext, SidedClient {
     this.isEnvoy = node.userAgentName === 'envoy';
     this.unknownNames = node.clientFeatures.includes(UNKNOWN_NAMES);
     this.passesVariants = node.clientFeatures.includes(PASSES_VARIANTS);
-    this.loadOrigin = originOfFeatures(node.clientFeatures);
+    this.loadOrigin = mayBeRelay ? originOfFeatures(node.clientFeatures) : itsOwn;
     this.#derived = derived;
     this.classKey = classKey;
   }
@@ -77,6 +81,12 @@ class KnownClient implements ClientContext, SidedClient {
 
   get nodeId(): string {
     return this.node.id;
+  }
+
+  /** Only rollouts and load reports ask for it, and these again and again. */
+  get nodeKey(): string {
+    this.#nodeKey ??= nodeKeyOf(this.node.id, this.#identity);
+    return this.#nodeKey;
   }
 
   get place(): number {
@@ -107,6 +117,7 @@ export class ClientRules {
   readonly #derivation: ReturnType<typeof compileParameterRules>;
   readonly #authorization: ReturnType<typeof compileAuthorization>;
   readonly #isRelay: (peer: PeerNames) => boolean;
+  readonly #verifies: boolean;
   readonly #mayBeCanary: (peer: PeerNames) => boolean;
   /** The parameter rules that read metadata. */
   readonly #metadataRules: readonly MetadataRule[];
@@ -122,6 +133,8 @@ export class ClientRules {
     this.#sideOf = sideOf;
     this.#derivation = compileParameterRules(config.parameters);
     this.#authorization = compileAuthorization(config.xds.authorization);
+    // The listener's authorities are those of the start.
+    this.#verifies = config.xds.tls?.ca !== undefined;
     const { relayPeers } = config.limits;
     const listed = relayPeers.length === 0 ? () => false : compilePrincipals(relayPeers);
     this.#isRelay = (peer) => peer.unix || listed(peer);
@@ -140,6 +153,11 @@ export class ClientRules {
   /** It comes by a Unix socket, or limits.relay_peers names it. The limits of clients do not bind it. */
   isRelay(peer: PeerNames): boolean {
     return this.#isRelay(peer);
+  }
+
+  /** Whether what it says of itself as a relay is believed. Where clients are not verified, anybody can say it. */
+  mayBeRelay(peer: PeerNames): boolean {
+    return !this.#verifies || this.#isRelay(peer);
   }
 
   accessOf(peer: Peer): Access {
@@ -171,8 +189,9 @@ export class ClientRules {
       node,
       this.#metadataPaths,
       rules,
-      peer.address,
+      peer,
       this.#isRelay(peer),
+      this.mayBeRelay(peer),
       this.#trust,
       derived,
       this.#classes.keyOf(derived, rules.key),

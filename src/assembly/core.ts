@@ -287,14 +287,11 @@ export class Core {
       removalLimits: () => removalLimits(this.#config),
       events: rolloutEvents(this, rolloutFile),
     });
-    // The listener's authorities are those of the start. Without them, any peer may be a relay.
-    const verifies = config.xds.tls?.ca !== undefined;
-    const mayBeRelay = (peer: Peer): boolean => !verifies || this.#rules.isRelay(peer);
     this.loops = new LoopDetection(
       role.relayId ?? newRelayId(config.node.id),
-      mayBeRelay,
+      (peer) => this.#rules.mayBeRelay(peer),
       systemClock,
-      verifies ? undefined : longestUnverified,
+      config.xds.tls?.ca === undefined ? longestUnverified : undefined,
     );
     this.siblings = new SiblingServing(config, {
       clock: systemClock,

@@ -32,7 +32,6 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Refusal } from '../wire/refusal.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import type { ClientRules } from './clients.ts';
-import { nodeKeyOf } from './rollout-fleet.ts';
 
 /**
  * Load reports of this process's clients. A worker has the sums of its own clients and reports them to the primary as a
@@ -183,8 +182,7 @@ function reportingClient(
   stream: string,
 ): ReportingClient {
   const { traffic } = core;
-  const node = nodeKeyOf(client, peer);
-  const { access, classKey, loadOrigin: origin } = client;
+  const { access, nodeKey: node, classKey, loadOrigin: origin } = client;
   const of = classOf(client);
   const classLabel = parametersLabel(Object.fromEntries(of.parameters.entries));
   let last: {

@@ -27,12 +27,6 @@ import {
   type Survey,
   type Waiting,
 } from '../rollout/waiting.ts';
-import { verifiedIdentity } from '../wire/peer-identity.ts';
-import type { Peer } from '../wire/server-stream.ts';
-
-/** A client's node, with the identity that its certificate vouches for. */
-export const nodeKeyOf = ({ nodeId }: Pick<ClientContext, 'nodeId'>, peer: Peer): string =>
-  JSON.stringify([nodeId, verifiedIdentity(peer)]);
 
 const accepted: Standing = { kind: 'accepted' };
 const waits: Standing = { kind: 'waiting' };
@@ -44,7 +38,6 @@ const fewSets = 8;
 /** A stream that subscribes to something that waits. */
 interface Subscriber {
   readonly client: ClientContext;
-  readonly node: string;
   readonly types: readonly { readonly type: TypeStream; readonly parts: Parts }[];
   /** The parts of each type, or the union of many. */
   names: readonly ReadonlySet<string>[] | undefined;
@@ -212,17 +205,16 @@ export class RelayFleet implements Fleet {
       return parts.length === 0 ? [] : [{ type, parts }];
     });
     if (types.length === 0) return undefined;
-    const node = nodeKeyOf(client, stream.transport.peer);
-    return { client, node, types, names: undefined, standing: undefined };
+    return { client, types, names: undefined, standing: undefined };
   }
 
   #membersNow(): readonly Member[] {
     const members = new Map<string, Member & { readonly subscribed: Set<Part> }>();
     for (const { client, types } of this.#subscribers.values()) {
-      const { nodeId, place, classKey, access, mayBeCanary } = client;
-      const key = JSON.stringify([nodeId, classKey, access.side, mayBeCanary]);
+      const { nodeKey, place, classKey, access, mayBeCanary } = client;
+      const key = JSON.stringify([nodeKey, classKey, access.side, mayBeCanary]);
       const { side } = access;
-      const created = () => ({ nodeId, place, classKey, side, mayBeCanary, subscribed: new Set<Part>() });
+      const created = () => ({ nodeKey, place, classKey, side, mayBeCanary, subscribed: new Set<Part>() });
       const known = getOrMake(members, key, created);
       for (const { parts } of types) for (const part of parts) known.subscribed.add(part);
     }
@@ -248,8 +240,8 @@ function isSameSubscriber(a: Subscriber, b: Subscriber): boolean {
 function canaryOf(id: string, subscriber: Subscriber, waiting: Waiting): CanaryStream {
   const standing = standingNow(subscriber, waiting);
   subscriber.names ??= subscriber.types.flatMap(({ parts }) => fewOf(parts));
-  const { node, client, names } = subscriber;
-  return { stream: id, node, classKey: client.classKey, standing, names };
+  const { client, names } = subscriber;
+  return { stream: id, node: client.nodeKey, classKey: client.classKey, standing, names };
 }
 
 function standingNow(subscriber: Subscriber, waiting: Waiting): Standing {

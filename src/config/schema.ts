@@ -265,7 +265,7 @@ const limits = z
     max_held_bytes_per_peer: count().default(268_435_456).describe('The same for one peer. What several peers share counts for none of them'),
     max_work_per_peer: positiveDuration().prefault('500ms').describe('Work of one peer per second, in each worker. Every peer gets turns of 4 ms; above this, it gets turns of 1 ms. While no other peer has work, it may use all the time there is'),
     max_load_report_clusters: count().default(10_000).describe("Clusters of one client in the sums of load reports. What is more is left out, and counted"),
-    relay_peers: z.array(principal()).prefault([]).describe('Principals of other relays. Limits per client do not apply to them, and the relay trusts them when they say which relays are below them'),
+    relay_peers: z.array(principal()).prefault([]).describe('Principals of other relays. Limits per client do not apply to them, and the relay trusts them when they say which relays are below them, and how their load reports were added up'),
   })
   .transform(inCode);
 

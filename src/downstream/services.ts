@@ -25,6 +25,8 @@ import type { Taps } from './taps.ts';
 /** What is kept of a client's node and peer; the node itself is not. */
 export interface ClientContext {
   readonly nodeId: string;
+  /** Its node id with its verified identity (`nodeKeyOf`, wire/peer-identity.ts). */
+  readonly nodeKey: string;
   /** `placeOf` its node id. */
   readonly place: number;
   /** For clients with equal objects, the same request selects the same: they have the same derived parameters. */

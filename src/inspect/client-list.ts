@@ -374,8 +374,8 @@ export function inWaves(
   return ({ id, client }) => {
     const said = waves === 0 || client === undefined ? undefined : standing(id);
     if (said === undefined || client === undefined) return undefined;
-    const { nodeId, classKey, place, access } = client;
-    const placed = { nodeId, classKey, place, parameters: client.derived(undefined) };
+    const { nodeKey, classKey, place, access } = client;
+    const placed = { nodeKey, classKey, place, parameters: client.derived(undefined) };
     const wave = waveOf(rules, placed, access.side);
     return { wave, waves, answer: access.side === 'canary' ? answers[said] : '' };
   };

@@ -6,7 +6,7 @@ import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { missingText } from '../observe/missing-text.ts';
 import { countedLong as counted, parametersLabel } from '../observe/problems.ts';
-import { command, globFlags, namesTold, problem } from './problem-parts.ts';
+import { classOfProblem, command, globFlags, namesTold, problem } from './problem-parts.ts';
 
 /* What is wrong at clients, by the answer about their classes. */
 
@@ -139,7 +139,7 @@ const ofKind = ({ problems }: Plain<ListClassesResponse>, kind: string): readonl
 type Concerned = Pick<Plain<Problem>, 'clients' | 'classes' | 'since'>;
 
 function concernedBy(rows: readonly Plain<ClassProblem>[]): Concerned {
-  const byClass = Map.groupBy(rows, ({ class: id, parameters }) => id || parametersLabel(parameters));
+  const byClass = Map.groupBy(rows, classOfProblem);
   const classes = [...byClass.values()].flatMap((own): Plain<ProblemClass>[] => {
     const [first] = own;
     if (first === undefined) return [];

@@ -15,6 +15,7 @@ import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { rejectedText } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
 import { type ClientClassId, classOf, missingOf, summed, whyWithheld } from './client-list.ts';
+import { classOfProblem, fairShare } from './problem-parts.ts';
 import { rejectedVersions } from './resources.ts';
 
 /** For so long a client may leave a response unanswered, in milliseconds. */
@@ -299,16 +300,17 @@ function mostStreams(all: Plain<ListClassesResponse>): Plain<ListClassesResponse
   return { ...all, classes: within(classes), problems: within(problems) };
 }
 
-/** The causes with the most clients, whatever their classes: a cause that is cut in two would be counted wrongly. */
+/** The causes with the most clients, of each class its share: a cause that is cut in two would be counted wrongly. */
 function mostHit(ofKind: readonly Plain<ClassProblem>[]): readonly Plain<ClassProblem>[] {
   const causes = [...Map.groupBy(ofKind, causeOf).values()].map((rows) => ({
     rows,
     clients: rows.reduce((sum, row) => sum + row.clients, 0),
   }));
-  return causes
-    .toSorted((a, b) => b.clients - a.clients)
-    .slice(0, most.causes)
-    .flatMap(({ rows }) => rows);
+  const sorted = causes.toSorted((a, b) => b.clients - a.clients);
+  // A client can make any number of causes, and drives out nobody else's.
+  return fairShare(sorted, ({ rows: [first] }) => classOfProblem(first), most.causes).flatMap(
+    ({ rows }) => rows,
+  );
 }
 
 const causeOf = ({ type, what, error }: Plain<ClassProblem>): string => JSON.stringify([type, what, error]);

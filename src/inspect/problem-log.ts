@@ -44,12 +44,13 @@ export class ProblemLog {
     const wrong = wrongOnes(now);
     for (const { id, title, kind, severity, since, detail, clients, runbook } of wrong) {
       const fields = { kind, severity, since, detail, clients, runbook };
-      this.#conditions.set(id, 'is', 'warn', `problem: ${title}`, fields);
+      this.#conditions.set(id, 'is', 'warn', `problem: ${title}`, fields, kind);
     }
     // What a list has no room for is not over.
     if (isCut) return;
     const wrongIds = new Set(wrong.map(({ id }) => id));
     for (const { id, title, kind, since } of wrongOnes([...this.#known.values()]))
-      if (!wrongIds.has(id)) this.#conditions.set(id, 'was', 'info', `resolved: ${title}`, { kind, since });
+      if (!wrongIds.has(id))
+        this.#conditions.set(id, 'was', 'info', `resolved: ${title}`, { kind, since }, kind);
   }
 }

@@ -1,11 +1,11 @@
 import { resolve } from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import type { Plain, UpstreamTls } from '../admin/service.ts';
-import { type Problem, ProblemSchema } from '../gen/distributary/admin/v1/problems_pb.ts';
+import { type Problem, type ProblemClass, ProblemSchema } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { contentHash } from '../model/content-hash.ts';
 import { printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
-import { type Kind, problemKinds } from '../observe/problems.ts';
+import { type Kind, parametersLabel, problemKinds } from '../observe/problems.ts';
 
 /** Names of resources that a text has at most. */
 export const namesTold = 3;
@@ -26,6 +26,32 @@ export function problem(kind: Kind, key: readonly string[], known: Known): Plain
     detail: printable(all.detail),
     commands: (known.commands ?? []).filter((one) => one !== ''),
   };
+}
+
+/** Equal for what is of the same class, also where it has no id. */
+export const classOfProblem = (one: Pick<Plain<ProblemClass>, 'class' | 'parameters'> | undefined): string =>
+  one?.class || parametersLabel(one?.parameters ?? {});
+
+/**
+ * As many as there is room for, and nobody's are all of them: the first of each group, then the second of each, and so
+ * on.
+ */
+export function fairShare<One>(
+  sorted: readonly One[],
+  groupOf: (one: One) => string,
+  most: number,
+): readonly One[] {
+  const counts = new Map<string, number>();
+  const placed = sorted.map((one) => {
+    const group = groupOf(one);
+    const place = counts.get(group) ?? 0;
+    counts.set(group, place + 1);
+    return { one, place };
+  });
+  return placed
+    .toSorted((a, b) => a.place - b.place)
+    .slice(0, most)
+    .map(({ one }) => one);
 }
 
 const { $typeName: _, ...nothingYet } = create(ProblemSchema);

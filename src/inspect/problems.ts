@@ -16,7 +16,9 @@ import {
 } from '../observe/problems.ts';
 import { missing, rejections, silent } from './client-problems.ts';
 import {
+  classOfProblem,
   command,
+  fairShare,
   fileCommand,
   namesTold,
   problem,
@@ -60,7 +62,14 @@ export function problemsOf(facts: ProblemFacts): {
   readonly moreProblems: number;
 } {
   const found = [...finders.values().flatMap((find) => find(facts))].toSorted(worstFirst);
-  return { problems: found.slice(0, mostProblems), moreProblems: Math.max(0, found.length - mostProblems) };
+  // Clients can make any number of causes: they drive out no other kind, and no other class.
+  const byClass = fairShare(
+    found,
+    ({ kind, classes: [first] }) => `${kind} ${classOfProblem(first)}`,
+    found.length,
+  );
+  const listed = fairShare(byClass, ({ kind }) => kind, mostProblems);
+  return { problems: listed.toSorted(worstFirst), moreProblems: found.length - listed.length };
 }
 
 const finders: readonly ((facts: ProblemFacts) => Problems)[] = [

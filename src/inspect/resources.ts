@@ -1,3 +1,4 @@
+import { createHmac, randomBytes } from 'node:crypto';
 import { create } from '@bufbuild/protobuf';
 import { Listed } from '../admin/answers.ts';
 import {
@@ -290,7 +291,7 @@ function matchOf(
   const about = isVariant(value)
     ? {
         state: 'present',
-        content: value.payload?.hash ?? 'no body',
+        content: value.payload === undefined ? 'no body' : matchedContent(type, value.payload.hash),
         constraints: formatConstraints(value.constraints.expression),
         version: controlPlaneVersion(value),
       }
@@ -301,6 +302,11 @@ function matchOf(
     rejected: ofThese.reduce((sum, { clients }) => sum + clients, 0),
   };
 }
+
+const key = randomBytes(32);
+/** Equal for equal content. Nobody can try guesses of a secret by it. */
+const matchedContent = (type: TypeUrl, hash: string): string =>
+  typeInfo(type).short === 'sds' ? createHmac('sha256', key).update(hash).digest('hex').slice(0, 16) : hash;
 
 /** A name that nobody has asked for by itself is absent when the wildcard was answered without it. */
 function stateOf(relay: Relay, type: TypeUrl, value: 'absent' | 'unknown', parameters: Parameters): string {

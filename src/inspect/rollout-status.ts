@@ -14,14 +14,12 @@ const maxNames = 100;
 
 /** For AdminService. */
 export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
-  const { state, pending, shown, canaries, noCanary, whyDiscarded, freezes, revision, pendingRevision } =
-    report;
+  const { state, pending, shown, canaries, noCanary, freezes, revision, pendingRevision } = report;
   const { wave, bakes, bakedAt, cause } = report;
-  const { reason, since } = summary(state, freezes);
   const queued = pending.filter((one) => one.queued);
   return {
     state: state.kind,
-    since: timestamp(since),
+    since: timestamp(state.since),
     upstream: distinct(shown.map(({ upstream }) => upstream)).join(', '),
     types: shortTypes(shown),
     names: distinct(shown.map(({ name }) => name)).slice(0, maxNames),
@@ -42,7 +40,7 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
       recent: check.recent.map((one) => ({ ...one, at: timestamp(one.askedAt) })),
     })),
     ...(report.traffic === undefined ? {} : { traffic: trafficStatus(report.traffic) }),
-    reason: state.kind === 'IDLE' ? whyDiscarded : reason,
+    reason: reasonOf(report),
     revision,
     pendingRevision,
     freezes: freezes.map(({ type, upstream = '', reason: why, operator, since }) => ({
@@ -108,18 +106,20 @@ export function waitingState(
 }
 
 /** For readiness. Undefined: changes go to everybody at once. */
-export function rolloutSummary({ enabled, state, freezes }: RolloutReport): RolloutSummary | undefined {
-  return enabled || state.kind !== 'IDLE' ? summary(state, freezes) : undefined;
+export function rolloutSummary(report: RolloutReport): RolloutSummary | undefined {
+  const { enabled, state } = report;
+  const { kind, since } = state;
+  if (!enabled && kind === 'IDLE') return undefined;
+  const reason = kind === 'IDLE' ? '' : reasonOf(report);
+  return { state: kind, since, cause: kind === 'HELD' ? state.cause : undefined, reason };
 }
 
-function summary(state: RolloutState, freezes: RolloutReport['freezes']): RolloutSummary {
-  const { kind, since } = state;
-  if (kind === 'FROZEN') {
-    // A rollback freezes each of its types for the same reason.
-    const reasons = new Set(freezes.map((one) => one.reason));
-    return { state: kind, since, reason: [...reasons].join('; ') };
-  }
-  return { state: kind, since, reason: kind === 'IDLE' ? '' : state.reason };
+function reasonOf({ state, freezes, whyDiscarded }: RolloutReport): string {
+  if (state.kind === 'IDLE') return whyDiscarded;
+  // A rollback freezes each of its types for the same reason.
+  return state.kind === 'FROZEN'
+    ? [...new Set(freezes.map(({ reason }) => reason))].join('; ')
+    : state.reason;
 }
 
 const distinct = (texts: readonly string[]): string[] => [...new Set(texts)].toSorted();

@@ -8,7 +8,8 @@ import type { Holder, Transaction } from './transaction.ts';
 
 /** What of a client decides on which side it is. */
 export interface SidedClient {
-  readonly nodeId: string;
+  /** `nodeKeyOf` it (wire/peer-identity.ts): its id, and its verified identity. */
+  readonly nodeKey: string;
   /** `placeOf` its node id. */
   readonly place: number;
   /** One set of derived parameters, and one access. */
@@ -18,7 +19,7 @@ export interface SidedClient {
   readonly address: string;
 }
 
-/** All streams and polls of a node id are on one side. */
+/** All streams and polls of a node are on one side. */
 export type SideOf = (client: SidedClient) => Side;
 
 /** As configured (`rollout.waves`, or `rollout.canary`, which is a single one). It adds clients to those of the waves before. */

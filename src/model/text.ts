@@ -59,9 +59,12 @@ const longestSearched = 2 * longestError;
 const cutByEnvoy = '...(truncated)';
 const leftOut = '…';
 
-/** What is kept of an error in the words of somebody else: all of it, if it has no more than 4096 bytes of UTF-8. */
+/**
+ * What is kept of an error in the words of somebody else: all of it, if it has no more than 4096 bytes of UTF-8, but for
+ * the secrets of the resource that it is about.
+ */
 export function keptError(message: string): string {
-  const text = withoutMarker(message);
+  const text = withoutSecrets(withoutMarker(message));
   return fits(text, longestError) ? text : errorText(text, longestError);
 }
 
@@ -75,6 +78,52 @@ export const errorText = (message: string, longest: number): string =>
 /** The same for one line of a terminal or the page: there, the whole is behind `--json`, or one click away. */
 export const errorLine = (message: string, longest: number = 1000): string =>
   printable(errorText(message, longest));
+
+/** The texts that the API marks as sensitive (udpa.annotations.sensitive), as in text format or JSON: most are inline data. */
+const secretText =
+  /(\b(?:inline_?(?:string|bytes)|backend_?token|secret_?access_?key|session_?token)\\*"?\s*:\s*\\*")(?:[^"\\\n]|\\[^])*/gi;
+/** The messages and maps that it marks so, where they have other texts. */
+const secretBlock = /\b(?:credentials|context_?extensions|private_?key_?provider)\\*"?\s*:?\s*[{[]/gi;
+const inBlock = /"(?:[^"\\\n]|\\[^])*"?|[{}[\]]/g;
+/** Wherever it is; the end may have been cut off. */
+const privateKey =
+  /(?:-----BEGIN [A-Z0-9 ]*)?PRIVATE KEY-----[^"]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|(?=")|$)/g;
+const redacted = '[redacted]';
+
+/** Envoy's dumps of resources have their keys and passwords in clear. */
+function withoutSecrets(message: string): string {
+  const text = message.length > longestSearched ? bothEnds(message) : message;
+  const cut = text.endsWith(cutByEnvoy) ? cutByEnvoy : '';
+  const whole = text.slice(0, text.length - cut.length);
+  const rest = whole.replaceAll(privateKey, redacted).replaceAll(secretText, `$1${redacted}`);
+  let shown = '';
+  let from = 0;
+  for (const { index, 0: start } of rest.matchAll(secretBlock)) {
+    if (index < from) continue;
+    const inside = index + start.length;
+    shown += `${rest.slice(from, inside)} ${redacted} `;
+    from = endOfBlock(rest, inside);
+  }
+  return shown + rest.slice(from) + cut;
+}
+
+function endOfBlock(text: string, inside: number): number {
+  let depth = 1;
+  inBlock.lastIndex = inside;
+  for (let found = inBlock.exec(text); found !== null; found = inBlock.exec(text)) {
+    const [token] = found;
+    if (token === '{' || token === '[') depth++;
+    else if (token === '}' || token === ']') depth--;
+    if (depth === 0) return found.index;
+  }
+  return text.length;
+}
+
+/** As much as is searched, without the rest of a text that may be secret. */
+function bothEnds(text: string): string {
+  const tail = text.slice(-longestError);
+  return `${text.slice(0, longestError)}\n${leftOut}\n${tail.slice(tail.search(/\n|(?<!\\)"/) + 1)}`;
+}
 
 const withoutMarker = (message: string): string =>
   message.length > longestSearched ? message : message.replaceAll(marker, '').trim();

@@ -7,12 +7,11 @@ import type { Level } from './log-levels.ts';
 const maxRemembered = 10_000;
 /** So many different causes of one condition are logged. Further ones are not, until the condition is over. */
 const mostCauses = 16;
-/** At most so many lines of one condition in a minute: it may change with every request of a client. */
+/** At most so many lines of one condition, or of several together, in a minute: they may change with every request of a client. */
 const mostLines = 20;
 const minute = 60_000;
 
-interface Known {
-  readonly values: Set<string>;
+interface Lines {
   /** When the minute of `lines` began. */
   readonly since: number;
   readonly lines: number;
@@ -34,7 +33,9 @@ export class Conditions {
   readonly #log: Log;
   readonly #limit: number;
   readonly #clock: Clock;
-  readonly #known = new Map<string, Known>();
+  /** What each was set to. */
+  readonly #known = new Map<string, Set<string>>();
+  readonly #lines = new Map<string, Lines>();
 
   constructor(log: Log, limit: number = maxRemembered, clock: Clock = systemClock) {
     this.#log = log;
@@ -42,12 +43,22 @@ export class Conditions {
     this.#clock = clock;
   }
 
-  /** Logs if `value` differs from what this condition was last set to; true if it did, even if it was held back. */
-  set(named: string, given: string, level: Level, message: string, fields?: Fields): boolean {
+  /**
+   * Logs if `value` differs from what this condition was last set to; true if it did, even if it was held back.
+   * `together`: conditions with the same one share their lines. Clients may make any number of these.
+   */
+  set(
+    named: string,
+    given: string,
+    level: Level,
+    message: string,
+    fields?: Fields,
+    together: string = named,
+  ): boolean {
     const [key, value] = [bounded(named), bounded(given)];
     const known = this.#known.get(key);
-    if (known?.values.size === 1 && known.values.has(value)) return false;
-    this.#say(key, known, new Set([value]), level, message, fields);
+    if (known?.size === 1 && known.has(value)) return false;
+    this.#say(key, bounded(together), new Set([value]), level, message, fields);
     return true;
   }
 
@@ -57,44 +68,46 @@ export class Conditions {
    */
   add(named: string, given: string, level: Level, message: string, fields?: Fields): boolean {
     const [key, cause] = [bounded(named), bounded(given)];
-    const known = this.#known.get(key);
-    const causes = known?.values ?? new Set<string>();
+    const causes = this.#known.get(key) ?? new Set<string>();
     if (causes.has(cause) || causes.size >= mostCauses) return false;
-    this.#say(key, known, causes.add(cause), level, message, fields);
+    this.#say(key, key, causes.add(cause), level, message, fields);
     return true;
   }
 
   /** The condition is over. If it comes back, it is logged again. */
   forget(named: string): void {
     this.#known.delete(bounded(named));
+    this.#lines.delete(bounded(named));
   }
 
   #say(
     key: string,
-    known: Known | undefined,
+    together: string,
     values: Set<string>,
     level: Level,
     message: string,
     fields: Fields | undefined,
   ): void {
     const now = this.#clock.now();
-    const { since, lines } =
-      known === undefined || now - known.since >= minute ? { since: now, lines: 0 } : known;
-    const heldBack = known?.heldBack ?? 0;
+    const before = this.#lines.get(together);
+    const isNew = before === undefined || now - before.since >= minute;
+    const { since, lines } = isNew ? { since: now, lines: 0 } : before;
+    const heldBack = before?.heldBack ?? 0;
+    this.#remember(this.#known, key, values);
     if (lines >= mostLines) {
-      this.#remember(key, { values, since, lines, heldBack: heldBack + 1 });
+      this.#remember(this.#lines, together, { since, lines, heldBack: heldBack + 1 });
       return;
     }
-    this.#remember(key, { values, since, lines: lines + 1, heldBack: 0 });
+    this.#remember(this.#lines, together, { since, lines: lines + 1, heldBack: 0 });
     this.#log[level](message, heldBack === 0 ? fields : { ...fields, held_back: heldBack });
   }
 
-  #remember(key: string, known: Known): void {
-    this.#known.delete(key);
-    this.#known.set(key, known);
-    if (this.#known.size <= this.#limit) return;
-    for (const key of this.#known.keys()) {
-      this.#known.delete(key);
+  #remember<Value>(all: Map<string, Value>, key: string, value: Value): void {
+    all.delete(key);
+    all.set(key, value);
+    if (all.size <= this.#limit) return;
+    for (const oldest of all.keys()) {
+      all.delete(oldest);
       return;
     }
   }

@@ -1,7 +1,7 @@
 import { pino, stdSerializers, stdTimeFunctions } from 'pino';
 import * as z from 'zod';
 import { type Clock, systemClock } from '../model/clock.ts';
-import { errorText, shorten, withoutUserinfo, withoutUserinfoJson } from '../model/text.ts';
+import { errorText, printableJson, shorten, withoutUserinfo, withoutUserinfoJson } from '../model/text.ts';
 import { type Level, type LogFormat, type LogLevel, LogLevels } from './log-levels.ts';
 
 /** The fields of a line beside its message. Errors are written with their code and stack. */
@@ -49,7 +49,7 @@ export function createLog(
       formatters: { level: (label) => ({ level: label }) },
       serializers: { error: stdSerializers.err },
     },
-    { write: format === 'json' ? write : (line) => write(textLine(line)) },
+    { write: (line) => write(format === 'json' ? printableJson(line) : textLine(line)) },
   );
   return logTo(logger, levels, new DebugBudget(clock));
 }

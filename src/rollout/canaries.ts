@@ -37,10 +37,10 @@ export class Canaries {
 
   /** For the streams of this process. A worker asks `sideBy` (workers/reporters.ts), which knows what `named` says. */
   sideOf(client: Omit<SidedClient, 'address'>): Side {
-    const { nodeId, classKey } = client;
+    const { nodeKey, classKey } = client;
     if (this.waves.length === 0) return 'released';
-    if (this.#elected.has(nodeId) || this.#expected.has(nodeId)) return 'canary';
-    if (this.open?.has(classKey) === false) return this.#members.has(nodeId) ? 'canary' : 'released';
+    if (this.#elected.has(nodeKey) || this.#expected.has(nodeKey)) return 'canary';
+    if (this.open?.has(classKey) === false) return this.#members.has(nodeKey) ? 'canary' : 'released';
     return isInWaves(this.waves, this.#reached.get(classKey), client) ? 'canary' : 'released';
   }
 
@@ -59,7 +59,7 @@ export class Canaries {
       [...before.keys()].flatMap((classKey) => (reached.has(classKey) ? [] : this.#forget(classKey))),
     );
     this.#reached = reached;
-    return (client) => moved(client) || forgotten.has(client.nodeId);
+    return (client) => moved(client) || forgotten.has(client.nodeKey);
   }
 
   /** Canaries that the rules do not make in the open classes: elected ones, those of before a restart, and all where no rule makes any. */
@@ -88,15 +88,15 @@ export class Canaries {
     const expected = new Set(this.#expected.values());
     const electing = members.filter(({ classKey }) => this.#elects(classKey));
     const nodes = new Set(elect(electing, (classKey) => expected.has(classKey)));
-    for (const { nodeId, classKey } of members) if (nodes.has(nodeId)) this.#elected.set(nodeId, classKey);
+    for (const { nodeKey, classKey } of members) if (nodes.has(nodeKey)) this.#elected.set(nodeKey, classKey);
     return nodes;
   }
 
   /** The change of this class has ended: what comes next meets its first wave, and not who was in a later one. Returns who was a canary. */
   #forget(classKey: string): readonly string[] {
     return [this.#elected, this.#members].flatMap((known) => {
-      const nodes = [...known].flatMap(([nodeId, own]) => (own === classKey ? [nodeId] : []));
-      for (const nodeId of nodes) known.delete(nodeId);
+      const nodes = [...known].flatMap(([nodeKey, own]) => (own === classKey ? [nodeKey] : []));
+      for (const nodeKey of nodes) known.delete(nodeKey);
       return nodes;
     });
   }
@@ -108,10 +108,10 @@ export class Canaries {
   /** Who is a canary of what waits stays one over a restart. True: this has changed. */
   remember(members: readonly Member[]): boolean {
     const before = this.#members.size;
-    for (const { nodeId, classKey, side } of members) {
+    for (const { nodeKey, classKey, side } of members) {
       if (side !== 'canary' || this.#members.size >= most.known) continue;
-      this.#members.set(nodeId, classKey);
-      if (this.#expected.delete(nodeId)) this.#elected.set(nodeId, classKey);
+      this.#members.set(nodeKey, classKey);
+      if (this.#expected.delete(nodeKey)) this.#elected.set(nodeKey, classKey);
     }
     return before < most.remembered && this.#members.size > before;
   }
@@ -165,7 +165,7 @@ export interface WaveRules {
 /** In which wave a client on this side gets what waits, from 1; one more than there are: with everybody. */
 export function waveOf(
   { waves, reached, named }: WaveRules,
-  client: Pick<SidedClient, 'nodeId' | 'classKey' | 'place' | 'parameters'>,
+  client: Pick<SidedClient, 'nodeKey' | 'classKey' | 'place' | 'parameters'>,
   side: Side,
 ): number {
   const everybody = waves.length + 1;
@@ -177,7 +177,7 @@ export function waveOf(
   const now = reached.get(client.classKey) ?? 1;
   // It would have had it by now, but may not (`canary_principals`), or it was found bad before it came.
   if (side === 'released') return own > now ? own : everybody;
-  return Math.min(own, now, named.has(client.nodeId) ? first(({ elects }) => elects) : everybody);
+  return Math.min(own, now, named.has(client.nodeKey) ? first(({ elects }) => elects) : everybody);
 }
 
 /** Whether the rules of the waves up to the one that was reached make a client a canary. Undefined: the first. */
@@ -207,11 +207,12 @@ export function classesMoved(
 }
 
 /** Who a client is. */
-export type Moved = Pick<Member, 'nodeId' | 'classKey'>;
+export type Moved = Pick<Member, 'nodeKey' | 'classKey'>;
 
 /** A node that subscribes to something of what waits. */
 export interface Member {
-  readonly nodeId: string;
+  /** `nodeKeyOf` it: by its id alone, a tenant could choose canaries among the nodes of another. */
+  readonly nodeKey: string;
   /** `placeOf` its node id. */
   readonly place: number;
   /** One set of derived parameters, and one access. */
@@ -256,10 +257,11 @@ function electIn(peers: readonly Member[]): readonly string[] {
     // Each set is looked at once more: it is covered by now, or by this peer.
     const own = [...peer.subscribed].filter((names) => uncovered.delete(names) && !names.isSubsetOf(covered));
     if (own.length === 0) continue;
-    elected.push(peer.nodeId);
+    elected.push(peer.nodeKey);
     for (const names of peer.subscribed) cover(names);
   }
   return elected;
 }
 
-export const byPlace = (a: Member, b: Member): number => a.place - b.place || (a.nodeId < b.nodeId ? -1 : 1);
+export const byPlace = (a: Member, b: Member): number =>
+  a.place - b.place || (a.nodeKey < b.nodeKey ? -1 : 1);

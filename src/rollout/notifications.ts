@@ -161,10 +161,11 @@ const verbs = {
   RESOLVED: 'is not held any more',
 } as const;
 
-/** One line for people. */
+/** One line for people. Slack reads `<!channel>` and links in it, and some of its words are a client's. */
 function textOf({ event, reason, upstreams, types, names, count }: RolloutNews, relay: string): string {
   const [first = ''] = names;
   const what = count === 1 ? printable(first) : `${count} names, ${printable(first)} among them`;
   const why = reason === undefined || reason === '' ? '' : `: ${reason}`;
-  return `${relay}: a change of ${upstreams.join(', ')} (${types.join(', ')}: ${what}) ${verbs[event]}${why}`;
+  const line = `${relay}: a change of ${upstreams.join(', ')} (${types.join(', ')}: ${what}) ${verbs[event]}${why}`;
+  return line.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 }

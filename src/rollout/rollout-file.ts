@@ -10,6 +10,7 @@ import { getOrMake } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Log } from '../observe/log.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
+import { nodeKeyOf } from '../wire/peer-identity.ts';
 
 const type = z.string().transform(typeUrl);
 const name = z.string().transform(resourceName);
@@ -34,7 +35,7 @@ const savedRollout = z.object({
       }),
     )
     .readonly(),
-  /** The nodes that were canaries of what waited, each with its class. */
+  /** The nodes (`nodeKeyOf`) that were canaries of what waited, each with its class. */
   canaries: z
     .array(z.tuple([z.string(), z.string()]))
     .transform((pairs): ReadonlyMap<string, string> => new Map(pairs)),
@@ -57,8 +58,18 @@ const savedRollout = z.object({
 
 export type SavedRollout = z.output<typeof savedRollout>;
 
-/** Hashes are keyed; those of earlier versions are not. */
-const content = savedRollout.extend({ keyed: z.boolean().default(false) });
+/**
+ * Hashes are keyed; those of earlier versions are not. Canaries are nodes with their verified identity; earlier versions
+ * kept their ids alone.
+ */
+const content = savedRollout.extend({
+  keyed: z.boolean().default(false),
+  identified: z.boolean().default(false),
+});
+
+/** Anybody can say an id: it is nobody's who is verified. */
+const unverified = (ids: ReadonlyMap<string, string>): ReadonlyMap<string, string> =>
+  new Map([...ids].map(([id, classKey]) => [nodeKeyOf(id, undefined), classKey]));
 
 /** What of a variant is kept: equal for equal content. The disk shows it, so nobody may guess a secret by it. */
 export type HashOf = (variant: Pick<Variant, 'deltaVersion'>) => string;
@@ -123,11 +134,12 @@ export class RolloutFile {
 
   load(): SavedRollout {
     try {
-      const { keyed, ...saved } = content.parse(JSON.parse(readFileSync(this.#path, 'utf8')));
+      const { keyed, identified, ...saved } = content.parse(JSON.parse(readFileSync(this.#path, 'utf8')));
       const keyedNow = <One extends z.infer<typeof savedContent>>(all: readonly One[]) =>
         keyed ? all : all.map((one) => ({ ...one, hashes: one.hashes.map((hash) => this.#keyed(hash)) }));
       return {
         ...saved,
+        canaries: identified ? saved.canaries : unverified(saved.canaries),
         verdicts: saved.verdicts.map((one) => ({ ...one, contents: keyedNow(one.contents) })),
         discards: keyedNow(saved.discards),
       };
@@ -167,8 +179,8 @@ export class RolloutFile {
   #write({ freezes, canaries, verdicts, discards, withheld }: SavedRollout): unknown {
     try {
       const names = withheld.slice(0, maxWithheld).map(({ type, name }) => [type, name]);
-      const saved = { keyed: true, freezes, canaries: [...canaries], verdicts, discards, withheld: names };
-      const text = JSON.stringify(saved);
+      const said = { freezes, canaries: [...canaries], verdicts, discards, withheld: names };
+      const text = JSON.stringify({ keyed: true, identified: true, ...said });
       // A key first: without it the hashes say nothing.
       if (statSync(this.#keyPath, { throwIfNoEntry: false })?.size !== keyBytes)
         replace(this.#keyPath, this.#keyOf());

@@ -650,7 +650,7 @@ export class Rollout {
 
   /** These nodes may be on another side now. */
   #movedAre(nodes: ReadonlySet<string>): void {
-    if (nodes.size > 0) this.#options.fleet.moved(({ nodeId }) => nodes.has(nodeId));
+    if (nodes.size > 0) this.#options.fleet.moved(({ nodeKey }) => nodes.has(nodeKey));
   }
 
   #tellState(now: number): void {

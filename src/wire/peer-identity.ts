@@ -20,6 +20,10 @@ export function verifiedIdentity({
   return dnsSans.length > 0 ? `dns:${combined(dnsSans)}` : undefined;
 }
 
+/** A client's node: its id, which anybody can say, with the identity that its certificate vouches for. */
+export const nodeKeyOf = (nodeId: string, identity: string | undefined): string =>
+  JSON.stringify([nodeId, identity]);
+
 /**
  * What bounds per peer count by: the verified identity, else the address without its port. Of IPv6 addresses the first
  * 64 bits count, as one host may have all the others.

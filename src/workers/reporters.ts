@@ -142,7 +142,7 @@ type CanaryRules = Message<'canaries'>;
 
 /** As the primary said last. */
 export function sideBy({ named, open, waves, reached }: CanaryRules, client: SidedClient): Side {
-  if (named.has(client.nodeId)) return 'canary';
+  if (named.has(client.nodeKey)) return 'canary';
   if (open?.has(client.classKey) === false) return 'released';
   return isInWaves(waves, reached.get(client.classKey), client) ? 'canary' : 'released';
 }
@@ -156,7 +156,7 @@ export function movedBetween(
   const named = before.named.symmetricDifference(now.named);
   const reaches = classesMoved(before.reached, now.reached);
   return (client) =>
-    named.has(client.nodeId) ||
+    named.has(client.nodeKey) ||
     reaches?.(client) === true ||
     (before.open?.has(client.classKey) === false && now.open?.has(client.classKey) !== false);
 }

@@ -170,6 +170,18 @@ describe('admin listener', () => {
     });
   });
 
+  it('GET /ready has nothing that a terminal obeys, whatever a control plane has said', async () => {
+    const reason = 'stale: \u009b2J\u202efdp.exe\u2028';
+    const { url } = await start({
+      ready: () => ({ ready: false, rollout: undefined, reason, upstreams: [] }),
+      problems: () => [],
+    });
+    const ready = await (await fetch(`${url}/ready`)).text();
+    expect(ready)
+      .to.match(/^[\n -~]*$/)
+      .and.to.include('\\u202e');
+  });
+
   it('GET /metrics answers the Prometheus text', async () => {
     const { url } = await start();
     const response = await fetch(`${url}/metrics`);

@@ -130,6 +130,18 @@ describe('a look at all streams', () => {
     });
   });
 
+  it('a class with any number of problems leaves others their places', async () => {
+    const { lab, problems } = setUp();
+    const names = Array.from({ length: 300 }, (_, at) => `name-${at}`);
+    for (let client = 0; client < 2; client++)
+      lab.delta().send('eds', { node: node({ env: 'prod' }), resourceNamesSubscribe: names });
+    lab.delta().send('eds', { node: node({ env: 'test' }), resourceNamesSubscribe: ['own'] });
+    lab.full('eds', {});
+    const listed = await problems('MISSING');
+    expect(listed).to.have.length(100);
+    expect(listed.map(({ name }) => name)).to.include('own');
+  });
+
   it('classes count their streams, and those that reject', async () => {
     const { lab, survey } = setUp();
     const [good, bad] = [lab.sotw(), lab.sotw()];

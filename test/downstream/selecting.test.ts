@@ -12,6 +12,7 @@ const url = type('eds');
 const clientOf = (env: string): ClientContext => ({
   selectionGroup: {},
   nodeId: '',
+  nodeKey: '',
   place: 0,
   cluster: '',
   classKey: '',

@@ -9,6 +9,7 @@ import { eventually } from './support/eventually.ts';
 import { send } from './support/http.ts';
 import { ModelPlane, realBody } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
+import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
 import { XdsClient } from './support/xds-client.ts';
 
@@ -82,6 +83,51 @@ describe('private keys that stand in clusters', function () {
       expectNone((await relay.rpc(`${adminService}/GetResource`, { type: 'cds', name: 'shop' })).body);
     });
   }
+
+  it('are in no answer to operators and not in the log, if a client rejects the cluster with a dump of it', async () => {
+    await using plane = await planeWithKeys();
+    await using relay = await RelayProcess.start({
+      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+    });
+    using pool = new ClientPool(relay.xds, 1);
+    const client = pool.open('delta', 'envoy');
+    client.rejects = () =>
+      [
+        'Error adding/updating cluster(s) shop: goo.gle/debugonly ',
+        `sni: "shop.example"\nprivate_key {\n  inline_string: "${key}"\n}`,
+        `password {\n  inline_string: "${password}"\n}\nstring_value: ${JSON.stringify(pem)}`,
+        ': no such socket',
+      ].join('\n');
+    client.subscribe('cds', ['shop']);
+    const status = await eventually(async () => {
+      const { body } = await relay.rpc(`${adminService}/Status`, {});
+      expect(body).to.include('no such socket');
+      return body;
+    });
+    expectNone(status);
+    expectNone((await relay.rpc(`${adminService}/ListClients`, {})).body);
+    expectNone((await relay.rpc(csdsPath, {})).body);
+    await eventually(() => expect(relay.output).to.include('no such socket'));
+    expectNone(relay.output);
+  });
+
+  it('the hashes that compare secrets are keyed in each process: nobody can try guesses by them', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('sds', { password: '1' });
+    const contentBy = async (): Promise<string> => {
+      await using relay = await RelayProcess.start({
+        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+      });
+      await using client = new XdsClient(relay.xds, 'delta');
+      client.subscribe('sds', ['password']);
+      await client.gets('sds');
+      const { body } = await relay.rpc(`${adminService}/ListMatches`, { type: 'sds' });
+      return /"content": ?"([^"]+)"/.exec(body)?.[1] ?? '';
+    };
+    const first = await contentBy();
+    expect(first).to.match(/^[0-9a-f]{16}$/);
+    expect(await contentBy()).to.not.equal(first);
+  });
 
   it('are on disk only of types that are not left out', async () => {
     using directory = temporaryDirectory();

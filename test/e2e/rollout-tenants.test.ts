@@ -192,6 +192,43 @@ describe('a rollout with verified tenants', function () {
   });
 
   for (const workers of cases(0, 2))
+    it(`a tenant makes no canary of another's node by its id, with workers: ${workers}`, async () => {
+      using pem = new PemFiles();
+      await using plane = await ModelPlane.start();
+      const ids = Array.from({ length: 4 }, (_, at) => `x-${at}`);
+      const named = (content: string) => Object.fromEntries(ids.map((_, at) => [`y-${at}`, content]));
+      plane.set('cds', { 'x-a': '1', ...named('1') });
+      const rules = ['x', 'y'].map((tenant) => ({
+        principals: [`spiffe://example.com/${tenant}`],
+        names: [`${tenant}-*`],
+        allow: true,
+      }));
+      const xds = { ...listening(pem), authorization: { rules } };
+      await using relay = await RelayProcess.start(
+        config(plane, { mode: 'MANUAL' }, { xds, workers, parameters: [] }),
+      );
+      using own = new ClientPool(relay.xds, workers + 1, secureOf(tenantOf('x')));
+      using others = new ClientPool(relay.xds, workers + 1, secureOf(tenantOf('y')));
+      const victims = await Promise.all(ids.map((id) => subscribed(own, id, 'x-a')));
+      // So that these wait, too, and have no canary.
+      const before = others.open('delta', 'y');
+      before.subscribe('cds', Object.keys(named('1')));
+      await before.gets('cds', named('1'));
+      before[Symbol.dispose]();
+      plane.set('cds', { 'x-a': 'bad', ...named('2') });
+      await reaches(relay, 'HELD');
+      const attackers = ids.map((id, at) => {
+        const client = others.open('delta', id);
+        client.subscribe('cds', [`y-${at}`]);
+        return client;
+      });
+      for (const [at, attacker] of attackers.entries()) await attacker.gets('cds', { [`y-${at}`]: '2' });
+      await always(() => {
+        expect(victims.filter((client) => heard(client, 'bad'))).to.have.length(1);
+      }, 1500);
+    });
+
+  for (const workers of cases(0, 2))
     it(`only canary_principals are canaries, whatever their node says, with workers: ${workers}`, async () => {
       using pem = new PemFiles();
       await using plane = await ModelPlane.start();

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { z } from 'zod';
 import { cases } from '../support/cases.ts';
 import { always, eventually } from './support/eventually.ts';
+import { get } from './support/http.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
@@ -15,6 +16,7 @@ const bake = '500ms';
 /** One class of clients, of which nobody is a canary by the hash: one of them is elected. */
 const configOf = (plane: ModelPlane, rollout: object = {}, more: object = {}): RelayConfig => ({
   upstreams: [{ name: 'central', ads: { endpoints: [plane.address], backoff } }],
+  metrics: {},
   rollout: { canary: { percent: 0.01 }, bake, ...rollout },
   ...more,
 });
@@ -146,7 +148,11 @@ for (const workers of cases(2, 0)) {
       await always(() => checkState(relay, 'HELD'), 1500);
       expect(await relay.metric('rollout_state', 'HELD')).to.equal(1);
       expect(await counted('rollouts_total', 'held')).to.equal(before + 1);
-      expect((await relay.get('/ready')).body).to.include('"state": "HELD"');
+      const ready = (await relay.get('/ready')).body;
+      expect(ready).to.include('"state": "HELD"').and.to.include('"reason": "cds a: no such filter"');
+      const probed = (await get(`http://${relay.metrics}/ready`)).body;
+      expect(probed).to.include('"state": "HELD"').and.to.include('"cause": "rejected"');
+      expect(probed, 'whoever probes reads no words of clients').to.not.include('no such filter');
       plane.set('cds', { a: '2', b: '1' });
       for (const client of [...clients, newcomer]) await client.gets('cds', { a: '2', b: '1' });
       await reaches(relay, 'IDLE');

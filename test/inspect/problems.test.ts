@@ -275,6 +275,17 @@ describe('the log of problems', () => {
     ]);
   });
 
+  it('has 20 lines a minute for a kind, however many causes clients make', () => {
+    const lines: string[] = [];
+    const log = createLog({ format: 'text', write: (one) => lines.push(one) });
+    const known = new ProblemLog(log, { now: () => now }, now);
+    for (const text of ['a', 'b']) {
+      const classes = Array.from({ length: 100 }, (_, at) => ({ ...rejection, error: `${text} ${at}` }));
+      known.look({ problems: problems({ classes }), moreProblems: 0 });
+    }
+    expect(lines).to.have.length(20);
+  });
+
   it('does not call over what a list has no room for', () => {
     const lines: string[] = [];
     const log = createLog({ format: 'text', write: (one) => lines.push(one) });
@@ -682,6 +693,21 @@ describe('problems', () => {
     expect(hostile("a'; reboot #")).to.equal("distributary history --type rds --name 'a'\\''; reboot #'");
     expect(hostile('$(reboot)')).to.equal("distributary history --type rds --name '$(reboot)'");
     expect(hostile('a\nreboot')).to.equal('distributary clients --type rds --state ERROR');
+  });
+
+  it('of one kind or one class, however many, leave others their places', () => {
+    const own = Array.from({ length: 300 }, (_, at) => ({ ...rejection, error: `no ${at}` }));
+    const other = { ...rejection, class: 'c2', parameters: { env: 'test' }, clients: 1, error: 'of another' };
+    const found = problems({ ...causes.frozen, classes: [...own, other, late] });
+    expect(found).to.have.length(100);
+    expect(new Set(found.map(({ kind }) => kind))).to.deep.equal(
+      new Set(['clients_reject', 'clients_silent', 'frozen']),
+    );
+    expect(found.filter(({ detail }) => detail.startsWith('of another'))).to.have.length(1);
+    expect(
+      found.map(({ severity }) => severity === 'critical').lastIndexOf(true),
+      'the worst first',
+    ).to.equal(97);
   });
 
   it('are bounded, and have no character of a peer that turns or hides text', () => {

@@ -1,5 +1,8 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
+import { ClientRules } from '../../src/assembly/clients.ts';
+import { parseConfig } from '../../src/config/load.ts';
+import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import {
   LoadStatsRequestSchema,
   type LoadStatsResponse,
@@ -12,6 +15,7 @@ import { itsOwn, LOAD_PATH, type LoadStreamHandler } from '../../src/model/load.
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { ok } from '../../src/model/result.ts';
 import { encode, bytes as field, message } from '../../src/protobuf/field-writer.ts';
+import { featuresOfOrigin } from '../../src/wire/between-relays.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';
@@ -425,4 +429,34 @@ describe('a large load report, read in turns', () => {
       expect(peer.account.held).to.equal(0);
     });
   }
+});
+
+describe('how often a client says that its reports were added up', () => {
+  const clientFeatures = [...featuresOfOrigin({ stages: 32, isPartial: true })];
+  const said = Buffer.from(toBinary(NodeSchema, create(NodeSchema, { id: 'n1', clientFeatures })));
+  const tls = { certificate: 'relay.pem', private_key: 'relay.key' };
+  const originBy = (xds: object, uriSans: readonly string[]) => {
+    const config = parseConfig(
+      JSON.stringify({
+        upstreams: [{ name: 'files', filesystem: { path: '/nowhere' } }],
+        xds,
+        ...('tls' in xds ? { limits: { relay_peers: ['spiffe://example.com/relay'] } } : {}),
+      }),
+      'configuration',
+      {},
+    );
+    if (!config.ok) throw new Error(config.error.map(({ message }) => message).join('\n'));
+    const client = new ClientRules(config.value).context(said, testPeer({ uriSans }));
+    return client.ok ? client.value.loadOrigin : client.error;
+  };
+
+  it('is believed of relays alone, where clients are verified', () => {
+    const verified = { tls: { ...tls, ca: 'ca.pem' } };
+    expect(originBy(verified, ['spiffe://example.com/shop'])).to.deep.equal(itsOwn);
+    expect(originBy(verified, ['spiffe://example.com/relay'])).to.deep.equal({ stages: 32, isPartial: true });
+  });
+
+  it('is believed of anybody, where nobody is verified', () => {
+    expect(originBy({}, [])).to.deep.equal({ stages: 32, isPartial: true });
+  });
 });

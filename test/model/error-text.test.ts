@@ -1,6 +1,11 @@
+import { type DescField, hasOption } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { errorText, headAndTail, keptError, longestError } from '../../src/model/text.ts';
+import { envoyRegistry } from '../../src/wire/registry.ts';
+
+const marked = envoyRegistry().getExtension('udpa.annotations.sensitive');
+if (marked === undefined) throw new Error('the API marks nothing as sensitive');
 
 /** Characters of one to four bytes. */
 const anyText = fc.string({ unit: fc.constantFrom('a', '\n', 'é', '漢', '😀'), maxLength: 120 });
@@ -50,6 +55,65 @@ describe('the error of a client', () => {
     expect(keptError(listener('goo.gle/debugstr  '))).to.equal(keptError(listener()));
     const short = 'Invalid duration: Expected positive duration: goo.gle/debugproto    \nseconds: -1\n';
     expect(errorText(short, 60)).to.equal('Invalid duration: Expected positive duration: \nseconds: -1');
+  });
+
+  describe('has no secrets in its dump', () => {
+    const sensitive = [...envoyRegistry()].flatMap((desc) =>
+      desc.kind === 'message' ? desc.fields.filter((field) => hasOption(field, marked)) : [],
+    );
+    const secret = String.raw`the \"HIDDEN\" of \n\001ALSO-HIDDEN`;
+    const message = (field: DescField): string => {
+      const parent = field.message?.typeName.startsWith('google.protobuf.') ? 'private_key_provider {\n' : '';
+      if (field.fieldKind === 'map' && field.mapKind === 'message')
+        return `${field.name} {\n  key: "k"\n  value {\n    inline_bytes: "${secret}"\n  }\n}\n`;
+      if (field.fieldKind === 'map') return `${field.name} {\n  key: "k"\n  value: "${secret}"\n}\n`;
+      if (field.message === undefined) return `${field.name}: "${secret}"\n`;
+      const inner = field.message.fields.some(({ name }) => name === 'inline_string')
+        ? 'inline_string'
+        : 'key';
+      return `${parent}  ${field.name} {\n    ${inner}: "${secret}"\n  }\n${parent && '}\n'}`;
+    };
+
+    it('by the names of what the API marks as sensitive', () => {
+      expect(sensitive.length).to.be.above(20);
+      for (const field of sensitive) {
+        const text = `Error adding web: goo.gle/debugstr \nname: "web"\n${message(field)}lb: "kept"\n: no such filter`;
+        for (const one of [text, text.replaceAll(/\s+/g, ' ')]) {
+          const kept = keptError(one);
+          expect(kept, field.toString()).to.match(
+            /name: "web"[^]*\[redacted\][^]*lb: "kept"[^]*no such filter$/,
+          );
+          expect(kept, field.toString()).not.to.include('HIDDEN');
+        }
+      }
+    });
+
+    const pem = String.raw`-----BEGIN EC PRIVATE KEY-----\nTHE-PEM+/=\n-----END EC PRIVATE KEY-----\n`;
+    for (const [where, text] of [
+      ['bytes', 'inline_bytes: "THE-PEM\\001"'],
+      ['what Envoy has cut', 'private_key {\n  inline_string: "THE-PEM...(truncated)'],
+      ['a field that is not marked', `string_value: "${pem}"`],
+      ['a key that is cut', `string_value: "${pem.slice(0, 42)}...(truncated)`],
+      ['JSON', `{"private_key":{"inlineString": "THE-PEM"}}`],
+      ['JSON in a text', String.raw`"{\"private_key\":{\"inline_string\": \"THE-PEM\"}}"`],
+      ['a line with an odd quotation mark', 'no such "filter inline_string: "THE-PEM" there'],
+      ['a block that is cut', 'credentials {\n  key: "THE-PEM"\n  client: "THE-PEM'],
+      [
+        'a text that is too long',
+        `${'a: "b"\n'.repeat(5000)}inline_string: "${'THE-PEM'.repeat(1000)}"\n: wrong`,
+      ],
+    ] as const)
+      it(`in ${where}`, () => {
+        expect(keptError(`the start: ${text}`))
+          .to.match(/^the start: /)
+          .and.not.to.include('THE-P');
+        expect(keptError(text).endsWith('...(truncated)')).to.equal(text.endsWith('...(truncated)'));
+      });
+
+    it('and keeps what only names such fields', () => {
+      const text = 'private_key: inline_string is missing (credentials: 2 of {1, 2})';
+      expect(keptError(text)).to.equal(text);
+    });
   });
 
   it('of which Envoy itself has cut off the end says where the end is', () => {
@@ -114,6 +178,7 @@ describe('the error of a client', () => {
 
   it('costs no more than a look at its ends, whatever it has', () => {
     const hostile = [' \n', '\t', '"\\', 'a: "', 'goo.gle/debug', 'a: 1\n', '}\n', '…\n'];
+    hostile.push('PRIVATE KEY-----', '-----BEGIN A', 'inline_string: "', 'credentials {', 'credentials    ');
     for (const one of hostile) {
       for (const size of [2 * longestError, 1 << 22]) {
         const before = process.cpuUsage();

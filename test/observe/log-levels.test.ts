@@ -120,6 +120,15 @@ describe('the log as text', () => {
     expect(line).to.include('bad\\u000a2026').and.to.include('\\u202eevil').and.to.include('\\u2028');
   });
 
+  it('does not speak to the terminal as JSON either, and says the same', () => {
+    const lines: string[] = [];
+    const fields = { node: '\u001B[2J\u009B\u202Eevil', error: '\u2028\u0085' };
+    createLog({ write: (one) => lines.push(one) }).warn('a \u061Cclient', fields);
+    const [line = ''] = lines;
+    expect(line.trimEnd()).not.to.match(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/u);
+    expect(JSON.parse(line)).to.include({ message: 'a \u061Cclient', ...fields });
+  });
+
   it('has errors with their stack, on the same line', () => {
     const line = lineOf('failed', { error: new Error('why') });
     expect(line).to.include('"message":"why"').and.to.include('log-levels.test.ts');

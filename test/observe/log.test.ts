@@ -122,4 +122,19 @@ describe('conditions', () => {
     expect(parsed()[21]).to.include({ held_back: 80 });
     expect(parsed()[22]).to.not.have.property('held_back');
   });
+
+  it('of which clients make any number have 20 lines a minute together', () => {
+    const { log, parsed } = capture();
+    const clock = new VirtualClock();
+    const conditions = new Conditions(log, 1000, clock);
+    const begin = (named: string) => conditions.set(named, 'is', 'warn', 'm', {}, 'clients_reject');
+    for (let at = 0; at < 100; at++) expect(begin(String(at))).to.equal(true);
+    expect(begin('99'), 'it lasts').to.equal(false);
+    expect(parsed()).to.have.length(20);
+    conditions.set('disk', 'is', 'warn', 'm', {}, 'disk');
+    expect(parsed()).to.have.length(21);
+    clock.advance(60_000);
+    begin('another');
+    expect(parsed()[21]).to.include({ held_back: 80 });
+  });
 });

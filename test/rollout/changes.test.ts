@@ -29,7 +29,7 @@ const waiting = (names: string): WaitingNames =>
     ),
   );
 const member = (classKey: string, ...names: readonly string[]): Member => ({
-  nodeId: classKey,
+  nodeKey: classKey,
   place: 0,
   classKey,
   mayBeCanary: true,

@@ -9,13 +9,13 @@ const onlyA = new Set(['cds a']);
 const onlyB = new Set(['cds b']);
 
 const member = (
-  nodeId: string,
+  nodeKey: string,
   classKey: string,
   side: Side,
   ...subscribed: readonly ReadonlySet<string>[]
 ): Member => ({
-  nodeId,
-  place: placeOf(nodeId),
+  nodeKey,
+  place: placeOf(nodeKey),
   mayBeCanary: true,
   classKey,
   side,
@@ -132,7 +132,7 @@ describe('canaries', () => {
     const elected = canaries.elect([member('n1', 'prod', 'released', all)]);
     expect([...elected]).to.deep.equal(['n1']);
     const isMoved = canaries.reach(new Map());
-    expect(['n1', 'n2'].map((nodeId) => isMoved?.({ nodeId, classKey: 'test' }))).to.deep.equal([
+    expect(['n1', 'n2'].map((nodeKey) => isMoved?.({ nodeKey, classKey: 'test' }))).to.deep.equal([
       true,
       false,
     ]);
@@ -168,7 +168,7 @@ describe('canaries', () => {
       wave('c', 50, undefined, true),
     ];
     const client = (env: string, place: number) => ({
-      ...{ nodeId: 'n', classKey: env, place, parameters: internParameters([['env', env]]) },
+      ...{ nodeKey: 'n', classKey: env, place, parameters: internParameters([['env', env]]) },
     });
     const at = (reached: number, side: Side, env: string, place: number, named = false): number =>
       waveOf(

@@ -52,7 +52,7 @@ class World {
         survey: () => ({
           complete: true,
           members: names.map((name) => ({
-            nodeId: name,
+            nodeKey: name,
             place: placeOf(name),
             classKey: name,
             mayBeCanary: true,

@@ -55,6 +55,16 @@ describe('notifications of changes', function () {
     expect(Date.parse(String(time))).to.be.closeTo(Date.now(), 10_000);
   });
 
+  it('have no words of a client that Slack takes for a mention or a link', async () => {
+    const reason = 'lds web: <!channel> <https://evil.example|open the runbook> & more';
+    notifying().tell({ ...held, reason });
+    await eventually(() => expect(results).to.deep.equal(['sent']));
+    expect(told()[0]?.['reason']).to.equal(reason);
+    expect(told()[0]?.['text'])
+      .to.match(/ &lt;https:\/\/evil\.example\|open the runbook&gt; &amp; more$/)
+      .and.not.match(/[<>]/);
+  });
+
   it('are sent again until they are taken, in their order', async () => {
     hook.status = 500;
     const notifications = notifying();

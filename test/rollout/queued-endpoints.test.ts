@@ -57,9 +57,9 @@ class World {
           const nodes = ['n1', 'n2'].slice(0, reached.size > 0 ? 2 : 1);
           return {
             complete: true,
-            members: nodes.map((nodeId) => ({
-              nodeId,
-              place: placeOf(nodeId),
+            members: nodes.map((nodeKey) => ({
+              nodeKey,
+              place: placeOf(nodeKey),
               classKey: 'one',
               mayBeCanary: true,
               side: 'canary',

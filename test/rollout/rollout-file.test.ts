@@ -6,6 +6,7 @@ import { createLog } from '../../src/observe/log.ts';
 import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
 import { RolloutFile } from '../../src/rollout/rollout-file.ts';
 import { errorCode } from '../../src/wire/node-error.ts';
+import { nodeKeyOf } from '../../src/wire/peer-identity.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 
 const web = { deltaVersion: '1@c2a7c6dc214a1ccc' };
@@ -83,6 +84,20 @@ describe('the file of what operators have closed', () => {
     writeFileSync(join(directory.path, 'rollout.key'), '');
     file.save(frozen);
     expect(open().hashOf(web)).to.equal(before);
+  });
+
+  it('of an earlier version has ids of canaries: no verified client is one of these', () => {
+    using directory = temporaryDirectory();
+    const clock = { now: () => 0, after: () => ({ cancel: () => {} }) };
+    const log = createLog({ format: 'text', write: () => {} });
+    const open = () => new RolloutFile(directory.path, clock, log, () => {});
+    const text = JSON.stringify({ freezes: [], canaries: [['n1', 'prod']] });
+    writeFileSync(join(directory.path, 'rollout.json'), text);
+    const canaries = new Map([[nodeKeyOf('n1', undefined), 'prod']]);
+    expect(open().load().canaries).to.deep.equal(canaries);
+    const verified = new Map([[nodeKeyOf('n1', 'spiffe://example.com/web'), 'prod']]);
+    open().save({ ...frozen, canaries: verified });
+    expect(open().load().canaries).to.deep.equal(verified);
   });
 
   it('of an earlier version says `rejection` for what was rejected', () => {

@@ -31,7 +31,7 @@ class Setting {
   readonly elected: string[] = [];
   canaries: CanaryStream[] = [];
   /** With two classes, each subscribes to a name of its own. */
-  classOf: (nodeId: string) => string = () => 'one';
+  classOf: (nodeKey: string) => string = () => 'one';
 
   constructor(
     saved: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] },
@@ -42,13 +42,13 @@ class Setting {
     const fleet: Fleet = {
       survey: (waiting) => ({
         complete: true,
-        members: ['n1', 'n2'].map((nodeId) => ({
-          nodeId,
-          place: placeOf(nodeId),
-          classKey: this.classOf(nodeId),
+        members: ['n1', 'n2'].map((nodeKey) => ({
+          nodeKey,
+          place: placeOf(nodeKey),
+          classKey: this.classOf(nodeKey),
           mayBeCanary: true,
-          side: this.elected.includes(nodeId) ? 'canary' : 'released',
-          subscribed: new Set([new Set(this.#subscribed(nodeId, waiting))]),
+          side: this.elected.includes(nodeKey) ? 'canary' : 'released',
+          subscribed: new Set([new Set(this.#subscribed(nodeKey, waiting))]),
         })),
         canaries: this.canaries,
       }),
@@ -57,8 +57,8 @@ class Setting {
       moved: (isMoved) => {
         this.elected.push(
           ...['n1', 'n2']
-            .filter((nodeId) => isMoved({ nodeId, classKey: this.classOf(nodeId) }))
-            .filter((nodeId) => this.rollout.canaries.named.has(nodeId)),
+            .filter((nodeKey) => isMoved({ nodeKey, classKey: this.classOf(nodeKey) }))
+            .filter((nodeKey) => this.rollout.canaries.named.has(nodeKey)),
         );
       },
     };
@@ -116,10 +116,10 @@ class Setting {
     return state.kind === 'HELD' ? `HELD: ${state.reason}` : state.kind;
   }
 
-  #subscribed(nodeId: string, waiting: Parameters<Fleet['survey']>[0]): string[] {
+  #subscribed(nodeKey: string, waiting: Parameters<Fleet['survey']>[0]): string[] {
     const all = [...(waiting.get(cds) ?? [])];
     const isAlone = this.classOf('n1') === this.classOf('n2');
-    const own = isAlone ? all : all.filter((name) => name === (nodeId === 'n1' ? 'a' : 'b'));
+    const own = isAlone ? all : all.filter((name) => name === (nodeKey === 'n1' ? 'a' : 'b'));
     return own.map((name) => nameKey(cds, name));
   }
 
@@ -219,7 +219,7 @@ describe('promote', () => {
   /** `a` is rejected by one class, and `b` accepted by another. */
   function twoChanges(): Setting {
     const setting = new Setting();
-    setting.classOf = (nodeId) => (nodeId === 'n1' ? 'one' : 'two');
+    setting.classOf = (nodeKey) => (nodeKey === 'n1' ? 'one' : 'two');
     setting.says({ puts: released });
     setting.says({ puts: bad });
     const rejected = new Set([nameKey(cds, resourceName('a'))]);
@@ -270,7 +270,7 @@ describe('canaries in a freeze', () => {
       { path, percent: 0, match: [], elects: true, bakeMs: undefined },
       { path, percent: 100, match: [], elects: true, bakeMs: undefined },
     ];
-    const client = { nodeId: 'n3', classKey: 'one', place: 0.5, parameters: NO_PARAMETERS, address: '' };
+    const client = { nodeKey: 'n3', classKey: 'one', place: 0.5, parameters: NO_PARAMETERS, address: '' };
 
     /** What waits has come to its second wave. */
     function inSecondWave(): Setting {
@@ -313,7 +313,7 @@ describe('canaries in a freeze', () => {
     setting.rejects();
     const waves = [{ path: 'rollout.canary', percent: 100, match: [], elects: true, bakeMs: undefined }];
     setting.rollout.reload({ ...withoutCanaries([cds]), waves });
-    const newcomer = { nodeId: 'n3', classKey: 'one', place: 0.5, parameters: NO_PARAMETERS, address: '' };
+    const newcomer = { nodeKey: 'n3', classKey: 'one', place: 0.5, parameters: NO_PARAMETERS, address: '' };
     inFreeze(setting, () => {
       setting.says({ puts: [one('a', '3'), one('b', '3')] });
       expect(setting.rollout.sideOf(newcomer)).to.equal('released');

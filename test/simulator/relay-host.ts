@@ -1,4 +1,3 @@
-import { nodeKeyOf } from '../../src/assembly/rollout-fleet.ts';
 import type { ClientContext, StreamEvents } from '../../src/downstream/services.ts';
 import { routes } from '../../src/downstream/xds-server.ts';
 import { Staleness } from '../../src/inspect/staleness.ts';
@@ -551,7 +550,7 @@ class Running {
     connecting: (connection: Connection) => void,
   ) {
     const accessOf = (client: SidedClient): Access => {
-      const side = this.rollout?.sideOf(client) ?? (isCanary(client.nodeId) ? 'canary' : 'released');
+      const side = this.rollout?.sideOf(client) ?? (isCanary(client.nodeKey) ? 'canary' : 'released');
       return side === 'canary' ? ALLOW_ALL.ofCanaries : ALLOW_ALL;
     };
     const contextOf = (bytes: Buffer, from: Peer): Result<ClientContext, GrpcStatus> => {
@@ -564,13 +563,14 @@ class Running {
       return ok({
         selectionGroup: node.value.clientFeatures.includes(PASSES_VARIANTS) ? {} : derived,
         nodeId,
+        nodeKey: nodeId,
         place,
         classKey,
         mayBeCanary: true,
         cluster: node.value.cluster,
         wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),
         ttl: node.value.clientFeatures.includes('xds.config.supports-resource-ttl'),
-        access: accessOf({ nodeId, place, classKey, parameters, address: from.address }),
+        access: accessOf({ nodeKey: nodeId, place, classKey, parameters, address: from.address }),
         exempt: false,
         relay: node.value.userAgentName === USER_AGENT,
         isEnvoy: node.value.userAgentName === 'envoy',
@@ -708,7 +708,7 @@ class Running {
     contextOf: (bytes: Buffer, from: Peer) => Result<ClientContext, GrpcStatus>,
   ): LoadServer {
     const watched = ledger.watch(plan.id, upstream);
-    const clientOf = (client: ClientContext, peer: Peer, stream: string): ReportingClient => {
+    const clientOf = (client: ClientContext, stream: string): ReportingClient => {
       const given = client.derived(undefined);
       const parameters = plan.variants === 'NATIVE' ? NO_PARAMETERS : restrict(['env', 'version'], given);
       const { classKey } = client;
@@ -723,7 +723,7 @@ class Running {
           if (isFirst) return;
           this.rollout?.traffic.add({
             stream,
-            node: nodeKeyOf(client, peer),
+            node: client.nodeKey,
             classKey,
             classLabel: classKey,
             origin: client.loadOrigin,
@@ -733,14 +733,14 @@ class Running {
           });
         },
         left: () => this.rollout?.traffic.left(stream),
-        byNewRules: () => clientOf(client, peer, stream),
+        byNewRules: () => clientOf(client, stream),
       };
     };
     return new LoadServer({
       clock,
       identify: (node, peer, stream) => {
         const client = contextOf(node, peer);
-        return client.ok ? ok(clientOf(client.value, peer, String(stream))) : client;
+        return client.ok ? ok(clientOf(client.value, String(stream))) : client;
       },
       limits: () => ({
         maxClusters: 10_000,

@@ -251,7 +251,7 @@ export class SimulatedRollout {
   }
 
   sideOf(client: SidedClient): Side {
-    this.#classes.set(client.nodeId, client.classKey);
+    this.#classes.set(client.nodeKey, client.classKey);
     return this.rollout.sideOf(client);
   }
 

@@ -309,8 +309,9 @@ export class InMemoryRelay {
           return ok({
             selectionGroup: derived,
             nodeId: node.value.id,
+            nodeKey: node.value.id,
             place: node.value.place,
-            classKey: '',
+            classKey: derived.for(undefined).key,
             mayBeCanary: true,
             cluster: node.value.cluster,
             wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),

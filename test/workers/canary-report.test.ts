@@ -18,7 +18,7 @@ describe('the report of a worker', () => {
         Array.from({ length: 30 }, (_, index): Member => {
           const subscribed = new Set(sets.filter(() => random.next() < 0.5));
           return {
-            nodeId: `n${worker}-${index}`,
+            nodeKey: `n${worker}-${index}`,
             mayBeCanary: true,
             place: placeOf(`n${worker}-${index}`),
             classKey: random.next() < 0.5 ? 'prod' : 'test',
