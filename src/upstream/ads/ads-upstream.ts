@@ -78,7 +78,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#announcement = new Sweep(options.clock, 0, () => this.#changed());
     this.#connection = new AdsConnection(options, sink);
     this.#perParameters = options.sessionPerParameters === true ? new SessionPerParameters() : undefined;
-    this.#refused = new RefusedInterests(options.name, options.maxSessions);
+    this.#refused = new RefusedInterests(options.name, options.maxSessions());
     this.#rules = options.variants === 'NATIVE' ? [] : options.rules;
     this.#keys = this.#rules.map((rule) => rule.key);
   }
@@ -307,8 +307,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   }
 
   #stamp(keys: readonly string[], parameters: Parameters): Stamp {
-    const { variants, maxConstraintDepth } = this.#options;
-    return variants === 'NATIVE' ? unstamped : stampFor(keys, parameters, maxConstraintDepth);
+    return this.#options.variants === 'NATIVE' ? unstamped : stampFor(keys, parameters);
   }
 
   #holder(parameters: Parameters, role: Holder['role']): Holder {
@@ -326,7 +325,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
    * others out for `cache.idle_ttl`.
    */
   #hasPlace(): boolean {
-    while (this.#sessions.size >= this.#options.maxSessions) {
+    while (this.#sessions.size >= this.#options.maxSessions()) {
       const [longest] = this.#idle;
       if (longest === undefined) return false;
       this.#idle.delete(longest);
@@ -375,7 +374,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
       if (this.#sessions.has(key) && this.#refused.waits(key)) return key;
       this.#admitted.delete(key);
     }
-    return this.#sessions.size < this.#options.maxSessions ? this.#refused.first : undefined;
+    return this.#sessions.size < this.#options.maxSessions() ? this.#refused.first : undefined;
   }
 
   #refuse(interest: Interest, parameters: Parameters): void {

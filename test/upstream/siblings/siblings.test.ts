@@ -87,7 +87,7 @@ class World {
         version: '0',
         via: () => 'r',
         maxConstraintDepth: 8,
-        maxSessions: 100,
+        maxSessions: () => 100,
         clock,
         random: () => 1,
         log: createLog({ level: 'error', write: nothing }),
