@@ -15,9 +15,9 @@ import { shorten } from '../../model/text.ts';
 import {
   type Holder,
   type Interest,
+  idOf,
   type Move,
   roleOf,
-  type Selector,
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
@@ -108,8 +108,8 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     return this.#siblings?.joined(state) ?? state;
   }
 
-  isUnavailable(type: TypeUrl, selector: Selector): boolean {
-    return this.state().down && this.#siblings?.mayAnswer(type, selector) !== true;
+  isUnavailable(interest: Interest): boolean {
+    return this.state().down && this.#siblings?.mayAnswer(interest) !== true;
   }
 
   subscribe(interest: Interest): void {
@@ -444,7 +444,7 @@ class RefusedInterests {
   readonly message: string;
   /** The same, encoded once for all of them. */
   readonly #status: Uint8Array;
-  /** By set, the longest waiting first, and then by `keyOf`. */
+  /** By set, the longest waiting first, and then by `idOf`. */
   readonly #waiting = new Map<ParametersKey, Map<string, Interest>>();
   /** How many have these parameters. */
   readonly #counts = new Map<ParametersKey, number>();
@@ -473,18 +473,18 @@ class RefusedInterests {
   }
 
   add(interest: Interest, set: ParametersKey): void {
-    getOrMake(this.#waiting, set, () => new Map()).set(keyOf(interest), interest);
+    getOrMake(this.#waiting, set, () => new Map()).set(idOf(interest), interest);
     countIn(this.#counts, interest.parameters.key, 1);
   }
 
   has(interest: Interest, set: ParametersKey): boolean {
-    return this.#waiting.get(set)?.has(keyOf(interest)) === true;
+    return this.#waiting.get(set)?.has(idOf(interest)) === true;
   }
 
   /** False if it was not refused. */
   delete(interest: Interest, set: ParametersKey): boolean {
     const waiting = this.#waiting.get(set);
-    if (waiting?.delete(keyOf(interest)) !== true) return false;
+    if (waiting?.delete(idOf(interest)) !== true) return false;
     if (waiting.size === 0) this.#waiting.delete(set);
     countIn(this.#counts, interest.parameters.key, -1);
     return true;
@@ -524,8 +524,6 @@ class RefusedInterests {
     return transaction({ holder, type, resourceErrors: [error] });
   }
 }
-
-const keyOf = ({ type, selector, parameters }: Interest): string => `${parameters.id} ${type} ${selector}`;
 
 /** A control plane without the service is asked again after this, in milliseconds, or by the next connection. */
 const withoutServiceMs = 300_000;
