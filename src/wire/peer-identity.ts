@@ -26,9 +26,11 @@ export function verifiedIdentity({
  */
 export function peerKey(peer: PeerNames): string {
   const identity = verifiedIdentity(peer);
-  if (identity !== undefined) return `identity ${identity}`;
+  if (identity !== undefined) return identityKey(identity);
   return `address ${peer.unix ? peer.address : network(withoutPort(peer.address))}`;
 }
+
+export const identityKey = (identity: string): string => `identity ${identity}`;
 
 /** A name may contain anything, so several are not just joined. */
 function combined(names: readonly string[]): string {

@@ -6,6 +6,7 @@ import { Core, type Load, openTraces } from '../assembly/core.ts';
 import { reloadPreview } from '../assembly/reload-effect.ts';
 import type { Config } from '../config/config.ts';
 import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
+import type { ClientStatusQuery } from '../inspect/csds.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import { type Clock, Sweep, systemClock } from '../model/clock.ts';
 import { ok, type Result } from '../model/result.ts';
@@ -259,7 +260,7 @@ export class Worker {
       (router) => {
         clientRoutes(clients, () => clients.status(), failed)(router);
         router.service(WorkerService, {
-          clientStatus: clientStatusBy((query) => clients.configs(query)),
+          clientStatus: clientStatusBy((query) => this.#clientStatus(query)),
           subscribedUpstreams: ({ nodes }) => ({
             subscribed: nodes.map(subscriptionsOf).filter(({ upstreams }) => upstreams.length > 0),
           }),
@@ -269,6 +270,14 @@ export class Worker {
       },
       failed,
     );
+  }
+
+  /** For the primary. A client that asks is charged for its part of the answer, by each worker. */
+  #clientStatus(query: ClientStatusQuery): ReturnType<LocalClients['configs']> {
+    if (query.scope.kind !== 'identity') return this.#clients.configs(query);
+    const payer = this.#core.accounts.ofIdentity(query.scope.identity);
+    // Who has nothing open here has no stream either.
+    return payer === undefined ? Promise.resolve(ok([])) : this.#clients.configs({ ...query, payer });
   }
 
   #keepOldest({ streams, connections }: Partial<Load>): void {
