@@ -302,7 +302,7 @@ export class Worker {
   }
 
   get #load(): Load {
-    const { streams, admission } = this.#core;
+    const { openStreams: streams, admission } = this.#core;
     return { streams, connections: admission.connections };
   }
 }
