@@ -9,6 +9,7 @@ import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
 import type { ClientStatusQuery } from '../inspect/csds.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import { type Clock, Sweep, systemClock } from '../model/clock.ts';
+import type { Parameters } from '../model/parameters.ts';
 import { ok, type Result } from '../model/result.ts';
 import { type Interest, idOf } from '../model/transaction.ts';
 import type { Log } from '../observe/log.ts';
@@ -168,15 +169,17 @@ export class Worker {
         this.#rollout = message.config.rollout;
         this.#core.reload(workerConfig(message.config, this.#start.ports));
         return;
-      case 'primary_state':
+      case 'primary_state': {
         this.#primaryState = message;
-        this.#outageGate.update(message);
+        const refusesMore = this.#outageGate.update(message);
         this.#core.changed();
-        if (message.refused.size > 0) {
+        // Each look costs a step for each name of each stream.
+        if (refusesMore) {
           this.#core.relay.server.failRefusedStreams();
           this.#core.relay.polls.failHopeless();
         }
         return;
+      }
       case 'load_elsewhere':
         this.#loadElsewhere = message.load;
         this.#keepOldest(message.most);
@@ -333,6 +336,8 @@ export class OutageGate {
   readonly #waiting = new Map<string, number>();
   /** By the upstream's name. */
   #refused: PrimaryState['refused'] = new Map();
+  /** The last parameters that no upstream refuses: those of a stream's names are mostly the same. */
+  #taken: Parameters | undefined;
   readonly #checks: Sweep;
 
   /** `recheck` is called every half second while an upstream is down. */
@@ -350,8 +355,20 @@ export class OutageGate {
     this.#upstreams = upstreams;
   }
 
-  update({ down, refused }: Pick<PrimaryState, 'down' | 'refused'>): void {
+  /** True: an upstream refuses parameter sets that it has not refused before. */
+  update({ down, refused }: Pick<PrimaryState, 'down' | 'refused'>): boolean {
+    const refusesMore = refused
+      .entries()
+      .some(([name, { parameters }]) =>
+        parameters.values().some((key) => this.#refused.get(name)?.parameters.has(key) !== true),
+      );
     this.#refused = refused;
+    this.#taken = undefined;
+    this.#updateDown(down);
+    return refusesMore;
+  }
+
+  #updateDown(down: readonly string[]): void {
     const now = this.#clock.monotonic();
     for (const name of this.#down.keys()) if (!down.includes(name)) this.#down.delete(name);
     for (const name of down) if (!this.#down.has(name)) this.#down.set(name, now);
@@ -365,9 +382,16 @@ export class OutageGate {
 
   /** Why the primary's upstream does not take this interest; undefined: it does. */
   refusal(interest: Interest): string | undefined {
-    if (this.#refused.size === 0) return undefined;
+    const { parameters } = interest;
+    if (this.#refused.size === 0 || parameters === this.#taken) return undefined;
+    const isRefused = (of: { readonly parameters: ReadonlySet<string> } | undefined): boolean =>
+      of?.parameters.has(parameters.key) === true;
+    if (!this.#refused.values().some(isRefused)) {
+      this.#taken = parameters;
+      return undefined;
+    }
     const refused = this.#refused.get(this.#upstreamOf(interest)?.name ?? '');
-    return refused?.parameters.has(interest.parameters.key) === true ? refused.message : undefined;
+    return isRefused(refused) ? refused?.message : undefined;
   }
 
   subscribed(interest: Interest): void {

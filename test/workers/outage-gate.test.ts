@@ -130,4 +130,17 @@ describe('the outage gate of a worker (protocol §8)', () => {
     gate.update({ down: [], refused: new Map() });
     expect(refusal(lds, 'test')).to.equal(undefined);
   });
+
+  it('says when parameter sets are refused that were not: all streams are looked at for these alone', () => {
+    const { gate } = start();
+    const refused = (...envs: readonly string[]) => {
+      const parameters = new Set(envs.map((env) => internParameters([['env', env]]).key));
+      return { down: [], refused: new Map([['central', { message: 'full', parameters }]]) };
+    };
+    expect(gate.update(refused('a', 'b'))).to.equal(true);
+    expect(gate.update(refused('b')), 'fewer').to.equal(false);
+    expect(gate.update({ ...refused('b'), down: ['central'] }), 'the same').to.equal(false);
+    expect(gate.update(refused('c'))).to.equal(true);
+    expect(gate.update({ down: [], refused: new Map() })).to.equal(false);
+  });
 });
