@@ -394,7 +394,8 @@ export class Core {
 
   /** Why no stream of this peer is taken now; undefined: it is. `type`: undefined on ADS, and for load reports. */
   refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
-    if (this.#draining) return draining;
+    // The streams of a primary are its workers', which drain by themselves: their clients are served to the end.
+    if (this.#draining && this.#role.loadReports !== 'primary') return draining;
     return this.admission.refusal(peer, type, this.openStreams);
   }
 
