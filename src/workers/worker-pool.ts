@@ -30,6 +30,7 @@ import type { CountersOrPid } from '../observe/counters.ts';
 import { formatSum, type Series, sumSeries } from '../observe/series.ts';
 import { tickOf } from '../observe/watchdog.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
+import { rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Message, ToWorker } from './ipc-messages.ts';
 import { workerSocket } from './private-socket.ts';
@@ -47,6 +48,8 @@ const wholeList = 0xff_ff_ff_ff;
 const drainGraceMs = 2000;
 
 const askerGone: GrpcStatus = { code: Code.CANCELLED, message: 'who asked waits no longer' };
+
+const nobodyListens = 'no worker listens';
 
 type Directions = Pick<Message<'start'>, 'ports' | 'directory' | 'logFormat'>;
 
@@ -134,7 +137,7 @@ export class WorkerPool implements ClientServing, ClientsView {
 
   /** Some worker listens: that is enough to serve clients. */
   notReadyReason(): string | undefined {
-    return this.#slots.some(({ listening }) => listening) ? undefined : 'no worker listens';
+    return this.#slots.some(({ listening }) => listening) ? undefined : nobodyListens;
   }
 
   tell(message: Message<'waiting' | 'canaries'>): void {
@@ -338,7 +341,9 @@ export class WorkerPool implements ClientServing, ClientsView {
     optionalType(type);
     const slots = client === '' ? this.#slots : this.#slots.filter((slot) => slot.owns(client));
     if (slots.length === 0 && client !== '') noSuchClient(client);
-    return merged(slots.flatMap((slot) => slot.client?.tap(request, call) ?? []));
+    const sources = slots.flatMap((slot) => slot.client?.tap(request, call) ?? []);
+    if (sources.length === 0) throw rpcError({ code: Code.UNAVAILABLE, message: nobodyListens });
+    return merged(sources);
   }
 
   /** One answer at a time, as in one process: each holds up to maxBytes until all workers have answered. */

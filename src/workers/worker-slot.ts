@@ -171,7 +171,13 @@ export class WorkerSlot {
       message: (message) => this.#receive(message),
       ended: (how) => this.#ended(how),
     });
-    const running: Running = { kind: 'running', process, addresses: [], silent: undefined, failure: undefined };
+    const running: Running = {
+      kind: 'running',
+      process,
+      addresses: [],
+      silent: undefined,
+      failure: undefined,
+    };
     this.#state = running;
     for (const message of opening()) process.send(message);
     this.#watch(running);
