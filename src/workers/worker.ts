@@ -135,7 +135,7 @@ export class Worker {
       this.#traffic.tell();
       send(report);
     });
-    const preview = reloadPreview(this.#core);
+    const preview = reloadPreview(this.#core, (sought) => this.#filesHave(sought));
     this.#clients = new LocalClients(this.#core, preview, () => this.#canaries ?? noWaves);
   }
 
@@ -281,6 +281,17 @@ export class Worker {
     const payer = this.#core.accounts.ofIdentity(query.scope.identity);
     // Who has nothing open here has no stream either.
     return payer === undefined ? Promise.resolve(ok([])) : this.#clients.configs({ ...query, payer });
+  }
+
+  /** The primary reads the files; this process has what its clients ask for. */
+  async #filesHave(sought: readonly Interest[]): Promise<readonly boolean[]> {
+    const names = sought.map(({ type, selector, parameters }) => ({
+      type,
+      name: selector,
+      parameters: Object.fromEntries(parameters.entries),
+    }));
+    const cached = new Set((await this.#primary.cached({ names })).cached);
+    return sought.map((_, at) => cached.has(at));
   }
 
   #keepOldest({ streams, connections }: Partial<Load>): void {
