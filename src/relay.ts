@@ -138,9 +138,9 @@ export class Relay implements UpstreamSink {
       prepare: (...of) => this.views.prepare(...of),
       isUnavailable:
         options.isUnavailable ??
-        ((type, selector) => {
-          const upstream = this.#upstreamOf(type, selector);
-          return upstream?.isUnavailable?.(type, selector) ?? upstream?.state().down === true;
+        ((interest) => {
+          const upstream = this.#upstreamOf(interest.type, interest.selector);
+          return upstream?.isUnavailable?.(interest) ?? upstream?.state().down === true;
         }),
       refusal:
         options.refusal ??

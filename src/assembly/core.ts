@@ -391,8 +391,9 @@ export class Core {
 
   /** Why no stream of this peer is taken now; undefined: it is. `type`: undefined on ADS, and for load reports. */
   refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
-    if (this.#draining) return draining;
-    return this.admission.refusal(peer, type, this.streams + this.siblings.size);
+    // The streams of a primary are its workers', which drain by themselves: their clients are served to the end.
+    if (this.#draining && this.#role.loadReports !== 'primary') return draining;
+    return this.admission.refusal(peer, type, this.openStreams);
   }
 
   /** A client's stream of load reports, with the admission of any stream. Why it is not taken, if so. */
@@ -412,9 +413,16 @@ export class Core {
     return this.relay.server.size + this.loadReports.size;
   }
 
+  /** Those that limits.max_streams counts: of siblings too. */
+  get openStreams(): number {
+    return this.streams + this.siblings.size;
+  }
+
   /** Processes took more than the limit at the same time: this one keeps so many. Those of load reports stay. */
   keepOldestStreams(count: number): void {
-    this.relay.server.keepOldest(Math.max(0, count - this.loadReports.size));
+    const ofSiblings = Math.min(this.siblings.size, Math.max(0, count - this.streams));
+    this.siblings.keepOldest(ofSiblings);
+    this.relay.server.keepOldest(Math.max(0, count - this.loadReports.size - ofSiblings));
   }
 
   #pollRefusal(peer: Peer, type: TypeUrl): Refusal | undefined {

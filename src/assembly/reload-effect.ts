@@ -19,6 +19,7 @@ import { isVariant } from '../model/catalog.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { counted, shorten } from '../model/text.ts';
 import type { Pace } from '../model/time-slices.ts';
+import { type Interest, idOf } from '../model/transaction.ts';
 import type { Relay } from '../relay.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
@@ -31,12 +32,25 @@ type Effect = Plain<CompareConfigurationResponse>;
 const mostListed = { clients: 100, lost: 20, problems: 100 };
 const mostLogged = 10;
 
-/** For the clients of a process. Called with the text of another configuration; the one in force is read each time. */
-export function reloadPreview(core: { readonly relay: Relay; readonly config: Config }): ReloadPreview {
+/** Whether there is a variant of each in the files. */
+export type FilesHave = (sought: readonly Interest[]) => Promise<readonly boolean[]>;
+
+/** Files are all read: what is not cached is not there. */
+const nothingElse: FilesHave = (sought) => Promise.resolve(sought.map(() => false));
+
+/**
+ * For the clients of a process. Called with the text of another configuration; the one in force is read each time.
+ * `filesHave`: left out where this process reads the files.
+ */
+export function reloadPreview(
+  core: { readonly relay: Relay; readonly config: Config },
+  filesHave = nothingElse,
+): ReloadPreview {
   return async (text, pace) => {
     // Without an environment: what the caller has written comes back in messages and answers.
     const next = parseConfig(text, 'configuration', {});
-    if (next.ok) return reloadEffect(core.relay, core.config, next.value, pace);
+    if (next.ok)
+      return reloadEffect(core.relay, new Preview(core.relay, core.config, next.value, filesHave), pace);
     const problems = next.error
       .slice(0, mostListed.problems)
       .map((problem) => shorten(problemLine('configuration', problem), 1000));
@@ -48,8 +62,7 @@ export function reloadPreview(core: { readonly relay: Relay; readonly config: Co
 }
 
 /** What a reload would change for the clients of this process (ADR 123): all but needsRestart and upstreams. */
-async function reloadEffect(relay: Relay, before: Config, after: Config, pace: Pace): Promise<Effect> {
-  const preview = new Preview(relay, before, after);
+async function reloadEffect(relay: Relay, preview: Preview, pace: Pace): Promise<Effect> {
   for (const stream of [...relay.server.streams()]) {
     await pace.yieldIfDue();
     if (stream.client !== undefined) await preview.add(stream, stream.client, pace);
@@ -68,7 +81,12 @@ class Preview {
   #unread: readonly Plain<UnreadRule>[] = [];
   readonly #counts = { streams: 0, changed: 0, losing: 0, reconnecting: 0 };
 
-  constructor(relay: Relay, before: Config, after: Config) {
+  readonly #filesHave: FilesHave;
+  /** What they were asked, by `idOf`. */
+  readonly #inFiles = new Map<string, boolean>();
+
+  constructor(relay: Relay, before: Config, after: Config, filesHave: FilesHave) {
+    this.#filesHave = filesHave;
     this.#relay = relay;
     this.#before = before;
     this.#after = after;
@@ -155,34 +173,51 @@ class Preview {
     change: Plain<ClientChange>,
     pace: Pace,
   ): Promise<void> {
+    const maybeLost: { readonly name: string; readonly why: string | Interest }[] = [];
     for (const { name, canonical, parameters, value } of subscription?.holdings() ?? []) {
       await pace.yieldIfDue();
       if (!isVariant(value)) continue;
       const now = parametersNow.get(parameters) ?? parameters;
       const why = this.#whyLost(info.url, canonical, next, parameters, now);
-      if (why === undefined) continue;
+      if (why !== undefined) maybeLost.push({ name, why });
+    }
+    await this.#askFiles(maybeLost.flatMap(({ why }) => (typeof why === 'string' ? [] : why)));
+    for (const { name, why } of maybeLost) {
+      if (typeof why !== 'string' && this.#inFiles.get(idOf(why)) === true) continue;
       change.lostTotal++;
-      const lost: Plain<LostResource> = { type: info.short, name, why };
+      const lost: Plain<LostResource> = {
+        type: info.short,
+        name,
+        why: typeof why === 'string' ? why : 'NO_VARIANT',
+      };
       if (change.lost.length < mostListed.lost) change.lost.push(lost);
     }
   }
 
-  /** Undefined: it keeps the resource, gets another variant, or what a session answers decides. */
+  /** Each once, whoever asks for it. */
+  async #askFiles(sought: readonly Interest[]): Promise<void> {
+    const unknown = sought.filter((one) => !this.#inFiles.has(idOf(one)));
+    if (unknown.length === 0) return;
+    const found = await this.#filesHave(unknown);
+    for (const [at, one] of unknown.entries()) this.#inFiles.set(idOf(one), found[at] === true);
+  }
+
+  /** Undefined: it keeps the resource, gets another variant, or what a session answers decides. An interest: files do. */
   #whyLost(
     type: TypeUrl,
     name: ResourceName,
     { access }: ClientContext,
     before: Parameters,
     after: Parameters,
-  ): string | undefined {
+  ): string | Interest | undefined {
     const upstream = claimant(this.#after, type, name);
     if (upstream === undefined) return 'UNCLAIMED';
     if (!access.allows(type, name)) return 'DENIED';
     const value = this.#relay.store.peek(type, name, after);
     if (isVariant(value)) return access.admits(value, after) ? undefined : 'DENIED';
     if (before.key === after.key) return undefined;
-    // Files are all read: what is not cached is not there.
-    return value === 'absent' || upstream.kind === 'filesystem' ? 'NO_VARIANT' : undefined;
+    if (value === 'absent') return 'NO_VARIANT';
+    return upstream.kind === 'filesystem' ? { type, selector: name, parameters: after } : undefined;
   }
 }
 

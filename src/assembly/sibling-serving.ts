@@ -82,6 +82,11 @@ export class SiblingServing {
     return this.#server.size;
   }
 
+  /** Ends the newest streams: there are only so many places. */
+  keepOldest(count: number): void {
+    this.#server.keepOldest(count);
+  }
+
   /** Whether a replica of this relay has opened the stream. */
   isFor(stream: Pick<ServerStream, 'header'>): boolean {
     return stream.header(SIBLING_HEADER) !== undefined;

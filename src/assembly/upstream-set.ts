@@ -1,6 +1,7 @@
 import type { AdsUpstreamConfig, Config, UpstreamConfig } from '../config/config.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
+import { maxStampedDepth } from '../model/constraints.ts';
 import { systemRandom } from '../model/random.ts';
 import { typeInfo } from '../model/types.ts';
 import type { HeldRemovals, UpdateMetrics, Upstream, UpstreamSink } from '../model/upstream.ts';
@@ -166,7 +167,7 @@ function makeUpstream(
   const { name, claims } = upstream;
   const { log, metrics, loops, version } = core;
   const { node, parameters, limits } = config;
-  const { maxConstraintDepth, maxResponseBytes, maxUpstreamSessions: maxSessions } = limits;
+  const { maxConstraintDepth, maxResponseBytes, maxUpstreamSessions } = limits;
   const clock = systemClock;
   if (upstream.kind === 'filesystem') {
     const { path } = upstream;
@@ -188,7 +189,7 @@ function makeUpstream(
       version,
       via: () => loops.via(),
       maxConstraintDepth,
-      maxSessions,
+      maxSessions: () => maxUpstreamSessions,
       clock,
       random: systemRandom,
       log: log.child({ upstream: name }),
@@ -272,18 +273,17 @@ const ofRelays = {
   // A relay that does not know something says nothing, for however long.
   resourceTimeoutMs: undefined,
   rules: [],
+  // It has judged what it passes on, by its own limit. What is deeper by now has its stamp.
+  maxConstraintDepth: maxStampedDepth,
   clock: systemClock,
   random: systemRandom,
 } as const;
 
 /** A relay of ours as an upstream: a sibling, or a worker's primary. It has all variants, and a stream for each parameter set. */
 export function relayUpstream(
-  { version }: Core,
-  { node, limits }: Config,
-  its: Omit<
-    AdsUpstreamOptions,
-    keyof typeof ofRelays | 'node' | 'version' | 'maxConstraintDepth' | 'maxSessions'
-  >,
+  core: Core,
+  { node }: Config,
+  its: Omit<AdsUpstreamOptions, keyof typeof ofRelays | 'node' | 'version' | 'maxSessions'>,
   sink: UpstreamSink,
 ): AdsUpstream {
   return new AdsUpstream(
@@ -291,9 +291,9 @@ export function relayUpstream(
       ...its,
       ...ofRelays,
       node,
-      version,
-      maxConstraintDepth: limits.maxConstraintDepth,
-      maxSessions: limits.maxUpstreamSessions,
+      version: core.version,
+      // A worker keeps its upstream over a reload.
+      maxSessions: () => core.config.limits.maxUpstreamSessions,
     },
     sink,
   );

@@ -282,8 +282,8 @@ export function unavailable(
     if (selection.size === 0) continue;
     if (subscription?.allUnknown !== true) return undefined;
     isSubscribed = true;
-    for (const { selector } of selection.entries.values()) {
-      if (!services.isUnavailable(info.url, selector)) return undefined;
+    for (const { selector, parameters } of selection.entries.values()) {
+      if (!services.isUnavailable({ type: info.url, selector, parameters })) return undefined;
     }
   }
   if (!isSubscribed) return undefined;

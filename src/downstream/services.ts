@@ -15,7 +15,7 @@ import type {
   ShownState,
 } from '../model/subscription.ts';
 import type { InTurns } from '../model/time-slices.ts';
-import type { Interest, Selector } from '../model/transaction.ts';
+import type { Interest } from '../model/transaction.ts';
 import type { TypeInfo } from '../model/types.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
@@ -149,7 +149,7 @@ export interface DownstreamServices {
   /** The same client by the rules in force now; undefined: they need a part of its node that was not kept. */
   reapplyRules(client: ClientContext, peer: Peer): ClientContext | undefined;
   /** Whether this cannot be served if it is not cached: every endpoint of its upstream has failed (§8). */
-  isUnavailable(type: TypeUrl, selector: Selector): boolean;
+  isUnavailable(interest: Interest): boolean;
   /** Why upstream does not take this interest; undefined: it does. */
   refusal(interest: Interest): string | undefined;
   /** The share of a stream of this peer; left out: nothing bounds it. */

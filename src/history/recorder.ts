@@ -41,8 +41,9 @@ type NewChange = Pick<Change, 'type' | 'upstream' | 'names' | 'first' | 'reason'
 export interface ReportedAnswers {
   readonly type: TypeUrl;
   readonly name: ResourceName;
-  /** `contentHash` of a variant that is new; empty: the name is gone. */
+  /** `contentHash` of a variant that is new, or `gone`. */
   readonly content: string;
+  readonly gone: boolean;
   readonly accepted: number;
   readonly rejected: number;
   /** How long the last ACK took; undefined: there was none. */
@@ -186,11 +187,9 @@ export class Recorder {
   }
 
   /** The clients of another process have said this since its last report. */
-  reported({ type, name, content, accepted, rejected, tookMs }: ReportedAnswers): void {
+  reported({ type, accepted, rejected, tookMs, ...shown }: ReportedAnswers): void {
     const changes = [...this.history.changes()].toReversed();
-    const change = changes.find(
-      (one) => one.type === type && one.names.some((of) => isOf(of, name, content)),
-    );
+    const change = changes.find((one) => one.type === type && one.names.some((of) => shows(of, shown)));
     if (change !== undefined && !change.first) this.#answers(change, { accepted, rejected, took: tookMs });
   }
 
@@ -371,9 +370,13 @@ function upstreamOf(names: readonly ChangedName[]): string {
   return '';
 }
 
-/** Without bodies the name decides. */
-const isOf = ({ name, change, content }: ChangedName, of: ResourceName, hash: string): boolean =>
-  name === of &&
-  (hash === ''
-    ? change === 'REMOVED'
-    : content === undefined || content.after.some(({ variant }) => contentHash(variant) === hash));
+/** It is the change that brought the variant, or took it. Without bodies the name decides. */
+function shows(
+  { name, change, content }: ChangedName,
+  shown: Pick<ReportedAnswers, 'name' | 'content' | 'gone'>,
+): boolean {
+  if (name !== shown.name) return false;
+  if (content === undefined) return change !== (shown.gone ? 'ADDED' : 'REMOVED');
+  const has = (of: Content): boolean => of.some(({ variant }) => contentHash(variant) === shown.content);
+  return has(content.before) === shown.gone && has(content.after) !== shown.gone;
+}

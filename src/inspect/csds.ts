@@ -73,7 +73,7 @@ export function csds(
   /** The caller's scope is checked for each request, because the rules may have changed since the stream began. */
   async function answerTo(
     request: ClientStatusRequest,
-    { values, requestHeader }: HandlerContext,
+    { values, requestHeader, signal: gone }: HandlerContext,
   ): Promise<ClientStatusResponse> {
     const call = values.get(callKey);
     if (call === undefined) throw new Error('a call without a caller');
@@ -84,7 +84,7 @@ export function csds(
     const release = call.hold();
     try {
       const { account: payer } = call.peer;
-      const pieces = valueOf(kept(await answerOf({ scope, request, maxBytes, payer }), scope, call));
+      const pieces = valueOf(kept(await answerOf({ scope, request, maxBytes, payer, gone }), scope, call));
       if (grpc) {
         call.answerWith(pieces);
         return create(ClientStatusResponseSchema);
@@ -116,6 +116,8 @@ export interface ClientStatusQuery {
   readonly whole?: boolean;
   /** Left out: whoever may ask for everything. */
   readonly payer?: Payer;
+  /** Who asks waits no longer. */
+  readonly gone?: AbortSignal;
 }
 
 /** A Connect response is written at once, so on the xDS port it has a smaller bound. */

@@ -194,8 +194,12 @@ function describe(key: string, parameters: Parameters): string {
     : `${formatKey(key)} is ${JSON.stringify(value)}`;
 }
 
-/** Recursion ends here whatever the configuration allows: decoding, compiling and matching each use some stack. */
-const maxDepthEver = 1000;
+/**
+ * What has passed limits.max_constraint_depth (1000 at most) has at most so many levels with a stamp. So deep is what our
+ * own processes, relays beside this one and its disk may have. Nothing is read that is deeper: decoding, compiling and
+ * matching each use some stack.
+ */
+export const maxStampedDepth = 1002;
 
 /**
  * What has been read so far of a message. Protobuf lets a message come in pieces: of a oneof the last member wins,
@@ -225,7 +229,7 @@ const emptyDraft = (): Draft => ({ body: undefined, unknown: false });
  * at depth 1.
  */
 function decodeExpression(bytes: Uint8Array, maxDepth: number): Result<Expression> {
-  const limit = Math.min(maxDepth, maxDepthEver);
+  const limit = Math.min(maxDepth, maxStampedDepth);
   try {
     const draft = emptyDraft();
     readExpression(draft, new MessageReader(bytes), 1, limit);

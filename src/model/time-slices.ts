@@ -10,8 +10,7 @@ const sliceMs = 5;
  */
 export class TimeSlices {
   readonly #clock: Clock;
-  readonly #waiting = new Map<Payer | undefined, (() => void)[]>();
-  #isBusy = false;
+  readonly #turns = new Turns<Payer | undefined>();
   /** Milliseconds of the current slice that are used up, and when that was. */
   #used = 0;
   #usedAt = Number.NEGATIVE_INFINITY;
@@ -22,7 +21,7 @@ export class TimeSlices {
 
   /** Runs it when its payer's turn comes. */
   async run<T>(work: (pace: Pace) => Promise<T>, payer?: Payer): Promise<T> {
-    await this.#turn(payer);
+    await this.#turns.begin(payer);
     const isFresh = performance.now() - this.#usedAt > sliceMs;
     const pace = new Pace(this.#clock, payer, isFresh ? 0 : this.#used);
     try {
@@ -30,27 +29,42 @@ export class TimeSlices {
     } finally {
       this.#used = pace.end();
       this.#usedAt = performance.now();
-      if (this.#used < sliceMs) this.#next();
-      else this.#clock.after(sliceMs, () => this.#next());
+      if (this.#used < sliceMs) this.#turns.end();
+      else this.#clock.after(sliceMs, () => this.#turns.end());
     }
   }
+}
 
-  #turn(payer: Payer | undefined): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    getOrMake(this.#waiting, payer, () => []).push(resolve);
-    if (!this.#isBusy) this.#next();
+/** One piece of work at a time. Those who ask take turns, so that one with much to do does not hold up the others. */
+export class Turns<Who> {
+  readonly #waiting = new Map<Who, Set<(isTurn: boolean) => void>>();
+  #isBusy = false;
+
+  /** True: it is this one's turn, and `end` must follow once. False: `gone` came first. */
+  begin(who: Who, gone?: AbortSignal): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    if (gone?.aborted === true) return Promise.resolve(false);
+    const waiting = getOrMake(this.#waiting, who, () => new Set());
+    waiting.add(resolve);
+    gone?.addEventListener('abort', () => {
+      resolve(false);
+      waiting.delete(resolve);
+      if (waiting.size === 0 && this.#waiting.get(who) === waiting) this.#waiting.delete(who);
+    });
+    if (!this.#isBusy) this.end();
     return promise;
   }
 
-  #next(): void {
+  end(): void {
     const [first] = this.#waiting;
     this.#isBusy = first !== undefined;
     if (first === undefined) return;
-    const [payer, jobs] = first;
-    this.#waiting.delete(payer);
-    const begin = jobs.shift();
-    if (jobs.length > 0) this.#waiting.set(payer, jobs);
-    begin?.();
+    const [who, waiting] = first;
+    this.#waiting.delete(who);
+    const [begin] = waiting;
+    if (begin !== undefined) waiting.delete(begin);
+    if (waiting.size > 0) this.#waiting.set(who, waiting);
+    begin?.(true);
   }
 }
 

@@ -16,6 +16,10 @@ export interface Interest {
   readonly parameters: Parameters;
 }
 
+/** The same for equal interests, in this process. */
+export const idOf = ({ type, selector, parameters }: Interest): string =>
+  `${parameters.id} ${type} ${selector}`;
+
 /**
  * Where a cached resource comes from: one stream of one session of one upstream. A resource stays cached while any
  * holder has it. With the role `wildcard`, the resources of this holder are the members of `*`. `key` is unique and

@@ -1,5 +1,5 @@
 import type { ParametersKey, TypeUrl } from './brand.ts';
-import type { Interest, Restamp, Selector, Transaction } from './transaction.ts';
+import type { Interest, Restamp, Transaction } from './transaction.ts';
 
 /** Where an upstream delivers its transactions and changes of state. */
 export interface UpstreamSink {
@@ -91,7 +91,7 @@ export interface Upstream {
   /** Why this interest is not subscribed upstream. Undefined: it is. */
   refusal?(interest: Interest): string | undefined;
   /** Who asks for this now cannot be answered if it is not cached. Left out: it goes by `state().down`. */
-  isUnavailable?(type: TypeUrl, selector: Selector): boolean;
+  isUnavailable?(interest: Interest): boolean;
   /** All refused parameter sets; undefined: there are none. */
   refusals?(): Refusals | undefined;
   /** Asked at every change and for every stream: it must cost the same however much is subscribed. */

@@ -1,20 +1,13 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
-import { getOrMake } from '../model/maps.ts';
 import { shuffled } from '../model/random.ts';
-import {
-  type Holder,
-  type Interest,
-  type Selector,
-  type Transaction,
-  transaction,
-} from '../model/transaction.ts';
+import { type Holder, type Interest, idOf, type Transaction, transaction } from '../model/transaction.ts';
 import type { Upstream, UpstreamSink, UpstreamState } from '../model/upstream.ts';
 import { type Address, formatAddress, type Lookup } from '../wire/address.ts';
 import { ALL_INTERESTS, INTERESTS_TYPE, interestOfName } from '../wire/between-relays.ts';
 
 /** So long siblings have to answer before a client hears that something is unavailable. Milliseconds. */
-const answerGraceMs = 2000;
+export const answerGraceMs = 2000;
 /** How often the name of the siblings is looked up while they are asked. Milliseconds. */
 const lookupIntervalMs = 5000;
 /** At most so many are asked. What ten relays do not have, the eleventh hardly has. */
@@ -65,8 +58,8 @@ export class Siblings {
   readonly #listed = new Set<string>();
   #prefetch: Timer | undefined;
   #timer: Timer | undefined;
-  /** When it was asked, by type and selector: siblings may still answer it. */
-  readonly #askedAt = new Map<TypeUrl, Map<Selector, number>>();
+  /** When it was asked, by `idOf`, the last one last: siblings may still answer it. */
+  readonly #askedAt = new Map<string, number>();
   /** Runs while there is some. */
   #grace: Timer | undefined;
   #hasData = false;
@@ -99,15 +92,15 @@ export class Siblings {
   }
 
   /** They were asked for this just now, and may have it. */
-  mayAnswer(type: TypeUrl, selector: Selector): boolean {
-    return this.#askedAt.get(type)?.has(selector) === true;
+  mayAnswer(interest: Interest): boolean {
+    return this.#askedAt.has(idOf(interest));
   }
 
   /** Not down until siblings had their time; connected once, as far as readiness goes, if they have answered. */
   joined(state: UpstreamState): UpstreamState {
     return {
       ...state,
-      down: state.down && !this.mayAnswer(ALL_INTERESTS.type, ALL_INTERESTS.selector),
+      down: state.down && !this.mayAnswer(ALL_INTERESTS),
       everConnected: state.everConnected || this.#hasData,
       fromSiblingsSince: this.#servedSince,
     };
@@ -143,19 +136,21 @@ export class Siblings {
     for (const connection of this.#connections.values()) connection.subscribe(interest);
   }
 
-  #wait({ type, selector }: Interest): void {
+  #wait(interest: Interest): void {
     const { clock } = this.#options;
-    getOrMake(this.#askedAt, type, () => new Map()).set(selector, clock.now());
+    const id = idOf(interest);
+    this.#askedAt.delete(id);
+    this.#askedAt.set(id, clock.monotonic());
     this.#grace ??= clock.after(answerGraceMs / 2, () => this.#waited());
   }
 
   #waited(): void {
     const { clock } = this.#options;
-    const latest = clock.now() - answerGraceMs;
+    const latest = clock.monotonic() - answerGraceMs;
     let isOver = false;
-    for (const [type, selectors] of this.#askedAt) {
-      for (const [selector, at] of selectors) if (at <= latest) isOver = selectors.delete(selector);
-      if (selectors.size === 0) this.#askedAt.delete(type);
+    for (const [id, at] of this.#askedAt) {
+      if (at > latest) break;
+      isOver = this.#askedAt.delete(id);
     }
     this.#grace = this.#askedAt.size === 0 ? undefined : clock.after(answerGraceMs / 2, () => this.#waited());
     if (isOver) this.#sink.changed();

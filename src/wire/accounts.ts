@@ -4,7 +4,7 @@ import { countIn } from '../model/maps.ts';
 import { Rate } from '../model/rate.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { type PeerNames, peerKey } from './peer-identity.ts';
+import { identityKey, type PeerNames, peerKey } from './peer-identity.ts';
 
 /** What one peer may use, and all of them together. */
 export interface AccountBounds {
@@ -123,6 +123,11 @@ export class Accounts {
     return (
       this.#accounts.get(key) ?? this.again(new Account(key, this, this.#clock, () => this.#isExempt(names)))
     );
+  }
+
+  /** That of a verified identity; undefined: it has nothing open. */
+  ofIdentity(identity: string): Account | undefined {
+    return this.#accounts.get(identityKey(identity));
   }
 
   /** The account of a peer that is still there: it may have been given up meanwhile, as nothing was open. */

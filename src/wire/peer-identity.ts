@@ -30,9 +30,11 @@ export const nodeKeyOf = (nodeId: string, identity: string | undefined): string 
  */
 export function peerKey(peer: PeerNames): string {
   const identity = verifiedIdentity(peer);
-  if (identity !== undefined) return `identity ${identity}`;
+  if (identity !== undefined) return identityKey(identity);
   return `address ${peer.unix ? peer.address : network(withoutPort(peer.address))}`;
 }
+
+export const identityKey = (identity: string): string => `identity ${identity}`;
 
 /** A name may contain anything, so several are not just joined. */
 function combined(names: readonly string[]): string {

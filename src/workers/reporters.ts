@@ -6,7 +6,7 @@ import type { Config } from '../config/config.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
 import type { Side } from '../model/access.ts';
 import type { Commit } from '../model/catalog.ts';
-import { contentHash } from '../model/change.ts';
+import { type Content, contentHash } from '../model/change.ts';
 import { type Clock, Sweep, type Timer } from '../model/clock.ts';
 import type { ReportedTraffic } from '../model/load.ts';
 import { getOrMake } from '../model/maps.ts';
@@ -166,7 +166,8 @@ const maxCommits = 100;
 /** Answers of many clients come together, in milliseconds. */
 const tellAnswersMs = 500;
 
-type Change = Pick<Message<'answers'>, 'type' | 'name' | 'content'>;
+type Change = Pick<Message<'answers'>, 'type' | 'name' | 'content' | 'gone'>;
+
 /** Counted up with each answer. */
 interface Said {
   accepted: number;
@@ -218,14 +219,17 @@ export class AnswerReporter {
 /** One name that shows which change this is. */
 function changeOf(contents: NonNullable<Commit['contents']>) {
   for (const [name, { before, after }] of contents) {
-    const known = new Set(before.said.map(({ variant }) => contentHash(variant)));
-    const hashes = after.said.map(({ variant }) => contentHash(variant));
-    const content = hashes.find((hash) => !known.has(hash));
-    if (content !== undefined) return { name, content };
-    if (hashes.length === 0) return { name, content: '' };
+    const [was, is] = [hashesOf(before.said), hashesOf(after.said)];
+    const [fresh] = is.difference(was);
+    if (fresh !== undefined) return { name, content: fresh, gone: false };
+    const [left] = was.difference(is);
+    if (left !== undefined) return { name, content: left, gone: true };
   }
   return undefined;
 }
+
+const hashesOf = (content: Content): ReadonlySet<string> =>
+  new Set(content.map(({ variant }) => contentHash(variant)));
 
 /** Reports of many clients come together, in milliseconds. */
 const tellTrafficMs = 200;

@@ -9,7 +9,8 @@ import type { Result } from '../model/result.ts';
 import { type Counters, readCounters } from '../observe/counters.ts';
 import { readSeries, type Series } from '../observe/series.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
-import type { GrpcStatus } from '../wire/grpc-status.ts';
+import { rpcError } from '../wire/connect.ts';
+import { type GrpcStatus, Code as Status } from '../wire/grpc-status.ts';
 import { askClientStatus } from './client-status-rpc.ts';
 import { answerOf, privateTransport } from './private-socket.ts';
 
@@ -44,7 +45,7 @@ export class WorkerClient {
     return answerOf(this.#worker.counters({}).then(({ value }) => readCounters(JSON.parse(value))));
   }
 
-  /** Ends when the worker ends. */
+  /** Of one client it ends with the worker. Of all, those of the next worker would be missing: UNAVAILABLE. */
   async *tap(request: Request<'tap'>, { signal }: Call): AsyncIterable<TapMessage> {
     try {
       yield* this.#admin.tap(request, { signal, timeoutMs: 0 });
@@ -52,6 +53,11 @@ export class WorkerClient {
       const { code } = ConnectError.from(error);
       if (code === Code.NotFound || code === Code.ResourceExhausted) throw error;
     }
+    if (request.client === '' && !signal.aborted)
+      throw rpcError({
+        code: Status.UNAVAILABLE,
+        message: 'a worker has exited: tap again to see all clients',
+      });
   }
 
   configs(query: ClientStatusQuery): Answered<EncodedStatus> {

@@ -4,7 +4,7 @@ import { Listed } from '../admin/answers.ts';
 import { clientQuery, clientsQuery, optionalType, type Request, valueOf } from '../admin/requests.ts';
 import type { Answer, Call } from '../admin/service.ts';
 import type { ClientServing, ListenerAddress } from '../assembly/client-serving.ts';
-import type { Core, Load } from '../assembly/core.ts';
+import type { Core } from '../assembly/core.ts';
 import { mergeEffects } from '../assembly/reload-effect.ts';
 import type { SessionKeeper } from '../assembly/session-keeper.ts';
 import type { Config } from '../config/config.ts';
@@ -25,14 +25,17 @@ import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../inspe
 import { systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { Turns } from '../model/time-slices.ts';
 import type { CountersOrPid } from '../observe/counters.ts';
 import { formatSum, type Series, sumSeries } from '../observe/series.ts';
 import { tickOf } from '../observe/watchdog.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
+import { rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Message, ToWorker } from './ipc-messages.ts';
 import { workerSocket } from './private-socket.ts';
 import type { WorkerClient } from './worker-client.ts';
+import { WorkerLoads } from './worker-loads.ts';
 import { forkWorker, WorkerSlot } from './worker-slot.ts';
 import type { WorkersFleet } from './workers-fleet.ts';
 
@@ -43,6 +46,10 @@ const wholeList = 0xff_ff_ff_ff;
 
 /** How much longer than its drain timeout a worker may take before it is killed, in milliseconds. */
 const drainGraceMs = 2000;
+
+const askerGone: GrpcStatus = { code: Code.CANCELLED, message: 'who asked waits no longer' };
+
+const nobodyListens = 'no worker listens';
 
 type Directions = Pick<Message<'start'>, 'ports' | 'directory' | 'logFormat'>;
 
@@ -77,6 +84,8 @@ export class WorkerPool implements ClientServing, ClientsView {
   /** The counters of workers that have ended. */
   #endedSeries: Promise<readonly Series[]> = Promise.resolve([]);
   readonly #loads: WorkerLoads;
+  /** By identity; undefined: who may ask for all clients. */
+  readonly #statusTurns = new Turns<string | undefined>();
   #wasListening = false;
   /** Called for each change while the first workers start. */
   #onStartup: (() => void) | undefined;
@@ -128,7 +137,7 @@ export class WorkerPool implements ClientServing, ClientsView {
 
   /** Some worker listens: that is enough to serve clients. */
   notReadyReason(): string | undefined {
-    return this.#slots.some(({ listening }) => listening) ? undefined : 'no worker listens';
+    return this.#slots.some(({ listening }) => listening) ? undefined : nobodyListens;
   }
 
   tell(message: Message<'waiting' | 'canaries'>): void {
@@ -332,11 +341,24 @@ export class WorkerPool implements ClientServing, ClientsView {
     optionalType(type);
     const slots = client === '' ? this.#slots : this.#slots.filter((slot) => slot.owns(client));
     if (slots.length === 0 && client !== '') noSuchClient(client);
-    return merged(slots.flatMap((slot) => slot.client?.tap(request, call) ?? []));
+    const sources = slots.flatMap((slot) => slot.client?.tap(request, call) ?? []);
+    if (sources.length === 0) throw rpcError({ code: Code.UNAVAILABLE, message: nobodyListens });
+    return merged(sources);
+  }
+
+  /** One answer at a time, as in one process: each holds up to maxBytes until all workers have answered. */
+  async configs({ gone, ...query }: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
+    const who = query.scope.kind === 'identity' ? query.scope.identity : undefined;
+    if (!(await this.#statusTurns.begin(who, gone))) return fail(askerGone);
+    try {
+      return await this.#gathered(query);
+    } finally {
+      this.#statusTurns.end();
+    }
   }
 
   /** Workers are asked one after the other: what is left of maxBytes is the bound of the next one. */
-  async configs(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
+  async #gathered(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
     const pieces: Uint8Array[] = [];
     for (const slot of this.#slots) {
       const answered = await slot.client?.configs({ ...query, maxBytes: query.maxBytes - sizeOf(pieces) });
@@ -539,87 +561,6 @@ async function* merged<T>(sources: readonly AsyncIterable<T>[]): AsyncIterable<T
 
 async function next<T>(iterator: AsyncIterator<T>) {
   return { iterator, result: await iterator.next() };
-}
-
-/** A worker, as far as its clients count. */
-type LoadedWorker = Pick<WorkerSlot, 'load' | 'send'>;
-type Limits = Pick<Config['limits'], 'maxStreams' | 'maxConnections'>;
-
-/** What the clients of all workers have open. Each worker hears what the others have, and takes no more than is left. */
-export class WorkerLoads {
-  limits: Limits;
-  readonly #workers: readonly LoadedWorker[];
-  readonly #streams = new Places('streams');
-  readonly #connections = new Places('connections');
-  #announcing = false;
-
-  constructor(workers: readonly LoadedWorker[], limits: Limits) {
-    this.#workers = workers;
-    this.limits = limits;
-  }
-
-  /** One message to each worker for all that happens meanwhile. */
-  changed(): void {
-    if (this.#announcing) return;
-    this.#announcing = true;
-    setImmediate(() => {
-      this.#announcing = false;
-      this.#announce();
-    });
-  }
-
-  #announce(): void {
-    const { maxStreams, maxConnections } = this.limits;
-    this.#streams.give(this.#workers, maxStreams);
-    this.#connections.give(this.#workers, maxConnections);
-    let [streams, connections] = [0, 0];
-    for (const { load } of this.#workers) {
-      streams += load.streams;
-      connections += load.connections;
-    }
-    for (const worker of this.#workers) {
-      const { load } = worker;
-      const others = { streams: streams - load.streams, connections: connections - load.connections };
-      const most = { ...this.#streams.mostOf(worker), ...this.#connections.mostOf(worker) };
-      worker.send({ kind: 'load_elsewhere', load: others, most });
-    }
-  }
-}
-
-/** How many streams, or connections, of each worker have a place within the limit. */
-class Places {
-  readonly #what: keyof Load;
-  readonly #places = new Map<LoadedWorker, number>();
-
-  constructor(what: keyof Load) {
-    this.#what = what;
-  }
-
-  /**
-   * Two workers can take the last place at the same time: neither has heard of the other's then. Who has a place keeps it,
-   * also if the limit is lower now.
-   */
-  give(workers: readonly LoadedWorker[], limit: number): void {
-    for (const worker of workers)
-      this.#places.set(worker, Math.min(this.#of(worker), worker.load[this.#what]));
-    let free = limit - this.#places.values().reduce((sum, places) => sum + places, 0);
-    for (const worker of workers) {
-      const places = this.#of(worker);
-      const more = Math.max(0, Math.min(worker.load[this.#what] - places, free));
-      this.#places.set(worker, places + more);
-      free -= more;
-    }
-  }
-
-  /** Empty if all that it has have a place. */
-  mostOf(worker: LoadedWorker): Partial<Load> {
-    const places = this.#of(worker);
-    return places < worker.load[this.#what] ? { [this.#what]: places } : {};
-  }
-
-  #of(worker: LoadedWorker): number {
-    return this.#places.get(worker) ?? 0;
-  }
 }
 
 /** A worker asks for no text of it, which has all secrets and is dear to describe. */

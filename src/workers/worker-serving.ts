@@ -2,6 +2,9 @@ import type { ServingMode } from '../assembly/client-serving.ts';
 import type { Core } from '../assembly/core.ts';
 import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
 import type { Side } from '../model/access.ts';
+import { resourceName, typeUrl } from '../model/brand.ts';
+import { isVariant } from '../model/catalog.ts';
+import { internParameters } from '../model/parameters.ts';
 import { ok, type Result } from '../model/result.ts';
 import type { LogFormat } from '../observe/log-levels.ts';
 import { clientStatusBy } from './client-status-rpc.ts';
@@ -65,6 +68,13 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
           (router) =>
             router.service(WorkerService, {
               clientStatus: clientStatusBy(clientStatus),
+              cached: ({ names }) => ({
+                cached: names.flatMap(({ type, name, parameters }, at) => {
+                  const given = internParameters(Object.entries(parameters));
+                  const value = core.relay.store.peek(typeUrl(type), resourceName(name), given);
+                  return isVariant(value) ? [at] : [];
+                }),
+              }),
               subscribedUpstreams: async ({ nodes }) => ({
                 subscribed: (await workers?.subscribed(nodes)) ?? [],
               }),

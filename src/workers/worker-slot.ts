@@ -76,6 +76,8 @@ interface Running {
   addresses: readonly ListenerAddress[];
   /** Ticks without a word from it; undefined: it has not said that it turns yet. */
   silent: number | undefined;
+  /** Why it cannot go on, as it has said itself. */
+  failure: string | undefined;
 }
 
 type State = Running | { readonly kind: 'waiting'; readonly timer: Timer } | { readonly kind: 'over' };
@@ -169,7 +171,13 @@ export class WorkerSlot {
       message: (message) => this.#receive(message),
       ended: (how) => this.#ended(how),
     });
-    const running: Running = { kind: 'running', process, addresses: [], silent: undefined };
+    const running: Running = {
+      kind: 'running',
+      process,
+      addresses: [],
+      silent: undefined,
+      failure: undefined,
+    };
     this.#state = running;
     for (const message of opening()) process.send(message);
     this.#watch(running);
@@ -197,7 +205,7 @@ export class WorkerSlot {
         this.#options.changed();
         return;
       case 'failed':
-        this.#lastError = message.reason;
+        this.#state.failure = message.reason;
         return;
       case 'load_here':
         this.load = message.load;
@@ -223,7 +231,7 @@ export class WorkerSlot {
   #ended(signal: string): void {
     const { clock, log, ended, changed, restarted, tickMs = 0 } = this.#options;
     if (this.#state.kind !== 'running') return;
-    const { process, addresses, silent = 0 } = this.#state;
+    const { process, addresses, silent = 0, failure } = this.#state;
     const stood = `its event loop was blocked for ${(tickMs * ticks.replaced) / 1000} s`;
     const how = silent >= ticks.replaced ? stood : signal;
     const { series, report } = this;
@@ -236,8 +244,7 @@ export class WorkerSlot {
       this.#onEnded?.();
       return;
     }
-    if (addresses.length > 0) this.#lastError = how;
-    else if (this.#lastError === '') this.#lastError = `${how}, before it listened`;
+    this.#lastError = failure ?? (addresses.length > 0 ? how : `${how}, before it listened`);
     if (clock.now() - this.#startedAt >= stableAfterMs) this.#backoff.reset();
     const wait = this.#backoff.next();
     log.error('a worker has exited: another one replaces it', {

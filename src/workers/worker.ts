@@ -6,18 +6,19 @@ import { Core, type Load, openTraces } from '../assembly/core.ts';
 import { reloadPreview } from '../assembly/reload-effect.ts';
 import type { Config } from '../config/config.ts';
 import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
+import type { ClientStatusQuery } from '../inspect/csds.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
-import type { TypeUrl } from '../model/brand.ts';
 import { type Clock, Sweep, systemClock } from '../model/clock.ts';
-import { getOrMake } from '../model/maps.ts';
+import type { Parameters } from '../model/parameters.ts';
 import { ok, type Result } from '../model/result.ts';
-import type { Interest } from '../model/transaction.ts';
+import { type Interest, idOf } from '../model/transaction.ts';
 import type { Log } from '../observe/log.ts';
 import type { LogLevels } from '../observe/log-levels.ts';
 import type { Spans } from '../observe/update-traces.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
 import type { WaveRules } from '../rollout/canaries.ts';
 import { claims } from '../upstream/claims.ts';
+import { answerGraceMs as siblingsGraceMs } from '../upstream/siblings.ts';
 import { TlsSessions } from '../wire/tls-sessions.ts';
 import { askClientStatus, clientStatusBy } from './client-status-rpc.ts';
 import { feedUpstream, workerConfig } from './feed.ts';
@@ -113,11 +114,11 @@ export class Worker {
         loadChanged: () => this.#report(),
         loadReports: 'worker',
         subscribedElsewhere: (node, stream) => this.#subscribedElsewhere.of(node, stream),
-        isUnavailable: (type, selector) => this.#outageGate.isUnavailable(type, selector),
+        isUnavailable: (interest) => this.#outageGate.isUnavailable(interest),
         refusal: (interest) => this.#outageGate.refusal(interest),
         relayId,
         ambiguityReportedElsewhere: true,
-        subscribed: ({ type, selector }) => this.#outageGate.subscribed(type, selector),
+        subscribed: (interest) => this.#outageGate.subscribed(interest),
         isServed: (type) => this.#primaryState.served.has(type),
         upstreamPerSide: this.#canaries !== undefined,
         rollout: {
@@ -134,7 +135,7 @@ export class Worker {
       this.#traffic.tell();
       send(report);
     });
-    const preview = reloadPreview(this.#core);
+    const preview = reloadPreview(this.#core, (sought) => this.#filesHave(sought));
     this.#clients = new LocalClients(this.#core, preview, () => this.#canaries ?? noWaves);
   }
 
@@ -168,15 +169,17 @@ export class Worker {
         this.#rollout = message.config.rollout;
         this.#core.reload(workerConfig(message.config, this.#start.ports));
         return;
-      case 'primary_state':
+      case 'primary_state': {
         this.#primaryState = message;
-        this.#outageGate.update(message);
+        const refusesMore = this.#outageGate.update(message);
         this.#core.changed();
-        if (message.refused.size > 0) {
+        // Each look costs a step for each name of each stream.
+        if (refusesMore) {
           this.#core.relay.server.failRefusedStreams();
           this.#core.relay.polls.failHopeless();
         }
         return;
+      }
       case 'load_elsewhere':
         this.#loadElsewhere = message.load;
         this.#keepOldest(message.most);
@@ -260,7 +263,7 @@ export class Worker {
       (router) => {
         clientRoutes(clients, () => clients.status(), failed)(router);
         router.service(WorkerService, {
-          clientStatus: clientStatusBy((query) => clients.configs(query)),
+          clientStatus: clientStatusBy((query) => this.#clientStatus(query)),
           subscribedUpstreams: ({ nodes }) => ({
             subscribed: nodes.map(subscriptionsOf).filter(({ upstreams }) => upstreams.length > 0),
           }),
@@ -270,6 +273,25 @@ export class Worker {
       },
       failed,
     );
+  }
+
+  /** For the primary. A client that asks is charged for its part of the answer, by each worker. */
+  #clientStatus(query: ClientStatusQuery): ReturnType<LocalClients['configs']> {
+    if (query.scope.kind !== 'identity') return this.#clients.configs(query);
+    const payer = this.#core.accounts.ofIdentity(query.scope.identity);
+    // Who has nothing open here has no stream either.
+    return payer === undefined ? Promise.resolve(ok([])) : this.#clients.configs({ ...query, payer });
+  }
+
+  /** The primary reads the files; this process has what its clients ask for. */
+  async #filesHave(sought: readonly Interest[]): Promise<readonly boolean[]> {
+    const names = sought.map(({ type, selector, parameters }) => ({
+      type,
+      name: selector,
+      parameters: Object.fromEntries(parameters.entries),
+    }));
+    const cached = new Set((await this.#primary.cached({ names })).cached);
+    return sought.map((_, at) => cached.has(at));
   }
 
   #keepOldest({ streams, connections }: Partial<Load>): void {
@@ -294,7 +316,7 @@ export class Worker {
   }
 
   get #load(): Load {
-    const { streams, admission } = this.#core;
+    const { openStreams: streams, admission } = this.#core;
     return { streams, connections: admission.connections };
   }
 }
@@ -302,23 +324,31 @@ export class Worker {
 /** Within this time the primary answers from its cache. Milliseconds. */
 const answerGraceMs = 1000;
 
-type ClaimingUpstream = Pick<Config['upstreams'][number], 'name' | 'claims'>;
+/** `siblings`: the primary may ask them, and hear their answer later. */
+type ClaimingUpstream = Pick<Config['upstreams'][number], 'name' | 'claims'> & {
+  readonly siblings?: unknown;
+};
+
+const graceMs = ({ siblings }: ClaimingUpstream): number =>
+  siblings === undefined ? answerGraceMs : answerGraceMs + siblingsGraceMs;
 
 /**
  * Decides in a worker when a client's stream fails with UNAVAILABLE because an upstream is down (protocol §8,
  * Upstream outage). The primary reports which upstreams are down. It may still have the resource in its cache, so a
- * stream fails only if the primary has had one second to answer. A parameter set without an upstream session fails at
- * once.
+ * stream fails only if the primary has had one second to answer, and where siblings are asked their time too. A parameter
+ * set without an upstream session fails at once.
  */
 export class OutageGate {
   #upstreams: readonly ClaimingUpstream[];
   readonly #clock: Clock;
-  /** By name: since when it is down. */
+  /** By name: since when it is down, by `Clock.monotonic()`. */
   readonly #down = new Map<string, number>();
-  /** What was subscribed while an upstream is down, and when: as long as the primary has time to answer. */
-  readonly #subscribedAt = new Map<TypeUrl, Map<string, number>>();
+  /** What was subscribed while an upstream is down, by `idOf`: until when the primary has time to answer. */
+  readonly #waiting = new Map<string, number>();
   /** By the upstream's name. */
   #refused: PrimaryState['refused'] = new Map();
+  /** The last parameters that no upstream refuses: those of a stream's names are mostly the same. */
+  #taken: Parameters | undefined;
   readonly #checks: Sweep;
 
   /** `recheck` is called every half second while an upstream is down. */
@@ -336,54 +366,71 @@ export class OutageGate {
     this.#upstreams = upstreams;
   }
 
-  update({ down, refused }: Pick<PrimaryState, 'down' | 'refused'>): void {
+  /** True: an upstream refuses parameter sets that it has not refused before. */
+  update({ down, refused }: Pick<PrimaryState, 'down' | 'refused'>): boolean {
+    const refusesMore = refused
+      .entries()
+      .some(([name, { parameters }]) =>
+        parameters.values().some((key) => this.#refused.get(name)?.parameters.has(key) !== true),
+      );
     this.#refused = refused;
-    const now = this.#clock.now();
+    this.#taken = undefined;
+    this.#updateDown(down);
+    return refusesMore;
+  }
+
+  #updateDown(down: readonly string[]): void {
+    const now = this.#clock.monotonic();
     for (const name of this.#down.keys()) if (!down.includes(name)) this.#down.delete(name);
     for (const name of down) if (!this.#down.has(name)) this.#down.set(name, now);
     if (this.#down.size > 0) {
       this.#checks.start();
       return;
     }
-    this.#subscribedAt.clear();
+    this.#waiting.clear();
     this.#checks.stop();
   }
 
   /** Why the primary's upstream does not take this interest; undefined: it does. */
-  refusal({ type, selector, parameters }: Interest): string | undefined {
-    if (this.#refused.size === 0) return undefined;
-    const refused = this.#refused.get(this.#upstreamOf(type, selector)?.name ?? '');
-    return refused?.parameters.has(parameters.key) === true ? refused.message : undefined;
+  refusal(interest: Interest): string | undefined {
+    const { parameters } = interest;
+    if (this.#refused.size === 0 || parameters === this.#taken) return undefined;
+    const isRefused = (of: { readonly parameters: ReadonlySet<string> } | undefined): boolean =>
+      of?.parameters.has(parameters.key) === true;
+    if (!this.#refused.values().some(isRefused)) {
+      this.#taken = parameters;
+      return undefined;
+    }
+    const refused = this.#refused.get(this.#upstreamOf(interest)?.name ?? '');
+    return isRefused(refused) ? refused?.message : undefined;
   }
 
-  subscribed(type: TypeUrl, selector: string): void {
-    if (this.#down.size === 0) return;
-    getOrMake(this.#subscribedAt, type, () => new Map()).set(selector, this.#clock.now());
+  subscribed(interest: Interest): void {
+    const upstream = this.#upstreamOf(interest);
+    if (upstream === undefined || !this.#down.has(upstream.name)) return;
+    this.#waiting.set(idOf(interest), this.#clock.monotonic() + graceMs(upstream));
   }
 
-  isUnavailable(type: TypeUrl, selector: string): boolean {
-    const upstream = this.#upstreamOf(type, selector);
+  isUnavailable(interest: Interest): boolean {
+    const upstream = this.#upstreamOf(interest);
     const down = upstream === undefined ? undefined : this.#down.get(upstream.name);
     if (down === undefined) return false;
-    const subscribedAt = this.#subscribedAt.get(type)?.get(selector) ?? 0;
-    return this.#clock.now() - Math.max(down, subscribedAt) >= answerGraceMs;
+    const until = Math.max(down + answerGraceMs, this.#waiting.get(idOf(interest)) ?? 0);
+    return this.#clock.monotonic() >= until;
   }
 
   /** Subscriptions that the primary still has time to answer. */
   get waiting(): number {
-    return this.#subscribedAt.values().reduce((sum, { size }) => sum + size, 0);
+    return this.#waiting.size;
   }
 
   /** What is older decides nothing. */
   #forget(): void {
-    const latest = this.#clock.now() - answerGraceMs;
-    for (const [type, selectors] of this.#subscribedAt) {
-      for (const [selector, at] of selectors) if (at <= latest) selectors.delete(selector);
-      if (selectors.size === 0) this.#subscribedAt.delete(type);
-    }
+    const now = this.#clock.monotonic();
+    for (const [id, until] of this.#waiting) if (until <= now) this.#waiting.delete(id);
   }
 
-  #upstreamOf(type: TypeUrl, selector: string): ClaimingUpstream | undefined {
+  #upstreamOf({ type, selector }: Interest): ClaimingUpstream | undefined {
     return this.#upstreams.find((one) => claims(one.claims, type, selector));
   }
 }

@@ -4,6 +4,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { type Client, credentials } from '@grpc/grpc-js';
 import { expect } from 'chai';
+import { z } from 'zod';
 import {
   type ClientConfig,
   ClientStatusResponseSchema,
@@ -14,7 +15,7 @@ import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { rawClient } from '../support/grpc-calls.ts';
 import { clientStatus, listedServices, namesOf, nodesOf, safeRegex } from './support/csds.ts';
 import { eventually } from './support/eventually.ts';
-import { ResourceFiles } from './support/files.ts';
+import { manyResources, ResourceFiles } from './support/files.ts';
 import { type TemporaryDirectory, temporaryDirectory } from './support/paths.ts';
 import { type RelayConfig, RelayProcess } from './support/relay.ts';
 import { clientsOf } from './support/relay-state.ts';
@@ -49,6 +50,9 @@ const answerOf = (config: readonly ClientConfig[]) =>
   create(ClientStatusResponseSchema, { config: [...config] });
 const bytesOf = (config: readonly ClientConfig[]): Buffer =>
   Buffer.from(toBinary(ClientStatusResponseSchema, answerOf(config)));
+const workOf = z.object({
+  accounts: z.array(z.object({ key: z.string(), work_per_second: z.number().default(0) })),
+});
 const clientStatusOf = (changes: object = {}) => ({ principals: ['spiffe://example.com/ops/*'], ...changes });
 
 /** Cluster `shop` for this tenant. */
@@ -317,6 +321,27 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
         await eventually(async () => expect(await clientStatus(client)).to.have.length(4));
         expect(await listed(relay)).to.include('envoy.service.status.v3.ClientStatusDiscoveryService');
       });
+    });
+  }
+
+  for (const workers of cases(2, 0)) {
+    it(`what it costs is charged to the tenant that asks (workers: ${workers})`, async () => {
+      using many = new ResourceFiles();
+      many.write('cds', new Map([...manyResources(10_000).keys()].map((name) => [`red-${name}`, name])));
+      const relay = stack.use(
+        await RelayProcess.start({ ...config({}, { workers }), upstreams: [many.upstream] }),
+      );
+      const client = subscriber(relay, red, 'red-a');
+      client.subscribe('cds');
+      await client.gets('cds');
+      const worked = async (): Promise<number> => {
+        const { body } = await relay.rpc('distributary.admin.v1.AdminService/Status', {});
+        const { accounts } = workOf.parse(JSON.parse(body));
+        return accounts.find(({ key }) => key === 'identity spiffe://example.com/red')?.work_per_second ?? 0;
+      };
+      const before = await worked();
+      for (let asked = 0; asked < 10; asked++) await clientStatus(client.connection);
+      expect((await worked()) - before).to.be.above(10);
     });
   }
 

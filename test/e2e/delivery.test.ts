@@ -116,6 +116,23 @@ for (const workers of cases(0, 2)) {
       await Promise.all([one, two].map((client) => client.gets('cds', ['shop: 2'])));
     });
 
+    if (workers > 0)
+      it('tap of all clients ends with an error when a worker ends: it would show those of the others alone', async () => {
+        await open('tapped');
+        const tapping = new Process(distributary('tap', ...admin()));
+        let content = 1;
+        await eventually(() => {
+          files.write('cds', new Map([['shop', String(++content)]]));
+          expect(linesOf(tapping.lines)).not.to.deep.equal([]);
+        });
+        const { body } = await relay.rpc('distributary.admin.v1.AdminService/Status', {});
+        const { pid } = z.object({ workers: z.array(z.object({ pid: z.number() })) }).parse(JSON.parse(body))
+          .workers[0] ?? { pid: 0 };
+        process.kill(pid, 'SIGKILL');
+        expect(await tapping.exited).to.equal(1);
+        expect(tapping.lines.join('\n')).to.include('a worker has exited: tap again to see all clients');
+      });
+
     it('tap shows messages to and from clients, of one client or one type, as JSON lines', async () => {
       const client = await open('tapped');
       const other = await open('other');

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { Code } from '../../src/wire/grpc-status.ts';
+import { cases } from '../support/cases.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
@@ -35,6 +36,29 @@ describe('connections that the relay ends', function () {
     const ends = clients.map(({ endedAt }) => endedAt);
     expect(Math.max(...ends) - Math.min(...ends), 'spread, ms').to.be.at.least(2000);
   });
+
+  for (const workers of cases(2, 0)) {
+    it(`SIGTERM: a stream that is still open is answered what is new to it (workers: ${workers})`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', five);
+      const config = { upstreams: [central(plane)], drain_timeout: '20s', workers };
+      await using relay = await RelayProcess.start(config);
+      using pool = new ClientPool(relay.xds, 10);
+      const clients = Array.from({ length: 10 }, () => pool.open('delta'));
+      for (const client of clients) client.subscribe('cds', ['a']);
+      for (const client of clients) await client.gets('cds', { a: '1' });
+      relay.signal('SIGTERM');
+      await eventually(() => expect(clients.some(({ status }) => status !== undefined)).to.equal(true));
+      // One after the other ends. The names are on one stream to the control plane, the wildcard is on a new one.
+      plane.set('eds', { e: '1', f: '1' });
+      for (const names of [['e'], ['*']]) {
+        const open = clients.filter(({ status }) => status === undefined);
+        for (const client of open) client.subscribe('eds', names);
+        const last = names.includes('*') ? 'f' : 'e';
+        await eventually(() => expect(open.some((client) => last in client.has('eds'))).to.equal(true));
+      }
+    });
+  }
 
   it('max_connection_age: each is ended at an age of its own, and who comes back is sent nothing twice', async () => {
     await using plane = await ModelPlane.start();

@@ -54,6 +54,7 @@ for (const workers of cases(0, 2)) {
       writeVariants(files, 'eds', [
         ['shop', 'prod', when({ env: 'prod' })],
         ['shop', 'test', when({ env: 'test' })],
+        ['shop', 'dev', when({ env: 'dev' })],
         ['prod-only', 'prod', when({ env: 'prod' })],
       ]);
       relay = stack.use(await RelayProcess.start(config()));
@@ -182,6 +183,14 @@ for (const workers of cases(0, 2)) {
 
       relay.configure(config());
       await everybodyHasItsOwn();
+    });
+
+    it('what files have for the new parameters is not lost, though no client has asked for it', async () => {
+      const rule = { key: 'env', from: 'node.metadata.env', pattern: '^(test)$', default: 'dev' };
+      const { losing, clients: changed } = await changesOf(config({ parameters: [rule] }));
+      expect(losing).to.equal(2);
+      const lost = [{ type: 'eds', name: 'prod-only', why: 'NO_VARIANT' }];
+      expect(changed.map((one) => one.lost)).to.deep.equal([lost, lost]);
     });
 
     it('a template of parameters in "to" is no reference to the environment of the relay', async () => {

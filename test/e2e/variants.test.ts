@@ -106,6 +106,25 @@ describe('control planes that decide by node (PER_PARAMETERS)', function () {
     });
   }
 
+  for (const workers of cases(2, 0)) {
+    it(`the least limits.max_constraint_depth, which stamps are deeper than: all is served (workers: ${workers})`, async () => {
+      await using plane = await ControlPlane.start(binary, { cache: 'snapshot', key: 'env' });
+      await plane.set([endpointsOf('in-prod')], { key: 'prod' });
+      await using relay = await RelayProcess.start({
+        drain_timeout: '100ms',
+        upstreams: [upstream(plane.address, 'DELTA')],
+        // No client has the second one, which makes the stamp deeper.
+        parameters: [...byEnv, { key: 'group', from: 'node.metadata.group' }],
+        limits: { max_constraint_depth: 1 },
+        workers,
+      });
+      using connections = new Connections(relay.xds);
+      const client = connections.open({ protocol: 'delta', node: inEnv('prod'), content: regionOf });
+      client.want('eds', { names: ['shop'] });
+      await client.gets('eds', ['shop: in-prod']);
+    });
+  }
+
   it('keyed by node id: the rule says where the control plane sees it', async () => {
     await using plane = await ControlPlane.start(binary, { cache: 'snapshot', key: 'id' });
     for (const id of ['edge', 'inner']) await plane.set([endpointsOf(`in-${id}`)], { key: id });

@@ -3,7 +3,8 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fromBinary, fromJsonString } from '@bufbuild/protobuf';
+import { create, fromBinary, fromJsonString, toBinary } from '@bufbuild/protobuf';
+import { Metadata } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import {
   type Client,
@@ -12,10 +13,13 @@ import {
   type StatusResponse,
   StatusResponseSchema,
 } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
+import { DeltaDiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ClientStatusResponseSchema } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { HealthCheckResponse_ServingStatus, HealthCheckResponseSchema } from '../../src/gen/health_pb.ts';
+import { ADS_SERVICE } from '../../src/model/types.ts';
 import { envoyRegistry } from '../../src/wire/registry.ts';
-import { rawClient } from '../support/grpc-calls.ts';
+import { openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
+import { type } from '../support/in-memory-relay.ts';
 import { run } from './support/command.ts';
 import { nodesOf, unary } from './support/csds.ts';
 import { always, eventually } from './support/eventually.ts';
@@ -505,6 +509,24 @@ describe('limits.max_streams, with workers: 2', function () {
       await client?.gets('cds');
     });
     expect(await relay.metric('downstream_rejected_total', 'reason="streams"')).to.be.at.least(2);
+  });
+
+  it('counts streams of siblings over all workers, too', async () => {
+    const metadata = new Metadata();
+    metadata.set('x-distributary-sibling', 'b/1');
+    const request = create(DeltaDiscoveryRequestSchema, { typeUrl: type('cds'), node: { id: 'b' } });
+    using stack = new DisposableStack();
+    const ends: number[] = [];
+    for (let opened = 0; opened < 8; opened++) {
+      const client = stack.adopt(rawClient(relay.xds), (one) => one.close());
+      const call = openCall(client, `/${ADS_SERVICE}/DeltaAggregatedResources`, metadata);
+      void statusOf(call).then(({ code }) => ends.push(code));
+      call.write(Buffer.from(toBinary(DeltaDiscoveryRequestSchema, request)));
+    }
+    await eventually(() => expect(ends).to.deep.equal([8, 8, 8]));
+    await using another = new AsyncDisposableStack();
+    const [refused] = fleet(relay, 1, another);
+    expect((await refused?.ends())?.code).to.equal(8);
   });
 });
 

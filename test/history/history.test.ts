@@ -4,9 +4,9 @@ import { Recorder } from '../../src/history/recorder.ts';
 import { type ResourceName, resourceName, revision, typeUrl } from '../../src/model/brand.ts';
 import type { Commit, Snapshot } from '../../src/model/catalog.ts';
 import { type Content, NO_CONTENT } from '../../src/model/change.ts';
-import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { stampConstraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { nameKey } from '../../src/model/holds.ts';
-import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { PendingName } from '../../src/model/rollout.ts';
 import type { Interest } from '../../src/model/transaction.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -162,6 +162,37 @@ describe('history', () => {
     empty.put(shop, 'a');
     empty.commit([shop]);
     expect(releasedAt(empty.history, 0).get(type)?.get(shop)).to.deep.equal([]);
+  });
+
+  it('answers from other processes count for the change that brought the variant, or took it', () => {
+    const { history, recorder, commit, said, released } = world(large);
+    const says = (...variants: readonly string[]): void => {
+      const now = variants.flatMap((one) => {
+        const [env = ''] = one.split(' ');
+        return content(one).map(({ variant, holders }) => {
+          const constraints = stampConstraints(['env'], internParameters([['env', env]]));
+          return { variant: { ...variant, constraints }, holders };
+        });
+      });
+      said.set(shop, now);
+      released.set(shop, now);
+      commit([shop]);
+    };
+    const answer = (text: string, gone: boolean) =>
+      recorder.reported({ type, name: shop, content: text, gone, accepted: 1, rejected: 0, tookMs: 1 });
+    says('prod 1', 'test 1');
+    says('prod 2', 'test 1');
+    says('prod 2', 'test 2');
+    says('test 2');
+    says();
+    for (const text of ['prod 2', 'test 2']) for (const gone of [false, true]) answer(text, gone);
+    expect([...history.changes()].map(({ answers }) => answers?.accepted)).to.deep.equal([
+      undefined,
+      1,
+      1,
+      1,
+      1,
+    ]);
   });
 
   it('drops the oldest bodies past max_bytes and max_age, and says which revisions it reaches', () => {

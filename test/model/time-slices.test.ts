@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { systemClock } from '../../src/model/clock.ts';
-import { type Payer, TimeSlices } from '../../src/model/time-slices.ts';
+import { type Payer, TimeSlices, Turns } from '../../src/model/time-slices.ts';
 
 /** So many milliseconds of work in one piece. */
 function work(milliseconds: number): void {
@@ -58,5 +58,21 @@ describe('slices of work', () => {
     const next = slices.run(async () => 'yes');
     expect(await failed.catch(String)).to.equal('Error: no');
     expect(await next).to.equal('yes');
+  });
+});
+
+describe('turns', () => {
+  it('who waits no longer gets none, and holds up nobody', async () => {
+    const turns = new Turns<string>();
+    expect(await turns.begin('a')).to.equal(true);
+    const gone = new AbortController();
+    const waiting = [turns.begin('b', gone.signal), turns.begin('b', gone.signal), turns.begin('c')];
+    gone.abort();
+    expect(await Promise.all(waiting.slice(0, 2))).to.deep.equal([false, false]);
+    turns.end();
+    expect(await waiting[2]).to.equal(true);
+    expect(await turns.begin('b', gone.signal)).to.equal(false);
+    turns.end();
+    expect(await turns.begin('b')).to.equal(true);
   });
 });

@@ -678,7 +678,7 @@ class Running {
         via: () => plan.id,
         maxConstraintDepth: 64,
         entriesPerTurn: 2,
-        maxSessions: 1000,
+        maxSessions: () => 1000,
         clock,
         random: () => random.next(),
         log,

@@ -244,7 +244,7 @@ class Replica implements Host {
               version: '0',
               via: () => id,
               maxConstraintDepth: 8,
-              maxSessions: 100,
+              maxSessions: () => 100,
               clock,
               random: () => world.random.next(),
               log: createLog({ level: 'error', write: nothing }),

@@ -119,6 +119,22 @@ describe('a worker slot', () => {
     expect(processes.length).to.equal(before + 1);
   });
 
+  it('the reason is that of the last process, whatever ended those before it', () => {
+    const { clock, slot, last } = start();
+    last().handler.message(listening);
+    last().handler.ended('signal SIGKILL');
+    clock.advance(30_000);
+    last().handler.ended('exit code 1');
+    expect(slot.lastError).to.equal('exit code 1, before it listened');
+    clock.advance(30_000);
+    last().handler.message({ kind: 'failed', reason: 'no memory' });
+    last().handler.ended('exit code 1');
+    expect(slot.lastError).to.equal('no memory');
+    clock.advance(30_000);
+    last().handler.ended('signal SIGSEGV');
+    expect(slot.lastError).to.equal('signal SIGSEGV, before it listened');
+  });
+
   it('one whose event loop stands still for ten ticks is killed, and replaced', () => {
     const { clock, processes, slot, last } = start();
     last().handler.message(listening);

@@ -8,7 +8,7 @@ import {
   typeUrl,
 } from '../../model/brand.ts';
 import type { Change, ChangedName, Content } from '../../model/change.ts';
-import { type Constraints, parseConstraints } from '../../model/constraints.ts';
+import { type Constraints, maxStampedDepth, parseConstraints } from '../../model/constraints.ts';
 import { hashOfDigest } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
@@ -91,9 +91,6 @@ export type ResourceBody = z.output<typeof resourceBody>;
 export type InterestBody = z.output<typeof interestBody>;
 export type VersionBody = z.output<typeof versionBody>;
 export type ChangeBody = z.output<typeof changeBody>;
-
-/** No limit of a configuration is higher, and what is on disk has been accepted by one (schema: 1000, and a stamp). */
-const maxConstraintDepth = 1002;
 
 export interface RestoreContext {
   /** Whether what came from this upstream is still its own. */
@@ -301,7 +298,7 @@ export class Decoder {
 }
 
 function readConstraints(base64: string): Constraints {
-  const constraints = parseConstraints(Buffer.from(base64, 'base64'), maxConstraintDepth);
+  const constraints = parseConstraints(Buffer.from(base64, 'base64'), maxStampedDepth);
   if (!constraints.ok) throw new Error(constraints.error);
   return constraints.value;
 }

@@ -15,9 +15,9 @@ import { shorten } from '../../model/text.ts';
 import {
   type Holder,
   type Interest,
+  idOf,
   type Move,
   roleOf,
-  type Selector,
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
@@ -78,7 +78,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#announcement = new Sweep(options.clock, 0, () => this.#changed());
     this.#connection = new AdsConnection(options, sink);
     this.#perParameters = options.sessionPerParameters === true ? new SessionPerParameters() : undefined;
-    this.#refused = new RefusedInterests(options.name, options.maxSessions);
+    this.#refused = new RefusedInterests(options.name, options.maxSessions());
     this.#rules = options.variants === 'NATIVE' ? [] : options.rules;
     this.#keys = this.#rules.map((rule) => rule.key);
   }
@@ -108,8 +108,8 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     return this.#siblings?.joined(state) ?? state;
   }
 
-  isUnavailable(type: TypeUrl, selector: Selector): boolean {
-    return this.state().down && this.#siblings?.mayAnswer(type, selector) !== true;
+  isUnavailable(interest: Interest): boolean {
+    return this.state().down && this.#siblings?.mayAnswer(interest) !== true;
   }
 
   subscribe(interest: Interest): void {
@@ -307,8 +307,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   }
 
   #stamp(keys: readonly string[], parameters: Parameters): Stamp {
-    const { variants, maxConstraintDepth } = this.#options;
-    return variants === 'NATIVE' ? unstamped : stampFor(keys, parameters, maxConstraintDepth);
+    return this.#options.variants === 'NATIVE' ? unstamped : stampFor(keys, parameters);
   }
 
   #holder(parameters: Parameters, role: Holder['role']): Holder {
@@ -326,7 +325,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
    * others out for `cache.idle_ttl`.
    */
   #hasPlace(): boolean {
-    while (this.#sessions.size >= this.#options.maxSessions) {
+    while (this.#sessions.size >= this.#options.maxSessions()) {
       const [longest] = this.#idle;
       if (longest === undefined) return false;
       this.#idle.delete(longest);
@@ -375,7 +374,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
       if (this.#sessions.has(key) && this.#refused.waits(key)) return key;
       this.#admitted.delete(key);
     }
-    return this.#sessions.size < this.#options.maxSessions ? this.#refused.first : undefined;
+    return this.#sessions.size < this.#options.maxSessions() ? this.#refused.first : undefined;
   }
 
   #refuse(interest: Interest, parameters: Parameters): void {
@@ -445,7 +444,7 @@ class RefusedInterests {
   readonly message: string;
   /** The same, encoded once for all of them. */
   readonly #status: Uint8Array;
-  /** By set, the longest waiting first, and then by `keyOf`. */
+  /** By set, the longest waiting first, and then by `idOf`. */
   readonly #waiting = new Map<ParametersKey, Map<string, Interest>>();
   /** How many have these parameters. */
   readonly #counts = new Map<ParametersKey, number>();
@@ -474,18 +473,18 @@ class RefusedInterests {
   }
 
   add(interest: Interest, set: ParametersKey): void {
-    getOrMake(this.#waiting, set, () => new Map()).set(keyOf(interest), interest);
+    getOrMake(this.#waiting, set, () => new Map()).set(idOf(interest), interest);
     countIn(this.#counts, interest.parameters.key, 1);
   }
 
   has(interest: Interest, set: ParametersKey): boolean {
-    return this.#waiting.get(set)?.has(keyOf(interest)) === true;
+    return this.#waiting.get(set)?.has(idOf(interest)) === true;
   }
 
   /** False if it was not refused. */
   delete(interest: Interest, set: ParametersKey): boolean {
     const waiting = this.#waiting.get(set);
-    if (waiting?.delete(keyOf(interest)) !== true) return false;
+    if (waiting?.delete(idOf(interest)) !== true) return false;
     if (waiting.size === 0) this.#waiting.delete(set);
     countIn(this.#counts, interest.parameters.key, -1);
     return true;
@@ -525,8 +524,6 @@ class RefusedInterests {
     return transaction({ holder, type, resourceErrors: [error] });
   }
 }
-
-const keyOf = ({ type, selector, parameters }: Interest): string => `${parameters.id} ${type} ${selector}`;
 
 /** A control plane without the service is asked again after this, in milliseconds, or by the next connection. */
 const withoutServiceMs = 300_000;

@@ -47,8 +47,8 @@ export interface AdsUpstreamOptions extends GrpcChannelOptions {
   readonly maxConstraintDepth: number;
   /** How many entries of a response are read in one turn of the event loop; undefined: 1000. */
   readonly entriesPerTurn?: number;
-  /** limits.max_upstream_sessions. */
-  readonly maxSessions: number;
+  /** limits.max_upstream_sessions, asked for each session. */
+  readonly maxSessions: () => number;
   /** 0 ≤ x < 1, for jitter. */
   readonly random: () => number;
   /** With the upstream's name in each line. */

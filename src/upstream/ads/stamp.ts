@@ -1,6 +1,7 @@
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import {
   type Constraints,
+  maxStampedDepth,
   parseConstraints,
   stampConstraints,
   UNCONSTRAINED,
@@ -35,14 +36,14 @@ export function restrict(keys: readonly string[], parameters: Parameters): Param
  * The stamp of a session of one parameter set (protocol §5). A control plane that decides by node may send constraints
  * of its own nevertheless (another relay, a TP2 server): both must hold then.
  */
-export function stampFor(keys: readonly string[], parameters: Parameters, maxDepth: number): Stamp {
+export function stampFor(keys: readonly string[], parameters: Parameters): Stamp {
   if (keys.length === 0) return unstamped;
   const own = stampConstraints(keys, parameters);
   const made = new WeakMap([[own, UNCONSTRAINED]]);
   const stamp: Stamp = (received) => {
     if (received.key === UNCONSTRAINED.key) return ok(own);
-    // The conjunction is one level deeper than what was received, which the limit has let pass.
-    const combined = parseConstraints(conjunction(own.bytes, received.bytes), maxDepth + 2);
+    // Each part may be deeper than the limit then, which has let pass what was received.
+    const combined = parseConstraints(conjunction(own.bytes, received.bytes), maxStampedDepth);
     if (combined.ok) made.set(combined.value, received);
     return combined;
   };

@@ -84,6 +84,8 @@ export abstract class SubscribedType {
   protected stream: StreamEffects;
   /** Since the last accepted response. */
   #nacksInARow = 0;
+  /** Some response on this stream was rejected. */
+  #hasRejected = false;
   /** Not sent yet on this stream. */
   readonly #toSubscribe = new Set<UpstreamSubscription>();
   /** Subscribed on this stream, and to be unsubscribed with the next request. */
@@ -164,6 +166,7 @@ export abstract class SubscribedType {
     this.requestCount = 0;
     this.lastNack = undefined;
     this.#nacksInARow = 0;
+    this.#hasRejected = false;
     this.#toUnsubscribe = [];
     this.#leaving.clear();
     this.#mayReturn.clear();
@@ -358,6 +361,7 @@ export abstract class SubscribedType {
     this.nonce = nonce;
     this.lastNack = { code: Code.INVALID_ARGUMENT, message };
     this.#nacksInARow++;
+    this.#hasRejected = true;
     stream.add({ kind: 'answered', type, refused: message });
     if (this.#nacksInARow === 1) {
       stream.send([this.reply()]);
@@ -440,7 +444,8 @@ export abstract class SubscribedType {
     );
     const answered = this.answeredBy(said, waiting);
     for (const subscription of answered) subscription.responseSeen = true;
-    if (this.holder.exactParameters !== undefined) {
+    // What was rejected comes again in parts, and none of them is the whole answer.
+    if (this.holder.exactParameters !== undefined && !this.#hasRejected) {
       for (const subscription of answered) if (subscription.kind === 'wildcard') this.resolve(subscription);
       this.#conclude();
     }

@@ -97,7 +97,7 @@ class ResponseTrial implements Trial {
         version: '1',
         via: () => 'relay/1',
         maxConstraintDepth: 64,
-        maxSessions: 10,
+        maxSessions: () => 10,
         clock,
         random: () => 0.5,
         log: silent,

@@ -115,7 +115,7 @@ describe('an ADS upstream', () => {
       version: '1.2.3',
       via: () => 'relay-1',
       maxConstraintDepth: 8,
-      maxSessions: 100,
+      maxSessions: () => 100,
       clock: systemClock,
       random: () => 0.9,
       log: observed.log,
@@ -804,7 +804,7 @@ describe('an ADS upstream', () => {
 
     it('past max_upstream_sessions a subscription is answered RESOURCE_EXHAUSTED, and gets a place that frees', async () => {
       const plane = await controlPlane();
-      const upstream = start({ endpoints: [address(plane.port)], rules, maxSessions: 1 });
+      const upstream = start({ endpoints: [address(plane.port)], rules, maxSessions: () => 1 });
       upstream.subscribe(want('a', { env: 'prod' }));
       upstream.subscribe(want('a', { env: 'test' }));
       const [refusal] = observed.transactions;
@@ -991,7 +991,7 @@ describe('an ADS upstream', () => {
 
     it('past the limit parameter sets share a session; nobody is refused', async () => {
       const plane = await controlPlane();
-      const upstream = start({ endpoints: [address(plane.port)], ...perParameters, maxSessions: 2 });
+      const upstream = start({ endpoints: [address(plane.port)], ...perParameters, maxSessions: () => 2 });
       const wants = ['a', 'b', 'c', 'd'].map((env) => want('x', { env }));
       for (const interest of wants) upstream.subscribe(interest);
       await until('three streams', () => plane.streams.length === 3);
@@ -1001,6 +1001,18 @@ describe('an ADS upstream', () => {
       expect(upstream.state().sessions).to.equal(2);
       for (const interest of wants.slice(0, 2)) upstream.unsubscribe(interest);
       expect(upstream.state().sessions).to.equal(0);
+    });
+
+    it('a limit that was raised counts for the next parameter set', async () => {
+      const plane = await controlPlane();
+      let limit = 1;
+      const maxSessions = (): number => limit;
+      const upstream = start({ endpoints: [address(plane.port)], ...perParameters, maxSessions });
+      for (const env of ['a', 'b']) upstream.subscribe(want('x', { env }));
+      limit = 10;
+      for (const env of ['c', 'd']) upstream.subscribe(want('x', { env }));
+      await until('three of their own, and the shared one', () => plane.streams.length === 4);
+      expect(upstream.state().sessions).to.equal(4);
     });
   });
 });

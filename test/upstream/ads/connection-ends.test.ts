@@ -102,7 +102,7 @@ describe('a connection of a control plane that ends', function () {
         version: '1',
         via: () => 'relay',
         maxConstraintDepth: 8,
-        maxSessions: 10,
+        maxSessions: () => 10,
         clock: systemClock,
         random: Math.random,
         log: createLog({ format: 'text', write: (line) => lines.push(line) }),

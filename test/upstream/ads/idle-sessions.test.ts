@@ -38,7 +38,7 @@ function setting(maxSessions: number) {
       version: '1',
       via: () => '',
       maxConstraintDepth: 8,
-      maxSessions,
+      maxSessions: () => maxSessions,
       clock,
       random: () => 0.5,
       log: quiet,

@@ -55,7 +55,7 @@ export class Conversation {
         named: { key: 'n', role: 'named', ...holder },
       },
       locators: typeof variants === 'string',
-      stamp: typeof variants === 'string' ? unstamped : stampFor(variants, parametersOf(parameters), 8),
+      stamp: typeof variants === 'string' ? unstamped : stampFor(variants, parametersOf(parameters)),
       maxConstraintDepth: 8,
       entriesPerTurn,
       resourceTimeoutMs: isRelay ? undefined : 15_000,

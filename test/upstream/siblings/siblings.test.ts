@@ -87,7 +87,7 @@ class World {
         version: '0',
         via: () => 'r',
         maxConstraintDepth: 8,
-        maxSessions: 100,
+        maxSessions: () => 100,
         clock,
         random: () => 1,
         log: createLog({ level: 'error', write: nothing }),
@@ -182,8 +182,7 @@ describe('an upstream with siblings', () => {
 
   it('waits for siblings with what was asked just now, and with nothing else, however often there is a question', async () => {
     const world = new World();
-    const isUnavailable = ({ type, selector }: Interest): boolean =>
-      world.upstream.isUnavailable(type, selector);
+    const isUnavailable = (one: Interest): boolean => world.upstream.isUnavailable(one);
     world.upstream.subscribe(all);
     expect(isUnavailable(all)).to.equal(false);
     await world.fails();
@@ -198,6 +197,9 @@ describe('an upstream with siblings', () => {
       world.upstream.subscribe(interest('eds', `invented ${each}`));
       expect(world.upstream.state().down).to.equal(true);
       expect(isUnavailable(interest('eds', `invented ${each}`))).to.equal(false);
+      const ofOthers = interest('cds', '*', { env: `invented ${each}` });
+      world.upstream.subscribe(ofOthers);
+      expect(isUnavailable(ofOthers)).to.equal(false);
       expect(isUnavailable(all)).to.equal(true);
       if (each === 1)
         expect(world.changes, 'who waited for the first ones hears of it').to.be.greaterThan(changes);

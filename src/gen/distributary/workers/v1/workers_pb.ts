@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/workers/v1/workers.proto.
  */
 export const file_distributary_workers_v1_workers: GenFile = /*@__PURE__*/
-  fileDesc("CiVkaXN0cmlidXRhcnkvd29ya2Vycy92MS93b3JrZXJzLnByb3RvEhdkaXN0cmlidXRhcnkud29ya2Vycy52MSJqChFDbGllbnRTdGF0dXNRdWVyeRIPCgdyZXF1ZXN0GAEgASgMEhUKCGlkZW50aXR5GAIgASgJSACIAQESEQoJbWF4X2J5dGVzGAMgASgBEg0KBXdob2xlGAQgASgIQgsKCV9pZGVudGl0eSIrChpTdWJzY3JpYmVkVXBzdHJlYW1zUmVxdWVzdBINCgVub2RlcxgBIAMoCSJdChtTdWJzY3JpYmVkVXBzdHJlYW1zUmVzcG9uc2USPgoKc3Vic2NyaWJlZBgBIAMoCzIqLmRpc3RyaWJ1dGFyeS53b3JrZXJzLnYxLk5vZGVTdWJzY3JpcHRpb25zIjQKEU5vZGVTdWJzY3JpcHRpb25zEgwKBG5vZGUYASABKAkSEQoJdXBzdHJlYW1zGAIgAygJMvUCCg1Xb3JrZXJTZXJ2aWNlElkKDENsaWVudFN0YXR1cxIqLmRpc3RyaWJ1dGFyeS53b3JrZXJzLnYxLkNsaWVudFN0YXR1c1F1ZXJ5GhsuZ29vZ2xlLnByb3RvYnVmLkJ5dGVzVmFsdWUiABKCAQoTU3Vic2NyaWJlZFVwc3RyZWFtcxIzLmRpc3RyaWJ1dGFyeS53b3JrZXJzLnYxLlN1YnNjcmliZWRVcHN0cmVhbXNSZXF1ZXN0GjQuZGlzdHJpYnV0YXJ5LndvcmtlcnMudjEuU3Vic2NyaWJlZFVwc3RyZWFtc1Jlc3BvbnNlIgASQAoGU2VyaWVzEhYuZ29vZ2xlLnByb3RvYnVmLkVtcHR5GhwuZ29vZ2xlLnByb3RvYnVmLlN0cmluZ1ZhbHVlIgASQgoIQ291bnRlcnMSFi5nb29nbGUucHJvdG9idWYuRW1wdHkaHC5nb29nbGUucHJvdG9idWYuU3RyaW5nVmFsdWUiAGIGcHJvdG8z", [file_google_protobuf_empty, file_google_protobuf_wrappers]);
+  fileDesc("CiVkaXN0cmlidXRhcnkvd29ya2Vycy92MS93b3JrZXJzLnByb3RvEhdkaXN0cmlidXRhcnkud29ya2Vycy52MSJqChFDbGllbnRTdGF0dXNRdWVyeRIPCgdyZXF1ZXN0GAEgASgMEhUKCGlkZW50aXR5GAIgASgJSACIAQESEQoJbWF4X2J5dGVzGAMgASgBEg0KBXdob2xlGAQgASgIQgsKCV9pZGVudGl0eSIrChpTdWJzY3JpYmVkVXBzdHJlYW1zUmVxdWVzdBINCgVub2RlcxgBIAMoCSJdChtTdWJzY3JpYmVkVXBzdHJlYW1zUmVzcG9uc2USPgoKc3Vic2NyaWJlZBgBIAMoCzIqLmRpc3RyaWJ1dGFyeS53b3JrZXJzLnYxLk5vZGVTdWJzY3JpcHRpb25zIjQKEU5vZGVTdWJzY3JpcHRpb25zEgwKBG5vZGUYASABKAkSEQoJdXBzdHJlYW1zGAIgAygJIkMKDUNhY2hlZFJlcXVlc3QSMgoFbmFtZXMYASADKAsyIy5kaXN0cmlidXRhcnkud29ya2Vycy52MS5Tb3VnaHROYW1lIqQBCgpTb3VnaHROYW1lEgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRJHCgpwYXJhbWV0ZXJzGAMgAygLMjMuZGlzdHJpYnV0YXJ5LndvcmtlcnMudjEuU291Z2h0TmFtZS5QYXJhbWV0ZXJzRW50cnkaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiIAoOQ2FjaGVkUmVzcG9uc2USDgoGY2FjaGVkGAEgAygNMtIDCg1Xb3JrZXJTZXJ2aWNlElkKDENsaWVudFN0YXR1cxIqLmRpc3RyaWJ1dGFyeS53b3JrZXJzLnYxLkNsaWVudFN0YXR1c1F1ZXJ5GhsuZ29vZ2xlLnByb3RvYnVmLkJ5dGVzVmFsdWUiABKCAQoTU3Vic2NyaWJlZFVwc3RyZWFtcxIzLmRpc3RyaWJ1dGFyeS53b3JrZXJzLnYxLlN1YnNjcmliZWRVcHN0cmVhbXNSZXF1ZXN0GjQuZGlzdHJpYnV0YXJ5LndvcmtlcnMudjEuU3Vic2NyaWJlZFVwc3RyZWFtc1Jlc3BvbnNlIgASWwoGQ2FjaGVkEiYuZGlzdHJpYnV0YXJ5LndvcmtlcnMudjEuQ2FjaGVkUmVxdWVzdBonLmRpc3RyaWJ1dGFyeS53b3JrZXJzLnYxLkNhY2hlZFJlc3BvbnNlIgASQAoGU2VyaWVzEhYuZ29vZ2xlLnByb3RvYnVmLkVtcHR5GhwuZ29vZ2xlLnByb3RvYnVmLlN0cmluZ1ZhbHVlIgASQgoIQ291bnRlcnMSFi5nb29nbGUucHJvdG9idWYuRW1wdHkaHC5nb29nbGUucHJvdG9idWYuU3RyaW5nVmFsdWUiAGIGcHJvdG8z", [file_google_protobuf_empty, file_google_protobuf_wrappers]);
 
 /**
  * @generated from message distributary.workers.v1.ClientStatusQuery
@@ -113,6 +113,69 @@ export const NodeSubscriptionsSchema: GenMessage<NodeSubscriptions> = /*@__PURE_
   messageDesc(file_distributary_workers_v1_workers, 3);
 
 /**
+ * @generated from message distributary.workers.v1.CachedRequest
+ */
+export type CachedRequest = Message<"distributary.workers.v1.CachedRequest"> & {
+  /**
+   * @generated from field: repeated distributary.workers.v1.SoughtName names = 1;
+   */
+  names: SoughtName[];
+};
+
+/**
+ * Describes the message distributary.workers.v1.CachedRequest.
+ * Use `create(CachedRequestSchema)` to create a new message.
+ */
+export const CachedRequestSchema: GenMessage<CachedRequest> = /*@__PURE__*/
+  messageDesc(file_distributary_workers_v1_workers, 4);
+
+/**
+ * @generated from message distributary.workers.v1.SoughtName
+ */
+export type SoughtName = Message<"distributary.workers.v1.SoughtName"> & {
+  /**
+   * @generated from field: string type = 1;
+   */
+  type: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: map<string, string> parameters = 3;
+   */
+  parameters: { [key: string]: string };
+};
+
+/**
+ * Describes the message distributary.workers.v1.SoughtName.
+ * Use `create(SoughtNameSchema)` to create a new message.
+ */
+export const SoughtNameSchema: GenMessage<SoughtName> = /*@__PURE__*/
+  messageDesc(file_distributary_workers_v1_workers, 5);
+
+/**
+ * @generated from message distributary.workers.v1.CachedResponse
+ */
+export type CachedResponse = Message<"distributary.workers.v1.CachedResponse"> & {
+  /**
+   * Places in the request, from 0.
+   *
+   * @generated from field: repeated uint32 cached = 1;
+   */
+  cached: number[];
+};
+
+/**
+ * Describes the message distributary.workers.v1.CachedResponse.
+ * Use `create(CachedResponseSchema)` to create a new message.
+ */
+export const CachedResponseSchema: GenMessage<CachedResponse> = /*@__PURE__*/
+  messageDesc(file_distributary_workers_v1_workers, 6);
+
+/**
  * What the primary and its workers ask each other beside AdminService, within one build.
  *
  * @generated from service distributary.workers.v1.WorkerService
@@ -138,6 +201,17 @@ export const WorkerService: GenService<{
     methodKind: "unary";
     input: typeof SubscribedUpstreamsRequestSchema;
     output: typeof SubscribedUpstreamsResponseSchema;
+  },
+  /**
+   * Of which of these names the primary has a variant for these parameters. It reads the files of `filesystem` upstreams: what
+   * it does not have is not there.
+   *
+   * @generated from rpc distributary.workers.v1.WorkerService.Cached
+   */
+  cached: {
+    methodKind: "unary";
+    input: typeof CachedRequestSchema;
+    output: typeof CachedResponseSchema;
   },
   /**
    * The metrics of a worker, as prom-client's JSON.
