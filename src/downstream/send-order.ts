@@ -1,3 +1,4 @@
+import { resourceName } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import { clusterFacts } from '../model/cluster.ts';
 import { getOrMake } from '../model/maps.ts';
@@ -76,7 +77,7 @@ export type Participant = Pick<SendOrder, 'types' | 'resume'>;
 /** What waits for others looks at all of them. Further streams of the client, or polls, wait for these no more. */
 export const mostParticipants = 1000;
 
-/** The names of a type that a client polls and whose answer it has accepted; undefined: it does not poll the type. */
+/** The canonical names of a type that a client polls and whose answer it has accepted; undefined: it does not poll the type. */
 export type AcceptedNames = (short: string) => ReadonlySet<string> | undefined;
 
 /** The streams of one client that are for single types. */
@@ -160,7 +161,7 @@ export class Conversation {
   /** Whether the client has accepted a resource that it does not ask for on ADS. `known`: what it polls, by short name. */
   #hasAccepted(wanted: Reference, known: Map<string, ReadonlySet<string> | undefined>): boolean {
     const short = wanted.slice(0, wanted.indexOf(' '));
-    const name = wanted.slice(short.length + 1);
+    const name = resourceName(wanted.slice(short.length + 1));
     if (this.#polled !== undefined) {
       if (!known.has(short)) known.set(short, this.#polled(short));
       return known.get(short)?.has(name) !== false;
@@ -514,7 +515,7 @@ export class SendOrder {
     const names: string[] = [];
     for (const one of type.subscription?.newReferences() ?? []) {
       if (!one.startsWith(clusterPrefix)) continue;
-      const name = one.slice(clusterPrefix.length);
+      const name = resourceName(one.slice(clusterPrefix.length));
       if (!all.has(name)) names.push(name);
     }
     return names;

@@ -1,4 +1,5 @@
 import type { Access } from '../model/access.ts';
+import type { ResourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Reference, References } from '../model/resource.ts';
 import { entryId, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
@@ -182,8 +183,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return this.resumed && (this.#isDelta || this.polls === 'client') ? view.referencesAtHead : new Set();
   }
 
-  has(name: string): boolean {
-    return this.#view.forms.some(({ locator, parameters }) => this.#has(itemId(locator, parameters, name)));
+  has(name: ResourceName): boolean {
+    const view = this.#view;
+    return (
+      view.forms.some(({ locator, parameters }) => this.#has(itemId(locator, parameters, name))) ||
+      view.respelled(name).some(({ id }) => this.#has(id))
+    );
   }
 
   positionIn(view: View): number | undefined {
@@ -281,7 +286,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#markBehind(true);
   }
 
-  resend(added: ResendItems): void {
+  resend(canonical: ResendItems): void {
+    const added = this.#view.asSpelled(canonical);
     this.#claims?.resend(this.#view, added.items);
     for (const id of added.items) {
       if (!isVariant(this.#lastSent(id))) continue; // what the client does not have is sent anyway

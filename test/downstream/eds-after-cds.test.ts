@@ -65,6 +65,35 @@ describe('EDS after CDS (§10.1)', () => {
     expect(told(client)).to.deep.equal(['cds a:1 b:2', 'eds svc:1']);
   });
 
+  for (const protocol of ['sotw', 'delta'] as const) {
+    it(`§10.1, §6.1 whatever the spelling of its name in the cluster, and the client's (${protocol})`, () => {
+      const uri = (query: string): string =>
+        `xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/svc?${query}`;
+      const [asked, sorted, written] = ['e=%32&z=1', 'e=2&z=1', 'z=1&e=2'].map(uri);
+      const relay = new InMemoryRelay();
+      const says = (content: string): void =>
+        clusters(relay, cluster('b', content, written ?? ''), plain('c', content));
+      const clients = [0, 1].map(() => (protocol === 'sotw' ? relay.sotw() : relay.delta()));
+      for (const client of clients) client.send('cds');
+      says('1');
+      const names = [asked ?? '', 'other'];
+      for (const client of clients)
+        client.send(
+          'eds',
+          protocol === 'sotw' ? { resourceNames: names } : { resourceNamesSubscribe: names },
+        );
+      endpoints(relay, { [sorted ?? '']: '1', other: '1' });
+      for (const client of clients) client.received();
+      says('2');
+      const all = clients.map((client) => client.received());
+      for (const responses of all) {
+        expect(responses.map(({ typeUrl: url }) => url)).to.deep.equal([type('cds'), type('eds')]);
+        expect(responses[1]?.resources).to.have.length(1);
+      }
+      expect(all[0]?.[1]?.nonce, 'one response for both').to.equal(all[1]?.[1]?.nonce);
+    });
+  }
+
   it('§10.1 of clusters that did not change nothing is sent again', () => {
     const { lab: relay, client } = envoy();
     clusters(relay, plain('a', '1'), cluster('b', '1', 'svc'), plain('c', '1'));

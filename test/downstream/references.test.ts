@@ -281,6 +281,28 @@ for (const protocol of ['sotw', 'delta'] as const) {
       }
     });
 
+    it('§6.1 names in bodies count in whatever spelling', () => {
+      const lab = makeLab();
+      const uri = (id: string, query: string): string =>
+        `xdstp://a/envoy.config.cluster.v3.Cluster/${id}?${query}`;
+      const [x, y] = ['x', 'y'].map((id) => uri(id, 'a=1&b=2'));
+      const told = (accepts: Accepting): string[] =>
+        accepts.told().map((one) => one.replaceAll(/xdstp:\S*Cluster\/(\w)\S*/g, '$1'));
+      const raw = protocol === 'sotw' ? lab.sotw() : lab.delta();
+      const client = accepting(raw, { rds: ['r'] });
+      raw.send('cds');
+      clusters(lab, x ?? '');
+      client.told();
+      raw.send('rds', protocol === 'sotw' ? { resourceNames: ['r'] } : { resourceNamesSubscribe: ['r'] });
+      route(lab, uri('x', 'b=2&a=1'));
+      expect(client.told(), 'the cluster is there').to.deep.equal(['rds r']);
+      clusters(lab, y ?? '');
+      expect(told(client)).to.deep.equal([union]);
+      route(lab, uri('y', 'b=2&a=1'));
+      expect(told(client)).to.deep.equal(['rds r', exact]);
+      expect(lab.events.filter((event) => event.startsWith('overdue'))).to.deep.equal([]);
+    });
+
     it('§8.6 clients of one kind share the responses', () => {
       const lab = makeLab();
       const [one, other] = [settled(protocol, lab), settled(protocol, lab)];
@@ -320,6 +342,39 @@ describe('what a client still refers to, on streams of single types', () => {
     rds.disconnect();
     clusters(lab, 'y');
     expect(clustersOf.told()).to.deep.equal(['cds -z']);
+  });
+
+  it('§8.7, §6.1 endpoints are accepted in whatever spelling the client asks for them', () => {
+    const lab = makeLab();
+    const streams = [
+      ['cds', 'cluster.v3.ClusterDiscoveryService', 'DeltaClusters'],
+      ['eds', 'endpoint.v3.EndpointDiscoveryService', 'DeltaEndpoints'],
+      ['rds', 'route.v3.RouteDiscoveryService', 'DeltaRoutes'],
+    ] as const;
+    const open = ([, service, method]: (typeof streams)[number]) => lab.delta(path(service, method));
+    const [cds, eds, rds] = streams.map(open);
+    if (cds === undefined || eds === undefined || rds === undefined) throw new Error('no streams');
+    const uri = (query: string): string =>
+      `xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/e?${query}`;
+    const says = (connectTimeout: string): void => {
+      const edsClusterConfig = { serviceName: uri('b=2&a=1'), edsConfig: { ads: {} } };
+      const x = realPut('cds', 'x', { type: 'EDS', edsClusterConfig, connectTimeout });
+      lab.says({ type: type('cds'), complete: true, puts: [x] });
+    };
+    const [clustersOf, endpointsOf, routesOf] = [cds, eds, rds].map((one) => accepting(one, {}));
+    cds.send('cds');
+    eds.send('eds', { resourceNamesSubscribe: [uri('b=%32&a=1')] });
+    rds.send('rds', { resourceNamesSubscribe: ['r'] });
+    says('1s');
+    clustersOf?.told();
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [realPut('eds', uri('a=1&b=2'), {})] });
+    endpointsOf?.told();
+    route(lab, 'x');
+    routesOf?.told();
+    says('2s');
+    expect(clustersOf?.told()).to.deep.equal(['cds x']);
+    lab.says({ type: type('rds'), holder: namedHolder, puts: [realPut('rds', 'r', {})], resolved: [] });
+    expect(routesOf?.told(), 'at once').to.deep.equal(['rds r']);
   });
 });
 
