@@ -69,7 +69,7 @@ interface Move extends Composed {
  * One client's subscription to a view: the position of the client, what it has that the position does not say, and what
  * must be sent in addition to the changes since then. A client at a position without anything else takes the response
  * that all others there take; else `#reconcile` makes one for it alone. SotW and delta differ in how a response is
- * written, and in what its absence says: so only a delta client can have something that a view does not say.
+ * written, and in what its absence says: a complete SotW state leaves the client nothing that a view does not say.
  */
 export class Cursor implements Subscription, ViewSubscriber, SentItems {
   encoding: Encoding;
@@ -80,7 +80,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   readonly #pool: ViewPool;
   readonly #isDelta: boolean;
   #view: View;
-  /** What the client was last sent, in delta with an overlay. Undefined: nothing was sent yet. */
+  /** What the client was last sent. Undefined: nothing was sent yet. */
   #position: Position | undefined;
   #claims: Claims | undefined;
   /** Delta: what the next responses must mention as soon as it is known. */
@@ -172,13 +172,15 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   refersTo(reference: Reference): boolean {
     if (this.#view.referencesAtHead.has(reference)) return true;
-    return this.#deferred !== undefined && referencesOfAll(this.#deferred).has(reference);
+    // What the client has and the view does not show.
+    return [this.#position?.overlay, this.#deferred].some(
+      (all) => all && referencesOfAll(all).has(reference),
+    );
   }
 
   newReferences(): References {
-    const [view, position] = [this.#view, this.#position];
-    if (position?.view === view) return view.referencesSince(position.revision);
-    if (position !== undefined) return view.referencesAtHead.difference(position.references);
+    const view = this.#view;
+    if (this.#position !== undefined) return this.#position.newReferencesIn(view);
     // What it led to on an earlier stream is not known. In SotW it may be sent again although it has not changed.
     return this.resumed && (this.#isDelta || this.polls === 'client') ? view.referencesAtHead : new Set();
   }
@@ -442,18 +444,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return this.#isSilent || (this.#isDelta ? this.#waitsForCollections() : this.#waitsForState());
   }
 
-  /**
-   * If the parameters of a client change, it may lose resources of a wildcard or glob. It keeps all of them until the
-   * wildcard is resolved, and then gets all changes in one response. A wildcard that it adds holds nothing up.
-   */
   #waitsForCollections(): boolean {
     const view = this.#view;
     if (this.#waitForAll && !this.responded && !view.collectionsResolved) return true;
-    const from = this.#position?.view;
-    if (from === undefined || from === view || view.collectionsResolved) return false;
-    return view.selection.collections.some(
-      (selected) => from.selection.has(entryId(selected)) && !view.isResolved(selected),
-    );
+    return this.#position?.waitsForCollectionsOf(view) === true;
   }
 
   /** Absence from a complete state deletes. */
@@ -562,7 +556,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** Only this client has to be sent this: other cursors at its position get another response. */
   #needsOwnResponse(): boolean {
     return (
-      this.#position?.overlay !== undefined ||
+      (this.#isDelta && this.#position?.overlay !== undefined) ||
       this.#claims !== undefined ||
       this.#owed !== undefined ||
       (this.#position !== undefined && this.#position.view !== this.#view)
@@ -596,7 +590,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #reconcile(defers: Defers): Move {
     const [view, base] = [this.#view, this.#position];
     const resources = base?.resourcesIn(view) ?? new Map<string, ClientResource>();
-    const isWithheld = (this.#isDelta ? base?.withheld() : undefined) ?? (() => false);
+    const isWithheld = this.#isDelta ? base?.withheld() : undefined;
     const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
     const changes = comingBack(all, this.#deferred);
     const covered = this.#claims?.coveredIn(view, (id) => this.#lastSent(id)) ?? nothingCovered;
@@ -616,15 +610,16 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       },
       changes,
     );
-    const overlay = this.#isDelta ? base?.overlayIn(view, resources, isWithheld) : undefined;
+    const overlay = this.#takesParts ? base?.overlayIn(view, resources, isWithheld) : undefined;
     return { ...composed, overlay, claims: covered.left, owed };
   }
 
   /** After a response for all: what was sent from this view and is unknown in it now. */
   #unknownAgain(): Position['overlay'] {
     const [view, base] = [this.#view, this.#position];
-    if (!this.#isDelta || base?.view !== view || view.unknownAgain.size === 0) return undefined;
-    return base.overlayIn(view, new Map(), () => true);
+    if (!this.#takesParts || base?.view !== view) return undefined;
+    if (view.unknownAgain.size === 0 && base.overlay === undefined) return undefined;
+    return base.overlayIn(view, base.resourcesIn(view), this.#isDelta ? () => true : undefined);
   }
 
   /** Ids of the removals that are deferred, of those since a revision and of what earlier responses deferred. */
@@ -651,7 +646,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #changeOf(
     item: Item,
     resources: ReadonlyMap<string, ClientResource>,
-    isWithheld: (id: string) => boolean,
+    isWithheld: ((id: string) => boolean) | undefined,
   ): Change {
     const { id, spelling } = item;
     const has = resources.get(id);
@@ -659,7 +654,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return {
       item,
       now: item.last.value,
-      lastSent: lastSent === 'absent' && isWithheld(id) ? 'unknown' : lastSent,
+      lastSent: lastSent === 'absent' && isWithheld?.(id) === true ? 'unknown' : lastSent,
       clientVersion: this.#claims?.versionOf(spelling),
       resend:
         this.#resend?.items.has(id) === true || has?.mayBeDropped === true || this.#owed?.has(id) === true,

@@ -5,14 +5,19 @@ import type {
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { resourceName, typeUrl } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import type { Put } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import {
   type DeltaClient,
+  envAndVersion,
   InMemoryRelay,
   namedHolder,
+  node,
   resources,
   type SotwClient,
   type,
+  when,
+  wildcardHolder,
 } from '../support/in-memory-relay.ts';
 import { realPut } from '../support/real-bodies.ts';
 
@@ -301,6 +306,81 @@ for (const protocol of ['sotw', 'delta'] as const) {
       route(lab, uri('y', 'b=2&a=1'));
       expect(told(client)).to.deep.equal(['rds r', exact]);
       expect(lab.events.filter((event) => event.startsWith('overdue'))).to.deep.equal([]);
+    });
+
+    /** The client of `settled`, whose parameters change then: of its routes nothing is known for those yet. */
+    function changed(to: string) {
+      const lab = new InMemoryRelay({
+        rules: envAndVersion,
+        limits: { removalGraceMilliseconds: grace },
+      });
+      const says = (env: string, short: string, put: Put): void => {
+        const [url, constraints] = [type(short), when({ env })];
+        const holder = { ...(short === 'cds' ? wildcardHolder : namedHolder), key: `${short} ${env}` };
+        const resolved = [...lab.upstream.interests].filter(
+          (one) => one.type === url && constraints.matches(one.parameters),
+        );
+        lab.says({ type: url, holder, resolved, puts: [{ ...put, constraints }] });
+      };
+      const saysCluster = (env: string, name: string): void =>
+        says(env, 'cds', realPut('cds', name, { type: 'STATIC' }));
+      const saysRoute = (env: string, cluster: string): void => {
+        const routes = [{ match: { prefix: '/' }, route: { cluster } }];
+        says(env, 'rds', realPut('rds', 'r', { virtualHosts: [{ name: 'all', domains: ['*'], routes }] }));
+      };
+      const raw = protocol === 'sotw' ? lab.sotw() : lab.delta();
+      const client = accepting(raw, { rds: ['r'] });
+      raw.send('cds', { node: node({ env: 'prod' }) });
+      saysCluster('prod', 'x');
+      client.told();
+      const [responseNonce = ''] = client.nonces;
+      raw.send('rds', protocol === 'sotw' ? { resourceNames: ['r'] } : { resourceNamesSubscribe: ['r'] });
+      saysRoute('prod', to);
+      lab.clock.advance(1000);
+      expect(client.told()).to.deep.equal(['rds r']);
+      raw.send('cds', { node: node({ env: 'test' }), responseNonce });
+      expect(client.told()).to.deep.equal([]);
+      return { lab, client, raw, saysCluster, saysRoute };
+    }
+
+    it('§8.6 a cluster stays while routes lead to it of which nothing is known any more', () => {
+      const { client, saysCluster, saysRoute } = changed('x');
+      saysCluster('test', 'y');
+      expect(client.told()).to.deep.equal([union]);
+      saysRoute('test', 'y');
+      expect(client.told()).to.deep.equal(['rds r', exact]);
+    });
+
+    it('§8.7 what such routes led to before is not waited for', () => {
+      const { lab, client, saysCluster, saysRoute } = changed('elsewhere');
+      saysCluster('test', 'x');
+      client.told();
+      lab.events.length = 0;
+      saysRoute('test', 'elsewhere');
+      expect(client.told()).to.deep.equal(['rds r']);
+      expect(lab.events.filter((event) => event.startsWith('overdue'))).to.deep.equal([]);
+    });
+
+    it('§3.5 such routes are sent again if the client has unsubscribed them meanwhile', () => {
+      const { client, raw, saysRoute } = changed('x');
+      const responseNonce = client.nonces.at(-1) ?? '';
+      const asks = (...resourceNames: readonly string[]): void =>
+        raw.send(
+          'rds',
+          protocol === 'sotw'
+            ? { responseNonce, resourceNames: [...resourceNames] }
+            : resourceNames.includes('r')
+              ? { resourceNamesSubscribe: [...resourceNames] }
+              : { resourceNamesSubscribe: [...resourceNames], resourceNamesUnsubscribe: ['r'] },
+        );
+      raw.blocked = true;
+      asks('q');
+      asks('q', 'r');
+      raw.unblock();
+      expect(client.told()).to.deep.equal([]);
+      asks('q', 'r', 'p');
+      saysRoute('test', 'x');
+      expect(client.told().map((one) => one.slice(0, 5))).to.deep.equal(['rds r']);
     });
 
     it('§8.6 clients of one kind share the responses', () => {
