@@ -23,6 +23,7 @@ import {
   type Transaction,
   WILDCARD,
 } from '../model/transaction.ts';
+import { globMatches } from '../model/xdstp.ts';
 import {
   type Admits,
   type CachedResource,
@@ -91,12 +92,14 @@ export class CatalogReader implements Catalog {
       )
         yield name;
     }
+    // An error may be about all of a glob.
+    if (selector !== WILDCARD && this.hasErrorFor(type, selector, selector, parameters)) yield selector;
   }
 
   isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
     const cached = this.#resource(type, name);
     if (cached === undefined) return false;
-    if (!covers(selector, name)) return false;
+    if (selector !== WILDCARD && !globMatches(selector, name)) return false;
     return cached.variants
       .match(parameters)
       .some((entry) => selector !== WILDCARD || isHeldByWildcard(entry));

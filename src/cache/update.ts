@@ -386,14 +386,14 @@ export class Update extends VariantRemover {
     cached.resourceErrors.set(constraints.key, { ...error, status, revision: this.#revision, fromWildcard });
   }
 
-  /** The wildcard is served now, so an earlier refusal of its session (max_upstream_sessions) is cleared. */
+  /** The wildcard or glob is served now, so what refused it earlier is cleared, as `max_upstream_sessions`. */
   #clearRefusal({ selector, parameters }: Interest): void {
-    const cached = selector === WILDCARD ? this.table.resources.get(WILDCARD) : undefined;
+    const cached = isCollection(selector) ? this.table.resources.get(selector) : undefined;
     if (cached?.resourceErrors === undefined) return;
     for (const { constraints, revision } of cached.resourceErrors.values()) {
       if (revision !== this.#revision && constraints.matches(parameters)) cached.clearErrors(constraints);
     }
-    if (cached.empty) this.table.resources.delete(WILDCARD);
+    if (cached.empty) this.table.resources.delete(selector);
   }
 
   #resolveInterests(): void {

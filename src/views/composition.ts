@@ -507,7 +507,8 @@ class ResponseContent {
       if (item.locator && this.#errors.has(key)) continue;
       if (item.locator) this.#errors.add(key);
       const constraints = item.locator ? error.constraints.bytes : UNCONSTRAINED.bytes;
-      this.errors.push({ name: item.spelling, constraints, status: error.status });
+      for (const name of view.spellingsOf(item))
+        this.errors.push({ name, constraints, status: error.status });
     }
   }
 

@@ -15,6 +15,7 @@ import { type MissingEntry, type ResendItems, resendItems, type Subscriber } fro
 import type { Payer } from '../model/time-slices.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
+import { isGlob } from '../model/xdstp.ts';
 import { referencesOf } from '../wire/references.ts';
 import {
   areOne,
@@ -220,6 +221,13 @@ export class View {
   /** The items of a name that the client spells differently. */
   respelled(name: ResourceName): readonly Item[] {
     return this.#respelled.get(name) ?? none;
+  }
+
+  /** What its clients call an item: one that is a glob, of which there are errors, as they have asked for it. */
+  spellingsOf(item: Item): readonly string[] {
+    if (item.named || !isGlob(item.name)) return [item.spelling];
+    const globs = this.selection.collectionsOver(item.name).filter(({ selector }) => selector === item.name);
+    return globs.filter((one) => areOne(one, item)).map(({ spelling }) => spelling);
   }
 
   /** With the ids of the plain names among them that the clients spell differently. All get the same object. */
