@@ -38,6 +38,7 @@ import {
   answersIn,
   type ClientResource,
   deferredIn,
+  deferredMeanwhile,
   itemsOf,
   Position,
   referencesOfAll,
@@ -504,6 +505,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
     if (response === undefined && this.#awaitsFirstAnswer()) {
       this.#isSilent = deferredRemovals === undefined;
+      this.#deferred = deferredMeanwhile(this.#position, this.#deferred, deferredRemovals);
       return undefined;
     }
     this.#deferred = deferredRemovals;
@@ -629,8 +631,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     // Nearly always: this is on the way of each update to each client.
     if (since.length === 0 && this.#deferred === undefined) return noIds;
     const ids = new Set<string>();
-    for (const removed of since) if (this.#defers(removed, defers)) ids.add(removed.item.id);
-    for (const [id, removed] of this.#deferred ?? none) if (this.#defers(removed, defers)) ids.add(id);
+    const all = new Map([...since.map((one) => [one.item.id, one] as const), ...(this.#deferred ?? none)]);
+    for (const [id, removed] of all) if (this.#defers(removed, defers)) ids.add(id);
     return ids;
   }
 

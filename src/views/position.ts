@@ -268,6 +268,20 @@ export function deferredIn(
   return selected.size > 0 ? selected : undefined;
 }
 
+/**
+ * What is deferred at a client that stays at its position. Its time has begun. Of what was deferred `before` and has come
+ * back, the position may say that the client has it: that is no more needed.
+ */
+export function deferredMeanwhile(
+  position: Position | undefined,
+  before: ReadonlyMap<string, RetainedResource> | undefined,
+  now: ReadonlyMap<string, RetainedResource> | undefined,
+): ReadonlyMap<string, RetainedResource> | undefined {
+  const left = [...(before ?? none)].filter(([id]) => !isVariant(position?.lastSent(id)));
+  const all = new Map([...left, ...(now ?? none)]);
+  return all.size > 0 ? all : undefined;
+}
+
 /** Resources to remove: the view does not show them, and every subscription that covers them is resolved. */
 export function removalsIn(
   resources: ReadonlyMap<string, ClientResource>,

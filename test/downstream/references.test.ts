@@ -596,6 +596,49 @@ describe('what a client still refers to that was away (delta)', () => {
   });
 });
 
+describe('what a client still refers to that asks for a wildcard besides (delta)', () => {
+  function asking() {
+    const lab = makeLab();
+    const raw = lab.delta();
+    const client = accepting(raw, {});
+    const removed = [{ name: resourceName('x'), constraints: UNCONSTRAINED }];
+    const says = (part: { readonly puts: readonly Put[] } | { readonly removals: typeof removed }): void =>
+      lab.says({ type: type('cds'), holder: namedHolder, resolved: [], ...part });
+    const comes = (): void => says({ puts: [realPut('cds', 'x', { type: 'STATIC' })] });
+    raw.send('cds', { resourceNamesSubscribe: ['x'] });
+    comes();
+    client.told();
+    raw.send('rds', { resourceNamesSubscribe: ['r'] });
+    route(lab, 'x');
+    client.told();
+    raw.send('cds', { resourceNamesSubscribe: ['*'] });
+    client.told();
+    return { lab, client, comes, goes: () => says({ removals: removed }) };
+  }
+
+  it('§8.6 after removal_grace it goes although the wildcard is not answered, and that is told', () => {
+    const { lab, client, goes } = asking();
+    goes();
+    lab.clock.advance(grace - 1);
+    expect(client.told()).to.deep.equal([]);
+    lab.clock.advance(1);
+    expect(client.told()).to.deep.equal(['cds -x']);
+    expect(lab.events).to.include('overdue cds removal x');
+  });
+
+  it('§8.6 what comes back in the meantime is not removed', () => {
+    const { lab, client, comes, goes } = asking();
+    goes();
+    comes();
+    lab.clock.advance(2 * grace);
+    expect(client.told()).to.deep.equal([]);
+    goes();
+    route(lab, 'y');
+    lab.clock.advance(1000);
+    expect(client.told()).to.deep.equal(['rds r', 'cds -x']);
+  });
+});
+
 describe('what a client still refers to, of other types', () => {
   it('§8.6 endpoints stay with their cluster, and secrets too (delta)', () => {
     const lab = makeLab();
