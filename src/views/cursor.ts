@@ -292,6 +292,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   resend(canonical: ResendItems): void {
     const added = this.#view.asSpelled(canonical);
     this.#claims?.resend(this.#view, added.items);
+    this.#oweUnknown(added.items);
     for (const id of added.items) {
       if (!isVariant(this.#lastSent(id))) continue; // what the client does not have is sent anyway
       if (this.#resend === undefined) this.#resend = added;
@@ -410,7 +411,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#resendAlone(new Set([...ids, ...itemsOf(this.#view, new Set(collections))]));
     this.#markBehind(true);
     this.#oweGlobs(collections);
-    // It has them, so nothing else would be sent once they are known again (protocol §4.2).
+    this.#oweUnknown(ids);
+  }
+
+  /** It has them, so nothing else would be sent once they are known again (protocol §4.2, §10.1). */
+  #oweUnknown(ids: ReadonlySet<string>): void {
     if (this.#isDelta) this.#owe(unknownIn(this.#view, ids).filter((one) => this.#has(entryId(one))));
   }
 

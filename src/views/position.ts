@@ -572,9 +572,9 @@ export function answersIn(
 
 /** The names of which a view knows nothing, among the entries with these ids. */
 export function unknownIn(view: View, ids: ReadonlySet<string>): SelectionEntry[] {
-  return [...ids]
-    .filter((id) => view.items.get(id)?.last.value === 'unknown')
-    .flatMap((id) => view.selection.entries.get(id) ?? none);
+  return [...view.unresolvedNames]
+    .filter(({ id }) => ids.has(id))
+    .flatMap(({ id }) => view.selection.entries.get(id) ?? none);
 }
 
 type State = 'present' | 'absent' | 'unknown';

@@ -193,6 +193,31 @@ describe('EDS after CDS (§10.1)', () => {
   });
 });
 
+describe('EDS after CDS, of endpoints of which nothing is known any more (§10.1)', () => {
+  for (const protocol of ['sotw', 'delta'] as const) {
+    it(`they are sent once they are known again, also if they are the same (${protocol})`, () => {
+      const relay = new InMemoryRelay();
+      const eds = type('eds');
+      const all = relay.delta();
+      all.send('eds', { resourceNamesSubscribe: ['*'] });
+      relay.says({ type: eds, puts: [put(eds, 'a', '1')], complete: true });
+      const client = protocol === 'sotw' ? relay.sotw() : relay.delta();
+      client.send('cds');
+      clusters(relay, plain('a', '1'));
+      client.send('eds', protocol === 'sotw' ? { resourceNames: ['a'] } : { resourceNamesSubscribe: ['a'] });
+      expect(told(client), 'of what the wildcard has').to.deep.equal(['cds a:1', 'eds a:1']);
+      // That they left the wildcard says nothing of the name, which has no answer yet.
+      relay.says({ type: eds, complete: true, resolved: [] });
+      clusters(relay, plain('a', '2'));
+      expect(told(client)).to.deep.equal(['cds a:2']);
+      endpoints(relay, { a: '1' });
+      expect(told(client)).to.deep.equal(['eds a:1']);
+      endpoints(relay, { a: '1' });
+      expect(told(client)).to.deep.equal([]);
+    });
+  }
+});
+
 describe('EDS after CDS, for a delta client that comes back (§10.1, §4.1)', () => {
   const [cds, eds, sds] = [type('cds'), type('eds'), type('sds')];
   const changed = realPut('cds', 'x', { type: 'EDS', edsClusterConfig: { serviceName: 'svc' } });
