@@ -349,8 +349,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#position = undefined;
     anchor?.anchored.delete(this);
     this.#view.quit(this);
-    this.#leave(this.#view);
-    if (anchor !== undefined && anchor !== this.#view) this.#leave(anchor);
+    this.#pool.leave(this.#view);
+    if (anchor !== undefined && anchor !== this.#view) this.#pool.leave(anchor);
   }
 
   /** The view changed. */
@@ -376,7 +376,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#markBehind(true);
     if (this.#position?.view === old) old.anchored.add(this);
     old.quit(this);
-    this.#leave(old);
+    this.#pool.leave(old);
     // Of a glob that is unsubscribed nothing needs to be said.
     for (const one of this.owed) if (isGlob(one.selector)) this.#owed?.delete(entryId(one));
     this.#oweGlobs(added);
@@ -388,18 +388,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (base === undefined || base.view === view) return;
     this.#position = base.movedTo(view);
     base.view.anchored.delete(this);
-    this.#leave(base.view);
+    this.#pool.leave(base.view);
   }
 
   /** It subscribes again to what it may have dropped. */
   #addOutstanding(): void {
     if (this.#position?.view === this.#view) return;
     this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.#view);
-  }
-
-  #leave(view: View): void {
-    if (view.isUnused) this.#pool.retire(view);
-    else view.dropHistory();
   }
 
   /** The selected items with these ids, and what the wildcards and globs among them show, are sent again. */
@@ -533,14 +528,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#claims = move?.claims;
     this.#owed = move?.owed;
     this.#earlier = undefined;
-    if (this.#position === undefined || old !== view) {
-      this.#position = new Position(view, view.head, overlay);
-    } else {
-      this.#coalesced += Math.max(0, view.generation - this.#position.generation - 1);
-      this.#position.revision = view.head;
-      this.#position.generation = view.generation;
-      this.#position.overlay = overlay;
-    }
+    if (this.#position?.view === view) this.#coalesced += this.#position.advance(overlay);
+    else this.#position = new Position(view, view.head, overlay);
     this.#resend = undefined;
     this.#resendsAlone = false;
     if (this.#firstResponseDue && view.collectionsResolved) this.#firstResponseDue = false;
@@ -548,7 +537,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     view.dropHistory();
     if (old !== undefined && old !== view) {
       old.anchored.delete(this);
-      this.#leave(old);
+      this.#pool.leave(old);
     }
     this.#payForEarlier();
   }
@@ -584,7 +573,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       encoding,
     };
     const known = this.#resendsAlone ? undefined : view.shared.find(step, this.responses.lastSerial);
-    if (known !== undefined) return known;
+    // Others are told the new TTL of what this client has rejected.
+    if (known !== undefined && !this.responses.rejects(known.response?.sent)) return known;
     const changes = comingBack(changesSince(view, step.from, step.resend?.items), this.#deferred);
     const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
     const composed = this.#pool.timed(() => this.#compose(this.#input(isDeferred), changes));
@@ -680,7 +670,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       errorsSentUpTo: (item) => (position === undefined ? -1 : position.errorsSentUpTo(view, item)),
       isRejected: (id, variant) => {
         const isRejected = this.responses.isRejected(id, variant);
-        // Others, who have accepted it, are told its new TTL.
         this.#resendsAlone ||= isRejected;
         return isRejected;
       },

@@ -57,14 +57,24 @@ export class Position {
   /** The revision that the client was last sent. */
   revision: number;
   /** How many visible changes the view had had then. */
-  generation: number;
+  #generation: number;
   overlay: Overlay | undefined;
 
   constructor(view: View, revision: number, overlay: Overlay | undefined) {
     this.view = view;
     this.revision = revision;
-    this.generation = view.generation;
+    this.#generation = view.generation;
     this.overlay = overlay;
+  }
+
+  /** To the head of its view. Returns how many visible changes were passed over. */
+  advance(overlay: Overlay | undefined): number {
+    const { view } = this;
+    const passedOver = view.generation - this.#generation - 1;
+    this.revision = view.head;
+    this.#generation = view.generation;
+    this.overlay = overlay;
+    return Math.max(0, passedOver);
   }
 
   /** What the client was last sent of an item. */
