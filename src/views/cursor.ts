@@ -567,7 +567,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const step: CursorStep = {
       from,
       resend: this.#resend,
-      deferred: deferred === noIds ? '' : [...deferred].join(' '),
+      deferred: deferred === noIds ? '' : JSON.stringify([...deferred]),
       deferredBefore: this.#deferred,
       firstResponseDue: this.#mustSendEmpty(),
       encoding,

@@ -640,6 +640,28 @@ describe('what a client still refers to that asks for a wildcard besides (delta)
 });
 
 describe('what a client still refers to, of other types', () => {
+  it('§8.6 clients that keep different clusters share no response, whatever the names', () => {
+    const lab = makeLab();
+    const routesTo = (name: string, to: readonly string[]): Put => {
+      const routes = to.map((cluster) => ({ match: { prefix: '/' }, route: { cluster } }));
+      return realPut('rds', name, { virtualHosts: [{ name: 'all', domains: ['*'], routes }] });
+    };
+    const [raw, otherRaw] = [lab.delta(), lab.delta()];
+    const [client, other] = [accepting(raw, {}), accepting(otherRaw, {})];
+    raw.send('cds');
+    otherRaw.send('cds');
+    clusters(lab, 'a', 'b', 'a  b');
+    raw.send('rds', { resourceNamesSubscribe: ['r'] });
+    otherRaw.send('rds', { resourceNamesSubscribe: ['s'] });
+    const puts = [routesTo('r', ['a', 'b']), routesTo('s', ['a  b'])];
+    lab.says({ type: type('rds'), holder: namedHolder, puts });
+    client.told();
+    other.told();
+    clusters(lab);
+    expect(client.told()).to.deep.equal(['cds -a  b']);
+    expect(other.told()).to.deep.equal(['cds -a -b']);
+  });
+
   it('§8.6 endpoints stay with their cluster, and secrets too (delta)', () => {
     const lab = makeLab();
     const raw = lab.delta();
