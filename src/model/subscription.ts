@@ -272,7 +272,7 @@ export interface Subscription {
     resend: ReadonlySet<string>,
     mustAnswer: readonly SelectionEntry[],
   ): void;
-  /** To be sent again if the client has them, in whatever spelling: EDS after CDS (§10.1). The ids have canonical ones. */
+  /** To be sent again if the client has them, in whatever spelling: EDS after CDS, LEDS after EDS (§10.1). The ids have canonical ones. */
   resend(items: ResendItems): void;
   /**
    * Returns the next response and moves the cursor behind it. Undefined: nothing is due. If it would be larger than

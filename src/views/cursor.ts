@@ -291,6 +291,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   resend(canonical: ResendItems): void {
     const added = this.#view.asSpelled(canonical);
+    const globs = this.selection.collections.filter(({ selector }) => isGlob(selector));
+    if (globs.some((one) => added.items.has(entryId(one)))) return this.#selectAgain(added.items);
     this.#claims?.resend(this.#view, added.items);
     this.#oweUnknown(added.items);
     for (const id of added.items) {

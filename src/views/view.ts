@@ -10,7 +10,14 @@ import {
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Reference, References, Variant } from '../model/resource.ts';
-import { isCollection, itemId, type Selection, type SelectionEntry, spellingOf } from '../model/selection.ts';
+import {
+  entryId,
+  isCollection,
+  itemId,
+  type Selection,
+  type SelectionEntry,
+  spellingOf,
+} from '../model/selection.ts';
 import { type MissingEntry, type ResendItems, resendItems, type Subscriber } from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
@@ -230,14 +237,19 @@ export class View {
     return globs.filter((one) => areOne(one, item)).map(({ spelling }) => spelling);
   }
 
-  /** With the ids of the plain names among them that the clients spell differently. All get the same object. */
+  /** With the ids of the plain names and globs among them that the clients spell differently. All get the same object. */
   asSpelled(resend: ResendItems): ResendItems {
-    if (this.#respelled.size === 0) return resend;
+    if (this.#respelled.size === 0 && this.selection.collections.length === 0) return resend;
     this.#asSpelled ??= new WeakMap();
     return getOrMake(this.#asSpelled, resend, () => {
-      const all = resend.items.values().flatMap((id) => this.respelled(resourceName(spellingOf(id))));
-      const ids = all.filter(({ locator }) => !locator).map(({ id }) => id);
-      return resendItems(new Set([...resend.items, ...ids]));
+      const names = resend.items.values().flatMap((id) => this.respelled(resourceName(spellingOf(id))));
+      const ids = names.filter(({ locator }) => !locator).map(({ id }) => id);
+      const globs = this.selection.collections.filter(
+        ({ selector, locator, parameters }) =>
+          !locator && resend.items.has(itemId(false, parameters, selector)),
+      );
+      const all = new Set([...resend.items, ...ids, ...globs.map(entryId)]);
+      return all.size === resend.items.size ? resend : resendItems(all);
     });
   }
 

@@ -193,6 +193,59 @@ describe('EDS after CDS (§10.1)', () => {
   });
 });
 
+describe('LEDS after EDS (§10.1)', () => {
+  const uri = (id: string): string => `xdstp://shop.example/envoy.config.endpoint.v3.LbEndpoint/${id}`;
+  const locality = (path: string) => ({
+    loadBalancingWeight: 1,
+    ledsClusterLocalityConfig: { ledsConfig: { ads: {} }, ledsCollectionName: uri(path) },
+  });
+
+  /** What a client is told when the cluster changes whose endpoints are these globs. */
+  function changing(members: readonly string[], globs: readonly string[]): string[] {
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
+    const says = (content: string): void => clusters(relay, plain('shop', content), plain('other', content));
+    client.send('cds');
+    says('1');
+    client.send('eds', { resourceNamesSubscribe: ['shop', 'other'] });
+    const endpointsOf = (name: string, paths: readonly string[]): Put =>
+      realPut('eds', name, { endpoints: paths.map(locality) });
+    const puts = [endpointsOf('shop', globs), endpointsOf('other', ['elsewhere/*'])];
+    relay.says({ type: type('eds'), holder: namedHolder, puts });
+    client.send('leds', { resourceNamesSubscribe: ['shop/*?b=%32&a=1', 'elsewhere/*'].map(uri) });
+    const leds = members.map((name) => put(type('leds'), uri(name), '1'));
+    relay.says({ type: type('leds'), holder: namedHolder, puts: leds });
+    client.received();
+    clusters(relay, plain('shop', '2'), plain('other', '1'));
+    return client.received().map((response) => {
+      const { resources: all, removedResources, typeUrl: url } = response;
+      const names = [...all.map(({ name }) => name), ...removedResources.map((name) => `-${name}`)];
+      return [typeInfo(typeUrl(url)).short, ...names].join(' ').replaceAll(uri(''), '');
+    });
+  }
+
+  it('§10.1 the members of the glob that it names are sent again, in whatever spelling', () => {
+    const members = ['shop/a?a=1&b=2', 'elsewhere/b'];
+    expect(changing(members, ['shop/*?b=2&a=1'])).to.deep.equal([
+      'cds shop',
+      'eds shop',
+      'leds shop/a?a=1&b=2',
+    ]);
+  });
+
+  it('§10.1 of an empty glob that is said again', () => {
+    expect(changing(['elsewhere/b'], ['shop/*?a=1&b=2'])).to.deep.equal([
+      'cds shop',
+      'eds shop',
+      'leds -shop/*?b=%32&a=1',
+    ]);
+  });
+
+  it('§10.1 where endpoints name no glob nothing is', () => {
+    expect(changing(['shop/a?a=1&b=2'], [])).to.deep.equal(['cds shop', 'eds shop']);
+  });
+});
+
 describe('EDS after CDS, of endpoints of which nothing is known any more (§10.1)', () => {
   for (const protocol of ['sotw', 'delta'] as const) {
     it(`they are sent once they are known again, also if they are the same (${protocol})`, () => {
