@@ -15,6 +15,7 @@ function referenced(message: DescMessage, field: DescField): string | undefined 
   const { name } = field;
   if (message.typeName === 'envoy.config.cluster.v3.Cluster') return name === 'name' ? 'eds' : undefined;
   if (message.name === 'EdsClusterConfig') return name === 'service_name' ? 'eds' : undefined;
+  if (name === 'leds_collection_name') return 'leds';
   if (message.name === 'SdsSecretConfig') return name === 'name' ? 'sds' : undefined;
   if (message.name === 'ClusterWeight' && name === 'name') return 'cds';
   if (name === 'name' && message.fields.some((one) => one.name === 'config_discovery')) return 'ecds';

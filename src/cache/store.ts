@@ -23,7 +23,7 @@ import {
   type Transaction,
   WILDCARD,
 } from '../model/transaction.ts';
-import { canonicalName } from '../model/xdstp.ts';
+import { globMatches } from '../model/xdstp.ts';
 import {
   type Admits,
   type CachedResource,
@@ -92,12 +92,14 @@ export class CatalogReader implements Catalog {
       )
         yield name;
     }
+    // An error may be about all of a glob.
+    if (selector !== WILDCARD && this.hasErrorFor(type, selector, selector, parameters)) yield selector;
   }
 
   isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
     const cached = this.#resource(type, name);
     if (cached === undefined) return false;
-    if (!covers(selector, name)) return false;
+    if (selector !== WILDCARD && !globMatches(selector, name)) return false;
     return cached.variants
       .match(parameters)
       .some((entry) => selector !== WILDCARD || isHeldByWildcard(entry));
@@ -314,12 +316,12 @@ export class Store extends CatalogReader {
    * is not known: clients with these parameters do not have all clusters from here, or some cluster is of an extension,
    * which may name its endpoints in its own way.
    */
-  #isLeft({ type, selector, parameters }: Interest, clusters: TypeTable): boolean {
+  #isLeft({ selector, parameters }: Interest, clusters: TypeTable): boolean {
     if (isCollection(selector) || clusters.interests.get(WILDCARD, parameters)?.answer === undefined)
       return false;
     const { revision } = this;
     if (this.#clusterServices?.revision !== revision)
-      this.#clusterServices = { revision, names: servicesIn(clusters, type) };
+      this.#clusterServices = { revision, names: servicesIn(clusters) };
     return this.#clusterServices.names?.has(selector) === false;
   }
 
@@ -509,14 +511,13 @@ function hasErrorSubscriber(
 }
 
 /** Of all variants. Undefined: not all of them can be known. */
-function servicesIn(clusters: TypeTable, type: TypeUrl): ReadonlySet<string> | undefined {
+function servicesIn(clusters: TypeTable): ReadonlySet<string> | undefined {
   const names = new Set<string>();
   for (const { variants } of clusters.resources.values()) {
     for (const { variant } of variants.all()) {
       const { service, extended } = clusterFacts(variant);
       if (extended) return undefined;
-      const canonical = canonicalName(service, type);
-      names.add(canonical.ok ? canonical.value : service);
+      names.add(service);
     }
   }
   return names;

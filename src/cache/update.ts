@@ -281,7 +281,7 @@ export class Update extends VariantRemover {
     const ttl = this.#ttl(put.ttlMilliseconds);
     if (ttl === undefined && entry.variant.ttl === undefined) return;
     // Clients with a running TTL must get the new one, or learn that there is none.
-    this.changes.touch(put.name, put.constraints);
+    this.changes.touch(put.name, put.constraints, put.aliases);
     entry.variant = { ...entry.variant, ttl };
     this.table.expiring(entry.variant);
   }
@@ -341,7 +341,7 @@ export class Update extends VariantRemover {
       const cached = this.table.resources.get(put.name);
       const entry = cached?.variants.get(put.constraints.key);
       if (cached === undefined || entry === undefined || cached.variants.size < 2) continue;
-      this.changes.touch(put.name, put.constraints);
+      this.changes.touch(put.name, put.constraints, put.aliases);
       for (const { interest } of this.table.interests.seeingVariant(put))
         if (cached.variants.match(interest.parameters).length > 1) cached.bind(interest.parameters, entry);
       latest.set(cached, entry);
@@ -363,7 +363,7 @@ export class Update extends VariantRemover {
   #heartbeat({ name, constraints, ttlMilliseconds }: Heartbeat): void {
     const entry = this.table.resources.get(name)?.variants.get(constraints.key);
     if (entry === undefined) return;
-    this.changes.touch(name, constraints);
+    this.changes.touch(name, constraints, entry.variant.aliases);
     entry.variant = { ...entry.variant, ttl: this.#ttl(ttlMilliseconds) };
     this.table.expiring(entry.variant);
   }
@@ -386,14 +386,14 @@ export class Update extends VariantRemover {
     cached.resourceErrors.set(constraints.key, { ...error, status, revision: this.#revision, fromWildcard });
   }
 
-  /** The wildcard is served now, so an earlier refusal of its session (max_upstream_sessions) is cleared. */
+  /** The wildcard or glob is served now, so what refused it earlier is cleared, as `max_upstream_sessions`. */
   #clearRefusal({ selector, parameters }: Interest): void {
-    const cached = selector === WILDCARD ? this.table.resources.get(WILDCARD) : undefined;
+    const cached = isCollection(selector) ? this.table.resources.get(selector) : undefined;
     if (cached?.resourceErrors === undefined) return;
     for (const { constraints, revision } of cached.resourceErrors.values()) {
       if (revision !== this.#revision && constraints.matches(parameters)) cached.clearErrors(constraints);
     }
-    if (cached.empty) this.table.resources.delete(WILDCARD);
+    if (cached.empty) this.table.resources.delete(selector);
   }
 
   #resolveInterests(): void {

@@ -1,3 +1,4 @@
+import { resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import { clusterFacts } from '../model/cluster.ts';
 import { getOrMake } from '../model/maps.ts';
@@ -19,7 +20,7 @@ import { referencesOf } from '../wire/references.ts';
 import type { Overdue } from './services.ts';
 import type { TypeStream } from './type-stream.ts';
 
-const [clusters, endpoints] = ['cds', 'eds'].map(
+const [clusters, endpoints, localityEndpoints] = ['cds', 'eds', 'leds'].map(
   (short) => knownTypes.find((info) => info.short === short)?.url,
 );
 /** The types that route to clusters. */
@@ -27,6 +28,7 @@ const routing = new Set(
   knownTypes.filter(({ short }) => ['lds', 'srds', 'rds', 'vhds'].includes(short)).map(({ url }) => url),
 );
 const clusterPrefix = reference('cds', '');
+const globPrefix = reference('leds', '');
 const none: readonly never[] = [];
 const noItems: ReadonlySet<string> = new Set();
 
@@ -76,7 +78,7 @@ export type Participant = Pick<SendOrder, 'types' | 'resume'>;
 /** What waits for others looks at all of them. Further streams of the client, or polls, wait for these no more. */
 export const mostParticipants = 1000;
 
-/** The names of a type that a client polls and whose answer it has accepted; undefined: it does not poll the type. */
+/** The canonical names of a type that a client polls and whose answer it has accepted; undefined: it does not poll the type. */
 export type AcceptedNames = (short: string) => ReadonlySet<string> | undefined;
 
 /** The streams of one client that are for single types. */
@@ -160,7 +162,7 @@ export class Conversation {
   /** Whether the client has accepted a resource that it does not ask for on ADS. `known`: what it polls, by short name. */
   #hasAccepted(wanted: Reference, known: Map<string, ReadonlySet<string> | undefined>): boolean {
     const short = wanted.slice(0, wanted.indexOf(' '));
-    const name = wanted.slice(short.length + 1);
+    const name = resourceName(wanted.slice(short.length + 1));
     if (this.#polled !== undefined) {
       if (!known.has(short)) known.set(short, this.#polled(short));
       return known.get(short)?.has(name) !== false;
@@ -329,14 +331,16 @@ export class SendOrder {
   /** A response was taken for this type. */
   taken(type: OrderedType, response: Response): void {
     if (routing.has(type.info.url)) this.#tellOverdue(type);
-    const types = this.types;
-    if (type.info.url !== clusters || response.changed.length === 0) return;
+    if (response.changed.length === 0) return;
+    if (type.info.url === endpoints) {
+      const asked = this.#askedFor(localityEndpoints);
+      if (asked !== undefined) asked.resend(globsToResend(response));
+    }
+    if (type.info.url !== clusters) return;
     // Nothing routes to them. A client that comes back may not have asked for its routes yet.
     if (this.conversation.hasClustersOnly && type.subscription?.resumed !== true) return;
     const { edsToResend, warming, needed } = consequencesOf(response);
-    const asked = types.find(
-      ({ info, subscription }) => info.url === endpoints && subscription !== undefined,
-    );
+    const asked = this.#askedFor(endpoints);
     if (asked !== undefined) asked.resend(edsToResend);
     else if (this.#mayAskLater(type)) this.#neededBefore = this.#neededBefore.union(edsToResend.items);
     const { conversation } = this;
@@ -346,6 +350,10 @@ export class SendOrder {
     // The time is not extended by further clusters: routes would wait as long as clusters keep changing.
     if (conversation.warmingUntil === 0) conversation.warmingUntil = now + this.#stream.warmingMilliseconds;
     if (conversation.asksApart && conversation.warmingUntil > now) conversation.warmsWith.push(needed);
+  }
+
+  #askedFor(url: TypeUrl | undefined): OrderedType | undefined {
+    return this.types.find(({ info, subscription }) => info.url === url && subscription !== undefined);
   }
 
   /** On ADS a delta client that comes back asks for all of its types, and says what it has of them. */
@@ -514,7 +522,7 @@ export class SendOrder {
     const names: string[] = [];
     for (const one of type.subscription?.newReferences() ?? []) {
       if (!one.startsWith(clusterPrefix)) continue;
-      const name = one.slice(clusterPrefix.length);
+      const name = resourceName(one.slice(clusterPrefix.length));
       if (!all.has(name)) names.push(name);
     }
     return names;
@@ -598,5 +606,21 @@ export function consequencesOf(response: Response): ClusterConsequences {
         ...response.changed.flatMap((one) => [...referencesOf(one)].filter((to) => to.startsWith('sds '))),
       ],
     };
+  });
+}
+
+const knownGlobs = new WeakMap<Response, ResendItems>();
+
+/**
+ * The LEDS globs that changed endpoints name. A changed cluster waits for their members as it does for its endpoints, and
+ * Envoy does not ask for them again. Computed once for all that get the response, and only where somebody asks for LEDS.
+ */
+function globsToResend(response: Response): ResendItems {
+  return getOrMake(knownGlobs, response, () => {
+    const references = response.changed.flatMap((one) => [...referencesOf(one)]);
+    const globs = references
+      .filter((to) => to.startsWith(globPrefix))
+      .map((to) => to.slice(globPrefix.length));
+    return resendItems(new Set(globs.map((glob) => itemId(false, NO_PARAMETERS, glob))));
   });
 }

@@ -64,7 +64,7 @@ envoy.config.endpoint.v3.ClusterLoadAssignment 2:envoy.config.endpoint.v3.Locali
 envoy.config.endpoint.v3.ClusterStats 1:cds
 envoy.config.endpoint.v3.LbEndpoint 3:envoy.config.core.v3.Metadata
 envoy.config.endpoint.v3.LbEndpointCollection 1:xds.core.v3.CollectionEntry
-envoy.config.endpoint.v3.LedsClusterLocalityConfig 1:envoy.config.core.v3.ConfigSource
+envoy.config.endpoint.v3.LedsClusterLocalityConfig 1:envoy.config.core.v3.ConfigSource 2:leds
 envoy.config.endpoint.v3.LocalityLbEndpoints 9:envoy.config.core.v3.Metadata 2:envoy.config.endpoint.v3.LbEndpoint 7:envoy.config.endpoint.v3.LocalityLbEndpoints.LbEndpointList 8:envoy.config.endpoint.v3.LedsClusterLocalityConfig
 envoy.config.endpoint.v3.LocalityLbEndpoints.LbEndpointList 1:envoy.config.endpoint.v3.LbEndpoint
 envoy.config.listener.v3.ApiListener 1:any

@@ -64,9 +64,12 @@ export function whyWithheld(
     const withheld = withheldOf(relay, access, type, canonical, parameters);
     return withheld === 'all' || withheld.length > 0 ? notAllowed : '';
   }
-  // What there is of it is not shown.
-  const [member] = relay.catalogOf(access.side).members(type, canonical, parameters);
-  return member === undefined ? '' : notAllowed;
+  // What there is of it is not shown. Of some there is only an error.
+  const catalog = relay.catalogOf(access.side);
+  const hasMember = Iterator.from(catalog.members(type, canonical, parameters)).some((name) =>
+    catalog.isMember(type, canonical, name, parameters),
+  );
+  return hasMember ? notAllowed : '';
 }
 
 /** The clients that are asked for. With a limit those that reject something come first. */

@@ -97,7 +97,10 @@ export async function whoHas(
 
 function has(relay: Relay, type: TypeUrl, selector: Selector, parameters: Parameters): boolean {
   if (!isCollection(selector)) return isVariant(relay.store.peek(type, selector, parameters));
-  return relay.store.members(type, selector, parameters)[Symbol.iterator]().next().done !== true;
+  // Of some there is only an error.
+  return Iterator.from(relay.store.members(type, selector, parameters)).some((name) =>
+    relay.store.isMember(type, selector, name, parameters),
+  );
 }
 
 function exists({ store }: Relay, type: TypeUrl, selector: Selector): boolean {

@@ -29,7 +29,7 @@ export interface Catalog {
   ): Value;
   /**
    * The names that a wildcard or glob covers with these parameters: those with a matching variant, and those with a
-   * resource error.
+   * resource error. Its own name if the error is about all of it.
    */
   members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName>;
   isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean;

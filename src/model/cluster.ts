@@ -1,10 +1,12 @@
 import { bytesTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
+import type { ResourceName } from './brand.ts';
 import type { Payload, Variant } from './resource.ts';
+import { canonicalInBody } from './xdstp.ts';
 
 /** What others need to know of a Cluster. Its Any stays closed but for these fields. */
 export interface ClusterFacts {
   /** eds_cluster_config.service_name (3.2) of the Cluster, by default its name (1): whether or not it has endpoints by EDS. */
-  readonly service: string;
+  readonly service: ResourceName;
   /** By its type (2: STATIC and ORIGINAL_DST do not), health_checks (8) or cluster_type (38). */
   readonly warms: boolean;
   /** Its endpoints come by EDS. */
@@ -26,10 +28,10 @@ export function clusterFacts({ name, payload }: Variant): ClusterFacts {
   return facts;
 }
 
-function read(resourceName: string, any: Uint8Array): ClusterFacts {
+function read(resourceName: ResourceName, any: Uint8Array): ClusterFacts {
   try {
     let [service, warms, hasEds, extended] = ['', false, false, false];
-    let name = resourceName;
+    let name: string = resourceName;
     for (const reader = new MessageReader(lastField(any, 2)); reader.next(); ) {
       if (reader.tag === bytesTag(1)) name = reader.lossyText();
       else if (reader.tag === discoveryType) {
@@ -41,7 +43,7 @@ function read(resourceName: string, any: Uint8Array): ClusterFacts {
         warms ||= extended || reader.field === 8;
       }
     }
-    return { service: service || name || resourceName, warms, hasEds, extended };
+    return { service: canonicalInBody(service || name || resourceName), warms, hasEds, extended };
   } catch {
     // Not a Cluster that we can read: the resource's name will do.
     return { service: resourceName, warms: false, hasEds: false, extended: false };

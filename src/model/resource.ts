@@ -1,5 +1,6 @@
 import type { ResourceName, Revision, TypeUrl } from './brand.ts';
 import type { Constraints } from './constraints.ts';
+import { canonicalInBody } from './xdstp.ts';
 
 /** An encoded `google.protobuf.Any`, opaque on its way through. Interned: equal bytes are the same object. */
 export interface Payload {
@@ -46,8 +47,8 @@ export interface Variant {
 /** What a variant is identified by. */
 export type VariantKey = Pick<Variant, 'type' | 'name' | 'constraints'>;
 
-/** A resource as others refer to it: `TYPE NAME`, as in `cds shop`. */
+/** A resource as others refer to it: `TYPE NAME`, as in `cds shop`. Its name is canonical, however they write it (protocol §6.1). */
 export type Reference = `${string} ${string}`;
 export type References = ReadonlySet<Reference>;
 
-export const reference = (short: string, name: string): Reference => `${short} ${name}`;
+export const reference = (short: string, name: string): Reference => `${short} ${canonicalInBody(name)}`;

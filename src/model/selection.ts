@@ -181,15 +181,15 @@ export class Selection {
   }
 
   /**
-   * The entries with the wildcard or the glob that covers a name. At most two selectors, perhaps with several
-   * parameter sets.
+   * The entries with the wildcard or the glob that covers a name, or is it: errors may be about all of it. At most two
+   * selectors, perhaps with several parameter sets.
    */
   collectionsOver(name: Selector): readonly SelectionEntry[] {
     if (this.collections.length === 0) return none;
     const bySelector = this.#bySelector();
     const all = bySelector.get(WILDCARD) ?? none;
     if (all.length === this.collections.length) return all;
-    const glob = parentGlob(name);
+    const glob = isGlob(name) ? name : parentGlob(name);
     const globs = (glob === undefined ? undefined : bySelector.get(glob)) ?? none;
     return all.length === 0 ? globs : [...all, ...globs];
   }

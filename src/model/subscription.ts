@@ -272,7 +272,7 @@ export interface Subscription {
     resend: ReadonlySet<string>,
     mustAnswer: readonly SelectionEntry[],
   ): void;
-  /** To be sent again if the client has them: EDS after CDS (§10.1). */
+  /** To be sent again if the client has them, in whatever spelling: EDS after CDS, LEDS after EDS (§10.1). The ids have canonical ones. */
   resend(items: ResendItems): void;
   /**
    * Returns the next response and moves the cursor behind it. Undefined: nothing is due. If it would be larger than
@@ -292,8 +292,8 @@ export interface Subscription {
   refersTo(reference: Reference): boolean;
   /** What the changes that are due refer to, and what they replace did not. */
   newReferences(): References;
-  /** Whether the client was sent a resource of this name. */
-  has(name: string): boolean;
+  /** Whether the client was sent a resource of this name, in whatever spelling. */
+  has(name: ResourceName): boolean;
   /** The client has answered a response: with a NACK if there is an error. */
   answer(nonce: string, error: ClientError | undefined): AnswerKind;
   close(): void;

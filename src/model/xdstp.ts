@@ -34,6 +34,12 @@ export function canonicalName(name: string, type: TypeUrl | undefined): Result<R
   return ok(read.value.name);
 }
 
+/** `canonicalName` of what stands in a body, of whatever type. What is no xdstp name, though it begins like one, stays. */
+export function canonicalInBody(name: string): ResourceName {
+  const canonical = canonicalName(name, undefined);
+  return canonical.ok ? canonical.value : resourceName(name);
+}
+
 /** `canonicalName` of several; the error is that of the first that is wrong. */
 export function canonicalNames(names: readonly string[], type: TypeUrl): Result<readonly ResourceName[]> {
   const canonical: ResourceName[] = [];

@@ -101,13 +101,13 @@ function addVariant(content: ResponseContent, change: Change, now: Variant): voi
 /** The view does not show it any more, or has come to know that it is not there. */
 function addAbsence(content: ResponseContent, { item, lastSent, clientVersion, resend }: Change): void {
   const { input } = content;
+  // The removal of what was deferred is sent in its time, and that of what the client has from an earlier stream too.
+  if (input.deferredRemovals?.has(item.id) === true) return;
   if (isVariant(lastSent)) {
     if (input.defers({ item, variant: lastSent })) content.defer(item, lastSent);
     else content.remove(item, lastSent);
     return;
   }
-  // The removal of what was deferred is sent in its time, and that of what the client has from an earlier stream too.
-  if (input.deferredRemovals?.has(item.id) === true) return;
   if (clientVersion !== undefined) content.remove(item, undefined);
   else if (!input.encoding.absencesUnsaid && item.named && (resend || lastSent !== 'absent')) {
     content.addAbsent(item);
@@ -507,7 +507,8 @@ class ResponseContent {
       if (item.locator && this.#errors.has(key)) continue;
       if (item.locator) this.#errors.add(key);
       const constraints = item.locator ? error.constraints.bytes : UNCONSTRAINED.bytes;
-      this.errors.push({ name: item.spelling, constraints, status: error.status });
+      for (const name of view.spellingsOf(item))
+        this.errors.push({ name, constraints, status: error.status });
     }
   }
 

@@ -1,4 +1,5 @@
 import type { Access } from '../model/access.ts';
+import type { ResourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Reference, References } from '../model/resource.ts';
 import { entryId, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
@@ -37,6 +38,7 @@ import {
   answersIn,
   type ClientResource,
   deferredIn,
+  deferredMeanwhile,
   itemsOf,
   Position,
   referencesOfAll,
@@ -68,7 +70,7 @@ interface Move extends Composed {
  * One client's subscription to a view: the position of the client, what it has that the position does not say, and what
  * must be sent in addition to the changes since then. A client at a position without anything else takes the response
  * that all others there take; else `#reconcile` makes one for it alone. SotW and delta differ in how a response is
- * written, and in what its absence says: so only a delta client can have something that a view does not say.
+ * written, and in what its absence says: a complete SotW state leaves the client nothing that a view does not say.
  */
 export class Cursor implements Subscription, ViewSubscriber, SentItems {
   encoding: Encoding;
@@ -79,7 +81,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   readonly #pool: ViewPool;
   readonly #isDelta: boolean;
   #view: View;
-  /** What the client was last sent, in delta with an overlay. Undefined: nothing was sent yet. */
+  /** What the client was last sent. Undefined: nothing was sent yet. */
   #position: Position | undefined;
   #claims: Claims | undefined;
   /** Delta: what the next responses must mention as soon as it is known. */
@@ -171,19 +173,25 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   refersTo(reference: Reference): boolean {
     if (this.#view.referencesAtHead.has(reference)) return true;
-    return this.#deferred !== undefined && referencesOfAll(this.#deferred).has(reference);
+    // What the client has and the view does not show.
+    return [this.#position?.overlay, this.#deferred].some(
+      (all) => all && referencesOfAll(all).has(reference),
+    );
   }
 
   newReferences(): References {
-    const [view, position] = [this.#view, this.#position];
-    if (position?.view === view) return view.referencesSince(position.revision);
-    if (position !== undefined) return view.referencesAtHead.difference(position.references);
+    const view = this.#view;
+    if (this.#position !== undefined) return this.#position.newReferencesIn(view);
     // What it led to on an earlier stream is not known. In SotW it may be sent again although it has not changed.
     return this.resumed && (this.#isDelta || this.polls === 'client') ? view.referencesAtHead : new Set();
   }
 
-  has(name: string): boolean {
-    return this.#view.forms.some(({ locator, parameters }) => this.#has(itemId(locator, parameters, name)));
+  has(name: ResourceName): boolean {
+    const view = this.#view;
+    return (
+      view.forms.some(({ locator, parameters }) => this.#has(itemId(locator, parameters, name))) ||
+      view.respelled(name).some(({ id }) => this.#has(id))
+    );
   }
 
   positionIn(view: View): number | undefined {
@@ -281,8 +289,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#markBehind(true);
   }
 
-  resend(added: ResendItems): void {
+  resend(canonical: ResendItems): void {
+    const added = this.#view.asSpelled(canonical);
+    const globs = this.selection.collections.filter(({ selector }) => isGlob(selector));
+    if (globs.some((one) => added.items.has(entryId(one)))) return this.#selectAgain(added.items);
     this.#claims?.resend(this.#view, added.items);
+    this.#oweUnknown(added.items);
     for (const id of added.items) {
       if (!isVariant(this.#lastSent(id))) continue; // what the client does not have is sent anyway
       if (this.#resend === undefined) this.#resend = added;
@@ -339,8 +351,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#position = undefined;
     anchor?.anchored.delete(this);
     this.#view.quit(this);
-    this.#leave(this.#view);
-    if (anchor !== undefined && anchor !== this.#view) this.#leave(anchor);
+    this.#pool.leave(this.#view);
+    if (anchor !== undefined && anchor !== this.#view) this.#pool.leave(anchor);
   }
 
   /** The view changed. */
@@ -366,7 +378,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#markBehind(true);
     if (this.#position?.view === old) old.anchored.add(this);
     old.quit(this);
-    this.#leave(old);
+    this.#pool.leave(old);
     // Of a glob that is unsubscribed nothing needs to be said.
     for (const one of this.owed) if (isGlob(one.selector)) this.#owed?.delete(entryId(one));
     this.#oweGlobs(added);
@@ -378,18 +390,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (base === undefined || base.view === view) return;
     this.#position = base.movedTo(view);
     base.view.anchored.delete(this);
-    this.#leave(base.view);
+    this.#pool.leave(base.view);
   }
 
   /** It subscribes again to what it may have dropped. */
   #addOutstanding(): void {
     if (this.#position?.view === this.#view) return;
     this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.#view);
-  }
-
-  #leave(view: View): void {
-    if (view.isUnused) this.#pool.retire(view);
-    else view.dropHistory();
   }
 
   /** The selected items with these ids, and what the wildcards and globs among them show, are sent again. */
@@ -401,7 +408,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#resendAlone(new Set([...ids, ...itemsOf(this.#view, new Set(collections))]));
     this.#markBehind(true);
     this.#oweGlobs(collections);
-    // It has them, so nothing else would be sent once they are known again (protocol §4.2).
+    this.#oweUnknown(ids);
+  }
+
+  /** It has them, so nothing else would be sent once they are known again (protocol §4.2, §10.1). */
+  #oweUnknown(ids: ReadonlySet<string>): void {
     if (this.#isDelta) this.#owe(unknownIn(this.#view, ids).filter((one) => this.#has(entryId(one))));
   }
 
@@ -436,18 +447,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return this.#isSilent || (this.#isDelta ? this.#waitsForCollections() : this.#waitsForState());
   }
 
-  /**
-   * If the parameters of a client change, it may lose resources of a wildcard or glob. It keeps all of them until the
-   * wildcard is resolved, and then gets all changes in one response. A wildcard that it adds holds nothing up.
-   */
   #waitsForCollections(): boolean {
     const view = this.#view;
     if (this.#waitForAll && !this.responded && !view.collectionsResolved) return true;
-    const from = this.#position?.view;
-    if (from === undefined || from === view || view.collectionsResolved) return false;
-    return view.selection.collections.some(
-      (selected) => from.selection.has(entryId(selected)) && !view.isResolved(selected),
-    );
+    return this.#position?.waitsForCollectionsOf(view) === true;
   }
 
   /** Absence from a complete state deletes. */
@@ -504,6 +507,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
     if (response === undefined && this.#awaitsFirstAnswer()) {
       this.#isSilent = deferredRemovals === undefined;
+      this.#deferred = deferredMeanwhile(this.#position, this.#deferred, deferredRemovals);
       return undefined;
     }
     this.#deferred = deferredRemovals;
@@ -526,14 +530,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#claims = move?.claims;
     this.#owed = move?.owed;
     this.#earlier = undefined;
-    if (this.#position === undefined || old !== view) {
-      this.#position = new Position(view, view.head, overlay);
-    } else {
-      this.#coalesced += Math.max(0, view.generation - this.#position.generation - 1);
-      this.#position.revision = view.head;
-      this.#position.generation = view.generation;
-      this.#position.overlay = overlay;
-    }
+    if (this.#position?.view === view) this.#coalesced += this.#position.advance(overlay);
+    else this.#position = new Position(view, view.head, overlay);
     this.#resend = undefined;
     this.#resendsAlone = false;
     if (this.#firstResponseDue && view.collectionsResolved) this.#firstResponseDue = false;
@@ -541,7 +539,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     view.dropHistory();
     if (old !== undefined && old !== view) {
       old.anchored.delete(this);
-      this.#leave(old);
+      this.#pool.leave(old);
     }
     this.#payForEarlier();
   }
@@ -556,7 +554,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** Only this client has to be sent this: other cursors at its position get another response. */
   #needsOwnResponse(): boolean {
     return (
-      this.#position?.overlay !== undefined ||
+      (this.#isDelta && this.#position?.overlay !== undefined) ||
       this.#claims !== undefined ||
       this.#owed !== undefined ||
       (this.#position !== undefined && this.#position.view !== this.#view)
@@ -571,13 +569,14 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const step: CursorStep = {
       from,
       resend: this.#resend,
-      deferred: deferred === noIds ? '' : [...deferred].join(' '),
+      deferred: deferred === noIds ? '' : JSON.stringify([...deferred]),
       deferredBefore: this.#deferred,
       firstResponseDue: this.#mustSendEmpty(),
       encoding,
     };
     const known = this.#resendsAlone ? undefined : view.shared.find(step, this.responses.lastSerial);
-    if (known !== undefined) return known;
+    // Others are told the new TTL of what this client has rejected.
+    if (known !== undefined && !this.responses.rejects(known.response?.sent)) return known;
     const changes = comingBack(changesSince(view, step.from, step.resend?.items), this.#deferred);
     const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
     const composed = this.#pool.timed(() => this.#compose(this.#input(isDeferred), changes));
@@ -590,7 +589,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #reconcile(defers: Defers): Move {
     const [view, base] = [this.#view, this.#position];
     const resources = base?.resourcesIn(view) ?? new Map<string, ClientResource>();
-    const isWithheld = (this.#isDelta ? base?.withheld() : undefined) ?? (() => false);
+    const isWithheld = this.#isDelta ? base?.withheld() : undefined;
     const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
     const changes = comingBack(all, this.#deferred);
     const covered = this.#claims?.coveredIn(view, (id) => this.#lastSent(id)) ?? nothingCovered;
@@ -610,15 +609,16 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       },
       changes,
     );
-    const overlay = this.#isDelta ? base?.overlayIn(view, resources, isWithheld) : undefined;
+    const overlay = this.#takesParts ? base?.overlayIn(view, resources, isWithheld) : undefined;
     return { ...composed, overlay, claims: covered.left, owed };
   }
 
   /** After a response for all: what was sent from this view and is unknown in it now. */
   #unknownAgain(): Position['overlay'] {
     const [view, base] = [this.#view, this.#position];
-    if (!this.#isDelta || base?.view !== view || view.unknownAgain.size === 0) return undefined;
-    return base.overlayIn(view, new Map(), () => true);
+    if (!this.#takesParts || base?.view !== view) return undefined;
+    if (view.unknownAgain.size === 0 && base.overlay === undefined) return undefined;
+    return base.overlayIn(view, base.resourcesIn(view), this.#isDelta ? () => true : undefined);
   }
 
   /** Ids of the removals that are deferred, of those since a revision and of what earlier responses deferred. */
@@ -628,8 +628,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     // Nearly always: this is on the way of each update to each client.
     if (since.length === 0 && this.#deferred === undefined) return noIds;
     const ids = new Set<string>();
-    for (const removed of since) if (this.#defers(removed, defers)) ids.add(removed.item.id);
-    for (const [id, removed] of this.#deferred ?? none) if (this.#defers(removed, defers)) ids.add(id);
+    const all = new Map([...since.map((one) => [one.item.id, one] as const), ...(this.#deferred ?? none)]);
+    for (const [id, removed] of all) if (this.#defers(removed, defers)) ids.add(id);
     return ids;
   }
 
@@ -645,7 +645,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #changeOf(
     item: Item,
     resources: ReadonlyMap<string, ClientResource>,
-    isWithheld: (id: string) => boolean,
+    isWithheld: ((id: string) => boolean) | undefined,
   ): Change {
     const { id, spelling } = item;
     const has = resources.get(id);
@@ -653,7 +653,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return {
       item,
       now: item.last.value,
-      lastSent: lastSent === 'absent' && isWithheld(id) ? 'unknown' : lastSent,
+      lastSent: lastSent === 'absent' && isWithheld?.(id) === true ? 'unknown' : lastSent,
       clientVersion: this.#claims?.versionOf(spelling),
       resend:
         this.#resend?.items.has(id) === true || has?.mayBeDropped === true || this.#owed?.has(id) === true,
@@ -672,7 +672,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       errorsSentUpTo: (item) => (position === undefined ? -1 : position.errorsSentUpTo(view, item)),
       isRejected: (id, variant) => {
         const isRejected = this.responses.isRejected(id, variant);
-        // Others, who have accepted it, are told its new TTL.
         this.#resendsAlone ||= isRejected;
         return isRejected;
       },

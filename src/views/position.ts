@@ -26,7 +26,8 @@ const none: readonly never[] = [];
 export interface ClientResource extends RetainedResource {
   /**
    * It was sent, unsubscribed and subscribed again before the client has answered: whether the client has read it before
-   * it unsubscribed, and has dropped it, is not known. So it is sent again if it is there, and removed if not.
+   * it unsubscribed, and has dropped it, is not known. So it is sent again if it is there, and removed if not. In SotW so
+   * is all that was unknown meanwhile.
    */
   readonly mayBeDropped?: true;
 }
@@ -56,14 +57,24 @@ export class Position {
   /** The revision that the client was last sent. */
   revision: number;
   /** How many visible changes the view had had then. */
-  generation: number;
+  #generation: number;
   overlay: Overlay | undefined;
 
   constructor(view: View, revision: number, overlay: Overlay | undefined) {
     this.view = view;
     this.revision = revision;
-    this.generation = view.generation;
+    this.#generation = view.generation;
     this.overlay = overlay;
+  }
+
+  /** To the head of its view. Returns how many visible changes were passed over. */
+  advance(overlay: Overlay | undefined): number {
+    const { view } = this;
+    const passedOver = view.generation - this.#generation - 1;
+    this.revision = view.head;
+    this.#generation = view.generation;
+    this.overlay = overlay;
+    return Math.max(0, passedOver);
   }
 
   /** What the client was last sent of an item. */
@@ -92,11 +103,29 @@ export class Position {
   /** What the resources that the client has refer to. */
   get references(): References {
     const shown = this.view.referencesAt(this.revision);
-    if (this.overlay === undefined) return shown;
-    return shown.union(new Set(this.#beside().flatMap(([, { variant }]) => referencesOf(variant))));
+    return this.overlay === undefined ? shown : shown.union(referencesOfAll(this.overlay));
   }
 
-  /** The same if locators may have other parameters there, and so other ids. */
+  /** What a view shows and the client does not have refers to these, and what it has did not. */
+  newReferencesIn(view: View): References {
+    if (this.view !== view) return view.referencesAtHead.difference(this.references);
+    const since = view.referencesSince(this.revision);
+    return this.overlay === undefined ? since : since.difference(referencesOfAll(this.overlay));
+  }
+
+  /**
+   * If the parameters of a client change, it may lose resources of a wildcard or glob. It keeps all of them until the
+   * wildcard is resolved, and then gets all changes in one response. A wildcard that it adds holds nothing up.
+   */
+  waitsForCollectionsOf(view: View): boolean {
+    const from = this.view;
+    if (from === view || view.collectionsResolved) return false;
+    return view.selection.collections.some(
+      (selected) => from.selection.has(entryId(selected)) && !view.isResolved(selected),
+    );
+  }
+
+  /** Those of `resourcesIn` if locators may have other parameters there, and so other ids. */
   movedInto(view: View): ReadonlyMap<string, ClientResource> | undefined {
     return this.view !== view && view.forms.some(({ locator }) => locator)
       ? this.resourcesIn(view)
@@ -139,18 +168,19 @@ export class Position {
   /**
    * What the client still has once it has been sent all of a view, and the view does not say: resources whose state is
    * unknown in it, because unknown is not absent (protocol §3.9), and the absences that it was told, of those that are
-   * withheld from others. `resources`: those of `resourcesIn`.
+   * withheld from others. `resources`: those of `resourcesIn`. `isWithheld`: undefined for a SotW client. That is told no
+   * absence by itself, and is sent what becomes known: it may have unsubscribed it and subscribed to it again (§3.5).
    */
   overlayIn(
     view: View,
     resources: ReadonlyMap<string, ClientResource>,
-    isWithheld: (id: string) => boolean,
+    isWithheld: ((id: string) => boolean) | undefined,
   ): Overlay | undefined {
     const left = new Map<string, ClientResource | ToldName>();
     const { head: errorsSentUpTo } = view;
     // In one view absences are withheld from all alike.
     const wasTold = this.view !== view || this.overlay?.values().some(({ variant }) => variant === 'absent');
-    if (wasTold === true && view.forms.length > 1) {
+    if (isWithheld !== undefined && wasTold === true && view.forms.length > 1) {
       const isWithheldNow = new Position(view, errorsSentUpTo, undefined).withheld();
       for (const id of view.items.keys())
         if (isWithheldNow(id) && this.lastSent(id) === 'absent' && !isWithheld(id))
@@ -161,7 +191,7 @@ export class Position {
       const item = view.items.get(id);
       const isUnknown =
         item === undefined ? coverage.of(retained) === 'unresolved' : item.last.value === 'unknown';
-      if (isUnknown) left.set(id, retained);
+      if (isUnknown) left.set(id, isWithheld === undefined ? { ...retained, mayBeDropped: true } : retained);
     }
     return overlayOf(left);
   }
@@ -246,6 +276,20 @@ export function deferredIn(
 ): ReadonlyMap<string, RetainedResource> | undefined {
   const selected = new Map(selectedOf(movedInto(view, before, deferred), view));
   return selected.size > 0 ? selected : undefined;
+}
+
+/**
+ * What is deferred at a client that stays at its position. Its time has begun. Of what was deferred `before` and has come
+ * back, the position may say that the client has it: that is no more needed.
+ */
+export function deferredMeanwhile(
+  position: Position | undefined,
+  before: ReadonlyMap<string, RetainedResource> | undefined,
+  now: ReadonlyMap<string, RetainedResource> | undefined,
+): ReadonlyMap<string, RetainedResource> | undefined {
+  const left = [...(before ?? none)].filter(([id]) => !isVariant(position?.lastSent(id)));
+  const all = new Map([...left, ...(now ?? none)]);
+  return all.size > 0 ? all : undefined;
 }
 
 /** Resources to remove: the view does not show them, and every subscription that covers them is resolved. */
@@ -538,9 +582,9 @@ export function answersIn(
 
 /** The names of which a view knows nothing, among the entries with these ids. */
 export function unknownIn(view: View, ids: ReadonlySet<string>): SelectionEntry[] {
-  return [...ids]
-    .filter((id) => view.items.get(id)?.last.value === 'unknown')
-    .flatMap((id) => view.selection.entries.get(id) ?? none);
+  return [...view.unresolvedNames]
+    .filter(({ id }) => ids.has(id))
+    .flatMap(({ id }) => view.selection.entries.get(id) ?? none);
 }
 
 type State = 'present' | 'absent' | 'unknown';
@@ -583,13 +627,13 @@ function answeredIn(view: View): AnsweredCollections {
   return { filled, waiting: new Set(waiting.map(({ selector }) => selector)) };
 }
 
-const deferredReferences = new WeakMap<ReadonlyMap<string, RetainedResource>, References>();
+const readReferences = new WeakMap<ReadonlyMap<string, { readonly variant: Value }>, References>();
 
-/** What deferred removals refer to, read once: each removal of another type asks. */
-export function referencesOfAll(removals: ReadonlyMap<string, RetainedResource>): References {
+/** What an overlay or deferred removals refer to, read once: each removal of another type asks. */
+export function referencesOfAll(all: ReadonlyMap<string, { readonly variant: Value }>): References {
   return getOrMake(
-    deferredReferences,
-    removals,
-    () => new Set(removals.values().flatMap(({ variant }) => referencesOf(variant))),
+    readReferences,
+    all,
+    () => new Set(all.values().flatMap(({ variant }) => (isVariant(variant) ? referencesOf(variant) : none))),
   );
 }

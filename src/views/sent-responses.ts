@@ -209,6 +209,12 @@ export class SentResponses implements SentState {
     return rejected !== undefined && sameVariant(rejected, variant);
   }
 
+  /** Whether the client has rejected something that a response has, though it may have another TTL there. */
+  rejects(response: SentResponse | undefined): boolean {
+    if (this.#rejected === undefined || response === undefined) return false;
+    return response.additions.some(({ item, variant }) => this.isRejected(item.id, variant));
+  }
+
   /** The state of each item, given what the client was last sent of it. Valid until something is sent or answered. */
   itemStates(): (id: string, lastSent: Value | undefined) => ItemState {
     const outstanding = new Map<string, Variant | undefined>(this.#unansweredBefore);

@@ -99,7 +99,7 @@ export class ViewPool {
         yield;
         const made = this.#view(selection, access);
         return () => {
-          if (made.isUnused) this.retire(made);
+          if (made.isUnused) this.#retire(made);
         };
       } finally {
         this.#registry.releaseAll(lingering(interests));
@@ -138,7 +138,13 @@ export class ViewPool {
     return view;
   }
 
-  retire(view: View): void {
+  /** A cursor needs it no more. */
+  leave(view: View): void {
+    if (view.isUnused) this.#retire(view);
+    else view.dropHistory();
+  }
+
+  #retire(view: View): void {
     const key = keyOf(view.selection, view.access);
     const bucket = this.#views.get(key) ?? [];
     // Several may find that nobody uses it any more: what it subscribes to upstream is released once.
@@ -150,7 +156,7 @@ export class ViewPool {
     view.leaveBase();
     const entries = this.#permittedEntries(view.selection, view.access);
     this.#registry.releaseAll(entries.map((one) => [view.interest(one), view.mustNotLinger(one)]));
-    if (view.base?.isUnused === true) this.retire(view.base);
+    if (view.base?.isUnused === true) this.#retire(view.base);
     this.#endIfEmpty();
   }
 

@@ -1,5 +1,5 @@
 import type { Access } from '../model/access.ts';
-import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import {
   type Catalog,
   type Commit,
@@ -10,11 +10,19 @@ import {
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Reference, References, Variant } from '../model/resource.ts';
-import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
-import type { MissingEntry, Subscriber } from '../model/subscription.ts';
+import {
+  entryId,
+  isCollection,
+  itemId,
+  type Selection,
+  type SelectionEntry,
+  spellingOf,
+} from '../model/selection.ts';
+import { type MissingEntry, type ResendItems, resendItems, type Subscriber } from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
+import { isGlob } from '../model/xdstp.ts';
 import { referencesOf } from '../wire/references.ts';
 import {
   areOne,
@@ -103,6 +111,7 @@ export class View {
   readonly #emptySince = new Map<string, number>();
   /** Items whose spelling is not the canonical name. */
   readonly #respelled = new Map<ResourceName, Item[]>();
+  #asSpelled: WeakMap<ResendItems, ResendItems> | undefined;
 
   /**
    * `now`: milliseconds since the epoch. `base`: the view of `selection.collections`; it must be there first.
@@ -219,6 +228,29 @@ export class View {
   /** The items of a name that the client spells differently. */
   respelled(name: ResourceName): readonly Item[] {
     return this.#respelled.get(name) ?? none;
+  }
+
+  /** What its clients call an item: one that is a glob, of which there are errors, as they have asked for it. */
+  spellingsOf(item: Item): readonly string[] {
+    if (item.named || !isGlob(item.name)) return [item.spelling];
+    const globs = this.selection.collectionsOver(item.name).filter(({ selector }) => selector === item.name);
+    return globs.filter((one) => areOne(one, item)).map(({ spelling }) => spelling);
+  }
+
+  /** With the ids of the plain names and globs among them that the clients spell differently. All get the same object. */
+  asSpelled(resend: ResendItems): ResendItems {
+    if (this.#respelled.size === 0 && this.selection.collections.length === 0) return resend;
+    this.#asSpelled ??= new WeakMap();
+    return getOrMake(this.#asSpelled, resend, () => {
+      const names = resend.items.values().flatMap((id) => this.respelled(resourceName(spellingOf(id))));
+      const ids = names.filter(({ locator }) => !locator).map(({ id }) => id);
+      const globs = this.selection.collections.filter(
+        ({ selector, locator, parameters }) =>
+          !locator && resend.items.has(itemId(false, parameters, selector)),
+      );
+      const all = new Set([...resend.items, ...ids, ...globs.map(entryId)]);
+      return all.size === resend.items.size ? resend : resendItems(all);
+    });
   }
 
   /** Of many forms few are about one name. */

@@ -65,6 +65,35 @@ describe('EDS after CDS (§10.1)', () => {
     expect(told(client)).to.deep.equal(['cds a:1 b:2', 'eds svc:1']);
   });
 
+  for (const protocol of ['sotw', 'delta'] as const) {
+    it(`§10.1, §6.1 whatever the spelling of its name in the cluster, and the client's (${protocol})`, () => {
+      const uri = (query: string): string =>
+        `xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/svc?${query}`;
+      const [asked, sorted, written] = ['e=%32&z=1', 'e=2&z=1', 'z=1&e=2'].map(uri);
+      const relay = new InMemoryRelay();
+      const says = (content: string): void =>
+        clusters(relay, cluster('b', content, written ?? ''), plain('c', content));
+      const clients = [0, 1].map(() => (protocol === 'sotw' ? relay.sotw() : relay.delta()));
+      for (const client of clients) client.send('cds');
+      says('1');
+      const names = [asked ?? '', 'other'];
+      for (const client of clients)
+        client.send(
+          'eds',
+          protocol === 'sotw' ? { resourceNames: names } : { resourceNamesSubscribe: names },
+        );
+      endpoints(relay, { [sorted ?? '']: '1', other: '1' });
+      for (const client of clients) client.received();
+      says('2');
+      const all = clients.map((client) => client.received());
+      for (const responses of all) {
+        expect(responses.map(({ typeUrl: url }) => url)).to.deep.equal([type('cds'), type('eds')]);
+        expect(responses[1]?.resources).to.have.length(1);
+      }
+      expect(all[0]?.[1]?.nonce, 'one response for both').to.equal(all[1]?.[1]?.nonce);
+    });
+  }
+
   it('§10.1 of clusters that did not change nothing is sent again', () => {
     const { lab: relay, client } = envoy();
     clusters(relay, plain('a', '1'), cluster('b', '1', 'svc'), plain('c', '1'));
@@ -162,6 +191,84 @@ describe('EDS after CDS (§10.1)', () => {
     expect(one?.[0]).to.equal(other?.[0]);
     expect(one?.[1]).to.equal(other?.[1]);
   });
+});
+
+describe('LEDS after EDS (§10.1)', () => {
+  const uri = (id: string): string => `xdstp://shop.example/envoy.config.endpoint.v3.LbEndpoint/${id}`;
+  const locality = (path: string) => ({
+    loadBalancingWeight: 1,
+    ledsClusterLocalityConfig: { ledsConfig: { ads: {} }, ledsCollectionName: uri(path) },
+  });
+
+  /** What a client is told when the cluster changes whose endpoints are these globs. */
+  function changing(members: readonly string[], globs: readonly string[]): string[] {
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
+    const says = (content: string): void => clusters(relay, plain('shop', content), plain('other', content));
+    client.send('cds');
+    says('1');
+    client.send('eds', { resourceNamesSubscribe: ['shop', 'other'] });
+    const endpointsOf = (name: string, paths: readonly string[]): Put =>
+      realPut('eds', name, { endpoints: paths.map(locality) });
+    const puts = [endpointsOf('shop', globs), endpointsOf('other', ['elsewhere/*'])];
+    relay.says({ type: type('eds'), holder: namedHolder, puts });
+    client.send('leds', { resourceNamesSubscribe: ['shop/*?b=%32&a=1', 'elsewhere/*'].map(uri) });
+    const leds = members.map((name) => put(type('leds'), uri(name), '1'));
+    relay.says({ type: type('leds'), holder: namedHolder, puts: leds });
+    client.received();
+    clusters(relay, plain('shop', '2'), plain('other', '1'));
+    return client.received().map((response) => {
+      const { resources: all, removedResources, typeUrl: url } = response;
+      const names = [...all.map(({ name }) => name), ...removedResources.map((name) => `-${name}`)];
+      return [typeInfo(typeUrl(url)).short, ...names].join(' ').replaceAll(uri(''), '');
+    });
+  }
+
+  it('§10.1 the members of the glob that it names are sent again, in whatever spelling', () => {
+    const members = ['shop/a?a=1&b=2', 'elsewhere/b'];
+    expect(changing(members, ['shop/*?b=2&a=1'])).to.deep.equal([
+      'cds shop',
+      'eds shop',
+      'leds shop/a?a=1&b=2',
+    ]);
+  });
+
+  it('§10.1 of an empty glob that is said again', () => {
+    expect(changing(['elsewhere/b'], ['shop/*?a=1&b=2'])).to.deep.equal([
+      'cds shop',
+      'eds shop',
+      'leds -shop/*?b=%32&a=1',
+    ]);
+  });
+
+  it('§10.1 where endpoints name no glob nothing is', () => {
+    expect(changing(['shop/a?a=1&b=2'], [])).to.deep.equal(['cds shop', 'eds shop']);
+  });
+});
+
+describe('EDS after CDS, of endpoints of which nothing is known any more (§10.1)', () => {
+  for (const protocol of ['sotw', 'delta'] as const) {
+    it(`they are sent once they are known again, also if they are the same (${protocol})`, () => {
+      const relay = new InMemoryRelay();
+      const eds = type('eds');
+      const all = relay.delta();
+      all.send('eds', { resourceNamesSubscribe: ['*'] });
+      relay.says({ type: eds, puts: [put(eds, 'a', '1')], complete: true });
+      const client = protocol === 'sotw' ? relay.sotw() : relay.delta();
+      client.send('cds');
+      clusters(relay, plain('a', '1'));
+      client.send('eds', protocol === 'sotw' ? { resourceNames: ['a'] } : { resourceNamesSubscribe: ['a'] });
+      expect(told(client), 'of what the wildcard has').to.deep.equal(['cds a:1', 'eds a:1']);
+      // That they left the wildcard says nothing of the name, which has no answer yet.
+      relay.says({ type: eds, complete: true, resolved: [] });
+      clusters(relay, plain('a', '2'));
+      expect(told(client)).to.deep.equal(['cds a:2']);
+      endpoints(relay, { a: '1' });
+      expect(told(client)).to.deep.equal(['eds a:1']);
+      endpoints(relay, { a: '1' });
+      expect(told(client)).to.deep.equal([]);
+    });
+  }
 });
 
 describe('EDS after CDS, for a delta client that comes back (§10.1, §4.1)', () => {

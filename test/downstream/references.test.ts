@@ -5,14 +5,19 @@ import type {
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { resourceName, typeUrl } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import type { Put } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import {
   type DeltaClient,
+  envAndVersion,
   InMemoryRelay,
   namedHolder,
+  node,
   resources,
   type SotwClient,
   type,
+  when,
+  wildcardHolder,
 } from '../support/in-memory-relay.ts';
 import { realPut } from '../support/real-bodies.ts';
 
@@ -281,6 +286,103 @@ for (const protocol of ['sotw', 'delta'] as const) {
       }
     });
 
+    it('§6.1 names in bodies count in whatever spelling', () => {
+      const lab = makeLab();
+      const uri = (id: string, query: string): string =>
+        `xdstp://a/envoy.config.cluster.v3.Cluster/${id}?${query}`;
+      const [x, y] = ['x', 'y'].map((id) => uri(id, 'a=1&b=2'));
+      const told = (accepts: Accepting): string[] =>
+        accepts.told().map((one) => one.replaceAll(/xdstp:\S*Cluster\/(\w)\S*/g, '$1'));
+      const raw = protocol === 'sotw' ? lab.sotw() : lab.delta();
+      const client = accepting(raw, { rds: ['r'] });
+      raw.send('cds');
+      clusters(lab, x ?? '');
+      client.told();
+      raw.send('rds', protocol === 'sotw' ? { resourceNames: ['r'] } : { resourceNamesSubscribe: ['r'] });
+      route(lab, uri('x', 'b=2&a=1'));
+      expect(client.told(), 'the cluster is there').to.deep.equal(['rds r']);
+      clusters(lab, y ?? '');
+      expect(told(client)).to.deep.equal([union]);
+      route(lab, uri('y', 'b=2&a=1'));
+      expect(told(client)).to.deep.equal(['rds r', exact]);
+      expect(lab.events.filter((event) => event.startsWith('overdue'))).to.deep.equal([]);
+    });
+
+    /** The client of `settled`, whose parameters change then: of its routes nothing is known for those yet. */
+    function changed(to: string) {
+      const lab = new InMemoryRelay({
+        rules: envAndVersion,
+        limits: { removalGraceMilliseconds: grace },
+      });
+      const says = (env: string, short: string, put: Put): void => {
+        const [url, constraints] = [type(short), when({ env })];
+        const holder = { ...(short === 'cds' ? wildcardHolder : namedHolder), key: `${short} ${env}` };
+        const resolved = [...lab.upstream.interests].filter(
+          (one) => one.type === url && constraints.matches(one.parameters),
+        );
+        lab.says({ type: url, holder, resolved, puts: [{ ...put, constraints }] });
+      };
+      const saysCluster = (env: string, name: string): void =>
+        says(env, 'cds', realPut('cds', name, { type: 'STATIC' }));
+      const saysRoute = (env: string, cluster: string): void => {
+        const routes = [{ match: { prefix: '/' }, route: { cluster } }];
+        says(env, 'rds', realPut('rds', 'r', { virtualHosts: [{ name: 'all', domains: ['*'], routes }] }));
+      };
+      const raw = protocol === 'sotw' ? lab.sotw() : lab.delta();
+      const client = accepting(raw, { rds: ['r'] });
+      raw.send('cds', { node: node({ env: 'prod' }) });
+      saysCluster('prod', 'x');
+      client.told();
+      const [responseNonce = ''] = client.nonces;
+      raw.send('rds', protocol === 'sotw' ? { resourceNames: ['r'] } : { resourceNamesSubscribe: ['r'] });
+      saysRoute('prod', to);
+      lab.clock.advance(1000);
+      expect(client.told()).to.deep.equal(['rds r']);
+      raw.send('cds', { node: node({ env: 'test' }), responseNonce });
+      expect(client.told()).to.deep.equal([]);
+      return { lab, client, raw, saysCluster, saysRoute };
+    }
+
+    it('§8.6 a cluster stays while routes lead to it of which nothing is known any more', () => {
+      const { client, saysCluster, saysRoute } = changed('x');
+      saysCluster('test', 'y');
+      expect(client.told()).to.deep.equal([union]);
+      saysRoute('test', 'y');
+      expect(client.told()).to.deep.equal(['rds r', exact]);
+    });
+
+    it('§8.7 what such routes led to before is not waited for', () => {
+      const { lab, client, saysCluster, saysRoute } = changed('elsewhere');
+      saysCluster('test', 'x');
+      client.told();
+      lab.events.length = 0;
+      saysRoute('test', 'elsewhere');
+      expect(client.told()).to.deep.equal(['rds r']);
+      expect(lab.events.filter((event) => event.startsWith('overdue'))).to.deep.equal([]);
+    });
+
+    it('§3.5 such routes are sent again if the client has unsubscribed them meanwhile', () => {
+      const { client, raw, saysRoute } = changed('x');
+      const responseNonce = client.nonces.at(-1) ?? '';
+      const asks = (...resourceNames: readonly string[]): void =>
+        raw.send(
+          'rds',
+          protocol === 'sotw'
+            ? { responseNonce, resourceNames: [...resourceNames] }
+            : resourceNames.includes('r')
+              ? { resourceNamesSubscribe: [...resourceNames] }
+              : { resourceNamesSubscribe: [...resourceNames], resourceNamesUnsubscribe: ['r'] },
+        );
+      raw.blocked = true;
+      asks('q');
+      asks('q', 'r');
+      raw.unblock();
+      expect(client.told()).to.deep.equal([]);
+      asks('q', 'r', 'p');
+      saysRoute('test', 'x');
+      expect(client.told().map((one) => one.slice(0, 5))).to.deep.equal(['rds r']);
+    });
+
     it('§8.6 clients of one kind share the responses', () => {
       const lab = makeLab();
       const [one, other] = [settled(protocol, lab), settled(protocol, lab)];
@@ -320,6 +422,39 @@ describe('what a client still refers to, on streams of single types', () => {
     rds.disconnect();
     clusters(lab, 'y');
     expect(clustersOf.told()).to.deep.equal(['cds -z']);
+  });
+
+  it('§8.7, §6.1 endpoints are accepted in whatever spelling the client asks for them', () => {
+    const lab = makeLab();
+    const streams = [
+      ['cds', 'cluster.v3.ClusterDiscoveryService', 'DeltaClusters'],
+      ['eds', 'endpoint.v3.EndpointDiscoveryService', 'DeltaEndpoints'],
+      ['rds', 'route.v3.RouteDiscoveryService', 'DeltaRoutes'],
+    ] as const;
+    const open = ([, service, method]: (typeof streams)[number]) => lab.delta(path(service, method));
+    const [cds, eds, rds] = streams.map(open);
+    if (cds === undefined || eds === undefined || rds === undefined) throw new Error('no streams');
+    const uri = (query: string): string =>
+      `xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/e?${query}`;
+    const says = (connectTimeout: string): void => {
+      const edsClusterConfig = { serviceName: uri('b=2&a=1'), edsConfig: { ads: {} } };
+      const x = realPut('cds', 'x', { type: 'EDS', edsClusterConfig, connectTimeout });
+      lab.says({ type: type('cds'), complete: true, puts: [x] });
+    };
+    const [clustersOf, endpointsOf, routesOf] = [cds, eds, rds].map((one) => accepting(one, {}));
+    cds.send('cds');
+    eds.send('eds', { resourceNamesSubscribe: [uri('b=%32&a=1')] });
+    rds.send('rds', { resourceNamesSubscribe: ['r'] });
+    says('1s');
+    clustersOf?.told();
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [realPut('eds', uri('a=1&b=2'), {})] });
+    endpointsOf?.told();
+    route(lab, 'x');
+    routesOf?.told();
+    says('2s');
+    expect(clustersOf?.told()).to.deep.equal(['cds x']);
+    lab.says({ type: type('rds'), holder: namedHolder, puts: [realPut('rds', 'r', {})], resolved: [] });
+    expect(routesOf?.told(), 'at once').to.deep.equal(['rds r']);
   });
 });
 
@@ -461,7 +596,72 @@ describe('what a client still refers to that was away (delta)', () => {
   });
 });
 
+describe('what a client still refers to that asks for a wildcard besides (delta)', () => {
+  function asking() {
+    const lab = makeLab();
+    const raw = lab.delta();
+    const client = accepting(raw, {});
+    const removed = [{ name: resourceName('x'), constraints: UNCONSTRAINED }];
+    const says = (part: { readonly puts: readonly Put[] } | { readonly removals: typeof removed }): void =>
+      lab.says({ type: type('cds'), holder: namedHolder, resolved: [], ...part });
+    const comes = (): void => says({ puts: [realPut('cds', 'x', { type: 'STATIC' })] });
+    raw.send('cds', { resourceNamesSubscribe: ['x'] });
+    comes();
+    client.told();
+    raw.send('rds', { resourceNamesSubscribe: ['r'] });
+    route(lab, 'x');
+    client.told();
+    raw.send('cds', { resourceNamesSubscribe: ['*'] });
+    client.told();
+    return { lab, client, comes, goes: () => says({ removals: removed }) };
+  }
+
+  it('§8.6 after removal_grace it goes although the wildcard is not answered, and that is told', () => {
+    const { lab, client, goes } = asking();
+    goes();
+    lab.clock.advance(grace - 1);
+    expect(client.told()).to.deep.equal([]);
+    lab.clock.advance(1);
+    expect(client.told()).to.deep.equal(['cds -x']);
+    expect(lab.events).to.include('overdue cds removal x');
+  });
+
+  it('§8.6 what comes back in the meantime is not removed', () => {
+    const { lab, client, comes, goes } = asking();
+    goes();
+    comes();
+    lab.clock.advance(2 * grace);
+    expect(client.told()).to.deep.equal([]);
+    goes();
+    route(lab, 'y');
+    lab.clock.advance(1000);
+    expect(client.told()).to.deep.equal(['rds r', 'cds -x']);
+  });
+});
+
 describe('what a client still refers to, of other types', () => {
+  it('§8.6 clients that keep different clusters share no response, whatever the names', () => {
+    const lab = makeLab();
+    const routesTo = (name: string, to: readonly string[]): Put => {
+      const routes = to.map((cluster) => ({ match: { prefix: '/' }, route: { cluster } }));
+      return realPut('rds', name, { virtualHosts: [{ name: 'all', domains: ['*'], routes }] });
+    };
+    const [raw, otherRaw] = [lab.delta(), lab.delta()];
+    const [client, other] = [accepting(raw, {}), accepting(otherRaw, {})];
+    raw.send('cds');
+    otherRaw.send('cds');
+    clusters(lab, 'a', 'b', 'a  b');
+    raw.send('rds', { resourceNamesSubscribe: ['r'] });
+    otherRaw.send('rds', { resourceNamesSubscribe: ['s'] });
+    const puts = [routesTo('r', ['a', 'b']), routesTo('s', ['a  b'])];
+    lab.says({ type: type('rds'), holder: namedHolder, puts });
+    client.told();
+    other.told();
+    clusters(lab);
+    expect(client.told()).to.deep.equal(['cds -a  b']);
+    expect(other.told()).to.deep.equal(['cds -a -b']);
+  });
+
   it('§8.6 endpoints stay with their cluster, and secrets too (delta)', () => {
     const lab = makeLab();
     const raw = lab.delta();

@@ -218,6 +218,63 @@ describe('times to live (§8)', () => {
     expect(told(subscribed(relay, 'eds', ['a']))).to.deep.equal(['a:1']);
   });
 
+  for (const protocol of ['sotw', 'delta'] as const) {
+    for (const rejecting of [0, 1]) {
+      it(`§8.5 that is not told to who has rejected the content, whoever is first (${protocol}, ${rejecting})`, () => {
+        const relay = new InMemoryRelay();
+        const names = protocol === 'sotw' ? { resourceNames: ['a'] } : { resourceNamesSubscribe: ['a'] };
+        const clients = [0, 1].map(() => (protocol === 'sotw' ? relay.sotw() : relay.delta()));
+        for (const client of clients)
+          client.send('eds', {
+            node: create(NodeSchema, node({}, ['xds.config.supports-resource-ttl'])),
+            ...names,
+          });
+        says(relay, 'eds', 'a', '1', 5000);
+        for (const [index, client] of clients.entries()) {
+          const { nonce: responseNonce } = client.one();
+          const errorDetail = index === rejecting ? { errorDetail: { code: 13, message: 'rejected' } } : {};
+          const again = protocol === 'sotw' ? names : {};
+          client.send('eds', { responseNonce, ...again, ...errorDetail });
+        }
+        says(relay, 'eds', 'a', '1');
+        const counts = clients.map((client) => client.received().length);
+        expect(counts).to.deep.equal(rejecting === 0 ? [0, 1] : [1, 0]);
+        says(relay, 'eds', 'a', '2');
+        expect(clients.map((client) => client.received().length)).to.deep.equal([1, 1]);
+      });
+    }
+  }
+
+  for (const short of ['eds', 'vhds']) {
+    it(`§8 one that is prolonged is told to who asks by an alias, and so is that it is taken away (${short})`, () => {
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      client.send(short, {
+        node: create(NodeSchema, node({}, ['xds.config.supports-resource-ttl'])),
+        resourceNamesSubscribe: ['r/alias'],
+      });
+      const url = type(short);
+      const comes = (ttlMilliseconds?: number): void =>
+        relay.says({
+          type: url,
+          holder: namedHolder,
+          puts: [put(url, 'r/a', '1', { aliases: ['r/alias'], ttlMilliseconds })],
+        });
+      const seconds = (): unknown[] =>
+        client.received().flatMap(({ resources }) => resources.map(({ ttl }) => ttl && Number(ttl.seconds)));
+      comes(10_000);
+      expect(seconds()).to.deep.equal([10]);
+      relay.clock.advance(5000);
+      comes(10_000);
+      expect(seconds()).to.deep.equal([10]);
+      relay.clock.advance(5000);
+      beats(relay, short, 'r/a', 10_000);
+      expect(seconds()).to.deep.equal([10]);
+      comes();
+      expect(seconds()).to.deep.equal([undefined]);
+    });
+  }
+
   it('§8 one of more than setTimeout can wait for ends in the end', () => {
     const relay = new InMemoryRelay();
     relay.clock.longest = 10_000;

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import type { DeltaDiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { canonicalName } from '../../src/model/xdstp.ts';
@@ -461,5 +462,50 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
     const response = client.one();
     expect(told(response)).to.deep.equal([`-${uri('a')}`]);
     expect(response.resourceErrors.map(({ resourceName: of }) => of?.name)).to.deep.equal([uri('a')]);
+  });
+
+  it('§6.5 a glob of such an authority, too', () => {
+    const relay = new InMemoryRelay();
+    relay.upstream.claimOnly((_, selector) => !selector.startsWith('xdstp://authority.example/'));
+    const [written, other] = [glob('shop', '?b=2&a=1'), glob('shop', '?b=%32&a=1')];
+    const client = subscribing(relay, written);
+    const response = client.one();
+    expect(told(response)).to.deep.equal([`-${written}`]);
+    expect(response.resourceErrors.map(({ resourceName: of }) => of?.name)).to.deep.equal([written]);
+    const sotw = relay.sotw();
+    sotw.send('eds', { resourceNames: [other] });
+    expect(sotw.one().resourceErrors.map(({ resourceName: of }) => of?.name)).to.deep.equal([other]);
+  });
+
+  it('§8.2 an error of a glob is told to those who ask for it, once, and is over when it is answered', () => {
+    const relay = new InMemoryRelay();
+    const of = (response: DeltaDiscoveryResponse): unknown[] =>
+      response.resourceErrors.map(({ resourceName: name }) => name?.name);
+    const [client, sibling, all] = [[glob('shop')], [glob('other')], [uri('shop/a'), '*']].map((names) =>
+      subscribing(relay, ...names),
+    );
+    const error = {
+      name: resourceName(canonical(glob('shop'))),
+      constraints: UNCONSTRAINED,
+      code: 7,
+      message: 'not you',
+      status: encodeStatus(7, 'not you'),
+    };
+    const fails = (): void =>
+      relay.says({ type: eds, holder: namedHolder, resourceErrors: [error], resolved: [] });
+    fails();
+    const refused = client?.one();
+    expect(refused && of(refused)).to.deep.equal([glob('shop')]);
+    expect(refused && told(refused), 'nothing is said of its members').to.deep.equal([]);
+    fails();
+    expect(client?.received()).to.deep.equal([]);
+    expect([...(sibling?.received() ?? []), ...(all?.received() ?? [])]).to.deep.equal([]);
+    expect(of(subscribing(relay, glob('shop')).one()), 'a newcomer').to.deep.equal([glob('shop')]);
+    const [interest] = [...relay.upstream.interests].filter(({ selector }) => selector === error.name);
+    says(relay, [member('shop/a', '1')]);
+    relay.says({ type: eds, holder: namedHolder, resolved: interest === undefined ? [] : [interest] });
+    expect(client?.received().flatMap(told)).to.deep.equal([`+${uri('shop/a')} 1`]);
+    const later = subscribing(relay, glob('shop')).one();
+    expect([told(later), of(later)]).to.deep.equal([[`+${uri('shop/a')} 1`], []]);
   });
 });

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { Envoy } from './support/envoy.ts';
+import { eventually } from './support/eventually.ts';
 import { ModelPlane, realBody } from './support/model-plane.ts';
 import { RelayProcess } from './support/relay.ts';
 import { cluster, ENDPOINTS, listener, routes, socketAddress } from './support/resources.ts';
@@ -63,6 +64,13 @@ describe('endpoints one by one (LEDS) through the relay', function () {
     );
     const order = [...new Set(asked.map(({ typeUrl }) => typeUrl.slice(typeUrl.lastIndexOf('.') + 1)))];
     expect(order.indexOf('LbEndpoint')).to.be.above(order.indexOf('ClusterLoadAssignment'));
+
+    plane.set('cds', { shop: JSON.stringify({ ...cluster('shop'), connect_timeout: '3s' }) });
+    await eventually(async () => {
+      expect(await envoy.stat('cluster_manager.cluster_modified')).to.equal(1);
+      expect(await envoy.stat('cluster_manager.warming_clusters')).to.equal(0);
+    });
+    await envoy.answers('web', '/', 'two');
 
     plane.kill();
     await using late = await Envoy.start(envoyBinary, { ...options, id: 'late' });

@@ -383,7 +383,7 @@ class PollingClient implements ListedClient, OrderedStream {
     if (all.length === 0) return undefined;
     const accepted = all.filter(({ state }) => state === 'SYNCED');
     return new Set(
-      accepted.flatMap(({ selection }) => Array.from(selection.entries.values(), ({ spelling }) => spelling)),
+      accepted.flatMap(({ selection }) => Array.from(selection.entries.values(), ({ selector }) => selector)),
     );
   };
 

@@ -4,8 +4,8 @@ import { contentHash, ownBytes } from '../../model/content-hash.ts';
 import { attempt, errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import { quote } from '../../model/text.ts';
 import { type InTurns, ReadingPace } from '../../model/time-slices.ts';
-import type { Put, ResourceError } from '../../model/transaction.ts';
-import { isKnownType, longestTypeUrl } from '../../model/types.ts';
+import { type Put, type ResourceError, WILDCARD } from '../../model/transaction.ts';
+import { isKnownType, longestTypeUrl, typeInfo } from '../../model/types.ts';
 import { canonicalName, canonicalNames, isXdstp } from '../../model/xdstp.ts';
 import { MessageReader, textOf } from '../../protobuf/message-reader.ts';
 import {
@@ -159,8 +159,10 @@ function acceptRemoval(
 }
 
 function acceptError(rules: AcceptanceRules, error: IncomingError): Result<ResourceError> {
-  if (lacksName(rules, error)) return fail('a resource error has no name');
-  const identity = identify(rules, error);
+  const isNameless = lacksName(rules, error);
+  if (isNameless && !typeInfo(rules.type).legacyWildcard) return fail('a resource error has no name');
+  // An empty request is one for everything, and the error that answers it may have no name either (TP3).
+  const identity = identify(rules, isNameless ? { ...error, name: WILDCARD } : error);
   if (!identity.ok) return identity;
   const { code, message, status } = error;
   return ok({ ...identity.value, code, message, status });

@@ -59,6 +59,21 @@ describe('a resource without a name', () => {
     });
   }
 
+  for (const [short, protocol, expected] of [
+    ['cds', 'sotw', /^= cds .* !\*:7\n> .* ack n1$/],
+    ['cds', 'delta', /^= cds .* !\*:7\n> .* ack n1$/],
+    ['eds', 'sotw', /nack n1 .*a resource error has no name/],
+    ['eds', 'delta', /nack n1 .*a resource error has no name/],
+  ] as const) {
+    it(`§8.2 ${protocol}: as an error is one of the wildcard, where an empty request means that (${short})`, () => {
+      const conversation = new Conversation(protocol, [], '');
+      for (const line of [`subscribe ${short} *`, 'connect']) conversation.say(line);
+      const says =
+        protocol === 'sotw' ? `< ${short} 1 n1 !:PERMISSION_DENIED` : `< ${short} s1 n1 !:PERMISSION_DENIED`;
+      expect(conversation.say(says).join('\n')).to.match(expected);
+    });
+  }
+
   it('§2 SotW: of several names in a resource the last one counts, as for every decoder', () => {
     const value = Buffer.concat(['first', 'other'].map((name) => Buffer.from(`\n\u0005${name}`)));
     expect(answerTo('sotw', typeOf('cds'), value)).to.match(/^= cds [^>]* other:/);

@@ -60,7 +60,7 @@ export interface Item {
 }
 
 export function parseItem(text: string): Item {
-  const match = /^([-!?]?)(xdstp:[^{}:@~#|]+|[^{}:@~#|]+)(?:\{([^}]*)\})?((?::[^@~#|]*)?)(.*)$/.exec(text);
+  const match = /^([-!?]?)(xdstp:[^{}:@~#|]+|[^{}:@~#|]*)(?:\{([^}]*)\})?((?::[^@~#|]*)?)(.*)$/.exec(text);
   if (match === null) throw new Error(`cannot read the item ${text}`);
   const [, sign, name = '', constraints, content = '', rest = ''] = match;
   const option = (mark: string): string | undefined => new RegExp(`\\${mark}([^@~#|]*)`).exec(rest)?.[1];
