@@ -13,7 +13,10 @@ export interface Access {
   /** Whether a client may ask for this name, in canonical spelling. */
   allows(type: TypeUrl, name: string): boolean;
   /** Whether a client may get this resource for what it asks with these parameters, by whatever name. */
-  admits(resource: Variant, parameters: Parameters): boolean;
+  admits(
+    resource: Pick<Variant, 'type' | 'name' | 'aliases' | 'constraints'>,
+    parameters: Parameters,
+  ): boolean;
   /** Nothing of this type (undefined: of any type) is allowed. The RPC fails then, instead of an empty answer. */
   deniesEverything(type: TypeUrl | undefined): boolean;
 }

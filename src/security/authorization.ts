@@ -117,7 +117,10 @@ class ClientAccess implements Access {
   }
 
   /** All its names must be allowed, because the client would get all of them. */
-  admits({ type, name, aliases, constraints }: Variant, parameters: Parameters): boolean {
+  admits(
+    { type, name, aliases, constraints }: Pick<Variant, 'type' | 'name' | 'aliases' | 'constraints'>,
+    parameters: Parameters,
+  ): boolean {
     if (!this.allows(type, name) || !aliases.every((alias) => this.allows(type, alias))) return false;
     const trusted = this.#derived?.enforce(parameters, authorityOf(name)) ?? parameters;
     return trusted === parameters || constraints.matches(trusted);

@@ -435,11 +435,18 @@ export class View {
 
   #errorsOf(name: ResourceName, parameters: Parameters): readonly StoredResourceError[] {
     const errors = this.#catalog.resourceErrors(this.type, name, parameters);
-    return errors.length === 0 || this.#isHidden(name, parameters) ? none : errors;
+    if (errors.length === 0 || this.#isHidden(name, parameters)) return none;
+    const { type } = this;
+    return errors.filter(({ constraints }) =>
+      this.admits({ type, name, aliases: none, constraints }, parameters),
+    );
   }
 
   /** Whether its clients may get this resource for what they ask with these parameters. */
-  admits(variant: Variant, parameters: Parameters): boolean {
+  admits(
+    variant: Pick<Variant, 'type' | 'name' | 'aliases' | 'constraints'>,
+    parameters: Parameters,
+  ): boolean {
     return this.#restriction?.admits(variant, parameters) ?? true;
   }
 

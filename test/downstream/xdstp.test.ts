@@ -1,7 +1,9 @@
 import { expect } from 'chai';
 import type { DeltaDiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import type { Access } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { internParameters } from '../../src/model/parameters.ts';
 import { canonicalName } from '../../src/model/xdstp.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import {
@@ -380,6 +382,40 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
         expect(errors(later).toSorted((a, b) => a - b)).to.deep.equal([9, 13, 14]);
       });
     }
+    it('§8.2 the errors of what its own parameters of that authority do not match are not told', () => {
+      const own = internParameters([['env', 'test']]);
+      const access: Access = {
+        key: 'env=test',
+        unrestricted: false,
+        side: 'released',
+        allows: () => true,
+        deniesEverything: () => false,
+        admits: ({ constraints }) => constraints.matches(own),
+      };
+      const relay = new InMemoryRelay({ access: () => access });
+      const client = relay.delta();
+      client.send('eds', {
+        node: node(),
+        resourceLocatorsSubscribe: [{ name: '*', dynamicParameters: { env: 'prod' } }],
+      });
+      relay.says({ type: eds });
+      client.received();
+      for (const [code, constraints] of [
+        [14, prod],
+        [9, UNCONSTRAINED],
+      ] as const) {
+        const error = {
+          ...removal('dir/a'),
+          constraints,
+          code,
+          message: 'x',
+          status: encodeStatus(code, 'x'),
+        };
+        relay.says({ type: eds, holder: wildcardHolder, resourceErrors: [error], resolved: [] });
+      }
+      const told = client.received().flatMap(({ resourceErrors }) => resourceErrors);
+      expect(told.map(({ errorDetail }) => errorDetail?.code)).to.deep.equal([9]);
+    });
     it('§5.13 with parameters of its authority: what it shows comes before what the wildcard shows', () => {
       const { relay, client } = byAuthority();
       const heard = (): string[] => client.received().flatMap(told);
