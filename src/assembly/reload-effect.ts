@@ -33,7 +33,7 @@ const mostListed = { clients: 100, lost: 20, problems: 100 };
 const mostLogged = 10;
 
 /** Whether there is a variant of each in the files. */
-export type FilesHave = (sought: readonly Interest[]) => Promise<readonly boolean[]>;
+type FilesHave = (sought: readonly Interest[]) => Promise<readonly boolean[]>;
 
 /** Files are all read: what is not cached is not there. */
 const nothingElse: FilesHave = (sought) => Promise.resolve(sought.map(() => false));
