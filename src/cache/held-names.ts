@@ -106,7 +106,7 @@ export class HeldNames implements Gate {
       const entry = cached?.variants.get(constraints.key);
       const { ttl, aliases = [] } = entry?.variant ?? {};
       if (cached === undefined || entry === undefined || ttl === undefined) continue;
-      if (ttl.deadline > this.#clock.now()) continue;
+      if (ttl.deadline > this.#clock.monotonic()) continue;
       changes.touch(name, constraints, aliases);
       table.remove(cached, entry, side);
       expired = true;

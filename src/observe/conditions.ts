@@ -77,7 +77,7 @@ export class Conditions {
     message: string,
     fields: Fields | undefined,
   ): void {
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     const { since, lines } =
       known === undefined || now - known.since >= minute ? { since: now, lines: 0 } : known;
     const heldBack = known?.heldBack ?? 0;

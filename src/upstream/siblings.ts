@@ -145,13 +145,13 @@ export class Siblings {
 
   #wait({ type, selector }: Interest): void {
     const { clock } = this.#options;
-    getOrMake(this.#askedAt, type, () => new Map()).set(selector, clock.now());
+    getOrMake(this.#askedAt, type, () => new Map()).set(selector, clock.monotonic());
     this.#grace ??= clock.after(answerGraceMs / 2, () => this.#waited());
   }
 
   #waited(): void {
     const { clock } = this.#options;
-    const latest = clock.now() - answerGraceMs;
+    const latest = clock.monotonic() - answerGraceMs;
     let isOver = false;
     for (const [type, selectors] of this.#askedAt) {
       for (const [selector, at] of selectors) if (at <= latest) isOver = selectors.delete(selector);

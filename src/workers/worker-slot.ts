@@ -164,7 +164,7 @@ export class WorkerSlot {
 
   #start(): void {
     const { clock, fork, opening } = this.#options;
-    this.#startedAt = clock.now();
+    this.#startedAt = clock.monotonic();
     const process = fork({
       message: (message) => this.#receive(message),
       ended: (how) => this.#ended(how),
@@ -238,7 +238,7 @@ export class WorkerSlot {
     }
     if (addresses.length > 0) this.#lastError = how;
     else if (this.#lastError === '') this.#lastError = `${how}, before it listened`;
-    if (clock.now() - this.#startedAt >= stableAfterMs) this.#backoff.reset();
+    if (clock.monotonic() - this.#startedAt >= stableAfterMs) this.#backoff.reset();
     const wait = this.#backoff.next();
     log.error('a worker has exited: another one replaces it', {
       worker: process.id,

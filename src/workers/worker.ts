@@ -338,7 +338,7 @@ export class OutageGate {
 
   update({ down, refused }: Pick<PrimaryState, 'down' | 'refused'>): void {
     this.#refused = refused;
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     for (const name of this.#down.keys()) if (!down.includes(name)) this.#down.delete(name);
     for (const name of down) if (!this.#down.has(name)) this.#down.set(name, now);
     if (this.#down.size > 0) {
@@ -358,7 +358,7 @@ export class OutageGate {
 
   subscribed(type: TypeUrl, selector: string): void {
     if (this.#down.size === 0) return;
-    getOrMake(this.#subscribedAt, type, () => new Map()).set(selector, this.#clock.now());
+    getOrMake(this.#subscribedAt, type, () => new Map()).set(selector, this.#clock.monotonic());
   }
 
   isUnavailable(type: TypeUrl, selector: string): boolean {
@@ -366,7 +366,7 @@ export class OutageGate {
     const down = upstream === undefined ? undefined : this.#down.get(upstream.name);
     if (down === undefined) return false;
     const subscribedAt = this.#subscribedAt.get(type)?.get(selector) ?? 0;
-    return this.#clock.now() - Math.max(down, subscribedAt) >= answerGraceMs;
+    return this.#clock.monotonic() - Math.max(down, subscribedAt) >= answerGraceMs;
   }
 
   /** Subscriptions that the primary still has time to answer. */
@@ -376,7 +376,7 @@ export class OutageGate {
 
   /** What is older decides nothing. */
   #forget(): void {
-    const latest = this.#clock.now() - answerGraceMs;
+    const latest = this.#clock.monotonic() - answerGraceMs;
     for (const [type, selectors] of this.#subscribedAt) {
       for (const [selector, at] of selectors) if (at <= latest) selectors.delete(selector);
       if (selectors.size === 0) this.#subscribedAt.delete(type);

@@ -8,12 +8,13 @@ import {
   typeUrl,
 } from '../../model/brand.ts';
 import type { Change, ChangedName, Content } from '../../model/change.ts';
+import type { Clock } from '../../model/clock.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { hashOfDigest } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
 import { deltaVersionOf } from '../../model/payloads.ts';
-import type { Variant } from '../../model/resource.ts';
+import type { Ttl, Variant } from '../../model/resource.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { HeldVariant } from '../../model/rollout.ts';
 import { covers } from '../../model/selection.ts';
@@ -37,7 +38,7 @@ const variant = z.object({
   since: z.number(),
   holders: z.array(holder),
   aliases: z.array(z.string()).optional(),
-  /** Milliseconds as given, and when it runs out. */
+  /** Milliseconds as given, and when it runs out, in milliseconds since the epoch. */
   ttl: z.tuple([z.number(), z.number()]).optional(),
   metadata: z.string().optional(),
 });
@@ -100,7 +101,7 @@ export interface RestoreContext {
   readonly keeps: (upstream: string) => boolean;
   /** The upstream that a selector is asked of. */
   readonly serves: (type: TypeUrl, selector: Selector) => string | undefined;
-  readonly now: number;
+  readonly clock: Pick<Clock, 'now' | 'monotonic'>;
   /** Hears of rows that were not restored as they are: they have to be written again, or deleted. */
   readonly differs: Journal;
 }
@@ -181,7 +182,7 @@ export class Decoder {
   }
 
   #resource(row: Row): void {
-    const { keeps, now, differs } = this.#reading;
+    const { keeps, clock, differs } = this.#reading;
     const type = typeUrl(row.type);
     const name = resourceName(row.key);
     const body = resourceBody.parse(JSON.parse(row.body ?? ''));
@@ -195,7 +196,7 @@ export class Decoder {
         .map((holder) => this.#holder(holder, true));
       if (holders.length < variant.holders.length) whole = false;
       if (holders.length === 0) continue;
-      if (variant.ttl !== undefined && variant.ttl[1] <= now) whole = false;
+      if (variant.ttl !== undefined && variant.ttl[1] <= clock.now()) whole = false;
       else variants.push({ variant: this.#variant(type, name, variant), holders });
     }
     if (!whole) differs.resource(type, name);
@@ -222,11 +223,17 @@ export class Decoder {
       upstream,
       cachedSince,
       aliases,
-      ttl: ttl === undefined ? undefined : { milliseconds: ttl[0], deadline: ttl[1] },
+      ttl: ttl && this.#ttl(ttl),
       metadata,
       doNotCache: false,
       revision: revision(0),
     };
+  }
+
+  /** On disk it ends by the wall clock, which may have been set since: it has never more left than it was given. */
+  #ttl([milliseconds, endsAt]: NonNullable<VariantBody['ttl']>): Ttl {
+    const { clock } = this.#reading;
+    return { milliseconds, deadline: clock.monotonic() + Math.min(milliseconds, endsAt - clock.now()) };
   }
 
   #interest(row: Row): InterestState[] {

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { TypeUrl } from '../../model/brand.ts';
 import type { RecordedChanges } from '../../model/change.ts';
-import { type Clock, Sweep, type Timer } from '../../model/clock.ts';
+import { type Clock, Sweep, type Timer, WallTime } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import type { Log } from '../../observe/log.ts';
@@ -83,6 +83,7 @@ export class Persistence {
   #history: ChangeSource | undefined;
   #phase: Phase = { kind: 'detached' };
   readonly #alive: Sweep;
+  readonly #times: WallTime;
   #lastWrite: number | undefined;
   /** The last one since the last write. */
   #failure: { readonly reason: DiskError['kind']; readonly at: number } | undefined;
@@ -91,13 +92,14 @@ export class Persistence {
     this.#options = options;
     const { leaveOut, clock, log } = options;
     this.#conditions = new Conditions(log);
+    this.#times = new WallTime(clock);
     this.#excluded = new Set(leaveOut);
     this.#alive = new Sweep(clock, aliveMs, () => {
       this.#schedule(0);
       return true;
     });
     this.journal = new Dirty(
-      () => clock.now(),
+      () => clock.monotonic(),
       this.#excluded,
       () => this.#schedule(gatherMs),
     );
@@ -112,7 +114,7 @@ export class Persistence {
   get lagSeconds(): number {
     const writing = this.#phase.kind === 'writing' ? this.#phase.since : undefined;
     const since = writing ?? this.journal.since;
-    return since === undefined ? 0 : Math.max(0, this.#options.clock.now() - since) / 1000;
+    return since === undefined ? 0 : (this.#options.clock.monotonic() - since) / 1000;
   }
 
   /** Milliseconds since the epoch; undefined: nothing was written yet. */
@@ -212,7 +214,7 @@ export class Persistence {
 
   async #write(store: Store): Promise<void> {
     const { clock } = this.#options;
-    const started = clock.now();
+    const started = clock.monotonic();
     const slow = clock.after(slowMs, () => this.#reportSlow());
     const failure = await this.#attempt(store);
     slow.cancel();
@@ -221,7 +223,7 @@ export class Persistence {
       this.journal.waits(started);
       return;
     }
-    if (clock.now() - started < slowMs) this.#conditions.forget('speed');
+    if (clock.monotonic() - started < slowMs) this.#conditions.forget('speed');
     this.#reportSuccess();
     this.#lastWrite = clock.now();
   }
@@ -252,7 +254,7 @@ export class Persistence {
     const begun = await disk.begin(everything);
     if (!begun.ok) return begun;
     if (everything) this.#payloads = new StoredPayloads();
-    for (const part of encode(snapshot, this.#payloads)) {
+    for (const part of encode(snapshot, this.#payloads, this.#times)) {
       const put = await disk.put(part);
       if (!put.ok) return put;
     }
@@ -324,7 +326,7 @@ export class Persistence {
     if (state === undefined) return fail({ kind: 'corrupt', message: 'its state cannot be read' });
     const staleSince = this.#restorable(state);
     const keeps = (upstream: string): boolean => staleSince.has(upstream);
-    const decoder = new Decoder({ keeps, serves, now: clock.now(), differs: this.journal });
+    const decoder = new Decoder({ keeps, serves, clock, differs: this.journal });
     for (;;) {
       const part = await disk.read();
       if (!part.ok) return part;

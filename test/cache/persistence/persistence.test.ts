@@ -351,12 +351,19 @@ describe('persistence', () => {
       await before.close();
       now += 30_000;
       const after = await open({ clock });
-      const value = (name: string) => after.store.resolve(type('cds'), resourceName(name), NO_PARAMETERS);
-      expect(value('short')).to.equal('unknown');
-      expect(value('long'))
-        .to.have.property('ttl')
-        .that.deep.equals({ milliseconds: 60_000, deadline: 1_060_000 });
+      const value = (of: Cache, name: string) =>
+        of.store.resolve(type('cds'), resourceName(name), NO_PARAMETERS);
+      const left = (of: Cache): number => {
+        const long = value(of, 'long');
+        return ((isVariant(long) && long.ttl?.deadline) || 0) - clock.monotonic();
+      };
+      expect(value(after, 'short')).to.equal('unknown');
+      expect(left(after)).to.be.closeTo(30_000, 5000);
       await after.close();
+      now -= 3_600_000;
+      const setBack = await open({ clock });
+      expect(left(setBack), 'never more than it was given').to.be.closeTo(60_000, 5000);
+      await setBack.close();
     });
 
     const changes: readonly (readonly [string, Omit<CacheOptions, 'directory'>])[] = [
