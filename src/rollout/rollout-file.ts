@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import * as z from 'zod';
 import { Backoff } from '../model/backoff.ts';
 import { resourceName, typeUrl } from '../model/brand.ts';
-import { contentHash } from '../model/change.ts';
 import type { Clock, Timer } from '../model/clock.ts';
+import { contentHash } from '../model/content-hash.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Log } from '../observe/log.ts';
@@ -17,7 +17,7 @@ const name = z.string().transform(resourceName);
 const rejected = z.enum(['rejected', 'rejection']).transform(() => 'rejected' as const);
 const others = z.enum(['disconnects', 'check', 'traffic', 'removals', 'content', 'timeout']);
 const holdCause = z.union([rejected, others]);
-/** What upstream said under a name. `hashes`: of each variant; none if the name was removed. */
+/** What upstream said under a name. `hashes`: of each variant; of one that was removed without what it was. */
 const savedContent = z.object({ type, name, hashes: z.array(z.string()).readonly() });
 
 /** What a restart must not forget. */
@@ -57,11 +57,18 @@ const savedRollout = z.object({
 
 export type SavedRollout = z.output<typeof savedRollout>;
 
-/** Hashes are keyed; those of earlier versions are not. */
-const content = savedRollout.extend({ keyed: z.boolean().default(false) });
+/**
+ * What of a variant is kept: a hash of whom it is for, a dot, and one of what it is. The disk shows it, so nobody may guess
+ * a secret by it.
+ */
+export type HashOf = (variant: Hashed) => string;
+type Hashed = Pick<Variant, 'constraints' | 'payload' | 'aliases' | 'metadata'>;
 
-/** What of a variant is kept: equal for equal content. The disk shows it, so nobody may guess a secret by it. */
-export type HashOf = (variant: Pick<Variant, 'deltaVersion'>) => string;
+/** Without a key. What a variant is does not say by which keys its clients are told apart: a reload may change these. */
+export const plainHash: HashOf = ({ constraints, payload, aliases, metadata }) => {
+  const around = [payload?.hash ?? '', aliases, metadata === undefined ? '' : contentHash(metadata)];
+  return `${contentHash(constraints.key)}.${contentHash(JSON.stringify(around))}`;
+};
 
 const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] };
 
@@ -114,7 +121,12 @@ export class RolloutFile {
   }
 
   readonly hashOf: HashOf = (variant) =>
-    getOrMake(this.#hashes, variant, () => this.#keyed(contentHash(variant)));
+    getOrMake(this.#hashes, variant, () =>
+      plainHash(variant)
+        .split('.')
+        .map((part) => this.#keyed(part))
+        .join('.'),
+    );
 
   /** Times are milliseconds since the epoch. */
   get failure(): { readonly reason: string; readonly since: number } | undefined {
@@ -123,14 +135,7 @@ export class RolloutFile {
 
   load(): SavedRollout {
     try {
-      const { keyed, ...saved } = content.parse(JSON.parse(readFileSync(this.#path, 'utf8')));
-      const keyedNow = <One extends z.infer<typeof savedContent>>(all: readonly One[]) =>
-        keyed ? all : all.map((one) => ({ ...one, hashes: one.hashes.map((hash) => this.#keyed(hash)) }));
-      return {
-        ...saved,
-        verdicts: saved.verdicts.map((one) => ({ ...one, contents: keyedNow(one.contents) })),
-        discards: keyedNow(saved.discards),
-      };
+      return savedRollout.parse(JSON.parse(readFileSync(this.#path, 'utf8')));
     } catch (error) {
       if (errorCode(error) === 'ENOENT') return nothing;
       const reason = error instanceof z.ZodError ? z.prettifyError(error) : explainError(error);
@@ -167,7 +172,7 @@ export class RolloutFile {
   #write({ freezes, canaries, verdicts, discards, withheld }: SavedRollout): unknown {
     try {
       const names = withheld.slice(0, maxWithheld).map(({ type, name }) => [type, name]);
-      const saved = { keyed: true, freezes, canaries: [...canaries], verdicts, discards, withheld: names };
+      const saved = { freezes, canaries: [...canaries], verdicts, discards, withheld: names };
       const text = JSON.stringify(saved);
       // A key first: without it the hashes say nothing.
       if (statSync(this.#keyPath, { throwIfNoEntry: false })?.size !== keyBytes)

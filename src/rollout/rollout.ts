@@ -1,6 +1,5 @@
 import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import { contentHash } from '../model/change.ts';
 import { type Timer, WallTime } from '../model/clock.ts';
 import { type Decision, nameKey, type Scope, scopeText, type TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
@@ -22,6 +21,7 @@ import {
 import { Needed } from './needed.ts';
 import { operations, reloadObjection } from './reload-objection.ts';
 import { RemovalLimits } from './removal-limits.ts';
+import { plainHash } from './rollout-file.ts';
 import { type Promoted, type RolloutOptions, type RolloutSettings, resultOf } from './seams.ts';
 import { Sources } from './sources.ts';
 import { Ends, Rejections, Verdicts } from './verdicts.ts';
@@ -95,7 +95,7 @@ export class Rollout {
   #timer: Timer | undefined;
 
   constructor(settings: RolloutSettings | undefined, options: RolloutOptions) {
-    const { clock, gate, saved, hashOf = contentHash } = options;
+    const { clock, gate, saved, hashOf = plainHash } = options;
     this.#options = options;
     this.#settings = settings;
     this.#wallTime = new WallTime(clock);

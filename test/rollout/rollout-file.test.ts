@@ -2,13 +2,14 @@ import { chmodSync, existsSync, mkdirSync, renameSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { systemClock } from '../../src/model/clock.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { createLog } from '../../src/observe/log.ts';
 import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
 import { RolloutFile } from '../../src/rollout/rollout-file.ts';
 import { errorCode } from '../../src/wire/node-error.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 
-const web = { deltaVersion: '1@c2a7c6dc214a1ccc' };
+const web = { constraints: UNCONSTRAINED, payload: undefined, aliases: [], metadata: undefined };
 const frozen: SavedRollout = {
   freezes: [{ operator: 'me', reason: 'incident 7', since: 1 }],
   canaries: new Map(),
@@ -24,9 +25,10 @@ describe('the file of what operators have closed', () => {
     const file = new RolloutFile(directory.path, systemClock, log, () => {});
     let reads = 0;
     const variant = {
-      get deltaVersion() {
+      ...web,
+      get constraints() {
         reads++;
-        return web.deltaVersion;
+        return web.constraints;
       },
     };
     const first = file.hashOf(variant);
