@@ -319,10 +319,12 @@ export class Distributary {
     const { persistence } = this.#config.cache;
     if (this.#persistence === undefined || persistence === undefined) return undefined;
     const { failure, lagSeconds } = this.#persistence;
-    const rollout = this.#rolloutFile?.failure;
+    const { failure: rollout, unread } = this.#rolloutFile ?? {};
     const failing = failure
       ? { what: 'cache' as const, ...failure }
-      : rollout && { what: 'rollout' as const, ...rollout };
+      : rollout
+        ? { what: 'rollout' as const, ...rollout }
+        : unread && { what: 'unread' as const, ...unread };
     return { path: persistence.path, failing, lagSeconds };
   }
 
@@ -331,7 +333,8 @@ export class Distributary {
     const { what, reason = '' } = this.#disk()?.failing ?? {};
     const why = diskText.get(reason) ?? reason;
     const lacking = what === 'cache' ? 'the cache' : 'rollout.json';
-    return what && `this does not survive a restart: ${lacking} cannot be written (${why})`;
+    if (what === undefined || what === 'unread') return undefined;
+    return `this does not survive a restart: ${lacking} cannot be written (${why})`;
   }
 
   /** Not ready first, for drain_delay; then GOAWAY and the end of all streams, spread over drain_timeout. */

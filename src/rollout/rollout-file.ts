@@ -9,6 +9,7 @@ import { contentHash } from '../model/content-hash.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Log } from '../observe/log.ts';
+import { setAside } from '../package/files.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 
 const type = z.string().transform(typeUrl);
@@ -16,7 +17,8 @@ const name = z.string().transform(resourceName);
 /** Files of earlier versions say `rejection`. */
 const rejected = z.enum(['rejected', 'rejection']).transform(() => 'rejected' as const);
 const others = z.enum(['disconnects', 'check', 'traffic', 'removals', 'content', 'timeout']);
-const holdCause = z.union([rejected, others]);
+/** A newer version may know others: what was found bad stays so. */
+const holdCause = z.union([rejected, others]).catch('rejected');
 /** What upstream said under a name. `hashes`: of each variant; of one that was removed without what it was. */
 const savedContent = z.object({ type, name, hashes: z.array(z.string()).readonly() });
 
@@ -56,6 +58,16 @@ const savedRollout = z.object({
 });
 
 export type SavedRollout = z.output<typeof savedRollout>;
+
+const { freezes, canaries, verdicts, discards, withheld } = savedRollout.shape;
+/** What can be read of a file that is damaged, or that another version has written. */
+const readable = z.object({
+  freezes: freezes.catch([]),
+  canaries: canaries.catch(new Map()),
+  verdicts: verdicts.catch([]),
+  discards: discards.catch([]),
+  withheld: withheld.catch([]),
+});
 
 /**
  * What of a variant is kept: a hash of whom it is for, a dot, and one of what it is. The disk shows it, so nobody may guess
@@ -102,6 +114,7 @@ export class RolloutFile {
   readonly #hashes = new WeakMap<Parameters<HashOf>[0], string>();
   /** Why the last state is not in the file, and since when. */
   #failure: { readonly reason: string; readonly since: number } | undefined;
+  #unread: { readonly reason: string; readonly since: number } | undefined;
   /** Of the next attempt. */
   #retry: Timer | undefined;
   readonly #pauses = new Backoff(retryMs.first, retryMs.longest, () => 1);
@@ -133,18 +146,44 @@ export class RolloutFile {
     return this.#failure;
   }
 
+  /** Why what was in the file at the start is not known, and since when: until the next state is in it. */
+  get unread(): { readonly reason: string; readonly since: number } | undefined {
+    return this.#unread;
+  }
+
   load(): SavedRollout {
+    let read: unknown;
     try {
-      return savedRollout.parse(JSON.parse(readFileSync(this.#path, 'utf8')));
+      read = JSON.parse(readFileSync(this.#path, 'utf8'));
+      const saved = savedRollout.safeParse(read);
+      if (saved.success) return saved.data;
+      throw new SyntaxError(z.prettifyError(saved.error));
     } catch (error) {
       if (errorCode(error) === 'ENOENT') return nothing;
-      const reason = error instanceof z.ZodError ? z.prettifyError(error) : explainError(error);
-      this.#log.error('what was frozen or found bad is not known: the file cannot be read', {
-        file: this.#path,
-        reason,
-      });
-      return nothing;
+      const rest = readable.safeParse(read).data;
+      this.#setAside(error, rest);
+      return rest ?? nothing;
     }
+  }
+
+  /** An operator may look into it: the next save would replace it. `rest`: what of it is known. */
+  #setAside(error: unknown, rest: SavedRollout | undefined): void {
+    const reason = error instanceof SyntaxError ? error.message : explainError(error);
+    let aside = 'nowhere';
+    try {
+      aside = setAside(this.#path);
+      if (rest !== undefined) this.#write(rest);
+    } catch {
+      // The next save says what is wrong.
+    }
+    const message =
+      rest === undefined
+        ? 'what was frozen or found bad is not known: the file cannot be read, and is set aside'
+        : 'a part of what was frozen or found bad is not known: the file is set aside, and what can be read is kept';
+    this.#log.error(message, { file: this.#path, set_aside: aside, reason });
+    this.#unread = { reason: `${reason}; it was set aside`, since: this.#clock.now() };
+    // Who counts it is made after it was read.
+    this.#clock.after(0, () => this.#failed(error));
   }
 
   /** A state that cannot be written is tried again until it is, or until there is a newer one. */
@@ -154,6 +193,7 @@ export class RolloutFile {
     const error = this.#write(state);
     if (error === undefined) {
       this.#failure = undefined;
+      this.#unread = undefined;
       this.#pauses.reset();
       return;
     }

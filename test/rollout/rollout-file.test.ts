@@ -1,6 +1,7 @@
-import { chmodSync, existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { diskError } from '../../src/cache/persistence/disk-error.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { createLog } from '../../src/observe/log.ts';
@@ -85,6 +86,63 @@ describe('the file of what operators have closed', () => {
     writeFileSync(join(directory.path, 'rollout.key'), '');
     file.save(frozen);
     expect(open().hashOf(web)).to.equal(before);
+  });
+
+  /** What is loaded of a file with this text, and what is said of it. */
+  function loaded(directory: string, text: string) {
+    writeFileSync(join(directory, 'rollout.json'), text);
+    const lines: string[] = [];
+    const failures: string[] = [];
+    const log = createLog({ format: 'text', write: (line) => lines.push(line) });
+    const clock = {
+      now: () => 0,
+      after: (_: number, run: () => void) => {
+        run();
+        return { cancel: () => {} };
+      },
+    };
+    const file = new RolloutFile(directory, clock, log, (error) => failures.push(diskError(error).kind));
+    const state = file.load();
+    const aside = readdirSync(directory).filter((name) => name.includes('set-aside'));
+    return { file, state, lines, failures, aside };
+  }
+
+  it('that cannot be read is set aside, counted, and said until the next state is written', () => {
+    using directory = temporaryDirectory();
+    const { file, state, lines, failures, aside } = loaded(directory.path, '{"freezes":[{"oper');
+    expect(state.freezes).to.deep.equal([]);
+    expect([lines.length, failures, aside.length]).to.deep.equal([1, ['corrupt'], 1]);
+    expect(lines[0]).to.include('is not known').and.include(aside[0]);
+    expect(file.unread?.since).to.equal(0);
+    file.save(frozen);
+    expect([file.unread, file.failure]).to.deep.equal([undefined, undefined]);
+    expect(file.load().freezes).to.have.length(1);
+  });
+
+  it('of which a list cannot be read: the others are kept, on the disk too', () => {
+    using directory = temporaryDirectory();
+    const text = JSON.stringify({ ...frozen, canaries: [], discards: [{ of: 'another version' }] });
+    const { file, state, failures, aside } = loaded(directory.path, text);
+    expect([state.freezes.length, state.discards]).to.deep.equal([1, []]);
+    expect([failures, aside.length]).to.deep.equal([['corrupt'], 1]);
+    expect(file.load().freezes).to.have.length(1);
+  });
+
+  it('what was found bad for a reason that this version does not know stays so', () => {
+    using directory = temporaryDirectory();
+    const verdict = { cause: 'weather', reason: 'no', contents: [] };
+    const { state, lines } = loaded(
+      directory.path,
+      JSON.stringify({ ...frozen, canaries: [], verdicts: [verdict] }),
+    );
+    expect(state.verdicts.map(({ reason }) => reason)).to.deep.equal(['no']);
+    expect(lines).to.deep.equal([]);
+  });
+
+  it('files that are set aside do not add up', () => {
+    using directory = temporaryDirectory();
+    for (let time = 0; time < 5; time++) loaded(directory.path, `${time}`);
+    expect(loaded(directory.path, '').aside).to.have.length(2);
   });
 
   it('of an earlier version says `rejection` for what was rejected', () => {

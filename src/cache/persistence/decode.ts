@@ -125,6 +125,7 @@ export class Decoder {
   readonly #resources: Restored['resources'][number][] = [];
   /** Rows that are read when all resources are known. */
   readonly #later: Row[] = [];
+  #changes: readonly Change[] = [];
   #problem: string | undefined;
   readonly #holders = new Map<string, Holder>();
   readonly #restoredHolders = new Map<string, Holder>();
@@ -156,6 +157,8 @@ export class Decoder {
     this.#try(() => {
       for (const row of this.#later) if (row.kind === 'interest') interests.push(...this.#interest(row));
       for (const row of this.#later) if (row.kind === 'version') versions.push(...this.#version(row));
+      const changes = this.#later.filter(({ kind }) => kind === 'change').map((row) => this.#change(row));
+      this.#changes = changes.toSorted((a, b) => a.revision - b.revision);
     });
     if (this.#problem !== undefined) return fail(this.#problem);
     if (this.#payloads.values().some(({ bytes }) => bytes === pending)) return fail('a payload is missing');
@@ -166,10 +169,7 @@ export class Decoder {
   changes(): readonly Change[] {
     // The bytes are views into large pieces of memory, which would stay as long as one of them.
     for (const payload of this.#payloads.values()) payload.bytes = Buffer.from(payload.bytes);
-    return this.#later
-      .filter(({ kind }) => kind === 'change')
-      .map((row) => this.#change(row))
-      .toSorted((a, b) => a.revision - b.revision);
+    return this.#changes;
   }
 
   #try(read: () => void): void {

@@ -43,5 +43,7 @@ export function diskError(thrown: unknown): DiskError {
       return { kind, message: 'another process has it open: each needs a directory of its own' };
     return { kind, message: thrown.message };
   }
+  // Of JSON.
+  if (thrown instanceof SyntaxError) return { kind: 'corrupt', message: thrown.message };
   return { kind: kindsByCode[errorCode(thrown) ?? ''] ?? 'io', message: explainError(thrown) };
 }

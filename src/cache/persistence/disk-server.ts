@@ -5,7 +5,6 @@ import {
   existsSync,
   mkdtempSync,
   openSync,
-  renameSync,
   rmSync,
   statSync,
 } from 'node:fs';
@@ -13,7 +12,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { TypeUrl } from '../../model/brand.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
-import { makeDirectory } from '../../package/files.ts';
+import { makeDirectory, setAside } from '../../package/files.ts';
 import { Database } from './database.ts';
 import { DiskProblem, diskError } from './disk-error.ts';
 import type { DiskError, RowBatch, SetAside } from './records.ts';
@@ -162,13 +161,7 @@ export function prepareFile(directory: string): void {
 function setFileAside(directory: string, reason: string): SetAside | undefined {
   const file = databaseFile(directory);
   if (!existsSync(file) || statSync(file).size === 0) return undefined;
-  const time = new Date().toISOString().replaceAll(/[-:]/g, '');
-  const aside = `${file}.set-aside-${time}`;
-  for (const companion of companions) {
-    if (existsSync(file + companion)) renameSync(file + companion, aside + companion);
-  }
-  renameSync(file, aside);
-  return { file: aside, reason };
+  return { file: setAside(file, companions), reason };
 }
 
 /** A copy that can be opened where the directory itself cannot be written to; to be deleted after use. */

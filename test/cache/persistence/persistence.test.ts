@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
 import { expect } from 'chai';
 import { prepareFile } from '../../../src/cache/persistence/disk-server.ts';
 import { resourceName } from '../../../src/model/brand.ts';
@@ -488,6 +489,19 @@ describe('persistence', () => {
           database.close();
         },
         /checksum/,
+      ],
+      [
+        'with a recorded change of another version',
+        () => {
+          const values = ['change', type('cds'), '1', '{"of":"another version"}'];
+          const checksum = crc32(values.join('\n'));
+          const database = new DatabaseSync(file());
+          const insert = 'INSERT INTO entry (kind, type, key, body, checksum) VALUES (?, ?, ?, ?, ?)';
+          database.prepare(insert).run(...values, checksum);
+          database.exec(`UPDATE meta SET entries = entries + 1, sum = (sum + ${checksum}) & 4294967295`);
+          database.close();
+        },
+        /expected number/,
       ],
       [
         'with a row lost',
