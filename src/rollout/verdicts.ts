@@ -1,8 +1,9 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { nameKey, type TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
-import type { Gate, HeldVariant, PendingName } from '../model/rollout.ts';
+import type { Gate, HeldVariant, PendingName, TransactionGuard } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
+import type { Transaction } from '../model/transaction.ts';
 import type { HoldCause, JudgeSettings, Verdict } from './judge.ts';
 import type { HashOf, SavedRollout } from './rollout-file.ts';
 import { type CanaryStream, isEqual, type Standing } from './waiting.ts';
@@ -25,7 +26,7 @@ const most = { verdicts: 100, names: 1000, hashes: 10_000, discards: 10_000, rea
  * that rejected it may never come back. What an operator has discarded may have been accepted by canaries: judged anew,
  * it would reach everybody.
  */
-export class Verdicts {
+export class Verdicts implements TransactionGuard {
   readonly #gate: Contents;
   readonly #hashOf: HashOf;
   /** From before a restart. */
@@ -83,6 +84,22 @@ export class Verdicts {
       if (masks.get(key) === 'discarded') this.#extend(key);
       else if (gone.has(key) || !this.#awaited.has(key)) this.#forget(key);
     }
+  }
+
+  /** The names of what was found bad before a restart, by `nameKey`. */
+  restoredKeys(): ReadonlySet<string> {
+    return new Set(this.restored().flatMap(({ names }) => Array.from(names)));
+  }
+
+  /**
+   * Endpoints that were stopped before a restart, and are not confirmed yet: the guard may find nothing wrong with them,
+   * where they come one by one.
+   */
+  stops({ type, holder, puts }: Transaction): boolean {
+    if (this.#restored.length + this.#awaited.size === 0 || holder.restored === true) return false;
+    const isBad = (key: string): boolean =>
+      this.#awaited.has(key) || this.#restored.some(({ names }) => names.has(key));
+    return puts.some(({ name }) => isBad(nameKey(type, name)));
   }
 
   /** Of who came back meanwhile, what upstream says to them is discarded too. */

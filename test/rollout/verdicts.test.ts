@@ -469,6 +469,22 @@ describe('verdicts after a restart', () => {
     expect(setting.saved.verdicts).to.deep.equal([]);
   });
 
+  it('the canaries of before are none after a minute, though nothing waits then', () => {
+    const before = {
+      freezes: [],
+      canaries: new Map([['n1', 'one']]),
+      verdicts: [],
+      discards: [],
+      withheld: [],
+    };
+    const setting = new Setting(before);
+    setting.has(released);
+    expect([...setting.rollout.canaries.named]).to.deep.equal(['n1']);
+    setting.clock.advance(minute + 2000);
+    expect([...setting.rollout.canaries.named]).to.deep.equal([]);
+    expect(setting.saved.canaries.size).to.equal(0);
+  });
+
   it('a rejection of very many names is remembered by some of them', () => {
     const setting = new Setting();
     const names = Array.from({ length: 3000 }, (_, index) => `c${index}`);
