@@ -4,7 +4,7 @@ import { startAdminServer, startMetricsServer } from '../admin/admin-server.ts';
 import type { HttpListener } from '../admin/http-listener.ts';
 import type { Request } from '../admin/requests.ts';
 import type { Answer, DiskFacts, PageFacts, RefusedConfiguration, Usage } from '../admin/service.ts';
-import { diskError } from '../cache/persistence/disk-error.ts';
+import { DiskProblem, diskError, lockedText } from '../cache/persistence/disk-error.ts';
 import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
@@ -95,8 +95,16 @@ export class Distributary {
     this.#rolloutFile =
       path === undefined
         ? undefined
-        : new RolloutFile(path, systemClock, dependencies.log, (error) =>
-            this.#core.metrics.count.persistenceErrors(diskError(error).kind).inc(),
+        : new RolloutFile(
+            path,
+            systemClock,
+            dependencies.log,
+            (error) => this.#core.metrics.count.persistenceErrors(diskError(error).kind).inc(),
+            // Another relay has the directory: what its operators have closed must not be replaced.
+            () =>
+              this.#persistence?.failure?.reason === 'locked'
+                ? new DiskProblem('locked', lockedText)
+                : undefined,
           );
     const recorder = new Recorder({
       clock: systemClock,

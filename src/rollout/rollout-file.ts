@@ -104,6 +104,7 @@ export class RolloutFile {
   readonly #clock: Pick<Clock, 'now' | 'after'>;
   readonly #log: Log;
   readonly #failed: (error: unknown) => void;
+  readonly #obstacle: () => unknown;
   /**
    * Of the hashes, in a file of its own: who reads rollout.json, in a copy or a report, cannot try guesses of what was
    * discarded, as the body of a secret.
@@ -119,18 +120,20 @@ export class RolloutFile {
   #retry: Timer | undefined;
   readonly #pauses = new Backoff(retryMs.first, retryMs.longest, () => 1);
 
-  /** `failed`: called for each attempt to write that failed. */
+  /** `failed`: called for each attempt to write that failed. `obstacle`: why nothing may be written; undefined: it may be. */
   constructor(
     directory: string,
     clock: Pick<Clock, 'now' | 'after'>,
     log: Log,
     failed: (error: unknown) => void,
+    obstacle: () => unknown = () => undefined,
   ) {
     this.#path = join(directory, 'rollout.json');
     this.#keyPath = join(directory, 'rollout.key');
     this.#clock = clock;
     this.#log = log;
     this.#failed = failed;
+    this.#obstacle = obstacle;
   }
 
   readonly hashOf: HashOf = (variant) =>
@@ -190,7 +193,7 @@ export class RolloutFile {
   save(state: SavedRollout): void {
     this.#retry?.cancel();
     this.#retry = undefined;
-    const error = this.#write(state);
+    const error = this.#obstacle() ?? this.#write(state);
     if (error === undefined) {
       this.#failure = undefined;
       this.#unread = undefined;

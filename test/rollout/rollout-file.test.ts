@@ -75,6 +75,27 @@ describe('the file of what operators have closed', () => {
     expect(file.load().freezes).to.have.length(1);
   });
 
+  it('is not replaced while another process has the directory', () => {
+    using directory = temporaryDirectory();
+    const log = createLog({ format: 'text', write: () => {} });
+    const waits: (() => void)[] = [];
+    const clock = {
+      now: () => 0,
+      after: (_: number, run: () => void) => {
+        waits.push(run);
+        return { cancel: () => {} };
+      },
+    };
+    let isLocked = true;
+    const obstacle = () => (isLocked ? new Error('another process has it open') : undefined);
+    const file = new RolloutFile(directory.path, clock, log, () => {}, obstacle);
+    file.save(frozen);
+    expect([file.failure?.reason, file.load().freezes]).to.deep.equal(['another process has it open', []]);
+    isLocked = false;
+    waits.at(-1)?.();
+    expect([file.failure, file.load().freezes.length]).to.deep.equal([undefined, 1]);
+  });
+
   it('has a whole key after a time in which the disk was full, so that what was discarded is known after a restart', () => {
     using directory = temporaryDirectory();
     const clock = { now: () => 0, after: () => ({ cancel: () => {} }) };

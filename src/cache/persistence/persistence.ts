@@ -82,6 +82,8 @@ export class Persistence {
   #sessions: Readonly<Record<string, string>> = {};
   #history: ChangeSource | undefined;
   #phase: Phase = { kind: 'detached' };
+  /** A change that another process has recorded may have this revision. */
+  #floor = 0;
   readonly #alive: Sweep;
   readonly #times: WallTime;
   #lastWrite: number | undefined;
@@ -231,7 +233,12 @@ export class Persistence {
   async #attempt(store: Store): Promise<DiskError | undefined> {
     const opened = await this.#openDisk();
     if (!opened.ok) return opened.error;
-    if (opened.value !== undefined) this.#startOver();
+    if (opened.value !== undefined) {
+      this.#startOver();
+      // Another process may have written meanwhile.
+      const { revision = 0 } = readState(opened.value.state ?? '') ?? {};
+      this.#floor = Math.max(revision, this.#floor);
+    }
     // From here to the snapshot nothing waits: it is of one moment.
     const taken = this.journal.take();
     const snapshot = takeSnapshot(store.tables, taken, this.#excluded, this.#history);
@@ -262,7 +269,7 @@ export class Persistence {
   }
 
   async #open(): Promise<Result<Loaded | undefined, DiskError>> {
-    const opened = await this.#openDisk();
+    const opened = await this.#openDisk(true);
     if (!opened.ok) return opened;
     if (opened.value?.state === undefined) return ok(undefined);
     const loaded = await this.#read(opened.value.state);
@@ -274,13 +281,16 @@ export class Persistence {
   }
 
   /** With the state that was committed last, if any was. Undefined: it was open. */
-  async #openDisk(): Promise<Result<{ readonly state: string | undefined } | undefined, DiskError>> {
+  async #openDisk(
+    mayCopy = false,
+  ): Promise<Result<{ readonly state: string | undefined } | undefined, DiskError>> {
     if (this.#closed === undefined) return ok(undefined);
     const { disk, leaveOut, path, log } = this.#options;
-    const opened = await disk.open(leaveOut, this.#closed.discard);
+    const opened = await disk.open(leaveOut, this.#closed.discard, mayCopy);
     if (!opened.ok) return opened;
     this.#closed = undefined;
-    const { state, setAside } = opened.value;
+    const { state, setAside, unwritable } = opened.value;
+    if (unwritable !== undefined) this.#reportFailure(unwritable);
     if (setAside !== undefined) {
       const { file, reason } = setAside;
       const message = 'the persisted cache is unusable and set aside; a new one is begun';
@@ -361,18 +371,28 @@ export class Persistence {
     return restorable;
   }
 
+  /** Somebody may have been told of the next ones before they are on disk: who is killed leaves them out. */
+  #lastRevision(): number {
+    const own = this.#history?.lastRevision ?? this.#changes.lastRevision;
+    const last = Math.max(own, this.#floor);
+    return this.#phase.kind === 'detached' ? last : last + reserved;
+  }
+
   #state(): DiskState {
     const { clock, upstreams, staleSince, sessions } = this.#options;
     return {
       at: clock.now(),
       sessions: sessions(),
-      revision: this.#history?.lastRevision ?? this.#changes.lastRevision,
+      revision: this.#lastRevision(),
       upstreams: upstreams().map(({ name, text, places }) => {
         return { name, text, places: [...places], staleSince: staleSince(name) };
       }),
     };
   }
 }
+
+/** So many revisions may be given before the next write. */
+const reserved = 1000;
 
 /** What makes an upstream the one that something came from. */
 export interface UpstreamIdentity {
@@ -398,7 +418,7 @@ const diskState = z.object({
   at: z.number(),
   upstreams: z.array(upstreamState),
   sessions: z.record(z.string(), z.string()).default({}),
-  /** Of the last change that was recorded. */
+  /** No change that was recorded has a higher one. */
   revision: z.number().default(0),
 });
 

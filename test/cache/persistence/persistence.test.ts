@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
@@ -572,17 +572,38 @@ describe('persistence', () => {
     const second = await open();
     expect(second.messages('error')).to.deep.equal(['the cache cannot be persisted; serving goes on']);
     expect(second.lines[0]).to.include({ kind: 'locked' });
+    expect(second.persistence.failure?.reason).to.equal('locked');
+    expect(second.lines.map(({ set_aside }) => set_aside ?? '').join('')).to.equal('');
+    expect(dump(second.store), 'it begins with what the first has').to.equal(dump(first.store));
     second.store.addInterest(interest('lds'));
     second.store.apply(
       says('lds', { resources: { listener: 'of the second' }, resolved: [interest('lds')] }),
     );
     const was = dump(second.store);
     await first.close();
-    await eventually(() => expect(second.messages('info')).to.deep.equal(['the cache is persisted again']));
+    await eventually(() => expect(second.messages('info')).to.include('the cache is persisted again'));
     await second.close();
     const third = await open();
     expect(dump(third.store)).to.equal(was);
     await third.close();
+  });
+
+  it('a revision is never used twice: who is killed leaves some out, who is stopped none', async () => {
+    const history = { lastRevision: 40, changes: () => [], get: () => undefined };
+    const first = await open({ history });
+    fill(first);
+    await first.written();
+    // As after a kill: what it would have told next is not on disk.
+    const copy = temporary();
+    cpSync(directory.path, copy.path, { recursive: true });
+    const killed = await Cache.open({ directory: copy.path });
+    expect(killed.persistence.changes.lastRevision).to.equal(1040);
+    await killed.close();
+    copy.remove();
+    await first.close();
+    const stopped = await open();
+    expect(stopped.persistence.changes.lastRevision).to.equal(40);
+    await stopped.close();
   });
 
   it('a directory that cannot be made: said once, counted each time; and written whole as soon as it can', async () => {
