@@ -88,6 +88,8 @@ const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], 
 const maxWithheld = 10_000;
 
 const keyBytes = 32;
+/** There is none, or no directory that it could be in: that is said where it is written. */
+const noFile: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ENOTDIR']);
 
 /** How long the next attempt waits after a failed one, in milliseconds. */
 const retryMs = { first: 5000, longest: 60_000 };
@@ -162,7 +164,7 @@ export class RolloutFile {
       if (saved.success) return saved.data;
       throw new SyntaxError(z.prettifyError(saved.error));
     } catch (error) {
-      if (errorCode(error) === 'ENOENT') return nothing;
+      if (noFile.has(errorCode(error))) return nothing;
       const rest = readable.safeParse(read).data;
       this.#setAside(error, rest);
       return rest ?? nothing;
