@@ -358,7 +358,7 @@ export class Relay implements UpstreamSink {
     const known = this.#expiries.get(key);
     if (known !== undefined && known.deadline <= deadline) return;
     known?.timer.cancel();
-    const timer = clock.after(deadline - clock.now(), () => {
+    const timer = clock.after(deadline - clock.monotonic(), () => {
       this.#expiries.delete(key);
       for (const commit of this.#stores.expire({ type, name, constraints })) {
         this.#options.events.evicted('ttl', 1);

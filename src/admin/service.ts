@@ -196,9 +196,9 @@ export interface DiscardedFacts {
 
 export interface DiskFacts {
   readonly path: string;
-  /** Undefined: the last write succeeded. */
+  /** `unread`: rollout.json could not be read at the start. Undefined: the last write succeeded. */
   readonly failing:
-    | { readonly what: 'cache' | 'rollout'; readonly reason: string; readonly since: number }
+    | { readonly what: 'cache' | 'rollout' | 'unread'; readonly reason: string; readonly since: number }
     | undefined;
   readonly lagSeconds: number;
 }

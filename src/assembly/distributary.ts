@@ -4,7 +4,7 @@ import { startAdminServer, startMetricsServer } from '../admin/admin-server.ts';
 import type { HttpListener } from '../admin/http-listener.ts';
 import type { Request } from '../admin/requests.ts';
 import type { Answer, DiskFacts, PageFacts, RefusedConfiguration, Usage } from '../admin/service.ts';
-import { diskError } from '../cache/persistence/disk-error.ts';
+import { DiskProblem, diskError, lockedText } from '../cache/persistence/disk-error.ts';
 import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
@@ -95,8 +95,16 @@ export class Distributary {
     this.#rolloutFile =
       path === undefined
         ? undefined
-        : new RolloutFile(path, systemClock, dependencies.log, (error) =>
-            this.#core.metrics.count.persistenceErrors(diskError(error).kind).inc(),
+        : new RolloutFile(
+            path,
+            systemClock,
+            dependencies.log,
+            (error) => this.#core.metrics.count.persistenceErrors(diskError(error).kind).inc(),
+            // Another relay has the directory: what its operators have closed must not be replaced.
+            () =>
+              this.#persistence?.failure?.reason === 'locked'
+                ? new DiskProblem('locked', lockedText)
+                : undefined,
           );
     const recorder = new Recorder({
       clock: systemClock,
@@ -319,10 +327,12 @@ export class Distributary {
     const { persistence } = this.#config.cache;
     if (this.#persistence === undefined || persistence === undefined) return undefined;
     const { failure, lagSeconds } = this.#persistence;
-    const rollout = this.#rolloutFile?.failure;
+    const { failure: rollout, unread } = this.#rolloutFile ?? {};
     const failing = failure
       ? { what: 'cache' as const, ...failure }
-      : rollout && { what: 'rollout' as const, ...rollout };
+      : rollout
+        ? { what: 'rollout' as const, ...rollout }
+        : unread && { what: 'unread' as const, ...unread };
     return { path: persistence.path, failing, lagSeconds };
   }
 
@@ -331,7 +341,8 @@ export class Distributary {
     const { what, reason = '' } = this.#disk()?.failing ?? {};
     const why = diskText.get(reason) ?? reason;
     const lacking = what === 'cache' ? 'the cache' : 'rollout.json';
-    return what && `this does not survive a restart: ${lacking} cannot be written (${why})`;
+    if (what === undefined || what === 'unread') return undefined;
+    return `this does not survive a restart: ${lacking} cannot be written (${why})`;
   }
 
   /** Not ready first, for drain_delay; then GOAWAY and the end of all streams, spread over drain_timeout. */

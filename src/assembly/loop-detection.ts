@@ -59,7 +59,7 @@ export class LoopDetection {
    */
   streamEnded(stream: AnnouncingStream): void {
     this.#streams.delete(stream);
-    const until = this.#clock.now() + rememberedMs;
+    const until = this.#clock.monotonic() + rememberedMs;
     for (const path of this.#below(stream)) {
       if (path.split('>').includes(this.relayId)) continue;
       this.#remembered.delete(path);
@@ -77,12 +77,12 @@ export class LoopDetection {
     const paths = this.#below(stream);
     if (paths.length === 0 || this.#timer !== undefined) return;
     if (!announcesMore(this.#announced, formatVia(this.relayId, paths, this.#longest))) return;
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     const wait = Math.max(gatherMs, this.#nextAnnouncementAt - now);
     this.#timer = this.#clock.after(wait, () => {
       this.#timer = undefined;
       const reopened = [...this.#listeners].filter((listener) => listener());
-      if (reopened.length > 0) this.#nextAnnouncementAt = this.#clock.now() + announceIntervalMs;
+      if (reopened.length > 0) this.#nextAnnouncementAt = this.#clock.monotonic() + announceIntervalMs;
     });
   }
 
@@ -108,7 +108,7 @@ export class LoopDetection {
   }
 
   #lately(): readonly string[] {
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     for (const [path, until] of this.#remembered) if (until <= now) this.#remembered.delete(path);
     return [...this.#remembered.keys()];
   }

@@ -26,9 +26,9 @@ import type {
   RemovalCount,
   TransactionGuard,
 } from '../model/rollout.ts';
-import { type Interest, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
+import { type Interest, type Move, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
-import { CachedResource, contentIn } from './cached-resource.ts';
+import { CachedResource, contentIn, type VariantsOf } from './cached-resource.ts';
 import { HeldTransaction, isFrozen } from './held-transaction.ts';
 import type { Column, HeldName, TypeTable, TypeTables } from './type-table.ts';
 import type { CommitChanges } from './update.ts';
@@ -92,7 +92,12 @@ export class HeldNames implements Gate {
 
   /** After the sides have new constraints too. No content changes. */
   restamped(table: TypeTable, { moves }: Restamp): void {
-    for (const name of new Set(moves.map((move) => move.name))) {
+    for (const [name, ofName] of Map.groupBy(moves, (move) => move.name)) {
+      const held = table.held.get(name);
+      if (held !== undefined) {
+        const { refused, saidLast } = held;
+        table.change(name, held, { refused: moved(refused, ofName), saidLast: moved(saidLast, ofName) });
+      }
       table.pendingChanges(name);
       table.stopHoldingIfEqual(name);
     }
@@ -106,7 +111,7 @@ export class HeldNames implements Gate {
       const entry = cached?.variants.get(constraints.key);
       const { ttl, aliases = [] } = entry?.variant ?? {};
       if (cached === undefined || entry === undefined || ttl === undefined) continue;
-      if (ttl.deadline > this.#clock.now()) continue;
+      if (ttl.deadline > this.#clock.monotonic()) continue;
       changes.touch(name, constraints, aliases);
       table.remove(cached, entry, side);
       expired = true;
@@ -431,6 +436,18 @@ function resourceOf(variants: readonly HeldVariant[], order: number | undefined)
     cached.variants.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
   }
   return cached;
+}
+
+/** With their new constraints. */
+function moved(before: VariantsOf | undefined, moves: readonly Move[]): VariantsOf | undefined {
+  if (before === undefined) return undefined;
+  const leaving = new Set(moves.map(({ from, to }) => (to === undefined ? undefined : from.key)));
+  const arrivals = moves.flatMap(({ from, to }) => {
+    const one = before.get(from.key);
+    if (one === undefined || to === undefined) return [];
+    return [[to.key, { ...one, variant: { ...one.variant, constraints: to } }] as const];
+  });
+  return new Map([...[...before].filter(([key]) => !leaving.has(key)), ...arrivals]);
 }
 
 /** Canaries see what upstream says. */

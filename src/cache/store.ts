@@ -409,7 +409,7 @@ export class Store extends CatalogReader {
     const cached = table.resources.get(name);
     const entry = cached?.variants.get(constraints.key);
     if (cached === undefined || entry?.variant.ttl === undefined) return undefined;
-    if (entry.variant.ttl.deadline > this.#options.clock.now()) return undefined;
+    if (entry.variant.ttl.deadline > this.#options.clock.monotonic()) return undefined;
     // Upstream has not said anything new: its last version stays (protocol §3.10).
     const version = table.versions.get(entry.holders[0]?.key ?? '') ?? '';
     const remover = new VariantRemover(table, changes);

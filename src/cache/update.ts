@@ -315,7 +315,7 @@ export class Update extends VariantRemover {
 
   #ttl(milliseconds: number | undefined): Ttl | undefined {
     if (milliseconds === undefined) return undefined;
-    return { milliseconds, deadline: this.table.all.options.clock.now() + milliseconds };
+    return { milliseconds, deadline: this.table.all.options.clock.monotonic() + milliseconds };
   }
 
   #replace(entry: CacheEntry, variant: Variant): void {

@@ -116,9 +116,9 @@ export class Quota {
     const { transport } = this.#stream;
     const newSessions = this.takenSessions();
     const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.size ?? 0), 0);
-    this.#rate ??= new Rate(() => limits().changesPerSecond, clock.now());
+    this.#rate ??= new Rate(() => limits().changesPerSecond, clock.monotonic());
     const cost = Math.max(changes, newSessions) + Math.floor(shown / shownPerChange);
-    const wait = this.#rate.spend(clock.now(), cost);
+    const wait = this.#rate.spend(clock.monotonic(), cost);
     if (this.#paused !== undefined) return;
     if (wait > 0) events.rejected('rate');
     else if (shown < muchShown && newSessions < manySessions) return;

@@ -346,7 +346,7 @@ export class SendOrder {
     const { conversation } = this;
     this.#settleWarming();
     if (!warming) return;
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     // The time is not extended by further clusters: routes would wait as long as clusters keep changing.
     if (conversation.warmingUntil === 0) conversation.warmingUntil = now + this.#stream.warmingMilliseconds;
     if (conversation.asksApart && conversation.warmingUntil > now) conversation.warmsWith.push(needed);
@@ -405,7 +405,7 @@ export class SendOrder {
   #tellOverdue(type: OrderedType): void {
     const waited = this.#waits?.get(type);
     this.#waits?.delete(type);
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     if (waited !== undefined && waited.names.length > 0 && waited.until <= now)
       this.#stream.overdue(type, 'missing', waited.names);
     const { conversation } = this;
@@ -433,7 +433,7 @@ export class SendOrder {
     if (grace === 0 || by === undefined || this.#stream.isRelay)
       return this.#stream.send(type, defersNothing);
     const overdue: string[] = [];
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     // Once for all that is removed: a client may have thousands of both.
     const others = lazily(() => by.flatMap((short) => conversation.of(short)));
     const areSettled = lazily(() => others().every(isSettled));
@@ -473,7 +473,7 @@ export class SendOrder {
       conversation.participants > 0
     )
       return false;
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     this.#returnedAt ??= now;
     if (by.some((short) => conversation.of(short).length > 0)) return false;
     const until = this.#returnedAt + returnMs.first;
@@ -489,7 +489,7 @@ export class SendOrder {
   #waitsForClusters(type: OrderedType): boolean {
     if (!this.#hasRoutesToTell(type)) return false;
     this.#settleWarming();
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     const { warmingUntil } = this.conversation;
     const names = this.#missing(type);
     if (names.length === 0 && warmingUntil <= now) {
@@ -531,7 +531,7 @@ export class SendOrder {
   #wakeAt(moment: number): void {
     if (this.#timer !== undefined && this.#timer.at <= moment) return;
     this.#timer?.timer.cancel();
-    const timer = this.#clock.after(moment - this.#clock.now(), () => {
+    const timer = this.#clock.after(moment - this.#clock.monotonic(), () => {
       this.#timer = undefined;
       this.#stream.pump();
     });

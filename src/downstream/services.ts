@@ -170,7 +170,7 @@ export interface ListedType {
         readonly missing: readonly MissingEntry[];
       }
     | undefined;
-  /** Of a client that polls: when it did so last, in milliseconds since the epoch. */
+  /** Of a client that polls: when it did so last, by `Clock.monotonic()`. */
   readonly polledAt?: number;
 }
 

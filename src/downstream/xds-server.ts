@@ -73,7 +73,7 @@ export class XdsServer {
     this.#options = options;
     const { clock } = services;
     new Sweep(clock, overdueCheckMs, () => {
-      const now = clock.now();
+      const now = clock.monotonic();
       for (const stream of this.#streams.values()) stream.failIfOverdue(now);
       return true;
     }).start();
@@ -218,7 +218,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.transport = transport;
     this.#services = services;
     this.#server = server;
-    this.#openedAt = services.clock.now();
+    this.#openedAt = services.clock.monotonic();
     this.#order = new SendOrder(this, this.#types, services.clock);
     this.#quota = new Quota(this, services);
     const { account: payer } = transport.peer;
@@ -345,7 +345,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
   }
 
   progressed(): void {
-    this.#blockedSince = this.#services.clock.now();
+    this.#blockedSince = this.#services.clock.monotonic();
   }
 
   /** The transport has refused the call: that is counted like every refusal. */
@@ -439,7 +439,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     if (coalesced > 0) events.coalesced(type.info.url, coalesced);
     this.#order.taken(type, response);
     if (!this.transport.write(response.bytes)) {
-      this.#blockedSince = this.#services.clock.now();
+      this.#blockedSince = this.#services.clock.monotonic();
       // What many get is charged to nobody.
       if (type.subscription?.isShared(response) !== true) this.#keep(length);
     }

@@ -30,6 +30,8 @@ export class History {
   #besideBytes = 0;
   /** By revision, in their order. The first ones are without bodies. */
   readonly #changes = new Map<number, Change>();
+  /** When they were recorded, by `Clock.monotonic()`: that the wall clock is set ages nothing. */
+  readonly #recorded = new Map<number, number>();
   /** The revisions of those that have waited when they were last written. */
   readonly #pending = new Set<number>();
   #lastRevision = 0;
@@ -125,6 +127,8 @@ export class History {
     const kept = this.keepsBodies && isWhole(change) ? this.#keepBodies(change) : stripped(change);
     if (!isWhole(kept)) this.#lastStripped = Math.max(this.#lastStripped, kept.revision);
     this.#changes.set(kept.revision, kept);
+    const { clock } = this.#options;
+    getOrMake(this.#recorded, kept.revision, () => clock.monotonic() - Math.max(0, clock.now() - kept.at));
     if (kept.names.some(({ verdict }) => verdict === 'PENDING')) this.#pending.add(kept.revision);
     else this.#pending.delete(kept.revision);
     return kept;
@@ -165,10 +169,13 @@ export class History {
   /** From the oldest: bodies that are too old or too much, and then changes that are too many without. */
   #expire(): void {
     const limits = this.#options.limits();
-    const oldest = this.#options.clock.now() - (limits?.maxAgeMs ?? 0);
+    const oldest = this.#options.clock.monotonic() - (limits?.maxAgeMs ?? 0);
     for (const change of this.#changes.values()) {
       if (!isWhole(change)) continue;
-      const fits = limits !== undefined && this.bytes <= limits.maxBytes && change.at >= oldest;
+      const fits =
+        limits !== undefined &&
+        this.bytes <= limits.maxBytes &&
+        (this.#recorded.get(change.revision) ?? 0) >= oldest;
       if (fits) break;
       this.#dropBodies(change);
       this.#lastStripped = Math.max(this.#lastStripped, change.revision);
@@ -178,6 +185,7 @@ export class History {
     for (const [revision, change] of this.#changes) {
       if (this.#changes.size <= maxWithoutBodies || isWhole(change)) break;
       this.#changes.delete(revision);
+      this.#recorded.delete(revision);
       this.#pending.delete(revision);
       this.#options.written(change);
     }

@@ -18,6 +18,7 @@ import type { WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import type { Access } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
+import { systemClock, WallTime } from '../model/clock.ts';
 import { contentHash } from '../model/content-hash.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -35,6 +36,8 @@ import { compileGlob } from '../security/pattern.ts';
 import { aboutVariant } from './resources.ts';
 
 type IsServed = Pick<Relay, 'isServed'>;
+
+const times = new WallTime(systemClock);
 
 /** What a client may not get of a name although it is for such a client. 'all': it may not ask for the name. */
 export function withheldOf(
@@ -141,7 +144,7 @@ export function typeState(type: ListedType, relay: IsServed): Plain<ClientTypeSt
     parameters: Object.fromEntries(selected?.parameters.entries ?? []),
     subscriptions: type.selection.size,
     removalState: '',
-    lastPoll: type.polledAt === undefined ? '' : new Date(type.polledAt).toISOString(),
+    lastPoll: type.polledAt === undefined ? '' : new Date(times.of(type.polledAt)).toISOString(),
     missing: false,
   };
 }

@@ -347,18 +347,30 @@ export const diskText: ReadonlyMap<string, string> = new Map([
   ['io', 'the disk has an error'],
 ]);
 
+const diskFailures = {
+  cache: {
+    short: 'the cache cannot be written to disk',
+    effect: 'clients are still served, but a restart would begin with old data',
+  },
+  rollout: {
+    short: 'the file rollout.json cannot be written to disk',
+    effect: 'clients are still served, but a restart would forget what is frozen, discarded or found bad',
+  },
+  unread: {
+    short: 'the file rollout.json could not be read',
+    effect:
+      'freezes, discards and held changes of before the start may be lost: look whether they are in force',
+  },
+};
+
 function* disk({ facts, now }: ProblemFacts): Problems {
   if (facts.disk === undefined) return;
   const { failing, lagSeconds, path } = facts.disk;
   const commands = [fileCommand('df -h', path), fileCommand('ls -ld', path)];
   if (failing !== undefined) {
-    const [what, lost] =
-      failing.what === 'cache'
-        ? ['the cache', 'begin with old data']
-        : ['the file rollout.json', 'forget what is frozen, discarded or found bad'];
-    const short = `${what} cannot be written to disk`;
+    const { short, effect } = diskFailures[failing.what];
     const title = short.charAt(0).toUpperCase() + short.slice(1);
-    const detail = `${diskText.get(failing.reason) ?? failing.reason}; clients are still served, but a restart would ${lost}`;
+    const detail = `${diskText.get(failing.reason) ?? failing.reason}; ${effect}`;
     const since = timestamp(failing.since);
     yield problem('disk_fails', [], { severity: 'warning', title, short, detail, since, commands });
   } else if (lagSeconds > bounds.diskLagSeconds) {

@@ -261,7 +261,7 @@ class ClientReports implements StreamHandler {
       server.options.clock,
       () => !this.#isOver && this.#paused === undefined,
     );
-    this.#openedAt = server.options.clock.now();
+    this.#openedAt = server.options.clock.monotonic();
   }
 
   get peer(): Peer {
@@ -302,7 +302,7 @@ class ClientReports implements StreamHandler {
   }
 
   progressed(): void {
-    this.#blockedSince = this.#server.options.clock.now();
+    this.#blockedSince = this.#server.options.clock.monotonic();
   }
 
   faulted(status: GrpcStatus, why?: FaultReason): void {
@@ -336,7 +336,7 @@ class ClientReports implements StreamHandler {
     const asked = joined(mayKnow === undefined ? all : all.flatMap((one) => restricted(one, mayKnow) ?? []));
     if (asked === undefined || this.#told?.frame.equals(asked.frame) === true) return bytes;
     this.#told = asked;
-    if (!this.#stream.write(asked.frame)) this.#blockedSince = this.#server.options.clock.now();
+    if (!this.#stream.write(asked.frame)) this.#blockedSince = this.#server.options.clock.monotonic();
     return bytes;
   }
 
@@ -359,7 +359,7 @@ class ClientReports implements StreamHandler {
     if (this.#client !== undefined && this.#blockedSince === undefined) return;
     const { clock, limits } = this.#server.options;
     const { firstRequestMilliseconds: first, stalledMilliseconds } = limits();
-    const now = clock.now();
+    const now = clock.monotonic();
     if (this.#client === undefined && now - this.#openedAt - this.#stream.waitedMilliseconds >= first)
       this.#fail(noFirstRequest(first));
     else if (this.#blockedSince !== undefined && now - this.#blockedSince >= stalledMilliseconds)

@@ -1,4 +1,7 @@
-/** A token bucket: so many events a second, a second's worth at once. The rate is asked each time: it may change. */
+/**
+ * A token bucket: so many events a second, a second's worth at once. The rate is asked each time: it may change. Times are
+ * by `Clock.monotonic()`.
+ */
 export class Rate {
   readonly #perSecond: () => number;
   #tokens: number;

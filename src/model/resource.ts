@@ -12,7 +12,7 @@ export interface Payload {
 export interface Ttl {
   /** As the upstream gave it. */
   readonly milliseconds: number;
-  /** The resource expires at this time, in milliseconds of the cache's clock. A heartbeat sets a later time. */
+  /** The resource expires at this time, by `Clock.monotonic()`. A heartbeat sets a later time. */
   readonly deadline: number;
 }
 

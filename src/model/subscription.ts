@@ -58,7 +58,7 @@ export interface Removed {
   /** As the client knows it: under the name it asked for, and the one in the body. */
   readonly spelling: string;
   readonly variant: Variant;
-  /** When its removal was first deferred, by `Clock.now()`; undefined: it is new. */
+  /** When its removal was first deferred, by `Clock.monotonic()`; undefined: it is new. */
   readonly since: number | undefined;
 }
 

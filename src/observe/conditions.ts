@@ -88,7 +88,7 @@ export class Conditions {
     message: string,
     fields: Fields | undefined,
   ): void {
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     const before = this.#lines.get(together);
     const isNew = before === undefined || now - before.since >= minute;
     const { since, lines } = isNew ? { since: now, lines: 0 } : before;

@@ -45,6 +45,7 @@ export class Figures {
   readonly #grown: Growth[] = [];
   readonly #lags: number[] = [];
   #last: readonly Counters[] = [];
+  /** By `Clock.monotonic()`. */
   #lastAt = 0;
   #timer: Timer | undefined;
   #stopped = false;
@@ -114,16 +115,16 @@ export class Figures {
     const counters = heard.flatMap((one) =>
       typeof one === 'number' ? (ofProcess(one, this.#last) ?? []) : one,
     );
-    const at = this.#clock.now();
+    const [at, now] = [this.#clock.now(), this.#clock.monotonic()];
     if (this.#lastAt > 0) {
-      this.#points.push(figure(at, (at - this.#lastAt) / 1000, this.#last, counters));
+      this.#points.push(figure(at, (now - this.#lastAt) / 1000, this.#last, counters));
       this.#grown.push(growth(this.#last, counters));
       if (this.#grown.length > longestMinutes * perMinute) this.#grown.shift();
     }
     this.#lags.push(Math.max(0, ...counters.map(({ lagMs }) => lagMs)));
     if (this.#lags.length > looksAtLag) this.#lags.shift();
     this.#last = counters;
-    this.#lastAt = at;
+    this.#lastAt = now;
     if (this.#points.length > kept) this.#points.shift();
     this.#timer = this.#clock.after(everyMs, () => void this.#look());
   }

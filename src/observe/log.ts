@@ -84,7 +84,7 @@ class DebugBudget {
 
   /** The fields of the line that may be written; undefined: it is left out. The next one says how many were. */
   spend(fields: Fields): Fields | undefined {
-    const second = Math.floor(this.#clock.now() / 1000);
+    const second = Math.floor(this.#clock.monotonic() / 1000);
     if (second !== this.#second) {
       this.#second = second;
       this.#lines = 0;

@@ -1,4 +1,13 @@
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import { getAssetKeys, getRawAsset, isSea } from 'node:sea';
 import type { WorkerOptions } from 'node:worker_threads';
@@ -67,4 +76,28 @@ export function makeDirectory(directory: string): void {
   const above = dirname(directory);
   if (above !== directory) makeDirectory(above);
   mkdirSync(directory, { mode: 0o700 });
+}
+
+/** So many files of one name that were set aside are kept. */
+const mostAside = 2;
+
+/**
+ * Renames a file that is not what was written, and with it its companions, so that an operator can look into it. Of those
+ * that were set aside before only the newest stay: a disk that damages files must not be filled with them. Returns the
+ * new name.
+ */
+export function setAside(file: string, companions: readonly string[] = []): string {
+  const mark = `${basename(file)}.set-aside-`;
+  const aside = join(dirname(file), mark + new Date().toISOString().replaceAll(/[-:]/g, ''));
+  for (const companion of companions)
+    if (existsSync(file + companion)) renameSync(file + companion, aside + companion);
+  renameSync(file, aside);
+  const all = readdirSync(dirname(file)).filter((one) => one.startsWith(mark));
+  const kept = all
+    .filter((one) => !companions.some((companion) => one.endsWith(companion)))
+    .toSorted()
+    .slice(-mostAside);
+  for (const one of all)
+    if (!kept.some((name) => one.startsWith(name))) rmSync(join(dirname(file), one), { force: true });
+  return aside;
 }

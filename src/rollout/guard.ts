@@ -11,7 +11,7 @@ import { typeInfo } from '../model/types.ts';
 import type { Change } from './changes.ts';
 import { type Verdict, verdictOn } from './judge.ts';
 import { type HeardChange, noObjection, type Opinion, type VerdictSource } from './sources.ts';
-import type { WaitingNames } from './waiting.ts';
+import { isEqual, type WaitingNames } from './waiting.ts';
 
 /** As configured (`rollout.guard`), in percent. Undefined: there is no bound. */
 export interface GuardBounds {
@@ -59,6 +59,7 @@ const none: readonly Verdict[] = [];
 export class Guard implements VerdictSource, TransactionGuard {
   readonly #gate: GuardedGate;
   readonly #clock: Clock;
+  readonly #knownBad: TransactionGuard | undefined;
   #settings: GuardSettings | undefined;
   /** What everybody has lost within the last bake, by `lossKey`. */
   readonly #passed = new Map<string, Loss>();
@@ -72,7 +73,9 @@ export class Guard implements VerdictSource, TransactionGuard {
   /** What was said of the size of what waits, which is the same as long as that is. */
   #sizes = new WeakMap<WaitingNames, readonly Verdict[]>();
 
-  constructor(gate: GuardedGate, clock: Clock) {
+  /** `knownBad`: what was found bad before a restart stops too, whatever the bounds say of it now. */
+  constructor(gate: GuardedGate, clock: Clock, knownBad?: TransactionGuard) {
+    this.#knownBad = knownBad;
     this.#gate = gate;
     this.#clock = clock;
   }
@@ -86,8 +89,10 @@ export class Guard implements VerdictSource, TransactionGuard {
   }
 
   /** Losses that are not too many are remembered: the next ones may be with them. */
-  stops({ type, holder, puts }: Transaction): boolean {
+  stops(transaction: Transaction): boolean {
+    const { type, holder, puts } = transaction;
     const bounds = this.#settings?.guard;
+    if (bounds !== undefined && this.#knownBad?.stops(transaction) === true) return true;
     if (bounds === undefined || type !== assignmentType || holder.restored === true) return false;
     const fresh = this.#freshLosses(puts, holder, bounds);
     if (fresh.length === 0) return false;
@@ -120,11 +125,19 @@ export class Guard implements VerdictSource, TransactionGuard {
       return this.#weighed.stopped;
     const losses = this.#lossObjections([...waiting.names, ...queued], settings.guard);
     const sizes = getOrMake(this.#sizes, waiting, () => this.#sizeObjections(waiting, settings));
-    this.#objections = [...losses, ...sizes];
+    const known = this.#objections;
+    this.#objections = [...losses, ...sizes].map(
+      (one) => known.find(({ reason, names }) => reason === one.reason && isEqual(names, one.names)) ?? one,
+    );
     const [first = new Set<string>(), ...others] = this.#objections.map(({ names }) => names);
     const stopped = others.reduce((union, names) => union.union(names), first);
     this.#weighed = stopped.size === 0 ? undefined : { waiting, revision, stopped };
     return stopped;
+  }
+
+  /** What was found bad, the same values until something of it changes. */
+  get objections(): readonly Verdict[] {
+    return this.#objections;
   }
 
   look(changes: readonly HeardChange[]): ReadonlyMap<Change, Opinion> {

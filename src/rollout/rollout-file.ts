@@ -4,21 +4,22 @@ import { join } from 'node:path';
 import * as z from 'zod';
 import { Backoff } from '../model/backoff.ts';
 import { resourceName, typeUrl } from '../model/brand.ts';
-import { contentHash } from '../model/change.ts';
 import type { Clock, Timer } from '../model/clock.ts';
+import { contentHash } from '../model/content-hash.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Log } from '../observe/log.ts';
+import { setAside } from '../package/files.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
-import { nodeKeyOf } from '../wire/peer-identity.ts';
 
 const type = z.string().transform(typeUrl);
 const name = z.string().transform(resourceName);
 /** Files of earlier versions say `rejection`. */
 const rejected = z.enum(['rejected', 'rejection']).transform(() => 'rejected' as const);
 const others = z.enum(['disconnects', 'check', 'traffic', 'removals', 'content', 'timeout']);
-const holdCause = z.union([rejected, others]);
-/** What upstream said under a name. `hashes`: of each variant; none if the name was removed. */
+/** A newer version may know others: what was found bad stays so. */
+const holdCause = z.union([rejected, others]).catch('rejected');
+/** What upstream said under a name. `hashes`: of each variant; of one that was removed without what it was. */
 const savedContent = z.object({ type, name, hashes: z.array(z.string()).readonly() });
 
 /** What a restart must not forget. */
@@ -58,21 +59,28 @@ const savedRollout = z.object({
 
 export type SavedRollout = z.output<typeof savedRollout>;
 
-/**
- * Hashes are keyed; those of earlier versions are not. Canaries are nodes with their verified identity; earlier versions
- * kept their ids alone.
- */
-const content = savedRollout.extend({
-  keyed: z.boolean().default(false),
-  identified: z.boolean().default(false),
+const { freezes, canaries, verdicts, discards, withheld } = savedRollout.shape;
+/** What can be read of a file that is damaged, or that another version has written. */
+const readable = z.object({
+  freezes: freezes.catch([]),
+  canaries: canaries.catch(new Map()),
+  verdicts: verdicts.catch([]),
+  discards: discards.catch([]),
+  withheld: withheld.catch([]),
 });
 
-/** Anybody can say an id: it is nobody's who is verified. */
-const unverified = (ids: ReadonlyMap<string, string>): ReadonlyMap<string, string> =>
-  new Map([...ids].map(([id, classKey]) => [nodeKeyOf(id, undefined), classKey]));
+/**
+ * What of a variant is kept: a hash of whom it is for, a dot, and one of what it is. The disk shows it, so nobody may guess
+ * a secret by it.
+ */
+export type HashOf = (variant: Hashed) => string;
+type Hashed = Pick<Variant, 'constraints' | 'payload' | 'aliases' | 'metadata'>;
 
-/** What of a variant is kept: equal for equal content. The disk shows it, so nobody may guess a secret by it. */
-export type HashOf = (variant: Pick<Variant, 'deltaVersion'>) => string;
+/** Without a key. What a variant is does not say by which keys its clients are told apart: a reload may change these. */
+export const plainHash: HashOf = ({ constraints, payload, aliases, metadata }) => {
+  const around = [payload?.hash ?? '', aliases, metadata === undefined ? '' : contentHash(metadata)];
+  return `${contentHash(constraints.key)}.${contentHash(JSON.stringify(around))}`;
+};
 
 const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] };
 
@@ -80,6 +88,8 @@ const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], 
 const maxWithheld = 10_000;
 
 const keyBytes = 32;
+/** There is none, or no directory that it could be in: that is said where it is written. */
+const noFile: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ENOTDIR']);
 
 /** How long the next attempt waits after a failed one, in milliseconds. */
 const retryMs = { first: 5000, longest: 60_000 };
@@ -96,6 +106,7 @@ export class RolloutFile {
   readonly #clock: Pick<Clock, 'now' | 'after'>;
   readonly #log: Log;
   readonly #failed: (error: unknown) => void;
+  readonly #obstacle: () => unknown;
   /**
    * Of the hashes, in a file of its own: who reads rollout.json, in a copy or a report, cannot try guesses of what was
    * discarded, as the body of a secret.
@@ -106,61 +117,88 @@ export class RolloutFile {
   readonly #hashes = new WeakMap<Parameters<HashOf>[0], string>();
   /** Why the last state is not in the file, and since when. */
   #failure: { readonly reason: string; readonly since: number } | undefined;
+  #unread: { readonly reason: string; readonly since: number } | undefined;
   /** Of the next attempt. */
   #retry: Timer | undefined;
   readonly #pauses = new Backoff(retryMs.first, retryMs.longest, () => 1);
 
-  /** `failed`: called for each attempt to write that failed. */
+  /** `failed`: called for each attempt to write that failed. `obstacle`: why nothing may be written; undefined: it may be. */
   constructor(
     directory: string,
     clock: Pick<Clock, 'now' | 'after'>,
     log: Log,
     failed: (error: unknown) => void,
+    obstacle: () => unknown = () => undefined,
   ) {
     this.#path = join(directory, 'rollout.json');
     this.#keyPath = join(directory, 'rollout.key');
     this.#clock = clock;
     this.#log = log;
     this.#failed = failed;
+    this.#obstacle = obstacle;
   }
 
   readonly hashOf: HashOf = (variant) =>
-    getOrMake(this.#hashes, variant, () => this.#keyed(contentHash(variant)));
+    getOrMake(this.#hashes, variant, () =>
+      plainHash(variant)
+        .split('.')
+        .map((part) => this.#keyed(part))
+        .join('.'),
+    );
 
   /** Times are milliseconds since the epoch. */
   get failure(): { readonly reason: string; readonly since: number } | undefined {
     return this.#failure;
   }
 
+  /** Why what was in the file at the start is not known, and since when: until the next state is in it. */
+  get unread(): { readonly reason: string; readonly since: number } | undefined {
+    return this.#unread;
+  }
+
   load(): SavedRollout {
+    let read: unknown;
     try {
-      const { keyed, identified, ...saved } = content.parse(JSON.parse(readFileSync(this.#path, 'utf8')));
-      const keyedNow = <One extends z.infer<typeof savedContent>>(all: readonly One[]) =>
-        keyed ? all : all.map((one) => ({ ...one, hashes: one.hashes.map((hash) => this.#keyed(hash)) }));
-      return {
-        ...saved,
-        canaries: identified ? saved.canaries : unverified(saved.canaries),
-        verdicts: saved.verdicts.map((one) => ({ ...one, contents: keyedNow(one.contents) })),
-        discards: keyedNow(saved.discards),
-      };
+      read = JSON.parse(readFileSync(this.#path, 'utf8'));
+      const saved = savedRollout.safeParse(read);
+      if (saved.success) return saved.data;
+      throw new SyntaxError(z.prettifyError(saved.error));
     } catch (error) {
-      if (errorCode(error) === 'ENOENT') return nothing;
-      const reason = error instanceof z.ZodError ? z.prettifyError(error) : explainError(error);
-      this.#log.error('what was frozen or found bad is not known: the file cannot be read', {
-        file: this.#path,
-        reason,
-      });
-      return nothing;
+      if (noFile.has(errorCode(error))) return nothing;
+      const rest = readable.safeParse(read).data;
+      this.#setAside(error, rest);
+      return rest ?? nothing;
     }
+  }
+
+  /** An operator may look into it: the next save would replace it. `rest`: what of it is known. */
+  #setAside(error: unknown, rest: SavedRollout | undefined): void {
+    const reason = error instanceof SyntaxError ? error.message : explainError(error);
+    let aside = 'nowhere';
+    try {
+      aside = setAside(this.#path);
+      if (rest !== undefined) this.#write(rest);
+    } catch {
+      // The next save says what is wrong.
+    }
+    const message =
+      rest === undefined
+        ? 'what was frozen or found bad is not known: the file cannot be read, and is set aside'
+        : 'a part of what was frozen or found bad is not known: the file is set aside, and what can be read is kept';
+    this.#log.error(message, { file: this.#path, set_aside: aside, reason });
+    this.#unread = { reason: `${reason}; it was set aside`, since: this.#clock.now() };
+    // Who counts it is made after it was read.
+    this.#clock.after(0, () => this.#failed(error));
   }
 
   /** A state that cannot be written is tried again until it is, or until there is a newer one. */
   save(state: SavedRollout): void {
     this.#retry?.cancel();
     this.#retry = undefined;
-    const error = this.#write(state);
+    const error = this.#obstacle() ?? this.#write(state);
     if (error === undefined) {
       this.#failure = undefined;
+      this.#unread = undefined;
       this.#pauses.reset();
       return;
     }
@@ -179,8 +217,8 @@ export class RolloutFile {
   #write({ freezes, canaries, verdicts, discards, withheld }: SavedRollout): unknown {
     try {
       const names = withheld.slice(0, maxWithheld).map(({ type, name }) => [type, name]);
-      const said = { freezes, canaries: [...canaries], verdicts, discards, withheld: names };
-      const text = JSON.stringify({ keyed: true, identified: true, ...said });
+      const saved = { freezes, canaries: [...canaries], verdicts, discards, withheld: names };
+      const text = JSON.stringify(saved);
       // A key first: without it the hashes say nothing.
       if (statSync(this.#keyPath, { throwIfNoEntry: false })?.size !== keyBytes)
         replace(this.#keyPath, this.#keyOf());

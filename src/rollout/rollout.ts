@@ -1,6 +1,5 @@
 import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import { contentHash } from '../model/change.ts';
 import { type Timer, WallTime } from '../model/clock.ts';
 import { type Decision, nameKey, type Scope, scopeText, type TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
@@ -22,6 +21,7 @@ import {
 import { Needed } from './needed.ts';
 import { operations, reloadObjection } from './reload-objection.ts';
 import { RemovalLimits } from './removal-limits.ts';
+import { plainHash } from './rollout-file.ts';
 import { type Promoted, type RolloutOptions, type RolloutSettings, resultOf } from './seams.ts';
 import { Sources } from './sources.ts';
 import { Ends, Rejections, Verdicts } from './verdicts.ts';
@@ -95,7 +95,7 @@ export class Rollout {
   #timer: Timer | undefined;
 
   constructor(settings: RolloutSettings | undefined, options: RolloutOptions) {
-    const { clock, gate, saved, hashOf = contentHash } = options;
+    const { clock, gate, saved, hashOf = plainHash } = options;
     this.#options = options;
     this.#settings = settings;
     this.#wallTime = new WallTime(clock);
@@ -105,15 +105,14 @@ export class Rollout {
     this.#judged = new Judged(gate);
     this.#needed = new Needed(gate);
     this.#removals = new RemovalLimits(gate, options.removalLimits);
-    this.#guard = new Guard(gate, clock);
+    this.#guard = new Guard(gate, clock, this.#verdicts);
     const outside = [options.checks ?? [], options.traffic ?? []];
     this.#sources = new Sources([this.#removals, this.#guard, ...outside.flat()]);
     this.#settling = new Settling(clock, settling, () => this.#look());
     this.#gate(settings);
     gate.guarding(this.#guard);
-    const isNeeded = (name: TypedName): boolean => this.#needed.mayBe(name);
     gate.queueing(
-      (name, isRemoved) => (this.#queues && this.#isQueued(name)) || (isRemoved && isNeeded(name)),
+      (name, isRemoved) => (this.#queues && this.#isQueued(name)) || (isRemoved && this.#needed.mayBe(name)),
     );
     gate.holds.restore(saved?.freezes ?? [], saved?.withheld ?? []);
     this.#forget = gate.onChanged((change) => this.#changed(change));
@@ -129,13 +128,12 @@ export class Rollout {
   objectionTo(settings: RolloutSettings | undefined): string | undefined {
     this.#look();
     const state = this.#changes.first?.judge.state;
-    // What is frozen too: its verdict is only not shown.
-    const names = this.#judged.seen;
-    const keys = keysOf(names);
-    const known = verdictOn([...this.#found(), ...this.#verdicts.restored()], keys);
+    // What is frozen too: its verdict is only not shown. And what is queued, which nobody has judged.
+    const { seen, queued } = this.#judged;
+    const known = verdictOn([...this.#found(), ...this.#verdicts.restored()], keysOf(seen));
     const reason = state?.kind === 'HELD' ? state.reason : known?.reason;
-    if (names.length === 0 || this.#settings === undefined) return undefined;
-    return reloadObjection(reason, names, this.#settings, settings);
+    if (seen.length === 0 || this.#settings === undefined) return undefined;
+    return reloadObjection(reason, [...seen, ...(this.#queues ? queued : [])], this.#settings, settings);
   }
 
   /** Before the clients' rules are applied again. */
@@ -385,7 +383,8 @@ export class Rollout {
       return judgement.passes !== undefined;
     });
     this.#changes.judgeQueued(this.#guard, now);
-    if (saved !== undefined && this.#verdicts.record(this.#found(), () => this.#judged.seen)) this.#save();
+    const found = saved && [...this.#found(), ...this.#guard.objections];
+    if (found && this.#verdicts.record(found, () => this.#judged.seen)) this.#save();
     this.#discardHeld();
     if (this.#pass(passed, now) || this.#judged.waiting.names.length < waiting.names.length) {
       this.#look();
@@ -396,7 +395,7 @@ export class Rollout {
     checks?.waiting(this.#waits && this.#settings !== undefined);
     if (!this.#waits) this.#overAt(now);
     if (this.#queues && !this.#unqueue()) nextAt = now + moveMs;
-    else if (!this.#waits) return;
+    else if (!this.#waits && !this.canaries.areExpected) return;
     this.#timer = clock.after(Math.max(0, nextAt - now), () => this.#look());
   }
 
@@ -479,13 +478,14 @@ export class Rollout {
   #passUngated(): void {
     const { gate } = this.#options;
     const waiting = this.#judged.waiting;
-    const queued = this.#queues ? gate.pending.filter(({ masked }) => masked === 'queued') : [];
+    const queued = this.#queues ? this.#judged.queued : [];
     const stopped = this.#guard.weigh(waiting, queued);
     const bad = queued.filter(({ key }) => stopped.has(key));
     if (!isEqual(keysOf(bad), this.#stopped.keys)) this.#stopped = new WaitingNames(bad);
     if (this.#settings === undefined) return;
     const { types } = this.#settings;
-    const isFree = ({ type, key }: PendingName): boolean => !types.includes(type) && !stopped.has(key);
+    const kept = stopped.union(this.#verdicts.restoredKeys());
+    const isFree = ({ type, key }: PendingName): boolean => !types.includes(type) && !kept.has(key);
     const unqueued = keysOf(queued.filter((one) => isFree(one) && !this.#needed.has(one)));
     if (unqueued.size > 0) gate.unqueue(({ type, name }) => unqueued.has(nameKey(type, name)));
     const free = keysOf(waiting.names.filter(isFree)).union(unqueued);

@@ -1,13 +1,16 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { nameKey, type TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
-import type { Gate, PendingName } from '../model/rollout.ts';
+import type { Gate, HeldVariant, PendingName, TransactionGuard } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
+import type { Transaction } from '../model/transaction.ts';
 import type { HoldCause, JudgeSettings, Verdict } from './judge.ts';
 import type { HashOf, SavedRollout } from './rollout-file.ts';
 import { type CanaryStream, isEqual, type Standing } from './waiting.ts';
 
 type Contents = Pick<Gate, 'contentOf' | 'judgedContent'>;
+/** What a variant is, by whom it is for. Both are hashes; empty: others had one there, and it was removed. */
+type Known = ReadonlyMap<string, string>;
 
 /** What a restart must not forget: what was found bad, and what operators have discarded. */
 type SavedVerdicts = Pick<SavedRollout, 'verdicts' | 'discards'>;
@@ -23,7 +26,7 @@ const most = { verdicts: 100, names: 1000, hashes: 10_000, discards: 10_000, rea
  * that rejected it may never come back. What an operator has discarded may have been accepted by canaries: judged anew,
  * it would reach everybody.
  */
-export class Verdicts {
+export class Verdicts implements TransactionGuard {
   readonly #gate: Contents;
   readonly #hashOf: HashOf;
   /** From before a restart. */
@@ -32,7 +35,8 @@ export class Verdicts {
   readonly #discards: Map<string, SavedDiscard>;
   /** Those from before a restart of which upstream has not said all again yet. */
   readonly #awaited: Set<string>;
-  /** Which variants upstream has said again since. */
+  readonly #known = new WeakMap<SavedContent, Known>();
+  /** What upstream has said again since. */
   readonly #said = new WeakMap<SavedContent, ReadonlySet<string>>();
   /** Of this process. */
   #found: readonly Verdict[] = [];
@@ -82,11 +86,28 @@ export class Verdicts {
     }
   }
 
+  /** The names of what was found bad before a restart, by `nameKey`. */
+  restoredKeys(): ReadonlySet<string> {
+    return new Set(this.restored().flatMap(({ names }) => Array.from(names)));
+  }
+
+  /**
+   * Endpoints that were stopped before a restart, and are not confirmed yet: the guard may find nothing wrong with them,
+   * where they come one by one.
+   */
+  stops({ type, holder, puts }: Transaction): boolean {
+    if (this.#restored.length + this.#awaited.size === 0 || holder.restored === true) return false;
+    const isBad = (key: string): boolean =>
+      this.#awaited.has(key) || this.#restored.some(({ names }) => names.has(key));
+    return puts.some(({ name }) => isBad(nameKey(type, name)));
+  }
+
   /** Of who came back meanwhile, what upstream says to them is discarded too. */
   #extend(key: string): void {
     const discarded = this.#discards.get(key);
     if (discarded === undefined) return;
-    const hashes = new Set(discarded.hashes).union(this.#saidNow(discarded, 'said'));
+    const said = this.#saidNow(discarded, 'said').map(({ variant }) => this.#hashOf(variant));
+    const hashes = new Set([...discarded.hashes, ...said]);
     if (hashes.size === discarded.hashes.length) return;
     this.#discards.set(key, { ...discarded, hashes: [...hashes] });
     this.#unsaved.discards = true;
@@ -170,36 +191,78 @@ export class Verdicts {
 
   #contentNow({ type, name }: TypedName): SavedContent {
     const judged = this.#gate.judgedContent(type, name);
-    return { type, name, hashes: judged.map(({ variant }) => this.#hashOf(variant)) };
+    const kept = new Set(judged.map(({ variant }) => variant.constraints.key));
+    const released = this.#gate.contentOf(type, name, 'released').map(({ variant }) => variant);
+    const removed = released.filter(({ constraints }) => !kept.has(constraints.key));
+    const hashes = [
+      ...judged.map(({ variant }) => this.#hashOf(variant)),
+      ...removed.map((variant) => `${partsOf(this.#hashOf(variant))[0]}.`),
+    ];
+    return { type, name, hashes };
   }
 
   /** What is restored and not confirmed says nothing: the sessions of other parameters may not have answered yet. */
-  #saidNow({ type, name }: TypedName, column: 'canary' | 'said' = 'canary'): ReadonlySet<string> {
+  #saidNow({ type, name }: TypedName, column: 'canary' | 'said' = 'canary'): readonly HeldVariant[] {
     const seen = this.#gate.contentOf(type, name, column);
-    const said = seen.filter(({ holders }) => !holders.every(({ restored }) => restored));
-    return new Set(said.map(({ variant }) => this.#hashOf(variant)));
+    return seen.filter(({ holders }) => !holders.every(({ restored }) => restored));
   }
 
-  /** Upstream says something else than what was found bad. */
+  #knownOf(content: SavedContent): Known {
+    return getOrMake(this.#known, content, () => new Map(content.hashes.map(partsOf)));
+  }
+
+  #whatOf({ variant }: HeldVariant): string {
+    return partsOf(this.#hashOf(variant))[1];
+  }
+
+  /**
+   * Of these, what is not what there was: another content for the same clients, or for others something that was not
+   * there and that not everybody has. Clients with other parameters may have come, and the rules of parameters may be
+   * others.
+   */
+  #hasOthers(content: SavedContent, said: readonly HeldVariant[]): boolean {
+    const known = this.#knownOf(content);
+    const all = new Set(known.values());
+    const released = new Set(
+      this.#gate
+        .contentOf(content.type, content.name, 'released')
+        .map(({ variant }) => this.#hashOf(variant)),
+    );
+    return said.some(({ variant }) => {
+      const hash = this.#hashOf(variant);
+      const [where, what] = partsOf(hash);
+      const before = known.get(where);
+      return before === undefined ? !all.has(what) && !released.has(hash) : before !== what;
+    });
+  }
+
+  /** Upstream says something else than what was found bad. That clients have left is nothing that it has said. */
   #isOther(content: SavedContent): boolean {
-    const before = this.#said.get(content);
     const now = this.#saidNow(content);
-    this.#said.set(content, now);
-    return before?.isSubsetOf(now) === false || !now.isSubsetOf(new Set(content.hashes));
+    const there = this.#gate.judgedContent(content.type, content.name);
+    const before = this.#said.get(content) ?? new Set();
+    this.#said.set(content, before.union(new Set(now.map((one) => this.#whatOf(one)))));
+    return (
+      this.#hasOthers(content, now) || !before.isSubsetOf(new Set(there.map((one) => this.#whatOf(one))))
+    );
   }
 
   #isAgain(key: string): boolean {
     const discarded = this.#discards.get(key);
     if (discarded === undefined) return false;
-    const before = new Set(discarded.hashes);
+    const before = new Set(
+      this.#knownOf(discarded)
+        .values()
+        .filter((what) => what !== ''),
+    );
     const isRemoved = this.#gate.contentOf(discarded.type, discarded.name, 'canary').length === 0;
-    const now = this.#saidNow(discarded);
-    const isSame = isRemoved ? before.size === 0 : now.isSubsetOf(before);
+    const said = this.#saidNow(discarded);
+    const isSame = isRemoved ? before.size === 0 : !this.#hasOthers(discarded, said);
     if (!this.#awaited.has(key) || !isSame) {
       this.#forget(key);
       return false;
     }
-    if (now.size === before.size) this.#awaited.delete(key);
+    if (before.isSubsetOf(new Set(said.map((one) => this.#whatOf(one))))) this.#awaited.delete(key);
     return true;
   }
 
@@ -208,6 +271,12 @@ export class Verdicts {
     this.#awaited.delete(key);
     this.#unsaved.discards = true;
   }
+}
+
+/** A hash of `HashOf`: whom it is for, and what it is. */
+function partsOf(hash: string): readonly [where: string, what: string] {
+  const [where = '', what = ''] = hash.split('.');
+  return [where, what];
 }
 
 const isUndecided = (masked: PendingName['masked']): boolean => masked === 'frozen' || masked === 'queued';

@@ -156,6 +156,11 @@ export class Judged {
     return this.#gate.pending.filter(({ masked }) => masked === undefined);
   }
 
+  /** What nobody has, as a change before it is still judged, or something needs what is removed. */
+  get queued(): readonly PendingName[] {
+    return this.#gate.pending.filter(({ masked }) => masked === 'queued');
+  }
+
   isFrozen({ type, upstream }: PendingName): boolean {
     return this.#gate.holds.isFrozen(type, upstream);
   }

@@ -329,7 +329,7 @@ class ResponseContent {
       return;
     let ttl: number | undefined;
     if (encoding.ttl && variant.ttl !== undefined) {
-      ttl = Math.max(1, variant.ttl.deadline - now);
+      ttl = Math.max(1, Math.ceil(variant.ttl.deadline - now));
       this.#timeDependent = true;
     }
     this.resources.push({

@@ -265,7 +265,7 @@ class IdleCache {
       maxSize,
       ttl: Math.max(1, this.#milliseconds),
       // The injected clock, asked each time: lru-cache would remember its answer by a timer of its own.
-      perf: this.#options.clock,
+      perf: { now: () => this.#options.clock.monotonic() },
       ttlResolution: 0,
       // What is over stays until `#expire` has come to it.
       allowStale: true,

@@ -82,7 +82,7 @@ export interface RetainedResource {
   readonly errorsSentUpTo?: number | undefined;
   /** When the update that removed it arrived, if the removal was deferred. */
   readonly receivedAt?: number | undefined;
-  /** When its removal was first deferred, by `Clock.now()`. */
+  /** When its removal was first deferred, by `Clock.monotonic()`. */
   readonly deferredAt?: number;
   /** It was sent as a heartbeat: the client had accepted the content before. */
   readonly isHeartbeat?: true;

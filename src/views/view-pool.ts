@@ -53,8 +53,9 @@ export class ViewPool {
     return this.#options.controlPlane;
   }
 
+  /** By `Clock.monotonic()`. */
   now(): number {
-    return this.#options.clock.now();
+    return this.#options.clock.monotonic();
   }
 
   answered(answer: Answer): void {
@@ -132,7 +133,7 @@ export class ViewPool {
     const { collecting } = selection;
     const base = collecting === undefined ? undefined : this.#view(collecting, access);
     const catalog = this.#options.catalogs[access.side];
-    const view = new View(catalog, this.#type, selection, access, () => this.now(), base);
+    const view = new View(catalog, this.#type, selection, access, () => this.#options.clock.now(), base);
     this.#views.set(key, [...(this.#views.get(key) ?? []), view]);
     this.watchers.add(view);
     return view;

@@ -328,16 +328,16 @@ export class Account implements Payer {
 
   /** So many changes of what it polls. False: it makes too many. */
   change(count: number): boolean {
-    return this.#rate.trySpend(this.#clock.now(), count);
+    return this.#rate.trySpend(this.#clock.monotonic(), count);
   }
 
   /** The same of changes that are made whatever they cost: milliseconds to wait before the next. */
   changed(count: number): number {
-    return this.exempt ? 0 : this.#rate.spend(this.#clock.now(), count);
+    return this.exempt ? 0 : this.#rate.spend(this.#clock.monotonic(), count);
   }
 
   get #rate(): Rate {
-    this.#changes ??= new Rate(() => this.#accounts.bounds.changesPerSecond, this.#clock.now());
+    this.#changes ??= new Rate(() => this.#accounts.bounds.changesPerSecond, this.#clock.monotonic());
     return this.#changes;
   }
 

@@ -146,7 +146,12 @@ export class ClientConnections {
     this.#accounts = accounts;
     // A bound by `max` would take its memory at once.
     const size = { maxSize: mostFresh, sizeCalculation: () => 1 };
-    this.#fresh = new LRUCache({ ...size, ttl: freshMs, ttlResolution: 0, perf: clock });
+    this.#fresh = new LRUCache({
+      ...size,
+      ttl: freshMs,
+      ttlResolution: 0,
+      perf: { now: () => clock.monotonic() },
+    });
     this.#authorities = tls?.ca && new ClientAuthorities(tls.ca, tls.sessions?.intermediates);
     listener.on('connection', (socket) => {
       const arrival = this.#accepted(socket);
@@ -205,7 +210,7 @@ export class ClientConnections {
   replaceAuthorities(ca: Buffer): void {
     const authorities = this.#authorities;
     if (authorities?.replace(ca) !== true) return;
-    this.#handshakesUntil = this.#clock.now() + handshakeTimeoutMs;
+    this.#handshakesUntil = this.#clock.monotonic() + handshakeTimeoutMs;
     let left = this.#sessions.size;
     let ended = 0;
     const milliseconds = Math.max(this.#reviewMs * drainShare, left / signaturesPerMs);
@@ -333,16 +338,15 @@ export class ClientConnections {
    */
   #acceptedClient(certificate: X509Certificate, socket: Socket | undefined): CertifiedClient | undefined {
     const authorities = this.#authorities;
-    const now = this.#clock.now();
+    const isReplaced = this.#clock.monotonic() < this.#handshakesUntil;
     const client = authorities?.clientOf(certificate);
-    if (client === undefined || (now < this.#handshakesUntil && !authorities?.vouchFor(certificate)))
-      return undefined;
+    if (client === undefined || (isReplaced && !authorities?.vouchFor(certificate))) return undefined;
     if (isResumed(socket) && !client.knowsIssuers) {
       // One of them may have ended. In a full handshake the client shows them.
       this.#options.refused?.('certificate_unknown_issuer');
       return undefined;
     }
-    if (client.validUntil > now) return client;
+    if (client.validUntil > this.#clock.now()) return client;
     this.#options.refused?.('certificate_expired');
     return undefined;
   }
@@ -392,7 +396,7 @@ export class ClientConnections {
 
   /** Ends idle connections with GOAWAY, and cuts those that are still there at the next check. Clients connect again. */
   #endIdle(idleMs: number): void {
-    const latest = this.#clock.now() - idleMs;
+    const latest = this.#clock.monotonic() - idleMs;
     for (const [session, connection] of this.#sessions) {
       if (!connection.isIdleSince(latest)) continue;
       if (session.closed || session.destroyed) {
@@ -406,7 +410,7 @@ export class ClientConnections {
 
   /** A connection was refused because of max_connections: idle connections end sooner now. At most once a second. */
   #makeRoom(): void {
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     if (now - this.#lastRoomMadeAt < 1000) return;
     this.#lastRoomMadeAt = now;
     this.#endIdle(idleTimeoutWhenFullMs);
@@ -484,7 +488,7 @@ export class ClientConnection implements Peer {
     this.#socket = socket;
     this.validUntil = client?.validUntil;
     this.#clock = clock;
-    this.#idleSince = clock.now();
+    this.#idleSince = clock.monotonic();
   }
 
   /** Verified, and read anew for each call. */
@@ -501,7 +505,7 @@ export class ClientConnection implements Peer {
 
   closed(headers: number): void {
     this.account.keeps(-headers);
-    if (--this.#calls === 0) this.#idleSince = this.#clock.now();
+    if (--this.#calls === 0) this.#idleSince = this.#clock.monotonic();
     if (!this.#isFull || this.#socket === undefined) return;
     this.#isFull = false;
     this.#readLater(this.#socket);

@@ -204,7 +204,7 @@ export class ConnectPaths {
     this.#options = options;
     const { clock, stalledMilliseconds } = options;
     this.#stalled = new Sweep(clock, stalledCheckMs, () => {
-      const [now, milliseconds] = [clock.now(), stalledMilliseconds()];
+      const [now, milliseconds] = [clock.monotonic(), stalledMilliseconds()];
       for (const calls of this.#calls.values())
         for (const call of calls) this.#endIfStalled(call, now, milliseconds);
       return this.#calls.values().some(({ size }) => size > 0);

@@ -27,11 +27,11 @@ export function spread<T>(
 ): { cancel(): void } {
   const waiting = shuffled(items, random);
   const total = waiting.length;
-  const started = clock.now();
+  const started = clock.monotonic();
   let timer = clock.after(0, tick);
 
   function tick(): void {
-    const elapsed = clock.now() - started;
+    const elapsed = clock.monotonic() - started;
     const due = elapsed >= milliseconds ? total : Math.ceil((total * elapsed) / milliseconds);
     while (total - waiting.length < due) {
       const item = waiting.pop();

@@ -51,7 +51,7 @@ export class HalfSent {
     }
     this.#bytes += more;
     if (bytes === 0) this.#messages.delete(gatherer);
-    else this.#messages.set(gatherer, { since: known?.since ?? this.#clock.now(), bytes });
+    else this.#messages.set(gatherer, { since: known?.since ?? this.#clock.monotonic(), bytes });
     if (bytes > 0) this.#late?.start();
     if (this.#bytes > this.#budget) this.#makeRoom();
   }
@@ -75,7 +75,7 @@ export class HalfSent {
 
   /** False: none is left. */
   #abandonLate(milliseconds: number): boolean {
-    const latest = this.#clock.now() - milliseconds;
+    const latest = this.#clock.monotonic() - milliseconds;
     const message = `a request did not arrive within ${milliseconds} ms of its first bytes (limits.stalled_timeout)`;
     for (const [gatherer, { since }] of this.#messages) {
       if (since > latest) break;

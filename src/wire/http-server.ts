@@ -55,7 +55,7 @@ export class HttpServer extends Listener {
   readonly #waiting = new Map<HttpExchange, number>();
   readonly #stalled = new Sweep(this.clock, stalledCheckMs, () => {
     const milliseconds = this.#options.stalledTimeout();
-    const latest = this.clock.now() - milliseconds;
+    const latest = this.clock.monotonic() - milliseconds;
     for (const [exchange, since] of this.#waiting) {
       if (since > latest) break;
       exchange.expire(milliseconds);
@@ -106,7 +106,7 @@ export class HttpServer extends Listener {
   /** The client has to send its body now, or to read its answer: that may not take for ever. */
   waitsForClient(exchange: HttpExchange): void {
     this.#waiting.delete(exchange);
-    this.#waiting.set(exchange, this.clock.now());
+    this.#waiting.set(exchange, this.clock.monotonic());
     this.#stalled.start();
   }
 

@@ -377,7 +377,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
 
   get waitedMilliseconds(): number {
     if (this.#waiting === undefined) return this.#waitedMilliseconds;
-    return this.#waitedMilliseconds + this.#owner.clock.now() - this.#waitingSince;
+    return this.#waitedMilliseconds + this.#owner.clock.monotonic() - this.#waitingSince;
   }
 
   /** For the deframer. */
@@ -398,7 +398,7 @@ class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
     if (this.#waiting !== undefined || this.#status !== undefined) return;
     this.#stopReading();
     this.#owner.unserved(this);
-    this.#waitingSince = this.#owner.clock.now();
+    this.#waitingSince = this.#owner.clock.monotonic();
     this.#waiting = this.peer.account.wait(() => {
       this.#waitedMilliseconds = this.waitedMilliseconds;
       this.#waiting = undefined;

@@ -166,7 +166,7 @@ export class WorkerSlot {
 
   #start(): void {
     const { clock, fork, opening } = this.#options;
-    this.#startedAt = clock.now();
+    this.#startedAt = clock.monotonic();
     const process = fork({
       message: (message) => this.#receive(message),
       ended: (how) => this.#ended(how),
@@ -245,7 +245,7 @@ export class WorkerSlot {
       return;
     }
     this.#lastError = failure ?? (addresses.length > 0 ? how : `${how}, before it listened`);
-    if (clock.now() - this.#startedAt >= stableAfterMs) this.#backoff.reset();
+    if (clock.monotonic() - this.#startedAt >= stableAfterMs) this.#backoff.reset();
     const wait = this.#backoff.next();
     log.error('a worker has exited: another one replaces it', {
       worker: process.id,

@@ -209,6 +209,18 @@ describe('limits', () => {
       expect(client.status).to.equal(undefined);
     });
 
+    for (const hours of [-1, 1])
+      it(`the wall clock is set by ${hours} h: no stream is read later for it`, () => {
+        const relay = new InMemoryRelay({ limits: { changesPerSecond: 10 } });
+        const client = relay.sotw();
+        expect(churn(client, 2)).to.equal(2);
+        relay.clock.step(hours * 3_600_000);
+        expect(churn(client, 2)).to.equal(2);
+        expect(client.paused).to.equal(false);
+        relay.clock.advance(10_000);
+        expect(client.status).to.equal(undefined);
+      });
+
     it('what shows much costs more to change, but not to subscribe to', () => {
       const relay = new InMemoryRelay({ limits: { changesPerSecond: 20 } });
       const client = relay.delta();

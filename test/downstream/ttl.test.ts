@@ -93,6 +93,20 @@ describe('times to live (§8)', () => {
     expect(told(subscribed(relay, 'eds', ['a']))).to.deep.equal(['a:1~1.5']);
   });
 
+  for (const hours of [-1, 1])
+    it(`§8 the same if the wall clock is set by ${hours} h meanwhile, and it expires in its time`, () => {
+      const relay = new InMemoryRelay();
+      const client = subscribed(relay, 'eds', ['a']);
+      says(relay, 'eds', 'a', '1', 5000);
+      relay.clock.step(hours * 3_600_000);
+      relay.clock.advance(3500);
+      expect(told(subscribed(relay, 'eds', ['a']))).to.deep.equal(['a:1~1.5']);
+      expect(relay.evicted).to.deep.equal([]);
+      relay.clock.advance(1500);
+      expect(relay.evicted).to.have.length(1);
+      expect(told(client)).to.deep.equal(['a:1~5']);
+    });
+
   it('§8 slow clients too', () => {
     const relay = new InMemoryRelay();
     const client = subscribed(relay, 'eds', ['a', 'b']);

@@ -92,6 +92,30 @@ describe('a rollout over restarts and failovers', function () {
     expect(heard(others, 'bad')).to.equal(0);
   });
 
+  it('a second process on the directory shows nobody what was discarded, while the first one runs and after', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    using directory = temporaryDirectory();
+    const rollout = { canary: { percent: 0.01 }, bake: '300ms', mode: 'MANUAL' };
+    const config = configOf([plane], { rollout, cache: { persistence: { path: directory.path } } });
+    await using first = await RelayProcess.start(config);
+    using pool = new ClientPool(first.xds);
+    const clients = connect(pool, ids);
+    for (const client of clients) await client.gets('cds', { a: '1' });
+    plane.set('cds', { a: 'wrong' });
+    await eventually(() => expect(heard(clients, 'wrong')).to.equal(1));
+    expect((await operate(first, 'Discard')).status).to.equal(200);
+    await written(first);
+    await using second = await RelayProcess.start(config);
+    using others = new ClientPool(second.xds);
+    const moved = connect(others, ids);
+    for (const client of moved) await client.gets('cds', { a: '1' });
+    await first.stop();
+    await always(() => {
+      expect(heard(moved, 'wrong')).to.equal(0);
+    }, 1500);
+  });
+
   for (const workers of cases(2, 0)) {
     it(`what an operator discarded is seen by nobody after a kill, until upstream says something else (workers: ${workers})`, async () => {
       await using plane = await ModelPlane.start();

@@ -213,6 +213,20 @@ describe('history', () => {
     expect(history.bytes).to.equal(0);
   });
 
+  for (const hours of [-48, 48])
+    it(`the wall clock is set by ${hours} h: max_age goes by the time that has passed`, () => {
+      const { history, commit, put, clock } = world({ maxBytes: 5000, maxAgeMs: 1000 });
+      for (const text of ['a', 'b']) {
+        put(shop, text);
+        commit([shop]);
+      }
+      clock.step(hours * 3_600_000);
+      clock.advance(900);
+      expect(reachable(history, 1).ok).to.equal(true);
+      clock.advance(200);
+      expect(reachable(history, 1).ok).to.equal(false);
+    });
+
   it('counts constraints too: a control plane may make them as large as a body', () => {
     const limits = { maxBytes: 20_000, maxAgeMs: 1000 };
     const { said, released, history, commit } = world(limits);

@@ -649,8 +649,8 @@ describe('problems', () => {
     ]);
   });
 
-  it('says which file cannot be written', () => {
-    const titles = (what: 'cache' | 'rollout') => {
+  it('says which file cannot be written, or could not be read', () => {
+    const titles = (what: 'cache' | 'rollout' | 'unread') => {
       const failing = { what, reason: 'io', since: now };
       return problems({ facts: { disk: { path: 'cache', failing, lagSeconds: 0 } } }).map(
         ({ title }) => title,
@@ -658,6 +658,7 @@ describe('problems', () => {
     };
     expect(titles('cache')).to.deep.equal(['The cache cannot be written to disk']);
     expect(titles('rollout')).to.deep.equal(['The file rollout.json cannot be written to disk']);
+    expect(titles('unread')).to.deep.equal(['The file rollout.json could not be read']);
   });
 
   it('a command names the file by its whole path', () => {

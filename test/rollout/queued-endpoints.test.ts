@@ -8,8 +8,9 @@ import { endpointsIn } from '../../src/model/endpoints.ts';
 import { nameKey } from '../../src/model/holds.ts';
 import { placeOf } from '../../src/model/node-path.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
-import { type Put, transaction } from '../../src/model/transaction.ts';
+import { type Holder, type Put, transaction } from '../../src/model/transaction.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
+import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
 import type { RolloutSettings } from '../../src/rollout/seams.ts';
 import { any, namedHolder, put, type } from '../support/in-memory-relay.ts';
 import { unheard, withoutCanaries } from '../support/rollouts.ts';
@@ -45,9 +46,11 @@ class World {
   readonly clock = new VirtualClock();
   readonly store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
   readonly rollout: Rollout;
+  saved: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] };
 
-  constructor() {
-    this.rollout = new Rollout(settings, {
+  /** `before`: after a restart of that, with these settings. */
+  constructor(before?: World, now = settings) {
+    this.rollout = new Rollout(now, {
       gate: this.store.held,
       fleet: {
         survey: (waiting) => {
@@ -79,10 +82,15 @@ class World {
         moved: () => {},
       },
       clock: this.clock,
-      saved: undefined,
+      saved: before?.saved ?? this.saved,
       revisions: () => ({ revision: 1, pendingRevision: 1 }),
       removalLimits: () => [],
-      events: unheard,
+      events: {
+        ...unheard,
+        save: (state) => {
+          this.saved = state;
+        },
+      },
     });
     for (const [url, all] of [
       [cds, ['x']],
@@ -91,13 +99,18 @@ class World {
     ] as const)
       for (const name of all)
         this.store.addInterest({ type: url, selector: resourceName(name), parameters: NO_PARAMETERS });
-    this.says(cds, [put(cds, 'x', '1')]);
-    this.says(rtds, [put(rtds, 'r', '1')]);
-    this.endpoints(2);
+    const holder: Holder = before === undefined ? namedHolder : { ...namedHolder, restored: true };
+    this.says(cds, [put(cds, 'x', '1')], holder);
+    this.says(rtds, [put(rtds, 'r', '1')], holder);
+    this.says(
+      eds,
+      names.map((name) => assignment(name, 2, '2')),
+      holder,
+    );
   }
 
-  says(url: TypeUrl, puts: readonly Put[]): void {
-    this.store.apply(transaction({ holder: namedHolder, type: url, puts }));
+  says(url: TypeUrl, puts: readonly Put[], holder: Holder = namedHolder): void {
+    this.store.apply(transaction({ holder, type: url, puts }));
     this.store.held.notify();
     // The clients are looked at once a second.
     this.clock.advance(1100);
@@ -145,6 +158,19 @@ class World {
   }
 }
 
+describe('what is queued behind a change that is past its first wave', () => {
+  it('a reload that takes its type out is refused: everybody would get what nobody has judged', () => {
+    const world = new World();
+    const both = { ...settings, types: [cds, rtds] };
+    world.rollout.reload(both);
+    world.inSecondWave();
+    world.says(rtds, [put(rtds, 'r', '2')]);
+    expect(world.store.held.pending.find(({ type: of }) => of === rtds)?.masked).to.equal('queued');
+    expect(world.rollout.objectionTo(settings)).to.match(/^rollout.types: rtds cannot be taken out/);
+    expect(world.rollout.objectionTo(both)).to.equal(undefined);
+  });
+});
+
 describe('endpoints behind a change of clusters that is past its first wave', () => {
   it('those that the guard stops nobody has, and a reload changes nothing of that', () => {
     const world = new World();
@@ -182,6 +208,44 @@ describe('endpoints behind a change of clusters that is past its first wave', ()
     world.endpoints(0);
     world.unfreeze();
     expect([world.both(), world.state()]).to.deep.equal(['2 2 2 2 | 2 2 2 2', 'HELD content']);
+  });
+});
+
+describe('endpoints that the guard has stopped, after a restart', () => {
+  /** It finds nothing wrong with them any more. */
+  const loose = { ...settings, guard: { maxEmptiedPercent: 100 } };
+
+  it('held: they stay held, though they come one by one', () => {
+    const before = new World();
+    before.endpoints(0);
+    expect(before.state()).to.equal('HELD content');
+    const world = new World(before, loose);
+    for (const name of names) world.endpoints(0, [name]);
+    expect([world.both(), world.state()]).to.deep.equal(['2 2 2 2 | 0 0 0 0', 'HELD content']);
+    world.endpoints(3);
+    expect([world.both(), world.state()]).to.deep.equal(['3 3 3 3 | 3 3 3 3', 'IDLE']);
+    expect(world.saved.verdicts).to.deep.equal([]);
+  });
+
+  it('discarded: nobody gets them, until upstream says something else', () => {
+    const before = new World();
+    before.endpoints(0);
+    expect(before.rollout.discard({}, 'a test').ok).to.equal(true);
+    const world = new World(before, loose);
+    for (const name of names) world.endpoints(0, [name]);
+    expect([world.both(), world.state()]).to.deep.equal(['2 2 2 2 | 2 2 2 2', 'IDLE']);
+    world.endpoints(3);
+    expect([world.both(), world.state()]).to.deep.equal(['3 3 3 3 | 3 3 3 3', 'IDLE']);
+    expect(world.saved.discards).to.deep.equal([]);
+  });
+
+  it('what is harmless goes to everybody, though it comes with them', () => {
+    const before = new World();
+    before.endpoints(0, ['a']);
+    expect(before.rollout.discard({}, 'a test').ok).to.equal(true);
+    const world = new World(before, loose);
+    world.says(eds, [assignment('a', 0, '0'), assignment('b', 1, '1')]);
+    expect(world.both()).to.equal('2 1 2 2 | 2 1 2 2');
   });
 });
 

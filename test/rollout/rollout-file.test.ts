@@ -1,15 +1,16 @@
-import { chmodSync, existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { diskError } from '../../src/cache/persistence/disk-error.ts';
 import { systemClock } from '../../src/model/clock.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { createLog } from '../../src/observe/log.ts';
 import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
 import { RolloutFile } from '../../src/rollout/rollout-file.ts';
 import { errorCode } from '../../src/wire/node-error.ts';
-import { nodeKeyOf } from '../../src/wire/peer-identity.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 
-const web = { deltaVersion: '1@c2a7c6dc214a1ccc' };
+const web = { constraints: UNCONSTRAINED, payload: undefined, aliases: [], metadata: undefined };
 const frozen: SavedRollout = {
   freezes: [{ operator: 'me', reason: 'incident 7', since: 1 }],
   canaries: new Map(),
@@ -25,9 +26,10 @@ describe('the file of what operators have closed', () => {
     const file = new RolloutFile(directory.path, systemClock, log, () => {});
     let reads = 0;
     const variant = {
-      get deltaVersion() {
+      ...web,
+      get constraints() {
         reads++;
-        return web.deltaVersion;
+        return web.constraints;
       },
     };
     const first = file.hashOf(variant);
@@ -73,6 +75,27 @@ describe('the file of what operators have closed', () => {
     expect(file.load().freezes).to.have.length(1);
   });
 
+  it('is not replaced while another process has the directory', () => {
+    using directory = temporaryDirectory();
+    const log = createLog({ format: 'text', write: () => {} });
+    const waits: (() => void)[] = [];
+    const clock = {
+      now: () => 0,
+      after: (_: number, run: () => void) => {
+        waits.push(run);
+        return { cancel: () => {} };
+      },
+    };
+    let isLocked = true;
+    const obstacle = () => (isLocked ? new Error('another process has it open') : undefined);
+    const file = new RolloutFile(directory.path, clock, log, () => {}, obstacle);
+    file.save(frozen);
+    expect([file.failure?.reason, file.load().freezes]).to.deep.equal(['another process has it open', []]);
+    isLocked = false;
+    waits.at(-1)?.();
+    expect([file.failure, file.load().freezes.length]).to.deep.equal([undefined, 1]);
+  });
+
   it('has a whole key after a time in which the disk was full, so that what was discarded is known after a restart', () => {
     using directory = temporaryDirectory();
     const clock = { now: () => 0, after: () => ({ cancel: () => {} }) };
@@ -86,18 +109,61 @@ describe('the file of what operators have closed', () => {
     expect(open().hashOf(web)).to.equal(before);
   });
 
-  it('of an earlier version has ids of canaries: no verified client is one of these', () => {
+  /** What is loaded of a file with this text, and what is said of it. */
+  function loaded(directory: string, text: string) {
+    writeFileSync(join(directory, 'rollout.json'), text);
+    const lines: string[] = [];
+    const failures: string[] = [];
+    const log = createLog({ format: 'text', write: (line) => lines.push(line) });
+    const clock = {
+      now: () => 0,
+      after: (_: number, run: () => void) => {
+        run();
+        return { cancel: () => {} };
+      },
+    };
+    const file = new RolloutFile(directory, clock, log, (error) => failures.push(diskError(error).kind));
+    const state = file.load();
+    const aside = readdirSync(directory).filter((name) => name.includes('set-aside'));
+    return { file, state, lines, failures, aside };
+  }
+
+  it('that cannot be read is set aside, counted, and said until the next state is written', () => {
     using directory = temporaryDirectory();
-    const clock = { now: () => 0, after: () => ({ cancel: () => {} }) };
-    const log = createLog({ format: 'text', write: () => {} });
-    const open = () => new RolloutFile(directory.path, clock, log, () => {});
-    const text = JSON.stringify({ freezes: [], canaries: [['n1', 'prod']] });
-    writeFileSync(join(directory.path, 'rollout.json'), text);
-    const canaries = new Map([[nodeKeyOf('n1', undefined), 'prod']]);
-    expect(open().load().canaries).to.deep.equal(canaries);
-    const verified = new Map([[nodeKeyOf('n1', 'spiffe://example.com/web'), 'prod']]);
-    open().save({ ...frozen, canaries: verified });
-    expect(open().load().canaries).to.deep.equal(verified);
+    const { file, state, lines, failures, aside } = loaded(directory.path, '{"freezes":[{"oper');
+    expect(state.freezes).to.deep.equal([]);
+    expect([lines.length, failures, aside.length]).to.deep.equal([1, ['corrupt'], 1]);
+    expect(lines[0]).to.include('is not known').and.include(aside[0]);
+    expect(file.unread?.since).to.equal(0);
+    file.save(frozen);
+    expect([file.unread, file.failure]).to.deep.equal([undefined, undefined]);
+    expect(file.load().freezes).to.have.length(1);
+  });
+
+  it('of which a list cannot be read: the others are kept, on the disk too', () => {
+    using directory = temporaryDirectory();
+    const text = JSON.stringify({ ...frozen, canaries: [], discards: [{ of: 'another version' }] });
+    const { file, state, failures, aside } = loaded(directory.path, text);
+    expect([state.freezes.length, state.discards]).to.deep.equal([1, []]);
+    expect([failures, aside.length]).to.deep.equal([['corrupt'], 1]);
+    expect(file.load().freezes).to.have.length(1);
+  });
+
+  it('what was found bad for a reason that this version does not know stays so', () => {
+    using directory = temporaryDirectory();
+    const verdict = { cause: 'weather', reason: 'no', contents: [] };
+    const { state, lines } = loaded(
+      directory.path,
+      JSON.stringify({ ...frozen, canaries: [], verdicts: [verdict] }),
+    );
+    expect(state.verdicts.map(({ reason }) => reason)).to.deep.equal(['no']);
+    expect(lines).to.deep.equal([]);
+  });
+
+  it('files that are set aside do not add up', () => {
+    using directory = temporaryDirectory();
+    for (let time = 0; time < 5; time++) loaded(directory.path, `${time}`);
+    expect(loaded(directory.path, '').aside).to.have.length(2);
   });
 
   it('of an earlier version says `rejection` for what was rejected', () => {

@@ -15,11 +15,17 @@ import { VirtualClock } from '../support/virtual-clock.ts';
 const cds = type('cds');
 const prod = when({ env: 'prod' });
 const test = when({ env: 'test' });
+const dev = when({ env: 'dev' });
+const inEurope = when({ env: 'prod', region: 'eu' });
 const minute = 60_000;
 
-const interests = [NO_PARAMETERS, internParameters([['env', 'prod']])].flatMap((parameters) =>
-  ['a', 'b'].map((name) => ({ type: cds, selector: resourceName(name), parameters })),
-);
+const interestsOf = (entries: [string, string][]) =>
+  ['a', 'b'].map((name) => ({
+    type: cds,
+    selector: resourceName(name),
+    parameters: internParameters(entries),
+  }));
+const interests = [...interestsOf([]), ...interestsOf([['env', 'prod']])];
 
 /** A relay with one class of clients, of which nobody is a canary by a rule. */
 class Setting {
@@ -93,6 +99,40 @@ class Setting {
   says(part: Partial<Transaction>): void {
     this.store.apply(transaction({ holder: namedHolder, type: cds, ...part }));
     this.#settle();
+  }
+
+  /** A client with these parameters subscribes to both names, or leaves. */
+  comes(env: string): void {
+    for (const one of interestsOf([['env', env]])) this.store.addInterest(one);
+  }
+
+  leaves(env: string): void {
+    for (const one of interestsOf([['env', env]])) this.store.removeInterest(one);
+    this.clock.advance(2000);
+  }
+
+  /** A reload replaces the upstream: nothing that it said is confirmed any more. */
+  isReplaced(): void {
+    this.store.markRestored(namedHolder.upstream, () => namedHolder.upstream);
+    this.clock.advance(2000);
+  }
+
+  /** A reload adds a key to the parameters: the same content is for others now. */
+  isRestamped(): void {
+    const moves = ['a', 'b'].map((name) => ({
+      holder: namedHolder,
+      name: resourceName(name),
+      from: prod,
+      to: inEurope,
+    }));
+    for (const one of interestsOf([
+      ['env', 'prod'],
+      ['region', 'eu'],
+    ]))
+      this.store.addInterest(one);
+    this.store.restamp({ type: cds, moves, unresolved: [] });
+    this.#settle();
+    this.clock.advance(2000);
   }
 
   /** Its clients leave and come again: what nobody subscribes to is dropped meanwhile. */
@@ -177,6 +217,86 @@ const rows: readonly Row[] = [
     state: 'CANARY',
   },
   { rule: 'all of it is taken back', after: (r) => r.says({ puts: released }), state: 'IDLE' },
+  {
+    rule: 'a client with other parameters comes',
+    after: (r) => {
+      r.says({ puts: bad });
+      r.comes('dev');
+      r.says({ puts: [one('a', '1', dev)] });
+      r.clock.advance(2000);
+    },
+    state: held,
+  },
+  {
+    rule: 'a client with other parameters comes, and leaves for good',
+    after: (r) => {
+      r.says({ puts: bad });
+      r.comes('dev');
+      r.says({ puts: [one('a', '1', dev), one('b', '1', dev)] });
+      r.leaves('dev');
+    },
+    state: held,
+  },
+  {
+    rule: 'a client with other parameters gets what the others have rejected',
+    after: (r) => {
+      r.says({ puts: bad });
+      r.comes('dev');
+      r.says({ puts: [one('a', 'bad', dev)] });
+    },
+    state: held,
+  },
+  {
+    rule: 'all clients leave for good',
+    after: (r) => {
+      r.says({ puts: bad });
+      r.leaves('prod');
+    },
+    state: held,
+  },
+  {
+    rule: 'a reload replaces the upstream',
+    after: (r) => {
+      r.says({ puts: bad });
+      r.isReplaced();
+    },
+    state: held,
+  },
+  {
+    rule: 'a reload replaces the upstream, which says the same',
+    after: (r) => {
+      r.says({ puts: bad });
+      r.isReplaced();
+      r.says({ puts: bad });
+    },
+    state: held,
+  },
+  {
+    rule: 'a reload replaces the upstream, which has one of them mended',
+    after: (r) => {
+      r.says({ puts: bad });
+      r.isReplaced();
+      r.says({ puts: [one('a', '3')] });
+    },
+    state: 'CANARY',
+  },
+  {
+    rule: 'a reload replaces the upstream, which has one of them no more',
+    after: (r) => {
+      r.says({ puts: bad });
+      r.isReplaced();
+      r.says({ removals: [{ name: resourceName('a'), constraints: prod }] });
+    },
+    state: 'CANARY',
+  },
+  {
+    rule: 'a reload adds a key to the parameters',
+    after: (r) => {
+      r.says({ puts: bad });
+      r.isRestamped();
+    },
+    state: held,
+  },
   {
     rule: 'one of them is removed instead',
     after: (r) => {
@@ -349,6 +469,22 @@ describe('verdicts after a restart', () => {
     expect(setting.saved.verdicts).to.deep.equal([]);
   });
 
+  it('the canaries of before are none after a minute, though nothing waits then', () => {
+    const before = {
+      freezes: [],
+      canaries: new Map([['n1', 'one']]),
+      verdicts: [],
+      discards: [],
+      withheld: [],
+    };
+    const setting = new Setting(before);
+    setting.has(released);
+    expect([...setting.rollout.canaries.named]).to.deep.equal(['n1']);
+    setting.clock.advance(minute + 2000);
+    expect([...setting.rollout.canaries.named]).to.deep.equal([]);
+    expect(setting.saved.canaries.size).to.equal(0);
+  });
+
   it('a rejection of very many names is remembered by some of them', () => {
     const setting = new Setting();
     const names = Array.from({ length: 3000 }, (_, index) => `c${index}`);
@@ -426,6 +562,26 @@ describe('what was discarded, after a restart', () => {
       state: 'CANARY; discarded b',
     },
     {
+      rule: 'a client with other parameters comes first',
+      change: wrong,
+      after: (r) => {
+        r.comes('dev');
+        r.says({ puts: [one('a', '1', dev), one('b', '1', dev)] });
+        r.says(wrong);
+      },
+      state: 'IDLE; discarded a b',
+    },
+    {
+      rule: 'a reload adds a key to the parameters',
+      change: wrong,
+      after: (r) => {
+        r.says(wrong);
+        r.isRestamped();
+        r.says({ puts: [one('a', 'wrong', inEurope)] });
+      },
+      state: 'IDLE; discarded a b',
+    },
+    {
       rule: 'it is taken back, and comes again',
       change: wrong,
       after: (r) => {
@@ -454,6 +610,17 @@ describe('what was discarded, after a restart', () => {
     const discarded = pending.filter(({ masked }) => masked === 'discarded').map(({ name }) => name);
     return [`${state.kind}; discarded`, ...discarded.toSorted()].join(' ');
   };
+  it('a reload adds a key to the parameters before a restart: it stays discarded', () => {
+    const setting = new Setting();
+    setting.says({ puts: released, resolved: interests });
+    setting.says(wrong);
+    expect(setting.rollout.discard({}, 'a test').ok).to.equal(true);
+    setting.isRestamped();
+    setting.comes('dev');
+    setting.says({ puts: [one('a', '1', dev)] });
+    expect(stateOf(setting)).to.equal('IDLE; discarded a b');
+  });
+
   for (const { rule, change, after, state, saved } of table) {
     it(`${rule}: ${state}`, () => {
       const setting = afterDiscard(change);

@@ -10,7 +10,7 @@ import {
 } from '../../src/cache/persistence/records.ts';
 import type { Restored, Store } from '../../src/cache/store.ts';
 import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';
-import type { Clock } from '../../src/model/clock.ts';
+import { type Clock, WallTime } from '../../src/model/clock.ts';
 import { catalog } from './world.ts';
 
 /** How long changes gather before they are written, as in the relay, and how long a write takes, in milliseconds. */
@@ -93,7 +93,7 @@ export class Saving {
     const decoder = new Decoder({
       keeps: () => true,
       serves: () => serves,
-      now: this.#clock.now(),
+      clock: this.#clock,
       differs: this.journal,
     });
     decoder.take(this.#saved.read());
@@ -131,7 +131,7 @@ export class Saving {
   #take(): void {
     if (this.#store === undefined || this.journal.since === undefined) return;
     const snapshot = takeSnapshot(this.#store.tables, this.journal.take(), this.#excluded);
-    this.#writing = [...encode(snapshot, this.#stored)];
+    this.#writing = [...encode(snapshot, this.#stored, new WallTime(this.#clock))];
   }
 
   #commit(): void {

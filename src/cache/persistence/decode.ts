@@ -8,12 +8,13 @@ import {
   typeUrl,
 } from '../../model/brand.ts';
 import type { Change, ChangedName, Content } from '../../model/change.ts';
+import type { Clock } from '../../model/clock.ts';
 import { type Constraints, maxStampedDepth, parseConstraints } from '../../model/constraints.ts';
 import { hashOfDigest } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
 import { deltaVersionOf } from '../../model/payloads.ts';
-import type { Variant } from '../../model/resource.ts';
+import type { Ttl, Variant } from '../../model/resource.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { HeldVariant } from '../../model/rollout.ts';
 import { covers } from '../../model/selection.ts';
@@ -37,7 +38,7 @@ const variant = z.object({
   since: z.number(),
   holders: z.array(holder),
   aliases: z.array(z.string()).optional(),
-  /** Milliseconds as given, and when it runs out. */
+  /** Milliseconds as given, and when it runs out, in milliseconds since the epoch. */
   ttl: z.tuple([z.number(), z.number()]).optional(),
   metadata: z.string().optional(),
 });
@@ -97,7 +98,7 @@ export interface RestoreContext {
   readonly keeps: (upstream: string) => boolean;
   /** The upstream that a selector is asked of. */
   readonly serves: (type: TypeUrl, selector: Selector) => string | undefined;
-  readonly now: number;
+  readonly clock: Pick<Clock, 'now' | 'monotonic'>;
   /** Hears of rows that were not restored as they are: they have to be written again, or deleted. */
   readonly differs: Journal;
 }
@@ -121,6 +122,7 @@ export class Decoder {
   readonly #resources: Restored['resources'][number][] = [];
   /** Rows that are read when all resources are known. */
   readonly #later: Row[] = [];
+  #changes: readonly Change[] = [];
   #problem: string | undefined;
   readonly #holders = new Map<string, Holder>();
   readonly #restoredHolders = new Map<string, Holder>();
@@ -152,6 +154,8 @@ export class Decoder {
     this.#try(() => {
       for (const row of this.#later) if (row.kind === 'interest') interests.push(...this.#interest(row));
       for (const row of this.#later) if (row.kind === 'version') versions.push(...this.#version(row));
+      const changes = this.#later.filter(({ kind }) => kind === 'change').map((row) => this.#change(row));
+      this.#changes = changes.toSorted((a, b) => a.revision - b.revision);
     });
     if (this.#problem !== undefined) return fail(this.#problem);
     if (this.#payloads.values().some(({ bytes }) => bytes === pending)) return fail('a payload is missing');
@@ -162,10 +166,7 @@ export class Decoder {
   changes(): readonly Change[] {
     // The bytes are views into large pieces of memory, which would stay as long as one of them.
     for (const payload of this.#payloads.values()) payload.bytes = Buffer.from(payload.bytes);
-    return this.#later
-      .filter(({ kind }) => kind === 'change')
-      .map((row) => this.#change(row))
-      .toSorted((a, b) => a.revision - b.revision);
+    return this.#changes;
   }
 
   #try(read: () => void): void {
@@ -178,7 +179,7 @@ export class Decoder {
   }
 
   #resource(row: Row): void {
-    const { keeps, now, differs } = this.#reading;
+    const { keeps, clock, differs } = this.#reading;
     const type = typeUrl(row.type);
     const name = resourceName(row.key);
     const body = resourceBody.parse(JSON.parse(row.body ?? ''));
@@ -192,7 +193,7 @@ export class Decoder {
         .map((holder) => this.#holder(holder, true));
       if (holders.length < variant.holders.length) whole = false;
       if (holders.length === 0) continue;
-      if (variant.ttl !== undefined && variant.ttl[1] <= now) whole = false;
+      if (variant.ttl !== undefined && variant.ttl[1] <= clock.now()) whole = false;
       else variants.push({ variant: this.#variant(type, name, variant), holders });
     }
     if (!whole) differs.resource(type, name);
@@ -219,11 +220,17 @@ export class Decoder {
       upstream,
       cachedSince,
       aliases,
-      ttl: ttl === undefined ? undefined : { milliseconds: ttl[0], deadline: ttl[1] },
+      ttl: ttl && this.#ttl(ttl),
       metadata,
       doNotCache: false,
       revision: revision(0),
     };
+  }
+
+  /** On disk it ends by the wall clock, which may have been set since: it has never more left than it was given. */
+  #ttl([milliseconds, endsAt]: NonNullable<VariantBody['ttl']>): Ttl {
+    const { clock } = this.#reading;
+    return { milliseconds, deadline: clock.monotonic() + Math.min(milliseconds, endsAt - clock.now()) };
   }
 
   #interest(row: Row): InterestState[] {

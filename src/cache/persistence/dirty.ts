@@ -24,7 +24,7 @@ class DirtyType {
 export class Dirt {
   /** Everything, listed or not; what is on disk is replaced. */
   everything = false;
-  /** When the first of it came, by the clock; undefined: nothing has. */
+  /** When the first of it came, by `Clock.monotonic()`; undefined: nothing has. */
   since: number | undefined;
   readonly types = new Map<TypeUrl, DirtyType>();
 }

@@ -34,14 +34,17 @@ const kindsByCode: Readonly<Record<number | string, DiskError['kind']>> = {
   ERR_OUT_OF_RANGE: 'corrupt',
 };
 
+export const lockedText = 'another process has it open: each needs a directory of its own';
+
 /** Everything that is thrown on the way to the disk, translated here. */
 export function diskError(thrown: unknown): DiskError {
   if (thrown instanceof DiskProblem) return { kind: thrown.kind, message: thrown.message };
   if (thrown instanceof Error && 'errcode' in thrown && typeof thrown.errcode === 'number') {
     const kind = kindsByCode[thrown.errcode & 0xff] ?? 'io';
-    if (kind === 'locked')
-      return { kind, message: 'another process has it open: each needs a directory of its own' };
+    if (kind === 'locked') return { kind, message: lockedText };
     return { kind, message: thrown.message };
   }
+  // Of JSON.
+  if (thrown instanceof SyntaxError) return { kind: 'corrupt', message: thrown.message };
   return { kind: kindsByCode[errorCode(thrown) ?? ''] ?? 'io', message: explainError(thrown) };
 }

@@ -5,7 +5,6 @@ import {
   existsSync,
   mkdtempSync,
   openSync,
-  renameSync,
   rmSync,
   statSync,
 } from 'node:fs';
@@ -13,10 +12,18 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { TypeUrl } from '../../model/brand.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
-import { makeDirectory } from '../../package/files.ts';
+import { makeDirectory, setAside } from '../../package/files.ts';
 import { Database } from './database.ts';
 import { DiskProblem, diskError } from './disk-error.ts';
 import type { DiskError, RowBatch, SetAside } from './records.ts';
+
+interface Opened {
+  /** What was committed last beside the rows; undefined: nothing was. */
+  readonly state: string | undefined;
+  readonly setAside: SetAside | undefined;
+  /** It can only be read. */
+  readonly unwritable?: DiskError | undefined;
+}
 
 export type Operation = 'open' | 'read' | 'begin' | 'put' | 'commit' | 'close';
 /** What an operation takes. */
@@ -36,8 +43,8 @@ export type DiskRequest<O extends Operation = Operation> = {
 export class DiskServer {
   readonly #directory: string;
   #database: Database | undefined;
-  /** The file cannot be written: what was opened is a copy of it. */
-  #removeCopy: (() => void) | undefined;
+  /** The file cannot be written, for this reason: what was opened is a copy of it. */
+  #copy: { readonly remove: () => void; readonly why: DiskError } | undefined;
 
   constructor(directory: string) {
     this.#directory = directory;
@@ -64,35 +71,34 @@ export class DiskServer {
 
   /**
    * Again after a failure, too: what was there is closed first. `leaveOut`: types of which nothing may be there.
-   * `discard`: set the file aside, for this reason. Gives what was committed last beside the rows, if anything was.
+   * `discard`: set the file aside, for this reason. `mayCopy`: it is only to be read, so a copy will do where it cannot be
+   * written. Gives what was committed last beside the rows, if anything was, and why nothing can be written.
    */
-  open(
-    leaveOut: readonly TypeUrl[],
-    discard?: string,
-  ): { readonly state: string | undefined; readonly setAside: SetAside | undefined } {
+  open(leaveOut: readonly TypeUrl[], discard?: string, mayCopy = false): Opened {
     this.close();
     let setAside: SetAside | undefined;
     if (discard !== undefined) setAside = setFileAside(this.#directory, discard);
     try {
-      this.#database = this.#openFile(leaveOut);
+      this.#database = this.#openFile(leaveOut, mayCopy);
     } catch (thrown) {
       const { kind, message } = diskError(thrown);
       if (kind !== 'corrupt') throw thrown;
       setAside = setFileAside(this.#directory, message);
-      this.#database = this.#openFile(leaveOut);
+      this.#database = this.#openFile(leaveOut, mayCopy);
     }
-    return { state: this.#database.state, setAside };
+    return { state: this.#database.state, setAside, unwritable: this.#copy?.why };
   }
 
   /** The next part of what was committed last: first rows, then payloads. Undefined: that was all, and all is whole. */
   read(): RowBatch | undefined {
-    return this.#opened.read();
+    const part = this.#opened.read();
+    if (part === undefined) this.#copy?.remove();
+    return part;
   }
 
   /** `replace`: everything that is there goes. */
   begin(replace: boolean): void {
-    if (this.#removeCopy !== undefined)
-      throw new DiskProblem('read_only', 'the directory cannot be written to');
+    if (this.#copy !== undefined) throw new DiskProblem(this.#copy.why.kind, this.#copy.why.message);
     this.#opened.begin(replace);
   }
 
@@ -110,35 +116,48 @@ export class DiskServer {
       this.#database?.close();
     } finally {
       this.#database = undefined;
-      this.#removeCopy?.();
-      this.#removeCopy = undefined;
+      this.#copy?.remove();
+      this.#copy = undefined;
     }
   }
 
-  #openFile(leaveOut: readonly TypeUrl[]): Database {
+  #openFile(leaveOut: readonly TypeUrl[], mayCopy: boolean): Database {
     try {
       prepareFile(this.#directory);
+      return new Database(databaseFile(this.#directory), leaveOut);
     } catch (thrown) {
-      // The directory is read-only, but the cache can still be read from a copy: the relay may have restarted during
-      // an outage.
-      if (diskError(thrown).kind === 'read_only') return this.#openCopy(leaveOut);
+      const error = diskError(thrown);
+      if (!mayCopy) throw thrown;
+      // The relay may have restarted during an outage, or another one takes its place.
+      if (error.kind === 'read_only')
+        return this.#openCopy(leaveOut, { ...error, message: 'the directory cannot be written to' });
+      if (error.kind === 'locked') return this.#openCopy(leaveOut, error);
       throw thrown;
     }
-    return new Database(databaseFile(this.#directory), leaveOut);
   }
 
-  #openCopy(leaveOut: readonly TypeUrl[]): Database {
-    const { file, remove } = copyOfFile(this.#directory);
-    try {
-      const database = new Database(file, leaveOut);
-      this.#removeCopy = remove;
-      return database;
-    } catch (error) {
-      remove();
-      throw error;
+  /** Of a file that another process writes it may be of two moments: then it is made again. */
+  #openCopy(leaveOut: readonly TypeUrl[], why: DiskError): Database {
+    for (let copies = 1; ; copies++) {
+      const { file, remove } = copyOfFile(this.#directory);
+      let database: Database | undefined;
+      try {
+        database = new Database(file, leaveOut);
+        while (why.kind === 'locked' && database.read() !== undefined);
+        this.#copy = { remove, why };
+        return database;
+      } catch (error) {
+        database?.close();
+        remove();
+        if (why.kind !== 'locked') throw error;
+        // That the copy is damaged says nothing of the file.
+        if (copies === mostCopies) throw new DiskProblem('locked', why.message);
+      }
     }
   }
 }
+
+const mostCopies = 5;
 
 function carryOut<O extends Operation>(
   server: { [P in Operation]: (...args: Asked<P>) => ReturnType<DiskServer[P]> },
@@ -162,13 +181,7 @@ export function prepareFile(directory: string): void {
 function setFileAside(directory: string, reason: string): SetAside | undefined {
   const file = databaseFile(directory);
   if (!existsSync(file) || statSync(file).size === 0) return undefined;
-  const time = new Date().toISOString().replaceAll(/[-:]/g, '');
-  const aside = `${file}.set-aside-${time}`;
-  for (const companion of companions) {
-    if (existsSync(file + companion)) renameSync(file + companion, aside + companion);
-  }
-  renameSync(file, aside);
-  return { file: aside, reason };
+  return { file: setAside(file, companions), reason };
 }
 
 /** A copy that can be opened where the directory itself cannot be written to; to be deleted after use. */

@@ -1,5 +1,6 @@
 import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
-import type { Change, ChangedName } from '../../model/change.ts';
+import type { Change, ChangedName, Content } from '../../model/change.ts';
+import type { WallTime } from '../../model/clock.ts';
 import { contentDigest } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
 import type { Payload } from '../../model/resource.ts';
@@ -26,7 +27,7 @@ import { Packer, type Row, type RowBatch } from './records.ts';
 export interface SnapshotRow extends Pick<Row, 'kind' | 'key'> {
   readonly type: TypeUrl;
   /** Undefined: there is no such thing any more. */
-  readonly body: (() => ResourceBody | InterestBody | VersionBody | ChangeBody) | undefined;
+  readonly body: ((times: WallTime) => ResourceBody | InterestBody | VersionBody | ChangeBody) | undefined;
   /** Those that the body names. */
   readonly variants: readonly HeldVariant[];
 }
@@ -101,7 +102,7 @@ function resourceRow(type: TypeUrl, table: TypeTable | undefined, name: Resource
     }));
   if (variants.length === 0) return row('resource', type, name);
   const bindings = [...(cached.bindings ?? [])].map(([{ key }, variant]): [string, string] => [key, variant]);
-  return row('resource', type, name, () => resourceBody(variants, bindings), variants);
+  return row('resource', type, name, (times) => resourceBody(variants, bindings, times), variants);
 }
 
 /**
@@ -160,7 +161,7 @@ function changeRow(type: TypeUrl, revision: number, change: Change | undefined):
   const variants = change.names.flatMap(({ content }) =>
     content === undefined ? [] : [...content.before, ...content.after],
   );
-  return row('change', type, String(revision), () => changeBody(change), variants);
+  return row('change', type, String(revision), (times) => changeBody(change, times), variants);
 }
 
 /** How much goes from thread to thread at once: little, as it is copied on the thread that serves. */
@@ -196,13 +197,17 @@ export class StoredPayloads {
 }
 
 /** A snapshot as rows, in parts. A payload comes with or before the first row that refers to it. */
-export function* encode(snapshot: readonly SnapshotRow[], stored: StoredPayloads): Iterable<RowBatch> {
+export function* encode(
+  snapshot: readonly SnapshotRow[],
+  stored: StoredPayloads,
+  times: WallTime,
+): Iterable<RowBatch> {
   let rows: Row[] = [];
   const packer = new Packer();
   for (const { kind, type, key, body, variants } of snapshot) {
     const payloads = payloadsOf(variants);
     for (const [digest, { bytes }] of payloads) if (stored.add(digest)) packer.add({ digest, bytes });
-    rows.push({ kind, type, key, body: body && JSON.stringify(body()), payloads: [...payloads.keys()] });
+    rows.push({ kind, type, key, body: body && JSON.stringify(body(times)), payloads: [...payloads.keys()] });
     if (rows.length < partRows && packer.size < partBytes) continue;
     yield { rows, payloads: packer.take() };
     rows = [];
@@ -226,11 +231,15 @@ function digestOf(payload: Payload): string {
   return getOrMake(digests, payload, () => contentDigest(payload.bytes));
 }
 
-function resourceBody(all: readonly HeldVariant[], bindings: [string, string][]): ResourceBody {
+function resourceBody(
+  all: readonly HeldVariant[],
+  bindings: [string, string][],
+  times: WallTime,
+): ResourceBody {
   const variants = all.filter(({ variant }) => !variant.doNotCache);
   const uncached = all.filter(({ variant }) => variant.doNotCache);
   return {
-    variants: variants.map(variantBody),
+    variants: variants.map((one) => variantBody(one, times)),
     ...(uncached.length === 0
       ? {}
       : { uncached: uncached.map(({ variant }) => base64(variant.constraints.bytes)) }),
@@ -247,18 +256,22 @@ function base64(bytes: Uint8Array): string {
 }
 
 /** The content of names that must not be cached is left out, as if their bodies were not kept. */
-function changeBody({ revision: _revision, type: _type, names, ...change }: Change): ChangeBody {
-  return { ...change, names: names.map(changedNameBody) };
+function changeBody(
+  { revision: _revision, type: _type, names, ...change }: Change,
+  times: WallTime,
+): ChangeBody {
+  return { ...change, names: names.map((one) => changedNameBody(one, times)) };
 }
 
-function changedNameBody({ content, ...name }: ChangedName): ChangeBody['names'][number] {
+function changedNameBody({ content, ...name }: ChangedName, times: WallTime): ChangeBody['names'][number] {
   if (content === undefined) return name;
   const { before, after } = content;
   if ([...before, ...after].some(({ variant }) => variant.doNotCache)) return name;
-  return { ...name, before: before.map(variantBody), after: after.map(variantBody) };
+  const bodies = (content: Content): VariantBody[] => content.map((one) => variantBody(one, times));
+  return { ...name, before: bodies(before), after: bodies(after) };
 }
 
-function variantBody({ variant, holders }: HeldVariant): VariantBody {
+function variantBody({ variant, holders }: HeldVariant, times: WallTime): VariantBody {
   const { version, responseVersion, upstream, cachedSince, aliases, ttl, metadata, payload } = variant;
   return {
     constraints: base64(variant.constraints.bytes),
@@ -269,7 +282,7 @@ function variantBody({ variant, holders }: HeldVariant): VariantBody {
     holders: holders.map(holderBody),
     ...(payload === undefined ? {} : { payload: digestOf(payload) }),
     ...(aliases.length === 0 ? {} : { aliases: [...aliases] }),
-    ...(ttl === undefined ? {} : { ttl: [ttl.milliseconds, ttl.deadline] }),
+    ...(ttl === undefined ? {} : { ttl: [ttl.milliseconds, times.of(ttl.deadline)] }),
     ...(metadata === undefined ? {} : { metadata: base64(metadata) }),
   };
 }

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { TypeUrl } from '../../model/brand.ts';
 import type { RecordedChanges } from '../../model/change.ts';
-import { type Clock, Sweep, type Timer } from '../../model/clock.ts';
+import { type Clock, Sweep, type Timer, WallTime } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import type { Log } from '../../observe/log.ts';
@@ -82,7 +82,10 @@ export class Persistence {
   #sessions: Readonly<Record<string, string>> = {};
   #history: ChangeSource | undefined;
   #phase: Phase = { kind: 'detached' };
+  /** A change that another process has recorded may have this revision. */
+  #floor = 0;
   readonly #alive: Sweep;
+  readonly #times: WallTime;
   #lastWrite: number | undefined;
   /** The last one since the last write. */
   #failure: { readonly reason: DiskError['kind']; readonly at: number } | undefined;
@@ -91,13 +94,14 @@ export class Persistence {
     this.#options = options;
     const { leaveOut, clock, log } = options;
     this.#conditions = new Conditions(log);
+    this.#times = new WallTime(clock);
     this.#excluded = new Set(leaveOut);
     this.#alive = new Sweep(clock, aliveMs, () => {
       this.#schedule(0);
       return true;
     });
     this.journal = new Dirty(
-      () => clock.now(),
+      () => clock.monotonic(),
       this.#excluded,
       () => this.#schedule(gatherMs),
     );
@@ -112,7 +116,7 @@ export class Persistence {
   get lagSeconds(): number {
     const writing = this.#phase.kind === 'writing' ? this.#phase.since : undefined;
     const since = writing ?? this.journal.since;
-    return since === undefined ? 0 : Math.max(0, this.#options.clock.now() - since) / 1000;
+    return since === undefined ? 0 : (this.#options.clock.monotonic() - since) / 1000;
   }
 
   /** Milliseconds since the epoch; undefined: nothing was written yet. */
@@ -212,7 +216,7 @@ export class Persistence {
 
   async #write(store: Store): Promise<void> {
     const { clock } = this.#options;
-    const started = clock.now();
+    const started = clock.monotonic();
     const slow = clock.after(slowMs, () => this.#reportSlow());
     const failure = await this.#attempt(store);
     slow.cancel();
@@ -221,7 +225,7 @@ export class Persistence {
       this.journal.waits(started);
       return;
     }
-    if (clock.now() - started < slowMs) this.#conditions.forget('speed');
+    if (clock.monotonic() - started < slowMs) this.#conditions.forget('speed');
     this.#reportSuccess();
     this.#lastWrite = clock.now();
   }
@@ -229,7 +233,12 @@ export class Persistence {
   async #attempt(store: Store): Promise<DiskError | undefined> {
     const opened = await this.#openDisk();
     if (!opened.ok) return opened.error;
-    if (opened.value !== undefined) this.#startOver();
+    if (opened.value !== undefined) {
+      this.#startOver();
+      // Another process may have written meanwhile.
+      const { revision = 0 } = readState(opened.value.state ?? '') ?? {};
+      this.#floor = Math.max(revision, this.#floor);
+    }
     // From here to the snapshot nothing waits: it is of one moment.
     const taken = this.journal.take();
     const snapshot = takeSnapshot(store.tables, taken, this.#excluded, this.#history);
@@ -252,7 +261,7 @@ export class Persistence {
     const begun = await disk.begin(everything);
     if (!begun.ok) return begun;
     if (everything) this.#payloads = new StoredPayloads();
-    for (const part of encode(snapshot, this.#payloads)) {
+    for (const part of encode(snapshot, this.#payloads, this.#times)) {
       const put = await disk.put(part);
       if (!put.ok) return put;
     }
@@ -260,7 +269,7 @@ export class Persistence {
   }
 
   async #open(): Promise<Result<Loaded | undefined, DiskError>> {
-    const opened = await this.#openDisk();
+    const opened = await this.#openDisk(true);
     if (!opened.ok) return opened;
     if (opened.value?.state === undefined) return ok(undefined);
     const loaded = await this.#read(opened.value.state);
@@ -272,13 +281,16 @@ export class Persistence {
   }
 
   /** With the state that was committed last, if any was. Undefined: it was open. */
-  async #openDisk(): Promise<Result<{ readonly state: string | undefined } | undefined, DiskError>> {
+  async #openDisk(
+    mayCopy = false,
+  ): Promise<Result<{ readonly state: string | undefined } | undefined, DiskError>> {
     if (this.#closed === undefined) return ok(undefined);
     const { disk, leaveOut, path, log } = this.#options;
-    const opened = await disk.open(leaveOut, this.#closed.discard);
+    const opened = await disk.open(leaveOut, this.#closed.discard, mayCopy);
     if (!opened.ok) return opened;
     this.#closed = undefined;
-    const { state, setAside } = opened.value;
+    const { state, setAside, unwritable } = opened.value;
+    if (unwritable !== undefined) this.#reportFailure(unwritable);
     if (setAside !== undefined) {
       const { file, reason } = setAside;
       const message = 'the persisted cache is unusable and set aside; a new one is begun';
@@ -324,7 +336,7 @@ export class Persistence {
     if (state === undefined) return fail({ kind: 'corrupt', message: 'its state cannot be read' });
     const staleSince = this.#restorable(state);
     const keeps = (upstream: string): boolean => staleSince.has(upstream);
-    const decoder = new Decoder({ keeps, serves, now: clock.now(), differs: this.journal });
+    const decoder = new Decoder({ keeps, serves, clock, differs: this.journal });
     for (;;) {
       const part = await disk.read();
       if (!part.ok) return part;
@@ -359,18 +371,28 @@ export class Persistence {
     return restorable;
   }
 
+  /** Somebody may have been told of the next ones before they are on disk: who is killed leaves them out. */
+  #lastRevision(): number {
+    const own = this.#history?.lastRevision ?? this.#changes.lastRevision;
+    const last = Math.max(own, this.#floor);
+    return this.#phase.kind === 'detached' ? last : last + reserved;
+  }
+
   #state(): DiskState {
     const { clock, upstreams, staleSince, sessions } = this.#options;
     return {
       at: clock.now(),
       sessions: sessions(),
-      revision: this.#history?.lastRevision ?? this.#changes.lastRevision,
+      revision: this.#lastRevision(),
       upstreams: upstreams().map(({ name, text, places }) => {
         return { name, text, places: [...places], staleSince: staleSince(name) };
       }),
     };
   }
 }
+
+/** So many revisions may be given before the next write. */
+const reserved = 1000;
 
 /** What makes an upstream the one that something came from. */
 export interface UpstreamIdentity {
@@ -396,7 +418,7 @@ const diskState = z.object({
   at: z.number(),
   upstreams: z.array(upstreamState),
   sessions: z.record(z.string(), z.string()).default({}),
-  /** Of the last change that was recorded. */
+  /** No change that was recorded has a higher one. */
   revision: z.number().default(0),
 });
 

@@ -430,13 +430,13 @@ class PollingClient implements ListedClient, OrderedStream {
   }
 
   returned(): void {
-    if (this.#ordered.length === 1) this.#returnedAt ??= this.#services.clock.now();
+    if (this.#ordered.length === 1) this.#returnedAt ??= this.#services.clock.monotonic();
   }
 
   /** It may not have polled all of its types yet, as a relay that was restarted sees it. */
   get #isBack(): boolean {
     const { clock } = this.#services;
-    return this.#returnedAt !== undefined && clock.now() < this.#returnedAt + this.warmingMilliseconds;
+    return this.#returnedAt !== undefined && clock.monotonic() < this.#returnedAt + this.warmingMilliseconds;
   }
 
   send(type: OrderedType, defers: Defers): boolean {
@@ -499,7 +499,7 @@ export class PollingClients {
 
   /** `known`: what this poll was before. Undefined: nothing more may be kept of its client, or for its peer. */
   polled(poll: Poll, peer: Peer, known: PolledNames | undefined): PolledNames | undefined {
-    const now = this.#services.clock.now();
+    const now = this.#services.clock.monotonic();
     const names = known?.isForgotten === false ? known : this.#namesOf(poll, peer, now);
     if (names === undefined) return undefined;
     const { client } = names;
@@ -560,7 +560,7 @@ export class PollingClients {
   }
 
   #forgetEnded(): void {
-    const now = this.#services.clock.now();
+    const now = this.#services.clock.monotonic();
     for (const client of this.#clients.values()) {
       for (const one of client.names.values()) if (one.isOrderedUntil <= now) one.forgetOrder();
       this.#forget(client, ({ endsAt }) => endsAt <= now);

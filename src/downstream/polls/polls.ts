@@ -302,7 +302,7 @@ export class Polls {
 
   /** What was not polled for long; false: there are no others. */
   #endUnused(): boolean {
-    const latest = this.#services.clock.now() - lingerMs;
+    const latest = this.#services.clock.monotonic() - lingerMs;
     for (const [key, one] of this.#classes) {
       if (one.polledAt > latest) break;
       if (!one.holds) this.#end(key);
@@ -416,7 +416,7 @@ class PollClass {
     const { clock } = this.#services;
     if (this.#first.deref() !== peer && account.excess === undefined) this.#isRepeated = true;
     if (account !== this.#account && this.#account !== undefined) this.#shareIt();
-    this.polledAt = clock.now();
+    this.polledAt = clock.monotonic();
     const outcome = this.#outcomeOf(poll, milliseconds <= 0) ?? this.#hopeless();
     if (outcome !== undefined) {
       answered(outcome);

@@ -1,6 +1,6 @@
 import { Backoff } from '../../model/backoff.ts';
 import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
-import { Sweep, type Timer } from '../../model/clock.ts';
+import { Sweep, type Timer, WallTime } from '../../model/clock.ts';
 import { type Constraints, stampConstraints } from '../../model/constraints.ts';
 import {
   LOAD_PATH,
@@ -56,6 +56,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   #rules: readonly SessionRule[];
   #keys: readonly string[];
   readonly #sessions = new Map<ParametersKey, Session>();
+  readonly #times: WallTime;
   readonly #loadStreams = new Set<UpstreamLoadStream>();
   /** Interests past max_upstream_sessions. They get sessions when others end. */
   readonly #refused: RefusedInterests;
@@ -76,6 +77,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#options = options;
     this.#sink = sink;
     this.#announcement = new Sweep(options.clock, 0, () => this.#changed());
+    this.#times = new WallTime(options.clock);
     this.#connection = new AdsConnection(options, sink);
     this.#perParameters = options.sessionPerParameters === true ? new SessionPerParameters() : undefined;
     this.#refused = new RefusedInterests(options.name, options.maxSessions());
@@ -202,7 +204,10 @@ export class AdsUpstream implements Upstream, LoadUpstream {
       all.toSorted((a, b) => a.since - b.since),
       ({ type }) => type,
     );
-    return [...byType.values()].flatMap(([first]) => first ?? []).slice(0, maxSuspects);
+    return [...byType.values()]
+      .flatMap(([first]) => first ?? [])
+      .slice(0, maxSuspects)
+      .map((one) => this.#times.shown(one));
   }
 
   /**
@@ -570,7 +575,7 @@ export class UpstreamLoadStream implements LoadStream, ConnectionUser {
     this.#timer = undefined;
     const { up } = this.#connection;
     if (this.#isFinished || this.#stream !== undefined || up === undefined) return;
-    this.#openedAt = this.#connection.options.clock.now();
+    this.#openedAt = this.#connection.options.clock.monotonic();
     const stream = up.channel.open(LOAD_PATH, this.#connection.via(), {
       message: (response) => {
         if (this.#stream !== stream) return false;
@@ -617,7 +622,7 @@ export class UpstreamLoadStream implements LoadStream, ConnectionUser {
   #closed(reason: string, code: Code | undefined): void {
     const { clock, backoff } = this.#connection.options;
     const isMissing = code === Code.UNIMPLEMENTED;
-    if (clock.now() - this.#openedAt >= backoff.maxMs) this.#backoff.reset();
+    if (clock.monotonic() - this.#openedAt >= backoff.maxMs) this.#backoff.reset();
     const wait = isMissing ? withoutServiceMs : this.#backoff.next();
     this.#timer = clock.after(wait, () => this.up());
     const fields = { reason };

@@ -173,7 +173,7 @@ export class AdsConnection {
     this.#users = users;
     this.#changed = changed;
     this.#staleSince ??= this.options.clock.now();
-    this.#awaySince ??= this.options.clock.now();
+    this.#awaySince ??= this.options.clock.monotonic();
     if (this.#state.kind === 'stopped') this.#connect();
   }
 
@@ -305,7 +305,7 @@ export class AdsConnection {
   }
 
   #connected(channel: Channel, endpoint: number): void {
-    const since = this.options.clock.now();
+    const since = this.options.clock.monotonic();
     const ofThisOne = { asked: false, answered: false, silence: undefined };
     this.#state = { kind: 'up', channel, endpoint, since, ...ofThisOne };
     this.#failover.connected();
@@ -334,7 +334,7 @@ export class AdsConnection {
     this.#endProbe();
     const unanswered = state.kind === 'up' && state.asked && !state.answered;
     const worked = state.kind === 'up' && !unanswered;
-    if (worked && clock.now() - state.since >= backoff.maxMs) failover.backoff.reset();
+    if (worked && clock.monotonic() - state.since >= backoff.maxMs) failover.backoff.reset();
     const wait = worked ? failover.lost() : failover.failed(unanswered ? 'unanswered' : 'unreachable');
     const timer = clock.after(wait, () => {
       metrics.reconnect?.();
@@ -356,7 +356,7 @@ export class AdsConnection {
   #down(state: Up, lost: string | undefined): void {
     endSilence(state);
     this.#staleSince ??= this.options.clock.now();
-    this.#awaySince ??= this.options.clock.now();
+    this.#awaySince ??= this.options.clock.monotonic();
     for (const user of [...this.#users()]) user.down(lost);
   }
 
@@ -424,7 +424,7 @@ export class AdsConnection {
     this.#lastError = '';
     for (const known of this.options.endpoints.keys()) this.conditions.forget(`endpoint ${known}`);
     const endpoint = this.#name(index);
-    const now = this.options.clock.now();
+    const now = this.options.clock.monotonic();
     const seconds = (now - (this.#awaySince ?? now)) / 1000;
     this.#awaySince = undefined;
     const after = seconds < 1 ? {} : { after: formatSeconds(seconds) };
@@ -595,13 +595,13 @@ class AnnouncedVia {
       // It is not the header.
       this.#refused = undefined;
     } else if (via.length > this.#taken && tooLarge.has(code)) {
-      this.#refused = { length: via.length, until: this.#clock.now() + leftOutMs };
+      this.#refused = { length: via.length, until: this.#clock.monotonic() + leftOutMs };
     }
   }
 
   #isRefused(all: string): boolean {
     if (this.#refused === undefined || all === ownOf(all)) return false;
-    return all.length >= this.#refused.length && this.#clock.now() < this.#refused.until;
+    return all.length >= this.#refused.length && this.#clock.monotonic() < this.#refused.until;
   }
 }
 

@@ -103,7 +103,7 @@ export class Session {
 
   subscribe(interest: Interest): void {
     this.#interests++;
-    const now = this.connection.options.clock.now();
+    const now = this.connection.options.clock.monotonic();
     const id = this.suspicion.addInterest(interest.type, roleOf(interest), now);
     this.#stream(id).change('subscribe', interest);
     this.#dropUnused();
@@ -321,7 +321,7 @@ class AdsStream implements ConnectedStream {
     this.#hasEndedBefore = true;
     const { clock, metrics } = this.#connection.options;
     metrics.streamEnd?.(Code.UNAVAILABLE);
-    this.#session.relocate(this.#session.suspicion.ended(this.#id, 'lost', lost, clock.now()));
+    this.#session.relocate(this.#session.suspicion.ended(this.#id, 'lost', lost, clock.monotonic()));
   }
 
   stop(): void {
@@ -406,7 +406,7 @@ class AdsStream implements ConnectedStream {
     const via = this.#connection.via();
     const open: OpenStream = {
       via,
-      since: options.clock.now(),
+      since: options.clock.monotonic(),
       stream: channel.open(methodPath(this.#id, options.protocol), via, {
         message: (bytes) => {
           open.arrivedAt = options.clock.monotonic();
@@ -420,7 +420,7 @@ class AdsStream implements ConnectedStream {
       timers: new Map(),
     };
     this.#open = open;
-    this.#session.suspicion.opened(this.#id, options.clock.now());
+    this.#session.suspicion.opened(this.#id, options.clock.monotonic());
     this.#beginProbation(open);
     const resumed = this.#lastEndpoint === endpoint;
     this.#lastEndpoint = endpoint;
@@ -438,7 +438,7 @@ class AdsStream implements ConnectedStream {
     const survived = (): void => {
       // It is closed first: a response on its way cannot be taken for an answer on another stream.
       this.down();
-      this.#session.relocate(suspicion.survived(this.#id, clock.now()));
+      this.#session.relocate(suspicion.survived(this.#id, clock.monotonic()));
     };
     timers.set('probation', clock.after(probation, survived));
   }
@@ -458,7 +458,7 @@ class AdsStream implements ConnectedStream {
   #closeStream(): void {
     if (this.#open !== undefined) {
       this.#endStream();
-      this.#session.suspicion.closed(this.#id, this.#connection.options.clock.now());
+      this.#session.suspicion.closed(this.#id, this.#connection.options.clock.monotonic());
     }
     this.#connection.closed(this);
   }
@@ -470,7 +470,7 @@ class AdsStream implements ConnectedStream {
     for (const timer of open.timers.values()) timer.cancel();
     open.stream.end();
     const { clock, backoff } = this.#connection.options;
-    if (clock.now() - open.since >= backoff.maxMs) this.#backoff.reset();
+    if (clock.monotonic() - open.since >= backoff.maxMs) this.#backoff.reset();
     this.machine.disconnect();
   }
 
@@ -511,7 +511,7 @@ class AdsStream implements ConnectedStream {
     this.#hasEndedBefore = true;
     const { clock, metrics } = this.#connection.options;
     metrics.streamEnd?.(code);
-    const moves = this.#session.suspicion.ended(this.#id, 'ended', reason, clock.now());
+    const moves = this.#session.suspicion.ended(this.#id, 'ended', reason, clock.monotonic());
     this.#session.relocate(moves);
     if (this.#isGivenUp(open, reason, code)) return;
     const { isUnused } = this.machine;
@@ -561,7 +561,7 @@ class AdsStream implements ConnectedStream {
         this.#setTimer(effect.timer, effect.milliseconds);
         break;
       case 'asked':
-        this.#session.suspicion.firstRequested(this.#id, effect.type, options.clock.now());
+        this.#session.suspicion.firstRequested(this.#id, effect.type, options.clock.monotonic());
         break;
       case 'answered':
         this.#answered(effect.type, effect.refused);

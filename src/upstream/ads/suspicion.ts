@@ -38,7 +38,7 @@ const suspiciousRepeats = 3;
  * names comes second is on the second. Unknown types have two streams of their own, so that a type that a client invents
  * cannot end the stream of the others. What was requested last before a stream ended moves to an isolated stream, so that
  * the rest goes on. If that one ends too, half of it moves to another, until the one type is found
- * (docs/adr/0061-suspects.md). No I/O and no clock: `now` is milliseconds since the epoch.
+ * (docs/adr/0061-suspects.md). No I/O and no clock: `now` is by `Clock.monotonic()`.
  */
 export class Suspicion {
   readonly #stableAfterMs: number;

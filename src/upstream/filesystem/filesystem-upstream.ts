@@ -146,7 +146,7 @@ export class FilesystemUpstream implements Upstream {
   /** Whenever something below the path changes the files are looked at, one look at a time. */
   #touched(): void {
     if (this.#stopped) return;
-    const now = this.#options.clock.now();
+    const now = this.#options.clock.monotonic();
     this.#touchedAt ??= now;
     if (this.#scanning === undefined)
       this.#scanAfter(Math.min(quietMs, Math.max(0, this.#touchedAt + longestDelayMs - now)));

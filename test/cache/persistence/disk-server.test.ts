@@ -34,13 +34,19 @@ describe('a directory that cannot be written to', () => {
       process.env['TMPDIR'] = copies.path;
       withoutPower(() => {
         const server = new DiskServer(directory.path);
-        expect(server.answer({ operation: 'open', args: [[]] })).to.have.nested.property('value.state');
+        expect(server.answer({ operation: 'open', args: [[], undefined, true] })).to.have.nested.property(
+          'value.state',
+        );
         const rows = partsOf(server).flatMap((part) => part.rows);
         expect(rows.map(({ kind }) => kind)).to.have.members(['resource', 'interest', 'version']);
+        expect(readdirSync(copies.path), 'all is read').to.be.empty;
         expect(server.answer({ operation: 'begin', args: [false] })).to.deep.equal({
           ok: false,
           error: { kind: 'read_only', message: 'the directory cannot be written to' },
         });
+        const again = server.answer({ operation: 'open', args: [[]] });
+        expect(again, 'to write').to.have.nested.property('error.kind', 'read_only');
+        expect(readdirSync(copies.path)).to.be.empty;
         server.answer({ operation: 'close', args: [] });
       });
       expect(readdirSync(copies.path)).to.be.empty;

@@ -6,6 +6,7 @@ import { expect } from 'chai';
 import { z } from 'zod';
 import { type Disk, WorkerDisk } from '../../../src/cache/persistence/disk.ts';
 import type { DiskServer } from '../../../src/cache/persistence/disk-server.ts';
+import type { ChangeSource } from '../../../src/cache/persistence/encode.ts';
 import {
   type Loaded,
   Persistence,
@@ -62,6 +63,7 @@ const logLine = z.looseObject({ level: z.string(), message: z.string() });
 
 export interface CacheOptions extends Partial<PersistenceOptions> {
   readonly directory: string;
+  readonly history?: ChangeSource;
 }
 
 /** A store with what keeps it: as much of the relay as persistence sees. */
@@ -101,7 +103,7 @@ export class Cache {
     const cache = new Cache(options);
     cache.loaded = await cache.persistence.load();
     if (cache.loaded !== undefined) cache.store.restore(cache.loaded.restored);
-    cache.persistence.attach(cache.store);
+    cache.persistence.attach(cache.store, options.history);
     return cache;
   }
 

@@ -62,7 +62,7 @@ function rows(parts: readonly RowBatch[]): Subject {
         const decoder = new Decoder({
           keeps: () => true,
           serves: () => 'central',
-          now: 0,
+          clock: systemClock,
           differs: { resource: () => undefined, interest: () => undefined, version: () => undefined },
         });
         decoder.take({ rows: [...all, read], payloads });

@@ -261,7 +261,7 @@ describe('an ADS upstream', () => {
     const plane = await controlPlane();
     plane.answer = serving('1', 'a:1@v1', 'b:1@v1');
     let later = 0;
-    const clock = { ...systemClock, now: () => systemClock.now() + later };
+    const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + later };
     const upstream = start({ endpoints: [address(plane.port)], clock });
     upstream.subscribe(want('*'));
     await until('the whole wildcard', () => observed.settled.includes('*'));
