@@ -507,8 +507,8 @@ class ResponseContent {
       if (item.locator && this.#errors.has(key)) continue;
       if (item.locator) this.#errors.add(key);
       const constraints = item.locator ? error.constraints.bytes : UNCONSTRAINED.bytes;
-      for (const name of view.spellingsOf(item))
-        this.errors.push({ name, constraints, status: error.status });
+      const { status } = error;
+      this.errors.push(...view.spellingsOf(item).map((name) => ({ name, constraints, status })));
     }
   }
 

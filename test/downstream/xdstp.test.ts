@@ -537,7 +537,7 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
     expect(client?.received()).to.deep.equal([]);
     expect([...(sibling?.received() ?? []), ...(all?.received() ?? [])]).to.deep.equal([]);
     expect(of(subscribing(relay, glob('shop')).one()), 'a newcomer').to.deep.equal([glob('shop')]);
-    const [interest] = [...relay.upstream.interests].filter(({ selector }) => selector === error.name);
+    const interest = [...relay.upstream.interests].find(({ selector }) => selector === error.name);
     says(relay, [member('shop/a', '1')]);
     relay.says({ type: eds, holder: namedHolder, resolved: interest === undefined ? [] : [interest] });
     expect(client?.received().flatMap(told)).to.deep.equal([`+${uri('shop/a')} 1`]);
