@@ -25,7 +25,13 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
     clientRoutes(inspector, () => inspector.status(), failed)(router);
     const unary = unaryOn(router, failed);
     // What an operator decides about changes: with a warning if a restart would lose it.
-    const kept = async <T>(done: Awaitable<T>) => ({ ...(await done), warning: await inspector.notKept() });
+    const kept = async <T>(done: Awaitable<T>) => {
+      // What is refused may have changed something before.
+      const [answer] = await Promise.allSettled([done]);
+      const warning = await inspector.notKept();
+      if (answer.status === 'rejected') throw answer.reason;
+      return { ...answer.value, warning };
+    };
     unary(method.explainClient, (request) => inspector.explainClient(request));
     unary(method.listResources, (request) => inspector.listResources(request));
     unary(method.listMatches, (request) => inspector.listMatches(request));
@@ -36,10 +42,13 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
     unary(method.setLogLevel, (request, call) => inspector.setLogLevel(request, call));
     unary(method.releaseRemovals, (request) => inspector.releaseRemovals(request));
     for (const verb of verbs)
-      unary<Operations['input'], Operations['output']>(method[verb], async (request, { operator }) => {
-        const { names, ...wave } = await inspector.operate(operationOf(verb, request, operator));
-        // Each answer takes what it has a field for.
-        return kept({ pending: names, released: names, promoted: names, discarded: names, ...wave });
+      unary<Operations['input'], Operations['output']>(method[verb], (request, { operator }) => {
+        const operate = async () => {
+          const { names, ...wave } = await inspector.operate(operationOf(verb, request, operator));
+          // Each answer takes what it has a field for.
+          return { pending: names, released: names, promoted: names, discarded: names, ...wave };
+        };
+        return kept(operate());
       });
   };
 }

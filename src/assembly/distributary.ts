@@ -337,7 +337,8 @@ export class Distributary {
   }
 
   /** What operators close is in a file of its own, and what it was closed at is in the cache: a restart needs both. */
-  #notKept(): string | undefined {
+  async #notKept(): Promise<string | undefined> {
+    await this.#rolloutFile?.settled;
     const { what, reason = '' } = this.#disk()?.failing ?? {};
     const why = diskText.get(reason) ?? reason;
     const lacking = what === 'cache' ? 'the cache' : 'rollout.json';
@@ -406,6 +407,10 @@ export class Distributary {
     this.#upstreams.close();
     await this.#core.traces?.stop();
     this.#sessions.stop();
+    const late = new AbortController();
+    const isLate = setTimeout(lastWriteTimeoutMs, undefined, { signal: late.signal }).catch(() => undefined);
+    await Promise.race([this.#rolloutFile?.settled, isLate]);
+    late.abort();
     await this.#persistence?.close(lastWriteTimeoutMs);
     this.#closeAdminTls?.();
     await Promise.all([this.#admin?.close(), this.#metrics?.close()]);

@@ -88,7 +88,7 @@ interface InspectionOptions extends ChangesOptions {
   /** Removes what max_removal_percent holds back of an upstream: how many variants; undefined: there is no such upstream. */
   readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
   readonly askCheck: Checks['askNow'];
-  readonly notKept: () => string | undefined;
+  readonly notKept: () => Awaitable<string | undefined>;
   readonly logLevels: LogLevels;
   readonly page: PageSource;
 }
@@ -290,7 +290,7 @@ export class Inspection implements Inspector {
     return { ...valueOf(operate(operation, this.#options)), waves: bakes.length };
   }
 
-  notKept(): string | undefined {
+  notKept(): Awaitable<string | undefined> {
     return this.#options.notKept();
   }
 

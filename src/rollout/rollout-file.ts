@@ -1,5 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto';
-import { readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readFileSync, rmSync } from 'node:fs';
+import { open, rename, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { Backoff } from '../model/backoff.ts';
@@ -94,10 +95,16 @@ const noFile: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ENOTDIR']);
 /** How long the next attempt waits after a failed one, in milliseconds. */
 const retryMs = { first: 5000, longest: 60_000 };
 
-/** Another file takes its place: a crash or a full disk leaves the one or the other, and never a part. */
-function replace(path: string, content: string | Buffer): void {
-  writeFileSync(`${path}.new`, content, { mode: 0o600 });
-  renameSync(`${path}.new`, path);
+/** Another file takes its place: a crash, a power cut or a full disk leaves the one or the other, and never a part. */
+async function replace(path: string, content: string | Buffer): Promise<void> {
+  const file = await open(`${path}.new`, 'w', 0o600);
+  try {
+    await file.writeFile(content);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(`${path}.new`, path);
 }
 
 /** What is frozen, who is a canary, and what was found bad or discarded, beside the persisted cache: a restart must not open what an operator closed. */
@@ -118,6 +125,9 @@ export class RolloutFile {
   /** Why the last state is not in the file, and since when. */
   #failure: { readonly reason: string; readonly since: number } | undefined;
   #unread: { readonly reason: string; readonly since: number } | undefined;
+  /** What is to be written, when what is on its way is. */
+  #next: SavedRollout | undefined;
+  #writing: Promise<void> | undefined;
   /** Of the next attempt. */
   #retry: Timer | undefined;
   readonly #pauses = new Backoff(retryMs.first, retryMs.longest, () => 1);
@@ -177,7 +187,8 @@ export class RolloutFile {
     let aside = 'nowhere';
     try {
       aside = setAside(this.#path);
-      if (rest !== undefined) this.#write(rest);
+      // It is replaced by the next save, and read once more if there is none.
+      if (rest !== undefined) copyFileSync(aside, this.#path);
     } catch {
       // The next save says what is wrong.
     }
@@ -191,17 +202,36 @@ export class RolloutFile {
     this.#clock.after(0, () => this.#failed(error));
   }
 
-  /** A state that cannot be written is tried again until it is, or until there is a newer one. */
+  /**
+   * Nothing that serves clients waits for the disk. A state that cannot be written is tried again until it is, or until
+   * there is a newer one.
+   */
   save(state: SavedRollout): void {
     this.#retry?.cancel();
     this.#retry = undefined;
-    const error = this.#obstacle() ?? this.#write(state);
-    if (error === undefined) {
-      this.#failure = undefined;
-      this.#unread = undefined;
-      this.#pauses.reset();
-      return;
+    this.#next = state;
+    this.#writing ??= this.#writeNext();
+  }
+
+  /** What was saved until now is in the file, or `failure` says why not. */
+  get settled(): Promise<void> {
+    return this.#writing ?? Promise.resolve();
+  }
+
+  async #writeNext(): Promise<void> {
+    for (let state = this.#next; state !== undefined; state = this.#next) {
+      this.#next = undefined;
+      const error = await this.#write(state);
+      if (error === undefined) {
+        this.#failure = undefined;
+        this.#unread = undefined;
+        this.#pauses.reset();
+      } else this.#fail(error, state);
     }
+    this.#writing = undefined;
+  }
+
+  #fail(error: unknown, state: SavedRollout): void {
     const reason = explainError(error);
     this.#failed(error);
     if (this.#failure?.reason !== reason)
@@ -210,19 +240,22 @@ export class RolloutFile {
         { file: this.#path, reason },
       );
     this.#failure = { reason, since: this.#failure?.since ?? this.#clock.now() };
-    this.#retry = this.#clock.after(this.#pauses.next(), () => this.save(state));
+    if (this.#next === undefined)
+      this.#retry = this.#clock.after(this.#pauses.next(), () => this.save(state));
   }
 
   /** The error: it could not. */
-  #write({ freezes, canaries, verdicts, discards, withheld }: SavedRollout): unknown {
+  async #write({ freezes, canaries, verdicts, discards, withheld }: SavedRollout): Promise<unknown> {
+    const obstacle = this.#obstacle();
+    if (obstacle !== undefined) return obstacle;
     try {
       const names = withheld.slice(0, maxWithheld).map(({ type, name }) => [type, name]);
       const saved = { freezes, canaries: [...canaries], verdicts, discards, withheld: names };
       const text = JSON.stringify(saved);
       // A key first: without it the hashes say nothing.
-      if (statSync(this.#keyPath, { throwIfNoEntry: false })?.size !== keyBytes)
-        replace(this.#keyPath, this.#keyOf());
-      replace(this.#path, text);
+      const key = await stat(this.#keyPath).catch(() => undefined);
+      if (key?.size !== keyBytes) await replace(this.#keyPath, this.#keyOf());
+      await replace(this.#path, text);
       return undefined;
     } catch (error) {
       return error;

@@ -39,7 +39,7 @@ describe('the file of what operators have closed', () => {
     expect(file.hashOf({ ...web })).to.equal(first);
   });
 
-  it('that cannot be written is tried again, less and less often, until it can; the log says so once', () => {
+  it('that cannot be written is tried again, less and less often, until it can; the log says so once', async () => {
     using directory = temporaryDirectory();
     const path = join(directory.path, 'kept');
     // Where its directory should be, there is a file.
@@ -57,8 +57,12 @@ describe('the file of what operators have closed', () => {
     const log = createLog({ format: 'text', write: (line) => lines.push(line) });
     const file = new RolloutFile(path, clock, log, (error) => failures.push(error));
     file.save(frozen);
+    await file.settled;
     expect(file.failure?.since).to.equal(1000);
-    for (let attempt = 0; attempt < 5; attempt++) waits.at(-1)?.run();
+    for (let attempt = 0; attempt < 5; attempt++) {
+      waits.at(-1)?.run();
+      await file.settled;
+    }
     expect(waits.map(({ milliseconds }) => milliseconds)).to.deep.equal([
       5000, 10_000, 20_000, 40_000, 60_000, 60_000,
     ]);
@@ -69,13 +73,25 @@ describe('the file of what operators have closed', () => {
     mkdirSync(path);
     chmodSync(path, 0o700);
     waits.at(-1)?.run();
+    await file.settled;
     expect(file.failure).to.equal(undefined);
     expect(waits, 'nothing is tried again').to.have.length(6);
     expect(existsSync(join(path, 'rollout.json'))).to.equal(true);
     expect(file.load().freezes).to.have.length(1);
   });
 
-  it('is not replaced while another process has the directory', () => {
+  it('of states that come while one is written only the newest follows', async () => {
+    using directory = temporaryDirectory();
+    const log = createLog({ format: 'text', write: () => {} });
+    const file = new RolloutFile(directory.path, systemClock, log, () => {});
+    for (const reason of ['first', 'second', 'third'])
+      file.save({ ...frozen, freezes: [{ operator: 'me', reason, since: 1 }] });
+    expect(existsSync(join(directory.path, 'rollout.json')), 'nobody waits').to.equal(false);
+    await file.settled;
+    expect(file.load().freezes.map(({ reason }) => reason)).to.deep.equal(['third']);
+  });
+
+  it('is not replaced while another process has the directory', async () => {
     using directory = temporaryDirectory();
     const log = createLog({ format: 'text', write: () => {} });
     const waits: (() => void)[] = [];
@@ -90,13 +106,15 @@ describe('the file of what operators have closed', () => {
     const obstacle = () => (isLocked ? new Error('another process has it open') : undefined);
     const file = new RolloutFile(directory.path, clock, log, () => {}, obstacle);
     file.save(frozen);
+    await file.settled;
     expect([file.failure?.reason, file.load().freezes]).to.deep.equal(['another process has it open', []]);
     isLocked = false;
     waits.at(-1)?.();
+    await file.settled;
     expect([file.failure, file.load().freezes.length]).to.deep.equal([undefined, 1]);
   });
 
-  it('has a whole key after a time in which the disk was full, so that what was discarded is known after a restart', () => {
+  it('has a whole key after a time in which the disk was full, so that what was discarded is known after a restart', async () => {
     using directory = temporaryDirectory();
     const clock = { now: () => 0, after: () => ({ cancel: () => {} }) };
     const open = () =>
@@ -106,6 +124,7 @@ describe('the file of what operators have closed', () => {
     // What a write leaves that finds no space.
     writeFileSync(join(directory.path, 'rollout.key'), '');
     file.save(frozen);
+    await file.settled;
     expect(open().hashOf(web)).to.equal(before);
   });
 
@@ -128,7 +147,7 @@ describe('the file of what operators have closed', () => {
     return { file, state, lines, failures, aside };
   }
 
-  it('that cannot be read is set aside, counted, and said until the next state is written', () => {
+  it('that cannot be read is set aside, counted, and said until the next state is written', async () => {
     using directory = temporaryDirectory();
     const { file, state, lines, failures, aside } = loaded(directory.path, '{"freezes":[{"oper');
     expect(state.freezes).to.deep.equal([]);
@@ -136,6 +155,7 @@ describe('the file of what operators have closed', () => {
     expect(lines[0]).to.include('is not known').and.include(aside[0]);
     expect(file.unread?.since).to.equal(0);
     file.save(frozen);
+    await file.settled;
     expect([file.unread, file.failure]).to.deep.equal([undefined, undefined]);
     expect(file.load().freezes).to.have.length(1);
   });
