@@ -315,7 +315,10 @@ describe('explain', function () {
     writeVariants(files, 'eds', [['shop', 'prod', when({ env: 'prod' })]]);
     const url = `http://${relay.admin}`;
     const explain = (...more: readonly string[]) => run('explain', '--admin', url, '--type', 'eds', ...more);
-    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
+    // The files are read.
+    await eventually(async () =>
+      expect((await explain('--name', 'shop', '--param', 'env=prod')).code).to.equal(0),
+    );
     const nothing = await explain('--name', 'mistyped', '--param', 'env=prod');
     expect(nothing.code).to.equal(1);
     expect(nothing.err).to.match(/^eds mistyped for env=prod: nothing is known about it/);
