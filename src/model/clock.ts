@@ -52,6 +52,21 @@ export class WallTime {
   }
 }
 
+/** Waits for something, but not for longer than so many milliseconds. False: it is not done. */
+export async function within(
+  clock: Pick<Clock, 'after'>,
+  milliseconds: number,
+  something: Promise<unknown>,
+): Promise<boolean> {
+  const { promise: late, resolve } = Promise.withResolvers<boolean>();
+  const timer = clock.after(milliseconds, () => resolve(false));
+  try {
+    return await Promise.race([something.then(() => true), late]);
+  } finally {
+    timer.cancel();
+  }
+}
+
 /** Work that is due so many milliseconds after `start`, and again as long as there is some. */
 export class Sweep {
   readonly #clock: Clock;

@@ -1,5 +1,5 @@
 import { ROOT_CONTEXT, type SpanContext, type Tracer, trace } from '@opentelemetry/api';
-import type { Clock } from '../model/clock.ts';
+import { type Clock, within } from '../model/clock.ts';
 import type { Conditions } from './conditions.ts';
 import {
   BatchSpanProcessor,
@@ -84,11 +84,9 @@ export class OtlpSpans implements Spans {
   }
 
   async stop(): Promise<void> {
-    const { promise: late, resolve } = Promise.withResolvers<undefined>();
-    const timer = this.#clock.after(lastExportMs, () => resolve(undefined));
     // The reason why nobody takes them was logged.
-    await Promise.race([this.#provider.shutdown().catch(() => undefined), late]);
-    timer.cancel();
+    const exported = this.#provider.shutdown().catch(() => undefined);
+    await within(this.#clock, lastExportMs, exported);
   }
 }
 

@@ -62,6 +62,15 @@ async function worker(relay: RelayProcess) {
   return first;
 }
 
+const nineRemovals = {
+  runbook: 'removals-held',
+  kind: 'removals_held',
+  check: 2,
+  says: /^9 removals of cds from central are held back/,
+  metric: ['held_removals', 'upstream="central"', (value: number) => value === 9],
+  set: { UPSTREAM: 'central', TYPE: 'cds' },
+} as const;
+
 describe('what is wrong is said everywhere, and its runbook ends it: the rest', function () {
   this.timeout(300_000);
 
@@ -202,12 +211,7 @@ describe('what is wrong is said everywhere, and its runbook ends it: the rest', 
     plane.set('cds', { c0: '1' });
     await plane.again();
     await operator.rehearse({
-      runbook: 'removals-held',
-      kind: 'removals_held',
-      check: 2,
-      says: /^9 removals of cds from central are held back/,
-      metric: ['held_removals', 'upstream="central"', (value) => value === 9],
-      set: { UPSTREAM: 'central', TYPE: 'cds' },
+      ...nineRemovals,
       leaves: /discard/,
     });
     await client.gets('cds', { c0: '1' });
@@ -232,12 +236,7 @@ describe('what is wrong is said everywhere, and its runbook ends it: the rest', 
     const counts = () => clients.map((client) => Object.keys(client.has('cds')).length);
     await eventually(() => expect(counts()).to.have.members([1, 10]));
     await operator.rehearse({
-      runbook: 'removals-held',
-      kind: 'removals_held',
-      check: 2,
-      says: /^9 removals of cds from central are held back/,
-      metric: ['held_removals', 'upstream="central"', (value) => value === 9],
-      set: { UPSTREAM: 'central', TYPE: 'cds' },
+      ...nineRemovals,
       leaves: /release|freeze/,
     });
     await eventually(() => expect(counts()).to.deep.equal([10, 10]));

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { TypeUrl } from '../../model/brand.ts';
 import type { RecordedChanges } from '../../model/change.ts';
-import { type Clock, Sweep, type Timer, WallTime } from '../../model/clock.ts';
+import { type Clock, Sweep, type Timer, WallTime, within } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import type { Log } from '../../observe/log.ts';
@@ -165,14 +165,9 @@ export class Persistence {
   async close(milliseconds: number): Promise<void> {
     const { clock, log, path, disk } = this.#options;
     const finished = this.#finish().then(() => disk.close());
-    const late = Promise.withResolvers<undefined>();
-    const timer = clock.after(milliseconds, () => {
-      log.warn('the last changes could not be persisted in time', { path, milliseconds });
-      disk.abandon();
-      late.resolve(undefined);
-    });
-    await Promise.race([finished, late.promise]);
-    timer.cancel();
+    if (await within(clock, milliseconds, finished)) return;
+    log.warn('the last changes could not be persisted in time', { path, milliseconds });
+    disk.abandon();
   }
 
   /** Writes what waits, and that the relay was alive until now. */
