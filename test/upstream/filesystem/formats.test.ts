@@ -171,6 +171,34 @@ describe('upstream/filesystem formats', () => {
     }
   });
 
+  it('JSON: integers of 64 bits beside one another, in strings and before a fault', () => {
+    const range = { '@type': 'type.googleapis.com/google.protobuf.Struct' };
+    const text = JSON.stringify({ resources: [{ '@type': wrapper, name: 'n', resource: range }] });
+    const of = (value: string): string => {
+      const bytes = record('a.json', text.replace(/\}\}\]/, `,"value":${value}}}]`)).resources?.[0]?.put.any;
+      return Buffer.from(bytes ?? []).toString('latin1');
+    };
+    const given = of(
+      '{"é":[-9223372036854775808, 9223372036854775807],"s":"1, 12345678901234567890","f":0.12345678901234567,"g":1e19}',
+    );
+    for (const shown of ['-9223372036854775808', '9223372036854775807', '1, 12345678901234567890'])
+      expect(given).to.include(shown);
+    expect(given, 'doubles').to.not.include('0.123').and.not.include('1e19');
+    const bad = `{"resources": [{"@type": "${cds}", "name": "x", "connect_timeout": 12345678901234567890}, 1 2]}`;
+    expect(problem('a.json', bad)).to.match(/^1: .*JSON/);
+    const column = bad.lastIndexOf('2') + 1;
+    expect(record('a.json', bad).problems[0]?.place).to.deep.equal({ line: 1, column });
+  });
+
+  it('JSON that protobuf could not hold is refused: half a character, or too deep', () => {
+    const of = (metadata: string): string =>
+      problem('a.json', `{"resources": [{"@type": "${cds}", "name": "x",\n"metadata": ${metadata}}]}`);
+    expect(of('{"filter_metadata": {"f": {"\\ud800": 1}}}')).to.match(/^2: half a character/);
+    expect(of(`{"filter_metadata": {"f": {"a": ${'['.repeat(200)}${']'.repeat(200)}}}}`)).to.match(
+      /^2: nested too deeply/,
+    );
+  });
+
   it('JSON is read by the reader of JSON, whatever digits it has', () => {
     const json = { resources: [{ ...cluster, alt_stat_name: '1700000000000000000' }] };
     const read = parseFile('a.json', Buffer.from(JSON.stringify(json)));
