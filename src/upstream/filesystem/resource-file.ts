@@ -61,6 +61,7 @@ type Parsed = Result<
 
 const MiB = 1 << 20;
 const mostYaml = 16 * MiB;
+const mostBinary = 128 * MiB;
 
 /**
  * By the end of a name: how it is read, and of how many bytes at most. A file is read in one turn of the event loop, in
@@ -73,7 +74,7 @@ const formats: ReadonlyMap<
   ['.json', { decode: parseJson, most: 64 * MiB }],
   ['.yaml', { decode: parseYaml, most: mostYaml }],
   ['.yml', { decode: parseYaml, most: mostYaml }],
-  ['.pb', { decode: parseBinary, most: 128 * MiB }],
+  ['.pb', { decode: parseBinary, most: mostBinary }],
   ['.pb_text', { decode: parseText, most: 64 * MiB }],
 ]);
 
@@ -84,20 +85,23 @@ export function isResourceFile(path: string): boolean {
 
 /** Reads a DiscoveryResponse (protocol §7) in the format that the file's name says. */
 export function parseFile(path: string, bytes: Uint8Array): Parsed {
-  const extension = extname(path);
-  const format = formats.get(extension);
+  const format = formats.get(extname(path));
   if (format === undefined) {
     return refuse(`its name must end in one of ${[...formats.keys()].join(' ')}`);
   }
   // Full state with nothing in it deletes everything. An empty file is more likely one that is being written.
   if (bytes.length === 0)
     return refuse('the file is empty; a DiscoveryResponse without resources is `resources: []`');
-  const { decode, most } = format;
-  if (bytes.length <= most) return decode(bytes);
-  const larger = most < 128 * MiB ? 'write it as .pb, or divide it' : 'divide it';
-  return refuse(
-    `the file has ${bytes.length} bytes, and of ${extension} at most ${most} are read, as nobody is served meanwhile: ${larger} into several files`,
-  );
+  return format.decode(bytes);
+}
+
+/** Why a file of so many bytes is not read at all; undefined: it is. The same, whatever it grows to. */
+export function tooLarge(path: string, size: bigint): string | undefined {
+  const extension = extname(path);
+  const most = formats.get(extension)?.most ?? mostBinary;
+  if (size <= most) return undefined;
+  const larger = most < mostBinary ? 'write it as .pb, or divide it' : 'divide it';
+  return `the file is larger than the ${most} bytes that are read of ${extension}, as nobody is served meanwhile: ${larger} into several files`;
 }
 
 function parseJson(bytes: Uint8Array): Parsed {
