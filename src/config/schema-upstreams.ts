@@ -88,7 +88,7 @@ const ads = z
 // biome-ignore format: a table, one key a line
 const filesystem = z
   .strictObject({
-    path: name().describe('Every *.json, *.yaml, *.yml, *.pb and *.pb_text below this directory is a DiscoveryResponse, but for names that begin with a dot; watched'),
+    path: name().describe('Every *.json, *.yaml, *.yml, *.pb and *.pb_text below this directory is a DiscoveryResponse, but for names that begin with a dot, lost+found and kustomization.yaml; watched'),
   })
   .transform(({ path }) => ({ kind: 'filesystem' as const, path }));
 

@@ -130,7 +130,8 @@ export class ShrinkGuard implements UpstreamSink {
 
   apply(incoming: Transaction): void {
     const { holder, type } = incoming;
-    const isWatched = !incoming.unwanted && this.#options.guards(type);
+    // What a restored holder says removes nothing.
+    const isWatched = !incoming.unwanted && holder.restored !== true && this.#options.guards(type);
     const watched = isWatched ? this.#watch(holder, type) : undefined;
     if (watched === undefined) {
       this.#sink.apply(incoming);

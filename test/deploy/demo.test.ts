@@ -7,11 +7,8 @@ import { DemoClient } from '../../src/commands/demo.ts';
 import { internParameters, type Parameters } from '../../src/model/parameters.ts';
 import type { Put } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
-import {
-  checkResourceFiles,
-  mergeScan,
-  scanFiles,
-} from '../../src/upstream/filesystem/filesystem-upstream.ts';
+import { checkResourceFiles, mergeScan } from '../../src/upstream/filesystem/filesystem-upstream.ts';
+import { scanFiles } from '../../src/upstream/filesystem/scan-files.ts';
 import { jsonToBytes } from '../../src/wire/registry.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';

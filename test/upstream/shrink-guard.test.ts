@@ -206,7 +206,8 @@ describe('the shrink guard', () => {
     expect(bench.events).to.deep.equal([]);
   });
 
-  it('a cache from before a restart is guarded like one from before a reconnect', () => {
+  /** As after a restart with all of the cache. */
+  function restart(): Bench {
     const restarted = new Bench();
     const variants = names(10).map((name) => {
       const variant = bench.store.resolve(cds, resourceName(name), NO_PARAMETERS);
@@ -224,6 +225,11 @@ describe('the shrink guard', () => {
       interests: [{ interest: everything, answer: 'restored', holder: wildcardHolder }],
       versions: [],
     });
+    return restarted;
+  }
+
+  it('a cache from before a restart is guarded like one from before a reconnect', () => {
+    const restarted = restart();
     // As a delta session has it: it holds nothing yet, so nothing is removed by name.
     restarted.adds('c0', 'new');
     restarted.guard.apply(transaction({ holder: wildcardHolder, type: cds, resolved: [everything] }));
@@ -231,6 +237,19 @@ describe('the shrink guard', () => {
     expect(restarted.held).to.equal(9);
     expect(restarted.guard.release()).to.equal(9);
     expect(restarted.cached).to.deep.equal(['c0', 'new']);
+  });
+
+  it('an answer for now removes nothing, so nothing is held back, and its release removes nothing', () => {
+    const restarted = restart();
+    restarted.adds('c0');
+    // As files with one among them that shows no type.
+    const holder = { ...wildcardHolder, restored: true } as const;
+    restarted.guard.apply(transaction({ holder, type: cds, resolved: [everything] }));
+    expect([restarted.held, restarted.events]).to.deep.equal([0, []]);
+    expect(restarted.guard.release()).to.equal(0);
+    expect(restarted.cached).to.have.members(names(10));
+    restarted.guard.apply(transaction({ holder: wildcardHolder, type: cds, resolved: [everything] }));
+    expect(restarted.held, 'the answer itself').to.equal(9);
   });
 
   it('one variant in the place of another is a change', () => {

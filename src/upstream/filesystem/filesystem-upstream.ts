@@ -1,33 +1,35 @@
 import { createHash } from 'node:crypto';
-import type { BigIntStats } from 'node:fs';
-import { lstat, readdir, readFile, readlink, realpath, stat } from 'node:fs/promises';
-import { dirname, join, sep } from 'node:path';
-import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
+import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
 import { getOrMake } from '../../model/maps.ts';
-import { fail, ok, type Result } from '../../model/result.ts';
+import type { Result } from '../../model/result.ts';
 import { isCollection } from '../../model/selection.ts';
-import { type Holder, type Interest, type Put, transaction } from '../../model/transaction.ts';
-import { isKnownType, typeInfo } from '../../model/types.ts';
+import { Settling } from '../../model/settling.ts';
+import {
+  type Holder,
+  type Interest,
+  type Put,
+  type Removal,
+  type Transaction,
+  transaction,
+} from '../../model/transaction.ts';
+import { typeInfo } from '../../model/types.ts';
 import type { UpdateMetrics, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import type { Log } from '../../observe/log.ts';
-import { DirectoryWatches, linksOnTheWay, type WatchDirectory } from '../../wire/directory-watches.ts';
-import { errorCode, explainError } from '../../wire/node-error.ts';
+import { DirectoryWatches, type WatchDirectory } from '../../wire/directory-watches.ts';
 import { type ClaimOptions, claims } from '../claims.ts';
+import { VariantSet } from '../variant-set.ts';
 import {
   describe,
   type FileProblem,
   type FileResource,
   formatProblem,
-  isResourceFile,
   type Located,
-  parseFile,
-  readResources,
 } from './resource-file.ts';
+import { type FileRecord, type Files, oneUpdate, scanFiles, type Withheld } from './scan-files.ts';
 
-/** Milliseconds. A change is looked at once it has been quiet for so long, or when `longestDelayMs` is over. */
-const quietMs = 50;
-const longestDelayMs = 500;
+/** Milliseconds. When a change is looked at. */
+const settlingTimes = { quiet: 50, longest: 500 };
 /** For file systems that do not tell of changes. */
 const pollPresentMs = 30_000;
 const pollMissingMs = 1_000;
@@ -55,7 +57,8 @@ export interface FilesystemOptions {
  * A completed scan answers every interest: what is in no file is absent (§3.9). A file that cannot be read keeps its
  * last good content; if the path itself goes away, everything stays as it was and is stale. Of a file that never was
  * good since the start nothing is known: the types that it names are published without being called complete, and their
- * interests wait. If it names none, what is there is served, and nothing that is cached is dropped, of any type.
+ * interests wait. If it names none, what is there is served, and nothing that was cached before is dropped, of any type.
+ * What this upstream has published goes even so when a file that can be read loses it.
  */
 export class FilesystemUpstream implements Upstream {
   readonly name: string;
@@ -64,14 +67,19 @@ export class FilesystemUpstream implements Upstream {
   readonly #holder: Holder;
   /** As they were found last. */
   #files: Files = new Map();
-  /** Of the last scan that was merged; undefined: the next one is, whatever it finds. */
-  #merged: { readonly files: Files; readonly unwatched: string } | undefined;
+  /** Of the last scan that was merged. `unwatched` undefined: the next one is, whatever it finds. */
+  #merged: { readonly files: Files; readonly unwatched: string | undefined } = {
+    files: new Map(),
+    unwatched: undefined,
+  };
   /** When resources with a TTL end, by the clock's monotonic time. */
   readonly #ends = new WeakMap<Put, number>();
   readonly #watches: DirectoryWatches;
+  readonly #settling: Settling;
+  /** For the next look if nothing is seen to change. */
   #timer: Timer | undefined;
-  /** Since when something has changed that was not looked at. */
-  #touchedAt: number | undefined;
+  /** Since the last look began something has changed. */
+  #isTouched = false;
   #scanning: Promise<void> | undefined;
   #reported: ReadonlyMap<string, FileProblem> = new Map();
   #current: UpstreamState;
@@ -81,7 +89,7 @@ export class FilesystemUpstream implements Upstream {
   readonly #asked = new Set<Interest>();
   /** What was last published. `complete`: see `#isComplete`. */
   readonly #published = new Map<TypeUrl, { readonly content: TypeContent; readonly complete: boolean }>();
-  #withheld: Withheld = nothing;
+  #withheld: Withheld = new Set();
   #stopped = false;
 
   constructor({ before, watchDirectory, ...options }: FilesystemOptions, sink: UpstreamSink) {
@@ -90,6 +98,7 @@ export class FilesystemUpstream implements Upstream {
     this.#options = options;
     this.#sink = sink;
     this.#watches = new DirectoryWatches(() => this.#touched(), watchDirectory);
+    this.#settling = new Settling(options.clock, settlingTimes, () => this.#scan());
     if (before !== undefined) {
       const { path: its, maxConstraintDepth: depth } = before.#options;
       if (its === path && depth === maxConstraintDepth) {
@@ -140,40 +149,37 @@ export class FilesystemUpstream implements Upstream {
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#timer?.cancel();
+    this.#settling.cancel();
     this.#watches.close();
   }
 
   /** Whenever something below the path changes the files are looked at, one look at a time. */
   #touched(): void {
     if (this.#stopped) return;
-    const now = this.#options.clock.monotonic();
-    this.#touchedAt ??= now;
-    if (this.#scanning === undefined)
-      this.#scanAfter(Math.min(quietMs, Math.max(0, this.#touchedAt + longestDelayMs - now)));
-  }
-
-  #scanAfter(milliseconds: number): void {
-    this.#timer?.cancel();
-    this.#timer = this.#options.clock.after(milliseconds, () => this.#scan());
+    this.#isTouched = true;
+    if (this.#scanning === undefined) this.#settling.touch();
   }
 
   #scan(): void {
-    if (this.#scanning === undefined && !this.#stopped) this.#scanning = this.#scanOnce();
+    if (this.#scanning !== undefined || this.#stopped) return;
+    this.#timer?.cancel();
+    this.#settling.cancel();
+    this.#scanning = this.#scanOnce();
   }
 
   async #scanOnce(): Promise<void> {
     const present = await this.#scanUntilQuiet();
     this.#scanning = undefined;
     if (this.#stopped) return;
-    if (this.#touchedAt !== undefined) this.#scanAfter(quietMs);
-    else this.#scanAfter(present ? pollPresentMs : pollMissingMs);
+    if (this.#isTouched) this.#settling.touch();
+    else this.#timer = this.#options.clock.after(present ? pollPresentMs : pollMissingMs, () => this.#scan());
   }
 
   /** Whether the path is there. */
   async #scanUntilQuiet(): Promise<boolean> {
     const { path, maxConstraintDepth, clock } = this.#options;
     for (let round = 1; ; round++) {
-      this.#touchedAt = undefined;
+      this.#isTouched = false;
       const directories = new Set<string>();
       const unwatched: string[] = [];
       const visit = (directory: string): void => {
@@ -185,7 +191,7 @@ export class FilesystemUpstream implements Upstream {
       if (this.#stopped) return false;
       this.#watches.keepOnly(directories);
       if (scan.ok) this.#files = scan.value;
-      if (this.#touchedAt !== undefined && round < maxRounds) continue;
+      if (this.#isTouched && round < maxRounds) continue;
       this.#found(scan, unwatched);
       return scan.ok;
     }
@@ -193,27 +199,30 @@ export class FilesystemUpstream implements Upstream {
 
   #found(scan: Result<Files>, unwatched: readonly string[]): void {
     if (!scan.ok) {
-      this.#merged = undefined;
+      this.#merged = { ...this.#merged, unwatched: undefined };
       this.#report([{ file: this.#options.path, place: undefined, message: scan.error, types: [] }]);
       this.#setState({ connected: false, down: true }, true);
       return;
     }
     const files = scan.value;
+    const before = this.#merged;
     const merged = { files, unwatched: unwatched.join() };
-    if (merged.unwatched === this.#merged?.unwatched && areSame(this.#merged.files, files)) return;
+    if (merged.unwatched === before.unwatched && areSame(before.files, files)) return;
     this.#merged = merged;
     const { types, problems } = mergeScan(files, (type, name) => this.claims(type, name));
     this.#report([...problems, ...withheldProblems(files), ...unwatchedProblems(unwatched)]);
     const stale = [...files.values()].some(({ problems: wrong }) => wrong.length > 0);
     this.#setState({ connected: true, everConnected: true, down: false }, stale);
-    this.#withheld = withheldOf(files);
+    this.#withheld = withheldOf(files.values());
+    const elsewhere = withheldOf(mayHaveMore(before.files, files));
     // What is gone goes last: what referred to it has been changed by then (protocol §8, Order on ADS).
     const unanswered = Array.from(this.#unanswered, ({ type }) => type);
     for (const type of new Set([...types.keys(), ...unanswered, ...this.#published.keys()]))
-      this.#publish(type, types.get(type) ?? emptyContent);
+      this.#publish(type, types.get(type) ?? emptyContent, elsewhere);
   }
 
-  #publish(type: TypeUrl, content: TypeContent): void {
+  /** `elsewhere`: of these types, what is in the files no more may be where it cannot be read. */
+  #publish(type: TypeUrl, content: TypeContent, elsewhere: Withheld): void {
     const complete = this.#isComplete(type);
     const before = this.#published.get(type);
     const same = before?.content.digest === content.digest && before.content.version === content.version;
@@ -221,12 +230,15 @@ export class FilesystemUpstream implements Upstream {
     this.#published.set(type, { content, complete });
     for (const one of this.#asked) if (one.type === type) this.#asked.delete(one);
     const interests = [...this.#unanswered].filter((one) => one.type === type);
-    this.#apply(type, content, allPuts(content), complete, interests);
+    const puts = allPuts(content);
+    const isGone = before !== undefined && !complete && !withholds(elsewhere, type);
+    const removals = isGone ? lacking(puts, allPuts(before.content)) : [];
+    this.#apply(type, content, { puts, removals, complete }, interests);
   }
 
   /** False while a file that never was good may hold some of it: what is missing may be there. */
   #isComplete(type: TypeUrl): boolean {
-    return this.#withheld !== 'ALL' && !this.#withheld.has(type);
+    return !withholds(this.#withheld, type);
   }
 
   #answerAsked(): void {
@@ -244,14 +256,13 @@ export class FilesystemUpstream implements Upstream {
     // Given again, as the cache may have dropped what nobody subscribed to.
     const asked = new Set(interests.flatMap(({ selector }) => putsCalled(content, selector)));
     const puts = all ? allPuts(content) : [...asked];
-    this.#apply(type, content, puts, all && complete, interests);
+    this.#apply(type, content, { puts, removals: [], complete: all && complete }, interests);
   }
 
   #apply(
     type: TypeUrl,
     { version }: TypeContent,
-    puts: readonly Put[],
-    complete: boolean,
+    { puts, removals, complete }: Pick<Transaction, 'puts' | 'removals' | 'complete'>,
     interests: readonly Interest[],
   ): void {
     if (this.#stopped) return;
@@ -262,9 +273,11 @@ export class FilesystemUpstream implements Upstream {
     const arrivedAt = clock.monotonic();
     const holder = this.#holder;
     const living = puts.flatMap((put) => this.#living(put, arrivedAt));
-    this.#sink.apply(transaction({ holder, type, version, puts: living, complete, resolved, arrivedAt }));
+    this.#sink.apply(
+      transaction({ holder, type, version, puts: living, removals, complete, resolved, arrivedAt }),
+    );
     if (this.#withheld !== 'ALL' || interests.length === 0) return;
-    // A file that shows no type may be no file of resources: nobody waits for it, and nothing is dropped.
+    // A file that shows no type may be no file of resources: nobody waits for it.
     const forNow: Holder = { ...holder, restored: true };
     this.#sink.apply(transaction({ holder: forNow, type, version, resolved: interests, arrivedAt }));
   }
@@ -330,14 +343,25 @@ function unwatchedProblems([file, ...others]: readonly string[]): FileProblem[] 
   return [{ file, place: undefined, message, types: [] }];
 }
 
-function withheldOf(files: Files): Withheld {
+function withheldOf(files: Iterable<FileRecord>): Withheld {
   const types = new Set<TypeUrl>();
-  for (const { withheld } of files.values()) {
+  for (const { withheld } of files) {
     if (withheld === 'ALL') return 'ALL';
     for (const type of withheld) types.add(type);
   }
   return types;
 }
+
+const withholds = (withheld: Withheld, type: TypeUrl): boolean => withheld === 'ALL' || withheld.has(type);
+
+/**
+ * The files in which may be what another one has lost since. What shows no type is none of them if it was there before:
+ * it may never become good, and may be no file of resources.
+ */
+const mayHaveMore = (before: Files, now: Files): FileRecord[] =>
+  [...now].flatMap(([path, record]) =>
+    record.withheld === 'ALL' && before.get(path)?.withheld === 'ALL' ? [] : [record],
+  );
 
 /** Whether nothing was read that differs. Their records are kept from scan to scan. */
 function areSame(before: Files, now: Files): boolean {
@@ -429,6 +453,13 @@ const putsCalled = ({ byName, byAlias }: TypeContent, name: ResourceName): reado
 
 const allPuts = ({ byName }: TypeContent): Put[] => [...byName.values()].flat();
 
+/** Those of `before` whose variant is not there now. */
+function lacking(now: readonly Put[], before: readonly Put[]): Removal[] {
+  const there = new VariantSet();
+  for (const put of now) there.add(put);
+  return before.filter((put) => !there.has(put)).map(({ name, constraints }) => ({ name, constraints }));
+}
+
 /** Everything wrong with the files below a path, for `validate`; nothing is watched or kept. `claimed`: as of `mergeScan`. */
 export async function checkResourceFiles(
   path: string,
@@ -438,238 +469,4 @@ export async function checkResourceFiles(
   const scan = await scanFiles(path, new Map(), maxConstraintDepth, Date.now, () => {});
   if (!scan.ok) return [{ file: path, place: undefined, message: scan.error, types: [] }];
   return mergeScan(scan.value, claimed).problems;
-}
-
-/** By path, in path order; directories that cannot be listed too. */
-export type Files = ReadonlyMap<string, FileRecord>;
-
-/**
- * Reads all resource files below `root` (or `root` itself, if it is a file). Names that begin with a dot are skipped:
- * editors' copies, and the `..data` directories of a ConfigMap, whose files are seen through their links. Only files
- * whose status changed are read, and only those whose bytes changed are parsed. The error says why `root` cannot be
- * read at all. `now`: milliseconds since the epoch, as file times have it. `visit`: is called for each directory before it
- * is read, so that a watch on it misses nothing.
- */
-export async function scanFiles(
-  root: string,
-  previous: Files,
-  maxConstraintDepth: number,
-  now: () => number,
-  visit: (directory: string) => void,
-): Promise<Result<Files>> {
-  const files = new Map<string, FileRecord>();
-  /** What symbolic links point at, by their paths; undefined: it is none. */
-  const targets = new Map<string, string | undefined>();
-  /** Real paths: a link to a directory that was seen already, a loop for one, is not followed. */
-  const seen = new Set<string>();
-
-  async function readDirectory(path: string, real: string): Promise<void> {
-    if (seen.has(real)) return;
-    visit(real);
-    const names = await readdir(path);
-    seen.add(real);
-    for (const name of names.toSorted()) if (!name.startsWith('.')) await readEntry(join(path, name));
-  }
-
-  async function readEntry(path: string): Promise<void> {
-    try {
-      const link = (await lstat(path)).isSymbolicLink();
-      if (link) await visitLinks(path);
-      const real = link ? await realpath(path) : path;
-      const status = await stat(real, { bigint: true });
-      if (status.isDirectory()) {
-        await readDirectory(path, await realpath(path));
-      } else if (status.isFile() && isResourceFile(path)) {
-        // What a link points at can change without a trace in the directory of the link.
-        if (link) visit(dirname(real));
-        await readOne(path, status);
-      }
-    } catch (error) {
-      foundUnreadable(path, error);
-    }
-  }
-
-  /** Any link on the way can be replaced, as that of a release. */
-  async function visitLinks(path: string): Promise<void> {
-    const walk = linksOnTheWay(path);
-    for (let step = walk.next(); step.done !== true; ) {
-      const at = step.value;
-      if (!targets.has(at)) targets.set(at, await readlink(at).catch(() => undefined));
-      const target = targets.get(at);
-      if (target !== undefined) visit(dirname(at));
-      step = walk.next(target);
-    }
-  }
-
-  async function readOne(path: string, { dev, ino, size, mtimeNs, ctimeNs, ctimeMs }: BigIntStats) {
-    const before = previous.get(path);
-    const signature = `${dev}:${ino}:${size}:${mtimeNs}:${ctimeNs}`;
-    if (before?.signature === signature) {
-      files.set(path, before);
-      return;
-    }
-    // Two writes within the file system's clock tick look like one: such a status proves nothing yet.
-    const settled = now() - Number(ctimeMs) > clockTickMs;
-    const bytes = await readFile(path);
-    files.set(path, readRecord(path, bytes, settled ? signature : '', before, maxConstraintDepth));
-  }
-
-  /** Listed, but not to be read: what was known of it, or below it, stays (protocol §3.9). */
-  function foundUnreadable(path: string, error: unknown): void {
-    const below = [...previous].filter(([file]) => file.startsWith(path + sep));
-    if (errorCode(error) === 'ENOENT' && below.length === 0 && !isResourceFile(path)) return;
-    for (const [file, record] of below) files.set(file, record);
-    const before = previous.get(path) ?? (below.length > 0 ? emptyRecord : undefined);
-    const message = explainError(error);
-    const isKnown = before?.digest === '' && before.problems[0]?.message === message;
-    files.set(path, isKnown ? before : badRecord(path, [{ place: undefined, message }], before, unread));
-  }
-
-  try {
-    await visitLinks(root);
-    const status = await stat(root, { bigint: true });
-    if (status.isDirectory()) await readDirectory(root, await realpath(root));
-    else {
-      visit(dirname(await realpath(root)));
-      await readOne(root, status);
-    }
-  } catch (error) {
-    return fail(`cannot read ${root}: ${explainError(error)}`);
-  }
-  const sorted = [...files].toSorted(([a], [b]) => (a < b ? -1 : 1));
-  return ok(new Map(sorted));
-}
-
-/** Milliseconds; generous, as some file systems keep whole seconds only, but then sizes mostly differ. */
-const clockTickMs = 50;
-
-/** What is known of one file. */
-export interface FileRecord {
-  /** Of the file's status when it was read; `''` if it must be read again whatever its status says. */
-  readonly signature: string;
-  /** Of its bytes. */
-  readonly digest: string;
-  /** As it was last read without fault; undefined if it never was. */
-  readonly resources: readonly FileResource[] | undefined;
-  /** Why it cannot be read as a whole; empty: it is good. */
-  readonly problems: readonly FileProblem[];
-  /** What will not do what is meant, though the file is good. */
-  readonly notes: readonly FileProblem[];
-  /** What is missing of these types is unknown, not absent (protocol §3.9). Nothing, of a file that ever was good. */
-  readonly withheld: Withheld;
-}
-
-/** The types that what never was good seems to hold; all, if it does not show which. */
-type Withheld = ReadonlySet<TypeUrl> | 'ALL';
-
-const nothing: ReadonlySet<TypeUrl> = new Set();
-
-const emptyRecord: FileRecord = {
-  signature: '',
-  digest: '',
-  resources: [],
-  problems: [],
-  notes: [],
-  withheld: nothing,
-};
-
-/** Reads a file's bytes. What cannot be read keeps the last good content. */
-export function readRecord(
-  file: string,
-  bytes: Uint8Array,
-  signature: string,
-  previous: FileRecord | undefined,
-  maxConstraintDepth: number,
-): FileRecord {
-  const digest = createHash('sha256').update(bytes).digest('hex');
-  if (previous?.digest === digest) return { ...previous, signature };
-  const parsed = parseFile(file, bytes);
-  const sound = parsed.ok ? parsed.value : parsed.error.rest;
-  const read = sound && readResources(file, sound, maxConstraintDepth);
-  const problems = [...(parsed.ok ? [] : parsed.error.problems), ...(read?.problems ?? [])];
-  const notes = bounded(file, read?.notes ?? []);
-  if (read === undefined || problems.length > 0) {
-    const found = [...problems, ...notes].toSorted((a, b) => (a.place?.line ?? 0) - (b.place?.line ?? 0));
-    const named = typesNamedIn(bytes);
-    const isOther = !parsed.ok && parsed.error.isOther;
-    return badRecord(file, found, previous, { signature, digest, named, isOther });
-  }
-  return { signature, digest, resources: read.resources, problems: [], notes, withheld: nothing };
-}
-
-/** More would not be read, and each is a line of the log. */
-const mostProblems = 50;
-
-function bounded(file: string, found: readonly Located[]): readonly FileProblem[] {
-  const left = found.length - mostProblems;
-  const more = left > 0 ? [{ place: undefined, message: `${left} more problems are in this file` }] : [];
-  return [...found.slice(0, mostProblems), ...more].map(({ place, message }) => ({
-    file,
-    place,
-    message,
-    types: [],
-  }));
-}
-
-/** One update is refused, whatever is wrong with it: only the first says of which types. */
-function oneUpdate(
-  file: string,
-  found: readonly Located[],
-  types: readonly TypeUrl[],
-): readonly FileProblem[] {
-  const [first, ...others] = bounded(file, found);
-  return first === undefined ? [] : [{ ...first, types }, ...others];
-}
-
-/** What its bytes show all the same. */
-interface BadFile extends Pick<FileRecord, 'signature' | 'digest'> {
-  readonly named: ReadonlySet<TypeUrl>;
-  /** It is whole, and no DiscoveryResponse at all: a package.json, say. */
-  readonly isOther: boolean;
-}
-
-const unread: BadFile = { signature: '', digest: '', named: nothing, isOther: false };
-
-function badRecord(
-  file: string,
-  found: readonly Located[],
-  previous: FileRecord | undefined,
-  { signature, digest, named, isOther }: BadFile,
-): FileRecord {
-  const resources = previous?.resources;
-  const before = resources?.map(({ type }) => type) ?? [];
-  const types = refusedTypes(named, before);
-  return {
-    signature,
-    digest,
-    resources,
-    problems: oneUpdate(file, found, types),
-    notes: resources === undefined ? [] : (previous?.notes ?? []),
-    withheld: resources !== undefined || isOther ? nothing : withheldBy(named),
-  };
-}
-
-/** A file that is cut off may show no more than the type of a wrapper or of an extension. */
-const withheldBy = (named: ReadonlySet<TypeUrl>): Withheld =>
-  named.values().some(isKnownType) ? named : 'ALL';
-
-/**
- * What a file that cannot be read would have changed: the types of the xDS protocol that it names, as others are mostly
- * those of extensions; else what it had before. If neither is known: a type without a name.
- */
-function refusedTypes(named: ReadonlySet<TypeUrl>, before: readonly TypeUrl[]): readonly TypeUrl[] {
-  const known = [...named].filter(isKnownType);
-  if (known.length > 0) return known;
-  const others = [...new Set(named.size > 0 ? named : before)];
-  return others.length > 0 ? others : [typeUrl('')];
-}
-
-/** Type URLs are plain text in every format, the binary one too; some writers of JSON escape the slash. */
-function typesNamedIn(bytes: Uint8Array): ReadonlySet<TypeUrl> {
-  const text = new TextDecoder('latin1').decode(bytes);
-  return new Set(
-    text
-      .matchAll(/(type\.googleapis\.com)\\?(\/[\w.]+)/g)
-      .map(([, prefix, name]) => typeUrl(`${prefix}${name}`)),
-  );
 }

@@ -61,6 +61,7 @@ type Parsed = Result<
 
 const MiB = 1 << 20;
 const mostYaml = 16 * MiB;
+const mostBinary = 128 * MiB;
 
 /**
  * By the end of a name: how it is read, and of how many bytes at most. A file is read in one turn of the event loop, in
@@ -73,7 +74,7 @@ const formats: ReadonlyMap<
   ['.json', { decode: parseJson, most: 64 * MiB }],
   ['.yaml', { decode: parseYaml, most: mostYaml }],
   ['.yml', { decode: parseYaml, most: mostYaml }],
-  ['.pb', { decode: parseBinary, most: 128 * MiB }],
+  ['.pb', { decode: parseBinary, most: mostBinary }],
   ['.pb_text', { decode: parseText, most: 64 * MiB }],
 ]);
 
@@ -84,71 +85,91 @@ export function isResourceFile(path: string): boolean {
 
 /** Reads a DiscoveryResponse (protocol §7) in the format that the file's name says. */
 export function parseFile(path: string, bytes: Uint8Array): Parsed {
-  const extension = extname(path);
-  const format = formats.get(extension);
+  const format = formats.get(extname(path));
   if (format === undefined) {
     return refuse(`its name must end in one of ${[...formats.keys()].join(' ')}`);
   }
   // Full state with nothing in it deletes everything. An empty file is more likely one that is being written.
   if (bytes.length === 0)
     return refuse('the file is empty; a DiscoveryResponse without resources is `resources: []`');
-  const { decode, most } = format;
-  if (bytes.length <= most) return decode(bytes);
-  const larger = most < 128 * MiB ? 'write it as .pb, or divide it' : 'divide it';
-  return refuse(
-    `the file has ${bytes.length} bytes, and of ${extension} at most ${most} are read, as nobody is served meanwhile: ${larger} into several files`,
-  );
+  return format.decode(bytes);
+}
+
+/** Why a file of so many bytes is not read at all; undefined: it is. The same, whatever it grows to. */
+export function tooLarge(path: string, size: bigint): string | undefined {
+  const extension = extname(path);
+  const most = formats.get(extension)?.most ?? mostBinary;
+  if (size <= most) return undefined;
+  const larger = most < mostBinary ? 'write it as .pb, or divide it' : 'divide it';
+  return `the file is larger than the ${most} bytes that are read of ${extension}, as nobody is served meanwhile: ${larger} into several files`;
 }
 
 function parseJson(bytes: Uint8Array): Parsed {
   const text = utf8(bytes);
   if (!text.ok) return refuse(text.error);
+  const { exact, wrong } = walkJson(text.value);
   let json: unknown;
   try {
-    json = JSON.parse(text.value, /\d{16}/.test(text.value) ? exactInteger : undefined);
+    json = JSON.parse(exact);
   } catch (error) {
     const message = errorMessage(error);
     const [, line, column] = /\(line (\d+) column (\d+)\)/.exec(message) ?? [];
     const place = line === undefined ? undefined : { line: Number(line), column: Number(column) };
     return refuse(message, place);
   }
-  const twice = keyTwice(text.value);
-  if (twice !== undefined) return refuse(keysNotUnique, twice);
+  if (wrong !== undefined) return refuse(wrong.message, wrong.place);
   const layout = lazy(() => (bytes.length <= mostYaml ? readLayout(text.value) : undefined));
   // The layout of what is nested too deeply costs a second; a fault of the whole document needs none.
   return fromJsonValue(json, (path) => (path.length === 0 ? start : layout()?.placeAt(path)));
 }
 
 /** 64-bit integers beyond what a double holds: canonical JSON writes them as strings. */
-function exactInteger(_key: string, value: unknown, { source }: { readonly source?: string } = {}): unknown {
+function exactInteger(value: unknown, source: string | undefined): unknown {
   return Number.isInteger(value) && !Number.isSafeInteger(value) ? (source ?? value) : value;
 }
 
 const keysNotUnique = 'Map keys must be unique';
 
-/** Where JSON has the second value of a key. JSON.parse takes the last one without a word. */
-function keyTwice(text: string): Place | undefined {
+/**
+ * What JSON.parse takes without a word. `exact`: the text with integers that a double cannot hold as strings; with a
+ * reviver for them JSON.parse takes seven times as long. `wrong`: the second value of a key, of which it takes the last,
+ * or what no protobuf can be. Of text that is no JSON, which JSON.parse explains better, `exact` is as it is written.
+ */
+function walkJson(text: string): { readonly exact: string; readonly wrong: Located | undefined } {
   const bytes = Buffer.from(text);
   const reader = new JsonReader(bytes, Number.POSITIVE_INFINITY);
-  let found: number | undefined;
+  const lineOf = (at: number): Place => ({ line: bytes.toString('latin1', 0, at).split('\n').length });
+  let twice: number | undefined;
+  let exact = '';
+  let copied = 0;
   const look = (): void => {
     const kind = reader.kind();
     if (kind === 'list') reader.elements(look);
     else if (kind === 'object') {
       const keys = new Set<string>();
       reader.fields((key) => {
-        if (keys.has(key)) found ??= reader.position;
+        if (keys.has(key)) twice ??= reader.position;
         keys.add(key);
         look();
       });
+    } else if (kind === 'number') {
+      const from = reader.position;
+      const source = reader.passed();
+      if (!/\d{16}/.test(source) || exactInteger(Number(source), source) !== source) return;
+      exact += `${bytes.toString('utf8', copied, from)}"${source}"`;
+      copied = from + source.length;
     } else reader.skip();
   };
   try {
     look();
-  } catch {
-    // What is nested too deeply for this is so for protobuf.
+    reader.end();
+  } catch (error) {
+    return { exact: text, wrong: { message: errorMessage(error), place: lineOf(reader.position) } };
   }
-  return found === undefined ? undefined : { line: bytes.toString('latin1', 0, found).split('\n').length };
+  return {
+    exact: exact + bytes.toString('utf8', copied),
+    wrong: twice === undefined ? undefined : { message: keysNotUnique, place: lineOf(twice) },
+  };
 }
 
 function parseYaml(bytes: Uint8Array): Parsed {
@@ -162,7 +183,7 @@ function parseYaml(bytes: Uint8Array): Parsed {
     let twice: Node | undefined;
     visit(document, {
       Scalar(_key, node) {
-        node.value = exactInteger('', node.value, node);
+        node.value = exactInteger(node.value, node.source);
       },
       // The reader itself would compare each key with all before it.
       Map(_key, { items }) {

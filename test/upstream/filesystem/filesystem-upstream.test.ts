@@ -1,11 +1,12 @@
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, watch } from 'node:fs';
-import { mkdir, open, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, open, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { expect } from 'chai';
 import { typeUrl } from '../../../src/model/brand.ts';
 import { CLAIMS_EVERYTHING } from '../../../src/upstream/claims.ts';
+import { type Files, scanFiles } from '../../../src/upstream/filesystem/scan-files.ts';
 import type { WatchDirectory } from '../../../src/wire/directory-watches.ts';
 import { namePatterns } from '../../security/name-patterns.ts';
 import { cds, clusters, eds, Harness, interest, variant } from './harness.ts';
@@ -197,6 +198,106 @@ describe('upstream/filesystem', () => {
       expect(files.transactions.at(-1)?.complete).to.equal(true);
     });
   }
+
+  it('§3.9 while a file shows no type, what a good file loses goes, unless such a file came with the change', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one', 'two', 'three'), 'b.yaml': clusters('four') });
+    await files.write('notes.json', '// notes');
+    await files.start();
+    await files.until(() => files.names(cds).length === 4);
+    await files.replace('a.yaml', clusters('one', 'two'));
+    await files.until(() => !files.names(cds).includes('three'));
+    await rm(join(files.path, 'b.yaml'));
+    await files.until(() => !files.names(cds).includes('four'));
+    // Good once: what it had stays.
+    await files.replace('a.yaml', '');
+    await files.until(() => files.warnings.join().includes('a.yaml: the file is empty'));
+    await files.write('c.yaml', clusters('five'));
+    await files.until(() => files.names(cds).includes('five'));
+    expect(files.names(cds)).to.deep.equal(['five', 'one', 'two']);
+    await files.replace('a.yaml', clusters('one', 'two'));
+    await files.until(() => files.notes.some((text) => text.includes('a.yaml: the file is empty')));
+    // What has left one file may be in the other.
+    await rename(files.path, join(files.root, 'changing'));
+    await files.until(() => files.upstream.state().down);
+    await writeFile(join(files.root, 'changing/a.yaml'), clusters('one'));
+    await writeFile(join(files.root, 'changing/d.yaml'), '');
+    await rename(join(files.root, 'changing'), files.path);
+    await files.until(() => files.upstream.state().connected && files.warnings.join().includes('d.yaml'));
+    await files.write('e.yaml', clusters('six'));
+    await files.until(() => files.names(cds).includes('six'));
+    expect(files.names(cds)).to.deep.equal(['five', 'one', 'six', 'two']);
+    expect(files.transactions.filter(({ complete }) => complete)).to.deep.equal([]);
+    await rm(join(files.path, 'c.yaml'));
+    await files.until(() => !files.names(cds).includes('five'));
+    await files.replace('d.yaml', clusters('seven'));
+    await rm(join(files.path, 'notes.json'));
+    await files.until(() => files.names(cds).join() === 'one,seven,six');
+  });
+
+  it('§3.9 what a good file loses stays while a file that never was good names its type', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one', 'two'), 'bad.yaml': `${clusters('x')}  oops` });
+    await files.start();
+    await files.until(() => files.names(cds).length === 2);
+    await files.replace('a.yaml', clusters('one', 'three'));
+    await files.until(() => files.names(cds).includes('three'));
+    expect(files.names(cds)).to.deep.equal(['one', 'three', 'two']);
+  });
+
+  it('files of kustomize and lost+found, which are beside resources, are skipped', async () => {
+    files = await Harness.make({
+      'a.yaml': clusters('one'),
+      'kustomization.yaml': 'resources: [a.yaml]',
+      'sub/kustomization.yml': 'resources: [a.yaml]',
+      'lost+found/b.yaml': 'oops',
+    });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    expect(files.transactions[0]?.complete).to.equal(true);
+    expect(files.warnings).to.deep.equal([]);
+  });
+
+  it('a file that is too large is not read, whatever it grows to', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one'), 'b.yaml': clusters('two'), 'c.json': '' });
+    await files.start();
+    await files.until(() => files.names(cds).length === 2);
+    // Longer than a text can be.
+    await truncate(join(files.path, 'c.json'), 513 << 20);
+    await truncate(join(files.path, 'b.yaml'), (16 << 20) + 1);
+    const large = (): readonly string[] => files.warnings.filter((text) => text.includes('larger than'));
+    await files.until(() => large().length === 2);
+    expect(large()[0]).to.match(
+      /b\.yaml: the file is larger than the 16777216 bytes that are read of \.yaml, .* write it as \.pb, or divide it/,
+    );
+    expect(large()[1]).to.match(/c\.json: the file is larger than the 67108864 bytes/);
+    await truncate(join(files.path, 'c.json'), 514 << 20);
+    await files.write('d.yaml', clusters('three'));
+    await files.until(() => files.names(cds).includes('three'));
+    expect(files.names(cds), 'its last good content').to.deep.equal(['one', 'three', 'two']);
+    expect(large()).to.have.length(2);
+  });
+
+  it('a scan of many files that cannot be read looks through what was known once', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    for (let at = 0; at < 20; at++) await symlink('nowhere', join(files.path, `b${at}.yaml`));
+    const look = (previous: Files) => scanFiles(files.path, previous, 8, Date.now, () => {});
+    const first = await look(new Map());
+    if (!first.ok) throw new Error(first.error);
+    expect(first.value.size).to.equal(21);
+    let passes = 0;
+    class Counting<K, V> extends Map<K, V> {
+      override [Symbol.iterator]() {
+        passes++;
+        return super[Symbol.iterator]();
+      }
+      override keys() {
+        passes++;
+        return super.keys();
+      }
+    }
+    const again = await look(new Counting(first.value));
+    expect(again.ok && again.value).to.deep.equal(first.value);
+    expect(passes).to.be.at.most(2);
+  });
 
   it('§3.9 the types that a file names are found where JSON escapes the slash', async () => {
     const escaped = `{ "resources": [{ "@type": "${cds.replaceAll('/', '\\/')}"`;

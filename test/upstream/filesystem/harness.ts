@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { resourceName, typeUrl } from '../../../src/model/brand.ts';
 import { systemClock } from '../../../src/model/clock.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
-import type { Interest, Transaction } from '../../../src/model/transaction.ts';
+import type { Interest, Removal, Transaction } from '../../../src/model/transaction.ts';
 import { CLAIMS_EVERYTHING, type ClaimOptions } from '../../../src/upstream/claims.ts';
 import {
   type FilesystemOptions,
@@ -31,6 +31,9 @@ export function variant(name: string, env: string): string {
     resource_name: { name: ${name}, dynamic_parameter_constraints: ${constraints} }
     resource: { "@type": ${cds}, name: ${name}, alt_stat_name: ${env} }`;
 }
+
+const shown = ({ name, constraints }: Removal): string =>
+  constraints.key === '' ? name : `${name}@${constraints.key}`;
 
 /** A filesystem upstream over a temporary directory, and what it has told so far. */
 export class Harness {
@@ -150,9 +153,8 @@ export class Harness {
     for (const transaction of this.transactions) {
       if (transaction.type !== type) continue;
       if (transaction.complete) held.clear();
-      for (const { name, constraints } of transaction.puts) {
-        held.add(constraints.key === '' ? name : `${name}@${constraints.key}`);
-      }
+      for (const one of transaction.removals) held.delete(shown(one));
+      for (const one of transaction.puts) held.add(shown(one));
     }
     return [...held].toSorted();
   }
