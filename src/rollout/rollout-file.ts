@@ -1,6 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto';
-import { copyFileSync, readFileSync, rmSync } from 'node:fs';
-import { open, rename, stat } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { open, readFile, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { Backoff } from '../model/backoff.ts';
@@ -23,10 +23,12 @@ const holdCause = z.union([rejected, others]).catch('rejected');
 /** What upstream said under a name. `hashes`: of each variant; of one that was removed without what it was. */
 const savedContent = z.object({ type, name, hashes: z.array(z.string()).readonly() });
 
+type ListOf = <Element extends z.ZodType>(element: Element) => z.ZodType<readonly z.output<Element>[]>;
+
 /** What a restart must not forget. */
-const savedRollout = z.object({
-  freezes: z
-    .array(
+const rolloutOf = (list: ListOf, optional: ListOf) =>
+  z.object({
+    freezes: list(
       z.object({
         type: type.optional(),
         upstream: z.string().optional(),
@@ -35,40 +37,34 @@ const savedRollout = z.object({
         reason: z.string(),
         since: z.number(),
       }),
-    )
-    .readonly(),
-  /** The nodes (`nodeKeyOf`) that were canaries of what waited, each with its class. */
-  canaries: z
-    .array(z.tuple([z.string(), z.string()]))
-    .transform((pairs): ReadonlyMap<string, string> => new Map(pairs)),
-  /** What was found bad, and the content that it is about. Files of earlier versions have none. */
-  verdicts: z
-    .array(z.object({ cause: holdCause, reason: z.string(), contents: z.array(savedContent).readonly() }))
-    .readonly()
-    .default([]),
-  /** What was discarded, and why. Without a cause: an operator has discarded it. */
-  discards: z
-    .array(savedContent.extend({ reason: z.string().default(''), cause: holdCause.optional() }))
-    .readonly()
-    .default([]),
-  /** Names of which a rollback has removed all or some variants, which stay away until they are released. */
-  withheld: z
-    .array(z.tuple([type, name]).transform(([type, name]) => ({ type, name })))
-    .readonly()
-    .default([]),
-});
+    ),
+    /** The nodes (`nodeKeyOf`) that were canaries of what waited, each with its class. */
+    canaries: list(z.tuple([z.string(), z.string()])).transform(
+      (pairs): ReadonlyMap<string, string> => new Map(pairs),
+    ),
+    /** What was found bad, and the content that it is about. */
+    verdicts: optional(
+      z.object({ cause: holdCause, reason: z.string(), contents: z.array(savedContent).readonly() }),
+    ),
+    /** What was discarded, and why. Without a cause: an operator has discarded it. */
+    discards: optional(savedContent.extend({ reason: z.string().default(''), cause: holdCause.optional() })),
+    /** Names of which a rollback has removed all or some variants, which stay away until they are released. */
+    withheld: optional(z.tuple([type, name]).transform(([type, name]) => ({ type, name }))),
+  });
+
+const whole: ListOf = (element) => z.array(element).readonly();
+/** What can be read of a list: one freeze that is damaged, or of another version, must not open the others. */
+const readableOf: ListOf = (element) =>
+  z
+    .array(element.optional().catch(undefined))
+    .transform((all) => all.filter((one) => one !== undefined))
+    .catch([]);
+
+// Files of earlier versions have not all lists.
+const savedRollout = rolloutOf(whole, (element) => whole(element).default([]));
+const readable = rolloutOf(readableOf, readableOf);
 
 export type SavedRollout = z.output<typeof savedRollout>;
-
-const { freezes, canaries, verdicts, discards, withheld } = savedRollout.shape;
-/** What can be read of a file that is damaged, or that another version has written. */
-const readable = z.object({
-  freezes: freezes.catch([]),
-  canaries: canaries.catch(new Map()),
-  verdicts: verdicts.catch([]),
-  discards: discards.catch([]),
-  withheld: withheld.catch([]),
-});
 
 /**
  * What of a variant is kept: a hash of whom it is for, a dot, and one of what it is. The disk shows it, so nobody may guess
@@ -96,7 +92,7 @@ const noFile: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ENOTDIR']);
 const retryMs = { first: 5000, longest: 60_000 };
 
 /** Another file takes its place: a crash, a power cut or a full disk leaves the one or the other, and never a part. */
-async function replace(path: string, content: string | Buffer): Promise<void> {
+async function replace(path: string, content: string | Buffer, before = () => {}): Promise<void> {
   const file = await open(`${path}.new`, 'w', 0o600);
   try {
     await file.writeFile(content);
@@ -104,6 +100,7 @@ async function replace(path: string, content: string | Buffer): Promise<void> {
   } finally {
     await file.close();
   }
+  before();
   await rename(`${path}.new`, path);
 }
 
@@ -175,31 +172,29 @@ export class RolloutFile {
       throw new SyntaxError(z.prettifyError(saved.error));
     } catch (error) {
       if (noFile.has(errorCode(error))) return nothing;
+      const reason = error instanceof SyntaxError ? error.message : explainError(error);
       const rest = readable.safeParse(read).data;
-      this.#setAside(error, rest);
+      const message =
+        rest === undefined
+          ? 'what was frozen or found bad is not known: the file cannot be read'
+          : 'a part of what was frozen or found bad is not known: what can be read of the file is kept';
+      this.#log.error(message, { file: this.#path, reason });
+      this.#unread = { reason, since: this.#clock.now() };
+      // Who counts it is made after it was read.
+      this.#clock.after(0, () => this.#failed(error));
       return rest ?? nothing;
     }
   }
 
-  /** An operator may look into it: the next save would replace it. `rest`: what of it is known. */
-  #setAside(error: unknown, rest: SavedRollout | undefined): void {
-    const reason = error instanceof SyntaxError ? error.message : explainError(error);
-    let aside = 'nowhere';
+  /** An operator may look into what could not be read. Not before it is replaced: it may be another process's. */
+  #setAside(): void {
+    if (this.#unread === undefined) return;
     try {
-      aside = setAside(this.#path);
-      // It is replaced by the next save, and read once more if there is none.
-      if (rest !== undefined) copyFileSync(aside, this.#path);
+      const aside = setAside(this.#path);
+      this.#log.warn('the file that could not be read is set aside', { file: this.#path, set_aside: aside });
     } catch {
-      // The next save says what is wrong.
+      // Then it is replaced.
     }
-    const message =
-      rest === undefined
-        ? 'what was frozen or found bad is not known: the file cannot be read, and is set aside'
-        : 'a part of what was frozen or found bad is not known: the file is set aside, and what can be read is kept';
-    this.#log.error(message, { file: this.#path, set_aside: aside, reason });
-    this.#unread = { reason: `${reason}; it was set aside`, since: this.#clock.now() };
-    // Who counts it is made after it was read.
-    this.#clock.after(0, () => this.#failed(error));
   }
 
   /**
@@ -252,10 +247,11 @@ export class RolloutFile {
       const names = withheld.slice(0, maxWithheld).map(({ type, name }) => [type, name]);
       const saved = { freezes, canaries: [...canaries], verdicts, discards, withheld: names };
       const text = JSON.stringify(saved);
-      // A key first: without it the hashes say nothing.
-      const key = await stat(this.#keyPath).catch(() => undefined);
-      if (key?.size !== keyBytes) await replace(this.#keyPath, this.#keyOf());
-      await replace(this.#path, text);
+      // A key first: without it the hashes say nothing. Another process may have left its own.
+      const key = this.#key;
+      const there = key && (await readFile(this.#keyPath).catch(() => undefined));
+      if (key && there?.equals(key) !== true) await replace(this.#keyPath, key);
+      await replace(this.#path, text, () => this.#setAside());
       return undefined;
     } catch (error) {
       return error;
@@ -276,7 +272,7 @@ export class RolloutFile {
     try {
       const key = readFileSync(this.#keyPath);
       if (key.length === keyBytes) return key;
-      rmSync(this.#keyPath);
+      throw new Error(`it has ${key.length} bytes, and not ${keyBytes}`);
     } catch (error) {
       if (errorCode(error) === 'ENOENT') return undefined;
       this.#log.error('what was found bad or discarded is not known: its key cannot be read', {

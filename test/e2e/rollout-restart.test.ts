@@ -69,6 +69,9 @@ describe('a rollout over restarts and failovers', function () {
       for (const [index, client] of clients.entries())
         if (hasHeard(client, 'bad')) rejecting.add(ids[index] ?? '');
       await written(first);
+      await eventually(() =>
+        expect(readFileSync(join(directory.path, 'rollout.json'), 'utf8')).to.include('no such filter'),
+      );
       first.signal('SIGKILL');
       await first.stop();
     }

@@ -1,4 +1,12 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { diskError } from '../../src/cache/persistence/disk-error.ts';
@@ -105,27 +113,51 @@ describe('the file of what operators have closed', () => {
     let isLocked = true;
     const obstacle = () => (isLocked ? new Error('another process has it open') : undefined);
     const file = new RolloutFile(directory.path, clock, log, () => {}, obstacle);
+    const theirs = '{"of":"another version"}';
+    writeFileSync(join(directory.path, 'rollout.json'), theirs);
+    file.load();
     file.save(frozen);
     await file.settled;
-    expect([file.failure?.reason, file.load().freezes]).to.deep.equal(['another process has it open', []]);
+    expect(file.failure?.reason).to.equal('another process has it open');
+    expect(readdirSync(directory.path)).to.deep.equal(['rollout.json']);
+    expect(readFileSync(join(directory.path, 'rollout.json'), 'utf8')).to.equal(theirs);
     isLocked = false;
     waits.at(-1)?.();
     await file.settled;
     expect([file.failure, file.load().freezes.length]).to.deep.equal([undefined, 1]);
+    const aside = readdirSync(directory.path).filter((name) => name.includes('set-aside'));
+    expect(aside, 'what it could not read').to.have.length(1);
   });
 
-  it('has a whole key after a time in which the disk was full, so that what was discarded is known after a restart', async () => {
+  const keys: readonly (readonly [string, string])[] = [
+    ['a part of one, of a write that found no space', ''],
+    ['that of a process that had the directory before', 'x'.repeat(32)],
+  ];
+  for (const [title, there] of keys) {
+    it(`has the key of its hashes beside it, where there was ${title}: what was discarded is known after a restart`, async () => {
+      using directory = temporaryDirectory();
+      const clock = { now: () => 0, after: () => ({ cancel: () => {} }) };
+      const open = () =>
+        new RolloutFile(directory.path, clock, createLog({ format: 'text', write: () => {} }), () => {});
+      const file = open();
+      const before = file.hashOf(web);
+      writeFileSync(join(directory.path, 'rollout.key'), there);
+      file.save(frozen);
+      await file.settled;
+      expect(open().hashOf(web)).to.equal(before);
+    });
+  }
+
+  it('leaves a key that it has not used', async () => {
     using directory = temporaryDirectory();
     const clock = { now: () => 0, after: () => ({ cancel: () => {} }) };
-    const open = () =>
-      new RolloutFile(directory.path, clock, createLog({ format: 'text', write: () => {} }), () => {});
-    const file = open();
-    const before = file.hashOf(web);
-    // What a write leaves that finds no space.
-    writeFileSync(join(directory.path, 'rollout.key'), '');
+    const log = createLog({ format: 'text', write: () => {} });
+    const key = join(directory.path, 'rollout.key');
+    writeFileSync(key, 'cannot be read now');
+    const file = new RolloutFile(directory.path, clock, log, () => {});
     file.save(frozen);
     await file.settled;
-    expect(open().hashOf(web)).to.equal(before);
+    expect(readFileSync(key, 'utf8')).to.equal('cannot be read now');
   });
 
   /** What is loaded of a file with this text, and what is said of it. */
@@ -143,30 +175,51 @@ describe('the file of what operators have closed', () => {
     };
     const file = new RolloutFile(directory, clock, log, (error) => failures.push(diskError(error).kind));
     const state = file.load();
-    const aside = readdirSync(directory).filter((name) => name.includes('set-aside'));
+    const aside = () => readdirSync(directory).filter((name) => name.includes('set-aside'));
     return { file, state, lines, failures, aside };
   }
 
-  it('that cannot be read is set aside, counted, and said until the next state is written', async () => {
+  it('that cannot be read is counted, and said until the next state is written: then it is set aside', async () => {
     using directory = temporaryDirectory();
     const { file, state, lines, failures, aside } = loaded(directory.path, '{"freezes":[{"oper');
     expect(state.freezes).to.deep.equal([]);
-    expect([lines.length, failures, aside.length]).to.deep.equal([1, ['corrupt'], 1]);
-    expect(lines[0]).to.include('is not known').and.include(aside[0]);
+    expect([lines.length, failures, aside()]).to.deep.equal([1, ['corrupt'], []]);
+    expect(lines[0]).to.include('is not known');
     expect(file.unread?.since).to.equal(0);
     file.save(frozen);
     await file.settled;
     expect([file.unread, file.failure]).to.deep.equal([undefined, undefined]);
+    expect([lines.length, aside().length]).to.deep.equal([2, 1]);
+    expect(lines[1]).to.include(aside()[0]);
+    expect(readFileSync(join(directory.path, String(aside()[0])), 'utf8')).to.equal('{"freezes":[{"oper');
     expect(file.load().freezes).to.have.length(1);
   });
 
   it('of which a list cannot be read: the others are kept, on the disk too', () => {
     using directory = temporaryDirectory();
-    const text = JSON.stringify({ ...frozen, canaries: [], discards: [{ of: 'another version' }] });
-    const { file, state, failures, aside } = loaded(directory.path, text);
-    expect([state.freezes.length, state.discards]).to.deep.equal([1, []]);
-    expect([failures, aside.length]).to.deep.equal([['corrupt'], 1]);
+    const text = JSON.stringify({ ...frozen, canaries: [], discards: 'of another version' });
+    const { file, state, failures } = loaded(directory.path, text);
+    expect([state.freezes.length, state.discards, failures]).to.deep.equal([1, [], ['corrupt']]);
     expect(file.load().freezes).to.have.length(1);
+  });
+
+  it('of which a part of a list cannot be read: the rest of the list is kept', () => {
+    using directory = temporaryDirectory();
+    const content = { type: 'cds', name: 'a', hashes: [] };
+    const verdict = { cause: 'rejected', reason: 'no', contents: [content] };
+    const other = { of: 'another version' };
+    const text = JSON.stringify({
+      freezes: [other, ...frozen.freezes],
+      canaries: [other, ['node', 'class']],
+      verdicts: [other, verdict],
+      discards: [other, content],
+      withheld: [other, ['cds', 'a']],
+    });
+    const { state, failures } = loaded(directory.path, text);
+    expect(state.freezes.map(({ reason }) => reason)).to.deep.equal(['incident 7']);
+    expect([...state.canaries]).to.deep.equal([['node', 'class']]);
+    expect([state.verdicts.length, state.discards.length, state.withheld.length]).to.deep.equal([1, 1, 1]);
+    expect(failures).to.deep.equal(['corrupt']);
   });
 
   it('what was found bad for a reason that this version does not know stays so', () => {
@@ -180,10 +233,14 @@ describe('the file of what operators have closed', () => {
     expect(lines).to.deep.equal([]);
   });
 
-  it('files that are set aside do not add up', () => {
+  it('files that are set aside do not add up', async () => {
     using directory = temporaryDirectory();
-    for (let time = 0; time < 5; time++) loaded(directory.path, `${time}`);
-    expect(loaded(directory.path, '').aside).to.have.length(2);
+    for (let time = 0; time < 5; time++) {
+      const { file, aside } = loaded(directory.path, `${time}`);
+      file.save(frozen);
+      await file.settled;
+      expect(aside()).to.have.length(Math.min(time + 1, 2));
+    }
   });
 
   it('of an earlier version says `rejection` for what was rejected', () => {

@@ -17,11 +17,11 @@ import { Database } from './database.ts';
 import { DiskProblem, diskError } from './disk-error.ts';
 import type { DiskError, RowBatch, SetAside } from './records.ts';
 
-interface Opened {
+export interface Opened {
   /** What was committed last beside the rows; undefined: nothing was. */
   readonly state: string | undefined;
   readonly setAside: SetAside | undefined;
-  /** It can only be read. */
+  /** It is a copy, which is only to be read, for this reason. */
   readonly unwritable?: DiskError | undefined;
 }
 
@@ -43,8 +43,8 @@ export type DiskRequest<O extends Operation = Operation> = {
 export class DiskServer {
   readonly #directory: string;
   #database: Database | undefined;
-  /** The file cannot be written, for this reason: what was opened is a copy of it. */
-  #copy: { readonly remove: () => void; readonly why: DiskError } | undefined;
+  /** Of the copy, if one was opened. */
+  #removeCopy: (() => void) | undefined;
 
   constructor(directory: string) {
     this.#directory = directory;
@@ -72,33 +72,37 @@ export class DiskServer {
   /**
    * Again after a failure, too: what was there is closed first. `leaveOut`: types of which nothing may be there.
    * `discard`: set the file aside, for this reason. `mayCopy`: it is only to be read, so a copy will do where it cannot be
-   * written. Gives what was committed last beside the rows, if anything was, and why nothing can be written.
+   * written. Gives what was committed last beside the rows, if anything was, and why it is a copy.
    */
   open(leaveOut: readonly TypeUrl[], discard?: string, mayCopy = false): Opened {
     this.close();
+    const known = isEmpty(this.#directory) ? undefined : discard;
+    let unwritable: DiskError | undefined;
     let setAside: SetAside | undefined;
-    if (discard !== undefined) setAside = setFileAside(this.#directory, discard);
     try {
-      this.#database = this.#openFile(leaveOut, mayCopy);
+      unwritable = this.#openFile(leaveOut, mayCopy);
+      if (known !== undefined) throw new DiskProblem('corrupt', known);
     } catch (thrown) {
       const { kind, message } = diskError(thrown);
-      if (kind !== 'corrupt') throw thrown;
-      setAside = setFileAside(this.#directory, message);
-      this.#database = this.#openFile(leaveOut, mayCopy);
+      const reason = known ?? (kind === 'corrupt' ? message : undefined);
+      // A process that has the file open would go on to write into it.
+      if (reason === undefined || kind === 'locked') throw thrown;
+      this.close();
+      setAside = setFileAside(this.#directory, reason);
+      unwritable = this.#openFile(leaveOut, mayCopy);
     }
-    return { state: this.#database.state, setAside, unwritable: this.#copy?.why };
+    return { state: this.#opened.state, setAside, unwritable };
   }
 
   /** The next part of what was committed last: first rows, then payloads. Undefined: that was all, and all is whole. */
   read(): RowBatch | undefined {
     const part = this.#opened.read();
-    if (part === undefined) this.#copy?.remove();
+    if (part === undefined) this.#removeCopy?.();
     return part;
   }
 
   /** `replace`: everything that is there goes. */
   begin(replace: boolean): void {
-    if (this.#copy !== undefined) throw new DiskProblem(this.#copy.why.kind, this.#copy.why.message);
     this.#opened.begin(replace);
   }
 
@@ -116,42 +120,46 @@ export class DiskServer {
       this.#database?.close();
     } finally {
       this.#database = undefined;
-      this.#copy?.remove();
-      this.#copy = undefined;
+      this.#removeCopy?.();
+      this.#removeCopy = undefined;
     }
   }
 
-  #openFile(leaveOut: readonly TypeUrl[], mayCopy: boolean): Database {
+  /** Gives why it is a copy that was opened; undefined: it is the file. */
+  #openFile(leaveOut: readonly TypeUrl[], mayCopy: boolean): DiskError | undefined {
     try {
       prepareFile(this.#directory);
-      return new Database(databaseFile(this.#directory), leaveOut);
+      this.#database = new Database(databaseFile(this.#directory), leaveOut);
+      return undefined;
     } catch (thrown) {
       const error = diskError(thrown);
-      if (!mayCopy) throw thrown;
       // The relay may have restarted during an outage, or another one takes its place.
-      if (error.kind === 'read_only')
-        return this.#openCopy(leaveOut, { ...error, message: 'the directory cannot be written to' });
-      if (error.kind === 'locked') return this.#openCopy(leaveOut, error);
-      throw thrown;
+      if (!mayCopy || (error.kind !== 'read_only' && error.kind !== 'locked')) throw thrown;
+      const message = error.kind === 'locked' ? error.message : 'the directory cannot be written to';
+      const why = { kind: error.kind, message };
+      this.#openCopy(leaveOut, why);
+      return why;
     }
   }
 
   /** Of a file that another process writes it may be of two moments: then it is made again. */
-  #openCopy(leaveOut: readonly TypeUrl[], why: DiskError): Database {
+  #openCopy(leaveOut: readonly TypeUrl[], why: DiskError): void {
     for (let copies = 1; ; copies++) {
-      const { file, remove } = copyOfFile(this.#directory);
-      let database: Database | undefined;
       try {
-        database = new Database(file, leaveOut);
-        while (why.kind === 'locked' && database.read() !== undefined);
-        this.#copy = { remove, why };
-        return database;
-      } catch (error) {
-        database?.close();
-        remove();
-        if (why.kind !== 'locked') throw error;
+        const { file, remove } = copyOfFile(this.#directory);
+        this.#removeCopy = remove;
+        this.#database = new Database(file, leaveOut);
+        while (why.kind === 'locked' && this.#database.read() !== undefined);
+        return;
+      } catch (thrown) {
+        this.close();
+        const { kind, message } = diskError(thrown);
+        if (why.kind !== 'locked' && kind === 'corrupt') throw thrown;
         // That the copy is damaged says nothing of the file.
-        if (copies === mostCopies) throw new DiskProblem('locked', why.message);
+        const mayBeTorn = why.kind === 'locked' && kind !== 'full' && kind !== 'read_only';
+        if (mayBeTorn && copies < mostCopies) continue;
+        const text = `${why.message}; a copy in ${tmpdir()} (TMPDIR) cannot be made or read: ${message}`;
+        throw new DiskProblem(why.kind, text);
       }
     }
   }
@@ -177,11 +185,14 @@ export function prepareFile(directory: string): void {
   closeSync(openSync(databaseFile(directory), 'a', 0o600));
 }
 
-/** Renames the database files, so that an operator can look into them. Undefined: the database is empty. */
-function setFileAside(directory: string, reason: string): SetAside | undefined {
+function isEmpty(directory: string): boolean {
   const file = databaseFile(directory);
-  if (!existsSync(file) || statSync(file).size === 0) return undefined;
-  return { file: setAside(file, companions), reason };
+  return !existsSync(file) || statSync(file).size === 0;
+}
+
+/** Renames the database files, so that an operator can look into them. */
+function setFileAside(directory: string, reason: string): SetAside {
+  return { file: setAside(databaseFile(directory), companions), reason };
 }
 
 /** A copy that can be opened where the directory itself cannot be written to; to be deleted after use. */

@@ -9,6 +9,7 @@ import type { Restored, Store } from '../store.ts';
 import { Decoder, type RestoreContext } from './decode.ts';
 import { Dirty } from './dirty.ts';
 import type { Disk } from './disk.ts';
+import type { Opened } from './disk-server.ts';
 import { type ChangeSource, encode, type SnapshotRow, StoredPayloads, takeSnapshot } from './encode.ts';
 import type { DiskError } from './records.ts';
 
@@ -266,8 +267,16 @@ export class Persistence {
   async #open(): Promise<Result<Loaded | undefined, DiskError>> {
     const opened = await this.#openDisk(true);
     if (!opened.ok) return opened;
-    if (opened.value?.state === undefined) return ok(undefined);
-    const loaded = await this.#read(opened.value.state);
+    const { state, unwritable } = opened.value ?? {};
+    const loaded = state === undefined ? ok(undefined) : await this.#read(state);
+    if (unwritable !== undefined) {
+      // Whoever has the file may read it: another version may have written it.
+      if (!loaded.ok) {
+        const message = `${unwritable.message}; what it has cannot be read: ${loaded.error.message}`;
+        return fail({ ...unwritable, message });
+      }
+      this.#reportFailure(unwritable);
+    }
     if (loaded.ok || loaded.error.kind !== 'corrupt') return loaded;
     // What was read is not what was written.
     this.#closed = { discard: loaded.error.message };
@@ -275,24 +284,21 @@ export class Persistence {
     return again.ok ? ok(undefined) : again;
   }
 
-  /** With the state that was committed last, if any was. Undefined: it was open. */
-  async #openDisk(
-    mayCopy = false,
-  ): Promise<Result<{ readonly state: string | undefined } | undefined, DiskError>> {
+  /** Undefined: it was open. */
+  async #openDisk(mayCopy = false): Promise<Result<Opened | undefined, DiskError>> {
     if (this.#closed === undefined) return ok(undefined);
     const { disk, leaveOut, path, log } = this.#options;
     const opened = await disk.open(leaveOut, this.#closed.discard, mayCopy);
     if (!opened.ok) return opened;
     this.#closed = undefined;
-    const { state, setAside, unwritable } = opened.value;
-    if (unwritable !== undefined) this.#reportFailure(unwritable);
+    const { setAside } = opened.value;
     if (setAside !== undefined) {
       const { file, reason } = setAside;
       const message = 'the persisted cache is unusable and set aside; a new one is begun';
       log.error(message, { path, file, reason });
       this.#failed('corrupt');
     }
-    return ok({ state });
+    return ok(opened.value);
   }
 
   #reportFailure(error: DiskError): void {

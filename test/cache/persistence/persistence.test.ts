@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { expect } from 'chai';
-import { prepareFile } from '../../../src/cache/persistence/disk-server.ts';
+import { DiskServer, prepareFile } from '../../../src/cache/persistence/disk-server.ts';
+import { Packer, type Row } from '../../../src/cache/persistence/records.ts';
 import { resourceName } from '../../../src/model/brand.ts';
 import { isVariant } from '../../../src/model/catalog.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
@@ -571,7 +572,7 @@ describe('persistence', () => {
     await first.written();
     const second = await open();
     expect(second.messages('error')).to.deep.equal(['the cache cannot be persisted; serving goes on']);
-    expect(second.lines[0]).to.include({ kind: 'locked' });
+    expect(second.lines.at(-1)).to.include({ kind: 'locked' });
     expect(second.persistence.failure?.reason).to.equal('locked');
     expect(second.lines.filter((line) => 'file' in line)).to.deep.equal([]);
     expect(dump(second.store), 'it begins with what the first has').to.equal(dump(first.store));
@@ -587,6 +588,44 @@ describe('persistence', () => {
     expect(dump(third.store)).to.equal(was);
     await third.close();
   });
+
+  const changed = { kind: 'change', type: type('cds'), key: '1', body: '{"of":"another version"}' } as const;
+  const ofAnotherVersion: readonly (readonly [string, string, readonly Row[]])[] = [
+    ['a state', '{"of":"another version"}', []],
+    [
+      'a recorded change',
+      JSON.stringify({ at: 1, upstreams: [], revision: 7 }),
+      [{ ...changed, payloads: [] }],
+    ],
+  ];
+  for (const [title, state, rows] of ofAnotherVersion) {
+    it(`${title} of another version, whose process has the directory, is left to it: this one serves without, and takes over when it is free`, async () => {
+      const first = new DiskServer(directory.path);
+      const commit = () => {
+        first.answer({ operation: 'begin', args: [true] });
+        first.answer({ operation: 'put', args: [{ rows, payloads: new Packer().take() }] });
+        expect(first.answer({ operation: 'commit', args: [state] }).ok).to.equal(true);
+      };
+      first.answer({ operation: 'open', args: [[]] });
+      commit();
+      const second = await open();
+      expect([second.loaded, second.failures[0]]).to.deep.equal([undefined, 'locked']);
+      expect(second.persistence.failure?.reason).to.equal('locked');
+      const [error, ...more] = second.lines.filter(({ level }) => level === 'error');
+      expect([error?.message, more]).to.deep.equal(['the cache cannot be persisted; serving goes on', []]);
+      expect(error?.['reason']).to.match(/another process has it open.*; what it has cannot be read: ./);
+      fill(second);
+      const was = dump(second.store);
+      commit();
+      first.answer({ operation: 'close', args: [] });
+      await eventually(() => expect(second.messages('info')).to.include('the cache is persisted again'));
+      await second.close();
+      expect(readdirSync(directory.path)).to.deep.equal(['cache.sqlite']);
+      const third = await open();
+      expect(dump(third.store)).to.equal(was);
+      await third.close();
+    });
+  }
 
   it('a revision is never used twice: who is killed leaves some out, who is stopped none', async () => {
     const history = { lastRevision: 40, changes: () => [], get: () => undefined };
