@@ -137,7 +137,6 @@ export class Distributary {
       isPersisted: (type) => this.#persistence?.keeps(type) === true,
       gatedTypes: () => new Set(core.config.rollout?.types ?? gatedByDefault),
       version: dependencies.version,
-      startedAt: this.#startedAt,
       notReadyReason: () => (this.#leaving ? 'draining' : this.#serving?.notReadyReason()),
       isRequired: (upstream) =>
         this.#config.upstreams.find(({ name }) => name === upstream)?.required !== false,
