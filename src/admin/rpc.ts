@@ -68,7 +68,7 @@ export function clientRoutes(
     unary(method.getClient, (request) => clients.getClient(request));
     unary(method.listClasses, () => clients.listClasses());
     unary(method.load, (request) => clients.load(request));
-    unary(method.compareConfiguration, (request) => clients.compareConfiguration(request));
+    unary(method.compareConfiguration, (request, call) => clients.compareConfiguration(request, call));
     unary(method.wait, (request, call) => clients.wait(request, call));
     router.rpc(method.tap, async function* (request, context) {
       yield* clients.tap(request, callOf(context));
