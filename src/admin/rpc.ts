@@ -6,7 +6,7 @@ import {
   ClientStatusResponseSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { systemClock } from '../model/clock.ts';
-import { TimeSlices } from '../model/time-slices.ts';
+import { TimeSlices, Turns } from '../model/time-slices.ts';
 import { encodedResponse, statusJson } from '../wire/client-status.ts';
 import { answered, type Long, maxAnswerBytes, takerKey, written } from './answers.ts';
 import { type Methods, operationOf, operatorKey, valueOf, verbs } from './requests.ts';
@@ -68,7 +68,7 @@ export function clientRoutes(
     unary(method.getClient, (request) => clients.getClient(request));
     unary(method.listClasses, () => clients.listClasses());
     unary(method.load, (request) => clients.load(request));
-    unary(method.compareConfiguration, (request) => clients.compareConfiguration(request));
+    unary(method.compareConfiguration, (request, call) => clients.compareConfiguration(request, call));
     unary(method.wait, (request, call) => clients.wait(request, call));
     router.rpc(method.tap, async function* (request, context) {
       yield* clients.tap(request, callOf(context));
@@ -96,19 +96,14 @@ export function adminCsdsRoutes(inspector: Inspector, failed: Failed): (router: 
   const slices = new TimeSlices(systemClock);
   const bound = { useProtoFieldName: true, maxBytes: maxAnswerBytes };
   // Made whole, to know whether it is too large: one after the other.
-  let last: Promise<unknown> = Promise.resolve();
-  const inTurn = <T>(make: () => Promise<T>): Promise<T> => {
-    const made = last.then(make);
-    last = made.catch(() => undefined);
-    return made;
-  };
+  const turns = new Turns<undefined>();
   return (router) => {
     router.rpc(ClientStatusDiscoveryService.method.fetchClientStatus, (request, context) =>
       reported(async () => {
         const taker = context.values.get(takerKey);
         const type = context.requestHeader.get('content-type') ?? '';
         const isBody = taker !== undefined && !type.startsWith('application/grpc');
-        const pieces = await inTurn(async () => {
+        const pieces = await turns.run(undefined, async () => {
           const found = valueOf(await inspector.clientStatus(request, maxAnswerBytes));
           return isBody && type.includes('json')
             ? valueOf(await slices.run((pace) => statusJson(found, bound, pace)))

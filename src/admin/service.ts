@@ -36,7 +36,7 @@ export interface Call {
 
 type Asked<M extends Method> = M extends 'status' | 'listClasses'
   ? []
-  : M extends 'wait' | 'rollback' | 'setLogLevel'
+  : M extends 'wait' | 'rollback' | 'setLogLevel' | 'compareConfiguration'
     ? [request: Request<M>, call: Call]
     : [request: Request<M>];
 

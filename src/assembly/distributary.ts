@@ -3,7 +3,7 @@ import { create } from '@bufbuild/protobuf';
 import { startAdminServer, startMetricsServer } from '../admin/admin-server.ts';
 import type { HttpListener } from '../admin/http-listener.ts';
 import type { Request } from '../admin/requests.ts';
-import type { Answer, DiskFacts, PageFacts, RefusedConfiguration, Usage } from '../admin/service.ts';
+import type { Answer, Call, DiskFacts, PageFacts, RefusedConfiguration, Usage } from '../admin/service.ts';
 import { DiskProblem, diskError, lockedText } from '../cache/persistence/disk-error.ts';
 import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
@@ -137,13 +137,12 @@ export class Distributary {
       isPersisted: (type) => this.#persistence?.keeps(type) === true,
       gatedTypes: () => new Set(core.config.rollout?.types ?? gatedByDefault),
       version: dependencies.version,
-      startedAt: this.#startedAt,
       notReadyReason: () => (this.#leaving ? 'draining' : this.#serving?.notReadyReason()),
       isRequired: (upstream) =>
         this.#config.upstreams.find(({ name }) => name === upstream)?.required !== false,
       warnings: () => warnings(this.#config).map(({ path, message }) => `${path}: ${message}`),
       found: (problems) => problemLog.look(problems),
-      compareConfiguration: (request) => this.#compare(request),
+      compareConfiguration: (request, call) => this.#compare(request, call),
       configDump: () => dumpInForce(this.#started, this.#config),
       heldRemovals: (upstream) => this.#heldRemovals(upstream),
       releaseRemovals: (upstream, type) => {
@@ -247,25 +246,32 @@ export class Distributary {
   async announce(text: string): Promise<void> {
     const { log } = this.#core;
     const request = create(CompareConfigurationRequestSchema, { text });
+    const waiting = new AbortController();
+    const call = { operator: '', signal: waiting.signal };
     try {
-      const effect = await Promise.race([
-        this.#inspection.compareConfiguration(request),
-        // The reload waits for it, and must not wait long.
-        setTimeout(longestComparisonMs, undefined, { ref: false }),
-      ]);
-      if (effect === undefined) log.info('what the new configuration changes was not computed in time');
-      else
-        log[effect.reconnecting > 0 ? 'warn' : 'info'](
-          'what the new configuration changes',
-          effectSummary(effect),
-        );
+      const comparison = Promise.resolve(this.#inspection.compareConfiguration(request, call));
+      // The reload waits for it, and must not wait long.
+      if (!(await within(systemClock, longestComparisonMs, comparison))) {
+        log.info('what the new configuration changes was not computed in time');
+        return;
+      }
+      const effect = await comparison;
+      log[effect.reconnecting > 0 ? 'warn' : 'info'](
+        'what the new configuration changes',
+        effectSummary(effect),
+      );
     } catch (error) {
       log.warn('what the new configuration changes is unknown', { reason: errorMessage(error) });
+    } finally {
+      waiting.abort();
     }
   }
 
-  async #compare(request: Request<'compareConfiguration'>): Promise<Answer<'compareConfiguration'>> {
-    const effect = await this.#clients.compareConfiguration(request);
+  async #compare(
+    request: Request<'compareConfiguration'>,
+    call: Call,
+  ): Promise<Answer<'compareConfiguration'>> {
+    const effect = await this.#clients.compareConfiguration(request, call);
     const next = parseConfig(request.text, 'configuration', {});
     if (!next.ok) return effect;
     const fixed = needsRestart(this.#started, next.value);

@@ -23,7 +23,7 @@ import { type Interest, idOf } from '../model/transaction.ts';
 import type { Relay } from '../relay.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
-import { invalid } from '../wire/connect.ts';
+import { ASKER_GONE, invalid, rpcError } from '../wire/connect.ts';
 import { ClientRules } from './clients.ts';
 
 type Effect = Plain<CompareConfigurationResponse>;
@@ -31,6 +31,11 @@ type Effect = Plain<CompareConfigurationResponse>;
 /** How much the answer lists; the rest is counted. */
 const mostListed = { clients: 100, lost: 20, problems: 100 };
 const mostLogged = 10;
+
+/** So many names are decided at once: files are asked for them together, and the process that reads them in one turn. */
+const decidedTogether = 1000;
+/** So many answers of files are remembered: clients with the same parameters ask for the same. */
+const mostRemembered = 100_000;
 
 /** Whether there is a variant of each in the files. */
 type FilesHave = (sought: readonly Interest[]) => Promise<readonly boolean[]>;
@@ -46,11 +51,17 @@ export function reloadPreview(
   core: { readonly relay: Relay; readonly config: Config },
   filesHave = nothingElse,
 ): ReloadPreview {
-  return async (text, pace) => {
+  return async (text, pace, signal) => {
     // Without an environment: what the caller has written comes back in messages and answers.
     const next = parseConfig(text, 'configuration', {});
-    if (next.ok)
-      return reloadEffect(core.relay, new Preview(core.relay, core.config, next.value, filesHave), pace);
+    if (next.ok) {
+      const asking: FilesHave = (sought) => {
+        whileAsked(signal);
+        return filesHave(sought);
+      };
+      const preview = new Preview(core.relay, core.config, next.value, asking);
+      return reloadEffect(core.relay, preview, pace, signal);
+    }
     const problems = next.error
       .slice(0, mostListed.problems)
       .map((problem) => shorten(problemLine('configuration', problem), 1000));
@@ -62,12 +73,35 @@ export function reloadPreview(
 }
 
 /** What a reload would change for the clients of this process (ADR 123): all but needsRestart and upstreams. */
-async function reloadEffect(relay: Relay, preview: Preview, pace: Pace): Promise<Effect> {
+async function reloadEffect(
+  relay: Relay,
+  preview: Preview,
+  pace: Pace,
+  signal: AbortSignal,
+): Promise<Effect> {
   for (const stream of [...relay.server.streams()]) {
     await pace.yieldIfDue();
+    whileAsked(signal);
     if (stream.client !== undefined) await preview.add(stream, stream.client, pace);
   }
-  return preview.effect();
+  return preview.effect(pace);
+}
+
+function whileAsked(signal: AbortSignal): void {
+  if (signal.aborted) throw rpcError(ASKER_GONE);
+}
+
+/** A client, until it is known what it loses. */
+interface Undecided {
+  readonly change: Plain<ClientChange>;
+  /** Its parameters change, for some name. */
+  readonly moved: boolean;
+  /** `why`: an interest: only if no file has a variant for it. */
+  readonly maybeLost: {
+    readonly type: string;
+    readonly name: string;
+    readonly why: string | Interest;
+  }[];
 }
 
 class Preview {
@@ -84,6 +118,9 @@ class Preview {
   readonly #filesHave: FilesHave;
   /** What they were asked, by `idOf`. */
   readonly #inFiles = new Map<string, boolean>();
+  #undecided: Undecided[] = [];
+  /** Clients and names. */
+  #undecidedCount = 0;
 
   constructor(relay: Relay, before: Config, after: Config, filesHave: FilesHave) {
     this.#filesHave = filesHave;
@@ -109,21 +146,21 @@ class Preview {
       lost: [],
       lostTotal: 0,
     };
+    const maybeLost: Undecided['maybeLost'] = [];
     let moved = next !== undefined && next.derived(undefined) !== parameters;
     for (const type of stream.types) {
       const parametersNow = await this.#sessionsOf(type, next, pace);
       moved ||= [...parametersNow].some(([from, to]) => from !== to);
       if (next !== undefined && (moved || !this.#sameClaims || client.access.key !== next.access.key))
-        await this.#lossesOf(type, next, parametersNow, change, pace);
+        await this.#lossesOf(type, next, parametersNow, maybeLost, pace);
     }
-    this.#counts.changed += Number(moved);
-    this.#counts.losing += Number(change.lostTotal > 0);
-    this.#counts.reconnecting += Number(change.reconnects);
-    const isWorthListing = moved || change.reconnects || change.lostTotal > 0;
-    if (isWorthListing && this.#clients.length < mostListed.clients) this.#clients.push(change);
+    this.#undecided.push({ change, moved, maybeLost });
+    this.#undecidedCount += 1 + maybeLost.length;
+    if (this.#undecidedCount > decidedTogether) await this.#decide(pace);
   }
 
-  effect(): Effect {
+  async effect(pace: Pace): Promise<Effect> {
+    await this.#decide(pace);
     return {
       needsRestart: [],
       upstreams: [],
@@ -170,36 +207,56 @@ class Preview {
     { info, subscription }: TypeStream,
     next: ClientContext,
     parametersNow: ReadonlyMap<Parameters, Parameters>,
-    change: Plain<ClientChange>,
+    maybeLost: Undecided['maybeLost'],
     pace: Pace,
   ): Promise<void> {
-    const maybeLost: { readonly name: string; readonly why: string | Interest }[] = [];
     for (const { name, canonical, parameters, value } of subscription?.holdings() ?? []) {
       await pace.yieldIfDue();
       if (!isVariant(value)) continue;
       const now = parametersNow.get(parameters) ?? parameters;
       const why = this.#whyLost(info.url, canonical, next, parameters, now);
-      if (why !== undefined) maybeLost.push({ name, why });
-    }
-    await this.#askFiles(maybeLost.flatMap(({ why }) => (typeof why === 'string' ? [] : why)));
-    for (const { name, why } of maybeLost) {
-      if (typeof why !== 'string' && this.#inFiles.get(idOf(why)) === true) continue;
-      change.lostTotal++;
-      const lost: Plain<LostResource> = {
-        type: info.short,
-        name,
-        why: typeof why === 'string' ? why : 'NO_VARIANT',
-      };
-      if (change.lost.length < mostListed.lost) change.lost.push(lost);
+      if (why !== undefined) maybeLost.push({ type: info.short, name, why });
     }
   }
 
-  /** Each once, whoever asks for it. */
-  async #askFiles(sought: readonly Interest[]): Promise<void> {
-    const unknown = sought.filter((one) => !this.#inFiles.has(idOf(one)));
-    if (unknown.length === 0) return;
-    const found = await this.#filesHave(unknown);
-    for (const [at, one] of unknown.entries()) this.#inFiles.set(idOf(one), found[at] === true);
+  /** What the clients that were looked at lose. */
+  async #decide(pace: Pace): Promise<void> {
+    const decided = this.#undecided;
+    this.#undecided = [];
+    this.#undecidedCount = 0;
+    await this.#askFiles(decided, pace);
+    for (const { change, moved, maybeLost } of decided) {
+      for (const { type, name, why } of maybeLost) {
+        await pace.yieldIfDue();
+        if (typeof why !== 'string' && this.#inFiles.get(idOf(why)) === true) continue;
+        change.lostTotal++;
+        const lost: Plain<LostResource> = { type, name, why: typeof why === 'string' ? why : 'NO_VARIANT' };
+        if (change.lost.length < mostListed.lost) change.lost.push(lost);
+      }
+      this.#counts.changed += Number(moved);
+      this.#counts.losing += Number(change.lostTotal > 0);
+      this.#counts.reconnecting += Number(change.reconnects);
+      const isWorthListing = moved || change.reconnects || change.lostTotal > 0;
+      if (isWorthListing && this.#clients.length < mostListed.clients) this.#clients.push(change);
+    }
+  }
+
+  /** For each name once, whoever asks for it. */
+  async #askFiles(clients: readonly Undecided[], pace: Pace): Promise<void> {
+    if (this.#inFiles.size > mostRemembered) this.#inFiles.clear();
+    const unknown = new Map<string, Interest>();
+    for (const { why } of clients.flatMap(({ maybeLost }) => maybeLost)) {
+      await pace.yieldIfDue();
+      if (typeof why === 'string') continue;
+      const id = idOf(why);
+      if (!this.#inFiles.has(id)) unknown.set(id, why);
+    }
+    const sought = [...unknown];
+    for (let at = 0; at < sought.length; at += decidedTogether) {
+      const part = sought.slice(at, at + decidedTogether);
+      const found = await this.#filesHave(part.map(([, interest]) => interest));
+      for (const [index, [id]] of part.entries()) this.#inFiles.set(id, found[index] === true);
+    }
   }
 
   /** Undefined: it keeps the resource, gets another variant, or what a session answers decides. An interest: files do. */

@@ -36,6 +36,8 @@ export class UpstreamSet {
   #entries: readonly UpstreamEntry[] = [];
   /** With `rollout`, too many removals of these types are held by it. */
   #gated: ReadonlySet<TypeUrl> = new Set();
+  /** limits.max_upstream_sessions, of each. */
+  #maxSessions = 0;
 
   constructor(core: Core) {
     this.#core = core;
@@ -43,6 +45,7 @@ export class UpstreamSet {
 
   /** Those of a configuration, not started. */
   make(config: Config): readonly Upstream[] {
+    this.#maxSessions = config.limits.maxUpstreamSessions;
     this.#entries = this.#all(config);
     return this.#entries.map(({ upstream }) => upstream);
   }
@@ -52,6 +55,7 @@ export class UpstreamSet {
    * are replaced: what came from the old one stays cached until the new one has answered.
    */
   reload(config: Config): void {
+    this.#maxSessions = config.limits.maxUpstreamSessions;
     for (const { upstream } of this.#entries) {
       if ('reconfigure' in upstream) upstream.reconfigure(config.parameters);
     }
@@ -107,7 +111,6 @@ export class UpstreamSet {
         { ...upstream, loadReports: undefined },
         before,
         limits.maxConstraintDepth,
-        limits.maxUpstreamSessions,
         limits.maxResponseBytes,
       ]);
       const known = this.#entries.find((entry) => entry.fingerprint === fingerprint);
@@ -149,60 +152,55 @@ export class UpstreamSet {
     return { upstream: made, guard, tls };
   }
 
-  #upstream(config: Config, upstream: UpstreamConfig, sink: UpstreamSink, tls: UpstreamTls) {
-    const before = this.#entries.find((entry) => entry.upstream.name === upstream.name)?.upstream;
-    return makeUpstream(this.#core, config, upstream, sink, tls, before);
-  }
-}
-
-/** An upstream of a configuration, not started. */
-function makeUpstream(
-  core: Core,
-  config: Config,
-  upstream: UpstreamConfig,
-  sink: UpstreamSink,
-  tls: UpstreamTls,
-  replaced: Upstream | undefined,
-): AdsUpstream | FilesystemUpstream {
-  const { name, claims } = upstream;
-  const { log, metrics, loops, version } = core;
-  const { node, parameters, limits } = config;
-  const { maxConstraintDepth, maxResponseBytes, maxUpstreamSessions } = limits;
-  const clock = systemClock;
-  if (upstream.kind === 'filesystem') {
-    const { path } = upstream;
-    // It adds its name to lines of the log itself.
-    const around = { clock, log, metrics: updateMetrics(core, name) };
-    const before = replaced instanceof FilesystemUpstream ? replaced : undefined;
-    return new FilesystemUpstream({ name, path, claims, maxConstraintDepth, before, ...around }, sink);
-  }
-  // From 0: increase() does not see a series' first increment.
-  const reconnects = metrics.count.reconnects(name);
-  for (const code of [Code.OK, Code.UNAVAILABLE]) metrics.count.streamEnds(name, codeName(code));
-  return new AdsUpstream(
-    {
-      ...upstream,
-      tls: tls.ads,
-      maxResponseBytes,
-      rules: parameters,
-      node,
-      version,
-      via: () => loops.via(),
-      maxConstraintDepth,
-      maxSessions: () => maxUpstreamSessions,
-      clock,
-      random: systemRandom,
-      log: log.child({ upstream: name }),
-      metrics: {
-        ...updateMetrics(core, name),
-        reconnect: () => reconnects.inc(),
-        streamEnd: (code) => metrics.count.streamEnds(name, codeName(code)).inc(),
-        refused: () => metrics.count.rejected('upstream_sessions').inc(),
+  /** An upstream of a configuration, not started. */
+  #upstream(
+    config: Config,
+    upstream: UpstreamConfig,
+    sink: UpstreamSink,
+    tls: UpstreamTls,
+  ): AdsUpstream | FilesystemUpstream {
+    const { name, claims } = upstream;
+    const core = this.#core;
+    const { log, metrics, loops, version } = core;
+    const { node, parameters, limits } = config;
+    const { maxConstraintDepth, maxResponseBytes } = limits;
+    const clock = systemClock;
+    if (upstream.kind === 'filesystem') {
+      const { path } = upstream;
+      // It adds its name to lines of the log itself.
+      const around = { clock, log, metrics: updateMetrics(core, name) };
+      const replaced = this.#entries.find((entry) => entry.upstream.name === name)?.upstream;
+      const before = replaced instanceof FilesystemUpstream ? replaced : undefined;
+      return new FilesystemUpstream({ name, path, claims, maxConstraintDepth, before, ...around }, sink);
+    }
+    // From 0: increase() does not see a series' first increment.
+    const reconnects = metrics.count.reconnects(name);
+    for (const code of [Code.OK, Code.UNAVAILABLE]) metrics.count.streamEnds(name, codeName(code));
+    return new AdsUpstream(
+      {
+        ...upstream,
+        tls: tls.ads,
+        maxResponseBytes,
+        rules: parameters,
+        node,
+        version,
+        via: () => loops.via(),
+        maxConstraintDepth,
+        maxSessions: () => this.#maxSessions,
+        clock,
+        random: systemRandom,
+        log: log.child({ upstream: name }),
+        metrics: {
+          ...updateMetrics(core, name),
+          reconnect: () => reconnects.inc(),
+          streamEnd: (code) => metrics.count.streamEnds(name, codeName(code)).inc(),
+          refused: () => metrics.count.rejected('upstream_sessions').inc(),
+        },
       },
-    },
-    sink,
-    upstream.siblings && siblingsOf(core, config, upstream, upstream.siblings, tls.siblings),
-  );
+      sink,
+      upstream.siblings && siblingsOf(core, config, upstream, upstream.siblings, tls.siblings),
+    );
+  }
 }
 
 function updateMetrics({ metrics, traces }: Core, name: string): UpdateMetrics {

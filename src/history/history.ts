@@ -95,6 +95,12 @@ export class History {
     return this.#changes.get(revision);
   }
 
+  /** How long ago it was recorded. */
+  ageMs(revision: number): number {
+    const now = this.#options.clock.monotonic();
+    return now - (this.#recorded.get(revision) ?? now);
+  }
+
   last(): Change | undefined {
     return this.#changes.get(this.#lastRevision);
   }
@@ -169,13 +175,12 @@ export class History {
   /** From the oldest: bodies that are too old or too much, and then changes that are too many without. */
   #expire(): void {
     const limits = this.#options.limits();
-    const oldest = this.#options.clock.monotonic() - (limits?.maxAgeMs ?? 0);
     for (const change of this.#changes.values()) {
       if (!isWhole(change)) continue;
       const fits =
         limits !== undefined &&
         this.bytes <= limits.maxBytes &&
-        (this.#recorded.get(change.revision) ?? 0) >= oldest;
+        this.ageMs(change.revision) <= limits.maxAgeMs;
       if (fits) break;
       this.#dropBodies(change);
       this.#lastStripped = Math.max(this.#lastStripped, change.revision);

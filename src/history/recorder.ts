@@ -198,7 +198,6 @@ export class Recorder {
     names: readonly PendingName[],
     { accepted, rejected, areAll }: Answers & { readonly areAll: boolean },
   ): void {
-    const now = this.#options.clock.now();
     const [first] = names;
     if (first === undefined) return;
     const said = [accepted, rejected, areAll, ...names];
@@ -206,7 +205,7 @@ export class Recorder {
     if (known?.length === said.length && said.every((one, at) => one === known[at])) return;
     this.#said.set(first, said);
     for (const change of this.#waitingOf(names)) {
-      const canariesMs = change.canariesMs ?? (areAll ? now - change.at : undefined);
+      const canariesMs = change.canariesMs ?? (areAll ? this.history.ageMs(change.revision) : undefined);
       const { canaries: before } = change;
       const isSame = before?.accepted === accepted && before.rejected === rejected;
       if (isSame && canariesMs === change.canariesMs) continue;

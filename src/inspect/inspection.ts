@@ -72,7 +72,6 @@ const longestProbeMs = 500;
 
 interface InspectionOptions extends ChangesOptions {
   readonly version: string;
-  readonly startedAt: number;
   /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
   readonly notReadyReason: () => string | undefined;
   /** upstreams[].required. */
@@ -100,6 +99,7 @@ export class Inspection implements Inspector {
   readonly changes: ChangesInspection;
   readonly page: PageSource;
   readonly compareConfiguration: Inspector['compareConfiguration'];
+  readonly #started = systemClock.monotonic();
   readonly #slices = new TimeSlices(systemClock);
   /** Probes ask often, and a status looks at every stream. */
   readonly #paced = new Paced(systemClock, () => this.status());
@@ -171,7 +171,7 @@ export class Inspection implements Inspector {
   }
 
   async #known(): Promise<KnownStatus> {
-    const { relay, version, startedAt, rollout } = this.#options;
+    const { relay, version, rollout } = this.#options;
     const { ready, reason, upstreams } = this.ready();
     const ofUpstreams = upstreams
       .filter(({ warning }) => warning !== '')
@@ -179,7 +179,7 @@ export class Inspection implements Inspector {
     const clients = await this.#options.clients().status();
     return {
       version,
-      uptimeSeconds: (Date.now() - startedAt) / 1000,
+      uptimeSeconds: (systemClock.monotonic() - this.#started) / 1000,
       ready,
       reason,
       upstreams: [...upstreams],

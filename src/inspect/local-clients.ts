@@ -66,7 +66,12 @@ import { canonicalOf } from './missing-resources.ts';
 import { aboutVariant, rejectedVersions, sentVariants, variantId } from './resources.ts';
 
 /** What a reload would change for the clients of this process. */
-export type ReloadPreview = (text: string, pace: Pace) => Promise<Answer<'compareConfiguration'>>;
+export type ReloadPreview = (
+  text: string,
+  pace: Pace,
+  /** Aborts when nobody waits for it any more. */
+  signal: AbortSignal,
+) => Promise<Answer<'compareConfiguration'>>;
 
 /** The process whose clients these are. */
 interface ServingProcess {
@@ -176,8 +181,11 @@ export class LocalClients implements ClientsView {
     return sentVariants(this.#streamOf(request.client), resourceQuery(request), this.#slices);
   }
 
-  compareConfiguration({ text }: Request<'compareConfiguration'>): Promise<Answer<'compareConfiguration'>> {
-    return this.#slices.run((pace) => this.#preview(text, pace));
+  compareConfiguration(
+    { text }: Request<'compareConfiguration'>,
+    { signal }: Call,
+  ): Promise<Answer<'compareConfiguration'>> {
+    return this.#slices.run((pace) => this.#preview(text, pace, signal));
   }
 
   async wait(request: Request<'wait'>): Promise<Answer<'wait'>> {

@@ -55,6 +55,16 @@ export class Turns<Who> {
     return promise;
   }
 
+  /** Runs it when its turn has come. */
+  async run<T>(who: Who, work: () => Promise<T>): Promise<T> {
+    await this.begin(who);
+    try {
+      return await work();
+    } finally {
+      this.end();
+    }
+  }
+
   end(): void {
     const [first] = this.#waiting;
     this.#isBusy = first !== undefined;

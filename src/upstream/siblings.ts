@@ -1,5 +1,5 @@
 import type { TypeUrl } from '../model/brand.ts';
-import type { Clock, Timer } from '../model/clock.ts';
+import { type Clock, Sweep, type Timer } from '../model/clock.ts';
 import { shuffled } from '../model/random.ts';
 import { type Holder, type Interest, idOf, type Transaction, transaction } from '../model/transaction.ts';
 import type { Upstream, UpstreamSink, UpstreamState } from '../model/upstream.ts';
@@ -61,7 +61,7 @@ export class Siblings {
   /** When it was asked, by `idOf`, the last one last: siblings may still answer it. */
   readonly #askedAt = new Map<string, number>();
   /** Runs while there is some. */
-  #grace: Timer | undefined;
+  readonly #grace: Sweep;
   #hasData = false;
   /** Since when something of siblings is served that the control plane has not confirmed. */
   #servedSince: number | undefined;
@@ -69,6 +69,7 @@ export class Siblings {
   constructor(options: SiblingsOptions, sink: SiblingsSink) {
     this.#options = options;
     this.#sink = sink;
+    this.#grace = new Sweep(options.clock, answerGraceMs / 2, () => this.#waited());
   }
 
   /** The upstream is asked for this. */
@@ -113,8 +114,7 @@ export class Siblings {
     this.#prefetch?.cancel();
     this.#prefetch = undefined;
     this.#listed.clear();
-    this.#grace?.cancel();
-    this.#grace = undefined;
+    this.#grace.stop();
     this.#askedAt.clear();
     for (const connection of this.#connections.values()) void connection.stop();
     this.#connections.clear();
@@ -137,23 +137,22 @@ export class Siblings {
   }
 
   #wait(interest: Interest): void {
-    const { clock } = this.#options;
     const id = idOf(interest);
     this.#askedAt.delete(id);
-    this.#askedAt.set(id, clock.monotonic());
-    this.#grace ??= clock.after(answerGraceMs / 2, () => this.#waited());
+    this.#askedAt.set(id, this.#options.clock.monotonic());
+    this.#grace.start();
   }
 
-  #waited(): void {
-    const { clock } = this.#options;
-    const latest = clock.monotonic() - answerGraceMs;
+  /** True: some wait still. */
+  #waited(): boolean {
+    const latest = this.#options.clock.monotonic() - answerGraceMs;
     let isOver = false;
     for (const [id, at] of this.#askedAt) {
       if (at > latest) break;
       isOver = this.#askedAt.delete(id);
     }
-    this.#grace = this.#askedAt.size === 0 ? undefined : clock.after(answerGraceMs / 2, () => this.#waited());
     if (isOver) this.#sink.changed();
+    return this.#askedAt.size > 0;
   }
 
   #lookUp(): void {

@@ -456,6 +456,9 @@ export function rpcError({ code, message }: GrpcStatus): ConnectError {
   return new ConnectError(message, codes.get(code) ?? Code.Unknown);
 }
 
+/** No more is made for somebody who has left. */
+export const ASKER_GONE: GrpcStatus = { code: GrpcCode.CANCELLED, message: 'who asked waits no longer' };
+
 /** What a request must not say. */
 export const invalid = (message: string): ConnectError =>
   rpcError({ code: GrpcCode.INVALID_ARGUMENT, message });

@@ -135,7 +135,7 @@ const noAnswer: GrpcStatus = { code: GrpcCode.DEADLINE_EXCEEDED, message: 'no an
 
 function statusOf(reason: unknown): GrpcStatus {
   const { code, rawMessage: message, cause } = ConnectError.from(reason, ConnectCode.Internal);
-  // Nothing but the deadline cancels a call.
+  // Canceled: the other process has seen the deadline first, or who asked has left and reads no answer.
   if (code === ConnectCode.Canceled || code === ConnectCode.DeadlineExceeded) return noAnswer;
   // Aborted: the connection has ended before the answer.
   if (code === ConnectCode.Aborted || errorCode(cause) !== undefined) return processEnded;

@@ -6,6 +6,7 @@ import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { type NodeSubscriptions, WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
 import type { ClientStatusQuery } from '../inspect/csds.ts';
 import type { Result } from '../model/result.ts';
+import { Turns } from '../model/time-slices.ts';
 import { type Counters, readCounters } from '../observe/counters.ts';
 import { readSeries, type Series } from '../observe/series.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
@@ -24,7 +25,7 @@ export class WorkerClient {
   readonly #admin: Client<typeof AdminService>;
   readonly #worker: Client<typeof WorkerService>;
   /** Long answers are asked for one after the other, so that none waits behind others until it is left out. */
-  #long: Promise<unknown> = Promise.resolve();
+  readonly #long = new Turns<'CSDS' | 'lists'>();
 
   constructor(socket: string, timeoutMs = longestAnswerMs) {
     const transport = privateTransport(socket, timeoutMs);
@@ -38,7 +39,7 @@ export class WorkerClient {
   }
 
   askInTurn<T>(question: (admin: Client<typeof AdminService>) => Promise<T>): Answered<T> {
-    return this.#inTurn(() => this.ask(question));
+    return this.#long.run('lists', () => this.ask(question));
   }
 
   counters(): Answered<Counters> {
@@ -61,7 +62,7 @@ export class WorkerClient {
   }
 
   configs(query: ClientStatusQuery): Answered<EncodedStatus> {
-    return this.#inTurn(() => answerOf(askClientStatus(this.#worker, query)));
+    return this.#long.run('CSDS', () => answerOf(askClientStatus(this.#worker, query)));
   }
 
   subscribed(nodes: string[]): Answered<readonly NodeSubscriptions[]> {
@@ -70,11 +71,5 @@ export class WorkerClient {
 
   series(): Answered<readonly Series[]> {
     return answerOf(this.#worker.series({}).then(({ value }) => readSeries(JSON.parse(value))));
-  }
-
-  #inTurn<T>(ask: () => Answered<T>): Answered<T> {
-    const answered = this.#long.then(ask);
-    this.#long = answered;
-    return answered;
   }
 }

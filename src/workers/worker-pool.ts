@@ -30,7 +30,7 @@ import type { CountersOrPid } from '../observe/counters.ts';
 import { formatSum, type Series, sumSeries } from '../observe/series.ts';
 import { tickOf } from '../observe/watchdog.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
-import { rpcError } from '../wire/connect.ts';
+import { ASKER_GONE, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Message, ToWorker } from './ipc-messages.ts';
 import { workerSocket } from './private-socket.ts';
@@ -46,8 +46,6 @@ const wholeList = 0xff_ff_ff_ff;
 
 /** How much longer than its drain timeout a worker may take before it is killed, in milliseconds. */
 const drainGraceMs = 2000;
-
-const askerGone: GrpcStatus = { code: Code.CANCELLED, message: 'who asked waits no longer' };
 
 const nobodyListens = 'no worker listens';
 
@@ -312,11 +310,13 @@ export class WorkerPool implements ClientServing, ClientsView {
 
   async compareConfiguration(
     request: Request<'compareConfiguration'>,
+    { signal }: Call,
   ): Promise<Answer<'compareConfiguration'>> {
     const silent = new Set<number>();
     const effects: Answer<'compareConfiguration'>[] = [];
     for (const slot of this.#slots) {
-      const answered = await slot.client?.ask((admin) => admin.compareConfiguration(request));
+      const answered = await slot.client?.ask((admin) => admin.compareConfiguration(request, { signal }));
+      if (signal.aborted) throw rpcError(ASKER_GONE);
       if (answered?.ok === false && answered.error.code === Code.INVALID_ARGUMENT) valueOf(answered);
       const effect = this.#heard(slot, answered, silent);
       if (effect !== undefined) effects.push(effect);
@@ -349,7 +349,7 @@ export class WorkerPool implements ClientServing, ClientsView {
   /** One answer at a time, as in one process: each holds up to maxBytes until all workers have answered. */
   async configs({ gone, ...query }: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
     const who = query.scope.kind === 'identity' ? query.scope.identity : undefined;
-    if (!(await this.#statusTurns.begin(who, gone))) return fail(askerGone);
+    if (!(await this.#statusTurns.begin(who, gone))) return fail(ASKER_GONE);
     try {
       return await this.#gathered(query);
     } finally {

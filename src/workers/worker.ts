@@ -413,9 +413,10 @@ export class OutageGate {
 
   isUnavailable(interest: Interest): boolean {
     const upstream = this.#upstreamOf(interest);
-    const down = upstream === undefined ? undefined : this.#down.get(upstream.name);
-    if (down === undefined) return false;
-    const until = Math.max(down + answerGraceMs, this.#waiting.get(idOf(interest)) ?? 0);
+    const down = upstream && this.#down.get(upstream.name);
+    if (upstream === undefined || down === undefined) return false;
+    // What was subscribed just before that waits too.
+    const until = Math.max(down + graceMs(upstream), this.#waiting.get(idOf(interest)) ?? 0);
     return this.#clock.monotonic() >= until;
   }
 

@@ -1,3 +1,4 @@
+import { Code, ConnectError } from '@connectrpc/connect';
 import { expect } from 'chai';
 import { ClientRules } from '../../src/assembly/clients.ts';
 import {
@@ -12,7 +13,10 @@ import { parseConfig } from '../../src/config/load.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { TimeSlices } from '../../src/model/time-slices.ts';
 import { cpuSeconds } from '../support/cpu.ts';
-import { InMemoryRelay, node } from '../support/in-memory-relay.ts';
+import { InMemoryRelay, node, put, type, when } from '../support/in-memory-relay.ts';
+
+/** Waits for the answer. */
+const somebody = new AbortController().signal;
 
 const textOf = (...fields: readonly string[]): string =>
   JSON.stringify({
@@ -34,7 +38,7 @@ async function effectOf(...fields: readonly string[]) {
   const lab = new InMemoryRelay({ clients: () => rules });
   for (const env of ['prod', 'test']) lab.delta().send('lds', { node: node({ env, environ: env }) });
   const preview = reloadPreview({ relay: lab.relay, config });
-  return new TimeSlices(systemClock).run((pace) => preview(textOf(...fields), pace));
+  return new TimeSlices(systemClock).run((pace) => preview(textOf(...fields), pace, somebody));
 }
 
 describe('the effect of a reload', () => {
@@ -61,6 +65,61 @@ describe('the effect of a reload', () => {
   });
 });
 
+describe('the effect of a reload, where another process reads the files', () => {
+  const withKey = (key: string): string =>
+    JSON.stringify({
+      upstreams: [{ name: 'files', filesystem: { path: '/nowhere' } }],
+      parameters: [{ key, from: 'node.metadata.env' }],
+    });
+
+  /** 30 clients, each with 50 resources of its own, and rules that give each other parameters. */
+  function start() {
+    const config = configOf(withKey('env'));
+    const rules = new ClientRules(config);
+    const lab = new InMemoryRelay({ clients: () => rules });
+    const envs = Array.from({ length: 30 }, (_, index) => `env-${index}`);
+    for (const env of envs) lab.delta().send('cds', { node: node({ env }) });
+    const names = Array.from({ length: 50 }, (_, index) => `name-${index}`);
+    const puts = envs.flatMap((env) =>
+      names.map((name) => put(type('cds'), name, env, { constraints: when({ env }) })),
+    );
+    lab.says({ type: type('cds'), puts });
+    const asked: number[] = [];
+    const gone = new AbortController();
+    const effect = (answer: () => boolean) => {
+      const preview = reloadPreview({ relay: lab.relay, config }, (sought) => {
+        asked.push(sought.length);
+        return Promise.resolve(sought.map(answer));
+      });
+      return new TimeSlices(systemClock).run((pace) => preview(withKey('other'), pace, gone.signal));
+    };
+    return { asked, gone, effect };
+  }
+
+  it('it is asked for many clients at once, and for a thousand names at most', async () => {
+    const { asked, effect } = start();
+    const { streams, losing, clients } = await effect(() => false);
+    expect(asked.reduce((sum, names) => sum + names, 0)).to.equal(1500);
+    expect(asked).to.have.length(2);
+    expect(Math.max(...asked)).to.be.at.most(1000);
+    expect([streams, losing]).to.deep.equal([30, 30]);
+    expect(clients.map(({ lostTotal }) => lostTotal)).to.deep.equal(Array.from(clients, () => 50));
+    expect((await start().effect(() => true)).losing, 'the files have all of it').to.equal(0);
+  });
+
+  it('nothing more is asked once nobody waits for the answer', async () => {
+    const { asked, gone, effect } = start();
+    const [outcome] = await Promise.allSettled([
+      effect(() => {
+        gone.abort();
+        return false;
+      }),
+    ]);
+    expect(outcome?.status === 'rejected' && ConnectError.from(outcome.reason).code).to.equal(Code.Canceled);
+    expect(asked).to.have.length(1);
+  });
+});
+
 it('the effect of trusted rules for thousands of authorities takes time by their number, not by its square', async () => {
   const authorities = Array.from({ length: 15_000 }, (_, index) => `a${index}`);
   const rule = `{ key: a, from: node.id, trusted: true, authorities: [${authorities.join(',')}] }`;
@@ -70,7 +129,7 @@ it('the effect of trusted rules for thousands of authorities takes time by their
   lab.delta().send('lds', { node: node({}) });
   const preview = reloadPreview({ relay: lab.relay, config });
   const before = cpuSeconds();
-  const { streams } = await new TimeSlices(systemClock).run((pace) => preview(text, pace));
+  const { streams } = await new TimeSlices(systemClock).run((pace) => preview(text, pace, somebody));
   expect(cpuSeconds() - before).to.be.below(3);
   expect(streams).to.equal(1);
 });
@@ -81,7 +140,7 @@ describe('a configuration that is wrong', () => {
     const preview = reloadPreview({ relay: lab.relay, config: configOf(textOf()) });
     const text = `{ "${'x'.repeat(5000)}": 1, "upstreams": [${'{},'.repeat(100)}] }`;
     const [error] = await Promise.allSettled([
-      new TimeSlices(systemClock).run((pace) => preview(text, pace)),
+      new TimeSlices(systemClock).run((pace) => preview(text, pace, somebody)),
     ]);
     const said = error?.status === 'rejected' ? String(error.reason) : '';
     expect(said.split('\n')).to.have.length(101);

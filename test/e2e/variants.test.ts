@@ -154,14 +154,15 @@ describe('control planes that decide by node (PER_PARAMETERS)', function () {
       const body = 'x'.repeat(50_000);
       await using plane = await ControlPlane.start(binary, { cache: 'snapshot', key: 'env' });
       for (const env of environments) await plane.set([endpointsOf('in-all', body)], { key: env });
-      await using relay = await RelayProcess.start({
+      const config = (sessions: number) => ({
         drain_timeout: '100ms',
         workers,
         upstreams: [upstream(plane.address, 'DELTA')],
         parameters: byEnv,
-        limits: { max_upstream_sessions: 2 },
+        limits: { max_upstream_sessions: sessions },
         cache: { idle_ttl: '300ms' },
       });
+      await using relay = await RelayProcess.start(config(2));
       using connections = new Connections(relay.xds);
       const open = (env: string, protocol: 'sotw' | 'delta') => {
         const client = connections.open({ protocol, node: inEnv(env), content: regionOf });
@@ -191,6 +192,15 @@ describe('control planes that decide by node (PER_PARAMETERS)', function () {
       });
       test.close();
       await eventually(async () => expect((await plane.stats()).open).to.equal(1));
+
+      const late = open('prod', 'delta');
+      await late.gets('eds', ['shop: in-all']);
+      expect((await open('test', 'delta').ends()).code).to.equal(8);
+      const { opened } = await plane.stats();
+      relay.configure(config(3));
+      await relay.says(/^configuration reloaded$/);
+      await eventually(() => open('test', 'delta').gets('eds', ['shop: in-all']));
+      expect((await plane.stats()).opened, 'the other sessions go on').to.equal(opened + 1);
     });
   }
 

@@ -80,6 +80,17 @@ describe('the outage gate of a worker (protocol §8)', () => {
     expect(gate.isUnavailable(of(eds, 'late'))).to.equal(true);
   });
 
+  it('stays open for as long as siblings have for what was subscribed before: the primary says late that it is down', () => {
+    const { clock, gate } = start();
+    gate.subscribed(of(eds, 'new'));
+    clock.advance(200);
+    gate.update({ down: ['regional'], refused: new Map() });
+    clock.advance(2900);
+    expect(gate.isUnavailable(of(eds, 'new'))).to.equal(false);
+    clock.advance(100);
+    expect(gate.isUnavailable(of(eds, 'new'))).to.equal(true);
+  });
+
   it('does not go by the wall clock, which somebody may set back', () => {
     const { clock, gate } = start();
     gate.update({ down: ['central'], refused: new Map() });

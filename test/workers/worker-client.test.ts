@@ -12,11 +12,14 @@ import {
   ClientStatusResponseSchema,
 } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { ALL_CLIENTS, type ClientStatusQuery } from '../../src/inspect/csds.ts';
+import { systemClock } from '../../src/model/clock.ts';
 import { fail, ok, type Result } from '../../src/model/result.ts';
+import { ASKER_GONE, rpcError } from '../../src/wire/connect.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import { clientStatusBy } from '../../src/workers/client-status-rpc.ts';
 import { listenPrivately } from '../../src/workers/private-socket.ts';
 import { WorkerClient } from '../../src/workers/worker-client.ts';
+import { eventually } from '../e2e/support/eventually.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 import { fakeInspector } from '../support/inspector.ts';
 
@@ -151,6 +154,63 @@ describe('what the primary asks a worker', () => {
     }, 50);
     expect(codeOf(await status(client))).to.equal(Code.DEADLINE_EXCEEDED);
     expect(codeOf(await client.series())).to.equal(Code.DEADLINE_EXCEEDED);
+  });
+
+  it('a worker compares no configuration for longer than somebody waits', async () => {
+    const ended: AbortSignal[] = [];
+    const inspector = fakeInspector({
+      compareConfiguration: async (_, { signal }) => {
+        await new Promise((resolve) => {
+          signal.addEventListener('abort', resolve);
+        });
+        ended.push(signal);
+        throw rpcError(ASKER_GONE);
+      },
+    });
+    const bugs: unknown[] = [];
+    const { client } = await start(
+      adminRoutes(inspector, (error) => bugs.push(error)),
+      200,
+    );
+    const late = await client.ask((to) => to.compareConfiguration({ text: '' }));
+    expect(codeOf(late)).to.equal(Code.DEADLINE_EXCEEDED);
+    const signal = AbortSignal.timeout(50);
+    await client.ask((to) => to.compareConfiguration({ text: '' }, { signal, timeoutMs: 0 }));
+    await eventually(() => expect(ended).to.have.length(2));
+    expect(bugs).to.deep.equal([]);
+  });
+
+  it('long answers are asked for one after the other', async () => {
+    let open = 0;
+    let most = 0;
+    const slowly = async (): Promise<void> => {
+      most = Math.max(most, ++open);
+      await new Promise((resolve) => {
+        systemClock.after(20, () => resolve(undefined));
+      });
+      open--;
+    };
+    const fake = fakeInspector();
+    const inspector = fakeInspector({
+      listClients: async (request) => {
+        await slowly();
+        return fake.listClients(request);
+      },
+    });
+    const clientStatus = clientStatusBy(async () => {
+      await slowly();
+      return ok([]);
+    });
+    const { client } = await start((router) => {
+      adminRoutes(inspector, () => {})(router);
+      worker({ clientStatus })(router);
+    });
+    const list = () => client.askInTurn((to) => to.listClients({ limit: 10 }));
+    const request = create(ClientStatusRequestSchema);
+    const csds = () => client.configs({ scope: ALL_CLIENTS, request, maxBytes: 100 });
+    const answers = await Promise.all<Answered<unknown>>([list(), csds(), list(), csds()]);
+    expect(answers.map(codeOf)).to.deep.equal([Code.OK, Code.OK, Code.OK, Code.OK]);
+    expect(most).to.equal(1);
   });
 
   it('a worker that has ended, or ends before it answers: UNAVAILABLE', async () => {

@@ -80,7 +80,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#times = new WallTime(options.clock);
     this.#connection = new AdsConnection(options, sink);
     this.#perParameters = options.sessionPerParameters === true ? new SessionPerParameters() : undefined;
-    this.#refused = new RefusedInterests(options.name, options.maxSessions());
+    this.#refused = new RefusedInterests(options.name, options.maxSessions);
     this.#rules = options.variants === 'NATIVE' ? [] : options.rules;
     this.#keys = this.#rules.map((rule) => rule.key);
   }
@@ -161,7 +161,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     if (session === undefined) return;
     session.markIdle(interest);
     this.#mark(session);
-    if (session.idle && !this.#refused.empty && this.#hasPlace()) this.#admitWaiting();
+    if (session.idle) this.#admitIfPlace();
   }
 
   markActive(interest: Interest): void {
@@ -172,12 +172,15 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   }
 
   refusal(interest: Interest): string | undefined {
-    return this.#isRefused(interest) ? this.#refused.message : undefined;
+    return this.#isRefused(interest) ? this.#refused.reason.message : undefined;
   }
 
   refusals(): Refusals | undefined {
     if (this.#refused.empty) return undefined;
-    return { message: this.#refused.message, parameters: this.#refused.parameters(maxReportedRefusals) };
+    return {
+      message: this.#refused.reason.message,
+      parameters: this.#refused.parameters(maxReportedRefusals),
+    };
   }
 
   openLoadStream(target: LoadTarget, handler: LoadStreamHandler): LoadStream {
@@ -219,13 +222,17 @@ export class AdsUpstream implements Upstream, LoadUpstream {
   }
 
   /**
-   * The parameter rules have changed: which keys make a parameter set, and where the node shows them. A session goes on if
+   * A reload. The parameter rules say which keys make a parameter set, and where the node shows them. A session goes on if
    * its parameter set is still one under the new rules. If there is a new key, its resources are now for clients without
    * that key, so all stamps change at once, before anything is subscribed anew (protocol §5). Interests that now belong to
-   * another session are unknown until that session has answered.
+   * another session are unknown until that session has answered. With the same rules, there may be more sessions.
    */
   reconfigure(rules: readonly SessionRule[]): void {
-    if (this.#options.variants === 'NATIVE' || JSON.stringify(rules) === JSON.stringify(this.#rules)) return;
+    if (this.#options.variants === 'NATIVE') return;
+    if (JSON.stringify(rules) === JSON.stringify(this.#rules)) {
+      this.#admitIfPlace();
+      return;
+    }
     const isIdle = new Set(this.#sessions.values().flatMap((session) => session.idleInterests()));
     const { moves, ending, leaving, toResubscribe } = this.#rearranged(rules);
     this.#rules = rules;
@@ -352,6 +359,10 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#announcement.start();
   }
 
+  #admitIfPlace(): void {
+    if (!this.#refused.empty && this.#hasPlace()) this.#admitWaiting();
+  }
+
   /** Gives free sessions to refused interests, all of one parameter set together, over several turns if they are many. */
   #admitWaiting(): void {
     this.#connection.conditions.forget('sessions');
@@ -386,7 +397,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#refused.add(interest, parameters.key);
     this.#announcement.start();
     this.#options.metrics.refused?.();
-    this.#connection.conditions.set('sessions', 'full', 'warn', this.#refused.message);
+    this.#connection.conditions.set('sessions', 'full', 'warn', this.#refused.reason.message);
     const holder = this.#holder(parameters, roleOf(interest));
     this.#sink.apply(this.#refused.answer(interest, holder, this.#keys, parameters));
   }
@@ -445,10 +456,10 @@ const code = Code.RESOURCE_EXHAUSTED;
  * need a session for.
  */
 class RefusedInterests {
-  /** Why. */
-  readonly message: string;
-  /** The same, encoded once for all of them. */
-  readonly #status: Uint8Array;
+  readonly #upstream: string;
+  readonly #maxSessions: () => number;
+  /** The last one. */
+  #reason: { readonly limit: number; readonly message: string; readonly status: Uint8Array } | undefined;
   /** By set, the longest waiting first, and then by `idOf`. */
   readonly #waiting = new Map<ParametersKey, Map<string, Interest>>();
   /** How many have these parameters. */
@@ -458,9 +469,18 @@ class RefusedInterests {
     | { readonly keys: readonly string[]; readonly parameters: Parameters; readonly constraints: Constraints }
     | undefined;
 
-  constructor(upstream: string, maxSessions: number) {
-    this.message = `upstream ${upstream}: all ${maxSessions} sessions (limits.max_upstream_sessions) are in use by other parameter sets. Raise the limit, or list what clients may say in parameters[].values`;
-    this.#status = encodeStatus(code, this.message);
+  constructor(upstream: string, maxSessions: () => number) {
+    this.#upstream = upstream;
+    this.#maxSessions = maxSessions;
+  }
+
+  /** Why, and the same encoded: made once for all of them. */
+  get reason(): { readonly message: string; readonly status: Uint8Array } {
+    const limit = this.#maxSessions();
+    if (this.#reason?.limit === limit) return this.#reason;
+    const message = `upstream ${this.#upstream}: all ${limit} sessions (limits.max_upstream_sessions) are in use by other parameter sets. Raise the limit, or list what clients may say in parameters[].values`;
+    this.#reason = { limit, message, status: encodeStatus(code, message) };
+    return this.#reason;
   }
 
   get empty(): boolean {
@@ -525,7 +545,8 @@ class RefusedInterests {
     if (this.#last?.keys !== keys || this.#last.parameters !== parameters)
       this.#last = { keys, parameters, constraints: stampConstraints(keys, parameters) };
     const { constraints } = this.#last;
-    const error = { name: selector, constraints, code, message: this.message, status: this.#status };
+    const { message, status } = this.reason;
+    const error = { name: selector, constraints, code, message, status };
     return transaction({ holder, type, resourceErrors: [error] });
   }
 }

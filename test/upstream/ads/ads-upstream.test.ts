@@ -824,6 +824,20 @@ describe('an ADS upstream', () => {
       expect(upstream.state().sessions).to.equal(1);
     });
 
+    it('a limit that was raised gives what was refused a session, and those that are open go on', async () => {
+      const plane = await controlPlane();
+      let limit = 1;
+      const upstream = start({ endpoints: [address(plane.port)], rules, maxSessions: () => limit });
+      for (const env of ['prod', 'test', 'dev']) upstream.subscribe(want('a', { env }));
+      await until('a stream', () => plane.streams.length === 1);
+      limit = 2;
+      upstream.reconfigure(rules);
+      await until('one stream more', () => plane.streams.length === 2);
+      expect(plane.openStreams).to.have.length(2);
+      expect(upstream.refusal(want('a', { env: 'test' }))).to.equal(undefined);
+      expect(upstream.refusal(want('a', { env: 'dev' }))).to.include('all 2 sessions');
+    });
+
     it('a session for which the connection has no stream left is said to be refused, and nothing is concluded', async () => {
       const plane = await new ControlPlane({ 'grpc.max_concurrent_streams': 1 }).listen();
       running.push(() => plane.kill());
