@@ -1,7 +1,7 @@
 import { isVariant, type Value } from '../model/catalog.ts';
 import { contentHash } from '../model/change.ts';
 import type { Payload, Variant } from '../model/resource.ts';
-import type { Encoding } from '../model/subscription.ts';
+import type { ChangedVariant, Encoding } from '../model/subscription.ts';
 import { type Item, nameOf, sentName, valueAt } from './item.ts';
 import { Coverage } from './position.ts';
 import type { RetainedResource, SentResponse } from './shared-responses.ts';
@@ -17,6 +17,13 @@ export interface Change {
   readonly clientVersion: string | undefined;
   /** To be sent even if it has it. */
   readonly resend: boolean;
+}
+
+/** As in `ChangedVariant`. A version that is empty is that of no resource. */
+export function updatedBy({ lastSent, clientVersion = '', resend }: Change): ChangedVariant['before'] {
+  if (resend) return undefined;
+  if (isVariant(lastSent)) return lastSent;
+  return clientVersion === '' ? undefined : 'unknown';
 }
 
 /** Whether the variant must be sent to this subscriber. */

@@ -290,18 +290,17 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   resend(canonical: ResendItems): void {
-    const added = this.#view.asSpelled(canonical);
-    const globs = this.selection.collections.filter(({ selector }) => isGlob(selector));
-    if (globs.some((one) => added.items.has(entryId(one)))) return this.#selectAgain(added.items);
+    const added = this.#view.asShown(canonical);
     this.#claims?.resend(this.#view, added.items);
     this.#oweUnknown(added.items);
-    for (const id of added.items) {
-      if (!isVariant(this.#lastSent(id))) continue; // what the client does not have is sent anyway
-      if (this.#resend === undefined) this.#resend = added;
-      else if (this.#resend !== added) this.#resendAlone(added.items);
-      this.#markBehind(true);
-      return;
-    }
+    const empty = this.selection.collections.filter((one) => added.items.has(entryId(one)));
+    this.#oweGlobs(empty);
+    if (empty.length > 0) this.#markBehind(true);
+    // What the client does not have is sent anyway.
+    if (!added.items.values().some((id) => isVariant(this.#lastSent(id)))) return;
+    if (this.#resend === undefined) this.#resend = added;
+    else if (this.#resend !== added) this.#resendAlone(added.items);
+    this.#markBehind(true);
   }
 
   take(defers: Defers, mostBytes = Number.POSITIVE_INFINITY): EncodedResponse | undefined {

@@ -12,9 +12,10 @@ import {
   ownId,
   type Selection,
   type SelectionEntry,
+  spellingOf,
 } from '../model/selection.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
-import { parentGlob } from '../model/xdstp.ts';
+import { isGlob, parentGlob } from '../model/xdstp.ts';
 import { referencesOf } from '../wire/references.ts';
 import { areOne, type Item, valueAt } from './item.ts';
 import type { RetainedResource } from './shared-responses.ts';
@@ -486,6 +487,27 @@ export function* itemsOf(
       .some((one) => collections.has(one) && collectionCovers(one, { selector, locator, parameters }));
     if (shown) yield id;
   }
+}
+
+/**
+ * Items, by ids of plain names and globs in canonical spelling, as a view shows them: names in the spelling of its clients,
+ * and of a glob its members. One that shows nothing is there itself. The same set, if nothing differs.
+ */
+export function shownOf(view: View, ids: ReadonlySet<string>): ReadonlySet<string> {
+  const names = ids.values().flatMap((id) => view.respelled(resourceName(spellingOf(id))));
+  const respelled = [...names.filter(({ locator }) => !locator).map(({ id }) => id)];
+  const globs = view.selection.collections.filter(
+    ({ selector, locator, parameters }) =>
+      isGlob(selector) && !locator && ids.has(itemId(false, parameters, selector)),
+  );
+  if (respelled.length + globs.length === 0) return ids;
+  const shown = new Set([...ids, ...respelled, ...itemsOf(view, new Set(globs))]);
+  const filled = globs.length > 0 ? answeredIn(view).filled : undefined;
+  for (const glob of globs) {
+    if (filled?.has(glob) === true) shown.delete(entryId(glob));
+    else shown.add(entryId(glob));
+  }
+  return shown;
 }
 
 type MovedItem = Pick<Item, 'id' | 'parameters'>;

@@ -1,5 +1,5 @@
 import type { Access } from '../model/access.ts';
-import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import {
   type Catalog,
   type Commit,
@@ -10,14 +10,7 @@ import {
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Reference, References, Variant } from '../model/resource.ts';
-import {
-  entryId,
-  isCollection,
-  itemId,
-  type Selection,
-  type SelectionEntry,
-  spellingOf,
-} from '../model/selection.ts';
+import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
 import { type MissingEntry, type ResendItems, resendItems, type Subscriber } from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
@@ -34,6 +27,7 @@ import {
   LayeredItems,
   valueAt,
 } from './item.ts';
+import { shownOf } from './position.ts';
 import { type RetainedResource, SharedResponses } from './shared-responses.ts';
 
 /** Up to so many forms are looked at one by one. */
@@ -111,7 +105,7 @@ export class View {
   readonly #emptySince = new Map<string, number>();
   /** Items whose spelling is not the canonical name. */
   readonly #respelled = new Map<ResourceName, Item[]>();
-  #asSpelled: WeakMap<ResendItems, ResendItems> | undefined;
+  #asShown: WeakMap<ResendItems, ResendItems> | undefined;
 
   /**
    * `now`: milliseconds since the epoch. `base`: the view of `selection.collections`; it must be there first.
@@ -237,19 +231,13 @@ export class View {
     return globs.filter((one) => areOne(one, item)).map(({ spelling }) => spelling);
   }
 
-  /** With the ids of the plain names and globs among them that the clients spell differently. All get the same object. */
-  asSpelled(resend: ResendItems): ResendItems {
+  /** What its clients have of these items, for which they wait. All get the same object. */
+  asShown(resend: ResendItems): ResendItems {
     if (this.#respelled.size === 0 && this.selection.collections.length === 0) return resend;
-    this.#asSpelled ??= new WeakMap();
-    return getOrMake(this.#asSpelled, resend, () => {
-      const names = resend.items.values().flatMap((id) => this.respelled(resourceName(spellingOf(id))));
-      const ids = names.filter(({ locator }) => !locator).map(({ id }) => id);
-      const globs = this.selection.collections.filter(
-        ({ selector, locator, parameters }) =>
-          !locator && resend.items.has(itemId(false, parameters, selector)),
-      );
-      const all = new Set([...resend.items, ...ids, ...globs.map(entryId)]);
-      return all.size === resend.items.size ? resend : resendItems(all);
+    this.#asShown ??= new WeakMap();
+    return getOrMake(this.#asShown, resend, () => {
+      const ids = shownOf(this, resend.items);
+      return ids === resend.items ? resend : resendItems(ids);
     });
   }
 
@@ -292,6 +280,7 @@ export class View {
     this.#referencesAt.clear();
     this.#referencesSince.clear();
     this.#removedSince.clear();
+    this.#asShown = undefined;
     if (this.#changeLog.isLong(this.#own.size)) this.#prune();
     return true;
   }

@@ -151,7 +151,9 @@ describe('views', () => {
       expect(two?.bytes).to.equal(one?.bytes);
       expect(three?.bytes).to.equal(one?.bytes);
       // What was new to each of them differs.
-      const changed = [one, two, three].map((response) => response?.changed.map(({ name }) => String(name)));
+      const changed = [one, two, three].map((response) =>
+        response?.changed.map(({ now }) => String(now.name)),
+      );
       expect(changed).to.deep.equal([['b'], ['a', 'b'], ['a', 'b']]);
     });
 
@@ -306,7 +308,7 @@ describe('views', () => {
       const response = slow.take(defersNothing);
       expect(contents(response)).to.deep.equal({ a: '1', c: '299' });
       expect(
-        response?.changed.map(({ name }) => String(name)),
+        response?.changed.map(({ now }) => String(now.name)),
         'a is known',
       ).to.deep.equal(['c']);
       expect([...bench.views.all()], 'the old view is gone').to.have.length(1);
