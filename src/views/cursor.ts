@@ -525,7 +525,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #advance(move: Move | undefined): void {
     const view = this.#view;
     const old = this.#position?.view;
-    const overlay = move === undefined ? this.#unknownAgain() : move.overlay;
+    const overlay = move === undefined ? this.#overlay() : move.overlay;
     this.#claims = move?.claims;
     this.#owed = move?.owed;
     this.#earlier = undefined;
@@ -608,16 +608,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       },
       changes,
     );
-    const overlay = this.#takesParts ? base?.overlayIn(view, resources, isWithheld) : undefined;
+    const overlay = this.#overlay(resources);
     return { ...composed, overlay, claims: covered.left, owed };
   }
 
-  /** After a response for all: what was sent from this view and is unknown in it now. */
-  #unknownAgain(): Position['overlay'] {
-    const [view, base] = [this.#view, this.#position];
-    if (!this.#takesParts || base?.view !== view) return undefined;
-    if (view.unknownAgain.size === 0 && base.overlay === undefined) return undefined;
-    return base.overlayIn(view, base.resourcesIn(view), this.#isDelta ? () => true : undefined);
+  /** What the client has at the head and the view does not say. `moved`: what it has from another view. */
+  #overlay(moved?: ReadonlyMap<string, ClientResource>): Position['overlay'] {
+    return this.#takesParts ? this.#position?.overlayIn(this.#view, this.#isDelta, moved) : undefined;
   }
 
   /** Ids of the removals that are deferred, of those since a revision and of what earlier responses deferred. */

@@ -27,7 +27,7 @@ import {
   LayeredItems,
   valueAt,
 } from './item.ts';
-import { shownOf } from './position.ts';
+import { type Overlay, shownOf } from './position.ts';
 import { type RetainedResource, SharedResponses } from './shared-responses.ts';
 
 /** Up to so many forms are looked at one by one. */
@@ -78,6 +78,8 @@ export class View {
   readonly #referencesAt = new Map<number, References>();
   readonly #referencesSince = new Map<number, References>();
   readonly #removedSince = new Map<number, readonly RetainedResource[]>();
+  /** By a position's revision and overlay, the one that follows from it. */
+  readonly overlaysFrom = new Map<number, WeakMap<Overlay, Overlay>>();
   readonly #subscribers = new Set<ViewSubscriber>();
   /** Of them, those that say what clients have that poll. */
   #polling = 0;
@@ -280,6 +282,7 @@ export class View {
     this.#referencesAt.clear();
     this.#referencesSince.clear();
     this.#removedSince.clear();
+    this.overlaysFrom.clear();
     this.#asShown = undefined;
     if (this.#changeLog.isLong(this.#own.size)) this.#prune();
     return true;
