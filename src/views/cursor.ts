@@ -506,7 +506,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
     if (response === undefined && this.#awaitsFirstAnswer()) {
       this.#isSilent = deferredRemovals === undefined;
-      this.#deferred = deferredMeanwhile(this.#position, this.#deferred, deferredRemovals);
+      const deferred = deferredMeanwhile(this.#position, this.#deferred, deferredRemovals);
+      if (deferred === this.#deferred) return undefined;
+      this.#deferred = deferred;
+      this.#payForEarlier();
       return undefined;
     }
     this.#deferred = deferredRemovals;

@@ -311,6 +311,7 @@ export function deferredMeanwhile(
 ): ReadonlyMap<string, RetainedResource> | undefined {
   const left = [...(before ?? none)].filter(([id]) => !isVariant(position?.lastSent(id)));
   const all = new Map([...left, ...(now ?? none)]);
+  if (all.size === before?.size && all.entries().every(([id, one]) => before.get(id) === one)) return before;
   return all.size > 0 ? all : undefined;
 }
 

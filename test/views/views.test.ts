@@ -394,6 +394,24 @@ describe('views', () => {
       expect(other.kept).to.equal(0);
     });
 
+    it('is for a client too that is kept what is gone while a wildcard is not answered', () => {
+      const bench = new Bench();
+      const purse = new Purse();
+      const delta = encoding({ ...sotw, protocol: 'delta' });
+      const subscription = bench.views.open(cds, delta, named('*', 'gone'), ALLOW_ALL, {
+        wake,
+        payer: purse,
+      });
+      subscription.resume({ initialVersions: new Map([['gone', '1']]) });
+      const before = purse.kept;
+      bench.says({ resolved: bench.interests.filter(({ selector }) => selector === 'gone') });
+      expect(subscription.take(() => true)).to.equal(undefined);
+      expect(purse.kept - before).to.be.above(500);
+      bench.full({});
+      expect(subscription.take(defersNothing)?.removed).to.deep.equal(['gone']);
+      expect(purse.kept).to.be.below(before);
+    });
+
     it('goes with its client to another selection', () => {
       const bench = new Bench();
       const purse = new Purse();
