@@ -29,6 +29,7 @@ import {
   comingBack,
   type RejectedChange,
   rejectedChanges,
+  shownOf,
 } from './changes.ts';
 import { bytesOfEarlier, Claims, nothingCovered } from './claims.ts';
 import { type CompositionInput, composeDelta, composeSotw, retryInput } from './composition.ts';
@@ -290,7 +291,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   resend(canonical: ResendItems): void {
-    const added = this.#view.asShown(canonical);
+    const added = shownOf(this.#view, canonical);
     this.#claims?.resend(this.#view, added.items);
     this.#oweUnknown(added.items);
     const empty = this.selection.collections.filter((one) => added.items.has(entryId(one)));

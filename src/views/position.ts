@@ -12,10 +12,9 @@ import {
   ownId,
   type Selection,
   type SelectionEntry,
-  spellingOf,
 } from '../model/selection.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
-import { isGlob, parentGlob } from '../model/xdstp.ts';
+import { parentGlob } from '../model/xdstp.ts';
 import { referencesOf } from '../wire/references.ts';
 import { areOne, type Item, valueAt } from './item.ts';
 import type { RetainedResource } from './shared-responses.ts';
@@ -45,7 +44,7 @@ interface ToldName {
  * is unknown in this view, and absences and errors that it was told and others were not. Never empty: nearly all clients
  * have none.
  */
-export type Overlay = ReadonlyMap<string, ClientResource | ToldName>;
+type Overlay = ReadonlyMap<string, ClientResource | ToldName>;
 
 const overlayOf = (entries: Iterable<readonly [string, ClientResource | ToldName]>): Overlay | undefined => {
   const overlay = new Map(entries);
@@ -56,6 +55,9 @@ const nothingBeside: { readonly delta: Overlay; readonly sotw: Overlay } = {
   delta: new Map(),
   sotw: new Map(),
 };
+
+/** Of positions of a view, by their revision and overlay, the overlay that follows from it at the head. */
+const overlaysAtHead = new WeakMap<object, Map<number, WeakMap<Overlay, Overlay>>>();
 
 /** What a client has: what a view showed at a revision, and what the overlay says besides. */
 export class Position {
@@ -182,7 +184,8 @@ export class Position {
     if (this.view !== view) return this.#leftIn(view, isDelta, moved ?? this.resourcesIn(view));
     // Nearly always: this is on the way of each update to each client.
     if (overlay === undefined && view.unknownAgain.size === 0) return undefined;
-    const known = getOrMake(view.overlaysFrom, this.revision, () => new WeakMap());
+    const byRevision = getOrMake(overlaysAtHead, view.atHead, () => new Map());
+    const known = getOrMake(byRevision, this.revision, () => new WeakMap());
     const before = overlay ?? (isDelta ? nothingBeside.delta : nothingBeside.sotw);
     const left = getOrMake(
       known,
@@ -511,27 +514,6 @@ export function* itemsOf(
   }
 }
 
-/**
- * Items, by ids of plain names and globs in canonical spelling, as a view shows them: names in the spelling of its clients,
- * and of a glob its members. One that shows nothing is there itself. The same set, if nothing differs.
- */
-export function shownOf(view: View, ids: ReadonlySet<string>): ReadonlySet<string> {
-  const names = ids.values().flatMap((id) => view.respelled(resourceName(spellingOf(id))));
-  const respelled = [...names.filter(({ locator }) => !locator).map(({ id }) => id)];
-  const globs = view.selection.collections.filter(
-    ({ selector, locator, parameters }) =>
-      isGlob(selector) && !locator && ids.has(itemId(false, parameters, selector)),
-  );
-  if (respelled.length + globs.length === 0) return ids;
-  const shown = new Set([...ids, ...respelled, ...itemsOf(view, new Set(globs))]);
-  const filled = globs.length > 0 ? answeredIn(view).filled : undefined;
-  for (const glob of globs) {
-    if (filled?.has(glob) === true) shown.delete(entryId(glob));
-    else shown.add(entryId(glob));
-  }
-  return shown;
-}
-
 type MovedItem = Pick<Item, 'id' | 'parameters'>;
 
 interface MovedLocator {
@@ -658,7 +640,7 @@ interface AnsweredCollections {
   readonly waiting: ReadonlySet<Selector>;
 }
 
-function answeredIn(view: View): AnsweredCollections {
+export function answeredIn(view: View): AnsweredCollections {
   const { items, selection } = view;
   const filled = new Set<SelectionEntry>();
   for (const { name: selector, locator, parameters, last } of items.values()) {

@@ -11,7 +11,7 @@ import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Reference, References, Variant } from '../model/resource.ts';
 import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
-import { type MissingEntry, type ResendItems, resendItems, type Subscriber } from '../model/subscription.ts';
+import type { MissingEntry, Subscriber } from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
@@ -27,7 +27,6 @@ import {
   LayeredItems,
   valueAt,
 } from './item.ts';
-import { type Overlay, shownOf } from './position.ts';
 import { type RetainedResource, SharedResponses } from './shared-responses.ts';
 
 /** Up to so many forms are looked at one by one. */
@@ -68,6 +67,8 @@ export class View {
   head: number;
   /** How many visible changes there have been. */
   generation = 0;
+  /** Another one after each of them: what others make once of the head, they know by this. */
+  atHead: object = {};
   /** When the transaction of `head` arrived, by `Clock.monotonic()`; 0: before this view was made. */
   headAt = 0;
   /** version_info of the upstream response that last changed this view; may be empty. */
@@ -78,8 +79,6 @@ export class View {
   readonly #referencesAt = new Map<number, References>();
   readonly #referencesSince = new Map<number, References>();
   readonly #removedSince = new Map<number, readonly RetainedResource[]>();
-  /** By a position's revision and overlay, the one that follows from it. */
-  readonly overlaysFrom = new Map<number, WeakMap<Overlay, Overlay>>();
   readonly #subscribers = new Set<ViewSubscriber>();
   /** Of them, those that say what clients have that poll. */
   #polling = 0;
@@ -107,7 +106,6 @@ export class View {
   readonly #emptySince = new Map<string, number>();
   /** Items whose spelling is not the canonical name. */
   readonly #respelled = new Map<ResourceName, Item[]>();
-  #asShown: WeakMap<ResendItems, ResendItems> | undefined;
 
   /**
    * `now`: milliseconds since the epoch. `base`: the view of `selection.collections`; it must be there first.
@@ -233,14 +231,8 @@ export class View {
     return globs.filter((one) => areOne(one, item)).map(({ spelling }) => spelling);
   }
 
-  /** What its clients have of these items, for which they wait. All get the same object. */
-  asShown(resend: ResendItems): ResendItems {
-    if (this.#respelled.size === 0 && this.selection.collections.length === 0) return resend;
-    this.#asShown ??= new WeakMap();
-    return getOrMake(this.#asShown, resend, () => {
-      const ids = shownOf(this, resend.items);
-      return ids === resend.items ? resend : resendItems(ids);
-    });
+  get hasRespelled(): boolean {
+    return this.#respelled.size > 0;
   }
 
   /** Of many forms few are about one name. */
@@ -282,8 +274,7 @@ export class View {
     this.#referencesAt.clear();
     this.#referencesSince.clear();
     this.#removedSince.clear();
-    this.overlaysFrom.clear();
-    this.#asShown = undefined;
+    this.atHead = {};
     if (this.#changeLog.isLong(this.#own.size)) this.#prune();
     return true;
   }
