@@ -6,6 +6,7 @@ import { NO_PARAMETERS } from '../model/parameters.ts';
 import { type Reference, reference } from '../model/resource.ts';
 import { itemId } from '../model/selection.ts';
 import {
+  type ChangedVariant,
   type Defers,
   defersEverything,
   defersNothing,
@@ -596,14 +597,15 @@ const known = new WeakMap<Response, ClusterConsequences>();
 /** `response` has at least one changed cluster. */
 export function consequencesOf(response: Response): ClusterConsequences {
   return getOrMake(known, response, () => {
-    const facts = response.changed.map(clusterFacts);
+    const changed = response.changed.map(({ now }) => now);
+    const facts = changed.map(clusterFacts);
     const items = new Set(facts.map(({ service }) => itemId(false, NO_PARAMETERS, service)));
     return {
       edsToResend: resendItems(items),
       warming: facts.some(({ warms }) => warms),
       needed: [
         ...facts.filter(({ hasEds }) => hasEds).map(({ service }) => reference('eds', service)),
-        ...response.changed.flatMap((one) => [...referencesOf(one)].filter((to) => to.startsWith('sds '))),
+        ...changed.flatMap((one) => [...referencesOf(one)].filter((to) => to.startsWith('sds '))),
       ],
     };
   });
@@ -612,15 +614,22 @@ export function consequencesOf(response: Response): ClusterConsequences {
 const knownGlobs = new WeakMap<Response, ResendItems>();
 
 /**
- * The LEDS globs that changed endpoints name. A changed cluster waits for their members as it does for its endpoints, and
- * Envoy does not ask for them again. Computed once for all that get the response, and only where somebody asks for LEDS.
+ * The LEDS globs that endpoints newly lead to: all of them, where the client takes the endpoints in anew for a changed
+ * cluster. That waits for their members as it does for its endpoints, and Envoy does not ask for them again. Computed once
+ * for all that get the response, and only where somebody asks for LEDS.
  */
 function globsToResend(response: Response): ResendItems {
   return getOrMake(knownGlobs, response, () => {
-    const references = response.changed.flatMap((one) => [...referencesOf(one)]);
-    const globs = references
+    const globs = response.changed
+      .flatMap(newReferences)
       .filter((to) => to.startsWith(globPrefix))
       .map((to) => to.slice(globPrefix.length));
     return resendItems(new Set(globs.map((glob) => itemId(false, NO_PARAMETERS, glob))));
   });
+}
+
+function newReferences({ now, before }: ChangedVariant): readonly Reference[] {
+  if (before === 'unknown') return none;
+  const references = referencesOf(now);
+  return [...(before === undefined ? references : references.difference(referencesOf(before)))];
 }

@@ -169,7 +169,7 @@ class Tap {
 }
 
 function contentOf({ nonce, version, resources, changed, removed, bytes }: Response): SentContent {
-  const names = changed.slice(0, maxNames).map(({ name }) => name);
+  const names = changed.slice(0, maxNames).map(({ now }) => now.name);
   return { nonce, version, resources, bytes: bytes.length, names, removed: removed.slice(0, maxNames) };
 }
 

@@ -13,8 +13,8 @@ export function getOrMake<Key, Value>(map: Table<Key, Value>, key: Key, make: ()
   return made;
 }
 
-/** One more under a key, or one less: what counts to nothing is not in the map. */
-export function countIn<Key>(counts: Map<Key, number>, key: Key, more: 1 | -1): void {
+/** So much more under a key, or less: what counts to nothing is not in the map. */
+export function countIn<Key>(counts: Map<Key, number>, key: Key, more: number): void {
   const count = (counts.get(key) ?? 0) + more;
   if (count > 0) counts.set(key, count);
   else counts.delete(key);

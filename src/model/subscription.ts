@@ -67,6 +67,16 @@ export type Defers = (removed: Removed) => boolean;
 export const defersNothing: Defers = () => false;
 export const defersEverything: Defers = () => true;
 
+/** A variant in a response, as the subscriber takes it in. */
+export interface ChangedVariant {
+  readonly now: Variant;
+  /**
+   * What it updates at the subscriber. Undefined: that has nothing of it, or takes it in anew, as it is sent again.
+   * `unknown`: it has something from an earlier stream.
+   */
+  readonly before: Variant | 'unknown' | undefined;
+}
+
 /** An encoded response with its gRPC prefix. Every stream whose cursor is at the same position gets the same bytes. */
 export interface Response {
   /** Its nonce as a number: unique in the process and growing. */
@@ -77,8 +87,8 @@ export interface Response {
   readonly version: string;
   /** How many resources are in it. */
   readonly resources: number;
-  /** The variants in it that are new to the subscriber, or have changed content. */
-  readonly changed: readonly Variant[];
+  /** The variants in it that are new to the subscriber, or have changed content, or are sent again. */
+  readonly changed: readonly ChangedVariant[];
   /** Delta: the names in removed_resources. */
   readonly removed: readonly string[];
   /**

@@ -1,9 +1,13 @@
+import { resourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { contentHash } from '../model/change.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Payload, Variant } from '../model/resource.ts';
-import type { Encoding } from '../model/subscription.ts';
+import { entryId, itemId, spellingOf } from '../model/selection.ts';
+import { type ChangedVariant, type Encoding, type ResendItems, resendItems } from '../model/subscription.ts';
+import { isGlob } from '../model/xdstp.ts';
 import { type Item, nameOf, sentName, valueAt } from './item.ts';
-import { Coverage } from './position.ts';
+import { answeredIn, Coverage, itemsOf } from './position.ts';
 import type { RetainedResource, SentResponse } from './shared-responses.ts';
 import type { View } from './view.ts';
 
@@ -17,6 +21,13 @@ export interface Change {
   readonly clientVersion: string | undefined;
   /** To be sent even if it has it. */
   readonly resend: boolean;
+}
+
+/** As in `ChangedVariant`. A version that is empty is that of no resource. */
+export function updatedBy({ lastSent, clientVersion = '', resend }: Change): ChangedVariant['before'] {
+  if (resend) return undefined;
+  if (isVariant(lastSent)) return lastSent;
+  return clientVersion === '' ? undefined : 'unknown';
 }
 
 /** Whether the variant must be sent to this subscriber. */
@@ -103,6 +114,34 @@ export function* changesSince(
 function changeOf(item: Item, from: number, resend: boolean): Change {
   const lastSent = from < 0 ? undefined : valueAt(item, from);
   return { item, now: item.last.value, lastSent, clientVersion: undefined, resend };
+}
+
+const shown = new WeakMap<object, WeakMap<ResendItems, ResendItems>>();
+
+/**
+ * Items, by ids of plain names and globs in canonical spelling, as a view shows them: names in the spelling of its clients,
+ * and of a glob its members. One that shows nothing is there itself. All clients get the same object.
+ */
+export function shownOf(view: View, resend: ResendItems): ResendItems {
+  const { collections } = view.selection;
+  if (!view.hasRespelled && collections.length === 0) return resend;
+  const known = getOrMake(shown, view.atHead, () => new WeakMap());
+  return getOrMake(known, resend, () => {
+    const names = resend.items.values().flatMap((id) => view.respelled(resourceName(spellingOf(id))));
+    const ids = [...names.filter(({ locator }) => !locator).map(({ id }) => id)];
+    const globs = collections.filter(
+      ({ selector, locator, parameters }) =>
+        isGlob(selector) && !locator && resend.items.has(itemId(false, parameters, selector)),
+    );
+    if (ids.length + globs.length === 0) return resend;
+    const all = new Set([...resend.items, ...ids, ...itemsOf(view, new Set(globs))]);
+    const filled = globs.length > 0 ? answeredIn(view).filled : undefined;
+    for (const glob of globs) {
+      if (filled?.has(glob) === true) all.delete(entryId(glob));
+      else all.add(entryId(glob));
+    }
+    return resendItems(all);
+  });
 }
 
 /** A change of a rejected response: it is sent once more, by itself (protocol §3.12). */

@@ -2,7 +2,7 @@ import { resourceName, type Serial, serial } from '../model/brand.ts';
 import { isVariant, type StoredResourceError } from '../model/catalog.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
-import type { Encoding } from '../model/subscription.ts';
+import type { ChangedVariant, Encoding } from '../model/subscription.ts';
 import { UNKNOWN_STATUS } from '../wire/between-relays.ts';
 import { Code } from '../wire/grpc-status.ts';
 import {
@@ -12,7 +12,7 @@ import {
   type OutgoingResource,
   type RemovedName,
 } from '../wire/responses.ts';
-import { type Change, hasBody, isHeartbeat, needsSending, sameSuffix } from './changes.ts';
+import { type Change, hasBody, isHeartbeat, needsSending, sameSuffix, updatedBy } from './changes.ts';
 import { sotwVersion } from './content-version.ts';
 import { type Item, isConstrained, nameOf, sentName, withoutBody } from './item.ts';
 import { Coverage, type NamedRemoval, OtherParameterSets } from './position.ts';
@@ -270,7 +270,7 @@ class ResponseContent {
   readonly #constrained = new Set<string>();
   readonly #removals: RetainedResource[] = [];
   readonly #additions: RetainedResource[] = [];
-  readonly #changed: Variant[] = [];
+  readonly #changed: ChangedVariant[] = [];
   /** Items whose removal this response has deferred, though it may have dropped the deferral since. */
   readonly #newlyDeferred = new Set<string>();
   /** Delta: items that it shows or removes. */
@@ -308,7 +308,7 @@ class ResponseContent {
     const isBeat = encoding.protocol === 'delta' && isHeartbeat(change, now) && this.#hasAccepted(item);
     this.#additions.push(isBeat ? { item, variant: now, isHeartbeat: true } : { item, variant: now });
     // With the same body under other constraints its content is not new.
-    if (resend || !hasBody(lastSent, now)) this.#changed.push(now);
+    if (resend || !hasBody(lastSent, now)) this.#changed.push({ now, before: updatedBy(change) });
     if (isPart) this.add(item, now, isBeat);
     return true;
   }

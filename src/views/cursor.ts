@@ -29,6 +29,7 @@ import {
   comingBack,
   type RejectedChange,
   rejectedChanges,
+  shownOf,
 } from './changes.ts';
 import { bytesOfEarlier, Claims, nothingCovered } from './claims.ts';
 import { type CompositionInput, composeDelta, composeSotw, retryInput } from './composition.ts';
@@ -290,18 +291,17 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   resend(canonical: ResendItems): void {
-    const added = this.#view.asSpelled(canonical);
-    const globs = this.selection.collections.filter(({ selector }) => isGlob(selector));
-    if (globs.some((one) => added.items.has(entryId(one)))) return this.#selectAgain(added.items);
+    const added = shownOf(this.#view, canonical);
     this.#claims?.resend(this.#view, added.items);
     this.#oweUnknown(added.items);
-    for (const id of added.items) {
-      if (!isVariant(this.#lastSent(id))) continue; // what the client does not have is sent anyway
-      if (this.#resend === undefined) this.#resend = added;
-      else if (this.#resend !== added) this.#resendAlone(added.items);
-      this.#markBehind(true);
-      return;
-    }
+    const empty = this.selection.collections.filter((one) => added.items.has(entryId(one)));
+    this.#oweGlobs(empty);
+    if (empty.length > 0) this.#markBehind(true);
+    // What the client does not have is sent anyway.
+    if (!added.items.values().some((id) => isVariant(this.#lastSent(id)))) return;
+    if (this.#resend === undefined) this.#resend = added;
+    else if (this.#resend !== added) this.#resendAlone(added.items);
+    this.#markBehind(true);
   }
 
   take(defers: Defers, mostBytes = Number.POSITIVE_INFINITY): EncodedResponse | undefined {
@@ -507,7 +507,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
     if (response === undefined && this.#awaitsFirstAnswer()) {
       this.#isSilent = deferredRemovals === undefined;
-      this.#deferred = deferredMeanwhile(this.#position, this.#deferred, deferredRemovals);
+      const deferred = deferredMeanwhile(this.#position, this.#deferred, deferredRemovals);
+      if (deferred === this.#deferred) return undefined;
+      this.#deferred = deferred;
+      this.#payForEarlier();
       return undefined;
     }
     this.#deferred = deferredRemovals;
@@ -526,7 +529,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #advance(move: Move | undefined): void {
     const view = this.#view;
     const old = this.#position?.view;
-    const overlay = move === undefined ? this.#unknownAgain() : move.overlay;
+    const overlay = move === undefined ? this.#overlay() : move.overlay;
     this.#claims = move?.claims;
     this.#owed = move?.owed;
     this.#earlier = undefined;
@@ -609,16 +612,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       },
       changes,
     );
-    const overlay = this.#takesParts ? base?.overlayIn(view, resources, isWithheld) : undefined;
+    const overlay = this.#overlay(resources);
     return { ...composed, overlay, claims: covered.left, owed };
   }
 
-  /** After a response for all: what was sent from this view and is unknown in it now. */
-  #unknownAgain(): Position['overlay'] {
-    const [view, base] = [this.#view, this.#position];
-    if (!this.#takesParts || base?.view !== view) return undefined;
-    if (view.unknownAgain.size === 0 && base.overlay === undefined) return undefined;
-    return base.overlayIn(view, base.resourcesIn(view), this.#isDelta ? () => true : undefined);
+  /** What the client has at the head and the view does not say. `moved`: what it has from another view. */
+  #overlay(moved?: ReadonlyMap<string, ClientResource>): Position['overlay'] {
+    return this.#takesParts ? this.#position?.overlayIn(this.#view, this.#isDelta, moved) : undefined;
   }
 
   /** Ids of the removals that are deferred, of those since a revision and of what earlier responses deferred. */

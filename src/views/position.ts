@@ -51,6 +51,14 @@ const overlayOf = (entries: Iterable<readonly [string, ClientResource | ToldName
   return overlay.size > 0 ? overlay : undefined;
 };
 
+const nothingBeside: { readonly delta: Overlay; readonly sotw: Overlay } = {
+  delta: new Map(),
+  sotw: new Map(),
+};
+
+/** Of positions of a view, by their revision and overlay, the overlay that follows from it at the head. */
+const overlaysAtHead = new WeakMap<object, Map<number, WeakMap<Overlay, Overlay>>>();
+
 /** What a client has: what a view showed at a revision, and what the overlay says besides. */
 export class Position {
   readonly view: View;
@@ -168,19 +176,36 @@ export class Position {
   /**
    * What the client still has once it has been sent all of a view, and the view does not say: resources whose state is
    * unknown in it, because unknown is not absent (protocol §3.9), and the absences that it was told, of those that are
-   * withheld from others. `resources`: those of `resourcesIn`. `isWithheld`: undefined for a SotW client. That is told no
-   * absence by itself, and is sent what becomes known: it may have unsubscribed it and subscribed to it again (§3.5).
+   * withheld from others. `moved`: those of `resourcesIn`, in another view. In its own it is made once for all that have
+   * the same: it may be thousands of names, at thousands of clients.
    */
-  overlayIn(
-    view: View,
-    resources: ReadonlyMap<string, ClientResource>,
-    isWithheld: ((id: string) => boolean) | undefined,
-  ): Overlay | undefined {
+  overlayIn(view: View, isDelta: boolean, moved?: ReadonlyMap<string, ClientResource>): Overlay | undefined {
+    const { overlay } = this;
+    if (this.view !== view) return this.#leftIn(view, isDelta, moved ?? this.resourcesIn(view));
+    // Nearly always: this is on the way of each update to each client.
+    if (overlay === undefined && view.unknownAgain.size === 0) return undefined;
+    const byRevision = getOrMake(overlaysAtHead, view.atHead, () => new Map());
+    const known = getOrMake(byRevision, this.revision, () => new WeakMap());
+    const before = overlay ?? (isDelta ? nothingBeside.delta : nothingBeside.sotw);
+    const left = getOrMake(
+      known,
+      before,
+      () => this.#leftIn(view, isDelta, this.resourcesIn(view)) ?? before,
+    );
+    return left === before ? undefined : left;
+  }
+
+  /**
+   * A SotW client is told no absence by itself, and is sent what becomes known: it may have unsubscribed it and subscribed
+   * to it again (§3.5).
+   */
+  #leftIn(view: View, isDelta: boolean, resources: ReadonlyMap<string, ClientResource>): Overlay | undefined {
     const left = new Map<string, ClientResource | ToldName>();
     const { head: errorsSentUpTo } = view;
     // In one view absences are withheld from all alike.
     const wasTold = this.view !== view || this.overlay?.values().some(({ variant }) => variant === 'absent');
-    if (isWithheld !== undefined && wasTold === true && view.forms.length > 1) {
+    if (isDelta && wasTold === true && view.forms.length > 1) {
+      const isWithheld = this.withheld();
       const isWithheldNow = new Position(view, errorsSentUpTo, undefined).withheld();
       for (const id of view.items.keys())
         if (isWithheldNow(id) && this.lastSent(id) === 'absent' && !isWithheld(id))
@@ -191,7 +216,7 @@ export class Position {
       const item = view.items.get(id);
       const isUnknown =
         item === undefined ? coverage.of(retained) === 'unresolved' : item.last.value === 'unknown';
-      if (isUnknown) left.set(id, isWithheld === undefined ? { ...retained, mayBeDropped: true } : retained);
+      if (isUnknown) left.set(id, isDelta ? retained : { ...retained, mayBeDropped: true });
     }
     return overlayOf(left);
   }
@@ -289,6 +314,7 @@ export function deferredMeanwhile(
 ): ReadonlyMap<string, RetainedResource> | undefined {
   const left = [...(before ?? none)].filter(([id]) => !isVariant(position?.lastSent(id)));
   const all = new Map([...left, ...(now ?? none)]);
+  if (all.size === before?.size && all.entries().every(([id, one]) => before.get(id) === one)) return before;
   return all.size > 0 ? all : undefined;
 }
 
@@ -614,7 +640,7 @@ interface AnsweredCollections {
   readonly waiting: ReadonlySet<Selector>;
 }
 
-function answeredIn(view: View): AnsweredCollections {
+export function answeredIn(view: View): AnsweredCollections {
   const { items, selection } = view;
   const filled = new Set<SelectionEntry>();
   for (const { name: selector, locator, parameters, last } of items.values()) {

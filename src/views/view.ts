@@ -1,5 +1,5 @@
 import type { Access } from '../model/access.ts';
-import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import {
   type Catalog,
   type Commit,
@@ -10,15 +10,8 @@ import {
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Reference, References, Variant } from '../model/resource.ts';
-import {
-  entryId,
-  isCollection,
-  itemId,
-  type Selection,
-  type SelectionEntry,
-  spellingOf,
-} from '../model/selection.ts';
-import { type MissingEntry, type ResendItems, resendItems, type Subscriber } from '../model/subscription.ts';
+import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
+import type { MissingEntry, Subscriber } from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
@@ -74,6 +67,8 @@ export class View {
   head: number;
   /** How many visible changes there have been. */
   generation = 0;
+  /** Another one after each of them: what others make once of the head, they know by this. */
+  atHead: object = {};
   /** When the transaction of `head` arrived, by `Clock.monotonic()`; 0: before this view was made. */
   headAt = 0;
   /** version_info of the upstream response that last changed this view; may be empty. */
@@ -111,7 +106,6 @@ export class View {
   readonly #emptySince = new Map<string, number>();
   /** Items whose spelling is not the canonical name. */
   readonly #respelled = new Map<ResourceName, Item[]>();
-  #asSpelled: WeakMap<ResendItems, ResendItems> | undefined;
 
   /**
    * `now`: milliseconds since the epoch. `base`: the view of `selection.collections`; it must be there first.
@@ -237,20 +231,8 @@ export class View {
     return globs.filter((one) => areOne(one, item)).map(({ spelling }) => spelling);
   }
 
-  /** With the ids of the plain names and globs among them that the clients spell differently. All get the same object. */
-  asSpelled(resend: ResendItems): ResendItems {
-    if (this.#respelled.size === 0 && this.selection.collections.length === 0) return resend;
-    this.#asSpelled ??= new WeakMap();
-    return getOrMake(this.#asSpelled, resend, () => {
-      const names = resend.items.values().flatMap((id) => this.respelled(resourceName(spellingOf(id))));
-      const ids = names.filter(({ locator }) => !locator).map(({ id }) => id);
-      const globs = this.selection.collections.filter(
-        ({ selector, locator, parameters }) =>
-          !locator && resend.items.has(itemId(false, parameters, selector)),
-      );
-      const all = new Set([...resend.items, ...ids, ...globs.map(entryId)]);
-      return all.size === resend.items.size ? resend : resendItems(all);
-    });
+  get hasRespelled(): boolean {
+    return this.#respelled.size > 0;
   }
 
   /** Of many forms few are about one name. */
@@ -292,6 +274,7 @@ export class View {
     this.#referencesAt.clear();
     this.#referencesSince.clear();
     this.#removedSince.clear();
+    this.atHead = {};
     if (this.#changeLog.isLong(this.#own.size)) this.#prune();
     return true;
   }

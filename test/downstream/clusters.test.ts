@@ -43,7 +43,7 @@ function response(...changed: Variant[]): Response {
     bytes: Buffer.alloc(0),
     version: '',
     resources: changed.length,
-    changed,
+    changed: changed.map((now) => ({ now, before: undefined })),
     removed: [],
     receivedAt: undefined,
   };

@@ -194,55 +194,130 @@ describe('EDS after CDS (§10.1)', () => {
 });
 
 describe('LEDS after EDS (§10.1)', () => {
+  const [eds, leds] = [type('eds'), type('leds')];
   const uri = (id: string): string => `xdstp://shop.example/envoy.config.endpoint.v3.LbEndpoint/${id}`;
-  const locality = (path: string) => ({
-    loadBalancingWeight: 1,
-    ledsClusterLocalityConfig: { ledsConfig: { ads: {} }, ledsCollectionName: uri(path) },
-  });
-
-  /** What a client is told when the cluster changes whose endpoints are these globs. */
-  function changing(members: readonly string[], globs: readonly string[]): string[] {
-    const relay = new InMemoryRelay();
-    const client = relay.delta();
-    const says = (content: string): void => clusters(relay, plain('shop', content), plain('other', content));
-    client.send('cds');
-    says('1');
-    client.send('eds', { resourceNamesSubscribe: ['shop', 'other'] });
-    const endpointsOf = (name: string, paths: readonly string[]): Put =>
-      realPut('eds', name, { endpoints: paths.map(locality) });
-    const puts = [endpointsOf('shop', globs), endpointsOf('other', ['elsewhere/*'])];
-    relay.says({ type: type('eds'), holder: namedHolder, puts });
-    client.send('leds', { resourceNamesSubscribe: ['shop/*?b=%32&a=1', 'elsewhere/*'].map(uri) });
-    const leds = members.map((name) => put(type('leds'), uri(name), '1'));
-    relay.says({ type: type('leds'), holder: namedHolder, puts: leds });
-    client.received();
-    clusters(relay, plain('shop', '2'), plain('other', '1'));
-    return client.received().map((response) => {
+  const [shopGlob, elsewhere] = ['shop/*?b=2&a=1', 'elsewhere/*'];
+  const [asked, a, b] = [['shop/*?b=%32&a=1', elsewhere].map(uri), 'shop/a?a=1&b=2', 'shop/b?a=1&b=2'];
+  const endpointsOf = (name: string, globs: readonly string[], loadBalancingWeight = 1): Put =>
+    realPut('eds', name, {
+      endpoints: globs.map((glob) => ({
+        loadBalancingWeight,
+        ledsClusterLocalityConfig: { ledsConfig: { ads: {} }, ledsCollectionName: uri(glob) },
+      })),
+    });
+  const heard = (client: DeltaClient): string[] =>
+    client.received().map((response) => {
       const { resources: all, removedResources, typeUrl: url } = response;
       const names = [...all.map(({ name }) => name), ...removedResources.map((name) => `-${name}`)];
       return [typeInfo(typeUrl(url)).short, ...names].join(' ').replaceAll(uri(''), '');
     });
+
+  /** Two clusters, and the endpoints of the one are these globs. */
+  function start(globs: readonly string[] = [shopGlob], members: readonly string[] = [a, 'elsewhere/b']) {
+    const relay = new InMemoryRelay();
+    const saysCluster = (content: string): void =>
+      clusters(relay, plain('shop', content), plain('other', '1'));
+    const saysEndpoints = (...puts: readonly Put[]): void =>
+      relay.says({ type: eds, holder: namedHolder, puts });
+    const saysMembers = (...names: readonly string[]): void =>
+      relay.says({ type: leds, holder: namedHolder, puts: names.map((name) => put(leds, uri(name), '1')) });
+    const all = Array.from({ length: 2 }, () => relay.delta());
+    const [client, other] = all;
+    if (client === undefined || other === undefined) throw new Error('no clients');
+    for (const one of all) one.send('cds');
+    saysCluster('1');
+    for (const one of all) one.send('eds', { resourceNamesSubscribe: ['shop', 'other'] });
+    saysEndpoints(endpointsOf('shop', globs), endpointsOf('other', [elsewhere]));
+    for (const one of all) one.send('leds', { resourceNamesSubscribe: asked });
+    saysMembers(...members);
+    const versions = Map.groupBy(client.received(), ({ typeUrl: url }) => url);
+    other.received();
+    const has = (short: string): Record<string, string> => {
+      const had = versions.get(type(short))?.flatMap((response) => response.resources) ?? [];
+      return Object.fromEntries(had.map(({ name, version }) => [name, version]));
+    };
+    /** One that has been away, and has all that. */
+    const back = (): DeltaClient => {
+      const returning = relay.delta();
+      returning.blocked = true;
+      const asks = { cds: [], eds: ['shop', 'other'], leds: asked };
+      for (const [short, resourceNamesSubscribe] of Object.entries(asks))
+        returning.send(short, { resourceNamesSubscribe, initialResourceVersions: has(short) });
+      returning.unblock();
+      return returning;
+    };
+    return { relay, client, other, saysCluster, saysEndpoints, saysMembers, back };
   }
 
   it('§10.1 the members of the glob that it names are sent again, in whatever spelling', () => {
-    const members = ['shop/a?a=1&b=2', 'elsewhere/b'];
-    expect(changing(members, ['shop/*?b=2&a=1'])).to.deep.equal([
-      'cds shop',
-      'eds shop',
-      'leds shop/a?a=1&b=2',
-    ]);
+    const { client, saysCluster } = start();
+    saysCluster('2');
+    expect(heard(client)).to.deep.equal(['cds shop', 'eds shop', `leds ${a}`]);
   });
 
   it('§10.1 of an empty glob that is said again', () => {
-    expect(changing(['elsewhere/b'], ['shop/*?a=1&b=2'])).to.deep.equal([
-      'cds shop',
-      'eds shop',
-      'leds -shop/*?b=%32&a=1',
-    ]);
+    const { client, saysCluster } = start([shopGlob], ['elsewhere/b']);
+    saysCluster('2');
+    expect(heard(client)).to.deep.equal(['cds shop', 'eds shop', 'leds -shop/*?b=%32&a=1']);
   });
 
   it('§10.1 where endpoints name no glob nothing is', () => {
-    expect(changing(['shop/a?a=1&b=2'], [])).to.deep.equal(['cds shop', 'eds shop']);
+    const { client, saysCluster } = start([]);
+    saysCluster('2');
+    expect(heard(client)).to.deep.equal(['cds shop', 'eds shop']);
+  });
+
+  it('§10.1 clients that stand alike get the very same members', () => {
+    const { client, other, saysCluster } = start();
+    saysCluster('2');
+    const [one, two] = [client, other].map(({ inbox }) => inbox);
+    expect(one).to.have.length(3);
+    expect(one?.[2]).to.equal(two?.[2]);
+  });
+
+  it('§10.1 of endpoints that change alone no members are sent again', () => {
+    const { client, saysEndpoints } = start();
+    saysEndpoints(endpointsOf('shop', [shopGlob], 2));
+    expect(heard(client)).to.deep.equal(['eds shop']);
+  });
+
+  it('§10.1 those of a glob that changed endpoints newly name are: the client may have it for others', () => {
+    const { client, saysEndpoints } = start();
+    saysEndpoints(endpointsOf('other', [elsewhere, shopGlob]));
+    expect(heard(client)).to.deep.equal(['eds other', `leds ${a}`]);
+  });
+
+  it('§10.1 those of endpoints that are new to the client are, as they are by now', () => {
+    const { relay, saysEndpoints, saysMembers } = start();
+    const all = [0, 1, 2].map(() => relay.delta());
+    const [one, other, late] = all;
+    if (one === undefined || other === undefined || late === undefined) throw new Error('no clients');
+    for (const client of all) client.send('leds', { resourceNamesSubscribe: asked });
+    one.send('eds', { resourceNamesSubscribe: ['third'] });
+    for (const client of all) client.received();
+    saysEndpoints(endpointsOf('third', [shopGlob]));
+    expect(heard(one)).to.deep.equal(['eds third', `leds ${a}`]);
+    other.send('eds', { resourceNamesSubscribe: ['third'] });
+    const { nonce } = other.received()[0] ?? {};
+    saysMembers(b);
+    expect(heard(one)).to.deep.equal([`leds ${b}`]);
+    expect(heard(late)).to.deep.equal([`leds ${b}`]);
+    late.send('eds', { resourceNamesSubscribe: ['third'] });
+    const responses = late.received();
+    expect(responses[0]?.nonce, 'the response of the others').to.equal(nonce);
+    expect(responses[1]?.resources.map(({ name }) => name).toSorted()).to.deep.equal([a, b].map(uri));
+  });
+
+  it('§10.1, §4.1 a client that comes back is sent those of a changed cluster', () => {
+    const { saysCluster, back } = start();
+    saysCluster('2');
+    expect(heard(back())).to.deep.equal(['cds shop', 'eds shop', `leds ${a}`]);
+  });
+
+  it('§10.1, §4.1 and not those of endpoints that have changed alone', () => {
+    const { saysEndpoints, back } = start();
+    saysEndpoints(endpointsOf('shop', [shopGlob], 2));
+    expect(heard(back())).to.deep.equal(['eds shop']);
   });
 });
 

@@ -151,7 +151,9 @@ describe('views', () => {
       expect(two?.bytes).to.equal(one?.bytes);
       expect(three?.bytes).to.equal(one?.bytes);
       // What was new to each of them differs.
-      const changed = [one, two, three].map((response) => response?.changed.map(({ name }) => String(name)));
+      const changed = [one, two, three].map((response) =>
+        response?.changed.map(({ now }) => String(now.name)),
+      );
       expect(changed).to.deep.equal([['b'], ['a', 'b'], ['a', 'b']]);
     });
 
@@ -306,7 +308,7 @@ describe('views', () => {
       const response = slow.take(defersNothing);
       expect(contents(response)).to.deep.equal({ a: '1', c: '299' });
       expect(
-        response?.changed.map(({ name }) => String(name)),
+        response?.changed.map(({ now }) => String(now.name)),
         'a is known',
       ).to.deep.equal(['c']);
       expect([...bench.views.all()], 'the old view is gone').to.have.length(1);
@@ -390,6 +392,24 @@ describe('views', () => {
       expect([one.kept, other.kept]).to.deep.equal([0, alone]);
       shared.close();
       expect(other.kept).to.equal(0);
+    });
+
+    it('is for a client too that is kept what is gone while a wildcard is not answered', () => {
+      const bench = new Bench();
+      const purse = new Purse();
+      const delta = encoding({ ...sotw, protocol: 'delta' });
+      const subscription = bench.views.open(cds, delta, named('*', 'gone'), ALLOW_ALL, {
+        wake,
+        payer: purse,
+      });
+      subscription.resume({ initialVersions: new Map([['gone', '1']]) });
+      const before = purse.kept;
+      bench.says({ resolved: bench.interests.filter(({ selector }) => selector === 'gone') });
+      expect(subscription.take(() => true)).to.equal(undefined);
+      expect(purse.kept - before).to.be.above(500);
+      bench.full({});
+      expect(subscription.take(defersNothing)?.removed).to.deep.equal(['gone']);
+      expect(purse.kept).to.be.below(before);
     });
 
     it('goes with its client to another selection', () => {

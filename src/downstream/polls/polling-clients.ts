@@ -1,5 +1,5 @@
 import { Sweep } from '../../model/clock.ts';
-import { getOrMake } from '../../model/maps.ts';
+import { countIn } from '../../model/maps.ts';
 import { Selection } from '../../model/selection.ts';
 import {
   type Defers,
@@ -457,21 +457,15 @@ class PollingClient implements ListedClient, OrderedStream {
   }
 }
 
-/** What of one peer is known. */
-interface PeerShare {
-  clients: number;
-  bytes: number;
-}
-
-const noShare = (): PeerShare => ({ clients: 0, bytes: 0 });
-
 /** Those that poll, for inspection: each until it has not polled for three of its own intervals. */
 export class PollingClients {
   readonly #services: DownstreamServices;
   readonly #prefix: string;
   /** By node and peer; the least recently polled first. */
   readonly #clients = new Map<string, PollingClient>();
-  readonly #shares = new Map<Account, PeerShare>();
+  /** What of one peer is known. */
+  readonly #clientsOf = new Map<Account, number>();
+  readonly #bytesOf = new Map<Account, number>();
   #lastId = 0;
   #bytes = 0;
   readonly #sweep: Sweep;
@@ -531,11 +525,10 @@ export class PollingClients {
       return undefined;
     client.names.set(selected, names);
     this.#bytes += names.bytes;
-    const share = getOrMake(this.#shares, client.account, noShare);
-    share.bytes += names.bytes;
+    countIn(this.#bytesOf, client.account, names.bytes);
     if (known === undefined) {
       this.#lastId++;
-      share.clients++;
+      countIn(this.#clientsOf, client.account, 1);
     }
     this.#clients.set(key, client);
     this.#sweep.start();
@@ -545,9 +538,10 @@ export class PollingClients {
   /** For so many bytes more of a client; false: there is none. */
   #makeRoom({ key, account }: PollingClient, bytes: number, now: number): boolean {
     const more = this.#clients.has(key) ? 0 : 1;
-    const own = this.#shares.get(account) ?? noShare();
     const isOwnShare = (): boolean =>
-      account.exempt || (own.clients + more <= maxClients / 2 && own.bytes + bytes <= maxBytes / 2);
+      account.exempt ||
+      ((this.#clientsOf.get(account) ?? 0) + more <= maxClients / 2 &&
+        (this.#bytesOf.get(account) ?? 0) + bytes <= maxBytes / 2);
     const fits = (): boolean =>
       isOwnShare() && this.#bytes + bytes <= maxBytes && this.#clients.size + more <= maxClients;
     for (const oldest of this.#clients.values()) {
@@ -568,19 +562,18 @@ export class PollingClients {
   }
 
   #forget(client: PollingClient, isOver: (names: PolledNames) => boolean): void {
-    const share = getOrMake(this.#shares, client.account, noShare);
     for (const [key, one] of client.names) {
       if (!isOver(one)) continue;
       one.isForgotten = true;
       one.forgetOrder();
       one.account.keeps(-one.bytes);
       this.#bytes -= one.bytes;
-      share.bytes -= one.bytes;
+      countIn(this.#bytesOf, client.account, -one.bytes);
       client.names.delete(key);
     }
     if (client.names.size > 0) return;
     this.#clients.delete(client.key);
-    if (--share.clients === 0) this.#shares.delete(client.account);
+    countIn(this.#clientsOf, client.account, -1);
   }
 }
 
