@@ -48,6 +48,7 @@ const wholeList = 0xff_ff_ff_ff;
 const drainGraceMs = 2000;
 
 const nobodyListens = 'no worker listens';
+const tapAgain = 'a worker does not listen yet: tap again to see all clients';
 
 type Directions = Pick<Message<'start'>, 'ports' | 'directory' | 'logFormat'>;
 
@@ -342,7 +343,8 @@ export class WorkerPool implements ClientServing, ClientsView {
     const slots = client === '' ? this.#slots : this.#slots.filter((slot) => slot.owns(client));
     if (slots.length === 0 && client !== '') noSuchClient(client);
     const sources = slots.flatMap((slot) => slot.client?.tap(request, call) ?? []);
-    if (sources.length === 0) throw rpcError({ code: Code.UNAVAILABLE, message: nobodyListens });
+    // Nothing would add the clients of a worker that listens later.
+    if (sources.length < slots.length) throw rpcError({ code: Code.UNAVAILABLE, message: tapAgain });
     return merged(sources);
   }
 

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { z } from 'zod';
 import { cases } from '../support/cases.ts';
@@ -52,6 +53,15 @@ for (const workers of cases(0, 2)) {
       await relay.stop();
       files[Symbol.dispose]();
     });
+
+    /** Its process; 0: it does not listen. */
+    async function firstWorker(): Promise<number> {
+      const { body } = await relay.rpc('distributary.admin.v1.AdminService/Status', {});
+      const { workers: all } = z
+        .object({ workers: z.array(z.object({ pid: z.number().default(0) })) })
+        .parse(JSON.parse(body));
+      return all[0]?.pid ?? 0;
+    }
 
     async function open(id: string, accepts: (said: readonly string[]) => boolean = () => true) {
       const client = connections.open({ protocol: 'delta', node: { id, cluster: 'web' }, accepts });
@@ -125,12 +135,27 @@ for (const workers of cases(0, 2)) {
           files.write('cds', new Map([['shop', String(++content)]]));
           expect(linesOf(tapping.lines)).not.to.deep.equal([]);
         });
-        const { body } = await relay.rpc('distributary.admin.v1.AdminService/Status', {});
-        const { pid } = z.object({ workers: z.array(z.object({ pid: z.number() })) }).parse(JSON.parse(body))
-          .workers[0] ?? { pid: 0 };
-        process.kill(pid, 'SIGKILL');
+        process.kill(await firstWorker(), 'SIGKILL');
         expect(await tapping.exited).to.equal(1);
         expect(tapping.lines.join('\n')).to.include('a worker has exited: tap again to see all clients');
+
+        // As long as it starts, its clients would be missing for good: it is killed whenever it is there again.
+        const seen = new AbortController();
+        const killing = (async () => {
+          while (!seen.signal.aborted) {
+            const pid = await firstWorker();
+            if (pid > 0) process.kill(pid, 'SIGKILL');
+            files.write('cds', new Map([['shop', String(++content)]]));
+            await sleep(20);
+          }
+        })();
+        await eventually(async () => {
+          const again = await run('tap', '--limit', '1', ...admin());
+          expect(again.err).to.include('a worker does not listen yet: tap again to see all clients');
+          expect(again.code).to.equal(1);
+        });
+        seen.abort();
+        await killing;
       });
 
     it('tap shows messages to and from clients, of one client or one type, as JSON lines', async () => {
