@@ -112,12 +112,13 @@ describe('the log as text', () => {
   });
 
   it('lets a peer neither forge a line nor speak to the terminal', () => {
-    const line = lineOf('bad\n2026-01-01T00:00:00Z INFO  all is well', {
+    const line = lineOf('bad\n2026-01-01T00:00:00Z INFO  all is well\u200b', {
       node: '\u001B[2J\u009B\u202Eevil',
+      other: '\u00adno\u{e0041}\ud800',
       parameters: { 'a\nb': '\u2028' },
     });
-    expect(line.trimEnd()).not.to.match(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/u);
-    expect(line).to.include('bad\\u000a2026').and.to.include('\\u202eevil').and.to.include('\\u2028');
+    expect(line.trimEnd()).not.to.match(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u);
+    expect(line).to.include('bad 2026').and.to.include('\\u202eevil').and.to.include('\\u2028');
   });
 
   it('does not speak to the terminal as JSON either, and says the same', () => {
