@@ -344,12 +344,19 @@ export class Distributary {
 
   /** What operators close is in a file of its own, and what it was closed at is in the cache: a restart needs both. */
   async #notKept(): Promise<string | undefined> {
-    await this.#rolloutFile?.settled;
+    if (!(await this.#rolloutWritten()))
+      return 'this may not survive a restart: rollout.json is not written yet (the disk does not answer)';
     const { what, reason = '' } = this.#disk()?.failing ?? {};
     const why = diskText.get(reason) ?? reason;
     const lacking = what === 'cache' ? 'the cache' : 'rollout.json';
     if (what === undefined || what === 'unread') return undefined;
     return `this does not survive a restart: ${lacking} cannot be written (${why})`;
+  }
+
+  /** False: it may be, or may not be; a disk can fail to answer. */
+  #rolloutWritten(): Promise<boolean> {
+    const { settled = Promise.resolve() } = this.#rolloutFile ?? {};
+    return within(systemClock, lastWriteTimeoutMs, settled);
   }
 
   /** Not ready first, for drain_delay; then GOAWAY and the end of all streams, spread over drain_timeout. */
@@ -413,8 +420,7 @@ export class Distributary {
     this.#upstreams.close();
     await this.#core.traces?.stop();
     this.#sessions.stop();
-    const { settled = Promise.resolve() } = this.#rolloutFile ?? {};
-    await within(systemClock, lastWriteTimeoutMs, settled);
+    await this.#rolloutWritten();
     await this.#persistence?.close(lastWriteTimeoutMs);
     this.#closeAdminTls?.();
     await Promise.all([this.#admin?.close(), this.#metrics?.close()]);

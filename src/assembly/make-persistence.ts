@@ -13,7 +13,7 @@ import { formatAddress } from '../wire/address.ts';
 
 const secrets = knownTypes.filter(({ short }) => short === 'sds').map(({ url }) => url);
 
-/** How long the end of the process waits for the last write, in milliseconds. */
+/** How long an operator's answer, and the end of the process, wait for the last write, in milliseconds. */
 export const lastWriteTimeoutMs = 5000;
 
 /** `config`: the one in force. Undefined: it wants none. */

@@ -208,8 +208,8 @@ export class StreamLog {
     if (this.#isWritten(stream)) this.#log.debug('a stream ends', fieldsOf(stream));
   }
 
-  #isWritten(stream: LoggedStream | undefined): boolean {
-    return this.#levels.enables('debug', stream?.client?.nodeId);
+  #isWritten(stream: LoggedStream): boolean {
+    return this.#levels.enables('debug', stream.client?.nodeId);
   }
 }
 

@@ -88,12 +88,12 @@ export class CatalogReader implements Catalog {
     for (const name of this.table(type)?.names(selector) ?? []) {
       if (
         this.isMember(type, selector, name, parameters) ||
-        this.hasErrorFor(type, selector, name, parameters)
+        this.#hasErrorFor(type, selector, name, parameters)
       )
         yield name;
     }
     // An error may be about all of a glob.
-    if (selector !== WILDCARD && this.hasErrorFor(type, selector, selector, parameters)) yield selector;
+    if (selector !== WILDCARD && this.#hasErrorFor(type, selector, selector, parameters)) yield selector;
   }
 
   isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
@@ -105,7 +105,8 @@ export class CatalogReader implements Catalog {
       .some((entry) => selector !== WILDCARD || isHeldByWildcard(entry));
   }
 
-  hasErrorFor(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
+  /** Whether upstream gave a wildcard or glob a reason for the state of this name (resource_errors, protocol §8). */
+  #hasErrorFor(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
     const resourceErrors = this.#resource(type, name)?.resourceErrors;
     if (resourceErrors === undefined || !covers(selector, name)) return false;
     for (const { fromWildcard, constraints } of resourceErrors.values()) {

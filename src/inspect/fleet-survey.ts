@@ -22,8 +22,11 @@ import { rejectedVersions } from './resources.ts';
 const lateAfterMs = 30_000;
 /** What is said of the subscriptions of a class: of how many of its streams, and how many of each type. */
 const sampled = { streams: 3, perType: 8 };
-/** Distinct problems that are counted: clients can make as many as they like. */
-const mostProblems = 5000;
+/**
+ * Distinct problems of a kind that are counted: clients can make as many as they like. One class has at most this share of
+ * the places that are left, so there are some for the classes that come later.
+ */
+const counting = { most: 5000, share: 1 / 8 };
 /** For so long, in milliseconds, several who ask get the same answer. */
 const freshMs = 1000;
 
@@ -62,7 +65,7 @@ export class FleetSurvey {
   #look(): Promise<Plain<ListClassesResponse>> {
     return this.#slices.run(async (pace) => {
       const classes = new Map<string, ClassCount>();
-      const problems = new Map<string, Plain<ClassProblem>>();
+      const problems = new CountedProblems();
       const missing = new Map<readonly MissingEntry[], MissingCount>();
       let streams = 0;
       for (const stream of [...this.#relay.clients()]) {
@@ -79,7 +82,7 @@ export class FleetSurvey {
         classes: rows,
         total: rows.length,
         streams,
-        problems: [...problems.values()],
+        problems: problems.all(),
         missing: counts,
       });
     });
@@ -89,7 +92,7 @@ export class FleetSurvey {
     stream: ListedClient,
     of: ClientClassId,
     classes: Map<string, ClassCount>,
-    problems: Map<string, Plain<ClassProblem>>,
+    problems: CountedProblems,
     pace: Pace,
   ): Promise<void> {
     const known = getOrMake(classes, of.id, () => newClass(of));
@@ -107,7 +110,7 @@ export class FleetSurvey {
         const since = this.#lateSince(type);
         if (since === undefined) continue;
         late = true;
-        add(problems, problem('LATE', type, of, since));
+        problems.add(problem('LATE', type, of, since));
       }
     }
     row.rejecting += Number(rejects);
@@ -131,7 +134,7 @@ export class FleetSurvey {
 
   async #countMissing(
     counted: ReadonlyMap<readonly MissingEntry[], MissingCount>,
-    problems: Map<string, Plain<ClassProblem>>,
+    problems: CountedProblems,
     pace: Pace,
   ): Promise<Record<string, number>> {
     const subscriptions = new Map<string, number>();
@@ -151,7 +154,7 @@ export class FleetSurvey {
             parameters: Object.fromEntries(parameters.entries),
             clients,
           };
-          add(problems, { ...problem('MISSING', type, of, since), ...about });
+          problems.add({ ...problem('MISSING', type, of, since), ...about });
         }
       }
     }
@@ -219,7 +222,7 @@ function sample(stream: ListedClient, known: ClassCount): void {
 async function countRejections(
   type: ListedType,
   of: ClientClassId,
-  problems: Map<string, Plain<ClassProblem>>,
+  problems: CountedProblems,
   pace: Pace,
 ): Promise<void> {
   const told = new Set<string>();
@@ -238,7 +241,7 @@ async function countRejections(
     };
     const key = problemKey(found);
     // A stream counts once, however many of its resources it has rejected so.
-    if (!told.has(key)) add(problems, found);
+    if (!told.has(key)) problems.add(found);
     told.add(key);
   }
 }
@@ -262,15 +265,34 @@ function problem(
 
 const { $typeName: _, ...nothingYet } = create(ClassProblemSchema);
 
-function add(problems: Map<string, Plain<ClassProblem>>, found: Plain<ClassProblem>): void {
-  const key = problemKey(found);
-  const known = problems.get(key);
-  if (known === undefined) {
-    if (problems.size < mostProblems) problems.set(key, found);
-    return;
+/** Each problem once, with its clients, as far as there is room. */
+class CountedProblems {
+  readonly #known = new Map<string, Plain<ClassProblem>>();
+  /** How many there are, by kind, and by kind and class. */
+  readonly #counts = new Map<string, number>();
+
+  all(): Plain<ClassProblem>[] {
+    return [...this.#known.values()];
   }
-  known.clients += found.clients;
-  if (found.since < known.since) known.since = found.since;
+
+  add(found: Plain<ClassProblem>): void {
+    const key = problemKey(found);
+    const known = this.#known.get(key);
+    if (known === undefined) {
+      if (this.#hasRoom(found)) this.#known.set(key, found);
+      return;
+    }
+    known.clients += found.clients;
+    if (found.since < known.since) known.since = found.since;
+  }
+
+  #hasRoom({ kind, class: of }: Plain<ClassProblem>): boolean {
+    const ofClass = `${kind} ${of}`;
+    const [all, own] = [this.#counts.get(kind) ?? 0, this.#counts.get(ofClass) ?? 0];
+    if (own >= counting.share * (counting.most - all)) return false;
+    this.#counts.set(kind, all + 1).set(ofClass, own + 1);
+    return true;
+  }
 }
 
 /** The most that an answer lists: classes, and causes of problems of each kind, each with its classes. */

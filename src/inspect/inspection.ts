@@ -517,7 +517,7 @@ export function setLogLevel(
   // Once, by the level that writes more: before a change to `error`, after a change to `debug`.
   const isWritten = levels.enables('info');
   if (isWritten) say();
-  if (!levels.override({ node, level, until: Date.now() + milliseconds })) {
+  if (!levels.override({ node, level, milliseconds })) {
     const message = `${maxOverrides} nodes have a log level of their own, the maximum: reset one of them, or wait`;
     log.warn('a log level was refused', { ...said, error: message });
     throw rpcError({ code: Code.RESOURCE_EXHAUSTED, message });
@@ -529,10 +529,10 @@ export function setLogLevel(
 function inForce(levels: LogLevels): Answer<'setLogLevel'> {
   return {
     level: levels.initial,
-    overrides: levels.overrides().map(({ node, level, until }) => ({
+    overrides: levels.overrides().map(({ node, level, milliseconds }) => ({
       node: node ?? '',
       level,
-      until: new Date(until).toISOString(),
+      until: new Date(Date.now() + milliseconds).toISOString(),
     })),
   };
 }

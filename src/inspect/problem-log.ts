@@ -42,15 +42,22 @@ export class ProblemLog {
 
   #log(now: readonly Plain<Problem>[], isCut: boolean): void {
     const wrong = wrongOnes(now);
-    for (const { id, title, kind, severity, since, detail, clients, runbook } of wrong) {
+    for (const one of wrong) {
+      const { id, title, kind, severity, since, detail, clients, runbook } = one;
       const fields = { kind, severity, since, detail, clients, runbook };
-      this.#conditions.set(id, 'is', 'warn', `problem: ${title}`, fields, kind);
+      this.#conditions.set(id, 'is', 'warn', `problem: ${title}`, fields, sharedBy(one));
     }
     // What a list has no room for is not over.
     if (isCut) return;
     const wrongIds = new Set(wrong.map(({ id }) => id));
-    for (const { id, title, kind, since } of wrongOnes([...this.#known.values()]))
+    for (const one of wrongOnes([...this.#known.values()])) {
+      const { id, title, kind, since } = one;
       if (!wrongIds.has(id))
-        this.#conditions.set(id, 'was', 'info', `resolved: ${title}`, { kind, since }, kind);
+        this.#conditions.set(id, 'was', 'info', `resolved: ${title}`, { kind, since }, sharedBy(one));
+    }
   }
 }
+
+/** Clients can make any number of problems of a kind, which share its lines: those of all others are their own. */
+const sharedBy = ({ classes, kind }: Plain<Problem>): string | undefined =>
+  classes.length > 0 ? kind : undefined;

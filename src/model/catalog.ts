@@ -33,8 +33,6 @@ export interface Catalog {
    */
   members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName>;
   isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean;
-  /** Whether upstream gave a wildcard or glob a reason for the state of this name (resource_errors, protocol §8). */
-  hasErrorFor(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean;
   /** Upstream has answered this interest. What is not cached is absent then, and unknown before. */
   isResolved(interest: Interest): boolean;
   /** version_info of the last response of the holder that answers this; may be empty. */

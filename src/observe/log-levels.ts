@@ -15,7 +15,13 @@ export interface LevelOverride {
   /** Undefined: all lines. */
   readonly node: string | undefined;
   readonly level: LogLevel;
-  /** Milliseconds since the epoch. */
+  /** It holds for so long from now. */
+  readonly milliseconds: number;
+}
+
+interface InForce {
+  readonly level: LogLevel;
+  /** By `Clock.monotonic()`. */
   readonly until: number;
 }
 
@@ -27,7 +33,7 @@ export class LogLevels {
   /** The level of the start. */
   readonly initial: LogLevel;
   readonly #clock: Clock;
-  readonly #overrides = new Map<string | undefined, LevelOverride>();
+  readonly #overrides = new Map<string | undefined, InForce>();
   readonly #listeners = new Set<() => void>();
 
   constructor(initial: LogLevel = 'info', clock: Clock = systemClock) {
@@ -45,15 +51,18 @@ export class LogLevels {
 
   /** Those in force. */
   overrides(): readonly LevelOverride[] {
-    const now = this.#clock.now();
-    return [...this.#overrides.values()].filter(({ until }) => until > now);
+    const now = this.#clock.monotonic();
+    return [...this.#overrides]
+      .map(([node, { level, until }]) => ({ node, level, milliseconds: until - now }))
+      .filter(({ milliseconds }) => milliseconds > 0);
   }
 
   /** Replaces the override of the same node. False: there are `maxOverrides` already. */
   override(added: LevelOverride): boolean {
-    this.#replace(this.overrides());
+    for (const node of this.#overrides.keys())
+      if (this.#inForce(node) === undefined) this.#overrides.delete(node);
     if (!this.#overrides.has(added.node) && this.#overrides.size >= maxOverrides) return false;
-    this.#overrides.set(added.node, added);
+    this.#begin(added);
     this.#changed();
     return true;
   }
@@ -67,7 +76,8 @@ export class LogLevels {
 
   /** Those of another process of the relay. */
   take(overrides: readonly LevelOverride[]): void {
-    this.#replace(overrides);
+    this.#overrides.clear();
+    for (const override of overrides) this.#begin(override);
     this.#changed();
   }
 
@@ -76,9 +86,8 @@ export class LogLevels {
     this.#listeners.add(listener);
   }
 
-  #replace(overrides: readonly LevelOverride[]): void {
-    this.#overrides.clear();
-    for (const override of overrides) this.#overrides.set(override.node, override);
+  #begin({ node, level, milliseconds }: LevelOverride): void {
+    this.#overrides.set(node, { level, until: this.#clock.monotonic() + milliseconds });
   }
 
   #of(node: unknown): LogLevel {
@@ -91,7 +100,7 @@ export class LogLevels {
 
   #inForce(node: string | undefined): LogLevel | undefined {
     const override = this.#overrides.get(node);
-    return override === undefined || override.until <= this.#clock.now() ? undefined : override.level;
+    return override === undefined || override.until <= this.#clock.monotonic() ? undefined : override.level;
   }
 
   #changed(): void {

@@ -555,7 +555,7 @@ export class View {
     const item = this.#item(form, name, name, false);
     const value = this.#value(item);
     const isShown = isVariant(value) && !this.#isRespelled(form, name);
-    if (!isShown && !this.#hasErrorFor(form, name)) return;
+    if (!isShown && this.resourceErrors(item).length === 0) return;
     item.last = { revision: commit.revision, value, older: undefined };
     this.#own.set(item.id, item);
     this.#record(item, commit);
@@ -616,18 +616,6 @@ export class View {
   /** A former member of a wildcard that is absent and has no error: nobody needs its entry any more. */
   #isForgettable(item: Item): boolean {
     return !item.named && item.last.value === 'absent' && this.resourceErrors(item).length === 0;
-  }
-
-  /** Upstream has sent an error for this name that a wildcard or glob shows (protocol §8). */
-  #hasErrorFor(form: Form, name: ResourceName): boolean {
-    return this.selection
-      .collectionsOver(name)
-      .some(
-        ({ selector, locator, parameters }) =>
-          locator === form.locator &&
-          parameters === form.parameters &&
-          this.#catalog.hasErrorFor(this.type, selector, name, parameters),
-      );
   }
 }
 

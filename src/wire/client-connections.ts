@@ -34,7 +34,7 @@ export interface ConnectionBounds {
 }
 
 /** Of a connection: it had no stream, or its client's certificate has ended, is refused, or is missing. */
-type EndedReason = 'idle' | `certificate_${'expired' | 'untrusted' | 'missing' | 'unknown_issuer'}`;
+type EndedReason = 'idle' | `certificate_${'expired' | 'ended' | 'untrusted' | 'missing' | 'unknown_issuer'}`;
 
 /** Where clients connect, and who may. */
 export interface ListenerOptions {
@@ -347,7 +347,8 @@ export class ClientConnections {
       return undefined;
     }
     if (client.validUntil > this.#clock.now()) return client;
-    this.#options.refused?.('certificate_expired');
+    // The client may have another one by now, which it shows in a full handshake.
+    this.#options.refused?.(isResumed(socket) ? 'certificate_ended' : 'certificate_expired');
     return undefined;
   }
 
@@ -376,7 +377,7 @@ export class ClientConnections {
     connection.timer?.cancel();
     const milliseconds = validUntil - clock.now() + this.#random() * this.#reviewMs;
     connection.timer = clock.after(Math.max(0, milliseconds), () => {
-      this.#options.refused?.('certificate_expired');
+      this.#options.refused?.('certificate_ended');
       this.#retire(session, connection, certificateEnded, 0);
     });
   }

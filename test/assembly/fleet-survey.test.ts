@@ -132,10 +132,11 @@ describe('a look at all streams', () => {
 
   it('a class with any number of problems leaves others their places', async () => {
     const { lab, problems } = setUp();
-    const names = Array.from({ length: 300 }, (_, at) => `name-${at}`);
+    const names = Array.from({ length: 6000 }, (_, at) => `name-${at}`);
     for (let client = 0; client < 2; client++)
       lab.delta().send('eds', { node: node({ env: 'prod' }), resourceNamesSubscribe: names });
     lab.delta().send('eds', { node: node({ env: 'test' }), resourceNamesSubscribe: ['own'] });
+    lab.clock.advance(0);
     lab.full('eds', {});
     const listed = await problems('MISSING');
     expect(listed).to.have.length(100);

@@ -125,6 +125,14 @@ describe('the Helm chart and what it renders', function () {
       'config.workers=7',
       'is too small for config.workers + 1 = 8 processes with config.cache.max_bytes: 33554432 each; set it to 1920Mi',
     ],
+    [
+      'config.limits.max_held_bytes=2147483648',
+      'config.limits.max_held_bytes: 2147483648 does not fit into resources.limits.memory: 1Gi of 1 processes, beside config.cache.max_bytes: 268435456; set it to 513802240 or less',
+    ],
+    [
+      'config.limits.max_held_bytes_per_peer=2147483648',
+      'config.limits.max_held_bytes: 2147483648 does not fit into resources.limits.memory: 1Gi',
+    ],
     ['resources.limits.memory=lots', 'resources.limits.memory: lots is not a number'],
     ['tls.certManager.enabled=true', 'tls.certManager.issuerRef.name: the name of an Issuer'],
     [
@@ -216,6 +224,8 @@ describe('the Helm chart and what it renders', function () {
     const file = join(chart, 'ci/default-values.yaml');
     const text = await template(file, '--set', 'config.limits.max_held_bytes=100000000');
     expect(text).to.include('max_held_bytes: 100000000\n').and.include('max_held_bytes_per_peer: 50000000\n');
+    const one = await template(file, '--set', 'config.limits.max_held_bytes_per_peer=200000000');
+    expect(one).to.include('max_held_bytes: 200000000\n').and.include('max_held_bytes_per_peer: 200000000\n');
   });
 
   it('holds what is left of a small limit for single peers', async () => {

@@ -11,6 +11,7 @@ import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { type as typeOf } from '../support/in-memory-relay.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
+import { get } from './support/http.ts';
 import { type TemporaryDirectory, temporaryDirectory } from './support/paths.ts';
 import { RawConnection } from './support/raw-http2.ts';
 import { RelayProcess } from './support/relay.ts';
@@ -101,6 +102,7 @@ describe('a client certificate that ends', function () {
       xds: { tls },
       rest: { tls },
       admin: { tls: admin },
+      metrics: {},
       drain_timeout: '1s',
     });
   });
@@ -160,5 +162,7 @@ describe('a client certificate that ends', function () {
       Code.UNAUTHENTICATED,
       "this client's certificate is no longer valid: connect with a new one",
     ]);
+    const { body } = await get(`http://${relay.metrics}/metrics`);
+    expect(body).to.match(/^distributary_downstream_rejected_total{reason="certificate_ended"} [1-9]/m);
   });
 });

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { toBinary } from '@bufbuild/protobuf';
@@ -203,6 +204,21 @@ describe('a rollout over restarts and failovers', function () {
     for (const client of clients) await client.gets('cds', { a: '2' });
     await reaches(relay, 'IDLE');
     expect(heard(clients, 'bad')).to.equal(1);
+  });
+
+  it('a freeze is answered, with a warning, also while the disk does not answer', async () => {
+    await using plane = await ModelPlane.start();
+    using directory = temporaryDirectory();
+    // Who opens it for writing waits for a reader.
+    execFileSync('mkfifo', [join(directory.path, 'rollout.json.new')]);
+    await using relay = await RelayProcess.start(
+      configOf([plane], { cache: { persistence: { path: directory.path } } }),
+    );
+    expect((await operate(relay, 'Freeze')).body['warning']).to.equal(
+      'this may not survive a restart: rollout.json is not written yet (the disk does not answer)',
+    );
+    await reaches(relay, 'FROZEN');
+    relay.signal('SIGKILL');
   });
 
   it('a freeze that cannot be written says so, and given again when the disk works it survives a kill', async () => {

@@ -286,6 +286,18 @@ describe('the log of problems', () => {
     expect(lines).to.have.length(20);
   });
 
+  it('says that an upstream is away, however often another one comes and goes', () => {
+    const lines: string[] = [];
+    const log = createLog({ format: 'text', write: (one) => lines.push(one) });
+    const known = new ProblemLog(log, { now: () => now }, now);
+    const away = (...names: readonly string[]) =>
+      problems({ status: { upstreams: names.map((name) => ({ ...second, name, heldRemovals: [] })) } });
+    for (let round = 0; round < 20; round++)
+      for (const list of [away('flaps'), []]) known.look({ problems: list, moreProblems: 0 });
+    known.look({ problems: away('steady'), moreProblems: 0 });
+    expect(lines.filter((one) => one.includes('steady'))).to.have.length(1);
+  });
+
   it('does not call over what a list has no room for', () => {
     const lines: string[] = [];
     const log = createLog({ format: 'text', write: (one) => lines.push(one) });

@@ -301,6 +301,7 @@ export const alertCases: readonly AlertCase[] = [
     {
       [relay('downstream_rejected_total', 'reason="denied"')]: '4x100',
       [relay('downstream_rejected_total', 'reason="certificate_unknown_issuer"')]: '0+1x100',
+      [relay('downstream_rejected_total', 'reason="certificate_ended"')]: '0+1x100',
     },
   ),
   nearLimit(

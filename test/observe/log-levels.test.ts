@@ -19,8 +19,9 @@ describe('log levels at run time', () => {
     const { log, lines } = capture(levels);
     const child = log.child({ upstream: 'central' });
     child.debug('before');
-    levels.override({ node: undefined, level: 'debug', until: clock.now() + 1000 });
+    levels.override({ node: undefined, level: 'debug', milliseconds: 1000 });
     child.debug('meanwhile');
+    clock.step(-3_600_000);
     clock.advance(1000);
     child.debug('after');
     child.warn('still');
@@ -30,12 +31,11 @@ describe('log levels at run time', () => {
   it('a level for a node is for lines about that node only, and wins over the one for all', () => {
     const clock = new VirtualClock();
     const levels = new LogLevels('info', clock);
-    const until = clock.now() + 1000;
-    levels.override({ node: 'a', level: 'debug', until });
+    levels.override({ node: 'a', level: 'debug', milliseconds: 1000 });
     expect(levels.enables('debug', 'a')).to.be.true;
     expect(levels.enables('debug', 'b')).to.be.false;
     expect(levels.enables('debug')).to.be.false;
-    levels.override({ node: undefined, level: 'error', until });
+    levels.override({ node: undefined, level: 'error', milliseconds: 1000 });
     expect(levels.enables('debug', 'a')).to.be.true;
     expect(levels.enables('warn', 'b')).to.be.false;
     levels.end('a');
@@ -46,10 +46,10 @@ describe('log levels at run time', () => {
     const clock = new VirtualClock();
     const levels = new LogLevels('info', clock);
     const { log, lines } = capture(levels, 'json', clock);
-    levels.override({ node: 'quiet', level: 'error', until: clock.now() + 9000 });
+    levels.override({ node: 'quiet', level: 'error', milliseconds: 9000 });
     expect(levels.enables('info', null)).to.be.true;
     expect(levels.enables('debug', null)).to.be.false;
-    levels.override({ node: 'a', level: 'debug', until: clock.now() + 1000 });
+    levels.override({ node: 'a', level: 'debug', milliseconds: 1000 });
     log.debug('refused', { node: null });
     log.debug('about nobody');
     clock.advance(1000);
@@ -61,7 +61,7 @@ describe('log levels at run time', () => {
     const clock = new VirtualClock();
     const levels = new LogLevels('info', clock);
     const add = (name: string): boolean =>
-      levels.override({ node: name, level: 'debug', until: clock.now() + 1000 });
+      levels.override({ node: name, level: 'debug', milliseconds: 1000 });
     for (let node = 0; node < maxOverrides; node++) expect(add(`n${node}`)).to.be.true;
     expect(add('one more')).to.be.false;
     expect(add('n1')).to.be.true;
@@ -112,12 +112,13 @@ describe('the log as text', () => {
   });
 
   it('lets a peer neither forge a line nor speak to the terminal', () => {
-    const line = lineOf('bad\n2026-01-01T00:00:00Z INFO  all is well', {
+    const line = lineOf('bad\n2026-01-01T00:00:00Z INFO  all is well\u200b', {
       node: '\u001B[2J\u009B\u202Eevil',
+      other: '\u00adno\u{e0041}\ud800',
       parameters: { 'a\nb': '\u2028' },
     });
-    expect(line.trimEnd()).not.to.match(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/u);
-    expect(line).to.include('bad\\u000a2026').and.to.include('\\u202eevil').and.to.include('\\u2028');
+    expect(line.trimEnd()).not.to.match(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u);
+    expect(line).to.include('bad 2026').and.to.include('\\u202eevil').and.to.include('\\u2028');
   });
 
   it('does not speak to the terminal as JSON either, and says the same', () => {

@@ -76,7 +76,7 @@ export class Saving {
     this.#excluded = excluded;
     this.#clock = clock;
     this.journal = new Dirty(
-      () => clock.now(),
+      () => clock.monotonic(),
       excluded,
       () => this.#schedule(),
     );

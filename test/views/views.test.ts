@@ -13,6 +13,7 @@ import { type Interest, type Transaction, transaction } from '../../src/model/tr
 import { type Attributes, UpdateTraces } from '../../src/observe/update-traces.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { Views } from '../../src/views/views.ts';
+import { encodeStatus } from '../../src/wire/responses.ts';
 import { put, resources, type, wildcardHolder } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -499,6 +500,27 @@ describe('views', () => {
       bench.says({ puts: [put(cds, 'a', '1')], resolved: [] });
       for (const run of bench.deferred.splice(0)) run();
       expect(woken).to.deep.equal(['a']);
+    });
+
+    it('views whose clients may not be told of an error are left in peace', () => {
+      const bench = new Bench();
+      const own: Access = {
+        ...{ ...otherTenant, unrestricted: false },
+        allows: (_, name) => name === 'ours',
+        admits: ({ name }) => name === 'ours',
+      };
+      let woken = 0;
+      bench.views.open(cds, sotw, named('*'), own, { wake: () => woken++, payer: undefined });
+      bench.full({});
+      const says = (name: string): number => {
+        woken = 0;
+        const error = { name: resourceName(name), constraints: UNCONSTRAINED, code: 14, message: '' };
+        bench.says({ resourceErrors: [{ ...error, status: encodeStatus(14, '') }], resolved: [] });
+        for (const run of bench.deferred.splice(0)) run();
+        return woken;
+      };
+      for (const run of bench.deferred.splice(0)) run();
+      expect([says('ours'), says('theirs')]).to.deep.equal([1, 0]);
     });
   });
 

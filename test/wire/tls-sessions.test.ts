@@ -217,7 +217,7 @@ describe('TLS sessions', () => {
         expect([refused.resumed, refused.served]).to.deep.equal([true, false]);
         const again = await asks(server, { version, own: renewed, session: refused.session ?? session });
         expect([again.resumed, again.served]).to.deep.equal([false, true]);
-        expect(counts).to.deep.equal(['resumed', 'certificate_expired', 'full']);
+        expect(counts).to.deep.equal(['resumed', 'certificate_ended', 'full']);
         // What it got then counts when its address may resume again.
         clock.advance(11 * 60_000);
         expect((await asks(server, { version, own: renewed, session: again.session })).resumed).to.equal(
@@ -262,7 +262,7 @@ describe('TLS sessions', () => {
         counts = [];
         const refused = await asks(server, { version, own: below, chain: [short], session });
         expect([refused.resumed, refused.served]).to.deep.equal([true, false]);
-        expect(counts).to.deep.equal(['resumed', 'certificate_expired']);
+        expect(counts).to.deep.equal(['resumed', 'certificate_ended']);
       });
 
       it('have one key at a time on a Node without the callback, and stay off where they are off', async () => {

@@ -201,8 +201,14 @@ spec:
 {{- $least := mul $processes (max 240 (div (add (mul $cache 4) 1048575) 1048576)) }}
 {{- fail (printf "resources.limits.memory: %v is too small for config.workers + 1 = %d processes with config.cache.max_bytes: %d each; set it to %dMi" . $processes $cache $least) }}
 {{- end }}
-{{- $config = merge $config (dict "limits" (dict "max_held_bytes" (min (div $limit 8) (max $left 8388608)))) }}
-{{- $config = merge $config (dict "limits" (dict "max_held_bytes_per_peer" (div ($config.limits.max_held_bytes | int64) 2))) }}
+{{- $most := max $left 8388608 }}
+{{- $peer := dig "limits" "max_held_bytes_per_peer" 0 $config | int64 }}
+{{- $config = merge $config (dict "limits" (dict "max_held_bytes" (max $peer (min (div $limit 8) $most)))) }}
+{{- $held := $config.limits.max_held_bytes | int64 }}
+{{- if gt $held $most }}
+{{- fail (printf "config.limits.max_held_bytes: %d does not fit into resources.limits.memory: %v of %d processes, beside config.cache.max_bytes: %d; set it to %d or less, or the memory limit higher" $held . $processes $cache $most) }}
+{{- end }}
+{{- $config = merge $config (dict "limits" (dict "max_held_bytes_per_peer" (div $held 2))) }}
 {{- end }}
 {{- toYaml $config }}
 {{- end }}

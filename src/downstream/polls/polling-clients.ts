@@ -146,7 +146,8 @@ export class PolledNames implements OrderedType {
     return this.#has === this.version ? 'SYNCED' : 'STALE';
   }
 
-  polled({ version, error }: Poll, now: number): void {
+  /** `now`: of `Clock.monotonic()`. `at`: milliseconds since the epoch. */
+  polled({ version, error }: Poll, now: number, at: number): void {
     const since = now - this.polledAt;
     // Who asks again after a failure does so sooner than usual.
     if (since > 0) this.#intervalMs = Math.max(since, this.intervalMilliseconds * decay);
@@ -159,7 +160,7 @@ export class PolledNames implements OrderedType {
     const { code } = error;
     const message = keptError(error.message);
     const changes = { names: [], total: 0, removal: false };
-    this.lastNack = { code, message, at: now, version: this.version, name: '', variant: undefined, changes };
+    this.lastNack = { code, message, at, version: this.version, name: '', variant: undefined, changes };
     this.#isRejected = true;
   }
 
@@ -493,11 +494,12 @@ export class PollingClients {
 
   /** `known`: what this poll was before. Undefined: nothing more may be kept of its client, or for its peer. */
   polled(poll: Poll, peer: Peer, known: PolledNames | undefined): PolledNames | undefined {
-    const now = this.#services.clock.monotonic();
+    const { clock } = this.#services;
+    const now = clock.monotonic();
     const names = known?.isForgotten === false ? known : this.#namesOf(poll, peer, now);
     if (names === undefined) return undefined;
     const { client } = names;
-    names.polled(poll, now);
+    names.polled(poll, now, clock.now());
     client.client = poll.client;
     client.polledAt = now;
     client.transport = { peer: { address: peer.address } };

@@ -85,6 +85,17 @@ describe('clients that poll, as they are listed', () => {
     expect(listed()).to.deep.equal(['a, cds SYNCED v']);
   });
 
+  it('a rejection is dated by the wall clock', () => {
+    answered();
+    poll('a');
+    lab.clock.step(1_000_000_000);
+    poll('a', { errorDetail: { code: 3, message: 'no such filter' } });
+    const rejections = [...lab.relay.clients()].map(
+      ({ types: [one] }) => one?.subscription?.responses.lastNack,
+    );
+    expect(rejections.map((one) => one?.at)).to.deep.equal([lab.clock.now()]);
+  });
+
   it('a client is listed until it has not polled for three of its own intervals', () => {
     answered();
     for (let at = 0; at < 4; at++) {
@@ -208,6 +219,6 @@ describe('clients that poll, as they are listed', () => {
     expect(known.types[0]?.polledAt).to.equal(names.polledAt);
     expect(known.intervalMilliseconds).to.equal(0);
     lab.clock.advance(11_000);
-    expect(known.isLate(lab.clock.now())).to.equal(true);
+    expect(known.isLate(lab.clock.monotonic())).to.equal(true);
   });
 });
