@@ -171,11 +171,15 @@ export class CachedResource {
     return this.variants.size > 1 && this.variants.match(parameters).length > 1;
   }
 
-  clearErrors(constraints: Constraints): void {
-    if (this.resourceErrors === undefined) return;
-    this.resourceErrors.delete(constraints.key);
-    this.resourceErrors.delete(UNCONSTRAINED.key);
-    if (this.resourceErrors.size === 0) this.resourceErrors = undefined;
+  /** Those with these constraints, and those for everybody. */
+  clearErrors({ key }: Constraints): void {
+    this.clearError(key);
+    this.clearError(UNCONSTRAINED.key);
+  }
+
+  clearError(key: ConstraintsKey): void {
+    this.resourceErrors?.delete(key);
+    if (this.resourceErrors?.size === 0) this.resourceErrors = undefined;
   }
 }
 

@@ -1,5 +1,5 @@
 import { type ResourceName, type Revision, resourceName } from '../model/brand.ts';
-import type { Commit, Snapshot } from '../model/catalog.ts';
+import type { Commit, Snapshot, StoredResourceError } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -12,6 +12,7 @@ import {
   type Interest,
   type Move,
   type Put,
+  type Removal,
   type ResourceError,
   type Selector,
   type Transaction,
@@ -165,6 +166,8 @@ export class Update extends VariantRemover {
   readonly #transaction: Transaction;
   readonly #holder: Holder;
   readonly #revision: Revision;
+  /** The errors that the transaction says, also if they were said before. */
+  readonly #errors = new Set<StoredResourceError>();
 
   constructor(table: TypeTable, transaction: Transaction, revision: Revision, changes: CommitChanges) {
     super(table, changes, transaction);
@@ -239,9 +242,19 @@ export class Update extends VariantRemover {
     for (const { name, constraints } of this.#transaction.removals) {
       const cached = this.table.resources.get(name);
       const entry = cached?.variants.get(constraints.key);
-      if (cached === undefined || entry === undefined) this.resolveNamed(name, constraints);
+      if (cached === undefined || entry === undefined) this.#removeErrors(cached, { name, constraints });
       else if (entry.confirmedIn !== this.#revision) this.drop(cached, entry, this.#holder);
     }
+  }
+
+  /** The resource is not here, or not any more: its time to live may have passed. */
+  #removeErrors(cached: CachedResource | undefined, { name, constraints }: Removal): void {
+    if (cached?.resourceErrors !== undefined && !this.#transaction.unwanted) {
+      this.changes.touch(name, constraints);
+      cached.clearErrors(constraints);
+      if (cached.empty) this.table.resources.delete(name);
+    }
+    this.resolveNamed(name, constraints);
   }
 
   /** Full state: what this holder has not confirmed is removed. */
@@ -380,20 +393,39 @@ export class Update extends VariantRemover {
     const fromWildcard =
       (again && known.fromWildcard) || this.#holder.role === 'wildcard' || name === WILDCARD;
     // Each error is forwarded once (protocol §8). Upstreams that send their whole state repeat it in each response.
-    if (again && known.fromWildcard === fromWildcard) return;
+    if (again && known.fromWildcard === fromWildcard) {
+      this.#errors.add(known);
+      return;
+    }
     const status = Buffer.from(error.status);
+    const stored = { ...error, status, revision: this.#revision, fromWildcard };
     this.changes.touch(name, constraints);
-    cached.resourceErrors.set(constraints.key, { ...error, status, revision: this.#revision, fromWildcard });
+    cached.resourceErrors.set(constraints.key, stored);
+    this.#errors.add(stored);
   }
 
-  /** The wildcard or glob is served now, so what refused it earlier is cleared, as `max_upstream_sessions`. */
-  #clearRefusal({ selector, parameters }: Interest): void {
-    const cached = isCollection(selector) ? this.table.resources.get(selector) : undefined;
-    if (cached?.resourceErrors === undefined) return;
-    for (const { constraints, revision } of cached.resourceErrors.values()) {
-      if (revision !== this.#revision && constraints.matches(parameters)) cached.clearErrors(constraints);
+  /**
+   * An answer ends the errors before it, as that of `max_upstream_sessions`, unless it says them again. Those beside what
+   * is there end with the resource (protocol §8.2).
+   */
+  #endErrors({ selector, parameters }: Interest): void {
+    const cached = this.table.resources.get(selector);
+    if (cached?.resourceErrors === undefined || cached.variants.match(parameters).length > 0) return;
+    for (const error of cached.resourceErrors.values()) {
+      const { constraints } = error;
+      if (this.#errors.has(error) || !constraints.matches(parameters)) continue;
+      if (this.#hasAnswered(selector, constraints)) continue;
+      this.changes.touch(selector, constraints);
+      cached.clearError(constraints.key);
     }
     if (cached.empty) this.table.resources.delete(selector);
+  }
+
+  /** Then an interest that has its answer now only joins others, and an error for these is newer than their answer. */
+  #hasAnswered(selector: Selector, constraints: Constraints): boolean {
+    return Iterator.from(this.table.interests.named(selector)?.matching(constraints) ?? []).some(
+      ({ answer, holder }) => answer === 'confirmed' && holder?.key === this.#holder.key,
+    );
   }
 
   #resolveInterests(): void {
@@ -406,10 +438,10 @@ export class Update extends VariantRemover {
     for (const interest of resolved) {
       const state = this.table.interests.get(interest.selector, interest.parameters);
       if (state === undefined || (state.answer === 'restored' && failed.has(interest.selector))) continue;
+      this.#endErrors(interest);
       if (state.holder?.key !== this.#holder.key) this.table.all.journal.interest(interest);
       state.holder = this.#holder;
       confirmed.push(interest);
-      this.#clearRefusal(interest);
       if (state.answer === undefined) this.changes.resolve(state);
       else state.answer = 'confirmed';
     }
