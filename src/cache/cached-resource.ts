@@ -2,7 +2,7 @@ import type { Access } from '../model/access.ts';
 import type { ConstraintsKey, ResourceName } from '../model/brand.ts';
 import type { StoredResourceError } from '../model/catalog.ts';
 import { type Content, NO_CONTENT } from '../model/change.ts';
-import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
+import type { Constraints } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
@@ -171,13 +171,7 @@ export class CachedResource {
     return this.variants.size > 1 && this.variants.match(parameters).length > 1;
   }
 
-  /** Those with these constraints, and those for everybody. */
-  clearErrors({ key }: Constraints): void {
-    this.clearError(key);
-    this.clearError(UNCONSTRAINED.key);
-  }
-
-  clearError(key: ConstraintsKey): void {
+  clearError({ key }: Constraints): void {
     this.resourceErrors?.delete(key);
     if (this.resourceErrors?.size === 0) this.resourceErrors = undefined;
   }

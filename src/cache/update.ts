@@ -1,6 +1,6 @@
 import { type ResourceName, type Revision, resourceName } from '../model/brand.ts';
 import type { Commit, Snapshot, StoredResourceError } from '../model/catalog.ts';
-import type { Constraints } from '../model/constraints.ts';
+import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { deltaVersionOf } from '../model/payloads.ts';
@@ -12,7 +12,6 @@ import {
   type Interest,
   type Move,
   type Put,
-  type Removal,
   type ResourceError,
   type Selector,
   type Transaction,
@@ -87,6 +86,8 @@ export class CommitChanges {
 export class VariantRemover {
   protected readonly table: TypeTable;
   protected readonly changes: CommitChanges;
+  /** The errors that the transaction has said, also if they were said before. */
+  protected readonly saidErrors = new Set<StoredResourceError>();
   readonly #unwanted: boolean;
   /** Upstream itself has said that the resource does not exist. */
   readonly #saidByUpstream: boolean;
@@ -109,9 +110,7 @@ export class VariantRemover {
     this.changes.touch(name, entry.constraints, aliases);
     this.table.removeHolder(entry, holder);
     if (entry.holders.length > 0) return;
-    // Earlier errors of this resource are cleared. An error beside a missing resource would mean that it is not
-    // deleted (protocol §8).
-    if (this.#saidByUpstream) cached.clearErrors(entry.constraints);
+    this.missing(name, cached, entry.constraints);
     this.table.remove(cached, entry);
     // Interests in the name that are not resolved yet may still get another variant. That the wildcard lost this one,
     // or that nobody subscribes to it, does not resolve them. Nor does it those in its aliases: another resource may
@@ -137,6 +136,25 @@ export class VariantRemover {
     }
   }
 
+  /** An error beside a missing resource would mean that it is not deleted (protocol §8). */
+  protected missing(name: ResourceName, cached: CachedResource, constraints: Constraints): void {
+    if (this.#saidByUpstream) this.endErrors(name, cached, isOf(constraints));
+  }
+
+  /** Errors of a name that are over, but for those that the same transaction says. */
+  protected endErrors(
+    name: ResourceName,
+    cached: CachedResource,
+    isOver: (constraints: Constraints) => boolean,
+  ): void {
+    for (const error of cached.resourceErrors?.values() ?? []) {
+      if (this.saidErrors.has(error) || !isOver(error.constraints)) continue;
+      this.changes.touch(name, error.constraints);
+      cached.clearError(error.constraints);
+    }
+    if (cached.empty) this.table.resources.delete(name);
+  }
+
   /** Resolves the interests in this name: the resource is absent. */
   protected resolveNamed(name: ResourceName, constraints: Constraints): void {
     for (const state of this.table.interests.named(name)?.matching(constraints) ?? []) {
@@ -146,6 +164,12 @@ export class VariantRemover {
     }
   }
 }
+
+/** Of errors: those with these constraints, and those for everybody. */
+const isOf =
+  (constraints: Constraints) =>
+  ({ key }: Constraints): boolean =>
+    key === constraints.key || key === UNCONSTRAINED.key;
 
 /**
  * Whether a restored holder still keeps a variant: an interest of its role sees it and has no answer yet from its present
@@ -166,8 +190,6 @@ export class Update extends VariantRemover {
   readonly #transaction: Transaction;
   readonly #holder: Holder;
   readonly #revision: Revision;
-  /** The errors that the transaction says, also if they were said before. */
-  readonly #errors = new Set<StoredResourceError>();
 
   constructor(table: TypeTable, transaction: Transaction, revision: Revision, changes: CommitChanges) {
     super(table, changes, transaction);
@@ -242,19 +264,12 @@ export class Update extends VariantRemover {
     for (const { name, constraints } of this.#transaction.removals) {
       const cached = this.table.resources.get(name);
       const entry = cached?.variants.get(constraints.key);
-      if (cached === undefined || entry === undefined) this.#removeErrors(cached, { name, constraints });
-      else if (entry.confirmedIn !== this.#revision) this.drop(cached, entry, this.#holder);
+      if (cached === undefined || entry === undefined) {
+        // Its time to live may have passed here.
+        if (cached !== undefined) this.missing(name, cached, constraints);
+        this.resolveNamed(name, constraints);
+      } else if (entry.confirmedIn !== this.#revision) this.drop(cached, entry, this.#holder);
     }
-  }
-
-  /** The resource is not here, or not any more: its time to live may have passed. */
-  #removeErrors(cached: CachedResource | undefined, { name, constraints }: Removal): void {
-    if (cached?.resourceErrors !== undefined && !this.#transaction.unwanted) {
-      this.changes.touch(name, constraints);
-      cached.clearErrors(constraints);
-      if (cached.empty) this.table.resources.delete(name);
-    }
-    this.resolveNamed(name, constraints);
   }
 
   /** Full state: what this holder has not confirmed is removed. */
@@ -266,11 +281,9 @@ export class Update extends VariantRemover {
   }
 
   #put(put: Put): void {
+    const known = this.table.resources.get(put.name);
+    if (known !== undefined) this.endErrors(put.name, known, isOf(put.constraints));
     const cached = this.table.place(put.name);
-    if (cached.resourceErrors !== undefined) {
-      this.changes.touch(put.name, put.constraints);
-      cached.clearErrors(put.constraints);
-    }
     const entry = cached.variants.get(put.constraints.key);
     if (entry !== undefined && this.#holder.restored) {
       this.#keep(entry);
@@ -394,31 +407,26 @@ export class Update extends VariantRemover {
       (again && known.fromWildcard) || this.#holder.role === 'wildcard' || name === WILDCARD;
     // Each error is forwarded once (protocol §8). Upstreams that send their whole state repeat it in each response.
     if (again && known.fromWildcard === fromWildcard) {
-      this.#errors.add(known);
+      this.saidErrors.add(known);
       return;
     }
     const status = Buffer.from(error.status);
     const stored = { ...error, status, revision: this.#revision, fromWildcard };
     this.changes.touch(name, constraints);
     cached.resourceErrors.set(constraints.key, stored);
-    this.#errors.add(stored);
+    this.saidErrors.add(stored);
   }
 
   /**
    * An answer ends the errors before it, as that of `max_upstream_sessions`, unless it says them again. Those beside what
    * is there end with the resource (protocol §8.2).
    */
-  #endErrors({ selector, parameters }: Interest): void {
+  #answer({ selector, parameters }: Interest): void {
     const cached = this.table.resources.get(selector);
     if (cached?.resourceErrors === undefined || cached.variants.match(parameters).length > 0) return;
-    for (const error of cached.resourceErrors.values()) {
-      const { constraints } = error;
-      if (this.#errors.has(error) || !constraints.matches(parameters)) continue;
-      if (this.#hasAnswered(selector, constraints)) continue;
-      this.changes.touch(selector, constraints);
-      cached.clearError(constraints.key);
-    }
-    if (cached.empty) this.table.resources.delete(selector);
+    const isOver = (constraints: Constraints): boolean =>
+      constraints.matches(parameters) && !this.#hasAnswered(selector, constraints);
+    this.endErrors(selector, cached, isOver);
   }
 
   /** Then an interest that has its answer now only joins others, and an error for these is newer than their answer. */
@@ -438,7 +446,7 @@ export class Update extends VariantRemover {
     for (const interest of resolved) {
       const state = this.table.interests.get(interest.selector, interest.parameters);
       if (state === undefined || (state.answer === 'restored' && failed.has(interest.selector))) continue;
-      this.#endErrors(interest);
+      this.#answer(interest);
       if (state.holder?.key !== this.#holder.key) this.table.all.journal.interest(interest);
       state.holder = this.#holder;
       confirmed.push(interest);
