@@ -373,7 +373,7 @@ describe('resource_errors (§8)', () => {
         });
         return client.one().resourceErrors.map(({ resourceName: of }) => of?.name);
       });
-      expect(refusals).to.deep.equal(Array(4).fill([selector]));
+      expect(refusals).to.deep.equal([[selector], [selector], [selector], [selector]]);
     });
   }
 
