@@ -2,7 +2,7 @@ import type { Access } from '../model/access.ts';
 import type { ConstraintsKey, ResourceName } from '../model/brand.ts';
 import type { StoredResourceError } from '../model/catalog.ts';
 import { type Content, NO_CONTENT } from '../model/change.ts';
-import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
+import type { Constraints } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
@@ -171,11 +171,9 @@ export class CachedResource {
     return this.variants.size > 1 && this.variants.match(parameters).length > 1;
   }
 
-  clearErrors(constraints: Constraints): void {
-    if (this.resourceErrors === undefined) return;
-    this.resourceErrors.delete(constraints.key);
-    this.resourceErrors.delete(UNCONSTRAINED.key);
-    if (this.resourceErrors.size === 0) this.resourceErrors = undefined;
+  clearError({ key }: Constraints): void {
+    this.resourceErrors?.delete(key);
+    if (this.resourceErrors?.size === 0) this.resourceErrors = undefined;
   }
 }
 

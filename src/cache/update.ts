@@ -1,6 +1,6 @@
 import { type ResourceName, type Revision, resourceName } from '../model/brand.ts';
-import type { Commit, Snapshot } from '../model/catalog.ts';
-import type { Constraints } from '../model/constraints.ts';
+import type { Commit, Snapshot, StoredResourceError } from '../model/catalog.ts';
+import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { deltaVersionOf } from '../model/payloads.ts';
@@ -86,6 +86,8 @@ export class CommitChanges {
 export class VariantRemover {
   protected readonly table: TypeTable;
   protected readonly changes: CommitChanges;
+  /** The errors that the transaction has said, also if they were said before. */
+  protected readonly saidErrors = new Set<StoredResourceError>();
   readonly #unwanted: boolean;
   /** Upstream itself has said that the resource does not exist. */
   readonly #saidByUpstream: boolean;
@@ -108,9 +110,7 @@ export class VariantRemover {
     this.changes.touch(name, entry.constraints, aliases);
     this.table.removeHolder(entry, holder);
     if (entry.holders.length > 0) return;
-    // Earlier errors of this resource are cleared. An error beside a missing resource would mean that it is not
-    // deleted (protocol §8).
-    if (this.#saidByUpstream) cached.clearErrors(entry.constraints);
+    this.missing(name, cached, entry.constraints);
     this.table.remove(cached, entry);
     // Interests in the name that are not resolved yet may still get another variant. That the wildcard lost this one,
     // or that nobody subscribes to it, does not resolve them. Nor does it those in its aliases: another resource may
@@ -136,6 +136,25 @@ export class VariantRemover {
     }
   }
 
+  /** An error beside a missing resource would mean that it is not deleted (protocol §8). */
+  protected missing(name: ResourceName, cached: CachedResource, constraints: Constraints): void {
+    if (this.#saidByUpstream) this.endErrors(name, cached, isOf(constraints));
+  }
+
+  /** Errors of a name that are over, but for those that the same transaction says. */
+  protected endErrors(
+    name: ResourceName,
+    cached: CachedResource,
+    isOver: (constraints: Constraints) => boolean,
+  ): void {
+    for (const error of cached.resourceErrors?.values() ?? []) {
+      if (this.saidErrors.has(error) || !isOver(error.constraints)) continue;
+      this.changes.touch(name, error.constraints);
+      cached.clearError(error.constraints);
+    }
+    if (cached.empty) this.table.resources.delete(name);
+  }
+
   /** Resolves the interests in this name: the resource is absent. */
   protected resolveNamed(name: ResourceName, constraints: Constraints): void {
     for (const state of this.table.interests.named(name)?.matching(constraints) ?? []) {
@@ -145,6 +164,12 @@ export class VariantRemover {
     }
   }
 }
+
+/** Of errors: those with these constraints, and those for everybody. */
+const isOf =
+  (constraints: Constraints) =>
+  ({ key }: Constraints): boolean =>
+    key === constraints.key || key === UNCONSTRAINED.key;
 
 /**
  * Whether a restored holder still keeps a variant: an interest of its role sees it and has no answer yet from its present
@@ -239,8 +264,11 @@ export class Update extends VariantRemover {
     for (const { name, constraints } of this.#transaction.removals) {
       const cached = this.table.resources.get(name);
       const entry = cached?.variants.get(constraints.key);
-      if (cached === undefined || entry === undefined) this.resolveNamed(name, constraints);
-      else if (entry.confirmedIn !== this.#revision) this.drop(cached, entry, this.#holder);
+      if (cached === undefined || entry === undefined) {
+        // Its time to live may have passed here.
+        if (cached !== undefined) this.missing(name, cached, constraints);
+        this.resolveNamed(name, constraints);
+      } else if (entry.confirmedIn !== this.#revision) this.drop(cached, entry, this.#holder);
     }
   }
 
@@ -253,11 +281,9 @@ export class Update extends VariantRemover {
   }
 
   #put(put: Put): void {
+    const known = this.table.resources.get(put.name);
+    if (known !== undefined) this.endErrors(put.name, known, isOf(put.constraints));
     const cached = this.table.place(put.name);
-    if (cached.resourceErrors !== undefined) {
-      this.changes.touch(put.name, put.constraints);
-      cached.clearErrors(put.constraints);
-    }
     const entry = cached.variants.get(put.constraints.key);
     if (entry !== undefined && this.#holder.restored) {
       this.#keep(entry);
@@ -380,20 +406,34 @@ export class Update extends VariantRemover {
     const fromWildcard =
       (again && known.fromWildcard) || this.#holder.role === 'wildcard' || name === WILDCARD;
     // Each error is forwarded once (protocol §8). Upstreams that send their whole state repeat it in each response.
-    if (again && known.fromWildcard === fromWildcard) return;
+    if (again && known.fromWildcard === fromWildcard) {
+      this.saidErrors.add(known);
+      return;
+    }
     const status = Buffer.from(error.status);
+    const stored = { ...error, status, revision: this.#revision, fromWildcard };
     this.changes.touch(name, constraints);
-    cached.resourceErrors.set(constraints.key, { ...error, status, revision: this.#revision, fromWildcard });
+    cached.resourceErrors.set(constraints.key, stored);
+    this.saidErrors.add(stored);
   }
 
-  /** The wildcard or glob is served now, so what refused it earlier is cleared, as `max_upstream_sessions`. */
-  #clearRefusal({ selector, parameters }: Interest): void {
-    const cached = isCollection(selector) ? this.table.resources.get(selector) : undefined;
-    if (cached?.resourceErrors === undefined) return;
-    for (const { constraints, revision } of cached.resourceErrors.values()) {
-      if (revision !== this.#revision && constraints.matches(parameters)) cached.clearErrors(constraints);
-    }
-    if (cached.empty) this.table.resources.delete(selector);
+  /**
+   * An answer ends the errors before it, as that of `max_upstream_sessions`, unless it says them again. Those beside what
+   * is there end with the resource (protocol §8.2).
+   */
+  #answer({ selector, parameters }: Interest): void {
+    const cached = this.table.resources.get(selector);
+    if (cached?.resourceErrors === undefined || cached.variants.match(parameters).length > 0) return;
+    const isOver = (constraints: Constraints): boolean =>
+      constraints.matches(parameters) && !this.#hasAnswered(selector, constraints);
+    this.endErrors(selector, cached, isOver);
+  }
+
+  /** Then an interest that has its answer now only joins others, and an error for these is newer than their answer. */
+  #hasAnswered(selector: Selector, constraints: Constraints): boolean {
+    return Iterator.from(this.table.interests.named(selector)?.matching(constraints) ?? []).some(
+      ({ answer, holder }) => answer === 'confirmed' && holder?.key === this.#holder.key,
+    );
   }
 
   #resolveInterests(): void {
@@ -406,10 +446,10 @@ export class Update extends VariantRemover {
     for (const interest of resolved) {
       const state = this.table.interests.get(interest.selector, interest.parameters);
       if (state === undefined || (state.answer === 'restored' && failed.has(interest.selector))) continue;
+      this.#answer(interest);
       if (state.holder?.key !== this.#holder.key) this.table.all.journal.interest(interest);
       state.holder = this.#holder;
       confirmed.push(interest);
-      this.#clearRefusal(interest);
       if (state.answer === undefined) this.changes.resolve(state);
       else state.answer = 'confirmed';
     }

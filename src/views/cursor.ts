@@ -633,10 +633,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return ids;
   }
 
-  /** What the client may not see any more goes at once. */
+  /** What the client may not see any more goes at once, and what its own timer has ended is not sent again (§8.1). */
   #defers({ item, variant, deferredAt: since }: RetainedResource, defers: Defers): boolean {
     return (
       defers !== defersNothing &&
+      !(this.encoding.ttl && variant.ttl !== undefined && variant.ttl.deadline <= this.#pool.now()) &&
       this.#view.admits(variant, item.parameters) &&
       defers({ spelling: item.spelling, variant, since })
     );

@@ -265,7 +265,11 @@ export class View {
       base.#late.add(this);
       this.head = commit.revision;
     }
-    if (this.head === before) return false;
+    if (this.head === before) {
+      // Nobody is told that an error is over, but newcomers must not get it.
+      if (names.length > 0) this.shared.clear();
+      return false;
+    }
     this.#changedAt = commit.revision;
     this.generation++;
     this.headAt = commit.receivedAt;

@@ -206,7 +206,7 @@ describe('what is restored', () => {
     expect(store.resolve(www.type, www.selector, NO_PARAMETERS)).to.equal('absent');
   });
 
-  it('is not dropped for an error other than NOT_FOUND (protocol §8)', () => {
+  it('is not dropped for an error other than NOT_FOUND, and either is told (protocol §8)', () => {
     const one = interest('cds', 'a');
     const before = storeWith(one);
     before.apply(says('cds', { holder: named, resources: { a: '1' }, resolved: [one] }));
@@ -224,6 +224,9 @@ describe('what is restored', () => {
       };
       store.apply(says('cds', { holder: named, resourceErrors: [fault], resolved: [one] }));
       expect(isVariant(store.resolve(cds, one.selector, NO_PARAMETERS))).to.equal(stays);
+      expect(store.resourceErrors(cds, one.selector, NO_PARAMETERS).map((error) => error.code)).to.deep.equal(
+        [code],
+      );
     }
   });
 

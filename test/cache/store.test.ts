@@ -52,6 +52,13 @@ class Setting {
     return shown(this.store.resolve(cds, resourceName(name), parameters));
   }
 
+  /** Their constraints. */
+  errorsOf(name: string, parameters: Parameters = NO_PARAMETERS): string[] {
+    return this.store
+      .resourceErrors(cds, resourceName(name), parameters)
+      .map(({ constraints }) => constraints.key);
+  }
+
   members(selector: string, parameters: Parameters = NO_PARAMETERS): string[] {
     return [...this.store.members(cds, resourceName(selector), parameters)].toSorted();
   }
@@ -529,6 +536,70 @@ describe('store', () => {
       setting.apply({ resourceErrors: [fault('a', 14)] });
       expect(changedNames(setting.apply({ resourceErrors: [fault('a', 14)] }))).to.deep.equal([]);
       expect(changedNames(setting.apply({ resourceErrors: [fault('a', 13)] }))).to.deep.equal(['a']);
+    });
+    const answers: readonly [string, (setting: Setting, interest: Interest) => void][] = [
+      ['a removal', (setting) => setting.apply({ removals: [gone('a')] })],
+      ['silence', (setting, interest) => setting.apply({ resolved: [interest] })],
+      [
+        'a resource by that alias',
+        (setting, interest) =>
+          setting.apply({
+            puts: [cluster('b', '1', UNCONSTRAINED, { aliases: ['a'] })],
+            resolved: [interest],
+          }),
+      ],
+    ];
+    for (const [what, answer] of answers) {
+      it(`are over when there is an answer: ${what}`, () => {
+        const setting = use();
+        const interest = setting.want('a');
+        setting.apply({ resourceErrors: [fault('a', 14)] });
+        answer(setting, interest);
+        expect(setting.errorsOf('a')).to.deep.equal([]);
+      });
+    }
+    it('are over when the resource is removed after its time to live has passed here', () => {
+      const setting = use();
+      const interest = setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')], removals: [], resolved: [interest] });
+      setting.apply({ removals: [gone('a')] });
+      setting.apply({ resourceErrors: [fault('a', 14)] });
+      setting.apply({ removals: [gone('a')] });
+      expect(setting.errorsOf('a')).to.deep.equal([]);
+    });
+    it('stay with the answer that says them again', () => {
+      for (const selector of ['a', '*']) {
+        const setting = use();
+        const interest = setting.want(selector);
+        const resourceErrors = [fault(selector, 14), { ...fault(selector, 14), constraints: notProd }];
+        setting.apply({ resourceErrors });
+        setting.apply({ resourceErrors: [fault(selector, 14)], resolved: [interest] });
+        expect(setting.errorsOf(selector), selector).to.deep.equal(['']);
+      }
+    });
+    it('stay when another interest joins one that has its answer', () => {
+      for (const selector of ['a', '*']) {
+        const setting = use();
+        setting.apply({ resolved: [setting.want(selector, inProd)] });
+        setting.apply({ resourceErrors: [fault(selector, 14)] });
+        setting.apply({ resolved: [setting.want(selector, inTest)] });
+        expect(setting.errorsOf(selector, inTest), selector).to.deep.equal(['']);
+      }
+    });
+    it('are over for all of them when another upstream answers', () => {
+      const setting = use();
+      const [first, other] = [setting.want('a', inProd), setting.want('a', inTest)];
+      for (const resolved of [[first], [other]]) setting.apply({ resourceErrors: [fault('a', 5)], resolved });
+      setting.apply({ holder: otherHolder, resolved: [other] });
+      expect(setting.errorsOf('a', inTest)).to.deep.equal([]);
+    });
+    it('beside what is there stay, whatever else is answered', () => {
+      const setting = use();
+      const interest = setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')], holder: wildcardHolder });
+      setting.apply({ resourceErrors: [fault('a', 14)], holder: wildcardHolder });
+      setting.apply({ resolved: [interest] });
+      expect(setting.errorsOf('a')).to.deep.equal(['']);
     });
     it('that nobody could be told are not kept', () => {
       const setting = use();

@@ -1,4 +1,6 @@
+import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
+import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import type {
   DeltaDiscoveryResponse,
   DiscoveryResponse,
@@ -216,6 +218,44 @@ for (const protocol of ['sotw', 'delta'] as const) {
       expect(client.told()).to.deep.equal(['rds r']);
       expect(lab.events).to.not.include('overdue cds removal x');
     });
+
+    for (const knowsTtl of [true, false]) {
+      it(`§8.6, §8.1 what has expired is not kept for who runs the timer (${knowsTtl})`, () => {
+        const { lab, client, raw } = settled(protocol);
+        if (knowsTtl) {
+          const is = create(NodeSchema, node({}, ['xds.config.supports-resource-ttl']));
+          raw.send('cds', { node: is, responseNonce: client.nonces[0] ?? '' });
+        }
+        const shorter = (...names: readonly string[]): void =>
+          lab.says({
+            type: type('cds'),
+            complete: true,
+            puts: names.map((name) => ({
+              ...realPut('cds', name, { type: 'STATIC' }),
+              ttlMilliseconds: name === 'x' ? 5000 : undefined,
+            })),
+          });
+        shorter('x');
+        client.told();
+        // Upstream removes it, and its time passes only then.
+        shorter('y');
+        expect(client.told()).to.deep.equal([union]);
+        lab.clock.advance(5000);
+        shorter('y', 'z');
+        const rest = protocol === 'sotw' ? ['cds y z'] : ['cds z -x'];
+        const kept = protocol === 'sotw' ? ['cds x y z'] : ['cds z'];
+        expect(client.told()).to.deep.equal(knowsTtl ? rest : kept);
+        // Its time passes first.
+        shorter('x', 'y', 'z');
+        client.told();
+        lab.clock.advance(5000);
+        lab.settle();
+        expect(client.told()).to.deep.equal(knowsTtl ? [protocol === 'sotw' ? 'cds y z' : 'cds -x'] : []);
+        clusters(lab, 'y');
+        const end = protocol === 'sotw' ? 'cds y' : 'cds -z';
+        expect(client.told()).to.deep.equal(protocol === 'sotw' && !knowsTtl ? ['cds x y'] : [end]);
+      });
+    }
 
     it('§8.6 with removal_grace 0 it goes at once', () => {
       const { lab, client } = settled(protocol, new InMemoryRelay());

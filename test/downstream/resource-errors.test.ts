@@ -1,4 +1,6 @@
+import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
+import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
@@ -8,6 +10,7 @@ import {
   DeltaClient,
   InMemoryRelay,
   namedHolder,
+  node,
   put,
   resources,
   type SotwClient,
@@ -356,6 +359,53 @@ describe('resource_errors (§8)', () => {
     const later = relay.delta();
     later.send('cds');
     expect(later.one().resourceErrors).to.deep.equal([]);
+  });
+
+  for (const selector of ['*', 'xdstp://nobody/envoy.config.cluster.v3.Cluster/*']) {
+    it(`§6.5 so it is for every parameter set, whoever comes first (${selector})`, () => {
+      const relay = new InMemoryRelay();
+      relay.upstream.claimOnly(() => false);
+      const refusals = ['prod', 'test', 'prod', 'test'].map((env) => {
+        const client = relay.delta();
+        client.send('cds', {
+          node: create(NodeSchema, node({ env })),
+          resourceNamesSubscribe: [selector],
+        });
+        return client.one().resourceErrors.map(({ resourceName: of }) => of?.name);
+      });
+      expect(refusals).to.deep.equal([[selector], [selector], [selector], [selector]]);
+    });
+  }
+
+  it('§8 of a name is over when upstream says that it is not there', () => {
+    const relay = new InMemoryRelay();
+    const open = (): string[] => {
+      const client = relay.delta();
+      client.send('eds', { resourceNamesSubscribe: ['a'] });
+      return client
+        .received()
+        .flatMap((response) => [...told(response), ...response.resourceErrors.map(() => '!a')]);
+    };
+    expect(open()).to.deep.equal([]);
+    fails(relay, fault('a', 8, 'all sessions are in use'));
+    expect(open()).to.deep.equal(['!a']);
+    relay.says({ type: eds, holder: namedHolder });
+    expect(open()).to.deep.equal(['-a']);
+  });
+
+  it('§8 is over for newcomers, also if what came has the content that was there', () => {
+    const relay = new InMemoryRelay();
+    const open = (): number => {
+      const client = relay.delta();
+      client.send('eds', { resourceNamesSubscribe: ['a'] });
+      return client.received().flatMap(({ resourceErrors }) => resourceErrors).length;
+    };
+    open();
+    relay.says({ type: eds, holder: namedHolder, puts: [put(eds, 'a', '1')] });
+    fails(relay, fault('a'));
+    expect([open(), open()]).to.deep.equal([1, 1]);
+    relay.says({ type: eds, holder: namedHolder, puts: [put(eds, 'a', '1')] });
+    expect(open()).to.equal(0);
   });
 
   it('a name that no upstream is configured for is an error, not silence (§6)', () => {

@@ -1,6 +1,6 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
-import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
+import { type Any, AnySchema, anyUnpack } from '@bufbuild/protobuf/wkt';
 import type { StreamMetrics } from '../../src/assembly/stream-metrics.ts';
 import type { StreamEvents } from '../../src/downstream/services.ts';
 import { routes } from '../../src/downstream/xds-server.ts';
@@ -13,6 +13,8 @@ import {
   type DiscoveryResponse,
   DiscoveryResponseSchema,
   DynamicParameterConstraintsSchema,
+  type Resource,
+  ResourceSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { Access } from '../../src/model/access.ts';
 import { resourceName, type TypeUrl } from '../../src/model/brand.ts';
@@ -537,10 +539,14 @@ export class DeltaClient extends LabClient {
   }
 }
 
+const anyOrResource = (one: Any | Resource): Any | Resource =>
+  (one.$typeName === 'google.protobuf.Any' ? anyUnpack(one, ResourceSchema) : undefined) ?? one;
+
 /** Name → content of a response, whatever its form. */
 export function resources(response: DiscoveryResponse | DeltaDiscoveryResponse): Record<string, string> {
   const found: Record<string, string> = {};
-  for (const resource of response.resources) {
+  for (const one of response.resources) {
+    const resource = anyOrResource(one);
     if (resource.$typeName === 'google.protobuf.Any') found[nameOf(resource)] = contentOf(resource);
     else found[resource.name || (resource.resourceName?.name ?? '')] = contentOf(resource.resource);
   }
