@@ -36,7 +36,7 @@ export class Verdicts implements TransactionGuard {
   /** Those from before a restart of which upstream has not said all again yet. */
   readonly #awaited: Set<string>;
   readonly #known = new WeakMap<SavedContent, Known>();
-  /** What upstream has said again since. */
+  /** What of it upstream has said again since. */
   readonly #said = new WeakMap<SavedContent, ReadonlySet<string>>();
   /** Of this process. */
   #found: readonly Verdict[] = [];
@@ -80,9 +80,8 @@ export class Verdicts implements TransactionGuard {
     const gone = new Set(keys.filter((key) => !isUndecided(masks.get(key))));
     this.#keep((verdict) => verdict.names.isDisjointFrom(gone));
     for (const key of keys) {
-      if (!this.#discards.has(key)) continue;
-      if (masks.get(key) === 'discarded') this.#extend(key);
-      else if (gone.has(key) || !this.#awaited.has(key)) this.#forget(key);
+      if (masks.get(key) === 'discarded') this.#follow(key);
+      else if (this.#discards.has(key) && (gone.has(key) || !this.#awaited.has(key))) this.#forget(key);
     }
   }
 
@@ -102,14 +101,16 @@ export class Verdicts implements TransactionGuard {
     return puts.some(({ name }) => isBad(nameKey(type, name)));
   }
 
-  /** Of who came back meanwhile, what upstream says to them is discarded too. */
-  #extend(key: string): void {
+  /** Who had something else when it was discarded, and was away, may be told the same as the others since. */
+  #follow(key: string): void {
     const discarded = this.#discards.get(key);
     if (discarded === undefined) return;
+    const known = this.#knownOf(discarded);
     const said = this.#saidNow(discarded, 'said').map(({ variant }) => this.#hashOf(variant));
-    const hashes = new Set([...discarded.hashes, ...said]);
-    if (hashes.size === discarded.hashes.length) return;
-    this.#discards.set(key, { ...discarded, hashes: [...hashes] });
+    const others = said.filter(([where, what]) => known.has(where) && known.get(where) !== what);
+    if (others.length === 0) return;
+    const hashes = [...new Map([...known, ...others])].map((hash) => hash.join('.'));
+    this.#discards.set(key, { ...discarded, hashes });
     this.#unsaved.discards = true;
   }
 
@@ -241,7 +242,8 @@ export class Verdicts implements TransactionGuard {
     const now = this.#saidNow(content);
     const there = this.#gate.judgedContent(content.type, content.name);
     const before = this.#said.get(content) ?? new Set();
-    this.#said.set(content, before.union(new Set(now.map((one) => this.#whatOf(one)))));
+    const bad = new Set(this.#knownOf(content).values());
+    this.#said.set(content, before.union(bad.intersection(new Set(now.map((one) => this.#whatOf(one))))));
     return (
       this.#hasOthers(content, now) || !before.isSubsetOf(new Set(there.map((one) => this.#whatOf(one))))
     );

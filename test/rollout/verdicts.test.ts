@@ -463,6 +463,18 @@ describe('verdicts after a restart', () => {
     expect([again.state, again.elected, again.saved.verdicts.length]).to.deep.equal([held, [], 1]);
   });
 
+  it('very many clients with other parameters come and leave: it stays held', () => {
+    const setting = restarted();
+    setting.says({ puts: bad });
+    for (let index = 0; index < 150; index++) {
+      const env = `invented-${index}`;
+      setting.comes(env);
+      setting.says({ puts: [one('a', `of ${env}`, when({ env }))] });
+      setting.leaves(env);
+    }
+    expect(setting.state).to.equal(held);
+  });
+
   it('what was mended is forgotten on the disk too', () => {
     const setting = restarted();
     setting.says({ puts: [one('a', '3'), one('b', '2')] });
@@ -619,6 +631,39 @@ describe('what was discarded, after a restart', () => {
     setting.comes('dev');
     setting.says({ puts: [one('a', '1', dev)] });
     expect(stateOf(setting)).to.equal('IDLE; discarded a b');
+  });
+
+  it('for clients that had left before upstream said it, and have come back: it stays discarded', () => {
+    const before = new Setting();
+    before.comes('test');
+    before.says({ puts: released });
+    before.says({ puts: [one('a', 'wrong')] });
+    before.leaves('test');
+    expect(before.rollout.discard({}, 'a test').ok).to.equal(true);
+    before.comes('test');
+    before.says({ puts: [one('a', 'wrong', test)] });
+    expect(stateOf(before)).to.equal('IDLE; discarded a');
+    const setting = Setting.restarted(before);
+    setting.comes('test');
+    setting.says({ puts: [one('a', 'wrong'), one('a', 'wrong', test)] });
+    expect(stateOf(setting)).to.equal('IDLE; discarded a');
+  });
+
+  it('clients that invent parameters add nothing to the file', () => {
+    const setting = new Setting();
+    setting.says({ puts: released, resolved: interests });
+    setting.says(wrong);
+    expect(setting.rollout.discard({}, 'a test').ok).to.equal(true);
+    const { discards } = setting.saved;
+    for (let index = 0; index < 20; index++) {
+      const env = `invented-${index}`;
+      const content = index % 2 === 0 ? 'wrong' : `of ${env}`;
+      setting.comes(env);
+      setting.says({ puts: [one('a', content, when({ env }))] });
+      setting.leaves(env);
+    }
+    expect(stateOf(setting)).to.equal('IDLE; discarded a b');
+    expect(setting.saved.discards).to.equal(discards);
   });
 
   for (const { rule, change, after, state, saved } of table) {
