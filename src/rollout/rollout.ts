@@ -130,10 +130,11 @@ export class Rollout {
     const state = this.#changes.first?.judge.state;
     // What is frozen too: its verdict is only not shown. And what is queued, which nobody has judged.
     const { seen, queued } = this.#judged;
+    const names = this.#queues ? [...seen, ...queued] : seen;
     const known = verdictOn([...this.#found(), ...this.#verdicts.restored()], keysOf(seen));
     const reason = state?.kind === 'HELD' ? state.reason : known?.reason;
-    if (seen.length === 0 || this.#settings === undefined) return undefined;
-    return reloadObjection(reason, [...seen, ...(this.#queues ? queued : [])], this.#settings, settings);
+    if (names.length === 0 || this.#settings === undefined) return undefined;
+    return reloadObjection(reason, names, this.#settings, settings);
   }
 
   /** Before the clients' rules are applied again. */

@@ -46,10 +46,13 @@ class World {
   readonly clock = new VirtualClock();
   readonly store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
   readonly rollout: Rollout;
+  /** Clients have yet to go back to their side. */
+  isMoving = false;
   saved: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] };
 
   /** `before`: after a restart of that, with these settings. */
   constructor(before?: World, now = settings) {
+    const isMoving = (): boolean => this.isMoving;
     this.rollout = new Rollout(now, {
       gate: this.store.held,
       fleet: {
@@ -78,7 +81,9 @@ class World {
           };
         },
         waitingChanged: () => {},
-        isMoving: false,
+        get isMoving() {
+          return isMoving();
+        },
         moved: () => {},
       },
       clock: this.clock,
@@ -168,6 +173,17 @@ describe('what is queued behind a change that is past its first wave', () => {
     expect(world.store.held.pending.find(({ type: of }) => of === rtds)?.masked).to.equal('queued');
     expect(world.rollout.objectionTo(settings)).to.match(/^rollout.types: rtds cannot be taken out/);
     expect(world.rollout.objectionTo(both)).to.equal(undefined);
+  });
+
+  it('so is one just after the change before it was decided, while clients go back', () => {
+    const world = new World();
+    world.rollout.reload({ ...settings, types: [cds, rtds] });
+    world.inSecondWave();
+    world.says(rtds, [put(rtds, 'r', '2')]);
+    world.isMoving = true;
+    expect(world.rollout.discard({}, 'a test').ok).to.equal(true);
+    expect(world.rollout.objectionTo(settings)).to.match(/^rollout.types: rtds cannot be taken out/);
+    expect(world.rollout.objectionTo(undefined)).to.match(/^rollout: it cannot be taken out/);
   });
 });
 
