@@ -72,8 +72,6 @@ export class Rollout {
   #survey = nobody;
   /** Its canaries by class. */
   #canariesByClass: ReadonlyMap<string, readonly CanaryStream[]> = new Map();
-  /** What was found bad before a restart. */
-  #foundBefore: readonly Verdict[] = [];
   /** Of the last survey that was complete. */
   #members: readonly Member[] = [];
   /** Of whom canaries were elected last, but for these classes. */
@@ -131,7 +129,7 @@ export class Rollout {
     // What is frozen too: its verdict is only not shown. And what is queued, which nobody has judged.
     const { seen, queued } = this.#judged;
     const names = this.#queues ? [...seen, ...queued] : seen;
-    const known = verdictOn([...this.#found(), ...this.#verdicts.restored()], keysOf(seen));
+    const known = verdictOn(this.#found(), keysOf(seen));
     const reason = state?.kind === 'HELD' ? state.reason : known?.reason;
     if (names.length === 0 || this.#settings === undefined) return undefined;
     return reloadObjection(reason, names, this.#settings, settings);
@@ -333,9 +331,10 @@ export class Rollout {
     this.#save();
   }
 
-  #changed({ type, joined: all, left }: PendingChange): void {
+  #changed(change: PendingChange): void {
     const { fleet, gate } = this.#options;
-    this.#verdicts.left(type, left, gate.pending);
+    const { type, joined: all, left } = change;
+    this.#verdicts.changed(change);
     const keyOf = (name: ResourceName): string => nameKey(type, name);
     const discarded = this.#verdicts.discardedAgain(all.map(keyOf));
     // The views have heard of it, and no client has yet.
@@ -355,9 +354,10 @@ export class Rollout {
     return !this.#isOver && this.#judged.waiting.names.length > 0;
   }
 
-  /** What was found bad since the start. */
+  /** What was found bad since the start, and what is known from before it. */
   #found(): readonly Verdict[] {
-    return [...this.#rejections.verdicts, ...this.#ends.verdicts, ...this.#sources.verdicts];
+    const before = this.#verdicts.restored();
+    return [...this.#rejections.verdicts, ...this.#ends.verdicts, ...this.#sources.verdicts, ...before];
   }
 
   /** Looks at the canaries and passes on what they say. */
@@ -384,8 +384,7 @@ export class Rollout {
       return judgement.passes !== undefined;
     });
     this.#changes.judgeQueued(this.#guard, now);
-    const found = saved && [...this.#found(), ...this.#guard.objections];
-    if (found && this.#verdicts.record(found, () => this.#judged.seen)) this.#save();
+    if (saved && this.#verdicts.record([...this.#found(), ...this.#guard.objections])) this.#save();
     this.#discardHeld();
     if (this.#pass(passed, now) || this.#judged.waiting.names.length < waiting.names.length) {
       this.#look();
@@ -405,12 +404,14 @@ export class Rollout {
     if (this.#settings?.onFailure !== 'DISCARD') return;
     const { events, gate } = this.#options;
     const keysByReason = new Map<string, Set<string>>();
+    const known = [...this.#guard.objections, ...this.#verdicts.restored()];
     for (const row of this.#changes.rows) {
       const { state } = row.judge;
       if (state.kind !== 'HELD' || state.cause === 'timeout') continue;
       const { cause, reason } = state;
       // What waits with it is not to blame for its content.
-      const atFault = (cause === 'content' && this.#sources.opinionOn(row).verdict?.names) || row.keys;
+      const found = cause === 'content' ? known.filter((one) => one.reason === reason) : [];
+      const atFault = verdictOn(found, row.keys)?.names ?? row.keys;
       const bad = row.names.filter(({ key }) => atFault.has(key));
       this.#verdicts.discard(bad, reason, cause);
       events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
@@ -546,9 +547,7 @@ export class Rollout {
   }
 
   #arrange(waiting: WaitingNames, now: number): void {
-    this.#foundBefore = this.#verdicts.restored();
-    const verdicts = [...this.#found(), ...this.#foundBefore];
-    const bonds = verdicts.map(({ names }) => names);
+    const bonds = this.#found().map(({ names }) => names);
     const settings = this.#settings ?? unjudged;
     const { frozen } = this.#judged;
     this.#changes.arrange(waiting, frozen, this.#stopped, this.#members, bonds, this.#joined, settings, now);
@@ -588,7 +587,7 @@ export class Rollout {
     for (const { standing } of this.#canariesOf(row))
       if (standing.kind === 'rejected' && (standing.isFinal || !takesBack))
         return { cause: 'rejected', reason: standing.reason };
-    return verdictOn([...this.#found(), ...this.#foundBefore], row.keys);
+    return verdictOn(this.#found(), row.keys);
   }
 
   #observation(row: Change, now: number): Observation {

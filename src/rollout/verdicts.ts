@@ -1,14 +1,14 @@
-import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { ResourceName } from '../model/brand.ts';
 import { nameKey, type TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
-import type { Gate, HeldVariant, PendingName, TransactionGuard } from '../model/rollout.ts';
+import type { Gate, HeldVariant, PendingChange, PendingName, TransactionGuard } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import type { Transaction } from '../model/transaction.ts';
 import type { HoldCause, JudgeSettings, Verdict } from './judge.ts';
 import type { HashOf, SavedRollout } from './rollout-file.ts';
 import { type CanaryStream, isEqual, type Standing } from './waiting.ts';
 
-type Contents = Pick<Gate, 'contentOf' | 'judgedContent'>;
+type Contents = Pick<Gate, 'contentOf' | 'judgedContent' | 'pending'>;
 /** What a variant is, by whom it is for. Both are hashes; empty: others had one there, and it was removed. */
 type Known = ReadonlyMap<string, string>;
 
@@ -69,14 +69,21 @@ export class Verdicts implements TransactionGuard {
     return this.#restored;
   }
 
+  /** Names wait with another content now, which may be bad for the same reason, or wait no more. */
+  changed({ type, joined, left }: PendingChange): void {
+    const keysOf = (names: readonly ResourceName[]): string[] => names.map((name) => nameKey(type, name));
+    const keys = new Set(keysOf([...joined, ...left]));
+    this.#unsaved.verdicts ||= this.#found.some(({ names }) => !names.isDisjointFrom(keys));
+    this.#left(keysOf(left));
+  }
+
   /**
    * These names do not wait any more, or an operator has decided. Of those that are frozen or queued nobody knows
-   * anything new: what is left from before a restart stays for when they wait again. `pending`: what is held now.
+   * anything new: what is left from before a restart stays for when they wait again.
    */
-  left(type: TypeUrl, names: readonly ResourceName[], pending: readonly PendingName[]): void {
+  #left(keys: readonly string[]): void {
     if (this.#restored.length + this.#discards.size === 0) return;
-    const masks = new Map(pending.map(({ key, masked }) => [key, masked]));
-    const keys = names.map((name) => nameKey(type, name));
+    const masks = new Map(this.#gate.pending.map(({ key, masked }) => [key, masked]));
     const gone = new Set(keys.filter((key) => !isUndecided(masks.get(key))));
     this.#keep((verdict) => verdict.names.isDisjointFrom(gone));
     for (const key of keys) {
@@ -144,12 +151,11 @@ export class Verdicts implements TransactionGuard {
     return new Set(joined.filter((key) => this.#isAgain(key)));
   }
 
-  /** What is found bad now. `pendingNames`: those that canaries see. True: something else has to be saved. */
-  record(found: readonly Verdict[], pendingNames: () => readonly PendingName[]): boolean {
+  /** What is known to be bad now. True: something else has to be saved. */
+  record(found: readonly Verdict[]): boolean {
     const isSame = found.length === this.#found.length && found.every((one, at) => one === this.#found[at]);
     const { verdicts, discards } = this.#unsaved;
-    if (!isSame || verdicts)
-      this.#saved = { ...this.#saved, verdicts: this.#verdictsNow(found, pendingNames) };
+    if (!isSame || verdicts) this.#saved = { ...this.#saved, verdicts: this.#verdictsNow(found) };
     if (discards)
       this.#saved = { ...this.#saved, discards: [...this.#discards.values()].slice(-most.discards) };
     this.#found = found;
@@ -157,16 +163,15 @@ export class Verdicts implements TransactionGuard {
     return !isSame || verdicts || discards;
   }
 
-  #verdictsNow(
-    found: readonly Verdict[],
-    pendingNames: () => readonly PendingName[],
-  ): readonly SavedVerdict[] {
-    const pending = found.length === 0 ? [] : pendingNames();
-    const fresh = found.slice(-most.verdicts).map((one) => this.#withContents(one, pending));
+  #verdictsNow(all: readonly Verdict[]): readonly SavedVerdict[] {
+    const before = new Set<Verdict>(this.#restored);
+    const found = all.filter((one) => !before.has(one));
+    const judged = found.length === 0 ? [] : this.#gate.pending.filter(isJudged);
+    const fresh = found.slice(-most.verdicts).map((one) => this.#withContents(one, judged));
     // A canary that came back may have said the same again.
     const known = this.#restored.map(({ cause, reason, contents }) => ({ cause, reason, contents }));
-    const all = [...known, ...fresh].filter(({ contents }) => contents.length > 0);
-    const distinct = new Map(all.map((one) => [JSON.stringify(one.contents), one]));
+    const filled = [...known, ...fresh].filter(({ contents }) => contents.length > 0);
+    const distinct = new Map(filled.map((one) => [JSON.stringify(one.contents), one]));
     return [...distinct.values()].slice(-most.verdicts);
   }
 
@@ -190,8 +195,10 @@ export class Verdicts implements TransactionGuard {
     return { cause, reason, contents };
   }
 
-  #contentNow({ type, name }: TypedName): SavedContent {
-    const judged = this.#gate.judgedContent(type, name);
+  #contentNow({ type, name, masked }: PendingName): SavedContent {
+    // What is queued nobody has yet.
+    const judged =
+      masked === 'queued' ? this.#gate.contentOf(type, name, 'said') : this.#gate.judgedContent(type, name);
     const kept = new Set(judged.map(({ variant }) => variant.constraints.key));
     const released = this.#gate.contentOf(type, name, 'released').map(({ variant }) => variant);
     const removed = released.filter(({ constraints }) => !kept.has(constraints.key));
@@ -281,6 +288,8 @@ function partsOf(hash: string): readonly [where: string, what: string] {
   return [where, what];
 }
 
+/** Canaries see it, or the guard has seen it before them. */
+const isJudged = ({ masked }: PendingName): boolean => masked === undefined || masked === 'queued';
 const isUndecided = (masked: PendingName['masked']): boolean => masked === 'frozen' || masked === 'queued';
 
 /** So many rejections of streams that are gone are kept apart. */
