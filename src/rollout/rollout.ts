@@ -486,8 +486,9 @@ export class Rollout {
     if (!isEqual(keysOf(bad), this.#stopped.keys)) this.#stopped = new WaitingNames(bad);
     if (this.#settings === undefined) return;
     const { types } = this.#settings;
-    const kept = stopped.union(this.#verdicts.restoredKeys());
-    const isFree = ({ type, key }: PendingName): boolean => !types.includes(type) && !kept.has(key);
+    const all = [stopped, ...this.#verdicts.restored().map(({ names }) => names)];
+    const isFree = ({ type, key }: PendingName): boolean =>
+      !types.includes(type) && !all.some((keys) => keys.has(key));
     const unqueued = keysOf(queued.filter((one) => isFree(one) && !this.#needed.has(one)));
     if (unqueued.size > 0) gate.unqueue(({ type, name }) => unqueued.has(nameKey(type, name)));
     const free = keysOf(waiting.names.filter(isFree)).union(unqueued);

@@ -8,7 +8,7 @@ import type { HoldCause, JudgeSettings, Verdict } from './judge.ts';
 import type { HashOf, SavedRollout } from './rollout-file.ts';
 import { type CanaryStream, isEqual, type Standing } from './waiting.ts';
 
-type Contents = Pick<Gate, 'contentOf' | 'judgedContent' | 'pending'>;
+type Contents = Pick<Gate, 'contentOf' | 'judgedContent' | 'pending' | 'revision'>;
 /** What a variant is, by whom it is for. Both are hashes; empty: others had one there, and it was removed. */
 type Known = ReadonlyMap<string, string>;
 
@@ -31,6 +31,8 @@ export class Verdicts implements TransactionGuard {
   readonly #hashOf: HashOf;
   /** From before a restart. */
   #restored: readonly (SavedVerdict & Verdict)[];
+  /** At which revision they were compared. */
+  #compared: number | undefined;
   /** Of before a restart and since, by `nameKey`. */
   readonly #discards: Map<string, SavedDiscard>;
   /** Those from before a restart of which upstream has not said all again yet. */
@@ -65,6 +67,9 @@ export class Verdicts implements TransactionGuard {
 
   /** What was found bad before a restart, and what upstream has not said anything else for; the same values until then. */
   restored(): readonly Verdict[] {
+    const { revision } = this.#gate;
+    if (this.#compared === revision) return this.#restored;
+    this.#compared = revision;
     this.#keep(({ contents }) => !contents.some((one) => this.#isOther(one)));
     return this.#restored;
   }
@@ -90,11 +95,6 @@ export class Verdicts implements TransactionGuard {
       if (masks.get(key) === 'discarded') this.#follow(key);
       else if (this.#discards.has(key) && (gone.has(key) || !this.#awaited.has(key))) this.#forget(key);
     }
-  }
-
-  /** The names of what was found bad before a restart, by `nameKey`. */
-  restoredKeys(): ReadonlySet<string> {
-    return new Set(this.restored().flatMap(({ names }) => Array.from(names)));
   }
 
   /**

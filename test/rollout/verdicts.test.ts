@@ -6,7 +6,8 @@ import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
-import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
+import { plainHash, type SavedRollout } from '../../src/rollout/rollout-file.ts';
+import { Verdicts } from '../../src/rollout/verdicts.ts';
 import type { CanaryStream, Fleet } from '../../src/rollout/waiting.ts';
 import { namedHolder, put, type, when } from '../support/in-memory-relay.ts';
 import { unheard, withoutCanaries } from '../support/rollouts.ts';
@@ -473,6 +474,36 @@ describe('verdicts after a restart', () => {
       setting.leaves(env);
     }
     expect(setting.state).to.equal(held);
+  });
+
+  it('while nothing is said, nothing is compared again', () => {
+    const setting = restarted();
+    setting.says({ puts: bad });
+    const { held: gate } = setting.store;
+    let asked = 0;
+    const verdicts = new Verdicts(
+      setting.saved,
+      {
+        get pending() {
+          return gate.pending;
+        },
+        get revision() {
+          return gate.revision;
+        },
+        contentOf: (...of) => {
+          asked++;
+          return gate.contentOf(...of);
+        },
+        judgedContent: (...of) => gate.judgedContent(...of),
+      },
+      plainHash,
+    );
+    const looks = (): readonly number[] => [verdicts.restored().length, asked];
+    const first = looks();
+    expect(first[0]).to.equal(1);
+    expect(looks()).to.deep.equal(first);
+    setting.says({ puts: [one('a', '3')] });
+    expect(looks()[0]).to.equal(0);
   });
 
   it('what was mended is forgotten on the disk too', () => {
