@@ -103,12 +103,13 @@ export class Rollout {
     this.#judged = new Judged(gate);
     this.#needed = new Needed(gate);
     this.#removals = new RemovalLimits(gate, options.removalLimits);
-    this.#guard = new Guard(gate, clock, this.#verdicts);
+    this.#guard = new Guard(gate, clock);
     const outside = [options.checks ?? [], options.traffic ?? []];
     this.#sources = new Sources([this.#removals, this.#guard, ...outside.flat()]);
     this.#settling = new Settling(clock, settling, () => this.#look());
     this.#gate(settings);
-    gate.guarding(this.#guard);
+    const guards = [this.#verdicts, this.#guard];
+    gate.guarding({ stops: (one) => this.#settings !== undefined && guards.some((by) => by.stops(one)) });
     gate.queueing(
       (name, isRemoved) => (this.#queues && this.#isQueued(name)) || (isRemoved && this.#needed.mayBe(name)),
     );
@@ -334,9 +335,8 @@ export class Rollout {
   #changed(change: PendingChange): void {
     const { fleet, gate } = this.#options;
     const { type, joined: all, left } = change;
-    this.#verdicts.changed(change);
     const keyOf = (name: ResourceName): string => nameKey(type, name);
-    const discarded = this.#verdicts.discardedAgain(all.map(keyOf));
+    const discarded = this.#verdicts.changed(change);
     // The views have heard of it, and no client has yet.
     if (discarded.size > 0) gate.discard({}, this.#verdicts.whyDiscarded(discarded), discarded);
     this.#needed.look(this.#settings !== undefined, this.#queues);

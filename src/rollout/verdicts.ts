@@ -74,12 +74,16 @@ export class Verdicts implements TransactionGuard {
     return this.#restored;
   }
 
-  /** Names wait with another content now, which may be bad for the same reason, or wait no more. */
-  changed({ type, joined, left }: PendingChange): void {
+  /**
+   * Names wait with another content now, which may be bad for the same reason, or wait no more. Returns which of those
+   * that wait were discarded before a restart, with the same content.
+   */
+  changed({ type, joined, left }: PendingChange): ReadonlySet<string> {
     const keysOf = (names: readonly ResourceName[]): string[] => names.map((name) => nameKey(type, name));
     const keys = new Set(keysOf([...joined, ...left]));
     this.#unsaved.verdicts ||= this.#found.some(({ names }) => !names.isDisjointFrom(keys));
     this.#left(keysOf(left));
+    return new Set(keysOf(joined).filter((key) => this.#isAgain(key)));
   }
 
   /**
@@ -99,7 +103,7 @@ export class Verdicts implements TransactionGuard {
 
   /**
    * Endpoints that were stopped before a restart, and are not confirmed yet: the guard may find nothing wrong with them,
-   * where they come one by one.
+   * where they come one by one or its bounds are others.
    */
   stops({ type, holder, puts }: Transaction): boolean {
     if (this.#restored.length + this.#awaited.size === 0 || holder.restored === true) return false;
@@ -143,12 +147,6 @@ export class Verdicts implements TransactionGuard {
   causeOf(keys: ReadonlySet<string>): HoldCause | undefined {
     const causes = keys.values().map((key) => this.#discards.get(key)?.cause);
     return causes.find((cause) => cause !== undefined);
-  }
-
-  /** Which of the names that wait now were discarded before a restart, with the same content. */
-  discardedAgain(joined: readonly string[]): ReadonlySet<string> {
-    if (this.#discards.size === 0) return new Set();
-    return new Set(joined.filter((key) => this.#isAgain(key)));
   }
 
   /** What is known to be bad now. True: something else has to be saved. */
@@ -203,8 +201,8 @@ export class Verdicts implements TransactionGuard {
     const released = this.#gate.contentOf(type, name, 'released').map(({ variant }) => variant);
     const removed = released.filter(({ constraints }) => !kept.has(constraints.key));
     const hashes = [
-      ...judged.map(({ variant }) => this.#hashOf(variant)),
-      ...removed.map((variant) => `${partsOf(this.#hashOf(variant))[0]}.`),
+      ...judged.map(({ variant }) => this.#hashOf(variant).join('.')),
+      ...removed.map((variant) => `${this.#hashOf(variant)[0]}.`),
     ];
     return { type, name, hashes };
   }
@@ -220,7 +218,7 @@ export class Verdicts implements TransactionGuard {
   }
 
   #whatOf({ variant }: HeldVariant): string {
-    return partsOf(this.#hashOf(variant))[1];
+    return this.#hashOf(variant)[1];
   }
 
   /**
@@ -231,16 +229,12 @@ export class Verdicts implements TransactionGuard {
   #hasOthers(content: SavedContent, said: readonly HeldVariant[]): boolean {
     const known = this.#knownOf(content);
     const all = new Set(known.values());
-    const released = new Set(
-      this.#gate
-        .contentOf(content.type, content.name, 'released')
-        .map(({ variant }) => this.#hashOf(variant)),
-    );
+    const released = this.#gate.contentOf(content.type, content.name, 'released');
+    const everybodys: Known = new Map(released.map(({ variant }) => this.#hashOf(variant)));
     return said.some(({ variant }) => {
-      const hash = this.#hashOf(variant);
-      const [where, what] = partsOf(hash);
+      const [where, what] = this.#hashOf(variant);
       const before = known.get(where);
-      return before === undefined ? !all.has(what) && !released.has(hash) : before !== what;
+      return before === undefined ? !all.has(what) && everybodys.get(where) !== what : before !== what;
     });
   }
 
@@ -282,8 +276,8 @@ export class Verdicts implements TransactionGuard {
   }
 }
 
-/** A hash of `HashOf`: whom it is for, and what it is. */
-function partsOf(hash: string): readonly [where: string, what: string] {
+/** Of a hash as it is on the disk. */
+function partsOf(hash: string): ReturnType<HashOf> {
   const [where = '', what = ''] = hash.split('.');
   return [where, what];
 }

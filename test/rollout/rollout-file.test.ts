@@ -36,7 +36,7 @@ describe('the file of what operators have closed', () => {
     const before = reads;
     expect(file.hashOf(variant)).to.equal(first);
     expect(reads).to.equal(before);
-    expect(file.hashOf({ ...web })).to.equal(first);
+    expect(file.hashOf({ ...web })).to.deep.equal(first);
   });
 
   it('that cannot be written is tried again, less and less often, until it can; the log says so once', async () => {
@@ -125,7 +125,7 @@ describe('the file of what operators have closed', () => {
     writeFileSync(join(directory.path, 'rollout.key'), '');
     file.save(frozen);
     await file.settled;
-    expect(open().hashOf(web)).to.equal(before);
+    expect(open().hashOf(web)).to.deep.equal(before);
   });
 
   /** What is loaded of a file with this text, and what is said of it. */
