@@ -5,6 +5,7 @@ import type { Constraints } from '../model/constraints.ts';
 import { assignmentType } from '../model/endpoints.ts';
 import type { Holds } from '../model/holds.ts';
 import type { Parameters } from '../model/parameters.ts';
+import type { Variant } from '../model/resource.ts';
 import { type IsQueued, isHeldByWildcard, isLacking, type PendingChange } from '../model/rollout.ts';
 import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
 import {
@@ -20,7 +21,7 @@ import type { Interests } from './interests.ts';
 import type { HeldName, TypeTable } from './type-table.ts';
 
 const nothing: VariantsOf = new Map();
-/** Of a name, for those who may come back: thousands of clients with constraints of their own may leave while it is held. */
+/** Of a name, for those who may come back: any number of clients with constraints of their own may leave while it is held. */
 const mostSaidLast = 100;
 
 /** What one transaction does to the held names of its type. */
@@ -86,10 +87,33 @@ export class HeldTransaction {
     if (live !== undefined && this.#isFrozen(live)) this.changing(name);
     const held = this.table.held.get(name);
     if (held === undefined) return;
-    const before = [...(held.saidLast ?? [])].slice(1 - mostSaidLast);
-    const saidLast = new Map([...before, [constraints.key, { variant, holders }] as const]);
-    this.table.change(name, held, { saidLast });
+    const saidLast = new Map(held.saidLast);
+    const refused = held.refused && new Map(held.refused);
+    saidLast.delete(constraints.key);
+    saidLast.set(constraints.key, { variant, holders });
+    for (const [key, last] of saidLast) {
+      if (saidLast.size <= mostSaidLast) break;
+      saidLast.delete(key);
+      if (this.#forget(held, last.variant)) refused?.delete(key);
+    }
+    this.table.change(name, held, { saidLast, refused });
   };
+
+  /**
+   * Who has left long ago is new where nothing was kept from them: the sides have what upstream said last. Clients can
+   * send any parameters. True: the sides have it no more.
+   */
+  #forget(held: HeldName, last: Variant): boolean {
+    const { table } = this;
+    const live = table.resources.get(last.name);
+    if (held.closed || table.interests.anySees(last) || this.#isFrozen(live ?? held.released)) return false;
+    const columns = columnsOf(held).map(
+      ([side, column]) => [side, column, column.variants.get(last.constraints.key)] as const,
+    );
+    if (columns.some(([, , entry]) => isAnother(entry, { variant: last }))) return false;
+    for (const [side, column, entry] of columns) if (entry !== undefined) table.remove(column, entry, side);
+    return true;
+  }
 
   #changingHeld(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
     this.table.pendingChanges(name);
@@ -362,7 +386,7 @@ function keepsOwn(cached: CachedResource, having: readonly Parameters[], { holde
   return true;
 }
 
-const isAnother = (before: CacheEntry | undefined, { variant }: CacheEntry): boolean =>
+const isAnother = (before: CacheEntry | undefined, { variant }: Pick<CacheEntry, 'variant'>): boolean =>
   before !== undefined && !sameVariantContent(before.variant, variant);
 
 const matchesAny = (cached: CachedResource | undefined, parameters: Parameters): boolean =>

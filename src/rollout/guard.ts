@@ -59,7 +59,6 @@ const none: readonly Verdict[] = [];
 export class Guard implements VerdictSource, TransactionGuard {
   readonly #gate: GuardedGate;
   readonly #clock: Clock;
-  readonly #knownBad: TransactionGuard | undefined;
   #settings: GuardSettings | undefined;
   /** What everybody has lost within the last bake, by `lossKey`. */
   readonly #passed = new Map<string, Loss>();
@@ -73,9 +72,7 @@ export class Guard implements VerdictSource, TransactionGuard {
   /** What was said of the size of what waits, which is the same as long as that is. */
   #sizes = new WeakMap<WaitingNames, readonly Verdict[]>();
 
-  /** `knownBad`: what was found bad before a restart stops too, whatever the bounds say of it now. */
-  constructor(gate: GuardedGate, clock: Clock, knownBad?: TransactionGuard) {
-    this.#knownBad = knownBad;
+  constructor(gate: GuardedGate, clock: Clock) {
     this.#gate = gate;
     this.#clock = clock;
   }
@@ -89,10 +86,8 @@ export class Guard implements VerdictSource, TransactionGuard {
   }
 
   /** Losses that are not too many are remembered: the next ones may be with them. */
-  stops(transaction: Transaction): boolean {
-    const { type, holder, puts } = transaction;
+  stops({ type, holder, puts }: Transaction): boolean {
     const bounds = this.#settings?.guard;
-    if (bounds !== undefined && this.#knownBad?.stops(transaction) === true) return true;
     if (bounds === undefined || type !== assignmentType || holder.restored === true) return false;
     const fresh = this.#freshLosses(puts, holder, bounds);
     if (fresh.length === 0) return false;

@@ -67,16 +67,16 @@ const readable = rolloutOf(readableOf, readableOf);
 export type SavedRollout = z.output<typeof savedRollout>;
 
 /**
- * What of a variant is kept: a hash of whom it is for, a dot, and one of what it is. The disk shows it, so nobody may guess
- * a secret by it.
+ * What of a variant is kept: a hash of whom it is for, and one of what it is; on the disk with a dot between them. The disk
+ * shows it, so nobody may guess a secret by it.
  */
-export type HashOf = (variant: Hashed) => string;
+export type HashOf = (variant: Hashed) => readonly [where: string, what: string];
 type Hashed = Pick<Variant, 'constraints' | 'payload' | 'aliases' | 'metadata'>;
 
 /** Without a key. What a variant is does not say by which keys its clients are told apart: a reload may change these. */
 export const plainHash: HashOf = ({ constraints, payload, aliases, metadata }) => {
   const around = [payload?.hash ?? '', aliases, metadata === undefined ? '' : contentHash(metadata)];
-  return `${contentHash(constraints.key)}.${contentHash(JSON.stringify(around))}`;
+  return [contentHash(constraints.key), contentHash(JSON.stringify(around))];
 };
 
 const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] };
@@ -118,7 +118,7 @@ export class RolloutFile {
   readonly #keyPath: string;
   #key: Buffer | undefined;
   /** What was found bad before a restart is compared at every look. */
-  readonly #hashes = new WeakMap<Parameters<HashOf>[0], string>();
+  readonly #hashes = new WeakMap<Hashed, ReturnType<HashOf>>();
   /** Why the last state is not in the file, and since when. */
   #failure: { readonly reason: string; readonly since: number } | undefined;
   #unread: { readonly reason: string; readonly since: number } | undefined;
@@ -146,12 +146,10 @@ export class RolloutFile {
   }
 
   readonly hashOf: HashOf = (variant) =>
-    getOrMake(this.#hashes, variant, () =>
-      plainHash(variant)
-        .split('.')
-        .map((part) => this.#keyed(part))
-        .join('.'),
-    );
+    getOrMake(this.#hashes, variant, () => {
+      const [where, what] = plainHash(variant);
+      return [this.#keyed(where), this.#keyed(what)];
+    });
 
   /** Times are milliseconds since the epoch. */
   get failure(): { readonly reason: string; readonly since: number } | undefined {

@@ -72,8 +72,6 @@ export class Rollout {
   #survey = nobody;
   /** Its canaries by class. */
   #canariesByClass: ReadonlyMap<string, readonly CanaryStream[]> = new Map();
-  /** What was found bad before a restart. */
-  #foundBefore: readonly Verdict[] = [];
   /** Of the last survey that was complete. */
   #members: readonly Member[] = [];
   /** Of whom canaries were elected last, but for these classes. */
@@ -105,12 +103,13 @@ export class Rollout {
     this.#judged = new Judged(gate);
     this.#needed = new Needed(gate);
     this.#removals = new RemovalLimits(gate, options.removalLimits);
-    this.#guard = new Guard(gate, clock, this.#verdicts);
+    this.#guard = new Guard(gate, clock);
     const outside = [options.checks ?? [], options.traffic ?? []];
     this.#sources = new Sources([this.#removals, this.#guard, ...outside.flat()]);
     this.#settling = new Settling(clock, settling, () => this.#look());
     this.#gate(settings);
-    gate.guarding(this.#guard);
+    const guards = [this.#verdicts, this.#guard];
+    gate.guarding({ stops: (one) => this.#settings !== undefined && guards.some((by) => by.stops(one)) });
     gate.queueing(
       (name, isRemoved) => (this.#queues && this.#isQueued(name)) || (isRemoved && this.#needed.mayBe(name)),
     );
@@ -130,10 +129,11 @@ export class Rollout {
     const state = this.#changes.first?.judge.state;
     // What is frozen too: its verdict is only not shown. And what is queued, which nobody has judged.
     const { seen, queued } = this.#judged;
-    const known = verdictOn([...this.#found(), ...this.#verdicts.restored()], keysOf(seen));
+    const names = this.#queues ? [...seen, ...queued] : seen;
+    const known = verdictOn(this.#found(), keysOf(seen));
     const reason = state?.kind === 'HELD' ? state.reason : known?.reason;
-    if (seen.length === 0 || this.#settings === undefined) return undefined;
-    return reloadObjection(reason, [...seen, ...(this.#queues ? queued : [])], this.#settings, settings);
+    if (names.length === 0 || this.#settings === undefined) return undefined;
+    return reloadObjection(reason, names, this.#settings, settings);
   }
 
   /** Before the clients' rules are applied again. */
@@ -332,11 +332,11 @@ export class Rollout {
     this.#save();
   }
 
-  #changed({ type, joined: all, left }: PendingChange): void {
+  #changed(change: PendingChange): void {
     const { fleet, gate } = this.#options;
-    this.#verdicts.left(type, left, gate.pending);
+    const { type, joined: all, left } = change;
     const keyOf = (name: ResourceName): string => nameKey(type, name);
-    const discarded = this.#verdicts.discardedAgain(all.map(keyOf));
+    const discarded = this.#verdicts.changed(change);
     // The views have heard of it, and no client has yet.
     if (discarded.size > 0) gate.discard({}, this.#verdicts.whyDiscarded(discarded), discarded);
     this.#needed.look(this.#settings !== undefined, this.#queues);
@@ -354,9 +354,10 @@ export class Rollout {
     return !this.#isOver && this.#judged.waiting.names.length > 0;
   }
 
-  /** What was found bad since the start. */
+  /** What was found bad since the start, and what is known from before it. */
   #found(): readonly Verdict[] {
-    return [...this.#rejections.verdicts, ...this.#ends.verdicts, ...this.#sources.verdicts];
+    const before = this.#verdicts.restored();
+    return [...this.#rejections.verdicts, ...this.#ends.verdicts, ...this.#sources.verdicts, ...before];
   }
 
   /** Looks at the canaries and passes on what they say. */
@@ -383,8 +384,7 @@ export class Rollout {
       return judgement.passes !== undefined;
     });
     this.#changes.judgeQueued(this.#guard, now);
-    const found = saved && [...this.#found(), ...this.#guard.objections];
-    if (found && this.#verdicts.record(found, () => this.#judged.seen)) this.#save();
+    if (saved && this.#verdicts.record([...this.#found(), ...this.#guard.objections])) this.#save();
     this.#discardHeld();
     if (this.#pass(passed, now) || this.#judged.waiting.names.length < waiting.names.length) {
       this.#look();
@@ -404,12 +404,14 @@ export class Rollout {
     if (this.#settings?.onFailure !== 'DISCARD') return;
     const { events, gate } = this.#options;
     const keysByReason = new Map<string, Set<string>>();
+    const known = [...this.#guard.objections, ...this.#verdicts.restored()];
     for (const row of this.#changes.rows) {
       const { state } = row.judge;
       if (state.kind !== 'HELD' || state.cause === 'timeout') continue;
       const { cause, reason } = state;
       // What waits with it is not to blame for its content.
-      const atFault = (cause === 'content' && this.#sources.opinionOn(row).verdict?.names) || row.keys;
+      const found = cause === 'content' ? known.filter((one) => one.reason === reason) : [];
+      const atFault = verdictOn(found, row.keys)?.names ?? row.keys;
       const bad = row.names.filter(({ key }) => atFault.has(key));
       this.#verdicts.discard(bad, reason, cause);
       events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
@@ -484,8 +486,9 @@ export class Rollout {
     if (!isEqual(keysOf(bad), this.#stopped.keys)) this.#stopped = new WaitingNames(bad);
     if (this.#settings === undefined) return;
     const { types } = this.#settings;
-    const kept = stopped.union(this.#verdicts.restoredKeys());
-    const isFree = ({ type, key }: PendingName): boolean => !types.includes(type) && !kept.has(key);
+    const all = [stopped, ...this.#verdicts.restored().map(({ names }) => names)];
+    const isFree = ({ type, key }: PendingName): boolean =>
+      !types.includes(type) && !all.some((keys) => keys.has(key));
     const unqueued = keysOf(queued.filter((one) => isFree(one) && !this.#needed.has(one)));
     if (unqueued.size > 0) gate.unqueue(({ type, name }) => unqueued.has(nameKey(type, name)));
     const free = keysOf(waiting.names.filter(isFree)).union(unqueued);
@@ -545,9 +548,7 @@ export class Rollout {
   }
 
   #arrange(waiting: WaitingNames, now: number): void {
-    this.#foundBefore = this.#verdicts.restored();
-    const verdicts = [...this.#found(), ...this.#foundBefore];
-    const bonds = verdicts.map(({ names }) => names);
+    const bonds = this.#found().map(({ names }) => names);
     const settings = this.#settings ?? unjudged;
     const { frozen } = this.#judged;
     this.#changes.arrange(waiting, frozen, this.#stopped, this.#members, bonds, this.#joined, settings, now);
@@ -587,7 +588,7 @@ export class Rollout {
     for (const { standing } of this.#canariesOf(row))
       if (standing.kind === 'rejected' && (standing.isFinal || !takesBack))
         return { cause: 'rejected', reason: standing.reason };
-    return verdictOn([...this.#found(), ...this.#foundBefore], row.keys);
+    return verdictOn(this.#found(), row.keys);
   }
 
   #observation(row: Change, now: number): Observation {

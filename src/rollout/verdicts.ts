@@ -1,14 +1,14 @@
-import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { ResourceName } from '../model/brand.ts';
 import { nameKey, type TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
-import type { Gate, HeldVariant, PendingName, TransactionGuard } from '../model/rollout.ts';
+import type { Gate, HeldVariant, PendingChange, PendingName, TransactionGuard } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import type { Transaction } from '../model/transaction.ts';
 import type { HoldCause, JudgeSettings, Verdict } from './judge.ts';
 import type { HashOf, SavedRollout } from './rollout-file.ts';
 import { type CanaryStream, isEqual, type Standing } from './waiting.ts';
 
-type Contents = Pick<Gate, 'contentOf' | 'judgedContent'>;
+type Contents = Pick<Gate, 'contentOf' | 'judgedContent' | 'pending' | 'revision'>;
 /** What a variant is, by whom it is for. Both are hashes; empty: others had one there, and it was removed. */
 type Known = ReadonlyMap<string, string>;
 
@@ -31,12 +31,14 @@ export class Verdicts implements TransactionGuard {
   readonly #hashOf: HashOf;
   /** From before a restart. */
   #restored: readonly (SavedVerdict & Verdict)[];
+  /** At which revision they were compared. */
+  #compared: number | undefined;
   /** Of before a restart and since, by `nameKey`. */
   readonly #discards: Map<string, SavedDiscard>;
   /** Those from before a restart of which upstream has not said all again yet. */
   readonly #awaited: Set<string>;
   readonly #known = new WeakMap<SavedContent, Known>();
-  /** What upstream has said again since. */
+  /** What of it upstream has said again since. */
   readonly #said = new WeakMap<SavedContent, ReadonlySet<string>>();
   /** Of this process. */
   #found: readonly Verdict[] = [];
@@ -65,35 +67,43 @@ export class Verdicts implements TransactionGuard {
 
   /** What was found bad before a restart, and what upstream has not said anything else for; the same values until then. */
   restored(): readonly Verdict[] {
+    const { revision } = this.#gate;
+    if (this.#compared === revision) return this.#restored;
+    this.#compared = revision;
     this.#keep(({ contents }) => !contents.some((one) => this.#isOther(one)));
     return this.#restored;
   }
 
   /**
-   * These names do not wait any more, or an operator has decided. Of those that are frozen or queued nobody knows
-   * anything new: what is left from before a restart stays for when they wait again. `pending`: what is held now.
+   * Names wait with another content now, which may be bad for the same reason, or wait no more. Returns which of those
+   * that wait were discarded before a restart, with the same content.
    */
-  left(type: TypeUrl, names: readonly ResourceName[], pending: readonly PendingName[]): void {
+  changed({ type, joined, left }: PendingChange): ReadonlySet<string> {
+    const keysOf = (names: readonly ResourceName[]): string[] => names.map((name) => nameKey(type, name));
+    const keys = new Set(keysOf([...joined, ...left]));
+    this.#unsaved.verdicts ||= this.#found.some(({ names }) => !names.isDisjointFrom(keys));
+    this.#left(keysOf(left));
+    return new Set(keysOf(joined).filter((key) => this.#isAgain(key)));
+  }
+
+  /**
+   * These names do not wait any more, or an operator has decided. Of those that are frozen or queued nobody knows
+   * anything new: what is left from before a restart stays for when they wait again.
+   */
+  #left(keys: readonly string[]): void {
     if (this.#restored.length + this.#discards.size === 0) return;
-    const masks = new Map(pending.map(({ key, masked }) => [key, masked]));
-    const keys = names.map((name) => nameKey(type, name));
+    const masks = new Map(this.#gate.pending.map(({ key, masked }) => [key, masked]));
     const gone = new Set(keys.filter((key) => !isUndecided(masks.get(key))));
     this.#keep((verdict) => verdict.names.isDisjointFrom(gone));
     for (const key of keys) {
-      if (!this.#discards.has(key)) continue;
-      if (masks.get(key) === 'discarded') this.#extend(key);
-      else if (gone.has(key) || !this.#awaited.has(key)) this.#forget(key);
+      if (masks.get(key) === 'discarded') this.#follow(key);
+      else if (this.#discards.has(key) && (gone.has(key) || !this.#awaited.has(key))) this.#forget(key);
     }
-  }
-
-  /** The names of what was found bad before a restart, by `nameKey`. */
-  restoredKeys(): ReadonlySet<string> {
-    return new Set(this.restored().flatMap(({ names }) => Array.from(names)));
   }
 
   /**
    * Endpoints that were stopped before a restart, and are not confirmed yet: the guard may find nothing wrong with them,
-   * where they come one by one.
+   * where they come one by one or its bounds are others.
    */
   stops({ type, holder, puts }: Transaction): boolean {
     if (this.#restored.length + this.#awaited.size === 0 || holder.restored === true) return false;
@@ -102,14 +112,16 @@ export class Verdicts implements TransactionGuard {
     return puts.some(({ name }) => isBad(nameKey(type, name)));
   }
 
-  /** Of who came back meanwhile, what upstream says to them is discarded too. */
-  #extend(key: string): void {
+  /** Who had something else when it was discarded, and was away, may be told the same as the others since. */
+  #follow(key: string): void {
     const discarded = this.#discards.get(key);
     if (discarded === undefined) return;
+    const known = this.#knownOf(discarded);
     const said = this.#saidNow(discarded, 'said').map(({ variant }) => this.#hashOf(variant));
-    const hashes = new Set([...discarded.hashes, ...said]);
-    if (hashes.size === discarded.hashes.length) return;
-    this.#discards.set(key, { ...discarded, hashes: [...hashes] });
+    const others = said.filter(([where, what]) => known.has(where) && known.get(where) !== what);
+    if (others.length === 0) return;
+    const hashes = [...new Map([...known, ...others])].map((hash) => hash.join('.'));
+    this.#discards.set(key, { ...discarded, hashes });
     this.#unsaved.discards = true;
   }
 
@@ -137,18 +149,11 @@ export class Verdicts implements TransactionGuard {
     return causes.find((cause) => cause !== undefined);
   }
 
-  /** Which of the names that wait now were discarded before a restart, with the same content. */
-  discardedAgain(joined: readonly string[]): ReadonlySet<string> {
-    if (this.#discards.size === 0) return new Set();
-    return new Set(joined.filter((key) => this.#isAgain(key)));
-  }
-
-  /** What is found bad now. `pendingNames`: those that canaries see. True: something else has to be saved. */
-  record(found: readonly Verdict[], pendingNames: () => readonly PendingName[]): boolean {
+  /** What is known to be bad now. True: something else has to be saved. */
+  record(found: readonly Verdict[]): boolean {
     const isSame = found.length === this.#found.length && found.every((one, at) => one === this.#found[at]);
     const { verdicts, discards } = this.#unsaved;
-    if (!isSame || verdicts)
-      this.#saved = { ...this.#saved, verdicts: this.#verdictsNow(found, pendingNames) };
+    if (!isSame || verdicts) this.#saved = { ...this.#saved, verdicts: this.#verdictsNow(found) };
     if (discards)
       this.#saved = { ...this.#saved, discards: [...this.#discards.values()].slice(-most.discards) };
     this.#found = found;
@@ -156,16 +161,15 @@ export class Verdicts implements TransactionGuard {
     return !isSame || verdicts || discards;
   }
 
-  #verdictsNow(
-    found: readonly Verdict[],
-    pendingNames: () => readonly PendingName[],
-  ): readonly SavedVerdict[] {
-    const pending = found.length === 0 ? [] : pendingNames();
-    const fresh = found.slice(-most.verdicts).map((one) => this.#withContents(one, pending));
+  #verdictsNow(all: readonly Verdict[]): readonly SavedVerdict[] {
+    const before = new Set<Verdict>(this.#restored);
+    const found = all.filter((one) => !before.has(one));
+    const judged = found.length === 0 ? [] : this.#gate.pending.filter(isJudged);
+    const fresh = found.slice(-most.verdicts).map((one) => this.#withContents(one, judged));
     // A canary that came back may have said the same again.
     const known = this.#restored.map(({ cause, reason, contents }) => ({ cause, reason, contents }));
-    const all = [...known, ...fresh].filter(({ contents }) => contents.length > 0);
-    const distinct = new Map(all.map((one) => [JSON.stringify(one.contents), one]));
+    const filled = [...known, ...fresh].filter(({ contents }) => contents.length > 0);
+    const distinct = new Map(filled.map((one) => [JSON.stringify(one.contents), one]));
     return [...distinct.values()].slice(-most.verdicts);
   }
 
@@ -189,14 +193,16 @@ export class Verdicts implements TransactionGuard {
     return { cause, reason, contents };
   }
 
-  #contentNow({ type, name }: TypedName): SavedContent {
-    const judged = this.#gate.judgedContent(type, name);
+  #contentNow({ type, name, masked }: PendingName): SavedContent {
+    // What is queued nobody has yet.
+    const judged =
+      masked === 'queued' ? this.#gate.contentOf(type, name, 'said') : this.#gate.judgedContent(type, name);
     const kept = new Set(judged.map(({ variant }) => variant.constraints.key));
     const released = this.#gate.contentOf(type, name, 'released').map(({ variant }) => variant);
     const removed = released.filter(({ constraints }) => !kept.has(constraints.key));
     const hashes = [
-      ...judged.map(({ variant }) => this.#hashOf(variant)),
-      ...removed.map((variant) => `${partsOf(this.#hashOf(variant))[0]}.`),
+      ...judged.map(({ variant }) => this.#hashOf(variant).join('.')),
+      ...removed.map((variant) => `${this.#hashOf(variant)[0]}.`),
     ];
     return { type, name, hashes };
   }
@@ -212,7 +218,7 @@ export class Verdicts implements TransactionGuard {
   }
 
   #whatOf({ variant }: HeldVariant): string {
-    return partsOf(this.#hashOf(variant))[1];
+    return this.#hashOf(variant)[1];
   }
 
   /**
@@ -223,16 +229,12 @@ export class Verdicts implements TransactionGuard {
   #hasOthers(content: SavedContent, said: readonly HeldVariant[]): boolean {
     const known = this.#knownOf(content);
     const all = new Set(known.values());
-    const released = new Set(
-      this.#gate
-        .contentOf(content.type, content.name, 'released')
-        .map(({ variant }) => this.#hashOf(variant)),
-    );
+    const released = this.#gate.contentOf(content.type, content.name, 'released');
+    const everybodys: Known = new Map(released.map(({ variant }) => this.#hashOf(variant)));
     return said.some(({ variant }) => {
-      const hash = this.#hashOf(variant);
-      const [where, what] = partsOf(hash);
+      const [where, what] = this.#hashOf(variant);
       const before = known.get(where);
-      return before === undefined ? !all.has(what) && !released.has(hash) : before !== what;
+      return before === undefined ? !all.has(what) && everybodys.get(where) !== what : before !== what;
     });
   }
 
@@ -241,7 +243,8 @@ export class Verdicts implements TransactionGuard {
     const now = this.#saidNow(content);
     const there = this.#gate.judgedContent(content.type, content.name);
     const before = this.#said.get(content) ?? new Set();
-    this.#said.set(content, before.union(new Set(now.map((one) => this.#whatOf(one)))));
+    const bad = new Set(this.#knownOf(content).values());
+    this.#said.set(content, before.union(bad.intersection(new Set(now.map((one) => this.#whatOf(one))))));
     return (
       this.#hasOthers(content, now) || !before.isSubsetOf(new Set(there.map((one) => this.#whatOf(one))))
     );
@@ -273,12 +276,14 @@ export class Verdicts implements TransactionGuard {
   }
 }
 
-/** A hash of `HashOf`: whom it is for, and what it is. */
-function partsOf(hash: string): readonly [where: string, what: string] {
+/** Of a hash as it is on the disk. */
+function partsOf(hash: string): ReturnType<HashOf> {
   const [where = '', what = ''] = hash.split('.');
   return [where, what];
 }
 
+/** Canaries see it, or the guard has seen it before them. */
+const isJudged = ({ masked }: PendingName): boolean => masked === undefined || masked === 'queued';
 const isUndecided = (masked: PendingName['masked']): boolean => masked === 'frozen' || masked === 'queued';
 
 /** So many rejections of streams that are gone are kept apart. */

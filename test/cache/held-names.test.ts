@@ -432,6 +432,79 @@ describe('held names', () => {
     });
   });
 
+  describe('clients with parameters of their own come and leave', () => {
+    const isPast = (setting: Setting): void => {
+      for (let index = 0; index < 300; index++) {
+        const env = `invented-${index}`;
+        const interest = setting.want('a', internParameters([['env', env]]));
+        setting.apply({ puts: [cluster('a', `${index % 3}`, { constraints: when({ env }) })] });
+        setting.store.removeInterest(interest);
+      }
+    };
+    const waiting = (): Setting => {
+      const setting = new Setting();
+      setting.want('a', inProd);
+      setting.apply({ puts: [cluster('a', '1', { constraints: prod })] });
+      setting.apply({ puts: [cluster('a', '2', { constraints: prod })] });
+      return setting;
+    };
+    const kept = (setting: Setting): readonly number[] =>
+      (['released', 'canary'] as const).map(
+        (side) => setting.gate.contentOf(cds, resourceName('a'), side).length,
+      );
+
+    it('while a change waits: what was for them is kept of the last hundred', () => {
+      const setting = waiting();
+      isPast(setting);
+      expect(kept(setting)).to.deep.equal([101, 1]);
+      expect(setting.both('a', inProd)).to.equal('1 | 2');
+    });
+    it('while it is discarded: what was for them is kept of the last hundred', () => {
+      const setting = waiting();
+      setting.gate.discard();
+      isPast(setting);
+      expect(kept(setting)).to.deep.equal([101, 101]);
+      expect([setting.both('a', inProd), setting.pending()]).to.deep.equal(['1 | 1', 'a discarded']);
+    });
+    it('what is kept back from clients that have left waits for them', () => {
+      const setting = waiting();
+      const interest = setting.want('a', inTest);
+      setting.apply({ puts: [cluster('a', '1', { constraints: test })] });
+      setting.apply({ puts: [cluster('a', '2', { constraints: test })] });
+      setting.store.removeInterest(interest);
+      isPast(setting);
+      setting.want('a', inTest);
+      expect(setting.see('released', 'a', inTest)).to.equal('1');
+    });
+    it('who asks for it again has it, though upstream has not answered yet', () => {
+      const setting = waiting();
+      const own = internParameters([['env', 'invented-0']]);
+      const interest = setting.want('a', own);
+      setting.apply({ puts: [cluster('a', '1', { constraints: when({ env: 'invented-0' }) })] });
+      setting.store.removeInterest(interest);
+      setting.want(
+        'a',
+        internParameters([
+          ['env', 'invented-0'],
+          ['version', '2'],
+        ]),
+      );
+      for (let index = 1; index < 300; index++) {
+        const env = `invented-${index}`;
+        const other = setting.want('a', internParameters([['env', env]]));
+        setting.apply({ puts: [cluster('a', '1', { constraints: when({ env }) })] });
+        setting.store.removeInterest(other);
+      }
+      expect(setting.see('released', 'a', own)).to.equal('1');
+    });
+    it('in a freeze all stays as it was for who comes back', () => {
+      const setting = waiting();
+      setting.gate.freeze();
+      isPast(setting);
+      expect(kept(setting)[0]).to.equal(301);
+    });
+  });
+
   describe('freeze', () => {
     it('what waits of a type that is frozen is not released, nor when the type is gated no more', () => {
       const setting = new Setting();

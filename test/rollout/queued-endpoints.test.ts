@@ -46,10 +46,13 @@ class World {
   readonly clock = new VirtualClock();
   readonly store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
   readonly rollout: Rollout;
+  /** Clients have yet to go back to their side. */
+  isMoving = false;
   saved: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] };
 
   /** `before`: after a restart of that, with these settings. */
   constructor(before?: World, now = settings) {
+    const isMoving = (): boolean => this.isMoving;
     this.rollout = new Rollout(now, {
       gate: this.store.held,
       fleet: {
@@ -78,7 +81,9 @@ class World {
           };
         },
         waitingChanged: () => {},
-        isMoving: false,
+        get isMoving() {
+          return isMoving();
+        },
         moved: () => {},
       },
       clock: this.clock,
@@ -169,6 +174,17 @@ describe('what is queued behind a change that is past its first wave', () => {
     expect(world.rollout.objectionTo(settings)).to.match(/^rollout.types: rtds cannot be taken out/);
     expect(world.rollout.objectionTo(both)).to.equal(undefined);
   });
+
+  it('so is one just after the change before it was decided, while clients go back', () => {
+    const world = new World();
+    world.rollout.reload({ ...settings, types: [cds, rtds] });
+    world.inSecondWave();
+    world.says(rtds, [put(rtds, 'r', '2')]);
+    world.isMoving = true;
+    expect(world.rollout.discard({}, 'a test').ok).to.equal(true);
+    expect(world.rollout.objectionTo(settings)).to.match(/^rollout.types: rtds cannot be taken out/);
+    expect(world.rollout.objectionTo(undefined)).to.match(/^rollout: it cannot be taken out/);
+  });
 });
 
 describe('endpoints behind a change of clusters that is past its first wave', () => {
@@ -237,6 +253,72 @@ describe('endpoints that the guard has stopped, after a restart', () => {
     world.endpoints(3);
     expect([world.both(), world.state()]).to.deep.equal(['3 3 3 3 | 3 3 3 3', 'IDLE']);
     expect(world.saved.discards).to.deep.equal([]);
+  });
+
+  /** After a restart they come one by one, and so nothing is wrong with them. */
+  function comeAlone(before: World, mark: string): World {
+    expect(before.state()).to.equal('HELD content');
+    const world = new World(before, loose);
+    for (const name of names) world.says(eds, [assignment(name, 0, mark)]);
+    return world;
+  }
+
+  it('held with another content meanwhile, which is as bad: that stays held', () => {
+    const before = new World();
+    before.endpoints(0);
+    before.says(
+      eds,
+      names.map((name) => assignment(name, 0, 'other')),
+    );
+    const world = comeAlone(before, 'other');
+    expect([world.both(), world.state()]).to.deep.equal(['2 2 2 2 | 0 0 0 0', 'HELD content']);
+  });
+
+  it('behind a change in a later wave: they stay held', () => {
+    const before = new World();
+    before.inSecondWave();
+    before.endpoints(0);
+    const world = comeAlone(before, '0');
+    expect([world.has('released'), world.state()]).to.deep.equal(['2 2 2 2', 'HELD content']);
+    world.endpoints(3);
+    expect([world.both(), world.state()]).to.deep.equal(['3 3 3 3 | 3 3 3 3', 'IDLE']);
+  });
+
+  it('behind a change in a later wave, with another content meanwhile: that stays held', () => {
+    const before = new World();
+    before.inSecondWave();
+    before.endpoints(0);
+    before.says(
+      eds,
+      names.map((name) => assignment(name, 0, 'other')),
+    );
+    expect(comeAlone(before, 'other').has('released')).to.equal('2 2 2 2');
+  });
+
+  it('behind a change in a later wave that has ended: they stay held', () => {
+    const before = new World();
+    before.inSecondWave();
+    before.endpoints(0);
+    before.clock.advance(700_000);
+    expect(before.both()).to.equal('2 2 2 2 | 0 0 0 0');
+    expect(comeAlone(before, '0').has('released')).to.equal('2 2 2 2');
+  });
+
+  it('with on_failure: DISCARD what waits with them stays for its canaries', () => {
+    const before = new World();
+    before.endpoints(0, ['a', 'b']);
+    expect(before.state()).to.equal('HELD content');
+    const world = new World(before, loose);
+    world.endpoints(0, ['a']);
+    world.says(cds, [put(cds, 'x', '2')]);
+    expect(world.state()).to.equal('HELD content');
+    world.rollout.reload({ ...loose, onFailure: 'DISCARD' });
+    world.clock.advance(100);
+    const { pending } = world.rollout.report();
+    expect(pending.map(({ name, masked }) => `${name}: ${masked}`)).to.deep.equal([
+      'x: undefined',
+      'a: discarded',
+    ]);
   });
 
   it('what is harmless goes to everybody, though it comes with them', () => {

@@ -6,7 +6,8 @@ import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
-import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
+import { plainHash, type SavedRollout } from '../../src/rollout/rollout-file.ts';
+import { Verdicts } from '../../src/rollout/verdicts.ts';
 import type { CanaryStream, Fleet } from '../../src/rollout/waiting.ts';
 import { namedHolder, put, type, when } from '../support/in-memory-relay.ts';
 import { unheard, withoutCanaries } from '../support/rollouts.ts';
@@ -463,6 +464,48 @@ describe('verdicts after a restart', () => {
     expect([again.state, again.elected, again.saved.verdicts.length]).to.deep.equal([held, [], 1]);
   });
 
+  it('very many clients with other parameters come and leave: it stays held', () => {
+    const setting = restarted();
+    setting.says({ puts: bad });
+    for (let index = 0; index < 150; index++) {
+      const env = `invented-${index}`;
+      setting.comes(env);
+      setting.says({ puts: [one('a', `of ${env}`, when({ env }))] });
+      setting.leaves(env);
+    }
+    expect(setting.state).to.equal(held);
+  });
+
+  it('while nothing is said, nothing is compared again', () => {
+    const setting = restarted();
+    setting.says({ puts: bad });
+    const { held: gate } = setting.store;
+    let asked = 0;
+    const verdicts = new Verdicts(
+      setting.saved,
+      {
+        get pending() {
+          return gate.pending;
+        },
+        get revision() {
+          return gate.revision;
+        },
+        contentOf: (...of) => {
+          asked++;
+          return gate.contentOf(...of);
+        },
+        judgedContent: (...of) => gate.judgedContent(...of),
+      },
+      plainHash,
+    );
+    const looks = (): readonly number[] => [verdicts.restored().length, asked];
+    const first = looks();
+    expect(first[0]).to.equal(1);
+    expect(looks()).to.deep.equal(first);
+    setting.says({ puts: [one('a', '3')] });
+    expect(looks()[0]).to.equal(0);
+  });
+
   it('what was mended is forgotten on the disk too', () => {
     const setting = restarted();
     setting.says({ puts: [one('a', '3'), one('b', '2')] });
@@ -619,6 +662,39 @@ describe('what was discarded, after a restart', () => {
     setting.comes('dev');
     setting.says({ puts: [one('a', '1', dev)] });
     expect(stateOf(setting)).to.equal('IDLE; discarded a b');
+  });
+
+  it('for clients that had left before upstream said it, and have come back: it stays discarded', () => {
+    const before = new Setting();
+    before.comes('test');
+    before.says({ puts: released });
+    before.says({ puts: [one('a', 'wrong')] });
+    before.leaves('test');
+    expect(before.rollout.discard({}, 'a test').ok).to.equal(true);
+    before.comes('test');
+    before.says({ puts: [one('a', 'wrong', test)] });
+    expect(stateOf(before)).to.equal('IDLE; discarded a');
+    const setting = Setting.restarted(before);
+    setting.comes('test');
+    setting.says({ puts: [one('a', 'wrong'), one('a', 'wrong', test)] });
+    expect(stateOf(setting)).to.equal('IDLE; discarded a');
+  });
+
+  it('clients that invent parameters add nothing to the file', () => {
+    const setting = new Setting();
+    setting.says({ puts: released, resolved: interests });
+    setting.says(wrong);
+    expect(setting.rollout.discard({}, 'a test').ok).to.equal(true);
+    const { discards } = setting.saved;
+    for (let index = 0; index < 20; index++) {
+      const env = `invented-${index}`;
+      const content = index % 2 === 0 ? 'wrong' : `of ${env}`;
+      setting.comes(env);
+      setting.says({ puts: [one('a', content, when({ env }))] });
+      setting.leaves(env);
+    }
+    expect(stateOf(setting)).to.equal('IDLE; discarded a b');
+    expect(setting.saved.discards).to.equal(discards);
   });
 
   for (const { rule, change, after, state, saved } of table) {
