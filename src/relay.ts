@@ -257,6 +257,10 @@ export class Relay implements UpstreamSink {
     this.views.interests().endIfIdle(interest);
   }
 
+  isRestored(interest: Interest): boolean {
+    return this.store.isRestored(interest);
+  }
+
   /** The cache has an answer to it, of whatever age. */
   isAnswered(interest: Interest): boolean {
     const { type, selector, parameters } = interest;
