@@ -257,6 +257,10 @@ export class Relay implements UpstreamSink {
     this.views.interests().endIfIdle(interest);
   }
 
+  isRestored(interest: Interest): boolean {
+    return this.store.isRestored(interest);
+  }
+
   /** The cache has an answer to it, of whatever age. */
   isAnswered(interest: Interest): boolean {
     const { type, selector, parameters } = interest;
@@ -330,7 +334,17 @@ export class Relay implements UpstreamSink {
     traces?.applied(transaction, commit, judgedAt);
     this.#publish(commit);
     traces?.published(commit);
+    this.#askForLapsed(transaction);
     this.#makeRoom();
+  }
+
+  /** Upstream prolongs what has expired here: it would not send the body before the content changes. */
+  #askForLapsed({ type, heartbeats }: Transaction): void {
+    for (const { name, constraints } of heartbeats) {
+      if (this.#stores.deadline({ type, name, constraints }) < Number.POSITIVE_INFINITY) continue;
+      for (const interest of this.store.naming(type, name, constraints))
+        this.#each(interest, (upstream) => upstream.resubscribe?.(interest));
+    }
   }
 
   #subscribe(interest: Interest): void {

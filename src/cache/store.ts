@@ -10,6 +10,7 @@ import {
 import type { Catalog, Commit, Snapshot, StoredResourceError, Value } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';
 import { clusterFacts } from '../model/cluster.ts';
+import type { Constraints } from '../model/constraints.ts';
 import { assignmentType } from '../model/endpoints.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant, VariantKey } from '../model/resource.ts';
@@ -399,6 +400,12 @@ export class Store extends CatalogReader {
   /** The answer to this interest was restored. Once it is confirmed, restored variants that came for it are removed. */
   isRestored(interest: Interest): boolean {
     return this.state(interest)?.answer === 'restored';
+  }
+
+  /** The interests in exactly this name that see a variant with these constraints. */
+  naming(type: TypeUrl, name: ResourceName, constraints: Constraints): readonly Interest[] {
+    const states = this.tables.get(type)?.interests.named(name)?.matching(constraints) ?? [];
+    return Array.from(states, ({ interest }) => interest);
   }
 
   /** The version of what has expired; undefined: nothing has. */

@@ -13,6 +13,11 @@ export interface UpstreamSink {
   streamReopened?(holders: readonly string[]): void;
   /** Ends this interest if nobody subscribes to it, because upstream does not update it any more. */
   endIfIdle?(interest: Interest): void;
+  /**
+   * Its answer is from before a restart, or from elsewhere, and upstream has not confirmed it: see `Holder.restored`. Left
+   * out: nothing is.
+   */
+  isRestored?(interest: Interest): boolean;
 }
 
 /** A type whose request may have made the control plane end a stream. It is subscribed on an isolated stream. */

@@ -119,6 +119,10 @@ export class ShrinkGuard implements UpstreamSink {
     this.#sink.endIfIdle?.(interest);
   }
 
+  isRestored(interest: Interest): boolean {
+    return this.#options.cache.isRestored(interest);
+  }
+
   /**
    * New rules change the constraints of all variants. The removals that were held back name the old constraints, so
    * they are applied now.

@@ -221,6 +221,22 @@ describe('times to live (§8)', () => {
     expect(told(client)).to.deep.equal(['']);
   });
 
+  it('§8.1 one that upstream prolongs after its end is asked for once more, by the names that it is subscribed by', () => {
+    const relay = new InMemoryRelay();
+    for (const names of [['a'], []]) subscribed(relay, 'cds', names, false);
+    says(relay, 'cds', 'a', '1', 5000);
+    beats(relay, 'cds', 'a', 5000);
+    relay.clock.advance(5000);
+    const asked = (): readonly string[] => relay.upstream.journal.filter((line) => line.startsWith('again'));
+    // Upstream may let it end.
+    expect(asked()).to.deep.equal([]);
+    beats(relay, 'cds', 'a', 5000);
+    expect(asked()).to.deep.equal(['again cds a']);
+    says(relay, 'cds', 'a', '1', 5000);
+    beats(relay, 'cds', 'a', 5000);
+    expect(asked()).to.deep.equal(['again cds a']);
+  });
+
   it('§8 a time to live that is taken away is told, and over', () => {
     const relay = new InMemoryRelay();
     const client = subscribed(relay, 'eds', ['a']);

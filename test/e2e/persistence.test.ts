@@ -2,6 +2,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
+import { ControlPlane as ScriptedControlPlane } from '../upstream/ads/control-plane.ts';
+import { typeOf } from '../upstream/ads/responses.ts';
 import { ControlPlane, controlPlaneBinary } from './support/controlplane.ts';
 import { always, eventually } from './support/eventually.ts';
 import { get } from './support/http.ts';
@@ -114,6 +116,47 @@ describe('persistence, on the real process', function () {
         expect(sotw.of('cds').length).to.equal(2);
       }, 1000);
       expect(delta.status ?? sotw.status).to.equal(undefined);
+    });
+  }
+
+  for (const [protocol, type] of [
+    ['DELTA', 'eds'],
+    ['SOTW', 'cds'],
+  ] as const) {
+    it(`§3.9 ${protocol} upstream: names that are restored stay at a control plane that accepts streams and says nothing`, async () => {
+      const url = typeOf(type);
+      using ends = new DisposableStack();
+      const plane = await new ScriptedControlPlane().listen();
+      ends.defer(() => plane.kill());
+      plane.answer = (stream, { typeUrl, responseNonce }) => {
+        if (typeUrl === url && responseNonce === '') stream.send(url, '1', 'a:1@1', 'b:1@1');
+      };
+      const settings = config(`127.0.0.1:${plane.port}`, protocol);
+      const before = await RelayProcess.start(settings);
+      {
+        await using client = new XdsClient(before.xds, 'delta');
+        client.subscribe(type, ['a', 'b']);
+        expect(deltaNames(await client.gets(type))).to.have.members(['a', 'b']);
+        await written(before);
+      }
+      await before.kill();
+      plane.kill();
+      plane.streams.length = 0;
+      plane.answer = () => {};
+      await plane.listen();
+
+      await using relay = await RelayProcess.start(settings);
+      await using client = new XdsClient(relay.xds, 'delta');
+      client.subscribe(type, ['a', 'b']);
+      expect(deltaNames(await client.gets(type))).to.have.members(['a', 'b']);
+      await eventually(() => expect(plane.requests.some(({ typeUrl }) => typeUrl === url)).to.equal(true));
+      await always(() => {
+        expect(client.of(type).length).to.equal(1);
+      }, 5000);
+
+      // It has one of them now: silence about the other one, or its lack, counts.
+      for (const stream of plane.openStreams) stream.send(url, '2', 'a:1@2');
+      await eventually(() => expect(client.of(type).flatMap(({ removed }) => removed)).to.deep.equal(['b']));
     });
   }
 

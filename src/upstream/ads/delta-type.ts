@@ -8,6 +8,7 @@ import {
   type ResourceError,
   type Transaction,
   transaction,
+  WILDCARD,
 } from '../../model/transaction.ts';
 import { isGlob } from '../../model/xdstp.ts';
 import { Code } from '../../wire/grpc-status.ts';
@@ -169,7 +170,8 @@ export class DeltaType extends SubscribedType {
     const answered = deltaAnswers(this, said, candidates);
     this.repeated.clear();
     const doubtful = inDoubt(this, said, candidates, answered);
-    const waits = (one: UpstreamSubscription): boolean => !one.responseSeen && this.subscriptions.has(one);
+    const waits = (one: UpstreamSubscription): boolean =>
+      !one.responseSeen && !one.failed && this.subscriptions.has(one);
     // Each request by itself: that an earlier one is answered in time says nothing of a later one.
     for (const [request, asked] of Map.groupBy(doubtful, ({ requestNumber }) => requestNumber))
       this.renewIfDoubtful(`${request} ${this.type}`, () => asked.some(waits));
@@ -180,14 +182,14 @@ export class DeltaType extends SubscribedType {
     return kind !== 'wildcard';
   }
 
-  protected onTimeout(subscription: UpstreamSubscription): 'absent' | 'silent' {
+  protected onTimeout(subscription: UpstreamSubscription): 'absent' | 'unknown' | 'silent' {
     if (subscription.resolvedOnThisStream) {
       this.#removeUnconfirmedOfName(subscription);
       return 'absent';
     }
-    const isStale = this.covered(subscription).some(({ confirmed }) => !confirmed);
-    // A control plane that is silent altogether says nothing about what is held from an earlier stream.
-    if (isStale && !this.stream.controlPlaneResponded) return 'silent';
+    if (this.isLeftOpen(subscription)) return 'unknown';
+    // A control plane that is silent altogether says nothing about what is held from before.
+    if (!this.stream.controlPlaneResponded && this.holdsUnconfirmed(subscription)) return 'silent';
     this.removeUnconfirmed(subscription);
     return 'absent';
   }
@@ -234,8 +236,10 @@ export class DeltaType extends SubscribedType {
     const { puts, heartbeats, answered } = this.#takeResources(reading.puts);
     for (const identity of reading.removedVariants) this.#remove(identity, false, reading);
     for (const identity of reading.removed) this.#remove(identity, true, reading);
-    for (const error of notFound(reading))
-      this.#remove(error, error.constraints.key === this.#plainKey, reading);
+    for (const error of notFound(reading)) {
+      if (error.name === WILDCARD) this.#empty(error, reading);
+      else this.#remove(error, error.constraints.key === this.#plainKey, reading);
+    }
     // It has another variant than the one from an earlier stream: in one transaction, as a swap.
     for (const subscription of answered) this.#removeUnconfirmedOfName(subscription);
     const { removals, resolved } = this.takeConcluded();
@@ -348,27 +352,28 @@ export class DeltaType extends SubscribedType {
   }
 
   /** `byName`: it is removed by its name alone. */
-  #remove(identity: Identity, byName: boolean, { bodies }: DeltaReading): void {
+  #remove(identity: Identity, byName: boolean, reading: DeltaReading): void {
     const { name, constraints } = identity;
     const { acked, subscriptions } = this;
     this.#markReceived(identity);
     if (isGlob(name)) {
-      this.#empty(identity);
+      this.#empty(identity, reading);
       return;
     }
     const exact = acked.get(name, constraints.key);
     // A server without locators for the name may mean any variant: it has no other way to say so.
     const meant = byName && !subscriptions.hasLocatorFor(name) ? acked.of(name) : [];
-    const removed = exact === undefined ? meant.filter((variant) => !bodies.has(variant)) : [exact];
+    const removed = exact === undefined ? meant.filter((variant) => !reading.bodies.has(variant)) : [exact];
     for (const variant of removed) this.#removeVariant(variant);
     if (removed.length === 0) this.#resolveMissing(identity);
   }
 
   /**
-   * The URL of a collection that is empty (protocol §6). Several locators may name it: then nothing is removed, since
-   * members that are deleted are named, and those that it is for are resolved when no more follows.
+   * The URL of a collection that is empty (protocol §6), or NOT_FOUND of a wildcard or glob. Several locators may name it:
+   * then nothing is removed, since members that are deleted are named, and those that it is for are resolved when no more
+   * follows.
    */
-  #empty({ name, constraints }: Identity): void {
+  #empty({ name, constraints }: Identity, { bodies }: DeltaReading): void {
     const { subscriptions, unansweredUnsubscribed } = this;
     const named = [...subscriptions.named(name), ...unansweredUnsubscribed.of(name)].filter((one) =>
       one.isFor(constraints),
@@ -377,7 +382,8 @@ export class DeltaType extends SubscribedType {
       if (unansweredUnsubscribed.delete(one)) continue;
       one.responseSeen = true;
       if (named.length > 1) continue;
-      for (const variant of this.covered(one).filter((each) => one.shows(each))) this.#removeVariant(variant);
+      for (const variant of this.covered(one))
+        if (one.shows(variant) && !bodies.has(variant)) this.#removeVariant(variant);
       this.resolve(one);
     }
   }

@@ -281,6 +281,7 @@ class AdsStream implements ConnectedStream {
       maxConstraintDepth: options.maxConstraintDepth,
       entriesPerTurn,
       resourceTimeoutMs: options.resourceTimeoutMs,
+      isRestored: (interest) => session.connection.sink.isRestored?.(interest) === true,
     });
   }
 

@@ -7,7 +7,9 @@ import {
   type ResourceError,
   type Transaction,
   transaction,
+  WILDCARD,
 } from '../../model/transaction.ts';
+import { parentGlob } from '../../model/xdstp.ts';
 import { isUnknownName } from '../../wire/between-relays.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingRequest, OutgoingSotw } from '../../wire/request-writer.ts';
@@ -164,9 +166,9 @@ export class SotwType extends SubscribedType {
     const isUnknownAbove = this.#unknownAbove.has(subscription.selector);
     // A relay above may say nothing before something is known to it. Its own timeout comes a little later.
     const extend = !extended && (this.nonce === '' || isUnknownAbove);
-    // An earlier stream delivered it, and this one has not removed it.
-    const isAcked = this.covered(subscription).some(({ constraints }) => subscription.isFor(constraints));
-    if (!extend && !isAcked && !isUnknownAbove) return 'absent';
+    // What is held goes with a response that lacks it, not with silence.
+    const isKept = this.holds(subscription) || this.isLeftOpen(subscription);
+    if (!extend && !isKept && !isUnknownAbove) return 'absent';
     subscription.anyResponseAnswers = true;
     return extend ? 'extend' : 'unknown';
   }
@@ -297,13 +299,13 @@ export class SotwType extends SubscribedType {
   }
 
   /**
-   * The names that have an error. That they are missing is no deletion: only NOT_FOUND in delta removes what is
-   * cached (§8). Nor is it if a relay above does not know them yet.
+   * The names that have an error. That they are missing is no deletion (§8), unless the error says that they do not exist.
+   * Nor is it if a relay above does not know them yet. Where absence means nothing, an error does not remove either.
    */
   #resolveErrors(resourceErrors: readonly ResourceError[]): ReadonlySet<ResourceName> {
     const namesWithErrors = new Set(this.#unknownAbove);
     for (const { name, constraints, code } of resourceErrors) {
-      if (code !== Code.NOT_FOUND || this.acked.hasName(name)) {
+      if (code !== Code.NOT_FOUND || (!this.#isFull && this.acked.hasName(name))) {
         namesWithErrors.add(name);
         continue;
       }
@@ -330,7 +332,9 @@ export class SotwType extends SubscribedType {
 
   /** Whether it may be there although this response does not have it. */
   #mayStillExist({ name, constraints }: Identity, namesWithErrors: ReadonlySet<ResourceName>): boolean {
-    if (namesWithErrors.has(name)) return true;
+    const glob = parentGlob(name);
+    if (namesWithErrors.has(name) || namesWithErrors.has(WILDCARD)) return true;
+    if (glob !== undefined && namesWithErrors.has(glob)) return true;
     // A resource that this stream delivered and a later response lacks is removed, even if its wildcard is not
     // resolved yet.
     const known = this.acked.get(name, constraints.key);

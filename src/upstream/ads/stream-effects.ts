@@ -1,5 +1,5 @@
 import type { TypeUrl } from '../../model/brand.ts';
-import type { Holder, Transaction } from '../../model/transaction.ts';
+import type { Holder, Interest, Transaction } from '../../model/transaction.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { Stamp } from './stamp.ts';
 
@@ -23,7 +23,7 @@ export type ProtocolEffect =
 
 /**
  * What has no answer yet. The later, the more silence says: `names` may not exist, `held` are names that are held from an
- * earlier stream, and every control plane that works answers a wildcard.
+ * earlier stream or from before a restart, and every control plane that works answers a wildcard.
  */
 const awaited = ['nothing', 'names', 'held', 'wildcard'] as const;
 export type Awaited = (typeof awaited)[number];
@@ -48,6 +48,8 @@ export interface MachineOptions {
   readonly entriesPerTurn: number;
   /** Protocol §3.9. Undefined: a relay of ours answers. Silence says nothing, and what is not subscribed has no answer. */
   readonly resourceTimeoutMs: number | undefined;
+  /** The cache has its answer from before a restart, or from elsewhere, and this session has not confirmed it (ADR 16). */
+  readonly isRestored: (interest: Interest) => boolean;
 }
 
 /** One stream as its types see it: what is to be done about them, in order, and the timers that run. */

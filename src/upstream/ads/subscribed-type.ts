@@ -271,13 +271,37 @@ export abstract class SubscribedType {
     for (const subscription of this.subscriptions.all()) {
       if (subscription.requestNumber === 0 || subscription.resolvedOnThisStream) continue;
       if (subscription.kind === 'wildcard') yield 'wildcard';
-      else yield this.#has(subscription) ? 'held' : 'names';
+      else yield this.holds(subscription) ? 'held' : 'names';
     }
   }
 
   /** Upstream has delivered something for it, on whatever stream. */
   #has(subscription: UpstreamSubscription): boolean {
     return this.covered(subscription).some(({ constraints }) => subscription.isFor(constraints));
+  }
+
+  #isRestored({ interests }: UpstreamSubscription): boolean {
+    return interests.values().some((interest) => this.stream.options.isRestored(interest));
+  }
+
+  /** Something is cached for it: what this session has brought, or what was restored. */
+  protected holds(subscription: UpstreamSubscription): boolean {
+    return this.#has(subscription) || this.#isRestored(subscription);
+  }
+
+  /** Something is held for it that this stream has not confirmed. */
+  protected holdsUnconfirmed(subscription: UpstreamSubscription): boolean {
+    const isUnconfirmed = ({ confirmed, constraints }: AckedVariant): boolean =>
+      !confirmed && subscription.isFor(constraints);
+    return this.covered(subscription).some(isUnconfirmed) || this.#isRestored(subscription);
+  }
+
+  /**
+   * An error keeps open what it is about, however long nothing else comes. Of a name that is not held silence says that it
+   * does not exist, or one that is refused for ever would withhold all others from a client that may have it (protocol §3.9).
+   */
+  protected isLeftOpen(subscription: UpstreamSubscription): boolean {
+    return subscription.failed && (subscription.kind !== 'name' || this.holds(subscription));
   }
 
   /** Gives the acked resources another stamp; undefined: removes them. */
@@ -392,7 +416,7 @@ export abstract class SubscribedType {
   ): void {
     this.stream.arm(timer, resourceTimeoutMs, () => {
       const waiting = subscriptions.filter(
-        (subscription) => !subscription.resolvedOnThisStream && this.subscriptions.has(subscription),
+        (one) => !one.resolvedOnThisStream && !one.failed && this.subscriptions.has(one),
       );
       if (waiting.length === 0) return;
       // The wildcard was subscribed later than other things on this stream, so its answer cannot be recognised. On a
@@ -443,11 +467,16 @@ export abstract class SubscribedType {
       sweepPending ? subscriptions.all() : subscriptions.unresolvedCollections,
     );
     const answered = this.answeredBy(said, waiting);
-    for (const subscription of answered) subscription.responseSeen = true;
+    for (const subscription of answered) {
+      subscription.responseSeen = true;
+      subscription.failed = false;
+    }
     // What was rejected comes again in parts, and none of them is the whole answer.
     if (this.holder.exactParameters !== undefined && !this.#hasRejected) {
       for (const subscription of answered) if (subscription.kind === 'wildcard') this.resolve(subscription);
       this.#conclude();
+    } else {
+      this.#noteErrors(said);
     }
     if (
       !sweepPending &&
@@ -457,6 +486,21 @@ export abstract class SubscribedType {
     stream.arm(`quiet ${type}`, quietPeriodMs, () => this.#resolveAfterQuiet());
     // A busy control plane is never quiet.
     stream.armOnce(`enough ${type}`, longestQuietWaitMs, () => this.#resolveAfterQuiet());
+  }
+
+  /**
+   * A wildcard or glob with an error of its own is not answered by this response. But if nothing else is held, what has
+   * come for it is all there is, and the error is told beside it.
+   */
+  #noteErrors({ resourceErrors }: Transaction): void {
+    for (const { name, constraints, code } of resourceErrors) {
+      if (code === Code.NOT_FOUND) continue;
+      for (const one of this.subscriptions.naming(name, constraints)) {
+        if (one.kind !== 'name' && this.#has(one) && !this.holdsUnconfirmed(one)) continue;
+        one.failed = true;
+        one.responseSeen = false;
+      }
+    }
   }
 
   #resolveAfterQuiet(): void {
@@ -527,6 +571,7 @@ export abstract class SubscribedType {
   /** Upstream has answered it on this stream. */
   protected resolve(subscription: UpstreamSubscription): void {
     subscription.resolvedOnThisStream = true;
+    subscription.failed = false;
     if (subscription.resolved) return;
     subscription.resolved = true;
     this.subscriptions.resolved(subscription);

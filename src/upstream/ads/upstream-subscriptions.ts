@@ -34,6 +34,11 @@ export class UpstreamSubscription {
   resolved = false;
   /** A response that may answer it has come. A wildcard or glob is resolved when no more responses follow. */
   responseSeen = false;
+  /**
+   * The last that upstream said of it on this stream was an error other than NOT_FOUND. That is an answer, so silence counts
+   * no more, but it says nothing of what is held (protocol §8.2).
+   */
+  failed = false;
   /** A wildcard or glob: the names that must be in its answer, as upstream has sent them before, and have not come yet. */
   expectedNames = new Set<ResourceName>();
 
@@ -50,6 +55,7 @@ export class UpstreamSubscription {
     this.anyResponseAnswers = false;
     this.resolvedOnThisStream = false;
     this.responseSeen = false;
+    this.failed = false;
     this.expectedNames = new Set();
   }
 

@@ -6,7 +6,7 @@ describe('one response', () => {
     const conversation = new Conversation('delta', [], '');
     for (let each = 0; each < 130_000; each++) conversation.say(`subscribe cds shop env=${each}`);
     conversation.say('connect');
-    const said = conversation.say('< cds 1 a shop@1');
+    const said = conversation.say('< cds 1 a shop:1@1');
     expect(said.some((line) => line.startsWith('='))).to.equal(true);
   });
 });

@@ -63,7 +63,10 @@ describe('a session machine', () => {
       const response = create(DeltaDiscoveryResponseSchema, {
         typeUrl: typeOf('cds'),
         nonce: 'n1',
-        resources: [{ name: 'a' }, { name: 'b', resourceName: { name: 'b' } }],
+        resources: [
+          { name: 'a', ttl: {} },
+          { name: 'b', resourceName: { name: 'b' } },
+        ],
       });
       const answer = conversation.receive(Buffer.from(toBinary(DeltaDiscoveryResponseSchema, response)));
       const reason = 'resource 2 of 2: resource "b" has both name and resource_name';

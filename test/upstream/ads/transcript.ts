@@ -2,7 +2,7 @@ import { resourceName, typeUrl } from '../../../src/model/brand.ts';
 import type { Timer } from '../../../src/model/clock.ts';
 import { type Constraints, formatConstraints, UNCONSTRAINED } from '../../../src/model/constraints.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
-import type { Interest, Transaction } from '../../../src/model/transaction.ts';
+import { type Interest, idOf, type Transaction } from '../../../src/model/transaction.ts';
 import { typeInfo } from '../../../src/model/types.ts';
 import { stampFor, unstamped } from '../../../src/upstream/ads/stamp.ts';
 import type { MachineOptions } from '../../../src/upstream/ads/stream-effects.ts';
@@ -19,6 +19,7 @@ import { contentOf, deltaResponse, parseItem, sotwResponse, typeOf } from './res
  *     disconnect, flush, wait 15s | 300ms
  *     rest SELECTOR…                          nobody subscribes to these: not asked on the next stream
  *     wake TYPE SELECTOR                      somebody does again
+ *     restored TYPE SELECTOR [key=value&…]    the cache has its answer from before a restart, until this is settled
  *     < TYPE VERSION NONCE ITEM…              a response, its items as in responses.ts
  *     < garbage                               bytes that are none
  *     turns N, before `session`               N entries of a response are read in one turn
@@ -34,6 +35,7 @@ export class Conversation {
   readonly #sotw: boolean;
   readonly #clock = new VirtualClock();
   readonly #timers = new Map<string, Timer>();
+  readonly #restored = new Set<string>();
   #lines: string[] = [];
 
   constructor(
@@ -59,6 +61,7 @@ export class Conversation {
       maxConstraintDepth: 8,
       entriesPerTurn,
       resourceTimeoutMs: isRelay ? undefined : 15_000,
+      isRestored: (interest) => this.#restored.has(idOf(interest)),
     };
     this.#machine = new StreamMachine(options);
   }
@@ -77,6 +80,9 @@ export class Conversation {
         break;
       case 'wake':
         this.#machine.resume(interestOf(words));
+        break;
+      case 'restored':
+        this.#restored.add(idOf(interestOf(words)));
         break;
       case 'connect':
         this.#machine.connect(words[0] !== 'elsewhere');
@@ -126,6 +132,7 @@ export class Conversation {
           break;
         case 'apply':
           this.#lines.push(`= ${formatTransaction(effect.transaction)}`);
+          for (const interest of effect.transaction.resolved) this.#restored.delete(idOf(interest));
           break;
         case 'log':
           this.#lines.push(`* ${effect.message}`);
