@@ -144,7 +144,7 @@ describe('the file of what operators have closed', () => {
       writeFileSync(join(directory.path, 'rollout.key'), there);
       file.save(frozen);
       await file.settled;
-      expect(open().hashOf(web)).to.equal(before);
+      expect(open().hashOf(web)).to.deep.equal(before);
     });
   }
 
