@@ -31,7 +31,7 @@ const repeat = (portion: Uint8Array, times: number): Buffer =>
 
 /** The relay must end the connection, with one of these error codes if it says any. */
 export async function isRefused(connection: RawConnection, ...codes: readonly number[]): Promise<void> {
-  await connection.isEnded(5000);
+  await connection.isEnded();
   const { goaway } = connection;
   if (goaway !== undefined && codes.length > 0 && !codes.includes(goaway))
     throw new Error(`GOAWAY says ${goaway}, not ${codes.join(' or ')}`);

@@ -5,9 +5,11 @@ import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import { DiscoveryResponseSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { jsonToBytes } from '../../src/wire/registry.ts';
+import { eventually } from '../e2e/support/eventually.ts';
 import { manyResources, ResourceFiles } from '../e2e/support/files.ts';
 import { cpuSeconds } from '../e2e/support/process-figures.ts';
 import { RelayProcess } from '../e2e/support/relay.ts';
+import { slower } from '../support/cpu.ts';
 import { type } from '../support/in-memory-relay.ts';
 
 const MB = 1024 * 1024;
@@ -18,7 +20,7 @@ const empties = (bytes: number, id = 'attacker'): string =>
 
 /** What a peer's polls may cost: judged by the CPU time and the memory of the relay's own process. */
 describe('polls that cost more than they should', function () {
-  this.timeout(120_000);
+  this.timeout(300_000);
   let files: ResourceFiles;
   let relay: RelayProcess;
   let agent: Agent;
@@ -66,7 +68,7 @@ describe('polls that cost more than they should', function () {
     for (const { status, body } of answers) expect([status, body]).to.deep.equal([400, tooMany(body)]);
     for (let at = 0; at < 20; at++) expect((await poll(empties(500_000, `few-${at}`))).status).to.equal(200);
     // 16 MB, of which a parser that builds it makes 5 million objects in 8 s.
-    expect(cpuSeconds(relay.pid) - before).to.be.below(2);
+    expect((cpuSeconds(relay.pid) - before) / slower()).to.be.below(2);
     expect((await poll('{"node":{"id":"other"}}')).status).to.equal(200);
   });
 
@@ -82,7 +84,7 @@ describe('polls that cost more than they should', function () {
     const before = await relay.memory();
     for (let at = 0; at < 60; at++) expect((await poll(names(`z${at}`))).status).to.equal(200);
     // With a body for each: 2 MB each.
-    expect((await relay.memory()).used - before.used).to.be.below(30 * MB);
+    await eventually(async () => expect((await relay.memory()).used - before.used).to.be.below(30 * MB));
   });
 
   it('a peer whose classes hold more than its share is refused, with the reason', async () => {
@@ -136,8 +138,9 @@ describe('polls that cost more than they should', function () {
       );
       const { cpu } = await relay.blocked();
       // In one piece each they take 150 ms in a turn, and 13 s in all.
-      expect(cpu).to.be.below(120);
-      expect(cpuSeconds(relay.pid) - before).to.be.below(5);
+      const factor = slower();
+      expect(cpu / factor).to.be.below(120);
+      expect((cpuSeconds(relay.pid) - before) / factor).to.be.below(5);
       const taken = answers.filter(({ status }) => status === 200);
       expect(taken.length).to.be.above(5);
       for (const { body } of taken) expect(body.length).to.be.above(MB);
@@ -150,7 +153,7 @@ describe('polls that cost more than they should', function () {
       await startWith(8 * MB);
       const { status, body } = await poll(names('big'), 'endpoints');
       expect(status).to.equal(200);
-      expect((await relay.blocked()).cpu).to.be.below(120);
+      expect((await relay.blocked()).cpu / slower()).to.be.below(120);
       expect(JSON.parse(body)).to.have.property('resources');
       expect(body.match(/"healthStatus"/g)).to.have.length(endpointsOf(8 * MB));
     });
@@ -160,7 +163,7 @@ describe('polls that cost more than they should', function () {
       const { status, body } = await poll(names('big'), 'endpoints');
       expect(status).to.equal(429);
       expect(body).to.contain('limits.max_response_bytes');
-      expect((await relay.blocked()).cpu).to.be.below(120);
+      expect((await relay.blocked()).cpu / slower()).to.be.below(120);
     });
   });
 });

@@ -2,9 +2,11 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import { eventually } from '../e2e/support/eventually.ts';
 import { ResourceFiles } from '../e2e/support/files.ts';
 import { cpuSeconds } from '../e2e/support/process-figures.ts';
 import { RelayProcess } from '../e2e/support/relay.ts';
+import { slower } from '../support/cpu.ts';
 import {
   ADS,
   block,
@@ -106,12 +108,16 @@ describe('bodies in pieces of one byte', function () {
       await Promise.all(Array.from({ length: connections }, () => send(relay[door], head, thousand, open)));
       await idle(relay.pid);
       const cpu = cpuSeconds(relay.pid) - before.cpu;
-      const bytes = (await relay.memory()).rss - before.rss;
+      // The system has back what was taken for pieces a moment later.
+      const bytes = await eventually(async () => {
+        const taken = (await relay.memory()).rss - before.rss;
+        expect(taken).to.be.below(most.bytes);
+        return taken;
+      });
       if (process.env['FIGURES'] === '1') {
         process.stdout.write(`${(bytes / MB).toFixed()} MB, ${cpu.toFixed(2)} s  ${name}\n`);
       }
-      expect(bytes).to.be.below(most.bytes);
-      expect(cpu).to.be.below(most.cpuSeconds);
+      expect(cpu / slower()).to.be.below(most.cpuSeconds);
     });
   }
 

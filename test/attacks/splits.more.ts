@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { Duplex } from 'node:stream';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import { connect as connectTls } from 'node:tls';
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
@@ -191,6 +191,9 @@ async function answerTo(stream: Duplex, { answer }: Request, pieces: readonly Bu
   return answered;
 }
 
+/** So long bytes come slowly, of each flight: the relay gives a handshake 15 s. Milliseconds. */
+const slowlyMs = 5000;
+
 /** Sends each byte by itself. */
 function trickling(socket: Socket): Duplex {
   const stream = new Duplex({
@@ -199,9 +202,10 @@ function trickling(socket: Socket): Duplex {
     },
     write: (chunk: Buffer, _encoding, done) => {
       void (async () => {
+        const began = performance.now();
         for (const byte of chunk) {
           socket.write(Buffer.of(byte));
-          await sleep(1);
+          await (performance.now() - began < slowlyMs ? sleep(1) : turn());
         }
         done();
       })();

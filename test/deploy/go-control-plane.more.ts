@@ -140,8 +140,10 @@ describe('deploy/recipes/go-control-plane', function () {
       };
       await all(true);
       expect(await relay.metric('upstream_sessions')).to.equal(nodes.length);
-      const seen = plane.lines.map((line) => / is of node (\S+)/.exec(line)?.[1]);
-      expect(new Set(seen.filter((node) => node !== undefined))).to.deep.equal(new Set(nodes));
+      await eventually(() => {
+        const seen = plane.lines.map((line) => / is of node (\S+)/.exec(line)?.[1]);
+        expect(new Set(seen.filter((node) => node !== undefined))).to.deep.equal(new Set(nodes));
+      });
 
       write(false);
       plane.signal('SIGHUP');
@@ -165,7 +167,7 @@ describe('deploy/recipes/go-control-plane', function () {
 
       write(true);
       await stage.controlPlane(address);
-      await cold.answers('web', '/', answers(true)(before.proxy.group).name, 40_000);
+      await cold.answers('web', '/', answers(true)(before.proxy.group).name, 90_000);
       await eventually(async () => {
         expect(await again.metric('upstream_connected')).to.equal(1);
         expect(plane.lines.filter((line) => line.includes(' rejects '))).to.deep.equal([]);

@@ -15,7 +15,7 @@ const ports = /\b(18[01]00|19[01]00|1000[123]|990[123])\b/g;
 const asking = /^(distributary (?!run|validate).*)$/gm;
 
 describe('the tutorial, as a reader follows it', function () {
-  this.timeout(180_000);
+  this.timeout(500_000);
 
   it('installs the Envoy that the tests have', () => {
     const installed = blocksOf(page).filter(({ info }) => info === 'sh install');

@@ -268,6 +268,7 @@ describe('certificates of the relay', function () {
     const daysLeft = async (of: string): Promise<number> =>
       Math.round(((await sample(relay, 'expiry_timestamp_seconds', of)) - Date.now() / 1000) / 86_400);
     await eventually(async () => expect(await daysLeft(ofSiblings)).to.equal(30));
+    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200), patient);
     pem.identity('sibling', issueCertificate({ name: 'sibling', days: 3, since: 30 }));
     expect(await everywhere(relay, 'certificate_expires', 1)).to.match(
       /^The client certificate for the siblings of \S+ expires within 7 d: /,

@@ -82,7 +82,8 @@ describe('what clients make of what they are told', function () {
       'ClusterLoadAssignment nowhere': 'NOT_SENT',
     };
     await eventually(async () => {
-      expect(stateOf(await csds(), 'good')).to.deep.equal(expected);
+      const told = await csds();
+      for (const id of ['good', 'bad']) expect(stateOf(told, id)).to.deep.equal(expected);
     });
     const path = '/envoy.service.status.v3.ClientStatusDiscoveryService/StreamClientStatus';
     const call = openCall(pool.connection, path);

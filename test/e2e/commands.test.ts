@@ -106,17 +106,23 @@ describe('commands about clients and resources', function () {
     );
     for (const client of [takes, rejects]) client?.want('cds', { names: ['taken'] });
     await takes?.gets('cds', ['taken: x']);
-    const byNode = new Map((await clientsOf(relay)).map(({ id, node }) => [node.id, id]));
+    // Each has a connection of its own, with workers perhaps a worker of its own.
+    const byNode = await eventually(async () => {
+      const ids = new Map((await clientsOf(relay)).map(({ id, node }) => [node.id, id]));
+      expect([...ids.keys()]).to.include.members(nodes);
+      return ids;
+    });
     const get = (node: string) =>
       shown('--type', 'cds', '--name', 'taken', '--client', byNode.get(node) ?? '');
-    expect(await get('takes')).to.match(/, sent to client \S+: SYNCED$/m);
+    // What a client says to it comes a moment later than the client has it.
+    await eventually(async () => expect(await get('takes')).to.match(/, sent to client \S+: SYNCED$/m));
     expect(await get('takes')).to.match(/^connect_timeout: 1s$/m);
     expect(await get('takes'), 'a version without the hash of the relay').to.match(
       /, [^@ ]+ at the control plane, /,
     );
     const csds = 'envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus';
     expect((await relay.rpc(csds, {})).body).not.to.match(/"version_?[iI]nfo":"[^"]*@/);
-    expect(await get('rejects')).to.match(/: ERROR \(not to my taste\)$/m);
+    await eventually(async () => expect(await get('rejects')).to.match(/: ERROR \(not to my taste\)$/m));
 
     const nothing = await ask(
       'get',
@@ -161,6 +167,9 @@ describe('commands about clients and resources', function () {
       expect(rejecting.code).to.equal(0);
       expect(rejecting.out).to.match(/\n\n1 of 302 clients$/);
 
+      await eventually(async () =>
+        expect((await ask('clients', '--state', 'SYNCED')).out).to.match(/\n\n301 of 302 clients$/),
+      );
       const all = (await askProcess('clients', '-o', 'wide')).out.split('\n');
       expect(all[0]).to.match(/^CLIENT +NODE +CLUSTER +PEER +PROTOCOL +STATE +TYPES +WHY$/);
       expect(all[1]).to.include('picky');
@@ -341,8 +350,10 @@ describe('commands about clients and resources', function () {
 
     it('clients lists those of all workers', async () => {
       await connect(20);
-      const { out } = await ask('clients', '--node', 'prod-*', '--state', 'SYNCED');
-      expect(out).to.match(/\n\n20 clients$/);
+      await eventually(async () => {
+        const { out } = await ask('clients', '--node', 'prod-*', '--state', 'SYNCED');
+        expect(out).to.match(/\n\n20 clients$/);
+      });
     });
 
     it('get --client shows what that client was sent and whether it took it', showsWhatAClientWasSent);

@@ -125,9 +125,12 @@ describe('the contract, on a running relay', function () {
     const listed = z.object({
       clients: z.array(z.object({ id: z.string(), node: z.object({}).loose(), types: entries })),
     });
-    const [first] = (await call(`${admin}/ListClients`, listed)).clients;
+    const first = await eventually(async () => {
+      const [one] = (await call(`${admin}/ListClients`, listed)).clients;
+      expect(one?.types[0]).to.include({ type: 'cds', state: 'SYNCED', last_nack: '' });
+      return one;
+    });
     expect(first?.node).to.deep.equal({ id: 'a', cluster: 'b' });
-    expect(first?.types[0]).to.include({ type: 'cds', state: 'SYNCED', last_nack: '' });
     const query = { type: 'cds', name: 'shop', client: first?.id };
     const { variants } = await call(`${admin}/Explain`, z.object({ variants: entries }), query);
     expect(variants[0]).to.include({ matches: true });
@@ -262,7 +265,7 @@ describe('the life of a relay', function () {
   it('SIGTERM: not ready first, then streams end over drain_timeout with UNAVAILABLE; exit 0', async () => {
     using files = new ResourceFiles();
     files.write('cds', shop('1'));
-    await using relay = await RelayProcess.start({ upstreams: [files.upstream], drain_timeout: '2s' });
+    await using relay = await RelayProcess.start({ upstreams: [files.upstream], drain_timeout: '4s' });
     await using stack = new AsyncDisposableStack();
     const clients = Array.from({ length: 20 }, () => stack.use(new XdsClient(relay.xds, 'delta')));
     for (const client of clients) client.subscribe('cds');
@@ -280,7 +283,9 @@ describe('the life of a relay', function () {
     expect(await relay.exited).to.equal(0);
     const took = performance.now() - start;
     expect(took, 'spread, not all at once').to.be.at.least(1000);
-    expect(relay.log.map(({ message }) => message)).to.deep.equal([
+    const said = relay.log.map(({ message }) => message);
+    // A busy machine may have stopped it for a while.
+    expect(said.filter((message) => message !== 'the event loop is blocked')).to.deep.equal([
       'the relay starts',
       'draining',
       'drained',
@@ -354,7 +359,7 @@ describe('the life of a relay', function () {
       await eventually(async () => expect(await reloads()).to.deep.equal([2, 2]));
       // The log is written without waiting for it: its lines come a moment later.
       const refused = await eventually(() => {
-        const errors = relay.log.filter(({ level }) => level === 'error');
+        const errors = relay.faults();
         expect(errors).to.have.length(2);
         return errors;
       });

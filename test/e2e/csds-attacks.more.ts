@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { Code as ConnectCode, ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport, createGrpcTransport, Http2SessionManager } from '@connectrpc/connect-node';
@@ -9,6 +10,7 @@ import { DeltaDiscoveryRequestSchema } from '../../src/gen/envoy/service/discove
 import { ClientStatusDiscoveryService } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { ADS_SERVICE } from '../../src/model/types.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
+import { slower } from '../support/cpu.ts';
 import { nextMessage, openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { clientStatus, namesOf, safeRegex, unary } from './support/csds.ts';
@@ -83,7 +85,7 @@ describe('attacks by CSDS and health on a relay', function () {
     while (!progress.over) await Promise.race([unary(prober, `${health}/Check`, empty), ended]);
     const outcome = await ended;
     const { cpu } = await relay.blocked();
-    expect(cpu, 'the longest that the event loop stood still').to.be.below(promptly);
+    expect(cpu / slower(), 'the longest that the event loop stood still').to.be.below(promptly);
     return outcome;
   }
 
@@ -181,12 +183,16 @@ describe('attacks by CSDS and health on a relay', function () {
 
   it('calls by the dozen: a peer has four at once, the others are RESOURCE_EXHAUSTED', async () => {
     const request = { excludeResourceContents: true };
+    // All are there before the first is answered, however late this process sends them.
+    relay.signal('SIGSTOP');
     const calls = Array.from({ length: 12 }, () =>
       clientStatus(victim.connection, request).then(
         () => 'answered',
         (error: unknown) => (error as { code: number }).code,
       ),
     );
+    await sleep(200);
+    relay.signal('SIGCONT');
     const outcomes = await during(Promise.all(calls));
     const answered = outcomes.filter((outcome) => outcome === 'answered').length;
     expect(answered).to.be.within(1, 6);
@@ -292,9 +298,7 @@ describe('attacks by CSDS and health on a relay', function () {
 
   it('through all of it the victim kept its stream', () => {
     expect(victim.status).to.equal(undefined);
-    // On a busy machine the process may have no processor for seconds. `during` goes by its CPU time.
-    const isFault = ({ level, message }: (typeof relay.log)[number]): boolean =>
-      level === 'error' && message !== 'the event loop is blocked';
-    expect(relay.log.filter(isFault)).to.deep.equal([]);
+    // That it stood still on a busy machine is none. `during` goes by its CPU time.
+    expect(relay.faults()).to.deep.equal([]);
   });
 });

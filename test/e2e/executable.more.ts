@@ -11,7 +11,7 @@ import { XdsClient } from './support/xds-client.ts';
 const node = { id: 'client', cluster: 'fleet' };
 
 describe('the single executable', function () {
-  this.timeout(120_000);
+  this.timeout(400_000);
   let place: TemporaryDirectory;
   let executable: string;
 
@@ -86,9 +86,9 @@ describe('the single executable', function () {
     files.write('cds', new Map([['shop', '2']]));
     await client.gets('cds');
     expect((await below.get('/')).body).to.include('<!doctype html>');
-    expect((await below.get('/metrics')).body).to.include('worker="2"');
+    await eventually(async () => expect((await below.get('/metrics')).body).to.include('worker="2"'));
     await eventually(() => expect(statSync(join(cache, 'cache.sqlite')).size).to.be.greaterThan(0));
-    expect(below.log.filter(({ level }) => level === 'error')).to.deep.equal([]);
+    expect(below.faults()).to.deep.equal([]);
     expect(await below.stop()).to.equal(0);
   });
 

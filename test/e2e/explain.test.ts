@@ -94,10 +94,13 @@ describe('explain', function () {
     const { body } = await relay.rpc(`${admin}/ListClients`, {});
     const [stream] = clients.parse(JSON.parse(body)).clients;
     expect(stream).to.deep.include({ node: { id: 'envoy-7' }, transport: 'delta' });
-    const mine = await run(...asked, '--client', stream?.id ?? '');
+    const mine = await eventually(async () => {
+      const told = await run(...asked, '--client', stream?.id ?? '');
+      expect(told.out).to.match(/^This client was last sent version \S+: SYNCED \(acknowledged\)$/m);
+      return told;
+    });
     expect(mine.code, mine.out).to.equal(0);
     expect(mine.out).to.match(/^eds shop for env=prod: env == "prod"$/m);
-    expect(mine.out).to.match(/^This client was last sent version \S+: SYNCED \(acknowledged\)$/m);
     expect(mine.out).to.match(
       /^It has the variant env == "prod", version [0-9a-f]{16}, \S+ at the control plane\.$/m,
     );

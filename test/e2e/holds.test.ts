@@ -99,7 +99,10 @@ describe('upstream is gone for a while', function () {
     const cpu = cpuSeconds(relay.pid);
     await always(() => {}, 2_000);
     const spent = cpuSeconds(relay.pid) - cpu;
-    expect(await relay.metric('upstream_reconnects_total'), 'attempts').to.be.greaterThan(attempts + 10);
+    // On a busy machine they take longer.
+    await eventually(async () =>
+      expect(await relay.metric('upstream_reconnects_total'), 'attempts').to.be.greaterThan(attempts + 10),
+    );
     expect(spent, 'seconds of CPU in 2 s with a try each 25 ms').to.be.lessThan(1);
     const failures = () => relay.log.filter(({ message }) => message === 'control plane failed');
     expect(failures()).to.have.length(1);

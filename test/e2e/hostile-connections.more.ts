@@ -29,7 +29,7 @@ const firstRequest = Buffer.from(
 
 /** Attacks by connections and streams that cost a client nothing. */
 describe('hostile connections', function () {
-  this.timeout(60_000);
+  this.timeout(180_000);
   let files: ResourceFiles;
   let pem: TemporaryDirectory;
   const open: Disposable[] = [];
@@ -100,7 +100,7 @@ describe('hostile connections', function () {
   }
 
   it('silent streams up to max_streams: they end after first_request_timeout, and good clients are served', async () => {
-    await using relay = await start({ max_streams: 20, first_request_timeout: '2s' });
+    await using relay = await start({ max_streams: 20, first_request_timeout: '4s' });
     await using good = new XdsClient(relay.xds, 'delta');
     good.subscribe('cds');
     await good.gets('cds');
@@ -109,7 +109,7 @@ describe('hostile connections', function () {
     for (const { code, details } of endings) {
       expect([code, details]).to.deep.equal([
         Code.DEADLINE_EXCEEDED,
-        'no request came within 2000 ms (limits.first_request_timeout)',
+        'no request came within 4000 ms (limits.first_request_timeout)',
       ]);
     }
     expect(await relay.metric('downstream_rejected_total', 'first_request')).to.equal(19);
@@ -118,7 +118,7 @@ describe('hostile connections', function () {
   });
 
   it('a first request that trickles in ends after first_request_timeout too', async () => {
-    await using relay = await start({ first_request_timeout: '2s' });
+    await using relay = await start({ first_request_timeout: '4s' });
     const [slow] = await silentStreams(relay, 1);
     if (slow === undefined) throw new Error('no stream');
     slow.begin(1_000_000, 1);
@@ -160,7 +160,7 @@ describe('hostile connections', function () {
     streaming.session.socket.destroy();
     await eventually(async () => expect(await relay.metric('downstream_connections')).to.equal(0));
     await isServed(relay);
-    expect(relay.log.filter(({ level }) => level === 'warn' || level === 'error')).to.deep.equal([]);
+    expect(relay.faults('warn')).to.deep.equal([]);
   });
 
   it('a later request that trickles in ends after stalled_timeout', async () => {
@@ -245,7 +245,7 @@ describe('hostile connections', function () {
     expect(details).to.match(/^address 127\.0\.0\.1 has 3 streams open, .*limits\.max_streams_per_peer/);
     expect(await relay.metric('downstream_rejected_total', 'streams_per_peer')).to.equal(1);
     taken[0]?.stream.close();
-    await isServed(relay);
+    await eventually(() => isServed(relay));
     expect(good.status).to.equal(undefined);
   });
 
@@ -302,7 +302,7 @@ describe('hostile connections', function () {
     for (let refused = 0; refused < 5; refused++) await connection(relay).ended;
     expect(await relay.metric('downstream_rejected_total', '"connections"')).to.equal(5);
     await eventually(() =>
-      expect(messages(relay).filter((one) => one.includes('limits.max_connections'))).to.deep.equal([
+      expect(messages(relay).filter((one) => one.includes('(limits.max_connections)'))).to.deep.equal([
         '3 connections are open, the maximum of this relay (limits.max_connections): others are refused',
       ]),
     );
@@ -332,12 +332,12 @@ describe('hostile connections', function () {
     await using relay = await start({}, { xds: mutualTls(), rest });
     await Promise.all(
       [relay.xds, relay.rest].map(async (address) => {
+        const started = Date.now();
         const socket = await tcp(address);
         socket.write(Buffer.from([0x16, 0x03, 0x01, 0x02, 0x00]));
         const trickle = setInterval(() => socket.write(Buffer.of(0)), 500);
         socket.resume();
         socket.on('error', () => undefined); // what trickles in after the end is answered by a reset
-        const started = Date.now();
         await new Promise((resolve) => socket.once('close', resolve));
         clearInterval(trickle);
         expect(Date.now() - started).to.be.at.least(14_000);

@@ -33,16 +33,16 @@ async function silent(address: string, count: number, from: readonly string[]): 
 const others = (count: number): readonly string[] =>
   Array.from({ length: count }, (_, index) => `127.0.1.${1 + index}`);
 
-/** Until a process has used no time for a quarter of a second. */
+/** Until a process has used no time for half a second. */
 async function atRest(pid: number): Promise<void> {
   for (let before = -1, now = cpuSeconds(pid); now > before; now = cpuSeconds(pid)) {
     before = now;
-    await setTimeout(250);
+    await setTimeout(500);
   }
 }
 
 describe('sockets that hold the listeners for probes', function () {
-  this.timeout(60_000);
+  this.timeout(180_000);
   let files: ResourceFiles;
   let relay: RelayProcess;
   let sockets: readonly Socket[] = [];

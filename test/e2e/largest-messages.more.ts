@@ -86,7 +86,9 @@ describe('the largest messages, and what they cost', function () {
 
     before(async () => {
       plane = await new ControlPlane().listen();
-      const ads = { endpoints: [`127.0.0.1:${plane.port}`], variants: 'NATIVE' };
+      // This process answers no ping while it makes 20 MB.
+      const keepalive = { timeout: '120s' };
+      const ads = { endpoints: [`127.0.0.1:${plane.port}`], variants: 'NATIVE', keepalive };
       relay = await RelayProcess.startProbed({
         upstreams: [{ name: 'central', max_removal_percent: 100, ads }],
       });

@@ -3,6 +3,7 @@ import { Envoy } from './support/envoy.ts';
 import { eventually } from './support/eventually.ts';
 import { LoadPlane } from './support/load-plane.ts';
 import { RelayProcess } from './support/relay.ts';
+import { readyOf } from './support/relay-state.ts';
 import {
   customListener,
   httpOptions,
@@ -64,6 +65,8 @@ describe('load reports of real Envoys', function () {
     await request(two, 20);
     await eventually(() => expect(plane.issued('shop')).to.equal(60));
     plane.kill();
+    // What is sent on a connection that breaks is lost.
+    await eventually(async () => expect((await readyOf(relay)).connected).to.equal(false));
     await request(one, 5);
     await request(two, 5);
     const before = await reports();

@@ -173,11 +173,10 @@ for (const workers of cases(2, 0))
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
     await eventually(() => expect(plane.issued('shop')).to.equal(30 * 1111));
-    const features = plane.open.flatMap(({ requests }) =>
-      requests.flatMap(({ node }) => node?.clientFeatures ?? []),
-    );
+    const features = (): readonly string[] =>
+      plane.open.flatMap(({ requests }) => requests.flatMap(({ node }) => node?.clientFeatures ?? []));
     const stages = workers === 0 ? 2 : 4;
-    await eventually(() => expect(features).to.include(`distributary.load-stages.${stages}`));
+    await eventually(() => expect(features()).to.include(`distributary.load-stages.${stages}`));
     for (const one of reporters) one[Symbol.dispose]();
     await eventually(() => expect(plane.open).to.have.lengthOf(0));
     expect(plane.issued('shop')).to.equal(30 * 1111);

@@ -12,6 +12,7 @@ import { eventually } from './support/eventually.ts';
 import { LoadPlane, LoadReporter } from './support/load-plane.ts';
 import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
+import { readyOf } from './support/relay-state.ts';
 import { XdsClient } from './support/xds-client.ts';
 
 const interval = { loadReportingInterval: { nanos: 200_000_000 } };
@@ -76,6 +77,8 @@ for (const workers of cases(2, 0)) {
       a.report('shop', 1);
       await eventually(() => expect(plane.issued('shop')).to.equal(1));
       plane.kill();
+      // What is sent on a connection that breaks is lost.
+      await eventually(async () => expect((await readyOf(relay)).connected).to.equal(false));
       a.report('shop', 10);
       a.report('shop', 100);
       await plane.listen();

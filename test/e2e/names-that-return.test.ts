@@ -17,7 +17,7 @@ const all = { lds: ['web', 'kept'], eds: ['c', 'k'] } as const;
 const returning = { lds: ['web'], eds: ['c'] } as const;
 const types = ['lds', 'eds'] as const;
 /** Half of resource_timeout. */
-const soon = { timeout: 7500 };
+const soon = { timeout: 30_000 };
 
 const expectAll = (
   client: XdsClient,
@@ -45,7 +45,7 @@ describe('names that clients left and come back to', function () {
           await plane.set(site);
           await using relay = await RelayProcess.start({
             drain_timeout: '100ms',
-            upstreams: [upstream(plane.address, protocol)],
+            upstreams: [upstream(plane.address, protocol, { resource_timeout: '60s' })],
             cache: { idle_ttl: '1s' },
           });
           await using keeper = new XdsClient(relay.xds, 'delta');

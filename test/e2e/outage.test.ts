@@ -337,7 +337,7 @@ describe('the shrink guard, on a running relay', function () {
   it('max_removal_hold: removed after that; what has come again by then stays', async () => {
     await using plane = await ModelPlane.start();
     plane.set('cds', ten);
-    const guard = { max_removal_percent: 20, max_removal_hold: '1500ms' };
+    const guard = { max_removal_percent: 20, max_removal_hold: '3500ms' };
     await using relay = await RelayProcess.start({
       upstreams: [central([plane.address], 'SOTW', {}, guard)],
     });

@@ -156,7 +156,10 @@ describe('what is wrong is said everywhere, and its runbook ends it: control pla
     plane.set('cds', { a: '1' });
     plane.kill();
     relay = await RelayProcess.start({
-      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+      // However long it fails: the next try comes soon.
+      upstreams: [
+        { name: 'central', ads: { endpoints: [plane.address], backoff: { initial: '20ms', max: '1s' } } },
+      ],
       cache: { persistence: { path } },
     });
     pool = new ClientPool(relay.xds, 1);

@@ -120,7 +120,7 @@ describe('the REST listener', function () {
     await using relay = await RelayProcess.start({
       upstreams: [files.upstream],
       rest: {},
-      limits: { stalled_timeout: '1s' },
+      limits: { stalled_timeout: '3s' },
     });
     const [host = '', port = ''] = relay.rest.split(':');
     const socket = connectTcp({ host, port: Number(port) });

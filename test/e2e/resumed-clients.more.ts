@@ -9,7 +9,7 @@ import { RelayProcess } from './support/relay.ts';
 import { clientsOf, csdsOf } from './support/relay-state.ts';
 
 describe('clients that come back to a restarted relay with what they have', function () {
-  this.timeout(60_000);
+  this.timeout(240_000);
 
   for (const [protocol, workers] of [
     ['delta', 0],
@@ -42,7 +42,7 @@ describe('clients that come back to a restarted relay with what they have', func
         const [listed] = await clientsOf(relay);
         expect(listed?.types.map(({ type, state }) => `${type} ${state}`)).to.deep.equal(['cds SYNCED']);
       });
-      expect(await csdsOf(relay, 'back')).to.deep.equal(['SYNCED', 'SYNCED']);
+      await eventually(async () => expect(await csdsOf(relay, 'back')).to.deep.equal(['SYNCED', 'SYNCED']));
       expect(await explainedOf(relay, 'back', 'cds', 'a')).to.not.include('nothing sent yet');
       expect(client.said).to.deep.equal([]);
     });

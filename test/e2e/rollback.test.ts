@@ -98,7 +98,7 @@ describe('rollback', function () {
     const waited = await ask('wait', '--timeout', '200ms', '--type', 'cds');
     expect(waited.code).to.equal(1);
     expect(waited.err).to.match(/shop +HELD/);
-    const back = await ask('wait', '--timeout', '5s', '--revision', '3');
+    const back = await ask('wait', '--timeout', '30s', '--revision', '3');
     expect(back.code, `everybody has the rollback, whatever waits behind it: ${back.err}`).to.equal(0);
     expect((await ask('diff', '--from', '1', '--to', '3')).out).to.equal('no differences');
 

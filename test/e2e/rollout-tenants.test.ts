@@ -65,7 +65,7 @@ for (const workers of cases(1, 0))
     it('a canary that accepts, leaves and comes back holds nothing', async () => {
       await using plane = await ModelPlane.start();
       plane.set('cds', { x: '1' });
-      await using relay = await RelayProcess.start(config(plane, { bake: '3s' }, { workers }));
+      await using relay = await RelayProcess.start(config(plane, { bake: '5s' }, { workers }));
       using pool = new ClientPool(relay.xds, 1);
       const clients = [await subscribed(pool, 'x1', 'x'), await subscribed(pool, 'x2', 'x')];
       plane.set('cds', { x: '2' });

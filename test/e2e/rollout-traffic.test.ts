@@ -81,7 +81,7 @@ for (const workers of cases(2, 0)) {
     }
 
     it('a good change goes on, and clients are asked for all clusters though no control plane asks', async () => {
-      await using relay = await start({});
+      await using relay = await start({ bake: '4s' });
       using pool = new ClientPool(relay.xds, workers + 1);
       using fleet = new Fleet(relay, pool);
       await eventually(() => expect(fleet.with('1')).to.equal(4));
@@ -150,7 +150,7 @@ for (const workers of cases(2, 0)) {
     it('where all of a class have it, they are compared with themselves before', async () => {
       await using relay = await start({
         canary: undefined,
-        waves: [{ percent: 1 }, { percent: 100, bake: '3s' }],
+        waves: [{ percent: 1 }, { percent: 100, bake: '8s' }],
         bake: '500ms',
         traffic: { interval: '100ms', min_requests: 1000 },
       });

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { rotateCertificates } from './support/rotations.ts';
 
 describe('certificates, keys and authorities are replaced under load, and found half written', function () {
-  this.timeout(120_000);
+  this.timeout(400_000);
 
   for (const { rotations, streams, workers, ends } of [
     { rotations: 5, streams: 40, workers: 2, ends: 4 },

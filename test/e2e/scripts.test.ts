@@ -2,6 +2,7 @@ import { cpSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from
 import { dirname, join } from 'node:path';
 import { expect } from 'chai';
 import { bundleRelay } from '../run/bundle.ts';
+import { ownPort } from '../support/ports.ts';
 import { root, type TemporaryDirectory, temporaryDirectory } from './support/paths.ts';
 import { outcome, Process } from './support/process.ts';
 
@@ -54,7 +55,8 @@ describe('the scripts of dist/', function () {
     const config = join(copy.path, 'relay.json');
     const address = '127.0.0.1:0';
     const upstreams = [{ name: 'files', filesystem: { path: join(copy.path, 'deploy/demo/resources') } }];
-    const keys = { node: { id: 'relay' }, xds: { address }, admin: { address }, upstreams, workers: 1 };
+    const xds = { address: `127.0.0.1:${await ownPort()}` };
+    const keys = { node: { id: 'relay' }, xds, admin: { address }, upstreams, workers: 1 };
     writeFileSync(config, JSON.stringify(keys));
     const relay = new Process({
       command: process.execPath,

@@ -4,7 +4,7 @@ import { endpointsAskedFor, storm } from './support/storm.ts';
 const clients = 1000;
 
 describe(`a storm: ${clients} clients reconnect at once after a restart with a persisted cache`, function () {
-  this.timeout(60_000);
+  this.timeout(300_000);
 
   for (const upstream of ['up', 'down'] as const) {
     it(`upstream ${upstream}: it hears of each interest once; nobody is sent again what it has (delta; SotW with CONTENT)`, async () => {

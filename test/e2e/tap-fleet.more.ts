@@ -8,7 +8,7 @@ import { Connections } from './support/variant-client.ts';
 const fleet = 1000;
 
 describe('a tap of 1,000 streams that does not read', function () {
-  this.timeout(120_000);
+  this.timeout(400_000);
 
   it('slows nobody down, and hears how many messages it has lost', async () => {
     using files = new ResourceFiles();
@@ -21,10 +21,13 @@ describe('a tap of 1,000 streams that does not read', function () {
       return client;
     });
     const all = (content: number): Promise<unknown> =>
-      eventually(() => {
-        const late = clients.filter((client) => client.has('cds')[0] !== `shop: ${content}`);
-        if (late.length > 0) throw new Error(`${late.length} do not have ${content}`);
-      });
+      eventually(
+        () => {
+          const late = clients.filter((client) => client.has('cds')[0] !== `shop: ${content}`);
+          if (late.length > 0) throw new Error(`${late.length} do not have ${content}`);
+        },
+        { timeout: 120_000 },
+      );
     await all(0);
 
     const [host = '', port = ''] = relay.admin.split(':');

@@ -51,7 +51,7 @@ function relay({ id, above, changes = {}, unix }: Tier): Promise<RelayProcess> {
 }
 
 describe('relays behind relays', function () {
-  this.timeout(60_000);
+  this.timeout(180_000);
 
   for (const [protocol, ids] of [
     ['DELTA', ['top', 'middle', 'bottom']],
@@ -137,7 +137,7 @@ describe('relays behind relays', function () {
       name: 'central',
       ads: { endpoints: [`127.0.0.1:${plane.port}`], variants: 'NATIVE', resource_timeout: '60s' },
     };
-    const changes = { protocol: 'SOTW', resource_timeout: '1s' };
+    const changes = { protocol: 'SOTW', resource_timeout: '2s' };
     await using top = await relay({ id: 'top', above: central });
     await using middle = await relay({ id: 'middle', above: top, changes });
     await using bottom = await relay({ id: 'bottom', above: middle, changes });
@@ -149,7 +149,7 @@ describe('relays behind relays', function () {
     // Longer than the lower relays wait: they know that the one above does not know.
     await always(() => {
       expect(client.heard()).to.deep.equal([]);
-    }, 2500);
+    }, 4500);
     plane.streams.find(({ open }) => open)?.send(cds, '2', 'office:@1');
     await client.gets('cds', ['office: ', 'shop: ']);
   });

@@ -61,7 +61,7 @@ function removal(nonce: string, constraints: Uint8Array): Buffer {
 }
 
 describe('constraints and parameters that are no such thing', function () {
-  this.timeout(60_000);
+  this.timeout(240_000);
 
   const refused: readonly (readonly [string, readonly Uint8Array[], RegExp])[] = [
     ['nested 10,000 deep', [nested(10_000)], /resource "shop": constraints: nested deeper than 64/],
@@ -137,8 +137,8 @@ describe('constraints and parameters that are no such thing', function () {
         stream.sendRaw(removal(`gone ${round}`, encode(is('env', `${round}`.repeat(MB)))));
         await answered(`gone ${round}`);
       }
-      const after = await relay.memory();
-      expect(after.used - before.used).to.be.below(8 * MB);
+      // Dead buffers are given back a moment later.
+      await eventually(async () => expect((await relay.memory()).used - before.used).to.be.below(8 * MB));
     } finally {
       plane.kill();
     }
@@ -169,7 +169,6 @@ describe('constraints and parameters that are no such thing', function () {
     await attempts();
     const before = await relay.memory();
     for (let round = 0; round < 3; round++) await attempts();
-    const after = await relay.memory();
-    expect(after.used - before.used).to.be.below(2 * MB);
+    await eventually(async () => expect((await relay.memory()).used - before.used).to.be.below(2 * MB));
   });
 });

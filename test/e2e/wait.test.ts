@@ -26,7 +26,9 @@ for (const workers of cases(0, 2)) {
       await using plane = await ModelPlane.start();
       plane.set('cds', { shop: '1' });
       await using relay = await RelayProcess.start({
-        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+        upstreams: [
+          { name: 'central', ads: { endpoints: [plane.address], backoff: { initial: '20ms', max: '1s' } } },
+        ],
         workers,
       });
       using connections = new Connections(relay.xds);

@@ -28,11 +28,16 @@ const listed = z.object({
   clients: z.array(z.object({ node: z.object({ id: z.string() }), wave: at.optional() })),
 });
 
+/** So long a client stays with what it has accepted, at the least, before those of the next wave hear of it. */
+const bakes = 400;
+
 /** A client of each environment. All begin with the content 1. */
 class World implements AsyncDisposable {
   readonly plane: ModelPlane;
   readonly relay: RelayProcess;
   readonly clients: readonly VariantClient[];
+  /** All that they were told, also what they rejected, in the order in which it came. */
+  readonly #told: { readonly env: string; readonly said: readonly string[]; readonly at: number }[] = [];
   readonly #connections: Connections;
 
   private constructor(plane: ModelPlane, relay: RelayProcess, workers: number, rejects: readonly string[]) {
@@ -40,8 +45,10 @@ class World implements AsyncDisposable {
     this.relay = relay;
     this.#connections = new Connections(relay.xds, workers + 1);
     this.clients = environments.map((env) => {
-      const accepts = (said: readonly string[]): boolean =>
-        !said.some((one) => rejects.includes(`${env} ${one}`));
+      const accepts = (said: readonly string[]): boolean => {
+        this.#told.push({ env, said, at: performance.now() });
+        return !said.some((one) => rejects.includes(`${env} ${one}`));
+      };
       const node = { id: env, metadata: { env } };
       const client = this.#connections.open({ protocol: 'delta', node, accepts });
       client.want('cds', { names: ['a', 'b'] });
@@ -71,6 +78,26 @@ class World implements AsyncDisposable {
     return eventually(() => {
       expect(this.having(content, name)).to.equal(who);
     });
+  }
+
+  /**
+   * Who has heard of a content of `a`, one after the other. Time between them is that of the relay, however late this
+   * process looks: who has not answered yet bakes nothing.
+   */
+  heard(content: string): readonly { readonly env: string; readonly at: number }[] {
+    const all = this.#told.filter(({ said }) => said.includes(`+a ${content}`));
+    return environments
+      .flatMap((env) => all.find((one) => one.env === env) ?? [])
+      .toSorted((one, other) => one.at - other.at);
+  }
+
+  /** Waits until everybody has it, one wave after the other. */
+  async goesThroughWaves(content: string): Promise<void> {
+    await this.have('canary test prod', content);
+    const [canary, test, prod] = this.heard(content);
+    expect([canary?.env, test?.env, prod?.env]).to.deep.equal(environments);
+    expect((test?.at ?? 0) - (canary?.at ?? 0)).to.be.above(bakes);
+    expect((prod?.at ?? 0) - (test?.at ?? 0)).to.be.above(bakes);
   }
 
   async wave(): Promise<string> {
@@ -112,9 +139,10 @@ for (const workers of cases(0, 2)) {
       await using world = await World.start({}, { workers });
       expect(await world.wave()).to.equal('IDLE 0/3');
       world.plane.set('cds', { a: '2', b: '1' });
-      for (const who of ['canary', 'canary test', 'canary test prod']) await world.have(who, '2');
-      await world.reaches('CANARY 3/3');
+      await world.goesThroughWaves('2');
       await world.reaches('IDLE 0/3');
+      const { out } = await run('history', '--limit', '1', '--admin', `http://${world.relay.admin}`);
+      expect(out).to.include('RELEASED after 3 waves');
     });
 
     it('what comes joins the first wave that meets somebody, and waits from the next one on', async () => {
@@ -215,9 +243,10 @@ for (const workers of cases(0, 2)) {
       expect(await world.wave()).to.equal('HELD 2/3');
       expect(world.having('2')).to.not.include('prod');
       world.plane.set('cds', { a: '5', b: '1' });
-      await world.have('canary test', '5');
-      expect(world.having('5')).to.equal('canary test');
       await world.have('canary test prod', '5');
+      const [one, other, last] = world.heard('5');
+      expect([one?.env, other?.env]).to.have.members(['canary', 'test']);
+      expect((last?.at ?? 0) - (other?.at ?? 0)).to.be.above(bakes);
       await world.reaches('IDLE 0/3');
     });
 
@@ -225,29 +254,35 @@ for (const workers of cases(0, 2)) {
       const rejects = ['test +a 2'];
       await using world = await World.start({ on_failure: 'DISCARD' }, { workers, rejects });
       world.plane.set('cds', { a: '2', b: '1' });
-      await world.have('canary', '2');
+      await eventually(() =>
+        expect(world.heard('2').map(({ env }) => env)).to.deep.equal(['canary', 'test']),
+      );
       await world.have('canary test prod', '1');
       await world.reaches('IDLE 0/3');
+      expect(world.heard('2')).to.have.length(2);
       expect((await rolloutOf(world.relay)).cause).to.equal('rejected');
       const { out } = await run('history', '--limit', '1', '--admin', `http://${world.relay.admin}`);
       expect(out).to.include('DISCARDED in wave 2: rejected');
       const counted = await world.relay.metric('rollouts_total', 'result="discarded"');
       expect(counted).to.equal(1);
       world.plane.set('cds', { a: '3', b: '1' });
-      for (const who of ['canary', 'canary test', 'canary test prod']) await world.have(who, '3');
+      await world.goesThroughWaves('3');
     });
 
     it('a wave that meets nobody passes at once', async () => {
-      const few = [{ match: inEnvironment('nowhere') }, { match: inEnvironment('test') }, { percent: 100 }];
+      const nowhere = { match: inEnvironment('nowhere'), bake: '90s' };
+      const few = [nowhere, { match: inEnvironment('test') }, { percent: 100 }];
       await using world = await World.start({ waves: few, bake: '1500ms' }, { workers });
-      const began = Date.now();
       world.plane.set('cds', { a: '2', b: '1' });
-      await world.have('test', '2');
-      expect(Date.now() - began).to.be.below(1400);
+      // Well before the bake of the first one would be over.
+      await eventually(() => expect(world.heard('2')[0]?.env).to.equal('test'));
       const at = ['--admin', `http://${world.relay.admin}`];
-      const passed = await run('wait', '--wave', '1', '--timeout', '5s', ...at);
+      const passed = await run('wait', '--wave', '1', '--timeout', '30s', ...at);
       expect(passed.code, passed.err).to.equal(0);
       await world.have('canary test prod', '2');
+      const [first, next] = world.heard('2');
+      expect(first?.env).to.equal('test');
+      expect((next?.at ?? 0) - (first?.at ?? 0), 'the bake of the second wave').to.be.above(1400);
     });
   });
 }
@@ -261,20 +296,20 @@ describe('waves for an operator', function () {
     const promote = (): ReturnType<typeof run> => run('promote', '--reason', 'looks good', ...at);
     expect((await promote()).err).to.include('nothing waits');
     world.plane.set('cds', { a: '2', b: '1' });
-    expect((await run('wait', '--wave', '1', '--timeout', '5s', ...at)).code).to.equal(0);
+    expect((await run('wait', '--wave', '1', '--timeout', '30s', ...at)).code).to.equal(0);
     const early = await run('wait', '--wave', '2', '--timeout', '300ms', ...at);
     expect(early.code).to.equal(1);
     expect(early.err).to.include('wave 1 of 3');
-    const late = await run('wait', '--wave', '2', '--timeout', '2500ms', ...at);
+    const late = await run('wait', '--wave', '2', '--timeout', '4s', ...at);
     expect(late.err).to.match(
       /^CANARY in wave 1 of 3: accepted by 1 of 1 client: [^\n]*MANUAL[^\n]*\nnot accepted/,
     );
     expect((await promote()).out).to.include('promoted: 1 name; wave 1 of 3 is over');
-    expect((await run('wait', '--wave', '2', '--timeout', '5s', ...at)).code).to.equal(0);
+    expect((await run('wait', '--wave', '2', '--timeout', '30s', ...at)).code).to.equal(0);
     expect((await run('status', ...at)).out).to.include('wave 2 of 3');
     await promote();
     expect((await promote()).out).to.include('everybody gets it');
-    expect((await run('wait', '--wave', '3', '--timeout', '5s', ...at)).code).to.equal(0);
+    expect((await run('wait', '--wave', '3', '--timeout', '30s', ...at)).code).to.equal(0);
     expect((await rolloutOf(world.relay)).state).to.equal('IDLE');
     const { out } = await run('history', ...at);
     expect(out).to.match(/RELEASED after 3 waves .* ~a \(looks good; looks good; looks good\)/);

@@ -152,7 +152,7 @@ describe('workers: 2', function () {
       const closed = new Promise((resolve) => socket.on('error', () => {}).on('close', resolve));
       await once(socket, 'connect');
       // The primary sends it to the worker.
-      await sleep(500);
+      await sleep(1000);
       process.kill(pid, 'SIGKILL');
       socket.resume();
       expect(
@@ -236,7 +236,7 @@ describe('workers: 2', function () {
     for (const client of clients) expect((await client.ends()).code).to.equal(14);
     expect(pids.map(runs)).to.deep.equal([false, false]);
     expect(feeds(place.path)).to.deep.equal([]);
-    expect(relay.log.filter(({ level }) => level === 'error' || level === 'warn')).to.deep.equal([]);
+    expect(relay.faults('warn')).to.deep.equal([]);
   });
 
   it('a primary that is killed takes its workers and its socket with it', async () => {

@@ -1,6 +1,6 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { slowness } from '../support/cpu.ts';
+import { slower, slowness } from '../support/cpu.ts';
 import { Random } from '../support/random.ts';
 import { mutate } from './mutation.ts';
 import type { Subject, Trial } from './subject.ts';
@@ -144,7 +144,7 @@ function problemOf(trial: Trial, input: Buffer): Problem | undefined {
   }
   if (performance.now() - began <= longestMilliseconds) return undefined; // the system's counters are dear
   const { user, system } = process.cpuUsage(before);
-  const milliseconds = Math.round((user + system) / 1000 / slowness());
+  const milliseconds = Math.round((user + system) / 1000 / slowness() / slower());
   return milliseconds > longestMilliseconds
     ? { slow: true, text: `took ${milliseconds} ms of CPU` }
     : undefined;

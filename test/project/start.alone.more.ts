@@ -42,8 +42,9 @@ async function start(...args: readonly string[]): Promise<Start> {
 const median = (values: readonly number[]): number =>
   values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
 
-const medianOf = (starts: readonly Start[]): Start => ({
-  cpu: median(starts.map(({ cpu }) => cpu)),
+/** The least of CPU: what else the machine does only adds to it. */
+const ofAll = (starts: readonly Start[]): Start => ({
+  cpu: Math.min(...starts.map(({ cpu }) => cpu)),
   memory: median(starts.map(({ memory }) => memory)),
 });
 
@@ -71,7 +72,7 @@ describe('the start of a relay over files, without clients', function () {
       bare.push(await start('-e', nothing));
       relays.push(await start(relayMain, 'run', '--config', join(place, 'relay.json')));
     }
-    const [relay, node] = [medianOf(relays), medianOf(bare)];
+    const [relay, node] = [ofAll(relays), ofAll(bare)];
     const text = ({ cpu, memory }: Start): string => `${cpu.toFixed()} ms of CPU, ${memory.toFixed()} MB`;
     console.log(`  ${text(relay)}; a bare Node: ${text(node)}`);
     expect(relay.cpu).to.be.below(9.5 * node.cpu);

@@ -15,7 +15,7 @@ export interface Outcome extends Report {
 }
 
 /** In milliseconds. A job that does not end until then is stuck. */
-const longest = 10 * 60_000;
+const longest = 30 * 60_000;
 /** The same of a process that has nothing to do any more. */
 const longestEnd = 60_000;
 const command = [

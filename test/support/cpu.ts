@@ -17,6 +17,9 @@ export function slowness(): number {
 export const slownessNow = (): number =>
   Math.min(slowest, Math.max(1, Math.min(...Array.from({ length: 7 }, workMs)) / referenceMs));
 
+/** How many times slower the machine is by now, at least 1: for figures that `slowness` has divided. */
+export const slower = (): number => Math.max(1, slownessNow() / slowness());
+
 /** Seconds of CPU that this process has used, as on that machine, for bounds that others on the machine cannot break. */
 export function cpuSeconds(): number {
   const factor = slowness();

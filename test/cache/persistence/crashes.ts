@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { Process } from '../../e2e/support/process.ts';
+import { slowness } from '../../support/cpu.ts';
 import { Cache, digestOf, dump, interest, temporary } from './support.ts';
 
 export interface Crashes {
@@ -31,7 +32,7 @@ export async function crash(times: number, random: () => number): Promise<Crashe
       writeFileSync(revisions, '');
       child.write(`go ${directory.path} ${Math.floor(random() * 2 ** 32)}`);
       await child.line(/^running/);
-      await sleep(random() ** 2 * 250);
+      await sleep(random() ** 2 * 250 * slowness());
       await child.stop('SIGKILL');
       const known = readFileSync(revisions, 'utf8').trimEnd().split('\n');
       const cache = await Cache.open({ directory: directory.path });

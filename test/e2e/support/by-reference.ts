@@ -23,7 +23,8 @@ export interface ByReference {
 }
 
 const api = 'type.googleapis.com/envoy';
-const ads = configSource('ads');
+/** It waits for as long as a test may look at it. */
+const ads = configSource('ads', '60s');
 const withListener = (web: Resource, port: number): readonly Resource[] => [
   web,
   ...website('ads', port).slice(1),
@@ -165,7 +166,7 @@ export function virtualHost(host: string, one: number, two: number): ByReference
 
 /** ODCDS: a cluster that is asked for when the first request for it comes; changed, it has other endpoints. */
 export function clusterOnDemand(one: number, two: number): ByReference {
-  const filter = onDemand({ odcds: { source: ads, timeout: '15s' } });
+  const filter = onDemand({ odcds: { source: ads, timeout: '60s' } });
   return {
     first: [customListener('web', { rds }, [filter]), routes('web-routes', { '/': 'shop' })],
     second: [cluster('shop'), endpoints('shop', one)],

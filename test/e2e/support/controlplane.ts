@@ -73,7 +73,7 @@ export interface ControlPlaneOptions {
   readonly ads?: boolean;
   /** It takes load reports of all clusters, so often (a duration of Go's). */
   readonly load?: string;
-  /** To start again where another one was. */
+  /** To start again where another one was: it serves from the first `set` on. */
   readonly address?: string;
 }
 
@@ -94,7 +94,15 @@ export class ControlPlane implements AsyncDisposable {
   static async start(binary: string, options: ControlPlaneOptions): Promise<ControlPlane> {
     const { cache, key = 'one', ordered = false, locators = false, ads = true, load = '0' } = options;
     const { address = `127.0.0.1:${await ownPort()}` } = options;
-    const flags = [`-ordered=${ordered}`, `-locators=${locators}`, `-ads=${ads}`, `-load=${load}`];
+    // Where another one was, clients wait: they must not be told that there is nothing before `set` has come.
+    const hold = options.address !== undefined;
+    const flags = [
+      `-ordered=${ordered}`,
+      `-locators=${locators}`,
+      `-ads=${ads}`,
+      `-load=${load}`,
+      `-hold=${hold}`,
+    ];
     const args = ['-cache', cache, '-key', key, ...flags, '-listen', address];
     const child = new Process({ command: binary, args });
     const xds = await child.line(/^listening xds (\S+)/);

@@ -17,12 +17,12 @@ export async function eventually<T>(
   check: () => T | Promise<T>,
   { timeout = 30_000, pause }: EventuallyOptions = {},
 ): Promise<T> {
-  const deadline = Date.now() + timeout;
+  const deadline = performance.now() + timeout;
   for (let next = pause ?? firstPause; ; next = pause ?? Math.min(growth * next, longestPause)) {
     try {
       return await check();
     } catch (error) {
-      if (Date.now() > deadline) throw error;
+      if (performance.now() > deadline) throw error;
     }
     await sleep(next);
   }
@@ -30,8 +30,8 @@ export async function eventually<T>(
 
 /** `check` must hold all the time. */
 export async function always(check: () => void | Promise<void>, milliseconds: number): Promise<void> {
-  const deadline = Date.now() + milliseconds;
-  while (Date.now() < deadline) {
+  const deadline = performance.now() + milliseconds;
+  while (performance.now() < deadline) {
     await check();
     await sleep(50);
   }

@@ -229,8 +229,8 @@ async function lackService(world: World): Promise<void> {
   const { outcome, waits } = kind.missing;
   await publish(world, 'one');
   await client.answers(shop, 'one');
-  await publish(world, 'one', kind.dangling('office'));
   const asked = performance.now();
+  await publish(world, 'one', kind.dangling('office'));
   const failed = eventually(async () => expect(await client.request('office')).to.match(outcome), {
     timeout: 60_000,
   });

@@ -15,6 +15,7 @@ import {
   LoadStatsResponseSchema,
 } from '../../../src/gen/envoy/service/load_stats/v3/lrs_pb.ts';
 import { LOAD_PATH } from '../../../src/model/load.ts';
+import { ownPort } from '../../support/ports.ts';
 
 type Call = ServerDuplexStream<Buffer, Buffer>;
 type Asked = MessageInitShape<typeof LoadStatsResponseSchema>;
@@ -42,6 +43,7 @@ export interface LoadStreamHeard {
 export class LoadPlane implements AsyncDisposable {
   readonly streams: LoadStreamHeard[] = [];
   #server = new Server();
+  /** Its own also while it is away. */
   #port = 0;
   #asked: Asked | undefined;
   /** Streams end with UNIMPLEMENTED. */
@@ -60,17 +62,18 @@ export class LoadPlane implements AsyncDisposable {
   }
 
   async listen(): Promise<this> {
+    this.#port ||= await ownPort();
     this.#server = new Server();
     this.#server.addService(
       { load: bidirectional(LOAD_PATH), ads: bidirectional(adsPath) },
       { load: (call: Call) => this.#take(call), ads: (call: Call) => void call.on('data', () => {}) },
     );
-    const { promise, resolve, reject } = Promise.withResolvers<number>();
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
     const credential = ServerCredentials.createInsecure();
-    this.#server.bindAsync(`127.0.0.1:${this.#port}`, credential, (error, port) =>
-      error === null ? resolve(port) : reject(error),
+    this.#server.bindAsync(`127.0.0.1:${this.#port}`, credential, (error) =>
+      error === null ? resolve() : reject(error),
     );
-    this.#port = await promise;
+    await promise;
     return this;
   }
 

@@ -1,6 +1,7 @@
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { eventually } from './eventually.ts';
 import { ModelPlane, realBody } from './model-plane.ts';
 import { root, type TemporaryDirectory, temporaryDirectory } from './paths.ts';
 import { ClientPool, type RecordingClient } from './recording-client.ts';
@@ -64,6 +65,10 @@ export class PageWorld implements AsyncDisposable {
         return client;
       }),
     );
+    await eventually(() => {
+      const behind = clients.filter((client) => client.holds.get('rtds')?.size !== 2);
+      if (behind.length > 0) throw new Error(`${behind.length} clients do not have flags and limits yet`);
+    });
     return new PageWorld(plane, relay, pool, clients, files);
   }
 

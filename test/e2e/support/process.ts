@@ -34,6 +34,8 @@ export class Process {
   readonly lines: string[] = [];
   /** The last lines of stderr alone. */
   readonly errors: string[] = [];
+  /** How many lines of stderr there were, ever. */
+  errorCount = 0;
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
   readonly #command: string;
   readonly #watchers = new Set<(line: string) => void>();
@@ -51,6 +53,7 @@ export class Process {
     createInterface({ input: this.#child.stdout }).on('line', (line) => this.#take(line));
     createInterface({ input: this.#child.stderr }).on('line', (line) => {
       keep(this.errors, line);
+      this.errorCount += 1;
       this.#take(line);
     });
     this.#exited = new Promise((resolve) => {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { eventually } from './eventually.ts';
 import type { RelayProcess } from './relay.ts';
 
 const readyUpstream = z.object({
@@ -31,6 +32,8 @@ const status = z.object({
 });
 
 const clients = z.object({
+  /** Of workers that took too long: their clients are left out. */
+  no_answer: z.undefined().optional(),
   clients: z.array(
     z.object({
       id: z.string(),
@@ -75,8 +78,11 @@ export async function endpointOf(relay: RelayProcess): Promise<string> {
   return (await statusOf(relay)).upstreams[0]?.endpoint ?? '';
 }
 
-export async function clientsOf(relay: RelayProcess): Promise<z.infer<typeof clients>['clients']> {
-  return clients.parse(JSON.parse((await relay.rpc(`${admin}/ListClients`, {})).body)).clients;
+/** Those of all workers. */
+export function clientsOf(relay: RelayProcess): Promise<z.infer<typeof clients>['clients']> {
+  return eventually(
+    async () => clients.parse(JSON.parse((await relay.rpc(`${admin}/ListClients`, {})).body)).clients,
+  );
 }
 
 /** CSDS by Connect: the states of a node's resources. */

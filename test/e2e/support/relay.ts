@@ -22,6 +22,8 @@ export interface RelayConfig {
 }
 
 const listed = z.object({
+  /** Of workers that took too long: their clients are left out. */
+  no_answer: z.undefined().optional(),
   clients: z.array(
     z.object({
       id: z.string(),
@@ -220,11 +222,14 @@ export class RelayProcess implements AsyncDisposable {
 
   /** What the probes in these processes write when they are asked. */
   async #answersOf(start: string, pids: readonly number[]): Promise<readonly unknown[]> {
-    const answers = (): readonly string[] => this.#process.errors.filter((line) => line.startsWith(start));
-    const before = answers().length;
+    const before = this.#process.errorCount;
     for (const pid of pids) process.kill(pid, 'SIGUSR2');
     return eventually(() => {
-      const lines = answers().slice(before);
+      // Of a log that is longer than what is kept, too.
+      const fresh = this.#process.errorCount - before;
+      const lines = (fresh === 0 ? [] : this.#process.errors.slice(-fresh)).filter((line) =>
+        line.startsWith(start),
+      );
       if (lines.length < pids.length) throw new Error('no answer to SIGUSR2');
       return lines.map((line): unknown => JSON.parse(line.slice(start.length)));
     });
@@ -245,6 +250,14 @@ export class RelayProcess implements AsyncDisposable {
         throw new Error(`${lines.length} lines of the log have ${String(text)}:\n${this.output}`);
       return lines;
     });
+  }
+
+  /** What its log has of this level or worse, but for that a busy machine has stopped it for a while. */
+  faults(least: 'warn' | 'error' = 'error'): readonly LogLine[] {
+    const levels = least === 'warn' ? ['warn', 'error', 'fatal'] : ['error', 'fatal'];
+    return this.log.filter(
+      ({ level, message }) => levels.includes(level) && message !== 'the event loop is blocked',
+    );
   }
 
   /** Its log as it is. */
@@ -310,10 +323,12 @@ export class RelayProcess implements AsyncDisposable {
     return send('POST', `http://${this.admin}/${method}`, JSON.stringify(body), 'application/json');
   }
 
-  /** As ListClients lists them. */
-  async clients() {
-    const { body } = await this.rpc('distributary.admin.v1.AdminService/ListClients', {});
-    return listed.parse(JSON.parse(body)).clients;
+  /** As ListClients lists them, of all workers. */
+  clients() {
+    return eventually(async () => {
+      const { body } = await this.rpc('distributary.admin.v1.AdminService/ListClients', {});
+      return listed.parse(JSON.parse(body)).clients;
+    });
   }
 
   /** The sum of a metric's samples whose labels contain `labels`; NaN if there are none. */

@@ -39,6 +39,10 @@ export async function retryCost(
   await eventually(async () => {
     if ((await readyOf(retrying)).connected) throw new Error('it has not noticed');
   });
+  await eventually(() => {
+    if (!retrying.logged.some((line) => line.includes('control plane failed')))
+      throw new Error('it has not tried again');
+  });
   await sleep(2000);
   marks.push(retrying.log.length);
   const before = [idle, retrying].map(({ pid }) => cpuSeconds(pid));

@@ -33,7 +33,10 @@ export async function runSlowClients(setting: SlowClients): Promise<SlowOutcome>
   const filler = 'x'.repeat(setting.size / resources);
   const state = new Map(Array.from({ length: resources }, (_, index) => [`cluster-${index}`, filler]));
   plane.set('cds', state);
-  await using relay = await RelayProcess.startMeasurable({ upstreams: [upstream(plane.address, 'SOTW')] });
+  await using relay = await RelayProcess.startMeasurable({
+    upstreams: [upstream(plane.address, 'SOTW')],
+    limits: { stalled_timeout: '1h' }, // they do not read for as long as the updates take
+  });
   const fleet = Array.from(
     { length: setting.streams },
     (_, index) => new Reader(relay.xds, `client-${index}`, index < setting.stalled ? smallWindow : 1 << 20),

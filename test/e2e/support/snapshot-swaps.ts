@@ -125,8 +125,7 @@ export async function swapSnapshots(setting: Setting, options: SnapshotSwaps): P
         one.relay = await start(one.above, index, one.more, one.relay);
       }
       const last = running.at(-1)?.relay;
-      if (last !== undefined && transport === 'rest') await isBack(last, version - 1);
-      else await sleep(500); // until it has asked for everything
+      if (last !== undefined) await (transport === 'rest' ? isBack(last, version - 1) : hasAsked(last));
     }
     if (away) for (const { relay } of running) await stop(relay);
     await set(version);
@@ -154,6 +153,18 @@ async function isBack(relay: RelayProcess, version: number): Promise<void> {
         (type) => !all.some((one) => one.type === type && one.version.startsWith(`${version}@`)),
       );
       if (missing.length > 0) throw new Error(`Envoy does not have these yet: ${missing.join(', ')}`);
+    },
+    { timeout: 60_000 },
+  );
+}
+
+/** Envoy has asked for every type on its streams, and has what there is. */
+async function hasAsked(relay: RelayProcess): Promise<void> {
+  await eventually(
+    async () => {
+      const all = (await relay.clients()).flatMap((client) => client.types);
+      const missing = types.filter((type) => !all.some((one) => one.type === type && one.state === 'SYNCED'));
+      if (missing.length > 0) throw new Error(`Envoy has not asked for these yet: ${missing.join(', ')}`);
     },
     { timeout: 60_000 },
   );

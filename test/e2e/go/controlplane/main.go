@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
@@ -36,14 +37,15 @@ func main() {
 	ordered := flag.Bool("ordered", false, "the SnapshotCache's own flag ads: types in order, and no answer to less than the snapshot has")
 	ads := flag.Bool("ads", true, "serve ADS beside the services of single types")
 	load := flag.Duration("load", 0, "take load reports of all clusters, so often; 0: the service is not there")
+	hold := flag.Bool("hold", false, "serve xDS from the first resources on: until then whoever connects waits")
 	flag.Parse()
-	if err := run(*listen, *control, *kind, *key, *ordered, *locators, *ads, *load); err != nil {
+	if err := run(*listen, *control, *kind, *key, *ordered, *locators, *ads, *load, *hold); err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
 		os.Exit(1)
 	}
 }
 
-func run(listen, control, kind, key string, ordered, locators, ads bool, load time.Duration) error {
+func run(listen, control, kind, key string, ordered, locators, ads bool, load time.Duration, hold bool) error {
 	store, err := newStore(kind, key, ordered)
 	if err != nil {
 		return err
@@ -74,12 +76,22 @@ func run(listen, control, kind, key string, ordered, locators, ads bool, load ti
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("PUT /resources", store.put)
+	first := make(chan struct{})
+	var once sync.Once
+	mux.HandleFunc("PUT /resources", func(w http.ResponseWriter, r *http.Request) {
+		store.put(w, r)
+		once.Do(func() { close(first) })
+	})
 	mux.HandleFunc("GET /stats", seen.get)
 	fmt.Printf("listening xds %s\n", xds.Addr())
 	fmt.Printf("listening control %s\n", admin.Addr())
 	failed := make(chan error, 2)
 	go func() { failed <- http.Serve(admin, mux) }()
-	go func() { failed <- g.Serve(xds) }()
+	go func() {
+		if hold {
+			<-first
+		}
+		failed <- g.Serve(xds)
+	}()
 	return <-failed
 }
