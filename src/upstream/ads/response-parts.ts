@@ -130,11 +130,6 @@ function acceptResource(rules: AcceptanceRules, resource: IncomingResource, seen
   if (!aliases.ok) return fail(`alias of ${named(resource.name)}: ${aliases.error}`);
   if (!seen.add(identity.value)) return fail(twice(resource.name));
   const { version, any, ttlMilliseconds, doNotCache, metadata } = resource;
-  if (any === undefined && ttlMilliseconds === undefined && aliases.value.length === 0) {
-    return fail(
-      `${named(resource.name)} has no body: then it needs a TTL (a heartbeat) or aliases (which do not exist)`,
-    );
-  }
   return ok({
     name,
     constraints,
