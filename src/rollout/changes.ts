@@ -67,6 +67,11 @@ export class Changes {
     return [...this.#rows, ...this.#frozen];
   }
 
+  /** Of whom some have something that is frozen. */
+  get frozenClasses(): ReadonlySet<string> {
+    return new Set(this.#frozen.flatMap(({ classes }) => [...classes]));
+  }
+
   /** All of which there is something to say. */
   get all(): readonly Change[] {
     return this.#queued === undefined ? this.#rows : [...this.#rows, this.#queued];

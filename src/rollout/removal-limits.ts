@@ -35,7 +35,7 @@ export class RemovalLimits implements VerdictSource {
     this.#limits = limits;
   }
 
-  look(changes: readonly HeardChange[], now: number): ReadonlyMap<Change, Opinion> {
+  look(changes: readonly HeardChange[], _frozen: unknown, now: number): ReadonlyMap<Change, Opinion> {
     this.#excesses.clear();
     const opinions = new Map<Change, Opinion>();
     const counts = new Map<string, RemovalCount>();

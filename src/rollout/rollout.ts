@@ -552,15 +552,13 @@ export class Rollout {
     const settings = this.#settings ?? unjudged;
     const { frozen } = this.#judged;
     this.#changes.arrange(waiting, frozen, this.#stopped, this.#members, bonds, this.#joined, settings, now);
-    const heard = this.#settings === undefined ? [] : this.#changes.rows;
-    this.#sources.look(
-      heard.map((change) => ({
-        change,
-        canaries: this.#survey.complete ? this.#canariesOf(change) : undefined,
-        isNew: !change.keys.isDisjointFrom(this.#joined),
-      })),
-      now,
-    );
+    const rows = this.#settings === undefined ? [] : this.#changes.rows;
+    const heard = rows.map((change) => ({
+      change,
+      canaries: this.#survey.complete ? this.#canariesOf(change) : undefined,
+      isNew: !change.keys.isDisjointFrom(this.#joined),
+    }));
+    this.#sources.look(heard, this.#changes.frozenClasses, now);
     this.#joined.clear();
   }
 

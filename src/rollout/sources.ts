@@ -39,8 +39,15 @@ export function together(all: readonly Opinion[]): Opinion {
 
 /** What may find a change bad whatever its canaries say: the guard, limits of removals, checks, traffic. */
 export interface VerdictSource {
-  /** At every look: all changes that wait. Those of which it says nothing are left out. */
-  look(changes: readonly HeardChange[], now: number): ReadonlyMap<Change, Opinion>;
+  /**
+   * At every look: all changes that wait. Those of which it says nothing are left out. `frozen`: classes of which some
+   * clients have something that is frozen.
+   */
+  look(
+    changes: readonly HeardChange[],
+    frozen: ReadonlySet<string>,
+    now: number,
+  ): ReadonlyMap<Change, Opinion>;
 }
 
 /** What all sources say. */
@@ -53,8 +60,8 @@ export class Sources {
     this.#sources = sources;
   }
 
-  look(changes: readonly HeardChange[], now: number): void {
-    this.#opinions = this.#sources.map((source) => source.look(changes, now));
+  look(changes: readonly HeardChange[], frozen: ReadonlySet<string>, now: number): void {
+    this.#opinions = this.#sources.map((source) => source.look(changes, frozen, now));
     for (const { verdict } of this.#opinions.flatMap((all) => [...all.values()])) {
       if (verdict === undefined || isObjection(verdict)) continue;
       if (!this.#verdicts.some(({ names }) => verdict.names.isSubsetOf(names)))

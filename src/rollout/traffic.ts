@@ -69,7 +69,7 @@ class Reporting implements ComparedClient {
     const said = reported(requests, errors, seconds);
     const isMixed = this.#mixed > 0;
     // What it does with a change that is judged is not what is usual.
-    const isUsual = !isJudged(this.#side) && !(isMixed && this.#wasJudged);
+    const isUsual = !this.isJudged && !(isMixed && this.#wasJudged);
     if (isUsual) this.#addUsual(said);
     this.#mixed = Math.max(0, this.#mixed - 1);
     this.#wasJudged &&= this.#mixed > 0;
@@ -87,10 +87,15 @@ class Reporting implements ComparedClient {
     this.#begun = undefined;
   }
 
+  /** It has something that is judged, or is to have it. */
+  get isJudged(): boolean {
+    return this.#side === 'canaries' || this.#side === 'between';
+  }
+
   /** Undefined: it is not compared with anybody. */
   take(side: 'canaries' | 'others' | 'between' | undefined): void {
     if (side === this.#side) return;
-    this.#wasJudged ||= isJudged(this.#side);
+    this.#wasJudged ||= this.isJudged;
     this.#side = side;
     this.#begin();
     this.counted = noRequests();
@@ -108,8 +113,6 @@ class Reporting implements ComparedClient {
   }
 }
 
-const isJudged = (side: string | undefined): boolean => side === 'canaries' || side === 'between';
-
 const nothing: TrafficVerdict = {
   state: 'UNKNOWN',
   reason: 'no client that has it reports its load (LRS)',
@@ -126,6 +129,8 @@ export class Traffic implements VerdictSource {
   readonly #clock: Clock;
   /** By id. */
   readonly #streams = new Map<string, Reporting>();
+  /** By node: the class of those who have something that is frozen. */
+  readonly #frozen = new Map<string, string>();
   /** Of the last look at which it was known who has what. */
   #verdicts = new Map<Change, TrafficHistory>();
   #sweptAt: number;
@@ -145,6 +150,7 @@ export class Traffic implements VerdictSource {
     this.#settings = rollout?.traffic;
     if (this.#settings !== undefined) return;
     this.#streams.clear();
+    this.#frozen.clear();
     this.#verdicts = new Map();
   }
 
@@ -156,6 +162,7 @@ export class Traffic implements VerdictSource {
     // By other rules it may be of another class.
     const isSame = known?.classKey === classKey && known.node === node;
     const reporting = isSame ? known : new Reporting(report);
+    if (!isSame && this.#hasFrozen(reporting)) reporting.take('between');
     this.#streams.set(stream, reporting);
     reporting.reportedAt = now;
     reporting.add(report);
@@ -167,13 +174,15 @@ export class Traffic implements VerdictSource {
     this.#streams.delete(stream);
   }
 
-  look(changes: readonly HeardChange[]): ReadonlyMap<Change, Opinion> {
+  look(changes: readonly HeardChange[], frozen: ReadonlySet<string>): ReadonlyMap<Change, Opinion> {
     const bounds = this.#settings;
     if (bounds === undefined) return new Map();
     this.#sweep(this.#clock.monotonic(), bounds.intervalMs * mostIntervals);
     const all = new Set(changes.flatMap(({ change }) => [...change.classes]));
+    this.#freeze(frozen);
     // Only clients of these classes are compared from now on.
-    for (const one of this.#streams.values()) if (!all.has(one.classKey)) one.take(undefined);
+    for (const one of this.#streams.values())
+      if (!all.has(one.classKey)) one.take(this.#hasFrozen(one) ? 'between' : undefined);
     for (const { change, isNew } of changes) if (isNew) this.#restart(change);
     const peers = Map.groupBy(this.#streams.values(), ({ classKey }) => classKey);
     const verdicts = new Map<Change, TrafficHistory>();
@@ -189,6 +198,17 @@ export class Traffic implements VerdictSource {
   /** What it says of a change; undefined: nothing. */
   verdictOn(change: Change): TrafficHistory | undefined {
     return this.#verdicts.get(change);
+  }
+
+  /** Nothing is known of who has what is frozen, but that those who had it keep it. */
+  #freeze(classes: ReadonlySet<string>): void {
+    for (const [node, classKey] of this.#frozen) if (!classes.has(classKey)) this.#frozen.delete(node);
+    for (const { isJudged, node, classKey } of this.#streams.values())
+      if (isJudged && classes.has(classKey)) this.#frozen.set(node, classKey);
+  }
+
+  #hasFrozen({ node, classKey }: Reporting): boolean {
+    return this.#frozen.get(node) === classKey;
   }
 
   /** What its clients have is another now. */
@@ -210,7 +230,7 @@ export class Traffic implements VerdictSource {
       const reporting = peers.get(classKey) ?? [];
       const own = byClass.get(classKey) ?? [];
       if (reporting.length === 0) return own.length === 0 ? [] : nothing;
-      const sides = assignSides(reporting, own);
+      const sides = assignSides(reporting, own, (one) => this.#hasFrozen(one));
       // A class that has no canary says nothing about the change.
       if (sides.canaries.length === 0) return own.length === 0 ? [] : nothing;
       const { state, reason, canaries, others } = compareTraffic(sides, bounds, classes.size);
@@ -257,15 +277,22 @@ function opinionsOf(verdicts: ReadonlyMap<Change, TrafficVerdict>): ReadonlyMap<
   return opinions;
 }
 
-/** Who has accepted a change, and who has not got it. A client of which a stream has yet to answer is neither. */
-function assignSides(peers: Iterable<Reporting>, streams: readonly CanaryStream[]): Sides<Reporting[]> {
+/**
+ * Who has accepted a change, and who has not got it. A client of which a stream has yet to answer is neither, nor is one
+ * that has only something else, which is frozen.
+ */
+function assignSides(
+  peers: Iterable<Reporting>,
+  streams: readonly CanaryStream[],
+  hasFrozen: (one: Reporting) => boolean,
+): Sides<Reporting[]> {
   const accepted = new Map<string, boolean>();
   for (const { node, standing } of streams)
     accepted.set(node, standing.kind === 'accepted' && accepted.get(node) !== false);
   const sides: Sides<Reporting[]> = { canaries: [], others: [] };
   for (const one of peers) {
     const has = accepted.get(one.node);
-    const side = has === undefined ? 'others' : has ? 'canaries' : 'between';
+    const side = has === true ? 'canaries' : has === false || hasFrozen(one) ? 'between' : 'others';
     one.take(side);
     if (side !== 'between') sides[side].push(one);
   }

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { itsOwn } from '../../src/model/load.ts';
 import type { Change } from '../../src/rollout/changes.ts';
 import { Judge, unjudged } from '../../src/rollout/judge.ts';
+import type { HeardChange } from '../../src/rollout/sources.ts';
 import { Traffic } from '../../src/rollout/traffic.ts';
 import type { CanaryStream, Standing } from '../../src/rollout/waiting.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -41,8 +42,11 @@ describe('what clients report of their traffic', () => {
     });
   }
 
+  const look = (changes: readonly HeardChange[], ...frozen: readonly string[]) =>
+    traffic.look(changes, new Set(frozen));
+
   const counts = (...canaries: readonly CanaryStream[]) => {
-    traffic.look([{ change, canaries, isNew: false }]);
+    look([{ change, canaries, isNew: false }]);
     const { state, canaries: own, others } = traffic.verdictOn(change) ?? {};
     return [state, own?.requests, others?.requests];
   };
@@ -163,7 +167,7 @@ describe('what clients report of their traffic', () => {
       counts(canary('a'));
       reports(5, 500);
       expect(counts(canary('a'))[0]).to.equal('BAD');
-      traffic.look([]);
+      look([]);
       reports(3, 500);
       reports(1, 0);
       const both = [canary('a'), canary('b')];
@@ -193,7 +197,7 @@ describe('what clients report of their traffic', () => {
     counts(canary('a'));
     for (const node of ['a', 'b', 'a', 'b']) report(node, 300);
     expect(counts(canary('a'))).to.deep.equal(['GOOD', 300, 300]);
-    traffic.look([{ change, canaries: undefined, isNew: true }]);
+    look([{ change, canaries: undefined, isNew: true }]);
     // It has not got that yet.
     for (const node of ['a', 'a', 'b']) report(node, 0);
     expect(counts(canary('a', 'waiting'))[0]).to.equal('UNKNOWN');
@@ -204,7 +208,7 @@ describe('what clients report of their traffic', () => {
 
   it('remembers how the counts of a change grew: a point for each interval, and the last one', () => {
     const recent = () => {
-      traffic.look([{ change, canaries: [canary('a')], isNew: false }]);
+      look([{ change, canaries: [canary('a')], isNew: false }]);
       return traffic
         .verdictOn(change)
         ?.recent.map(({ at, canaries, others }) => [at - started, canaries.requests, others.requests]);
@@ -234,7 +238,7 @@ describe('what clients report of their traffic', () => {
     }
     expect(recent()).to.have.length(60);
     expect(recent()?.at(-1)?.slice(0, 2)).to.deep.equal([1_005_000, 10_200]);
-    traffic.look([{ change, canaries: undefined, isNew: true }]);
+    look([{ change, canaries: undefined, isNew: true }]);
     expect(recent(), 'another content').to.deep.equal([]);
   });
 
@@ -248,7 +252,7 @@ describe('what clients report of their traffic', () => {
     ] as const)
       report(node, 1, 0, of);
     const recent = (...changes: readonly Change[]) => {
-      traffic.look(changes.map((one) => ({ change: one, canaries: own, isNew: false })));
+      look(changes.map((one) => ({ change: one, canaries: own, isNew: false })));
       return changes.map((one) => traffic.verdictOn(one)?.recent.map(({ canaries }) => canaries.requests));
     };
     recent(both);
@@ -270,7 +274,7 @@ describe('what clients report of their traffic', () => {
   it('a class that has no canary says nothing of the change', () => {
     const both = { ...change, classes: new Set(['c', 'd']) };
     const verdict = () => {
-      traffic.look([{ change: both, canaries: [canary('a')], isNew: false }]);
+      look([{ change: both, canaries: [canary('a')], isNew: false }]);
       return traffic.verdictOn(both)?.state;
     };
     for (const [node, of] of [
@@ -289,21 +293,64 @@ describe('what clients report of their traffic', () => {
     counts(canary('a'));
     for (let at = 0; at < 3; at++) report('a', 1000, 500);
     expect(counts(canary('a'))[0]).to.equal('BAD');
-    traffic.look([]);
+    look([]);
     report('a', 1000, 10);
     counts(canary('a'));
     for (let at = 0; at < 3; at++) report('a', 1000, 10);
     expect(counts(canary('a'))[0]).to.equal('GOOD');
   });
 
+  describe('while a change is frozen', () => {
+    const all = (errors: number): void => {
+      report('a', 1000, errors);
+      report('b', 1000, 10);
+    };
+
+    beforeEach(() => {
+      for (let at = 0; at < 6; at++) all(10);
+      counts(canary('a'));
+      for (let at = 0; at < 3; at++) all(500);
+      look([], 'c');
+    });
+
+    for (const [who, comesBack] of [
+      ['a canary', false],
+      ['a canary that reports on another stream', true],
+    ] as const)
+      it(`what ${who} does with it is not what is usual for it`, () => {
+        if (comesBack) traffic.left('s-a');
+        for (let at = 0; at < 9; at++) all(500);
+        look([], 'c');
+        all(500);
+        counts(canary('a'));
+        for (let at = 0; at < 3; at++) all(500);
+        expect(counts(canary('a'))).to.deep.equal(['BAD', 2000, 2000]);
+      });
+
+    it('nor does it count for another one of the class', () => {
+      look([{ change, canaries: [canary('b')], isNew: false }], 'c');
+      for (let at = 0; at < 3; at++) all(500);
+      look([{ change, canaries: [canary('b')], isNew: false }], 'c');
+      expect(traffic.verdictOn(change)?.reason).to.match(/^1\.0 % of 2000 .* 1\.0 % of \d+ before$/);
+    });
+
+    it('it is usual again when nothing of the class is frozen', () => {
+      look([]);
+      for (let at = 0; at < 90; at++) all(500);
+      counts(canary('a'));
+      for (let at = 0; at < 3; at++) all(500);
+      expect(counts(canary('a'))[0]).to.equal('GOOD');
+    });
+  });
+
   it('a change that is known no more is not found bad again while nobody knows who has the next one', () => {
     for (let at = 0; at < 3; at++) report('a', 1000, 10);
     counts(canary('a'));
     for (let at = 0; at < 3; at++) report('a', 1000, 500);
-    const heard = traffic.look([{ change, canaries: [canary('a')], isNew: false }]);
+    const heard = look([{ change, canaries: [canary('a')], isNew: false }]);
     expect(heard.get(change)?.verdict?.cause).to.equal('traffic');
     const next = { ...change };
-    expect(traffic.look([{ change: next, canaries: undefined, isNew: true }]).size).to.equal(0);
+    expect(look([{ change: next, canaries: undefined, isNew: true }]).size).to.equal(0);
   });
 
   it('who reports no more, is of another class, or is silent for long, is not compared', () => {
@@ -324,7 +371,7 @@ describe('what clients report of their traffic', () => {
   it('nobody reports, or no class: nothing is said', () => {
     expect(counts(canary('a'))).to.deep.equal(['UNKNOWN', 0, 0]);
     const ofNobody = { ...change, classes: new Set<string>() };
-    traffic.look([{ change: ofNobody, canaries: [], isNew: false }]);
+    look([{ change: ofNobody, canaries: [], isNew: false }]);
     expect(traffic.verdictOn(ofNobody)?.state).to.equal('UNKNOWN');
     traffic.reload(undefined);
     report('a', 1);

@@ -70,8 +70,10 @@ export class LoadReporter {
   #hear(call: Call, asked: Asked): void {
     const isFirst = this.#asked === undefined;
     this.#asked = asked;
+    // What it has counted is not lost if it is asked for something else meanwhile.
+    if (!isFirst) return;
     this.#reportedAt = this.#options.network.loop.monotonic();
-    if (isFirst) this.#schedule(call);
+    this.#schedule(call);
   }
 
   #schedule(call: Call): void {

@@ -262,8 +262,9 @@ export class Topic {
       if (held.length > 0 && wanted && context.forms.length === 1) this.#absent(form, name, context);
     }
     // By its name goes what was sent without constraints, also where a variant with constraints replaces it (§5.1). A
-    // client that has rejected the removal of the variant has itself to blame.
-    const isSwapped = before.has(identity('', name));
+    // client that has rejected the removal of the variant has itself to blame, and so has one that has unsubscribed it
+    // meanwhile and has dropped it.
+    const isSwapped = before.has(identity('', name)) || !this.wants(this.wanted, name);
     if (!absentSomewhere && received.removed.includes(name) && !isSwapped && !this.#rejected.has(name)) {
       throw new Violation(2, `${name} is removed, but held`);
     }
