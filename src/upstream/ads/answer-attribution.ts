@@ -195,14 +195,15 @@ export function namesAnswered(
 /**
  * A delta response removes a name that was never delivered, and the response does not say for which parameters. Servers
  * answer in order, so it is for the locators of the oldest request that waits, or for those that the same response has
- * answered (`justAnswered`): → n{A}, → n{B}, → n{C}, ← -n for A, ← n and -n, which are for B and A.
+ * answered (`justAnswered`): → n{A}, → n{B}, → n{C}, ← -n for A, ← n and -n, which are for B and A. One of which only
+ * silence said that it is absent waits on: a relay above with the same timeout answers a moment later.
  */
 export function ofOldestRequest(
   named: readonly UpstreamSubscription[],
   justAnswered: ReadonlySet<UpstreamSubscription>,
 ): readonly UpstreamSubscription[] {
   const waiting = named.filter(
-    (one) => one.requestNumber > 0 && (!one.resolvedOnThisStream || justAnswered.has(one)),
+    (one) => one.requestNumber > 0 && (one.mayBeAnswered || justAnswered.has(one)),
   );
   const oldest = oldestOf(waiting);
   return waiting.filter(({ requestNumber }) => requestNumber === oldest);

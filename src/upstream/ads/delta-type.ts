@@ -197,8 +197,8 @@ export class DeltaType extends SubscribedType {
   protected onUnsubscribed(subscription: UpstreamSubscription): void {
     if (subscription.requestNumber === 0) return;
     this.#awaitingResend.delete(subscription);
-    const mayBeAnswered =
-      !subscription.resolvedOnThisStream && this.stream.options.resourceTimeoutMs !== undefined;
+    const { resourceTimeoutMs } = this.stream.options;
+    const mayBeAnswered = subscription.mayBeAnswered && resourceTimeoutMs !== undefined;
     if (this.subscriptions.locators && mayBeAnswered) this.unansweredUnsubscribed.add(subscription);
     for (const variant of subscription.kind === 'name' ? [] : this.covered(subscription)) {
       if (variant.confirmed && subscription.shows(variant))

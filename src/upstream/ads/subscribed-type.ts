@@ -450,7 +450,11 @@ export abstract class SubscribedType {
           subscriptions.filter((subscription) => this.subscriptions.has(subscription)),
           (subscription) => this.onTimeout(subscription, after === 'extend'),
         );
-        for (const subscription of outcomes.get('absent') ?? []) this.resolve(subscription);
+        for (const subscription of outcomes.get('absent') ?? []) {
+          const awaitsLateAnswer = subscription.mayBeAnswered;
+          this.resolve(subscription);
+          subscription.awaitsLateAnswer = awaitsLateAnswer;
+        }
         this.#conclude();
         for (const postponed of ['extend', 'silent'] as const) {
           const later = outcomes.get(postponed);
@@ -571,6 +575,7 @@ export abstract class SubscribedType {
   /** Upstream has answered it on this stream. */
   protected resolve(subscription: UpstreamSubscription): void {
     subscription.resolvedOnThisStream = true;
+    subscription.awaitsLateAnswer = false;
     subscription.failed = false;
     if (subscription.resolved) return;
     subscription.resolved = true;

@@ -30,6 +30,8 @@ export class UpstreamSubscription {
   anyResponseAnswers = false;
   /** Upstream answered it on this stream. */
   resolvedOnThisStream = false;
+  /** Only silence has resolved it on this stream: a late answer may still come. */
+  awaitsLateAnswer = false;
   /** Upstream answered it on some stream: the store has it as resolved. */
   resolved = false;
   /** A response that may answer it has come. A wildcard or glob is resolved when no more responses follow. */
@@ -54,9 +56,15 @@ export class UpstreamSubscription {
     this.requestNumber = 0;
     this.anyResponseAnswers = false;
     this.resolvedOnThisStream = false;
+    this.awaitsLateAnswer = false;
     this.responseSeen = false;
     this.failed = false;
     this.expectedNames = new Set();
+  }
+
+  /** Its own answer on this stream may still come, also after resource_timeout. */
+  get mayBeAnswered(): boolean {
+    return !this.resolvedOnThisStream || this.awaitsLateAnswer;
   }
 
   /** Whether a variant is for it, by its constraints. */

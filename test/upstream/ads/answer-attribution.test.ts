@@ -454,6 +454,9 @@ describe('which subscriptions a response answers', () => {
     for (const subscription of list.slice(4)) subscription.resolvedOnThisStream = true;
     expect(positions(list, ofOldestRequest(list, new Set()))).to.deep.equal([1, 2]);
     expect(positions(list, ofOldestRequest(list, new Set(list.slice(4))))).to.deep.equal([4]);
+    // Silence was its answer so far.
+    for (const subscription of list.slice(4)) subscription.awaitsLateAnswer = true;
+    expect(positions(list, ofOldestRequest(list, new Set()))).to.deep.equal([4]);
   });
 
   describe('SotW', () => {
