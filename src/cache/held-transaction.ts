@@ -97,19 +97,15 @@ export class HeldTransaction {
     const saidLast = new Map(held.saidLast);
     saidLast.delete(constraints.key);
     saidLast.set(constraints.key, { variant, holders });
-    this.table.change(name, held, { saidLast, refused: this.#forget(name, held, saidLast) });
+    this.table.change(name, held, { saidLast, refused: this.#forget(held, saidLast) });
   };
 
   /**
    * Clients can send any parameters. What is kept back from those who have left stays: a side has another content than
    * upstream said last. Of the rest the oldest go, and before them those with whom nothing is lost: the sides have it, or
-   * upstream said the same to others. Returns what of the refused stays.
+   * upstream said the same to others of them. Returns what of the refused stays.
    */
-  #forget(
-    name: ResourceName,
-    held: HeldName,
-    saidLast: Map<ConstraintsKey, HeldVariant>,
-  ): VariantsOf | undefined {
+  #forget(held: HeldName, saidLast: Map<ConstraintsKey, HeldVariant>): VariantsOf | undefined {
     if (saidLast.size <= mostSaidLast) return held.refused;
     const columns = columnsOf(held).map(([, column]) => column.variants);
     const { keptBack = [], rest = [] } = Object.groupBy(saidLast.values(), (last) =>
@@ -119,10 +115,8 @@ export class HeldTransaction {
       saidLast.delete(keyOf(last));
     let over = rest.length - mostSaidLast;
     if (over <= 0) return held.refused;
-    const live = variantsOf(this.table.resources.get(name));
     const isKnown = (last: HeldVariant): boolean =>
-      columns.every((column) => column.get(keyOf(last)) !== undefined) ||
-      [saidLast, live].some((said) => isToOthers(said, last));
+      columns.every((column) => column.get(keyOf(last)) !== undefined) || isToOthers(saidLast, last);
     const refused = held.refused && new Map(held.refused);
     for (const mayGo of [isKnown, () => true]) {
       for (const last of rest) {
