@@ -111,25 +111,22 @@ export class HeldTransaction {
     const { keptBack = [], rest = [] } = Object.groupBy(saidLast.values(), (last) =>
       columns.some((column) => isAnother(column.get(keyOf(last)), last)) ? 'keptBack' : 'rest',
     );
-    for (const last of keptBack.slice(0, Math.max(0, keptBack.length - mostKeptBack)))
-      saidLast.delete(keyOf(last));
-    let over = rest.length - mostSaidLast;
+    for (const last of keptBack.slice(0, -mostKeptBack)) saidLast.delete(keyOf(last));
+    const over = rest.length - mostSaidLast;
     if (over <= 0) return held.refused;
     const isKnown = (last: HeldVariant): boolean =>
       columns.every((column) => column.get(keyOf(last)) !== undefined) || isToOthers(saidLast, last);
-    const refused = held.refused && new Map(held.refused);
-    for (const mayGo of [isKnown, () => true]) {
-      for (const last of rest) {
-        if (over === 0) return refused;
-        if (!saidLast.has(keyOf(last)) || !mayGo(last)) continue;
-        saidLast.delete(keyOf(last));
-        over--;
-        if (held.released.variants.get(keyOf(last)) !== undefined || isToOthers(refused ?? nothing, last))
-          refused?.delete(keyOf(last));
-        this.#dropFromSides(held, last);
-      }
+    const refused = new Map(held.refused);
+    const going = [isKnown, () => true]
+      .values()
+      .flatMap((mayGo) => rest.values().filter((last) => saidLast.has(keyOf(last)) && mayGo(last)));
+    for (const last of going.take(over)) {
+      saidLast.delete(keyOf(last));
+      const isEverybodys = held.released.variants.get(keyOf(last)) !== undefined;
+      if (isEverybodys || isToOthers(refused, last)) refused.delete(keyOf(last));
+      this.#dropFromSides(held, last);
     }
-    return refused;
+    return held.refused && refused;
   }
 
   #dropFromSides(held: HeldName, { variant }: HeldVariant): void {
