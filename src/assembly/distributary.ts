@@ -57,6 +57,8 @@ export class Distributary {
   readonly #recorder: Recorder;
   readonly #persistence: Persistence | undefined;
   readonly #rolloutFile: RolloutFile | undefined;
+  /** The persisted cache was opened: only then it is known whether another relay has its directory. */
+  readonly #loaded = Promise.withResolvers<void>();
   readonly #sessions: SessionKeeper;
   readonly #started: Config;
   /** In force: the newest one, but for what needs a restart. */
@@ -101,10 +103,12 @@ export class Distributary {
             dependencies.log,
             (error) => this.#core.metrics.count.persistenceErrors(diskError(error).kind).inc(),
             // Another relay has the directory: what its operators have closed must not be replaced.
-            () =>
-              this.#persistence?.failure?.reason === 'locked'
+            async () => {
+              await this.#loaded.promise;
+              return this.#persistence?.failure?.reason === 'locked'
                 ? new DiskProblem('locked', lockedText)
-                : undefined,
+                : undefined;
+            },
           );
     const recorder = new Recorder({
       clock: systemClock,
@@ -190,6 +194,7 @@ export class Distributary {
     const { relay, staleness, metrics } = this.#core;
     const persistence = this.#persistence;
     const loaded = await persistence?.load();
+    this.#loaded.resolve();
     if (loaded !== undefined) staleness.restore(loaded.staleSince);
     this.#sessions.start(persistence?.sessions);
     relay.start(this.#upstreams.make(this.#config), loaded?.restored);

@@ -130,7 +130,9 @@ export class UpstreamSet {
       maxRemovalPercent,
       maxRemovalHoldMs,
       watchMs: upstream.kind === 'ads' ? 2 * upstream.resourceTimeoutMs : filesWatchMs,
-      current: () => made.state().staleSince === undefined,
+      // What is wrong with another file says nothing of what these have lost.
+      current: () =>
+        upstream.kind === 'ads' ? made.state().staleSince === undefined : made.state().connected,
       clock: systemClock,
       held: (type, count) => metrics.heldRemovals(name, type, count),
       alarm: (type, count, cached) =>

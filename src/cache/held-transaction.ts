@@ -1,12 +1,17 @@
 import type { Side } from '../model/access.ts';
-import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
+import { type ConstraintsKey, type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { assignmentType } from '../model/endpoints.ts';
 import type { Holds } from '../model/holds.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { Variant } from '../model/resource.ts';
-import { type IsQueued, isHeldByWildcard, isLacking, type PendingChange } from '../model/rollout.ts';
+import {
+  type HeldVariant,
+  type IsQueued,
+  isHeldByWildcard,
+  isLacking,
+  type PendingChange,
+} from '../model/rollout.ts';
 import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
 import {
   CachedResource,
@@ -23,6 +28,8 @@ import type { HeldName, TypeTable } from './type-table.ts';
 const nothing: VariantsOf = new Map();
 /** Of a name, for those who may come back: any number of clients with constraints of their own may leave while it is held. */
 const mostSaidLast = 100;
+/** Of a name, for those from whom something is kept back. */
+const mostKeptBack = 1000;
 
 /** What one transaction does to the held names of its type. */
 export class HeldTransaction {
@@ -88,31 +95,48 @@ export class HeldTransaction {
     const held = this.table.held.get(name);
     if (held === undefined) return;
     const saidLast = new Map(held.saidLast);
-    const refused = held.refused && new Map(held.refused);
     saidLast.delete(constraints.key);
     saidLast.set(constraints.key, { variant, holders });
-    for (const [key, last] of saidLast) {
-      if (saidLast.size <= mostSaidLast) break;
-      saidLast.delete(key);
-      if (this.#forget(held, last.variant)) refused?.delete(key);
-    }
-    this.table.change(name, held, { saidLast, refused });
+    this.table.change(name, held, { saidLast, refused: this.#forget(held, saidLast) });
   };
 
   /**
-   * Who has left long ago is new where nothing was kept from them: the sides have what upstream said last. Clients can
-   * send any parameters. True: the sides have it no more.
+   * Clients can send any parameters. What is kept back from those who have left stays: a side has another content than
+   * upstream said last. Of the rest the oldest go, and before them those with whom nothing is lost: the sides have it, or
+   * upstream said the same to others of them. Returns what of the refused stays.
    */
-  #forget(held: HeldName, last: Variant): boolean {
-    const { table } = this;
-    const live = table.resources.get(last.name);
-    if (held.closed || table.interests.anySees(last) || this.#isFrozen(live ?? held.released)) return false;
-    const columns = columnsOf(held).map(
-      ([side, column]) => [side, column, column.variants.get(last.constraints.key)] as const,
+  #forget(held: HeldName, saidLast: Map<ConstraintsKey, HeldVariant>): VariantsOf | undefined {
+    if (saidLast.size <= mostSaidLast) return held.refused;
+    const columns = columnsOf(held).map(([, column]) => column.variants);
+    const { keptBack = [], rest = [] } = Object.groupBy(saidLast.values(), (last) =>
+      columns.some((column) => isAnother(column.get(keyOf(last)), last)) ? 'keptBack' : 'rest',
     );
-    if (columns.some(([, , entry]) => isAnother(entry, { variant: last }))) return false;
-    for (const [side, column, entry] of columns) if (entry !== undefined) table.remove(column, entry, side);
-    return true;
+    for (const last of keptBack.slice(0, -mostKeptBack)) saidLast.delete(keyOf(last));
+    const over = rest.length - mostSaidLast;
+    if (over <= 0) return held.refused;
+    const isKnown = (last: HeldVariant): boolean =>
+      columns.every((column) => column.get(keyOf(last)) !== undefined) || isToOthers(saidLast, last);
+    const refused = new Map(held.refused);
+    const going = [isKnown, () => true]
+      .values()
+      .flatMap((mayGo) => rest.values().filter((last) => saidLast.has(keyOf(last)) && mayGo(last)));
+    for (const last of going.take(over)) {
+      saidLast.delete(keyOf(last));
+      const isEverybodys = held.released.variants.get(keyOf(last)) !== undefined;
+      if (isEverybodys || isToOthers(refused, last)) refused.delete(keyOf(last));
+      this.#dropFromSides(held, last);
+    }
+    return held.refused && refused;
+  }
+
+  #dropFromSides(held: HeldName, { variant }: HeldVariant): void {
+    const { table } = this;
+    const live = table.resources.get(variant.name);
+    if (held.closed || table.interests.anySees(variant) || this.#isFrozen(live ?? held.released)) return;
+    for (const [side, column] of columnsOf(held)) {
+      const entry = column.variants.get(variant.constraints.key);
+      if (entry !== undefined) table.remove(column, entry, side);
+    }
   }
 
   #changingHeld(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
@@ -388,6 +412,14 @@ function keepsOwn(cached: CachedResource, having: readonly Parameters[], { holde
 
 const isAnother = (before: CacheEntry | undefined, { variant }: Pick<CacheEntry, 'variant'>): boolean =>
   before !== undefined && !sameVariantContent(before.variant, variant);
+
+const keyOf = ({ variant }: HeldVariant): ConstraintsKey => variant.constraints.key;
+
+/** Whether another of these variants has the same content. */
+const isToOthers = (said: VariantsOf, last: HeldVariant): boolean =>
+  said
+    .entries()
+    .some(([key, { variant }]) => key !== keyOf(last) && sameVariantContent(variant, last.variant));
 
 const matchesAny = (cached: CachedResource | undefined, parameters: Parameters): boolean =>
   cached !== undefined && cached.variants.match(parameters).length > 0;

@@ -1,5 +1,6 @@
 import {
   existsSync,
+  linkSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -81,17 +82,30 @@ export function makeDirectory(directory: string): void {
 /** So many files of one name that were set aside are kept. */
 const mostAside = 2;
 
+/** It keeps its name too, where the file system can: a crash must not leave nothing under it. */
+export function linkOrRename(from: string, to: string): void {
+  try {
+    linkSync(from, to);
+  } catch {
+    renameSync(from, to);
+  }
+}
+
 /**
  * Renames a file that is not what was written, and with it its companions, so that an operator can look into it. Of those
  * that were set aside before only the newest stay: a disk that damages files must not be filled with them. Returns the
- * new name.
+ * new name. `move`: `linkOrRename` where another file takes its place at once.
  */
-export function setAside(file: string, companions: readonly string[] = []): string {
+export function setAside(
+  file: string,
+  companions: readonly string[] = [],
+  move: (from: string, to: string) => void = renameSync,
+): string {
   const mark = `${basename(file)}.set-aside-`;
   const aside = join(dirname(file), mark + new Date().toISOString().replaceAll(/[-:]/g, ''));
   for (const companion of companions)
     if (existsSync(file + companion)) renameSync(file + companion, aside + companion);
-  renameSync(file, aside);
+  move(file, aside);
   const all = readdirSync(dirname(file)).filter((one) => one.startsWith(mark));
   const kept = all
     .filter((one) => !companions.some((companion) => one.endsWith(companion)))

@@ -10,7 +10,7 @@ import { contentHash } from '../model/content-hash.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Log } from '../observe/log.ts';
-import { setAside } from '../package/files.ts';
+import { linkOrRename, setAside } from '../package/files.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 
 const type = z.string().transform(typeUrl);
@@ -129,7 +129,7 @@ export class RolloutFile {
   #retry: Timer | undefined;
   readonly #pauses = new Backoff(retryMs.first, retryMs.longest, () => 1);
 
-  /** `failed`: called for each attempt to write that failed. `obstacle`: why nothing may be written; undefined: it may be. */
+  /** `failed`: called for each attempt to write that failed. `obstacle`: why nothing may be written, or a promise of it; undefined: it may be. */
   constructor(
     directory: string,
     clock: Pick<Clock, 'now' | 'after'>,
@@ -188,7 +188,7 @@ export class RolloutFile {
   #setAside(): void {
     if (this.#unread === undefined) return;
     try {
-      const aside = setAside(this.#path);
+      const aside = setAside(this.#path, [], linkOrRename);
       this.#log.warn('the file that could not be read is set aside', { file: this.#path, set_aside: aside });
     } catch {
       // Then it is replaced.
@@ -239,7 +239,7 @@ export class RolloutFile {
 
   /** The error: it could not. */
   async #write({ freezes, canaries, verdicts, discards, withheld }: SavedRollout): Promise<unknown> {
-    const obstacle = this.#obstacle();
+    const obstacle = await this.#obstacle();
     if (obstacle !== undefined) return obstacle;
     try {
       const names = withheld.slice(0, maxWithheld).map(({ type, name }) => [type, name]);

@@ -40,8 +40,8 @@ export class Verdicts implements TransactionGuard {
   readonly #known = new WeakMap<SavedContent, Known>();
   /** What of it upstream has said again since. */
   readonly #said = new WeakMap<SavedContent, ReadonlySet<string>>();
-  /** Of this process. */
-  #found: readonly Verdict[] = [];
+  /** What was recorded last: at first what the file has, of which nothing need be saved. */
+  #found: readonly Verdict[];
   #saved: SavedVerdicts;
   /** What `saved` is not yet. */
   readonly #unsaved = { verdicts: false, discards: false };
@@ -54,6 +54,7 @@ export class Verdicts implements TransactionGuard {
       const names = new Set(contents.map(({ type, name }) => nameKey(type, name)));
       return { cause, reason, contents, names };
     });
+    this.#found = this.#restored;
     this.#discards = new Map(discards.map((one) => [nameKey(one.type, one.name), one]));
     this.#awaited = new Set(this.#discards.keys());
     this.#gate = gate;

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 
-/** Of objects and lists inside each other: as deep as protobuf's own readers go. */
+/** Of objects and lists inside each other. */
 const mostDepth = 100;
 
 /** What is wrong, and where: `a text is accepted at byte 12, in node.id`. */
@@ -71,6 +71,7 @@ const longestPlace = 200;
 export class JsonReader {
   readonly #bytes: Buffer;
   readonly #mostValues: number;
+  readonly #mostDepth: number;
   readonly #path: (string | number)[] = [];
   #at = 0;
   #depth = 0;
@@ -79,10 +80,11 @@ export class JsonReader {
   #start = 0;
   #isEscaped = false;
 
-  /** `mostValues`: objects, lists, texts, numbers and literals, also those that are skipped. */
-  constructor(bytes: Buffer, mostValues: number) {
+  /** `mostValues`: objects, lists, texts, numbers and literals, also those that are skipped. `depth`: of objects and lists. */
+  constructor(bytes: Buffer, mostValues: number, depth = mostDepth) {
     this.#bytes = bytes;
     this.#mostValues = mostValues;
+    this.#mostDepth = depth;
     if (!isUtf8(bytes)) throw new JsonFault('malformed', 'it is not UTF-8');
   }
 
@@ -188,8 +190,8 @@ export class JsonReader {
   /** Of an object or list that begins here: `read` must pass each of its parts. */
   #each(close: number, read: () => void): void {
     this.#at++;
-    if (++this.#depth > mostDepth)
-      throw this.#fault('beyond', `nested too deeply: more than ${mostDepth} levels`);
+    if (++this.#depth > this.#mostDepth)
+      throw this.#fault('beyond', `nested too deeply: more than ${this.#mostDepth} levels`);
     if (this.#next() === close) this.#at++;
     else {
       do read();

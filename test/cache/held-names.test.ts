@@ -497,6 +497,51 @@ describe('held names', () => {
       }
       expect(setting.see('released', 'a', own)).to.equal('1');
     });
+    const passes = (setting: Setting, env: string, content: string): void => {
+      const interest = setting.want('a', internParameters([['env', env]]));
+      setting.apply({ puts: [cluster('a', content, { constraints: when({ env }) })] });
+      setting.store.removeInterest(interest);
+    };
+    /** One resource for all was swapped for one of each, which was discarded, and the clients in test have left. */
+    const swapped = (): Setting => {
+      const setting = new Setting();
+      setting.want('a', inProd);
+      const interest = setting.want('a', inTest);
+      setting.apply({ puts: [cluster('a', '1')] });
+      const puts = [cluster('a', '2', { constraints: prod }), cluster('a', 'of test', { constraints: test })];
+      setting.apply({ puts, removals: [gone('a')] });
+      setting.gate.discard();
+      setting.store.removeInterest(interest);
+      return setting;
+    };
+    const comesBack = (setting: Setting): void => {
+      setting.want('a', inTest);
+      setting.apply({ puts: [cluster('a', 'of test', { constraints: test })] });
+    };
+    it('what was discarded is no news for who had another variant before, and comes back', () => {
+      const setting = swapped();
+      for (let index = 0; index < 300; index++) passes(setting, `invented-${index}`, '2');
+      comesBack(setting);
+      expect([setting.both('a', inTest), setting.pending()]).to.deep.equal(['1 | 1', 'a discarded']);
+    });
+    it('what is kept of them has a bound, also if upstream has something else for each', () => {
+      const setting = swapped();
+      setting.apply({ puts: [cluster('a', '3', { constraints: prod })] });
+      for (let index = 0; index < 300; index++) passes(setting, `invented-${index}`, `of ${index}`);
+      expect(setting.gate.judgedContent(cds, resourceName('a'))).to.have.length.below(105);
+    });
+    it('what is kept back from clients that have left is known when they come back', () => {
+      const setting = waiting();
+      const interest = setting.want('a', inTest);
+      setting.apply({ puts: [cluster('a', '1', { constraints: test })] });
+      setting.apply({ puts: [cluster('a', '2', { constraints: test })] });
+      setting.store.removeInterest(interest);
+      isPast(setting);
+      const { length } = setting.changes;
+      setting.want('a', inTest);
+      setting.apply({ puts: [cluster('a', '2', { constraints: test })] });
+      expect(setting.changes.slice(length)).to.deep.equal([]);
+    });
     it('in a freeze all stays as it was for who comes back', () => {
       const setting = waiting();
       setting.gate.freeze();

@@ -76,6 +76,28 @@ describe('a file that is empty, or no file of resources, when the relay starts',
   }
 });
 
+describe('max_removal_percent, beside a file that is no file of resources', function () {
+  this.timeout(60_000);
+
+  it('what is held back goes after max_removal_hold', async () => {
+    using files = new ResourceFiles();
+    const names = Array.from({ length: 10 }, (_, index) => `c${index}`);
+    files.write('cds', new Map(names.map((name) => [name, '0'])));
+    files.writeText('notes.json', '{ "notes": ');
+    const upstream = { ...files.upstream, max_removal_percent: 10, max_removal_hold: '2s' };
+    await using relay = await RelayProcess.start({ upstreams: [upstream] });
+    using connections = new Connections(relay.xds);
+    const client = connections.open({ protocol: 'delta', content: () => '' });
+    client.want('cds');
+    const all = names.map((name) => `${name}: `);
+    await client.gets('cds', all);
+    files.write('cds', new Map([['c0', '0']]));
+    await eventually(() => void expect(relay.output).to.include('removals are held back'));
+    expect(client.has('cds')).to.deep.equal(all);
+    await client.gets('cds', ['c0: ']);
+  });
+});
+
 describe('files that are refused', function () {
   this.timeout(60_000);
   let files: ResourceFiles;

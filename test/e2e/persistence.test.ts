@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
@@ -225,15 +225,26 @@ describe('persistence, on the real process', function () {
   it('two relays in one directory: the second says so and serves', async () => {
     await using plane = await ControlPlane.start(binary, { cache: 'linear' });
     await plane.set(worldOf(names));
-    await using _first = await RelayProcess.start(config(plane.address, 'DELTA'));
+    const kept = join(directory.path, 'kept');
+    const content = { type: 'cds', name: 'gone', hashes: [] };
+    const rollout = JSON.stringify({
+      freezes: [{ of: 'another version' }],
+      canaries: [],
+      verdicts: [{ cause: 'rejected', reason: 'no', contents: [content] }],
+    });
+    mkdirSync(kept, { mode: 0o700 });
+    writeFileSync(join(kept, 'rollout.json'), rollout);
+    await using first = await RelayProcess.start(config(plane.address, 'DELTA'));
     await using second = await RelayProcess.start(config(plane.address, 'DELTA'));
     await eventually(() => {
-      const [refused] = second.faults();
-      expect(refused).to.include({ kind: 'locked' });
+      expect(second.faults().map(({ kind }) => kind)).to.include('locked');
     });
     await using client = new XdsClient(second.xds, 'delta');
     client.subscribe('cds');
     expect(deltaNames(await client.gets('cds'))).to.have.members(names);
     expect(await second.metric('persistence_errors_total', 'reason="locked"')).to.be.above(0);
+    expect(readdirSync(kept).filter((name) => name.startsWith('rollout'))).to.deep.equal(['rollout.json']);
+    expect(readFileSync(join(kept, 'rollout.json'), 'utf8'), 'of no verdict of its own').to.equal(rollout);
+    expect(first.output).to.include('what can be read of the file is kept');
   });
 });

@@ -129,6 +129,27 @@ describe('the file of what operators have closed', () => {
     expect(aside, 'what it could not read').to.have.length(1);
   });
 
+  it('is not written before it is known whether another process has the directory', async () => {
+    using directory = temporaryDirectory();
+    const log = createLog({ format: 'text', write: () => {} });
+    const { promise: obstacle, resolve } = Promise.withResolvers<unknown>();
+    const failures: unknown[] = [];
+    const clock = { now: () => 0, after: () => ({ cancel: () => {} }) };
+    const file = new RolloutFile(
+      directory.path,
+      clock,
+      log,
+      (error) => failures.push(error),
+      () => obstacle,
+    );
+    file.save(frozen);
+    await new Promise(setImmediate);
+    expect([readdirSync(directory.path), failures]).to.deep.equal([[], []]);
+    resolve(undefined);
+    await file.settled;
+    expect(file.load().freezes).to.have.length(1);
+  });
+
   const keys: readonly (readonly [string, string])[] = [
     ['a part of one, of a write that found no space', ''],
     ['that of a process that had the directory before', 'x'.repeat(32)],
@@ -193,6 +214,22 @@ describe('the file of what operators have closed', () => {
     expect(lines[1]).to.include(aside()[0]);
     expect(readFileSync(join(directory.path, String(aside()[0])), 'utf8')).to.equal('{"freezes":[{"oper');
     expect(file.load().freezes).to.have.length(1);
+  });
+
+  it('that cannot be read is under its name until the next state is: a crash leaves the one or the other', async () => {
+    using directory = temporaryDirectory();
+    const path = join(directory.path, 'rollout.json');
+    writeFileSync(path, '{"freezes":[{"oper');
+    const there: boolean[] = [];
+    const write = (line: string): void => {
+      if (line.includes('set aside')) there.push(existsSync(path));
+    };
+    const clock = { now: () => 0, after: () => ({ cancel: () => {} }) };
+    const file = new RolloutFile(directory.path, clock, createLog({ format: 'text', write }), () => {});
+    file.load();
+    file.save(frozen);
+    await file.settled;
+    expect(there).to.deep.equal([true]);
   });
 
   it('of which a list cannot be read: the others are kept, on the disk too', () => {

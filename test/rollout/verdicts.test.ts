@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { nameKey } from '../../src/model/holds.ts';
 import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
@@ -464,16 +465,65 @@ describe('verdicts after a restart', () => {
     expect([again.state, again.elected, again.saved.verdicts.length]).to.deep.equal([held, [], 1]);
   });
 
-  it('very many clients with other parameters come and leave: it stays held', () => {
-    const setting = restarted();
-    setting.says({ puts: bad });
+  it('upstream has said nothing yet: nothing is saved', () => {
+    const { saved } = restarted();
+    const setting = new Setting(saved);
+    setting.has(released);
+    setting.clock.advance(2000);
+    expect([setting.saved === saved, saved.verdicts.length]).to.deep.equal([true, 1]);
+  });
+
+  /** Clients with parameters of their own come, one after another, and leave for good. */
+  function manyPass(setting: Setting, contentOf: (env: string) => string): void {
     for (let index = 0; index < 150; index++) {
       const env = `invented-${index}`;
       setting.comes(env);
-      setting.says({ puts: [one('a', `of ${env}`, when({ env }))] });
+      setting.says({ puts: [one('a', contentOf(env), when({ env }))] });
       setting.leaves(env);
     }
+  }
+  const own = (env: string): string => `of ${env}`;
+
+  it('very many clients with other parameters come and leave: it stays held', () => {
+    const setting = restarted();
+    setting.says({ puts: bad });
+    manyPass(setting, own);
     expect(setting.state).to.equal(held);
+  });
+
+  it('after some of those who have what was found bad, very many others leave: it stays held', () => {
+    const setting = restarted();
+    setting.comes('test');
+    setting.says({ puts: [...bad, one('a', 'bad for test', test)] });
+    setting.rejects();
+    const again = Setting.restarted(setting);
+    again.comes('test');
+    again.says({ puts: [...bad, one('a', 'bad for test', test)] });
+    again.leaves('test');
+    manyPass(again, own);
+    expect([again.state, again.saved.verdicts.length]).to.deep.equal([held, 1]);
+    again.comes('test');
+    again.says({ puts: [one('a', 'bad for test', test)] });
+    expect(again.state).to.equal(held);
+  });
+
+  it('the same where one resource was for all of them before: it stays held', () => {
+    const before = new Setting();
+    before.comes('test');
+    const ofAll = [put(cds, 'a', '1')];
+    before.says({ puts: ofAll });
+    const removals = [{ name: resourceName('a'), constraints: UNCONSTRAINED }];
+    const split = { removals, puts: [one('a', 'bad'), one('a', 'bad for test', test)] };
+    before.says(split);
+    before.rejects();
+    const setting = new Setting(before.saved);
+    setting.has(ofAll);
+    setting.comes('test');
+    setting.says(split);
+    expect(setting.state).to.equal(held);
+    setting.leaves('test');
+    manyPass(setting, () => 'bad');
+    expect([setting.state, setting.saved.verdicts.length]).to.deep.equal([held, 1]);
   });
 
   it('while nothing is said, nothing is compared again', () => {

@@ -59,6 +59,8 @@ type Parsed = Result<
   { readonly problems: readonly Located[]; readonly rest: ParsedFile | undefined; readonly isOther: boolean }
 >;
 
+/** Of JSON: protobuf's reader goes 100 messages deep, and each may be in a list or a map. */
+const mostDepth = 200;
 const MiB = 1 << 20;
 const mostYaml = 16 * MiB;
 const mostBinary = 128 * MiB;
@@ -137,7 +139,7 @@ const keysNotUnique = 'Map keys must be unique';
  */
 function walkJson(text: string): { readonly exact: string; readonly wrong: Located | undefined } {
   const bytes = Buffer.from(text);
-  const reader = new JsonReader(bytes, Number.POSITIVE_INFINITY);
+  const reader = new JsonReader(bytes, Number.POSITIVE_INFINITY, mostDepth);
   const lineOf = (at: number): Place => ({ line: bytes.toString('latin1', 0, at).split('\n').length });
   let twice: number | undefined;
   let exact = '';

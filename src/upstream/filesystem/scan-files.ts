@@ -179,6 +179,9 @@ export function readRecord(
   previous: FileRecord | undefined,
   maxConstraintDepth: number,
 ): FileRecord {
+  // It may have grown since its size was asked for.
+  const large = tooLarge(file, BigInt(bytes.length));
+  if (large !== undefined) return badRecord(file, [{ place: undefined, message: large }], previous, unread);
   const digest = createHash('sha256').update(bytes).digest('hex');
   if (previous?.digest === digest) return { ...previous, signature };
   const parsed = parseFile(file, bytes);

@@ -199,6 +199,20 @@ describe('upstream/filesystem formats', () => {
     );
   });
 
+  it('JSON may be as deep as its messages are in protobuf, whatever lists and objects that takes', () => {
+    const any = (name: string, more: object) => ({ '@type': `type.googleapis.com/envoy.${name}`, ...more });
+    let permission: object = { any: true };
+    for (let index = 0; index < 29; index++) permission = { or_rules: { rules: [permission] } };
+    const policy = { permissions: [permission], principals: [{ any: true }] };
+    const rbac = any('extensions.filters.http.rbac.v3.RBAC', { rules: { policies: { deep: policy } } });
+    const manager = any('extensions.filters.network.http_connection_manager.v3.HttpConnectionManager', {
+      http_filters: [{ name: 'rbac', typed_config: rbac }],
+    });
+    const filters = [{ name: 'http', typed_config: manager }];
+    const listener = any('config.listener.v3.Listener', { name: 'x', filter_chains: [{ filters }] });
+    expect(problem('a.json', JSON.stringify({ resources: [listener] }))).to.equal('');
+  });
+
   it('JSON is read by the reader of JSON, whatever digits it has', () => {
     const json = { resources: [{ ...cluster, alt_stat_name: '1700000000000000000' }] };
     const read = parseFile('a.json', Buffer.from(JSON.stringify(json)));
@@ -218,6 +232,11 @@ describe('upstream/filesystem formats', () => {
     const long = Buffer.alloc(17 << 20, ' ');
     const whole = JSON.stringify({ resources: [{ ...cluster, nam: 1 }] });
     expect(problem('a.json', Buffer.concat([long, Buffer.from(whole)]))).to.match(/^-: .*nam/);
+  });
+
+  it('a file that has grown since its size was asked for is not parsed', () => {
+    const large = Buffer.concat([Buffer.from(clusters('one')), Buffer.alloc(16 << 20, '\n')]);
+    expect(problem('a.yaml', large)).to.match(/^-: the file is larger than the 16777216 bytes/);
   });
 
   it('a bad file after a good one keeps the good content', () => {
