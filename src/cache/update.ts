@@ -419,13 +419,14 @@ export class Update extends VariantRemover {
 
   /**
    * An answer ends the errors before it, as that of `max_upstream_sessions`, unless it says them again. Those beside what
-   * is there end with the resource (protocol §8.2).
+   * is there end with the resource (protocol §8.2). An interest is answered again when upstream says something after an error.
    */
-  #answer({ selector, parameters }: Interest): void {
+  #answer({ interest: { selector, parameters }, answer, holder }: InterestState): void {
     const cached = this.table.resources.get(selector);
     if (cached?.resourceErrors === undefined || cached.variants.match(parameters).length > 0) return;
+    const isNewer = answer === 'confirmed' && holder?.key === this.#holder.key;
     const isOver = (constraints: Constraints): boolean =>
-      constraints.matches(parameters) && !this.#hasAnswered(selector, constraints);
+      constraints.matches(parameters) && (isNewer || !this.#hasAnswered(selector, constraints));
     this.endErrors(selector, cached, isOver);
   }
 
@@ -446,7 +447,7 @@ export class Update extends VariantRemover {
     for (const interest of resolved) {
       const state = this.table.interests.get(interest.selector, interest.parameters);
       if (state === undefined || (state.answer === 'restored' && failed.has(interest.selector))) continue;
-      this.#answer(interest);
+      this.#answer(state);
       if (state.holder?.key !== this.#holder.key) this.table.all.journal.interest(interest);
       state.holder = this.#holder;
       confirmed.push(interest);

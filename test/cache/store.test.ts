@@ -586,6 +586,16 @@ describe('store', () => {
         expect(setting.errorsOf(selector, inTest), selector).to.deep.equal(['']);
       }
     });
+    it('are over when what has its answer has another one', () => {
+      for (const selector of ['a', '*']) {
+        const setting = use();
+        const interest = setting.want(selector);
+        setting.apply({ resourceErrors: [fault(selector, 14)], resolved: [interest] });
+        expect(setting.errorsOf(selector), selector).to.deep.equal(['']);
+        setting.apply({ resolved: [interest] });
+        expect(setting.errorsOf(selector), selector).to.deep.equal([]);
+      }
+    });
     it('are over for all of them when another upstream answers', () => {
       const setting = use();
       const [first, other] = [setting.want('a', inProd), setting.want('a', inTest)];

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import type { DiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import { PASSES_VARIANTS, UNKNOWN_NAMES } from '../../src/wire/between-relays.ts';
+import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../src/wire/between-relays.ts';
 import {
   type DeltaClient,
   InMemoryRelay,
@@ -11,6 +11,7 @@ import {
   put,
   type SotwClient,
   type,
+  UpstreamStream,
   when,
 } from '../support/in-memory-relay.ts';
 import { locator, told, wrapped } from '../support/variants.ts';
@@ -136,5 +137,52 @@ describe('a relay below that is told what is unknown (client feature distributar
     client.send('cds', { resourceNames: ['*', 'b'], ...below });
     lab.says({ type: cds, holder: namedHolder, puts: [put(cds, 'b', '1')], resolved: [] });
     expect(heard(client)).to.deep.equal([]);
+  });
+});
+
+describe('a relay below that asks for a glob with names of the same type', () => {
+  const glob = 'xdstp://x/envoy.config.cluster.v3.Cluster/foo/*';
+  const below = { node: { ...node(), userAgentName: USER_AGENT } };
+  const heard = (client: DeltaClient): string[] =>
+    client
+      .received()
+      .flatMap((response) => [
+        ...told(response),
+        ...response.resourceErrors.map(({ resourceName }) => `!${resourceName?.name}`),
+      ]);
+  const asked = (lab: InMemoryRelay): DeltaClient => {
+    const client = lab.delta();
+    client.send('cds', { ...below, resourceNamesSubscribe: [glob, 'a', 'b'] });
+    return client;
+  };
+
+  it('§5b.2 is sent the names at once when the glob is refused, and the reason', () => {
+    const lab = new InMemoryRelay();
+    const client = asked(lab);
+    const upstream = new UpstreamStream(lab, 'DELTA');
+    upstream.says('cds', `!${glob}:PERMISSION_DENIED`, 'a:1');
+    const first = heard(client);
+    expect(first.filter((one) => one.startsWith('+a'))).to.have.length(1);
+    expect(first).to.include(`!${glob}`);
+    upstream.says('cds', 'b:1');
+    expect(heard(client).filter((one) => one.startsWith('+b'))).to.have.length(1);
+    const late = heard(asked(lab));
+    expect(late).to.have.length(first.length + 1);
+    expect(late).to.include(`!${glob}`);
+  });
+
+  it('ADR 16 and also when what there is of the glob is from before a restart', () => {
+    const lab = new InMemoryRelay();
+    const client = asked(lab);
+    const interest = [...lab.upstream.interests].filter(({ selector }) => selector === glob);
+    const holder = { ...namedHolder, key: 'disk', restored: true as const };
+    lab.says({
+      type: type('cds'),
+      holder,
+      puts: [put(type('cds'), glob.replace('*', 'm'), '1')],
+      resolved: interest,
+    });
+    lab.says({ type: type('cds'), holder: namedHolder, puts: [put(type('cds'), 'a', '1')], resolved: [] });
+    expect(heard(client).filter((one) => one.startsWith('+'))).to.have.length(2);
   });
 });

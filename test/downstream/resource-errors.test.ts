@@ -15,6 +15,7 @@ import {
   resources,
   type SotwClient,
   type,
+  UpstreamStream,
 } from '../support/in-memory-relay.ts';
 import { compiled, is, locator, told } from '../support/variants.ts';
 
@@ -376,6 +377,81 @@ describe('resource_errors (§8)', () => {
       expect(refusals).to.deep.equal([[selector], [selector], [selector], [selector]]);
     });
   }
+
+  for (const protocol of ['DELTA', 'SOTW'] as const) {
+    describe(`§5b.2 from a control plane over ${protocol}`, () => {
+      const heard = (client: DeltaClient | SotwClient): string[] =>
+        client
+          .received()
+          .flatMap((response) => [
+            ...Object.keys(resources(response)).map((name) => `+${name}`),
+            ...response.resourceErrors.map(
+              ({ resourceName: of, errorDetail }) => `!${of?.name} ${errorDetail?.code}`,
+            ),
+          ]);
+      const open = (relay: InMemoryRelay): (DeltaClient | SotwClient)[] =>
+        [relay.sotw(), relay.delta()].map((client) => {
+          client.send('cds');
+          return client;
+        });
+
+      it('that of the wildcard, of which nothing is held, is its answer: everybody is told, newcomers too', () => {
+        const relay = new InMemoryRelay();
+        const clients = open(relay);
+        const upstream = new UpstreamStream(relay, protocol);
+        upstream.says('cds', '!*:PERMISSION_DENIED');
+        expect(clients.map(heard)).to.deep.equal([['!* 7'], ['!* 7']]);
+        relay.clock.advance(60_000);
+        relay.settle();
+        expect(open(relay).map(heard), 'a minute later').to.deep.equal([['!* 7'], ['!* 7']]);
+        upstream.says('cds', 'a:1');
+        expect(clients.map(heard)).to.deep.equal([['+a'], ['+a']]);
+        relay.clock.advance(1000);
+        expect(open(relay).map(heard), 'it is over').to.deep.equal([['+a'], ['+a']]);
+      });
+
+      it('beside all that is there, it stays until the next answer', () => {
+        const relay = new InMemoryRelay();
+        const clients = open(relay);
+        const upstream = new UpstreamStream(relay, protocol);
+        upstream.says('cds', 'a:1', '!*:PERMISSION_DENIED');
+        relay.clock.advance(1000);
+        relay.settle();
+        expect(clients.map(heard)).to.deep.equal([
+          ['+a', '!* 7'],
+          ['+a', '!* 7'],
+        ]);
+        expect(open(relay).map(heard)).to.deep.equal([
+          ['+a', '!* 7'],
+          ['+a', '!* 7'],
+        ]);
+        upstream.says('cds', 'a:1', 'b:1');
+        expect(open(relay).map((client) => heard(client).toSorted())).to.deep.equal([
+          ['+a', '+b'],
+          ['+a', '+b'],
+        ]);
+      });
+    });
+  }
+
+  it('§3.9 of a name stays when silence makes it absent, and ends with the next answer', () => {
+    const relay = new InMemoryRelay();
+    const open = (): string[] => {
+      const client = relay.delta();
+      client.send('eds', { resourceNamesSubscribe: ['a'] });
+      return client
+        .received()
+        .flatMap((response) => [...told(response), ...response.resourceErrors.map(() => '!a')]);
+    };
+    open();
+    const upstream = new UpstreamStream(relay, 'DELTA');
+    upstream.says('eds', '!a:UNAVAILABLE');
+    relay.clock.advance(15_000);
+    relay.settle();
+    expect(open()).to.have.members(['-a', '!a']);
+    upstream.says('eds', '-a');
+    expect(open()).to.deep.equal(['-a']);
+  });
 
   it('§8 of a name is over when upstream says that it is not there', () => {
     const relay = new InMemoryRelay();

@@ -33,6 +33,8 @@ import { Relay, type RelayOptions } from '../../src/relay.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules, type ParameterRule } from '../../src/security/derive-parameters.ts';
+import { unstamped } from '../../src/upstream/ads/stamp.ts';
+import { StreamMachine } from '../../src/upstream/ads/stream-machine.ts';
 import {
   originOfFeatures,
   PASSES_VARIANTS,
@@ -41,6 +43,7 @@ import {
 } from '../../src/wire/between-relays.ts';
 import type { GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
+import { deltaResponse, parseItem, sotwResponse } from '../upstream/ads/responses.ts';
 import { testPeer } from './peers.ts';
 import { VirtualClock } from './virtual-clock.ts';
 
@@ -365,6 +368,52 @@ export class InMemoryRelay {
     path = '/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources',
   ): DeltaClient {
     return new DeltaClient(this, path);
+  }
+}
+
+/** A control plane's stream as the relay reads it. All that is subscribed when it opens is in its first requests. */
+export class UpstreamStream {
+  readonly #lab: InMemoryRelay;
+  readonly #machine: StreamMachine;
+  readonly #encode: typeof deltaResponse;
+  #nonce = 0;
+
+  constructor(lab: InMemoryRelay, protocol: 'DELTA' | 'SOTW') {
+    this.#lab = lab;
+    this.#encode = protocol === 'DELTA' ? deltaResponse : sotwResponse;
+    this.#machine = new StreamMachine({
+      protocol,
+      holders: { wildcard: wildcardHolder, named: namedHolder },
+      locators: false,
+      stamp: unstamped,
+      maxConstraintDepth: 8,
+      entriesPerTurn: 1000,
+      resourceTimeoutMs: 15_000,
+      isRestored: () => false,
+    });
+    for (const interest of lab.upstream.interests) this.#machine.subscribe(interest);
+    this.#machine.connect(false);
+    this.#run();
+  }
+
+  /** Items in the notation of responses.ts. */
+  says(short: string, ...items: readonly string[]): void {
+    const nonce = String(++this.#nonce);
+    this.#machine.receive(this.#encode(type(short), nonce, nonce, items.map(parseItem)));
+    this.#run();
+  }
+
+  #run(): void {
+    for (const effect of this.#machine.ready()) {
+      if (effect.kind === 'apply') this.#lab.relay.apply(effect.transaction);
+      if (effect.kind !== 'timer' || effect.milliseconds === undefined) continue;
+      const { timer, milliseconds } = effect;
+      this.#lab.clock.after(milliseconds, () => {
+        this.#machine.fire(timer);
+        this.#run();
+      });
+    }
+    this.#lab.settle();
   }
 }
 

@@ -28,6 +28,8 @@ export const variantKey = ({ name, constraints }: Identity): string =>
 export class AckedResources extends VariantSet<AckedVariant> {
   readonly #globs = new GlobIndex();
   readonly #byAlias = new Map<ResourceName, Set<AckedVariant>>();
+  /** Names of which upstream has said on this stream that it has them, but cannot deliver them. */
+  readonly #failed = new Set<ResourceName>();
 
   /** Of a resource that has this name, or has it as an alias. */
   called(name: ResourceName): AckedVariant[] {
@@ -40,7 +42,24 @@ export class AckedResources extends VariantSet<AckedVariant> {
     return [...this.#globs.under(glob)].flatMap((name) => this.of(name));
   }
 
+  /** Nothing is confirmed on a new stream. */
+  startOver(): void {
+    this.#failed.clear();
+    for (const variant of this.all()) variant.confirmed = false;
+  }
+
+  /** Upstream has an error for it, other than NOT_FOUND: what an earlier stream delivered is not gone. */
+  fail(name: ResourceName): void {
+    if (this.hasName(name)) this.#failed.add(name);
+  }
+
+  /** This stream has said nothing of it. */
+  isUnmentioned({ name, confirmed }: AckedVariant): boolean {
+    return !confirmed && !this.#failed.has(name);
+  }
+
   put(variant: AckedVariant): void {
+    this.#failed.delete(variant.name);
     const known = this.get(variant.name, variant.constraints.key);
     if (known !== undefined) {
       this.#unlink(known);
@@ -62,6 +81,7 @@ export class AckedResources extends VariantSet<AckedVariant> {
 
   override clear(): void {
     super.clear();
+    this.#failed.clear();
     this.#globs.clear();
     this.#byAlias.clear();
   }

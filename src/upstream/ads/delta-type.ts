@@ -187,7 +187,9 @@ export class DeltaType extends SubscribedType {
       this.#removeUnconfirmedOfName(subscription);
       return 'absent';
     }
-    if (this.isLeftOpen(subscription)) return 'unknown';
+    // An error keeps what is held. Of a name that is not held silence says that it does not exist, or one that is refused
+    // for ever would withhold all others from a client that may have it (protocol §3.9).
+    if (subscription.failed && this.holds(subscription)) return 'unknown';
     // A control plane that is silent altogether says nothing about what is held from before.
     if (!this.stream.controlPlaneResponded && this.holdsUnconfirmed(subscription)) return 'silent';
     this.removeUnconfirmed(subscription);
@@ -232,6 +234,8 @@ export class DeltaType extends SubscribedType {
     const { subscriptions, holder, type } = this;
     const { resourceErrors } = reading;
     this.isEmpty = isEmpty(reading);
+    this.beginReading(resourceErrors);
+    if (this.isEmpty) for (const wildcard of subscriptions.named(WILDCARD)) this.endError(wildcard);
     this.#noteRepeated(reading.puts);
     const { puts, heartbeats, answered } = this.#takeResources(reading.puts);
     for (const identity of reading.removedVariants) this.#remove(identity, false, reading);
@@ -242,6 +246,7 @@ export class DeltaType extends SubscribedType {
     }
     // It has another variant than the one from an earlier stream: in one transaction, as a swap.
     for (const subscription of answered) this.#removeUnconfirmedOfName(subscription);
+    this.takeErrors(resourceErrors);
     const { removals, resolved } = this.takeConcluded();
     const unanswered = subscriptions.unansweredIn([...removals, ...resourceErrors]);
     return transaction({
@@ -289,7 +294,8 @@ export class DeltaType extends SubscribedType {
       if (!this.#isSubscribed(put)) continue;
       const known = acked.get(name, constraints.key);
       const repeated = this.#isRepeated(put);
-      if (put.any === undefined && ttlMilliseconds !== undefined) {
+      const isHeartbeat = put.any === undefined && ttlMilliseconds !== undefined;
+      if (isHeartbeat) {
         if (known === undefined) continue;
         known.confirmed = true;
         known.hasTtl = true;
@@ -301,6 +307,7 @@ export class DeltaType extends SubscribedType {
       }
       this.#markReceived(put);
       const matching = subscriptions.matching(name, aliases, constraints);
+      if (!isHeartbeat) this.#endErrors(matching);
       for (const subscription of namesAnswered(matching, repeated)) {
         answered.push(subscription);
         if (!subscription.resolvedOnThisStream) this.#justAnswered.add(subscription);
@@ -309,6 +316,11 @@ export class DeltaType extends SubscribedType {
       if (matching.length > 1) this.#awaitOwnAnswers(matching);
     }
     return { puts, heartbeats, answered };
+  }
+
+  /** A resource, or a removal, is about all of these. A name that waits has its own answer. */
+  #endErrors(matching: readonly UpstreamSubscription[]): void {
+    for (const one of matching) if (one.kind !== 'name' || one.resolvedOnThisStream) this.endError(one);
   }
 
   /** False: it was on its way when its subscription ended, and upstream would not send its removal. */
@@ -360,6 +372,7 @@ export class DeltaType extends SubscribedType {
       this.#empty(identity, reading);
       return;
     }
+    this.#endErrors(subscriptions.matching(name, [], constraints));
     const exact = acked.get(name, constraints.key);
     // A server without locators for the name may mean any variant: it has no other way to say so.
     const meant = byName && !subscriptions.hasLocatorFor(name) ? acked.of(name) : [];
@@ -373,8 +386,10 @@ export class DeltaType extends SubscribedType {
    * then nothing is removed, since members that are deleted are named, and those that it is for are resolved when no more
    * follows.
    */
-  #empty({ name, constraints }: Identity, { bodies }: DeltaReading): void {
+  #empty({ name, constraints }: Identity, { bodies, resourceErrors }: DeltaReading): void {
     const { subscriptions, unansweredUnsubscribed } = this;
+    // A relay above has nothing of it to say but this error.
+    if (resourceErrors.some((error) => error.name === name && error.code !== Code.NOT_FOUND)) return;
     const named = [...subscriptions.named(name), ...unansweredUnsubscribed.of(name)].filter((one) =>
       one.isFor(constraints),
     );

@@ -167,8 +167,7 @@ export class SotwType extends SubscribedType {
     // A relay above may say nothing before something is known to it. Its own timeout comes a little later.
     const extend = !extended && (this.nonce === '' || isUnknownAbove);
     // What is held goes with a response that lacks it, not with silence.
-    const isKept = this.holds(subscription) || this.isLeftOpen(subscription);
-    if (!extend && !isKept && !isUnknownAbove) return 'absent';
+    if (!extend && !this.holds(subscription) && !isUnknownAbove) return 'absent';
     subscription.anyResponseAnswers = true;
     return extend ? 'extend' : 'unknown';
   }
@@ -211,11 +210,14 @@ export class SotwType extends SubscribedType {
     const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
     this.#unknownAbove = new Set(reading.resourceErrors.filter(isUnknownName).map(({ name }) => name));
     const fullState = this.#isFull;
+    this.beginReading(resourceErrors);
+    if (fullState) for (const collection of subscriptions.collections()) this.endError(collection);
     const { puts, heartbeats, isRepeatable } = this.#takeResources(version, reading);
     this.#attribute(puts);
     if (fullState) this.#resolvePresent(missing);
     const namesWithErrors = this.#resolveErrors(resourceErrors);
     if (fullState) this.#resolveMissing(namesWithErrors);
+    this.takeErrors(resourceErrors);
     this.remove(missing.filter((identity) => !this.#mayStillExist(identity, namesWithErrors)));
     const { removals, resolved } = this.takeConcluded();
     const allRemoved = removals.length === missing.length;
@@ -262,7 +264,10 @@ export class SotwType extends SubscribedType {
         acked.put({ name, constraints, version, hash: undefined, confirmed: true, aliases, hasTtl });
       }
       for (const subscription of subscriptions.matching(name, aliases, constraints)) {
-        if (subscription.kind !== 'name') continue;
+        if (subscription.kind !== 'name') {
+          if (put.any !== undefined) this.endError(subscription);
+          continue;
+        }
         this.resolve(subscription);
         this.#subscribedAgain.received(subscription);
       }

@@ -7,6 +7,7 @@ import {
   type Interest,
   type Move,
   type Removal,
+  type ResourceError,
   roleOf,
   type Transaction,
   transaction,
@@ -99,6 +100,8 @@ export abstract class SubscribedType {
     removals: [],
     resolved: [],
   };
+  /** The names with errors, other than NOT_FOUND, of the last response. */
+  #failing: ReadonlySet<string> = new Set();
 
   /** Of the type of an interest: its wildcard or its names. */
   constructor(interest: Interest, stream: StreamEffects, stamp: Stamp) {
@@ -171,7 +174,7 @@ export abstract class SubscribedType {
     this.#leaving.clear();
     this.#mayReturn.clear();
     this.sweepPending = false;
-    for (const variant of this.acked.all()) variant.confirmed = false;
+    this.acked.startOver();
     for (const subscription of this.subscriptions.all()) {
       subscription.startOver();
       if (!subscription.suspended) this.#toSubscribe.add(subscription);
@@ -187,7 +190,13 @@ export abstract class SubscribedType {
     }
     if (subscription.suspended) this.#resume(subscription);
     if (repeated) this.#resubscribe(subscription);
-    else if (subscription.resolved) this.#apply({ resolved: [interest] });
+    else this.#join(subscription, interest);
+  }
+
+  /** It has the answer that others have, with the error that is part of it. */
+  #join({ kind, resolved, error }: UpstreamSubscription, interest: Interest): void {
+    if (resolved || (kind !== 'name' && error !== undefined))
+      this.#apply({ resolved: [interest], resourceErrors: error === undefined ? [] : [error] });
   }
 
   unsubscribe(interest: Interest): void {
@@ -294,14 +303,6 @@ export abstract class SubscribedType {
     const isUnconfirmed = ({ confirmed, constraints }: AckedVariant): boolean =>
       !confirmed && subscription.isFor(constraints);
     return this.covered(subscription).some(isUnconfirmed) || this.#isRestored(subscription);
-  }
-
-  /**
-   * An error keeps open what it is about, however long nothing else comes. Of a name that is not held silence says that it
-   * does not exist, or one that is refused for ever would withhold all others from a client that may have it (protocol §3.9).
-   */
-  protected isLeftOpen(subscription: UpstreamSubscription): boolean {
-    return subscription.failed && (subscription.kind !== 'name' || this.holds(subscription));
   }
 
   /** Gives the acked resources another stamp; undefined: removes them. */
@@ -415,10 +416,12 @@ export abstract class SubscribedType {
     subscriptions: readonly UpstreamSubscription[],
   ): void {
     this.stream.arm(timer, resourceTimeoutMs, () => {
-      const waiting = subscriptions.filter(
-        (one) => !one.resolvedOnThisStream && !one.failed && this.subscriptions.has(one),
+      const unanswered = subscriptions.filter(
+        (one) => !one.resolvedOnThisStream && this.subscriptions.has(one),
       );
-      if (waiting.length === 0) return;
+      if (unanswered.length === 0) return;
+      // An error is no silence. It may end, and the answer may still be missing then.
+      const waiting = unanswered.filter(({ failed }) => !failed);
       // The wildcard was subscribed later than other things on this stream, so its answer cannot be recognised. On a
       // new stream it is in the first request, and the first response answers it.
       if (this.nonce !== '' && waiting.some(({ requestNumber }) => requestNumber > 1)) {
@@ -426,8 +429,8 @@ export abstract class SubscribedType {
         this.stream.add({ kind: 'renew', reason });
         return;
       }
-      this.stream.add({ kind: 'overdue' });
-      this.#awaitWildcards(timer, resourceTimeoutMs, waiting);
+      if (waiting.length > 0) this.stream.add({ kind: 'overdue' });
+      this.#awaitWildcards(timer, resourceTimeoutMs, unanswered);
     });
   }
 
@@ -450,18 +453,26 @@ export abstract class SubscribedType {
           subscriptions.filter((subscription) => this.subscriptions.has(subscription)),
           (subscription) => this.onTimeout(subscription, after === 'extend'),
         );
-        for (const subscription of outcomes.get('absent') ?? []) {
-          const awaitsLateAnswer = subscription.mayBeAnswered;
-          this.resolve(subscription);
-          subscription.awaitsLateAnswer = awaitsLateAnswer;
-        }
-        this.#conclude();
+        this.#concludeAbsent(outcomes.get('absent') ?? []);
         for (const postponed of ['extend', 'silent'] as const) {
           const later = outcomes.get(postponed);
           if (later !== undefined) this.#awaitExpiry(timer, resourceTimeoutMs, later, postponed);
         }
       },
     );
+  }
+
+  /** That it is absent follows from silence, so the error that upstream has for it is not over. */
+  #concludeAbsent(subscriptions: readonly UpstreamSubscription[]): void {
+    const resourceErrors: ResourceError[] = [];
+    for (const subscription of subscriptions) {
+      const { error, failed, resolved, mayBeAnswered: awaitsLateAnswer } = subscription;
+      subscription.error = undefined;
+      this.resolve(subscription);
+      Object.assign(subscription, { error, failed, awaitsLateAnswer });
+      if (error !== undefined && !resolved) resourceErrors.push(error);
+    }
+    this.#conclude({ resourceErrors });
   }
 
   /** A response has come: a wildcard or glob that it may answer is answered when no more follow. */
@@ -473,15 +484,13 @@ export abstract class SubscribedType {
     const answered = this.answeredBy(said, waiting);
     for (const subscription of answered) {
       subscription.responseSeen = true;
-      subscription.failed = false;
+      this.endError(subscription);
     }
     // What was rejected comes again in parts, and none of them is the whole answer.
     if (this.holder.exactParameters !== undefined && !this.#hasRejected) {
       for (const subscription of answered) if (subscription.kind === 'wildcard') this.resolve(subscription);
-      this.#conclude();
-    } else {
-      this.#noteErrors(said);
     }
+    this.#conclude();
     if (
       !sweepPending &&
       !subscriptions.unresolvedCollections.values().some(({ responseSeen }) => responseSeen)
@@ -492,19 +501,64 @@ export abstract class SubscribedType {
     stream.armOnce(`enough ${type}`, longestQuietWaitMs, () => this.#resolveAfterQuiet());
   }
 
-  /**
-   * A wildcard or glob with an error of its own is not answered by this response. But if nothing else is held, what has
-   * come for it is all there is, and the error is told beside it.
-   */
-  #noteErrors({ resourceErrors }: Transaction): void {
-    for (const { name, constraints, code } of resourceErrors) {
-      if (code === Code.NOT_FOUND) continue;
-      for (const one of this.subscriptions.naming(name, constraints)) {
-        if (one.kind !== 'name' && this.#has(one) && !this.holdsUnconfirmed(one)) continue;
-        one.failed = true;
-        one.responseSeen = false;
+  /** A response is read: what it has an error for, it does not answer by anything else in it. */
+  protected beginReading(resourceErrors: readonly ResourceError[]): void {
+    const lasting = resourceErrors.filter(isLasting);
+    this.#failing = new Set(lasting.map(({ name }) => name));
+  }
+
+  /** All else in the response is taken. The errors are answers (protocol §3.9), in the same transaction. */
+  protected takeErrors(resourceErrors: readonly ResourceError[]): void {
+    for (const said of resourceErrors.filter(isLasting)) {
+      const error = { ...said, status: Buffer.from(said.status) }; // not all of the response
+      this.acked.fail(error.name);
+      const named = this.subscriptions
+        .naming(error.name, error.constraints)
+        .filter(({ requestNumber }) => requestNumber > 0);
+      for (const one of named) {
+        // It may be news of an earlier one, sent before the request for this one arrived.
+        const isMeant = one.kind === 'name' || named.length === 1 || one.anyResponseAnswers;
+        if (isMeant) this.#fail(one, error);
       }
     }
+  }
+
+  #fail(subscription: UpstreamSubscription, error: ResourceError): void {
+    if (subscription.kind !== 'name') this.#answerByError(subscription, error);
+    subscription.error = error;
+    subscription.failed = true;
+  }
+
+  /**
+   * A wildcard or glob has an error of its own. Of what this stream has not confirmed it says nothing, so that stays. If
+   * there is nothing, this is all there is.
+   */
+  #answerByError(collection: UpstreamSubscription, error: ResourceError): void {
+    const { type, stream } = this;
+    const { selector, error: before } = collection;
+    const message = `upstream has an error for all of ${selector}: ${error.message.slice(0, reasonLimit)}`;
+    if (before?.message !== error.message) stream.add({ kind: 'log', level: 'warn', message, type });
+    const isHeld = this.holdsUnconfirmed(collection);
+    collection.responseSeen = !isHeld;
+    if (!isHeld) this.resolve(collection);
+    else if (!collection.resolved) this.#concluded.resolved.push(...this.#unanswered(collection));
+  }
+
+  /** Those of its interests for which nothing was restored. */
+  #unanswered({ interests }: UpstreamSubscription): readonly Interest[] {
+    return [...interests.values()].filter((interest) => !this.stream.options.isRestored(interest));
+  }
+
+  /** A response has something of it. */
+  protected endError(subscription: UpstreamSubscription): void {
+    const { error, kind, selector, resolved, interests } = subscription;
+    if (error === undefined || this.#failing.has(selector)) return;
+    subscription.error = undefined;
+    subscription.failed = false;
+    if (resolved) this.#concluded.resolved.push(...interests.values());
+    if (kind === 'name') return;
+    const message = `upstream has answered ${selector}: its error is over`;
+    this.stream.add({ kind: 'log', level: 'info', message, type: this.type });
   }
 
   #resolveAfterQuiet(): void {
@@ -576,7 +630,7 @@ export abstract class SubscribedType {
   protected resolve(subscription: UpstreamSubscription): void {
     subscription.resolvedOnThisStream = true;
     subscription.awaitsLateAnswer = false;
-    subscription.failed = false;
+    this.endError(subscription);
     if (subscription.resolved) return;
     subscription.resolved = true;
     this.subscriptions.resolved(subscription);
@@ -591,11 +645,11 @@ export abstract class SubscribedType {
     }
   }
 
-  /** Removes the variants that a subscription covers and this stream has not confirmed. */
+  /** Removes the variants that a subscription covers and of which this stream has said nothing. */
   protected removeUnconfirmed(subscription: UpstreamSubscription): void {
     this.remove(
       this.covered(subscription).filter(
-        ({ confirmed, constraints }) => !confirmed && subscription.isFor(constraints),
+        (variant) => this.acked.isUnmentioned(variant) && subscription.isFor(variant.constraints),
       ),
     );
   }
@@ -619,3 +673,6 @@ export abstract class SubscribedType {
     this.stream.add({ kind: 'apply', transaction: transaction({ holder, type, version, ...part }) });
   }
 }
+
+/** NOT_FOUND says that it does not exist, any other error nothing of the kind. */
+const isLasting = ({ code }: ResourceError): boolean => code !== Code.NOT_FOUND;

@@ -4,7 +4,7 @@ import { getOrMake } from '../../model/maps.ts';
 import { ParameterIndex } from '../../model/parameter-index.ts';
 import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { covers } from '../../model/selection.ts';
-import { type Interest, type Selector, WILDCARD } from '../../model/transaction.ts';
+import { type Interest, type ResourceError, type Selector, WILDCARD } from '../../model/transaction.ts';
 import { isGlob, parentGlob } from '../../model/xdstp.ts';
 import type { Identity } from '../variant-set.ts';
 
@@ -36,10 +36,9 @@ export class UpstreamSubscription {
   resolved = false;
   /** A response that may answer it has come. A wildcard or glob is resolved when no more responses follow. */
   responseSeen = false;
-  /**
-   * The last that upstream said of it on this stream was an error other than NOT_FOUND. That is an answer, so silence counts
-   * no more, but it says nothing of what is held (protocol §8.2).
-   */
+  /** The last that upstream said of it, on whatever stream, was this error, which is not NOT_FOUND. */
+  error: ResourceError | undefined;
+  /** It said so on this stream. That is an answer, so silence counts no more, but it does not remove (protocol §8.2). */
   failed = false;
   /** A wildcard or glob: the names that must be in its answer, as upstream has sent them before, and have not come yet. */
   expectedNames = new Set<ResourceName>();
@@ -158,6 +157,11 @@ export class UpstreamSubscriptions {
     for (const subscriptions of this.#bySelector.values()) yield* subscriptions.values();
   }
 
+  /** The wildcards and globs. */
+  *collections(): IteratorObject<UpstreamSubscription, undefined> {
+    for (const selector of [WILDCARD, ...this.#globs]) yield* this.named(selector);
+  }
+
   /** The subscription that has this interest. */
   covering({ selector, parameters }: Interest): UpstreamSubscription | undefined {
     return this.#bySelector.get(selector)?.get(this.locators ? parameters : NO_PARAMETERS);
@@ -234,10 +238,14 @@ export class UpstreamSubscriptions {
   }
 }
 
-/** The wildcards and globs that were sent on this stream and have had no response that may answer them. */
+/**
+ * The wildcards and globs that were sent on this stream and have had no response that may answer them. One that has an error
+ * waits for something about itself: until then no response answers it.
+ */
 export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>): UpstreamSubscription[] {
   return Iterator.from(subscriptions)
-    .filter(({ kind, requestNumber, responseSeen }) => kind !== 'name' && requestNumber > 0 && !responseSeen)
+    .filter(({ kind, requestNumber }) => kind !== 'name' && requestNumber > 0)
+    .filter(({ responseSeen, failed }) => !responseSeen && !failed)
     .toArray();
 }
 

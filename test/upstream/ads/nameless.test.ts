@@ -60,8 +60,8 @@ describe('a resource without a name', () => {
   }
 
   for (const [short, protocol, expected] of [
-    ['cds', 'sotw', /^= cds .* !\*:7\n> .* ack n1$/],
-    ['cds', 'delta', /^= cds .* !\*:7\n> .* ack n1$/],
+    ['cds', 'sotw', /^= cds .* !\*:7 settled \[\*\]\n> .* ack n1$/m],
+    ['cds', 'delta', /^= cds .* !\*:7 settled \[\*\]\n> .* ack n1$/m],
     ['eds', 'sotw', /nack n1 .*a resource error has no name/],
     ['eds', 'delta', /nack n1 .*a resource error has no name/],
   ] as const) {
