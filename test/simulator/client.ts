@@ -339,11 +339,9 @@ export class Client {
     if (this.#reporter !== undefined) this.#reporter.resting = resting;
   }
 
-  /** Whether it has this content. */
-  has(kind: Kind, name: string, content: string): boolean {
-    const topic = this.#topics.get(kind);
-    if (topic === undefined || !topic.wants(topic.wanted, name)) return false;
-    return Iterator.from(topic.held).some((one) => one.name === name && one.content === content);
+  /** Whether it has this content, though it could hear better. `isThere`: whether there is anything of the name. */
+  has(kind: Kind, name: string, content: string, isThere: (form: Parameters) => boolean): boolean {
+    return this.#topics.get(kind)?.has(name, content, this.#forms(this.#parameters), isThere) === true;
   }
 
   /** The first request of a type on a stream. */

@@ -17,7 +17,7 @@ import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
 import type { RolloutEvents, RolloutSettings } from '../../src/rollout/seams.ts';
 import { Traffic } from '../../src/rollout/traffic.ts';
 import { contentOf } from '../support/in-memory-relay.ts';
-import type { Parameters } from './constraints.ts';
+import { matchesHex, type Parameters } from './constraints.ts';
 import type { Received, ReceivedResource } from './messages.ts';
 import type { Tally } from './tally.ts';
 import { type Note, Violation } from './violation.ts';
@@ -472,10 +472,18 @@ export class SimulatedRollout {
     }
   }
 
-  /** Rule 9: after a discard nobody has it. `holds`: whether any client has this. */
+  /**
+   * Rule 9: after a discard nobody has it. `holds`: who has this, though it could hear better. A client may have got it
+   * with other parameters than it has now: for these there may be nothing of the name.
+   */
   checkDiscarded(
     caused: ReadonlySet<string>,
-    holds: (kind: Kind, name: string, content: string) => string | undefined,
+    holds: (
+      kind: Kind,
+      name: string,
+      content: string,
+      isThere: (form: Parameters) => boolean,
+    ) => string | undefined,
   ): void {
     const { history, world, isPlain, id, tally } = this.#options;
     // A client that rejects what was before keeps what it has.
@@ -488,11 +496,21 @@ export class SimulatedRollout {
       for (const content of contents) {
         if (history.released.get(key)?.has(content) === true) continue;
         tally.count('discarded, and looked for in quiet');
-        const who = holds(own, name, content);
+        const who = holds(own, name, content, (form) => this.#isThere(own, name, form));
         if (who !== undefined)
           throw new Violation(9, `${who} still has ${key} ${content}, which ${id} has discarded`);
       }
     }
+  }
+
+  /** Whether upstream has something of a name for these parameters, or everybody with them does. */
+  #isThere(kind: Kind, name: string, form: Parameters): boolean {
+    const { relay, world } = this.#options;
+    if (world.matching(kind, name, form, world.revision).length > 0) return true;
+    const released = relay.gate.contentOf(typeUrl(catalog[kind].url), resourceName(name), 'released');
+    return released.some(({ variant }) =>
+      matchesHex(Buffer.from(variant.constraints.bytes).toString('hex'), form),
+    );
   }
 
   #classOf(node: string): string {

@@ -341,11 +341,12 @@ class Simulation {
       relay.rollout?.settle(this.#caused);
       relay.rollout?.checkDiscarded(
         this.#caused,
-        (kind, name, content) =>
+        (kind, name, content, isThere) =>
           this.#clients
             .values()
-            .find((client) => client.running && client.host === relay && client.has(kind, name, content))
-            ?.plan.id,
+            .find(
+              (client) => client.running && client.host === relay && client.has(kind, name, content, isThere),
+            )?.plan.id,
       );
       relay.openRollout();
     }

@@ -374,11 +374,8 @@ export class Topic {
       for (const [index, form] of forms.entries()) {
         const possible = contents[index] ?? [];
         const held = this.#seenBy(form, name, this.#state).map(({ content }) => content);
-        const loss = this.#loss(name);
-        if (loss === 'choices') continue;
-        const keeps = loss === 'deletions';
-        if (possible.length === 0 && (held.length === 0 || keeps || this.#keepsDeleted(complete))) continue;
-        if (possible.length === 0 && this.#options.unanswered(form)) continue;
+        if (this.#loss(name) === 'choices') continue;
+        if (possible.length === 0 && (held.length === 0 || this.#isUntold(name, form))) continue;
         if (forms.length > 1 && this.#keepsDeleted(complete) && this.#wasAmbiguous(name, form)) continue;
         if (!held.some((content) => possible.includes(content))) {
           const wanted = possible.length === 0 ? 'nothing' : possible.join(' or ');
@@ -395,6 +392,24 @@ export class Topic {
       if (forms.some((form) => matchesHex(constraints, form))) continue;
       throw new Violation(4, `${name} is still held with constraints that do not match`);
     }
+  }
+
+  /** Whether it has this content, though it could hear better. `isThere`: whether there is anything of the name. */
+  has(
+    name: string,
+    content: string,
+    forms: readonly Parameters[],
+    isThere: (form: Parameters) => boolean,
+  ): boolean {
+    if (!this.wants(this.wanted, name)) return false;
+    if (forms.every((form) => !isThere(form) && this.#isUntold(name, form))) return false;
+    return this.#state.values().some((held) => held.name === name && held.content === content);
+  }
+
+  /** Where there is nothing of a name, nothing says so to the client or to its relay. */
+  #isUntold(name: string, form: Parameters): boolean {
+    const isLost = this.#loss(name) !== 'nothing' || this.#keepsDeleted(this.isComplete(this.wanted));
+    return isLost || this.#options.unanswered(form);
   }
 
   /** Whether there is nothing of what is wanted by name. */
