@@ -165,8 +165,8 @@ export class HeldNames implements Gate {
       const one = { type: table.type, name };
       const isBack = goesBack(one);
       if (!isMeant(one) || (masked !== undefined && !(masked === 'queued' && isBack))) return false;
-      const shown = table.resource(name, isBack ? 'released' : 'canary');
-      table.change(name, held, { masked: 'queued', canary: shown?.copy() ?? new CachedResource() });
+      const canary = isBack ? held.released.copy() : table.judged(name);
+      table.change(name, held, { masked: 'queued', canary });
       return true;
     });
   }

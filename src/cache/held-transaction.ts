@@ -143,12 +143,12 @@ export class HeldTransaction {
     this.table.pendingChanges(name);
     this.#before.set(name, this.table.saidOf(name));
     if (held.masked !== undefined) return;
-    const isFrozen = live !== undefined && this.#isFrozen(live);
+    const isFrozen = [live, held.released].some((one) => one !== undefined && this.#isFrozen(one));
     if (!isFrozen && !this.#queues(name)) {
       if (held.canary !== undefined || !this.#queues(name, true)) return;
       this.#queuedIfRemoved.add(name);
     }
-    const canary = held.canary ?? live?.copy() ?? new CachedResource();
+    const canary = held.canary ?? this.table.judged(name);
     this.table.change(name, held, { masked: isFrozen ? 'frozen' : undefined, canary });
   }
 
@@ -179,8 +179,7 @@ export class HeldTransaction {
         const live = this.table.resources.get(name);
         if (held === undefined || held.closed || live === undefined) continue;
         for (const [side, column] of columnsOf(held)) {
-          // Who asks only now has judged nothing.
-          const grown = this.#letNewIn(side, column, live, column);
+          const grown = this.#letNewIn(side, column, live, held.released);
           const joined = joinWildcards(column, live, this.#interests);
           if (grown || joined) this.table.pendingChanges(name);
         }
@@ -301,8 +300,14 @@ export class HeldTransaction {
 
   /** Upstream has gone back to the change that is judged, or what it says is no removal. */
   #isToBeSeen(name: ResourceName, canary: CachedResource, live: CachedResource | undefined): boolean {
-    if (sameVariants(variantsOf(canary), variantsOf(live))) return true;
-    return this.#queuedIfRemoved.has(name) && !isLacking(live?.variants.all() ?? [], canary.variants.all());
+    const saidLast = new Map(this.table.saidLast(name));
+    const isLeft = ({ constraints: { key }, variant }: CacheEntry): boolean => {
+      const last = live?.variants.get(key) === undefined ? saidLast.get(key)?.variant : undefined;
+      return last !== undefined && sameVariantContent(last, variant);
+    };
+    const shown = variantsOf(canary, isLeft);
+    if (sameVariants(shown, variantsOf(live))) return true;
+    return this.#queuedIfRemoved.has(name) && !isLacking(live?.variants.all() ?? [], [...shown.values()]);
   }
 
   /** A change before it is still judged, or it is a removal of what is needed. */
@@ -361,7 +366,7 @@ export class HeldTransaction {
 
   /**
    * A variant for parameter sets that have nothing of the name yet does not wait. Where canaries judge its removal it is
-   * no new one: what the others have of it is in `released`.
+   * no new one, for who asks only then neither: what the others have of it is in `released`.
    */
   #letNewIn(side: Side, column: CachedResource, live: CachedResource, released: CachedResource): boolean {
     const isNew = (entry: CacheEntry): boolean => {
@@ -369,7 +374,7 @@ export class HeldTransaction {
       const all = interestedIn(this.#interests, entry);
       const having = all.filter((parameters) => matchesAny(column, parameters));
       if (all.length > 0 && having.length === all.length) return false;
-      if (column !== released && isAnother(released.variants.get(entry.constraints.key), entry)) return false;
+      if (isAnother(released.variants.get(entry.constraints.key), entry)) return false;
       return !this.#isTakenOver(side, entry) && keepsOwn(column, having, entry);
     };
     const { table } = this;

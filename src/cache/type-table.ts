@@ -482,6 +482,17 @@ export class TypeTable {
     return last === undefined ? none : [...last].filter(([, one]) => !this.#isAnswered(one));
   }
 
+  /** What canaries have under a name, and what those had who have left: it changes apart from that. */
+  judged(name: ResourceName): CachedResource {
+    const judged = this.resource(name, 'canary')?.copy() ?? new CachedResource();
+    const now = this.all.options.clock.monotonic();
+    for (const [key, { variant, holders }] of this.saidLast(name)) {
+      if (judged.variants.get(key) !== undefined || (variant.ttl?.deadline ?? Infinity) <= now) continue;
+      judged.variants.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
+    }
+    return judged;
+  }
+
   /** Whether upstream says something else now. Who has left, and who asks by a wildcard, is nothing that it has said. */
   saysElse(name: ResourceName, before: VariantsOf, except: (entry: CacheEntry) => boolean): boolean {
     const live = this.resources.get(name)?.variants;

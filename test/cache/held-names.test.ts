@@ -162,6 +162,67 @@ describe('held names', () => {
     expect(setting.both('a')).to.equal('1 | 2');
     expect(setting.pending()).to.equal('a');
   });
+  it('nor for a canary that asks for it only then', () => {
+    const setting = new Setting();
+    setting.want('a');
+    setting.apply({ puts: [cluster('a', '1')] });
+    setting.apply({ removals: [gone('a')] });
+    setting.gate.queueing(() => true);
+    setting.apply({ puts: [cluster('a', '2')] });
+    setting.apply({ resolved: [setting.want('a', inProd)] });
+    expect([setting.both('a'), setting.both('a', inProd)]).to.deep.equal(['1 | absent', '1 | absent']);
+  });
+  it('who comes back to a change has it, and not what is queued behind it', () => {
+    const queues: readonly ((setting: Setting) => void)[] = [
+      ({ gate }) => gate.queueing(() => true),
+      ({ gate }) =>
+        gate.queue(
+          () => true,
+          () => false,
+        ),
+    ];
+    for (const queue of queues) {
+      const setting = new Setting();
+      const interest = setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')] });
+      setting.apply({ puts: [cluster('a', '2')] });
+      setting.store.removeInterest(interest);
+      queue(setting);
+      setting.apply({ puts: [cluster('a', '3')], resolved: [setting.want('a')] });
+      expect(setting.both('a')).to.equal('1 | 2');
+    }
+  });
+  it('unless its time to live has passed', () => {
+    const setting = new Setting();
+    const interest = setting.want('a');
+    setting.apply({ puts: [cluster('a', '1')] });
+    setting.apply({ puts: [cluster('a', '2', { ttlMilliseconds: 1000 })] });
+    setting.store.removeInterest(interest);
+    setting.clock.advance(1000);
+    setting.gate.queueing(() => true);
+    setting.apply({ puts: [cluster('a', '3')], resolved: [setting.want('a')] });
+    expect(setting.both('a')).to.equal('1 | absent');
+  });
+  it('a change that upstream goes back to is not queued, though some of its clients are away', () => {
+    const setting = new Setting();
+    const interest = setting.want('a', inTest);
+    setting.want('a', inProd);
+    const say = (content: string, constraints = prod) =>
+      setting.apply({ puts: [cluster('a', content, { constraints })] });
+    for (const content of ['1', '2']) {
+      say(content);
+      say(content, test);
+    }
+    setting.store.removeInterest(interest);
+    setting.gate.queueing(() => true);
+    say('3');
+    expect(setting.pending()).to.equal('a queued behind');
+    say('2');
+    expect([setting.pending(), setting.both('a', inProd)]).to.deep.equal(['a', '1 | 2']);
+    setting.want('a', inTest);
+    say('2', test);
+    expect([setting.pending(), setting.both('a', inTest)]).to.deep.equal(['a', '1 | 2']);
+  });
   it('a removal waits, and the wildcard still shows the name', () => {
     const setting = new Setting();
     const all = setting.want('*');
@@ -579,6 +640,17 @@ describe('held names', () => {
       setting.gate.unfreeze();
       expect(setting.both('b')).to.equal('1 | 2');
       expect([...setting.gate.pending].map(({ type: url }) => url)).to.not.include(eds);
+    });
+    it('what canaries have lost does not come back', () => {
+      const setting = new Setting();
+      setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')] });
+      setting.apply({ removals: [gone('a')] });
+      setting.gate.freeze();
+      setting.apply({ puts: [cluster('a', '2')], resolved: [setting.want('a', inProd)] });
+      expect([setting.both('a'), setting.both('a', inProd)]).to.deep.equal(['1 | absent', '1 | absent']);
+      setting.gate.unfreeze();
+      expect(setting.both('a')).to.equal('1 | 2');
     });
     it('what was pending stays as canaries have it', () => {
       const setting = new Setting();

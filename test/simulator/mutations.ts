@@ -183,8 +183,8 @@ export const mutations: readonly Wrong[] = [
     name: 'a removal that is judged ends where the name comes again',
     rule: 8,
     file: 'src/cache/held-transaction.ts',
-    right: 'if (column !== released && isAnother(',
-    wrong: 'if (column === released && isAnother(',
+    right: 'if (isAnother(released',
+    wrong: 'if (column === released && isAnother(released',
   },
   {
     name: 'the last wave does not end',

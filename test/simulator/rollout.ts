@@ -296,8 +296,7 @@ export class SimulatedRollout {
         const shown = setAt(history.shown, id);
         if (shown.has(content)) continue;
         shown.add(content);
-        // Who asks only now has judged nothing of it.
-        if (!known.has(content) && commit.resolved.length === 0 && this.#mustWait(commit.type, name, content))
+        if (!known.has(content) && this.#mustWait(commit.type, name, content))
           this.#shows(kind, name, content);
       }
       if (!isNew) continue;
