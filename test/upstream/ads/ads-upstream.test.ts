@@ -626,7 +626,7 @@ describe('an ADS upstream', () => {
         return plane.streams.filter(({ requests }) => requests.length > 0).length === 2;
       });
       clock.advance(900);
-      const [wildcard] = plane.streams.filter(
+      const wildcard = plane.streams.find(
         ({ first }) =>
           first === undefined ||
           !('resourceNamesSubscribe' in first) ||
