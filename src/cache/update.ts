@@ -132,7 +132,7 @@ export class VariantRemover {
       const cached = resources.get(entry.variant.name);
       if (cached === undefined || !coversResource(selector, entry.variant)) continue;
       for (const holder of entry.holders.filter(({ restored: is }) => is))
-        if (!isNeeded(this.table, entry, holder)) this.drop(cached, entry, holder);
+        if (!isNeeded(this.table, cached, entry, holder)) this.drop(cached, entry, holder);
     }
   }
 
@@ -173,12 +173,23 @@ const isOf =
 
 /**
  * Whether a restored holder still keeps a variant: an interest of its role sees it and has no answer yet from its present
- * upstream. So what is not delivered again goes when upstream has answered, and not before.
+ * upstream. So what is not delivered again goes when upstream has answered, and not before. That a wildcard, a glob or an
+ * alias is answered says nothing about a resource with an error other than NOT_FOUND (protocol §8.2).
  */
-function isNeeded({ interests }: TypeTable, { variant }: CacheEntry, { role }: Holder): boolean {
+function isNeeded(
+  { interests }: TypeTable,
+  { resourceErrors }: CachedResource,
+  { variant }: CacheEntry,
+  { role }: Holder,
+): boolean {
+  const isAbout = isOf(variant.constraints);
+  const isLeftOpen =
+    resourceErrors
+      ?.values()
+      .some(({ code, constraints }) => code !== Code.NOT_FOUND && isAbout(constraints)) === true;
   return interests.seeingVariant(variant).some(({ interest, answer }) => {
     const isOfRole = (interest.selector === WILDCARD) === (role === 'wildcard');
-    return isOfRole && answer === 'restored';
+    return isOfRole && (answer === 'restored' || (isLeftOpen && interest.selector !== variant.name));
   });
 }
 
@@ -267,7 +278,8 @@ export class Update extends VariantRemover {
       if (cached === undefined || entry === undefined) {
         // Its time to live may have passed here.
         if (cached !== undefined) this.missing(name, cached, constraints);
-        this.resolveNamed(name, constraints);
+        // What the wildcard lacks may still be got by name.
+        if (this.#holder.role !== 'wildcard') this.resolveNamed(name, constraints);
       } else if (entry.confirmedIn !== this.#revision) this.drop(cached, entry, this.#holder);
     }
   }

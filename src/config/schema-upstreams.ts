@@ -72,7 +72,7 @@ const ads = z
     headers: headers.optional().describe('Headers sent with each stream: a mapping from names to values, which /config_dump does not show'),
     token_file: name().optional().describe('A file with a token, sent as "authorization: Bearer …". Read for each stream: a new token is used from the next one on'),
     connect_timeout: positiveDuration().prefault('5s').describe('After this the next endpoint is tried'),
-    resource_timeout: positiveDuration().prefault('15s').describe('A name that is not answered within this time is absent: in delta of any type, in SotW of LDS, CDS and SRDS, where silence means that'),
+    resource_timeout: positiveDuration().prefault('15s').describe('A name that is not answered within this time is absent: in delta of any type, in SotW of LDS, CDS and SRDS, where silence means that. What is held from before stays while the control plane says nothing at all, or has an error for it'),
     keepalive: keepalive.prefault({}).describe('HTTP/2 pings'),
     backoff: backoff.prefault({}).describe('Waits between attempts: exponential, with full jitter'),
     failback_after: positiveDuration().prefault('30s').describe('How long a preferred endpoint must hold a connection before the sessions go back to it, and the wait between two tries of it'),

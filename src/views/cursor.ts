@@ -515,7 +515,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     }
     this.#deferred = deferredRemovals;
     this.#advance(move);
-    return response;
+    return response && this.responses.asNews(response);
   }
 
   /** Whether the version in a SotW client's first request (CONTENT) shows that it has everything visible (§3.10). */

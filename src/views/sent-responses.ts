@@ -2,6 +2,7 @@ import { isVariant, type Value } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
 import type {
   AnswerKind,
+  ChangedVariant,
   ClientError,
   ItemState,
   RejectedChanges,
@@ -11,7 +12,7 @@ import type {
 } from '../model/subscription.ts';
 import { sameVariant } from './changes.ts';
 import { nameOf } from './item.ts';
-import type { ResponseHeader, RetainedResource, SentResponse } from './shared-responses.ts';
+import type { EncodedResponse, ResponseHeader, RetainedResource, SentResponse } from './shared-responses.ts';
 
 /** A client that never answers must not fill the memory. */
 const maxOutstanding = 32;
@@ -207,6 +208,21 @@ export class SentResponses implements SentState {
   isRejected(id: string, variant: Variant): boolean {
     const rejected = this.#rejected?.get(id)?.variant;
     return rejected !== undefined && sameVariant(rejected, variant);
+  }
+
+  /** What the client has rejected it does not have: an update of that is new to it. Others share the response. */
+  asNews(response: EncodedResponse): EncodedResponse {
+    if (this.#rejected === undefined) return response;
+    const rejected = Map.groupBy(
+      this.#rejected.values().map(({ variant }) => variant),
+      (variant) => variant?.name,
+    );
+    const isRejected = ({ before }: ChangedVariant): boolean =>
+      isVariant(before) &&
+      rejected.get(before.name)?.some((one) => one !== undefined && sameVariant(one, before)) === true;
+    if (!response.changed.some(isRejected)) return response;
+    const changed = response.changed.map((one) => (isRejected(one) ? { ...one, before: undefined } : one));
+    return { ...response, changed };
   }
 
   /** Whether the client has rejected something that a response has, though it may have another TTL there. */

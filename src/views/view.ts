@@ -254,7 +254,7 @@ export class View {
   apply(commit: Commit, names: readonly ResourceName[], collectionResolved: boolean): boolean {
     const before = this.head;
     this.#missing = undefined;
-    this.#applyNames(commit, names);
+    const meetsItem = this.#applyNames(commit, names);
     if (collectionResolved) {
       if (this.base === undefined) this.#reenumerate(commit);
       this.#answeredNow();
@@ -267,7 +267,7 @@ export class View {
     }
     if (this.head === before) {
       // Nobody is told that an error is over, but newcomers must not get it.
-      if (names.length > 0) this.shared.clear();
+      if (meetsItem) this.shared.clear();
       return false;
     }
     this.#changedAt = commit.revision;
@@ -283,16 +283,23 @@ export class View {
     return true;
   }
 
-  #applyNames(commit: Commit, names: readonly ResourceName[]): void {
+  /** True: one of its items, or of its base, has such a name. */
+  #applyNames(commit: Commit, names: readonly ResourceName[]): boolean {
+    let meetsItem = false;
     for (const name of names) {
       for (const form of this.#formsOf(name)) {
         const id = itemId(form.locator, form.parameters, name);
         const item = this.#own.get(id);
+        meetsItem ||= item !== undefined || this.base?.items.get(id) !== undefined;
         if (item !== undefined) this.#update(item, commit);
         else if (this.base === undefined) this.#addMember(form, name, commit);
       }
-      for (const item of this.#respelled.get(name) ?? []) this.#update(item, commit);
+      for (const item of this.#respelled.get(name) ?? none) {
+        meetsItem = true;
+        this.#update(item, commit);
+      }
     }
+    return meetsItem;
   }
 
   /** Called when a cursor has moved. When all are at the head, nothing older is needed. */

@@ -230,6 +230,64 @@ describe('what is restored', () => {
     }
   });
 
+  describe('beside an error other than NOT_FOUND (protocol §8.2)', () => {
+    const glob = 'xdstp://a/envoy.config.cluster.v3.Cluster/foo/*';
+    const memberOf = (selector: string): string => (selector === '*' ? 'b' : selector.replace('*', 'b'));
+    for (const [selector, holder] of [
+      ['*', wild],
+      [glob, named],
+    ] as const) {
+      const wanted = interest('cds', selector);
+      const member = resourceName(memberOf(selector));
+      const open = (code: Code): Store => {
+        const before = storeWith(wanted);
+        before.apply(says('cds', { holder, resources: { [member]: '1' }, resolved: [wanted] }));
+        const store = restarted(before);
+        const status = encodeStatus(code, 'no');
+        const error = { name: member, constraints: UNCONSTRAINED, code, message: 'no', status };
+        store.apply(says('cds', { holder, resourceErrors: [error] }));
+        store.apply(says('cds', { holder, resolved: [wanted] }));
+        return store;
+      };
+
+      it(`a member of ${selector} stays, and goes with a full state or a removal`, () => {
+        const { full, removal } = {
+          full: { complete: true },
+          removal: { removals: [{ name: member, constraints: UNCONSTRAINED }] },
+        };
+        for (const end of [full, removal]) {
+          const store = open(Code.UNAVAILABLE);
+          expect(names(store, wanted)).to.deep.equal([member]);
+          store.apply(says('cds', { holder, ...end }));
+          expect(names(store, wanted)).to.deep.equal([]);
+        }
+      });
+
+      it(`a member of ${selector} goes when nobody subscribes to it`, () => {
+        const store = open(Code.UNAVAILABLE);
+        store.removeInterest(wanted);
+        expect(store.variants(cds)).to.equal(0);
+      });
+
+      it(`a member of ${selector} goes with NOT_FOUND`, () => {
+        expect(names(open(Code.NOT_FOUND), wanted)).to.deep.equal([]);
+      });
+    }
+
+    it('a name goes with its own answer that lacks it', () => {
+      const one = interest('lds', 'a');
+      const before = storeWith(one);
+      before.apply(says('lds', { holder: named, resources: { a: '1' }, resolved: [one] }));
+      const store = restarted(before);
+      const code = Code.UNAVAILABLE;
+      const status = encodeStatus(code, 'no');
+      const error = { name: one.selector, constraints: UNCONSTRAINED, code, message: 'no', status };
+      store.apply(says('lds', { holder: named, resourceErrors: [error] }));
+      store.apply(says('lds', { holder: named, resolved: [one] }));
+      expect(store.resolve(one.type, one.selector, NO_PARAMETERS)).to.equal('absent');
+    });
+  });
+
   it('that only an ended interest had kept goes with it, for whoever else sees it', () => {
     const [prod, dev] = [interest('cds', '*', { env: 'prod' }), interest('cds', '*', { env: 'dev' })];
     const before = storeWith(prod, dev);

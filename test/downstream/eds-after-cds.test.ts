@@ -287,6 +287,18 @@ describe('LEDS after EDS (§10.1)', () => {
     expect(heard(client)).to.deep.equal(['eds other', `leds ${a}`]);
   });
 
+  it('§10.1 those of endpoints of which it has rejected the last are: it has nothing of that', () => {
+    const { client, other, saysEndpoints } = start();
+    saysEndpoints(endpointsOf('other', [elsewhere, shopGlob]));
+    const [rejected] = client.received();
+    if (rejected === undefined) throw new Error('no EDS');
+    client.nack('eds', rejected);
+    other.received();
+    saysEndpoints(endpointsOf('other', [elsewhere, shopGlob], 2));
+    expect(heard(other)).to.deep.equal(['eds other']);
+    expect(heard(client)).to.deep.equal(['eds other', `leds ${a} elsewhere/b`]);
+  });
+
   it('§10.1 those of endpoints that are new to the client are, as they are by now', () => {
     const { relay, saysEndpoints, saysMembers } = start();
     const all = [0, 1, 2].map(() => relay.delta());

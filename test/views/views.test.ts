@@ -14,7 +14,7 @@ import { type Attributes, UpdateTraces } from '../../src/observe/update-traces.t
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { Views } from '../../src/views/views.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
-import { put, resources, type, wildcardHolder } from '../support/in-memory-relay.ts';
+import { namedHolder, put, resources, type, wildcardHolder } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 const cds = type('cds');
@@ -136,6 +136,17 @@ describe('views', () => {
       expect(new Set(first).size).to.equal(1);
       expect(new Set(second).size).to.equal(1);
       expect(first[0]).not.to.equal(second[0]);
+    });
+
+    it('a newcomer gets the very same buffer after a commit about what its view does not show', () => {
+      const bench = new Bench();
+      const opened = [bench.open(), bench.open()];
+      const other = bench.open(named('z'));
+      bench.full({ a: '1' });
+      const [first] = opened.map((one) => one.take(defersNothing)?.bytes);
+      bench.says({ holder: namedHolder, puts: [put(cds, 'z', '1')] });
+      expect(contents(other.take(defersNothing))).to.deep.equal({ z: '1' });
+      expect(bench.open().take(defersNothing)?.bytes).to.equal(first);
     });
 
     it('the complete state is the same buffer wherever its takers come from', () => {

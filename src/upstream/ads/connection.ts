@@ -89,7 +89,7 @@ interface Up {
   asked: boolean;
   /** Some stream has had a response. */
   answered: boolean;
-  /** Waits for the first response. `accepted`: it has fired, and the silence means that nothing subscribed exists. */
+  /** Waits for the first response. `accepted`: it has fired, and no other endpoint is left to try. */
   silence: Timer | 'accepted' | undefined;
 }
 
@@ -262,8 +262,8 @@ export class AdsConnection {
   }
 
   /**
-   * The endpoint is connected but has sent no response at all. If that is no failure, the names are absent: their own timers
-   * fire right after this one.
+   * The endpoint is connected but has sent no response at all. If that is no failure, names that are not held are absent:
+   * their own timers fire right after this one. What is held is served, and nothing has confirmed it.
    */
   #silent(state: Up): void {
     const awaited = mostAwaited(Iterator.from(this.#users()).map(({ awaits }) => awaits));
@@ -273,7 +273,7 @@ export class AdsConnection {
     }
     state.silence = 'accepted';
     this.#failover.acceptSilence();
-    this.#staleSince = undefined;
+    if (awaited !== 'held') this.#staleSince = undefined;
     this.#changed();
   }
 

@@ -378,7 +378,10 @@ export class DeltaType extends SubscribedType {
     const meant = byName && !subscriptions.hasLocatorFor(name) ? acked.of(name) : [];
     const removed = exact === undefined ? meant.filter((variant) => !reading.bodies.has(variant)) : [exact];
     for (const variant of removed) this.#removeVariant(variant);
-    if (removed.length === 0) this.#resolveMissing(identity);
+    if (removed.length > 0) return;
+    this.#resolveMissing(identity);
+    // What was restored from disk was not delivered either, and may have stayed beside an error (protocol §8.2).
+    if (subscriptions.collecting(name).some((one) => one.isFor(constraints))) this.remove([identity]);
   }
 
   /**

@@ -307,7 +307,9 @@ class AdsStream implements ConnectedStream {
   siblingAnswered(): void {
     if (this.#siblingAnswered) return;
     this.#siblingAnswered = true;
-    if (this.#open !== undefined) this.machine.siblingAnswered();
+    if (this.#open === undefined) return;
+    this.machine.siblingAnswered();
+    this.#run();
   }
 
   down(lost?: string): void {
@@ -426,8 +428,8 @@ class AdsStream implements ConnectedStream {
     const resumed = this.#lastEndpoint === endpoint;
     this.#lastEndpoint = endpoint;
     this.machine.connect(resumed);
-    this.#run();
     if (this.#siblingAnswered) this.machine.siblingAnswered();
+    this.#run();
   }
 
   /** The types of an isolated stream return to the usual ones if it lasts so long. */

@@ -113,8 +113,11 @@ export class SotwType extends SubscribedType {
     if (unsubscribed.some(isLeftOut))
       requests.push(this.#subscribeTo(active.filter((one) => !isNew.has(one))));
     const request = this.#subscribeTo(active);
-    // Without a version it is sent also by those who think that this stream has it.
-    requests.push(subscribed.some((one) => this.hasReturned(one)) ? { ...request, version: '' } : request);
+    // Without a version it is sent also by those who think that this stream has it. In a full-state type a name that is
+    // asked for once more stays in the list: with a version the request would be an ACK.
+    const isAskedAgain = this.#isFull && unsubscribed.some((one) => isNew.has(one));
+    const isOwed = isAskedAgain || subscribed.some((one) => this.hasReturned(one));
+    requests.push(isOwed ? { ...request, version: '' } : request);
     return requests;
   }
 

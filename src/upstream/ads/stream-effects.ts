@@ -55,19 +55,39 @@ export interface MachineOptions {
 /** One stream as its types see it: what is to be done about them, in order, and the timers that run. */
 export class StreamEffects {
   readonly options: MachineOptions;
-  /**
-   * A response has come on this stream, or on another one of the session. From then on, silence means that a name
-   * does not exist.
-   */
-  controlPlaneResponded = false;
+  #controlPlaneResponded = false;
   /** Types were on this stream that are not known here any more: for upstream an empty request may not be their first. */
   hasForgotten = false;
   #effects: ProtocolEffect[] = [];
   /** What each running timer does. */
   readonly #timers = new Map<string, () => void>();
+  /** Those of them that start anew with the first response, and how long they run. */
+  readonly #inSilence = new Map<string, number>();
 
   constructor(options: MachineOptions) {
     this.options = options;
+  }
+
+  /**
+   * A response has come on this stream, or on another one of the session. From then on, silence means that a name
+   * does not exist.
+   */
+  get controlPlaneResponded(): boolean {
+    return this.#controlPlaneResponded;
+  }
+
+  /** The first one, or another. */
+  responded(): void {
+    this.#controlPlaneResponded = true;
+    for (const [timer, milliseconds] of this.#inSilence) this.add({ kind: 'timer', timer, milliseconds });
+    this.#inSilence.clear();
+  }
+
+  /** A new stream is open. */
+  startOver(): void {
+    this.#controlPlaneResponded = false;
+    this.hasForgotten = false;
+    this.forgetTimers();
   }
 
   add(effect: ProtocolEffect): void {
@@ -88,6 +108,12 @@ export class StreamEffects {
     if (!this.#timers.has(timer)) this.arm(timer, milliseconds, run);
   }
 
+  /** The control plane has said nothing yet: once it does, the timer starts anew. */
+  armInSilence(timer: string, milliseconds: number, run: () => void): void {
+    this.arm(timer, milliseconds, run);
+    if (!this.controlPlaneResponded) this.#inSilence.set(timer, milliseconds);
+  }
+
   cancel(timer: string): void {
     if (this.#timers.delete(timer)) this.add({ kind: 'timer', timer, milliseconds: undefined });
   }
@@ -95,12 +121,14 @@ export class StreamEffects {
   fire(timer: string): void {
     const run = this.#timers.get(timer);
     this.#timers.delete(timer);
+    this.#inSilence.delete(timer);
     run?.();
   }
 
   /** The stream has ended, and its timers with it. */
   forgetTimers(): void {
     this.#timers.clear();
+    this.#inSilence.clear();
   }
 
   /** What is to be done since the last time. */

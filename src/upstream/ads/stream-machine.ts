@@ -112,10 +112,8 @@ export class StreamMachine {
   /** A stream is open. `resumed`: to the same endpoint as the last one of this session. */
   connect(resumed: boolean): void {
     this.#connected = true;
-    this.#stream.controlPlaneResponded = false;
-    this.#stream.hasForgotten = false;
+    this.#stream.startOver();
     this.#unsolicited.clear();
-    this.#stream.forgetTimers();
     for (const type of this.#types.values()) type.startOver(this.#stream, resumed);
     this.flush();
   }
@@ -128,7 +126,7 @@ export class StreamMachine {
 
   /** Another stream of the session has had a response: the control plane works and accepts this node. */
   siblingAnswered(): void {
-    this.#stream.controlPlaneResponded = true;
+    this.#stream.responded();
   }
 
   fire(timer: string): void {
@@ -198,7 +196,7 @@ export class StreamMachine {
       else type.reject(read.error.nonce, read.error.reason);
       return false;
     }
-    this.#stream.controlPlaneResponded = true;
+    this.#stream.responded();
     const response = read.value;
     this.#reading = { of: type, response, rules: type.rules, turns: type.judge(response) };
     return this.readOn();

@@ -41,8 +41,8 @@ const longestQuietWaitMs = 3000;
  */
 const extensionShare = 15;
 /**
- * `extend`: the timeout is a little longer. `silent`: the control plane says nothing at all, so its time begins when it
- * does.
+ * `extend`: the timeout is a little longer. `silent`: the control plane has said nothing at all, so its time begins
+ * when it does.
  */
 type Postponed = 'extend' | 'silent';
 /** So many subscriptions that had something and were unsubscribed are remembered on one stream. */
@@ -407,7 +407,12 @@ export abstract class SubscribedType {
     const suffix = `${this.requestCount} ${this.type}`;
     if (wildcards.length > 0) this.#awaitWildcards(`overdue ${suffix}`, resourceTimeoutMs, wildcards);
     const expiring = unanswered.filter((one) => this.absentAfterTimeout(one));
-    if (expiring.length > 0) this.#awaitExpiry(`expire ${suffix}`, resourceTimeoutMs, expiring);
+    const isMute = !this.stream.controlPlaneResponded;
+    const groups = Map.groupBy(expiring, (one) =>
+      isMute && this.holdsUnconfirmed(one) ? 'silent' : undefined,
+    );
+    for (const [after, group] of groups)
+      this.#awaitExpiry(`${after ?? 'expire'} ${suffix}`, resourceTimeoutMs, group, after);
   }
 
   #awaitWildcards(
@@ -440,12 +445,12 @@ export abstract class SubscribedType {
     subscriptions: readonly UpstreamSubscription[],
     after?: Postponed,
   ): void {
-    this.stream.arm(
+    this.stream[after === 'silent' ? 'armInSilence' : 'arm'](
       timer,
       after === 'extend' ? resourceTimeoutMs / extensionShare : resourceTimeoutMs,
       () => {
-        // The rejected response may have been the answer, so nothing is concluded yet. Who was silent has its whole time.
-        if (this.lastNack !== undefined || (after === 'silent' && this.stream.controlPlaneResponded)) {
+        // The rejected response may have been the answer, so nothing is concluded yet.
+        if (this.lastNack !== undefined) {
           this.#awaitExpiry(timer, resourceTimeoutMs, subscriptions);
           return;
         }

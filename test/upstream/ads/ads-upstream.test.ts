@@ -93,6 +93,7 @@ describe('an ADS upstream', () => {
   function start(
     part: Partial<AdsUpstreamOptions> & Pick<AdsUpstreamOptions, 'endpoints'>,
     idle: ReadonlySet<Interest> = new Set(),
+    restored: ReadonlySet<Interest> = new Set(),
   ): AdsUpstream {
     const options: AdsUpstreamOptions = {
       name: 'test',
@@ -138,6 +139,7 @@ describe('an ADS upstream', () => {
       endIfIdle: (interest) => {
         if (idle.has(interest)) observed.ended.push(interest);
       },
+      isRestored: (interest) => restored.has(interest) && !observed.settled.includes(interest.selector),
     });
     running.push(() => upstream.stop());
     upstream.start();
@@ -576,6 +578,68 @@ describe('an ADS upstream', () => {
       await until('absence', () => observed.settled.includes('a'));
       expect(upstream.state()).to.include({ connected: true, down: false });
       expect(observed.counts.reconnects).to.equal(0);
+    });
+
+    it('a single endpoint that is silent about names from before a restart is out of date until it answers', async () => {
+      const plane = await controlPlane();
+      const clock = new VirtualClock();
+      const endpoints = [address(plane.port)];
+      const held = want('a', {}, eds);
+      const upstream = start({ endpoints, clock, resourceTimeoutMs: 1000 }, new Set(), new Set([held]));
+      const since = clock.now();
+      upstream.subscribe(held);
+      upstream.subscribe(want('never', {}, eds));
+      const passing = (condition: () => boolean) => (): boolean => {
+        clock.advance(20);
+        return condition();
+      };
+      await until(
+        'the stream',
+        passing(() => plane.requests.length > 0),
+      );
+      await until(
+        'the time is over',
+        passing(() => observed.settled.includes('never')),
+      );
+      expect(upstream.state()).to.include({ connected: true, down: false, staleSince: since });
+      expect(observed.settled).to.deep.equal(['never']);
+      plane.streams[0]?.send(eds, '1', 'a:1@1');
+      await until(
+        'its answer',
+        passing(() => observed.settled.includes('a')),
+      );
+      expect(upstream.state().staleSince).to.equal(undefined);
+    });
+
+    it('names from before a restart have their whole time from the first word on another stream of the session', async () => {
+      const plane = await controlPlane();
+      const clock = new VirtualClock();
+      const held = want('a');
+      const upstream = start(
+        { endpoints: [address(plane.port)], clock, resourceTimeoutMs: 1000 },
+        new Set(),
+        new Set([held]),
+      );
+      for (const interest of [want('*'), held, want('never')]) upstream.subscribe(interest);
+      await until('both streams', () => {
+        clock.advance(0);
+        return plane.streams.filter(({ requests }) => requests.length > 0).length === 2;
+      });
+      clock.advance(900);
+      const wildcard = plane.streams.find(
+        ({ first }) =>
+          first === undefined ||
+          !('resourceNamesSubscribe' in first) ||
+          first.resourceNamesSubscribe.length === 0,
+      );
+      wildcard?.send(cds, '1', 'x:1@1');
+      await until('its answer', () => observed.contents['x'] === '1');
+      clock.advance(300);
+      expect(observed.settled.toSorted()).to.deep.equal(['*', 'never']);
+      clock.advance(600);
+      expect(observed.settled).not.to.include('a');
+      clock.advance(200);
+      expect(observed.settled).to.include('a');
     });
 
     it('a single endpoint that is silent about a wildcard is down, and nothing is concluded', async () => {
