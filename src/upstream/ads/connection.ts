@@ -263,7 +263,7 @@ export class AdsConnection {
 
   /**
    * The endpoint is connected but has sent no response at all. If that is no failure, names that are not held are absent:
-   * their own timers fire right after this one. What is held is served, and nothing has confirmed it.
+   * their own timers fire right after this one. What is held is served.
    */
   #silent(state: Up): void {
     const awaited = mostAwaited(Iterator.from(this.#users()).map(({ awaits }) => awaits));
@@ -273,7 +273,8 @@ export class AdsConnection {
     }
     state.silence = 'accepted';
     this.#failover.acceptSilence();
-    if (awaited !== 'held') this.#staleSince = undefined;
+    // A control plane that lost nothing but what is held may never say so: that is no reason to call it out of date.
+    this.#staleSince = undefined;
     this.#changed();
   }
 

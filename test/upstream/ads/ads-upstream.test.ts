@@ -580,37 +580,6 @@ describe('an ADS upstream', () => {
       expect(observed.counts.reconnects).to.equal(0);
     });
 
-    it('a single endpoint that is silent about names from before a restart is out of date until it answers', async () => {
-      const plane = await controlPlane();
-      const clock = new VirtualClock();
-      const endpoints = [address(plane.port)];
-      const held = want('a', {}, eds);
-      const upstream = start({ endpoints, clock, resourceTimeoutMs: 1000 }, new Set(), new Set([held]));
-      const since = clock.now();
-      upstream.subscribe(held);
-      upstream.subscribe(want('never', {}, eds));
-      const passing = (condition: () => boolean) => (): boolean => {
-        clock.advance(20);
-        return condition();
-      };
-      await until(
-        'the stream',
-        passing(() => plane.requests.length > 0),
-      );
-      await until(
-        'the time is over',
-        passing(() => observed.settled.includes('never')),
-      );
-      expect(upstream.state()).to.include({ connected: true, down: false, staleSince: since });
-      expect(observed.settled).to.deep.equal(['never']);
-      plane.streams[0]?.send(eds, '1', 'a:1@1');
-      await until(
-        'its answer',
-        passing(() => observed.settled.includes('a')),
-      );
-      expect(upstream.state().staleSince).to.equal(undefined);
-    });
-
     it('names from before a restart have their whole time from the first word on another stream of the session', async () => {
       const plane = await controlPlane();
       const clock = new VirtualClock();
