@@ -542,7 +542,9 @@ export abstract class SubscribedType {
     const { type, stream } = this;
     const { selector, error: before } = collection;
     const message = `upstream has an error for all of ${selector}: ${error.message.slice(0, reasonLimit)}`;
-    if (before?.message !== error.message) stream.add({ kind: 'log', level: 'warn', message, type });
+    // Clients can ask for any number of globs.
+    if (collection.kind === 'wildcard' && before?.message !== error.message)
+      stream.add({ kind: 'log', level: 'warn', message, type });
     const isHeld = this.holdsUnconfirmed(collection);
     collection.responseSeen = !isHeld;
     if (!isHeld) this.resolve(collection);
@@ -561,7 +563,7 @@ export abstract class SubscribedType {
     subscription.error = undefined;
     subscription.failed = false;
     if (resolved) this.#concluded.resolved.push(...interests.values());
-    if (kind === 'name') return;
+    if (kind !== 'wildcard') return;
     const message = `upstream has answered ${selector}: its error is over`;
     this.stream.add({ kind: 'log', level: 'info', message, type: this.type });
   }
