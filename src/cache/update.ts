@@ -174,22 +174,24 @@ const isOf =
 /**
  * Whether a restored holder still keeps a variant: an interest of its role sees it and has no answer yet from its present
  * upstream. So what is not delivered again goes when upstream has answered, and not before. That a wildcard, a glob or an
- * alias is answered says nothing about a resource with an error other than NOT_FOUND (protocol §8.2).
+ * alias is answered says nothing about a resource with an error other than NOT_FOUND (protocol §8.2). What a sibling or
+ * another upstream has said goes all the same: no removal of this upstream would ever reach it.
  */
 function isNeeded(
   { interests }: TypeTable,
   { resourceErrors }: CachedResource,
   { variant }: CacheEntry,
-  { role }: Holder,
+  { role, key }: Holder,
 ): boolean {
   const isAbout = isOf(variant.constraints);
   const isLeftOpen =
     resourceErrors
       ?.values()
       .some(({ code, constraints }) => code !== Code.NOT_FOUND && isAbout(constraints)) === true;
-  return interests.seeingVariant(variant).some(({ interest, answer }) => {
+  return interests.seeingVariant(variant).some(({ interest, answer, holder }) => {
     const isOfRole = (interest.selector === WILDCARD) === (role === 'wildcard');
-    return isOfRole && (answer === 'restored' || (isLeftOpen && interest.selector !== variant.name));
+    const staysOpen = isLeftOpen && holder?.key === key && interest.selector !== variant.name;
+    return isOfRole && (answer === 'restored' || staysOpen);
   });
 }
 

@@ -274,6 +274,25 @@ describe('what is restored', () => {
       });
     }
 
+    it('what a sibling has said goes with the answer: no removal would reach it', () => {
+      const wanted = interest('cds');
+      const store = storeWith(wanted);
+      const sibling = { ...wild, key: 'sibling', restored: true } as const;
+      store.apply(says('cds', { holder: sibling, resources: { b: '1' }, resolved: [wanted] }));
+      const code = Code.UNAVAILABLE;
+      const error = {
+        name: resourceName('b'),
+        constraints: UNCONSTRAINED,
+        code,
+        message: 'no',
+        status: encodeStatus(code, 'no'),
+      };
+      store.apply(says('cds', { holder: wild, resourceErrors: [error] }));
+      expect(names(store, wanted)).to.deep.equal(['b']);
+      store.apply(says('cds', { holder: wild, resolved: [wanted] }));
+      expect(names(store, wanted)).to.deep.equal([]);
+    });
+
     it('a name goes with its own answer that lacks it', () => {
       const one = interest('lds', 'a');
       const before = storeWith(one);

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { slowness } from '../support/cpu.ts';
+import { slower, slowness } from '../support/cpu.ts';
 import { known } from './findings.ts';
 import { fuzzAll } from './fuzz-all.ts';
 import { fuzz, tryOne } from './run.ts';
@@ -54,7 +54,7 @@ describe('the search for mangled input that does harm', () => {
       corpus,
       open: () => ({
         take(bytes) {
-          if (bytes.length !== 11) spin(250 * slowness());
+          if (bytes.length !== 11) spin(400 * slowness() * slower());
         },
       }),
     };

@@ -380,8 +380,12 @@ export class DeltaType extends SubscribedType {
     for (const variant of removed) this.#removeVariant(variant);
     if (removed.length > 0) return;
     this.#resolveMissing(identity);
-    // What was restored from disk was not delivered either, and may have stayed beside an error (protocol §8.2).
-    if (subscriptions.collecting(name).some((one) => one.isFor(constraints))) this.remove([identity]);
+    // What was restored from disk was not delivered either, and may have stayed beside an error (protocol §8.2). To who still
+    // waits it says nothing.
+    const isAnswered = ({ resolvedOnThisStream, responseSeen }: UpstreamSubscription): boolean =>
+      resolvedOnThisStream || responseSeen;
+    if (subscriptions.collecting(name).some((one) => one.isFor(constraints) && isAnswered(one)))
+      this.remove([identity]);
   }
 
   /**
