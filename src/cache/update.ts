@@ -138,7 +138,8 @@ export class VariantRemover {
 
   /** An error beside a missing resource would mean that it is not deleted (protocol §8). */
   protected missing(name: ResourceName, cached: CachedResource, constraints: Constraints): void {
-    if (this.#saidByUpstream) this.endErrors(name, cached, isOf(constraints));
+    if (this.#saidByUpstream && cached.resourceErrors !== undefined)
+      this.endErrors(name, cached, isOf(constraints));
   }
 
   /** Errors of a name that are over, but for those that the same transaction says. */
@@ -296,7 +297,7 @@ export class Update extends VariantRemover {
 
   #put(put: Put): void {
     const known = this.table.resources.get(put.name);
-    if (known !== undefined) this.endErrors(put.name, known, isOf(put.constraints));
+    if (known?.resourceErrors !== undefined) this.endErrors(put.name, known, isOf(put.constraints));
     const cached = this.table.place(put.name);
     const entry = cached.variants.get(put.constraints.key);
     if (entry !== undefined && this.#holder.restored) {

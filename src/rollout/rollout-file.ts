@@ -129,7 +129,10 @@ export class RolloutFile {
   #retry: Timer | undefined;
   readonly #pauses = new Backoff(retryMs.first, retryMs.longest, () => 1);
 
-  /** `failed`: called for each attempt to write that failed. `obstacle`: why nothing may be written, or a promise of it; undefined: it may be. */
+  /**
+   * `failed`: called for each attempt to write that failed. `obstacle`: why nothing may be written, or a promise of it;
+   * undefined: it may be.
+   */
   constructor(
     directory: string,
     clock: Pick<Clock, 'now' | 'after'>,

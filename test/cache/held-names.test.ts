@@ -148,13 +148,19 @@ describe('held names', () => {
     const commit = setting.store.apply(transaction({ holder: namedHolder, type: eds, puts: [cla('2')] }));
     expect(commit.sides).to.equal(undefined);
   });
-  it('a name whose removal is judged does not come back while it is', () => {
+  /** Everybody has `a` at 1, canaries judge its removal, and upstream has it at 2 again. */
+  function queuedBehindRemoval(): Setting {
     const setting = new Setting();
     setting.want('a');
     setting.apply({ puts: [cluster('a', '1')] });
     setting.apply({ removals: [gone('a')] });
     setting.gate.queueing(() => true);
     setting.apply({ puts: [cluster('a', '2')] });
+    return setting;
+  }
+
+  it('a name whose removal is judged does not come back while it is', () => {
+    const setting = queuedBehindRemoval();
     expect(setting.both('a')).to.equal('1 | absent');
     expect(setting.pending()).to.equal('a queued behind');
     setting.gate.queueing(() => false);
@@ -163,12 +169,7 @@ describe('held names', () => {
     expect(setting.pending()).to.equal('a');
   });
   it('nor for a canary that asks for it only then', () => {
-    const setting = new Setting();
-    setting.want('a');
-    setting.apply({ puts: [cluster('a', '1')] });
-    setting.apply({ removals: [gone('a')] });
-    setting.gate.queueing(() => true);
-    setting.apply({ puts: [cluster('a', '2')] });
+    const setting = queuedBehindRemoval();
     setting.apply({ resolved: [setting.want('a', inProd)] });
     expect([setting.both('a'), setting.both('a', inProd)]).to.deep.equal(['1 | absent', '1 | absent']);
   });

@@ -434,15 +434,18 @@ describe('resource_errors (§8)', () => {
     });
   }
 
+  /** What a client that asks for `a` is told first. */
+  function newcomer(relay: InMemoryRelay): string[] {
+    const client = relay.delta();
+    client.send('eds', { resourceNamesSubscribe: ['a'] });
+    return client
+      .received()
+      .flatMap((response) => [...told(response), ...response.resourceErrors.map(() => '!a')]);
+  }
+
   it('§3.9 of a name stays when silence makes it absent, and ends with the next answer', () => {
     const relay = new InMemoryRelay();
-    const open = (): string[] => {
-      const client = relay.delta();
-      client.send('eds', { resourceNamesSubscribe: ['a'] });
-      return client
-        .received()
-        .flatMap((response) => [...told(response), ...response.resourceErrors.map(() => '!a')]);
-    };
+    const open = (): string[] => newcomer(relay);
     open();
     const upstream = new UpstreamStream(relay, 'DELTA');
     upstream.says('eds', '!a:UNAVAILABLE');
@@ -455,13 +458,7 @@ describe('resource_errors (§8)', () => {
 
   it('§8 of a name is over when upstream says that it is not there', () => {
     const relay = new InMemoryRelay();
-    const open = (): string[] => {
-      const client = relay.delta();
-      client.send('eds', { resourceNamesSubscribe: ['a'] });
-      return client
-        .received()
-        .flatMap((response) => [...told(response), ...response.resourceErrors.map(() => '!a')]);
-    };
+    const open = (): string[] => newcomer(relay);
     expect(open()).to.deep.equal([]);
     fails(relay, fault('a', 8, 'all sessions are in use'));
     expect(open()).to.deep.equal(['!a']);

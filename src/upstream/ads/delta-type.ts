@@ -241,7 +241,7 @@ export class DeltaType extends SubscribedType {
     for (const identity of reading.removedVariants) this.#remove(identity, false, reading);
     for (const identity of reading.removed) this.#remove(identity, true, reading);
     for (const error of notFound(reading)) {
-      if (error.name === WILDCARD) this.#empty(error, reading);
+      if (error.name === WILDCARD) this.#empty(error, reading.bodies);
       else this.#remove(error, error.constraints.key === this.#plainKey, reading);
     }
     // It has another variant than the one from an earlier stream: in one transaction, as a swap.
@@ -369,7 +369,7 @@ export class DeltaType extends SubscribedType {
     const { acked, subscriptions } = this;
     this.#markReceived(identity);
     if (isGlob(name)) {
-      this.#empty(identity, reading);
+      this.#empty(identity, reading.bodies);
       return;
     }
     this.#endErrors(subscriptions.matching(name, [], constraints));
@@ -393,10 +393,10 @@ export class DeltaType extends SubscribedType {
    * then nothing is removed, since members that are deleted are named, and those that it is for are resolved when no more
    * follows.
    */
-  #empty({ name, constraints }: Identity, { bodies, resourceErrors }: DeltaReading): void {
+  #empty({ name, constraints }: Identity, bodies: DeltaReading['bodies']): void {
     const { subscriptions, unansweredUnsubscribed } = this;
     // A relay above has nothing of it to say but this error.
-    if (resourceErrors.some((error) => error.name === name && error.code !== Code.NOT_FOUND)) return;
+    if (this.isFailing(name)) return;
     const named = [...subscriptions.named(name), ...unansweredUnsubscribed.of(name)].filter((one) =>
       one.isFor(constraints),
     );

@@ -9,6 +9,7 @@ import {
   type Removal,
   type ResourceError,
   roleOf,
+  type Selector,
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
@@ -471,10 +472,9 @@ export abstract class SubscribedType {
   #concludeAbsent(subscriptions: readonly UpstreamSubscription[]): void {
     const resourceErrors: ResourceError[] = [];
     for (const subscription of subscriptions) {
-      const { error, failed, resolved, mayBeAnswered: awaitsLateAnswer } = subscription;
-      subscription.error = undefined;
-      this.resolve(subscription);
-      Object.assign(subscription, { error, failed, awaitsLateAnswer });
+      const { error, resolved, mayBeAnswered } = subscription;
+      subscription.awaitsLateAnswer = mayBeAnswered;
+      this.#resolve(subscription);
       if (error !== undefined && !resolved) resourceErrors.push(error);
     }
     this.#conclude({ resourceErrors });
@@ -510,6 +510,11 @@ export abstract class SubscribedType {
   protected beginReading(resourceErrors: readonly ResourceError[]): void {
     const lasting = resourceErrors.filter(isLasting);
     this.#failing = new Set(lasting.map(({ name }) => name));
+  }
+
+  /** The response that is read has an error for it, other than NOT_FOUND. */
+  protected isFailing(selector: Selector): boolean {
+    return this.#failing.has(selector);
   }
 
   /** All else in the response is taken. The errors are answers (protocol §3.9), in the same transaction. */
@@ -559,7 +564,7 @@ export abstract class SubscribedType {
   /** A response has something of it. */
   protected endError(subscription: UpstreamSubscription): void {
     const { error, kind, selector, resolved, interests } = subscription;
-    if (error === undefined || this.#failing.has(selector)) return;
+    if (error === undefined || this.isFailing(selector)) return;
     subscription.error = undefined;
     subscription.failed = false;
     if (resolved) this.#concluded.resolved.push(...interests.values());
@@ -635,9 +640,14 @@ export abstract class SubscribedType {
 
   /** Upstream has answered it on this stream. */
   protected resolve(subscription: UpstreamSubscription): void {
-    subscription.resolvedOnThisStream = true;
     subscription.awaitsLateAnswer = false;
     this.endError(subscription);
+    this.#resolve(subscription);
+  }
+
+  /** Upstream has answered it, or its silence says that there is nothing. */
+  #resolve(subscription: UpstreamSubscription): void {
+    subscription.resolvedOnThisStream = true;
     if (subscription.resolved) return;
     subscription.resolved = true;
     this.subscriptions.resolved(subscription);

@@ -23,9 +23,9 @@ export type Files = ReadonlyMap<string, FileRecord>;
 /**
  * Reads all resource files below `root` (or `root` itself, if it is a file). Names that begin with a dot are skipped:
  * editors' copies, and the `..data` directories of a ConfigMap, whose files are seen through their links. So are those
- * of other programs, `othersNames`. Only files whose status changed are read, and only those whose bytes changed are parsed. The error says why `root` cannot be
- * read at all. `now`: milliseconds since the epoch, as file times have it. `visit`: is called for each directory before it
- * is read, so that a watch on it misses nothing.
+ * of other programs, `othersNames`. Only files whose status changed are read, and only those whose bytes changed are
+ * parsed. The error says why `root` cannot be read at all. `now`: milliseconds since the epoch, as file times have it.
+ * `visit`: is called for each directory before it is read, so that a watch on it misses nothing.
  */
 export async function scanFiles(
   root: string,
