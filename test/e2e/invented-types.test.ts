@@ -142,6 +142,8 @@ describe('types that a client invents', function () {
       const { body } = await own.rpc('distributary.admin.v1.AdminService/Status', {});
       const { types } = JSON.parse(body) as { types: { type: string }[] };
       const names = types.map(({ type }) => type);
-      expect(names).to.include.members([served, invented(0), 'other']).and.to.have.length(10);
+      expect(names)
+        .to.include.members([served, invented(0), 'other'])
+        .and.to.have.length(10);
     });
 });
