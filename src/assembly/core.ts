@@ -526,9 +526,13 @@ export class Core {
 /** Files are read when they are asked for first. */
 const leastFetchMs = 1000;
 
+/** Upstream is asked a little later than the relay is: what becomes absent after its timeout is answered as absent. */
+const fetchGraceMs = 250;
+
 /** After that long no upstream answers any more what it does not know (protocol §3.9). */
 function fetchMilliseconds({ upstreams }: Config): number {
-  return Math.max(leastFetchMs, ...upstreams.map((one) => (one.kind === 'ads' ? one.resourceTimeoutMs : 0)));
+  const waits = upstreams.map((one) => (one.kind === 'ads' ? one.resourceTimeoutMs + fetchGraceMs : 0));
+  return Math.max(leastFetchMs, ...waits);
 }
 
 /** Made once for each configuration, because every response reads them. */
