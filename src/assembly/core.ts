@@ -31,6 +31,7 @@ import type { RolloutFile } from '../rollout/rollout-file.ts';
 import { Traffic } from '../rollout/traffic.ts';
 import type { Fleet } from '../rollout/waiting.ts';
 import { logGrpc } from '../upstream/ads/grpc-channel.ts';
+import { claims } from '../upstream/claims.ts';
 import { type AccountBounds, Accounts } from '../wire/accounts.ts';
 import type { ConnectionBounds } from '../wire/client-connections.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
@@ -240,6 +241,10 @@ export class Core {
       isUnavailable: role.isUnavailable,
       refusal: role.refusal,
       isServed: role.isServed,
+      leavesBehind: ({ type, selector }) => {
+        const upstream = this.#config.upstreams.find((one) => claims(one.claims, type, selector));
+        return upstream?.kind === 'ads' && upstream.protocol === 'SOTW';
+      },
       downstream: {
         events: this.#streamMetrics,
         limits: () => this.#limits,
