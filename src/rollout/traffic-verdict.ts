@@ -197,21 +197,26 @@ function isRise(
   const bursts = correlation([...clients.canaries, ...clients.others].map(({ usual }) => usual));
   // Where it is known what is usual for each, it is known how they differ.
   const differing = known === undefined ? correlation([asReports(clients.others)]) : 0;
-  const worth = (side: 'canaries' | 'others'): number =>
-    differing === 0
-      ? independent(counted[side], bursts)
-      : Math.min(independent(counted[side], bursts), independent(asReports(clients[side]), differing));
+  /** Requests that share their fate say less: of one request, so much more variance. */
+  const shared = (side: 'canaries' | 'others'): number => {
+    const alone = independent(counted[side], bursts);
+    const worth =
+      differing === 0 ? alone : Math.min(alone, independent(asReports(clients[side]), differing));
+    return 1 / worth - 1 / counted[side].requests;
+  };
+  const [ofCanaries, ofOthers] = [shared('canaries'), shared('others')];
   let expected = errorRate(counted.others);
-  let variance = 0;
+  let variance = errorVariance(counted) * (ofCanaries + ofOthers);
   const more = known === undefined ? 0 : errorRate(known.canaries) - errorRate(known.others);
   if (known !== undefined && more > 0) {
     expected += more;
     const usually = 1 / independent(known.canaries, bursts) + 1 / independent(known.others, bursts);
-    variance = errorVariance(known) * usually;
+    variance += errorVariance(known) * usually;
   }
+  const [canaries, others] = [counted.canaries.requests, counted.others.requests];
   const rate = errorRate(counted.canaries);
-  if ((rate - expected) * 100 <= maxErrorIncrease) return false;
-  const [canaries, others] = [worth('canaries'), worth('others')];
+  const increase = rate - expected;
+  if (increase * 100 <= maxErrorIncrease) return false;
   // If the change does nothing, both sides have the same rate.
   const both = (rate * canaries + expected * others) / (canaries + others);
   const evidence =
@@ -219,7 +224,9 @@ function isRise(
     against((1 - rate) * canaries, (1 - both) * canaries) +
     against(expected * others, both * others) +
     against((1 - expected) * others, (1 - both) * others);
-  return isBeyondChance(evidence, variance / (rate - expected) ** 2, limit);
+  // Bernstein's bound: a few bursts are larger by chance than a normal distribution has them.
+  const rare = Math.max(0, ofCanaries - ofOthers) / 3;
+  return isBeyondChance(evidence, (variance / increase + rare) / increase, limit);
 }
 
 /** Fewer requests come. Clients to which fewer came before already are compared with that. */
