@@ -141,7 +141,7 @@ export class RelayHost implements Host {
   #above: { readonly host: SimulatedHost; readonly beginnings: number } | undefined;
   /** How often it has gone to another of them, or to one that has begun anew: what comes back is not what it was. */
   #moves = 0;
-  /** Above is another relay than before, or one that has begun anew, since the last quiet. */
+  /** Above is another relay than before, or one that has begun anew or gone back meanwhile, since the last quiet. */
   #turned = false;
   /** Since the last quiet, what it has asked of what is above was asked anew, or held up. */
   #shaken = false;
@@ -400,6 +400,7 @@ export class RelayHost implements Host {
     if (cold) {
       this.#base = Number.POSITIVE_INFINITY;
       this.#above = undefined;
+      this.#heard = '';
     }
     if (cold || !this.#intact) this.#beginnings++;
     this.reachable = 'up';
@@ -519,8 +520,11 @@ export class RelayHost implements Host {
     connection.spoken = () => {
       const epoch = host instanceof RelayHost ? host.epoch.id : undefined;
       return () => {
+        const isFirst = this.#isUnanswered;
         this.#isUnanswered = false;
         if (!(host instanceof RelayHost)) return;
+        // It has gone back while nobody heard it: what was held from before may stay until it has answered all (protocol §5b.5).
+        if (isFirst && this.#heard !== '' && this.#heard !== epoch) this.#turned = true;
         this.#heard = epoch ?? '';
         this.#base = Math.min(this.#base, host.#lowest);
       };
