@@ -13,7 +13,7 @@ import {
   type Selection,
   type SelectionEntry,
 } from '../model/selection.ts';
-import { type Selector, WILDCARD } from '../model/transaction.ts';
+import { type Selector, sameError, WILDCARD } from '../model/transaction.ts';
 import { parentGlob } from '../model/xdstp.ts';
 import { referencesOf } from '../wire/references.ts';
 import { areOne, type Item, valueAt } from './item.ts';
@@ -93,13 +93,22 @@ export class Position {
     return this.overlay?.get(id)?.variant ?? value;
   }
 
-  /** The revision up to which the client got an item's errors. Each is sent once (protocol §8), over views too. */
+  /** The revision of a view up to which the client got an item's errors. Each is sent once (protocol §8), over views too. */
   errorsSentUpTo(view: View, item: Item): number {
-    if (this.view !== view) {
-      const before = this.view.access === view.access ? this.view.items.get(item.id) : undefined;
-      if (before?.parameters !== item.parameters) return -1;
+    const sent = Math.max(this.revision, this.overlay?.get(item.id)?.errorsSentUpTo ?? -1);
+    if (this.view === view) return sent;
+    // A view of another access or side shows others, and those that both show may have other revisions there.
+    const before = this.view.items.get(item.id);
+    const known = before === undefined ? none : this.view.resourceErrors(before);
+    const told = known.filter(({ revision }) => revision[this.view.access.side] <= sent);
+    const byConstraints = new Map(told.map((error) => [error.constraints.key, error]));
+    let upTo = view.head;
+    for (const error of view.resourceErrors(item)) {
+      const same = byConstraints.get(error.constraints.key);
+      if (same === undefined || !sameError(same, error))
+        upTo = Math.min(upTo, error.revision[view.access.side] - 1);
     }
-    return Math.max(this.revision, this.overlay?.get(item.id)?.errorsSentUpTo ?? -1);
+    return upTo;
   }
 
   /** The resources that the client has when it moves to another view, by their ids there. */
