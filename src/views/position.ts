@@ -9,9 +9,11 @@ import {
   entryId,
   isCollection,
   itemId,
+  noIds,
   ownId,
   type Selection,
   type SelectionEntry,
+  withIds,
 } from '../model/selection.ts';
 import { type Selector, sameError, WILDCARD } from '../model/transaction.ts';
 import { parentGlob } from '../model/xdstp.ts';
@@ -613,6 +615,18 @@ export function answersIn(
     else if (state === 'absent') absent.push({ id, name: spelling, locator });
   }
   return { absent, left: left.size > 0 ? left : undefined };
+}
+
+/**
+ * Of the wildcards and globs whose first response is due, those for which it is when a client has got all that the view
+ * shows. Of those that show something it has got that.
+ */
+export function awaitedAtHead(view: View, ids: ReadonlySet<string>): ReadonlySet<string> {
+  if (view.collectionsResolved) return noIds;
+  const isAnswered = (one: SelectionEntry): boolean => ids.has(entryId(one)) && view.isResolved(one);
+  // While one waits, this is asked with each update of the others.
+  if (!view.selection.collections.some(isAnswered)) return ids;
+  return ids.difference(withIds(noIds, [...answeredIn(view).filled]));
 }
 
 /** The names of which a view knows nothing, among the entries with these ids. */
