@@ -534,9 +534,7 @@ class ResponseContent {
     if (errorsSentUpTo === undefined) return;
     const sent = deferredRemovals?.get(item.id)?.errorsSentUpTo ?? errorsSentUpTo(item);
     for (const error of view.resourceErrors(item)) {
-      // One that was released to the other side later is newer than all that this view has heard of.
-      const isNew =
-        (error.revision > sent || (isGone && this.#waitsForAbsence(error))) && error.revision <= view.head;
+      const isNew = error.revision[view.access.side] > sent || (isGone && this.#waitsForAbsence(error));
       if (!isNew || !this.#maySend(error, item)) continue;
       // Several parameter sets may have it.
       const key = constrainedKey(error.constraints, item.spelling);

@@ -172,6 +172,53 @@ describe('variants (protocol §5, TP2)', () => {
       relay.says({ type: cds });
       expect(told(client.one())).to.deep.equal(['+y {env == "test"} t']);
     });
+    for (const together of [true, false]) {
+      const how = together ? 'together with' : 'after';
+      it(`§4.7 one that is unsubscribed unanswered, and was subscribed ${how} one that is answered, gets nothing`, () => {
+        const relay = new InMemoryRelay();
+        const client = relay.delta();
+        const [inProd, inTest] = [locator('*', { env: 'prod' }), locator('*', { env: 'test' })];
+        client.send('cds', { resourceLocatorsSubscribe: together ? [inProd, inTest] : [inProd] });
+        const answered = [...relay.upstream.interests].filter(({ parameters }) =>
+          parameters.key.includes('prod'),
+        );
+        relay.says({ type: cds, puts: [put(cds, 'x', 'p', { constraints: prod })], resolved: answered });
+        expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p']);
+        if (!together) client.send('cds', { resourceLocatorsSubscribe: [inTest] });
+        client.send('cds', { resourceLocatorsUnsubscribe: [inTest] });
+        expect(client.received()).to.deep.equal([]);
+        // It is asked for again, and known to be empty.
+        client.send('cds', { resourceLocatorsSubscribe: [inTest] });
+        relay.says({ type: cds });
+        expect(client.received().map(told)).to.deep.equal([[]]);
+      });
+    }
+    it('§4.7 one that is unsubscribed does not take the answer of an empty one with it', () => {
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      const [inProd, inTest] = [locator('*', { env: 'prod' }), locator('*', { env: 'test' })];
+      client.send('cds', {
+        resourceLocatorsSubscribe: [inProd, inTest, locator('x', { env: 'dev' })],
+      });
+      const answered = [...relay.upstream.interests].filter(
+        ({ parameters }) => !parameters.key.includes('test'),
+      );
+      relay.says({ type: cds, resolved: answered });
+      expect(client.received().map(told)).to.deep.equal([['-x {}']]);
+      client.send('cds', { resourceLocatorsUnsubscribe: [inTest] });
+      expect(client.received().map(told)).to.deep.equal([[]]);
+    });
+    it('§4.7 one that is unsubscribed unanswered gets nothing (SotW)', () => {
+      const relay = new InMemoryRelay();
+      const client = relay.sotw();
+      const [inProd, inTest] = [locator('*', { env: 'prod' }), locator('*', { env: 'test' })];
+      client.send('cds', { resourceLocators: [inProd] });
+      relay.says({ type: cds, puts: [put(cds, 'x', 'p', { constraints: prod })] });
+      const { nonce: responseNonce, versionInfo } = client.one();
+      for (const resourceLocators of [[inProd, inTest], [inProd]])
+        client.send('cds', { resourceLocators, responseNonce, versionInfo });
+      expect(client.received()).to.deep.equal([]);
+    });
     it('several parameter sets for one name on one stream: each its variant', () => {
       const relay = new InMemoryRelay();
       const client = locating(relay, ['x', { env: 'prod' }], ['x', { env: 'test' }]);
