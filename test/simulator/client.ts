@@ -221,10 +221,12 @@ export class Client {
     this.#connection?.unstall();
   }
 
-  /** Rule 4, and a fresh start for rule 6. */
-  settle(): void {
+  /** Rule 4, and a fresh start for rule 6. `isTaken`: control planes take reports. */
+  settle(isTaken: boolean): void {
     if (!this.#started) return;
     if (this.#side === undefined) throw new Violation(4, `${this.plan.id} has no stream`);
+    if (isTaken && this.#reporter?.isAsked === false)
+      throw new Violation(10, `${this.plan.id} is not asked for reports`);
     for (const topic of this.#topics.values()) this.#settle(topic);
     // What a SotW client could not be told to be gone is saved nowhere.
     const forms = this.#forms(this.#parameters);
@@ -275,9 +277,7 @@ export class Client {
       loss: (byName) => this.host.loss(kind, byName),
       returnsKept: () => this.host.returnsKept,
       hasty: () => this.host.hasty,
-      unanswered: (form) =>
-        this.host.hearsNothing ||
-        (this.host.taciturn && this.#topics.values().every((topic) => topic.absent(form))),
+      unanswered: (form, role) => this.host.hearsNothing(form, kind, role),
     });
     this.#topics.set(kind, created);
     return created;
@@ -516,7 +516,7 @@ export class Client {
     const causes = this.#causesOf(side, kind);
     try {
       const changed = this.#topic(kind).isComplete(wanted)
-        ? causes.complete(received)
+        ? causes.complete(received, (name) => this.#topic(kind).wants(wanted, name))
         : causes.partial(received, wanted.wildcard, (name) => wanted.names.has(name));
       // Envoy warms changed clusters anew, and waits for their endpoints (protocol §10.1).
       if (kind === 'cds') {
