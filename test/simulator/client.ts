@@ -277,7 +277,11 @@ export class Client {
       loss: (byName) => this.host.loss(kind, byName),
       returnsKept: () => this.host.returnsKept,
       hasty: () => this.host.hasty,
-      unanswered: (form, role) => this.host.hearsNothing(form, kind, role),
+      unanswered: (form, role) => {
+        const isSilent = this.host.hearsNothing(form, kind, role);
+        if (isSilent) this.#options.tally.count('kept while a control plane is silent');
+        return isSilent;
+      },
     });
     this.#topics.set(kind, created);
     return created;
@@ -466,7 +470,9 @@ export class Client {
     // Lost while the route led elsewhere: a control plane may tell of a route first that leads there again.
     for (const name of this.#hadClusters)
       if (name !== target && clusters?.holds(name) !== true) this.#hadClusters.delete(name);
-    if (target === undefined || !this.#hadClusters.has(target) || clusters?.holds(target) === true) return;
+    if (target === undefined || !this.#hadClusters.has(target)) return;
+    this.#options.tally.count('cluster looked for that a route leads to');
+    if (clusters?.holds(target) === true) return;
     if (this.host.unordered) return;
     throw new Violation(6, `the route leads to ${target}, which is lost`);
   }
@@ -536,8 +542,10 @@ export class Client {
     const { kind } = received;
     const released = side.released.get(kind);
     if (released === undefined) return;
+    const turn = this.#turn(kind);
+    if (turn !== undefined) this.#options.tally.count('response behind a closed gate');
     try {
-      released.written(received, this.#topic(kind).isComplete(wanted), this.#turn(kind));
+      released.written(received, this.#topic(kind).isComplete(wanted), turn);
     } catch (error) {
       throw this.#explain(error, kind);
     }

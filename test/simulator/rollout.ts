@@ -121,7 +121,10 @@ export class RolloutHistory {
   }
 
   get saidBad(): boolean {
-    return this.wasBad || this.answers.some(({ says }) => says === 'BAD');
+    return (
+      this.wasBad ||
+      this.answers.some(({ says }, at) => says === 'BAD' && this.answers[at - 1]?.says === 'BAD')
+    );
   }
 
   /** The relay died. */

@@ -273,6 +273,22 @@ export class Topic {
       const [form] = context.forms;
       if (form !== undefined) this.#absent(form, name, context);
     }
+    if (wanted && context.forms.length > 1) this.#absentForAll(name, before, after, context);
+  }
+
+  /** What is gone for all of several sets must have been gone for one of them. */
+  #absentForAll(
+    name: string,
+    before: ReadonlyMap<string, Held>,
+    after: ReadonlyMap<string, Held>,
+    context: Context,
+  ): void {
+    const { forms } = context;
+    if (this.#isHasty(name, context) || this.#rejected.has(name)) return;
+    if (forms.some((form) => this.#seenBy(form, name, after).length > 0)) return;
+    if (forms.every((form) => this.#seenBy(form, name, before).length === 0)) return;
+    const failures = forms.flatMap((form) => this.#check(form, name, undefined, context) ?? []);
+    if (failures.length === forms.length) throw failures[0];
   }
 
   /** Where a SotW client keeps what it has for one of its parameter sets; for plain names there is only one. */
@@ -297,20 +313,26 @@ export class Topic {
 
   #loss(name: string, form: Parameters): Loss {
     const { loss, world } = this.#options;
-    const own = loss(!this.wanted.wildcard || this.wanted.names.has(name));
+    const byName = !this.wanted.wildcard || this.wanted.names.has(name);
+    const own = loss(byName);
     if (own !== 'choices') return own;
     // Where all that there was for these parameters has had the same constraints, each replaces the one before.
     const matching = world
       .earlier(this.kind, name)
       .flat()
       .filter(({ constraints }) => matches(constraints.message, form));
-    return new Set(matching.map(({ constraints }) => constraints.label)).size > 1 ? 'choices' : 'deletions';
+    if (new Set(matching.map(({ constraints }) => constraints.label)).size > 1) return 'choices';
+    return byName ? 'deletions' : 'nothing';
   }
 
   #absent(form: Parameters, name: string, context: Context): void {
-    if (catalog[this.kind].full && context.wanted.names.has(name) && this.#options.hasty()) return;
+    if (this.#isHasty(name, context)) return;
     const failure = this.#check(form, name, undefined, context);
     if (failure !== undefined) throw failure;
+  }
+
+  #isHasty(name: string, { wanted }: Context): boolean {
+    return catalog[this.kind].full && wanted.names.has(name) && this.#options.hasty();
   }
 
   #check(
@@ -371,16 +393,13 @@ export class Topic {
     const { revision } = world;
     const complete = this.isComplete(this.wanted);
     const expected = new Map<string, string[][]>();
-    let bad = false;
     for (const name of catalog[this.kind].names) {
       if (!this.wants(this.wanted, name)) continue;
       const contents = forms.map((form) =>
         world.matching(this.kind, name, form, revision).map(({ content }) => content),
       );
       expected.set(name, contents);
-      if (contents.flat().some(isBad)) bad = true;
     }
-    if (complete && bad) return;
     for (const [name, contents] of expected) {
       if (this.#rejected.has(name) || contents.flat().some(isBad)) continue;
       for (const [index, form] of forms.entries()) {
