@@ -627,10 +627,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const since = this.#view.removedSince(from);
     // Nearly always: this is on the way of each update to each client.
     if (since.length === 0 && this.#deferred === undefined) return noIds;
-    const ids = new Set<string>();
     const all = new Map([...since.map((one) => [one.item.id, one] as const), ...(this.#deferred ?? none)]);
-    for (const [id, removed] of all) if (this.#defers(removed, defers)) ids.add(id);
-    return ids;
+    return new Set([...all].filter(([, removed]) => this.#defers(removed, defers)).map(([id]) => id));
   }
 
   /** What the client may not see any more goes at once, and what its own timer has ended is not sent again (§8.1). */
@@ -677,6 +675,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
         return isRejected;
       },
       outstanding: () => this.responses.outstandingAdditions(),
+      lastSent: (id) => this.#lastSent(id),
       defers,
       deferredRemovals: this.#deferred,
       firstResponseDue: this.#mustSendEmpty(),

@@ -142,7 +142,7 @@ export class RelayHost implements Host {
   #above: { readonly host: SimulatedHost; readonly beginnings: number } | undefined;
   /** How often it has gone to another of them, or to one that has begun anew: what comes back is not what it was. */
   #moves = 0;
-  /** Above is another relay than before, or one that has begun anew, since the last quiet. */
+  /** Above is another relay than before, or one that has begun anew or gone back meanwhile, since the last quiet. */
   #turned = false;
   /** Since the last quiet, what it has asked of what is above was asked anew, or held up. */
   #shaken = false;
@@ -150,6 +150,8 @@ export class RelayHost implements Host {
   #base = Number.POSITIVE_INFINITY;
   /** On which a stream to what is above has begun last. */
   #link: Connection | undefined;
+  /** Nothing has come from another relay since a stream began. */
+  #isUnanswered = false;
   /** The epoch in which another relay wrote what this one has taken last: its discards come here with that. */
   #heard = '';
   readonly #history: RolloutHistory | undefined;
@@ -385,6 +387,7 @@ export class RelayHost implements Host {
     if (cold) {
       this.#base = Number.POSITIVE_INFINITY;
       this.#above = undefined;
+      this.#heard = '';
     }
     if (cold || !this.#intact) this.#beginnings++;
     this.reachable = 'up';
@@ -491,6 +494,7 @@ export class RelayHost implements Host {
         return; // what it leaves for another one may end later
       }
       this.#link = connection;
+      this.#isUnanswered = true;
       const same = this.#above?.host === host && this.#above.beginnings === beginnings;
       if (this.#above !== undefined && this.#above.host !== host) this.#options.tally.count('failover');
       // The first after a beginning counts too: until then it knew nothing.
@@ -505,6 +509,9 @@ export class RelayHost implements Host {
     connection.spoken = () => {
       const { id } = host.epoch;
       return () => {
+        // It has gone back while nobody heard it: what was held from before may stay until it has answered all (protocol §5b.5).
+        if (this.#isUnanswered && this.#heard !== '' && this.#heard !== id) this.#turned = true;
+        this.#isUnanswered = false;
         this.#heard = id;
         this.#base = Math.min(this.#base, host.#lowest);
       };
