@@ -288,7 +288,8 @@ export class Topic {
     if (forms.some((form) => this.#seenBy(form, name, after).length > 0)) return;
     if (forms.every((form) => this.#seenBy(form, name, before).length === 0)) return;
     const failures = forms.flatMap((form) => this.#check(form, name, undefined, context) ?? []);
-    if (failures.length === forms.length) throw failures[0];
+    const [failure] = failures;
+    if (failure !== undefined && failures.length === forms.length) throw failure;
   }
 
   /** Where a SotW client keeps what it has for one of its parameter sets; for plain names there is only one. */
