@@ -6,7 +6,7 @@ import type { Constraints } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
-import type { Holder, Put, ResourceError } from '../model/transaction.ts';
+import type { Holder, Put } from '../model/transaction.ts';
 import { VariantIndex } from '../model/variant-index.ts';
 
 /** A variant and its holders. */
@@ -214,10 +214,6 @@ function sameAround(a: Variant, b: Pick<Put, 'doNotCache' | 'metadata' | 'aliase
     a.aliases.length === b.aliases.length &&
     a.aliases.every((alias, index) => alias === b.aliases[index])
   );
-}
-
-export function sameError(a: ResourceError, b: ResourceError): boolean {
-  return a.code === b.code && a.message === b.message && sameBytes(a.status, b.status);
 }
 
 function sameBytes(a: Uint8Array | undefined, b: Uint8Array | undefined): boolean {

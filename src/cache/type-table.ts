@@ -16,7 +16,7 @@ import type { Parameters } from '../model/parameters.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant, VariantKey } from '../model/resource.ts';
 import { type HeldVariant, isHeldByWildcard, type MaskReason, type PendingName } from '../model/rollout.ts';
-import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
+import { type Holder, type Interest, type Selector, sameError, WILDCARD } from '../model/transaction.ts';
 import { GlobIndex } from '../model/xdstp.ts';
 import {
   CachedResource,
@@ -389,13 +389,13 @@ export class TypeTable {
   hold(name: ResourceName, held: HeldName | undefined): void {
     this.pendingChanges(name);
     const before = this.#held.get(name);
-    for (const column of ['released', 'canary'] as const) {
-      if (before?.[column] === held?.[column]) continue;
-      for (const { variant } of held?.[column]?.variants.all() ?? []) {
-        this.payloads.retain(variant.payload);
-        this.link(variant);
-      }
-      for (const { variant } of before?.[column]?.variants.all() ?? []) this.unlinkAndRelease(variant);
+    for (const side of ['released', 'canary'] as const) {
+      const [from, to] = [before?.[side], held?.[side]];
+      if (from === to) continue;
+      // What canaries go back to they have seen.
+      if (before !== undefined && (side === 'released' || to === undefined))
+        this.#tellErrors(side, from, to ?? this.resources.get(name));
+      this.#replace(from, to);
     }
     if (held !== undefined) {
       this.#held.set(name, held);
@@ -404,6 +404,15 @@ export class TypeTable {
       this.#held.delete(name);
       if (!this.resources.has(name)) this.#globs.delete(name);
     }
+  }
+
+  /** A column. */
+  #replace(before: CachedResource | undefined, after: CachedResource | undefined): void {
+    for (const { variant } of after?.variants.all() ?? []) {
+      this.payloads.retain(variant.payload);
+      this.link(variant);
+    }
+    for (const { variant } of before?.variants.all() ?? []) this.unlinkAndRelease(variant);
   }
 
   unlinkAndRelease(variant: Variant): void {
@@ -521,7 +530,6 @@ export class TypeTable {
 
   /** Everybody sees what upstream has under a name. */
   stopHolding(name: ResourceName): void {
-    this.#tellErrors(name);
     this.hold(name, undefined);
     if (this.#held.size > 0) return;
     for (const holder of this.releasedVersions.keys()) this.all.journal.version(this.type, holder);
@@ -574,13 +582,14 @@ export class TypeTable {
     return live === undefined || column.hasBindingsOf(live);
   }
 
-  /** Errors that waited with the variants are new to everybody but the canaries: a client is sent what is newer than it. */
-  #tellErrors(name: ResourceName): void {
-    const errors = this.resources.get(name)?.resourceErrors;
-    const told = this.#held.get(name)?.released.resourceErrors;
-    for (const [key, error] of errors ?? []) {
-      if (told?.get(key)?.revision !== error.revision)
-        errors?.set(key, { ...error, revision: this.all.revision });
+  /** A side sees this of a name from now on. Errors that waited are new to it: a client is sent what is newer than it. */
+  #tellErrors(side: Side, before: CachedResource | undefined, seen: CachedResource | undefined): void {
+    for (const [key, error] of seen?.resourceErrors ?? []) {
+      const known = before?.resourceErrors?.get(key);
+      const isKnown = known?.fromWildcard === error.fromWildcard && sameError(known, error);
+      const since = isKnown ? known.revision[side] : this.all.revision;
+      if (since !== error.revision[side])
+        seen?.resourceErrors?.set(key, { ...error, revision: { ...error.revision, [side]: since } });
     }
   }
 

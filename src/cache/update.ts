@@ -14,17 +14,12 @@ import {
   type Put,
   type ResourceError,
   type Selector,
+  sameError,
   type Transaction,
   WILDCARD,
 } from '../model/transaction.ts';
 import { Code } from '../wire/grpc-status.ts';
-import {
-  type CachedResource,
-  type CacheEntry,
-  hasHolder,
-  sameContent,
-  sameError,
-} from './cached-resource.ts';
+import { type CachedResource, type CacheEntry, hasHolder, sameContent } from './cached-resource.ts';
 import type { InterestState } from './interests.ts';
 import type { Column, TypeTable } from './type-table.ts';
 
@@ -426,7 +421,8 @@ export class Update extends VariantRemover {
       return;
     }
     const status = Buffer.from(error.status);
-    const stored = { ...error, status, revision: this.#revision, fromWildcard };
+    const revision = { released: this.#revision, canary: this.#revision };
+    const stored = { ...error, status, revision, fromWildcard };
     this.changes.touch(name, constraints);
     cached.resourceErrors.set(constraints.key, stored);
     this.saidErrors.add(stored);

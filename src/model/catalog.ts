@@ -41,7 +41,8 @@ export interface Catalog {
 }
 
 export interface StoredResourceError extends ResourceError {
-  readonly revision: Revision;
+  /** In which each side has heard of it. */
+  readonly revision: Readonly<Record<Side, Revision>>;
   /**
    * Upstream sent it on the stream of the wildcard: subscribers of the wildcard get it. Otherwise only subscribers of
    * the name get it.

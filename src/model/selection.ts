@@ -34,6 +34,12 @@ export function entryId(selected: SelectionEntry): string {
   return itemId(selected.locator, selected.parameters, selected.spelling);
 }
 
+export const noIds: ReadonlySet<string> = new Set();
+
+/** These ids, and those of entries. Nearly always there are none: then it is the same object. */
+export const withIds = (ids: ReadonlySet<string>, entries: readonly SelectionEntry[]): ReadonlySet<string> =>
+  entries.length > 0 ? ids.union(new Set(entries.map(entryId))) : ids;
+
 /** What the client unsubscribes it by. A trusted parameter may make two locators one entry. */
 export function ownId({
   locator,

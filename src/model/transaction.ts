@@ -86,6 +86,10 @@ export interface ResourceError {
   readonly status: Uint8Array;
 }
 
+/** Whether both say the same of what they are about. */
+export const sameError = (a: ResourceError, b: ResourceError): boolean =>
+  a.code === b.code && a.message === b.message && Buffer.compare(a.status, b.status) === 0;
+
 /**
  * One upstream response for one type, or the result of a file scan, a timer or a restore. It is applied as a whole
  * and makes one revision, so no subscriber sees a part of it.

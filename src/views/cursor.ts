@@ -2,7 +2,7 @@ import type { Access } from '../model/access.ts';
 import type { ResourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Reference, References } from '../model/resource.ts';
-import { entryId, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
+import { entryId, itemId, noIds, type Selection, type SelectionEntry, withIds } from '../model/selection.ts';
 import {
   type AnswerKind,
   type ClientError,
@@ -37,6 +37,7 @@ import { contentVersionOf, showsAll } from './content-version.ts';
 import { holdings, type Item } from './item.ts';
 import {
   answersIn,
+  awaitedAtHead,
   type ClientResource,
   deferredIn,
   deferredMeanwhile,
@@ -59,7 +60,6 @@ import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 
 const none: readonly never[] = [];
-const noIds: ReadonlySet<string> = new Set();
 /** The response that moves a cursor to the head, and what the client has then that the head does not say. */
 interface Move extends Composed {
   readonly overlay: Position['overlay'];
@@ -97,8 +97,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #retries: RejectedChange[] | undefined;
   /** When the update arrived that it answered last. */
   #answeredAt: number | undefined;
-  /** A wildcard or glob was added: its first response is sent even if it is empty. */
-  #firstResponseDue: boolean;
+  /** Wildcards and globs, by their ids, whose first response is due: it is sent even if it is empty. */
+  #awaited: ReadonlySet<string>;
   #behind = false;
   /** It is behind, but has nothing to say until its view changes or its client asks for more. */
   #isSilent = false;
@@ -126,7 +126,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.wake = wake;
     this.payer = payer;
     this.polls = polls;
-    this.#firstResponseDue = selection.hasCollection;
+    this.#awaited = withIds(noIds, selection.collections);
     this.#view = pool.view(selection, access, polls === 'client' ? selection : undefined);
     this.#view.join(this);
     this.#markBehind(true);
@@ -283,7 +283,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (before.key !== access.key || !old.equals(selection)) this.#move(selection, access);
     if (again.size > 0) {
       this.#selectAgain(again);
-      if (this.#isDelta && this.responses.awaitsAnswer) this.#addOutstanding();
+      // What it subscribes to again it may have dropped.
+      if (this.#isDelta && this.responses.awaitsAnswer && this.#position?.view !== this.#view)
+        this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.#view);
     }
     if (mustAnswer.length === 0) return;
     this.#owe(mustAnswer);
@@ -369,7 +371,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const old = this.#view;
     if (this.#isDelta) this.#anchorIn(old);
     const added = selection.collections.filter((selected) => !old.selection.has(entryId(selected)));
-    this.#firstResponseDue = selection.hasCollection && (this.#firstResponseDue || added.length > 0);
+    const left = selection.collections.filter((selected) => this.#awaited.has(entryId(selected)));
+    this.#awaited = withIds(noIds, [...left, ...added]);
     this.#markBehind(false);
     this.#view = this.#pool.view(selection, access, old.selection);
     if (this.#deferred !== undefined) this.#deferred = deferredIn(this.#view, old.selection, this.#deferred);
@@ -393,18 +396,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#pool.leave(base.view);
   }
 
-  /** It subscribes again to what it may have dropped. */
-  #addOutstanding(): void {
-    if (this.#position?.view === this.#view) return;
-    this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.#view);
-  }
-
   /** The selected items with these ids, and what the wildcards and globs among them show, are sent again. */
   #selectAgain(ids: ReadonlySet<string>): void {
     const collections = this.selection.collections.filter((selected) => ids.has(entryId(selected)));
     this.#claims?.resend(this.#view, ids);
-    // A response is due, even if it is empty.
-    if (collections.some(({ selector }) => selector === WILDCARD)) this.#firstResponseDue = true;
+    const wildcards = collections.filter(({ selector }) => selector === WILDCARD);
+    this.#awaited = withIds(this.#awaited, wildcards);
     this.#resendAlone(new Set([...ids, ...itemsOf(this.#view, new Set(collections))]));
     this.#markBehind(true);
     this.#oweGlobs(collections);
@@ -474,11 +471,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** A wildcard's first response is due, whatever is in it, but the wildcard is not resolved yet. */
   #awaitsFirstAnswer(): boolean {
-    return this.#firstResponseDue && !this.#view.collectionsResolved;
+    return this.#awaited.size > 0 && !this.#view.collectionsResolved;
   }
 
   #mustSendEmpty(): boolean {
-    return this.#firstResponseDue && this.#claims?.skipsSome !== true && this.#view.collectionsResolved;
+    return this.#awaited.size > 0 && this.#claims?.skipsSome !== true && this.#view.collectionsResolved;
   }
 
   #takeRetry(): EncodedResponse | undefined {
@@ -537,7 +534,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     else this.#position = new Position(view, view.head, overlay);
     this.#resend = undefined;
     this.#resendsAlone = false;
-    if (this.#firstResponseDue && view.collectionsResolved) this.#firstResponseDue = false;
+    if (this.#awaited.size > 0) this.#awaited = awaitedAtHead(view, this.#awaited);
     this.#markBehind(this.#deferred !== undefined);
     view.dropHistory();
     if (old !== undefined && old !== view) {
@@ -627,10 +624,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const since = this.#view.removedSince(from);
     // Nearly always: this is on the way of each update to each client.
     if (since.length === 0 && this.#deferred === undefined) return noIds;
-    const ids = new Set<string>();
     const all = new Map([...since.map((one) => [one.item.id, one] as const), ...(this.#deferred ?? none)]);
-    for (const [id, removed] of all) if (this.#defers(removed, defers)) ids.add(id);
-    return ids;
+    return new Set([...all].filter(([, removed]) => this.#defers(removed, defers)).map(([id]) => id));
   }
 
   /** What the client may not see any more goes at once, and what its own timer has ended is not sent again (§8.1). */
@@ -677,6 +672,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
         return isRejected;
       },
       outstanding: () => this.responses.outstandingAdditions(),
+      lastSent: (id) => this.#lastSent(id),
       defers,
       deferredRemovals: this.#deferred,
       firstResponseDue: this.#mustSendEmpty(),

@@ -9,11 +9,13 @@ import {
   entryId,
   isCollection,
   itemId,
+  noIds,
   ownId,
   type Selection,
   type SelectionEntry,
+  withIds,
 } from '../model/selection.ts';
-import { type Selector, WILDCARD } from '../model/transaction.ts';
+import { type Selector, sameError, WILDCARD } from '../model/transaction.ts';
 import { parentGlob } from '../model/xdstp.ts';
 import { referencesOf } from '../wire/references.ts';
 import { areOne, type Item, valueAt } from './item.ts';
@@ -93,13 +95,22 @@ export class Position {
     return this.overlay?.get(id)?.variant ?? value;
   }
 
-  /** The revision up to which the client got an item's errors. Each is sent once (protocol §8), over views too. */
+  /** The revision of a view up to which the client got an item's errors. Each is sent once (protocol §8), over views too. */
   errorsSentUpTo(view: View, item: Item): number {
-    if (this.view !== view) {
-      const before = this.view.access === view.access ? this.view.items.get(item.id) : undefined;
-      if (before?.parameters !== item.parameters) return -1;
+    const sent = Math.max(this.revision, this.overlay?.get(item.id)?.errorsSentUpTo ?? -1);
+    if (this.view === view) return sent;
+    // A view of another access or side shows others, and those that both show may have other revisions there.
+    const before = this.view.items.get(item.id);
+    const known = before === undefined ? none : this.view.resourceErrors(before);
+    const told = known.filter(({ revision }) => revision[this.view.access.side] <= sent);
+    const byConstraints = new Map(told.map((error) => [error.constraints.key, error]));
+    let upTo = view.head;
+    for (const error of view.resourceErrors(item)) {
+      const same = byConstraints.get(error.constraints.key);
+      if (same === undefined || !sameError(same, error))
+        upTo = Math.min(upTo, error.revision[view.access.side] - 1);
     }
-    return Math.max(this.revision, this.overlay?.get(item.id)?.errorsSentUpTo ?? -1);
+    return upTo;
   }
 
   /** The resources that the client has when it moves to another view, by their ids there. */
@@ -604,6 +615,18 @@ export function answersIn(
     else if (state === 'absent') absent.push({ id, name: spelling, locator });
   }
   return { absent, left: left.size > 0 ? left : undefined };
+}
+
+/**
+ * Of the wildcards and globs whose first response is due, those for which it is when a client has got all that the view
+ * shows. Of those that show something it has got that.
+ */
+export function awaitedAtHead(view: View, ids: ReadonlySet<string>): ReadonlySet<string> {
+  if (view.collectionsResolved) return noIds;
+  const isAnswered = (one: SelectionEntry): boolean => ids.has(entryId(one)) && view.isResolved(one);
+  // While one waits, this is asked with each update of the others.
+  if (!view.selection.collections.some(isAnswered)) return ids;
+  return ids.difference(withIds(noIds, [...answeredIn(view).filled]));
 }
 
 /** The names of which a view knows nothing, among the entries with these ids. */

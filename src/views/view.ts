@@ -574,7 +574,8 @@ export class View {
 
   #update(item: Item, commit: Commit): void {
     const value = this.#value(item);
-    const hasNewError = this.resourceErrors(item).some((error) => error.revision === commit.revision);
+    const { side } = this.access;
+    const hasNewError = this.resourceErrors(item).some((error) => error.revision[side] === commit.revision);
     if (value === item.last.value && !hasNewError) return;
     this.#trackUncached(item, value);
     if (value !== item.last.value) this.#trackAbsence(item, value);

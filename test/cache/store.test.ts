@@ -519,7 +519,7 @@ describe('store', () => {
       expect(changedNames(commit)).to.deep.equal(['a']);
       expect(setting.see('a')).to.equal('a 1');
       const [kept] = setting.store.resourceErrors(cds, resourceName('a'), NO_PARAMETERS);
-      expect(kept?.revision).to.equal(commit.revision);
+      expect(kept?.revision).to.deep.equal({ released: commit.revision, canary: commit.revision });
       expect(changedNames(setting.apply({ puts: [cluster('a', '1')] }))).to.deep.equal(['a']);
       expect(setting.store.resourceErrors(cds, resourceName('a'), NO_PARAMETERS)).to.deep.equal([]);
     });

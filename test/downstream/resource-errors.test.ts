@@ -1,6 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
+import type { Access } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
@@ -121,6 +122,30 @@ describe('resource_errors (§8)', () => {
     expect(heard()).to.deep.equal(['known']);
   });
 
+  it('§8 once: when a client is allowed to see more, it is told what it was not told', () => {
+    const all = ['a', 'b'];
+    let allowed = ['a'];
+    const seeing = (names: readonly string[]): Access => ({
+      key: names.join(' '),
+      unrestricted: false,
+      side: 'released',
+      allows: (_, name) => names.includes(name),
+      admits: ({ name }) => names.includes(name),
+      deniesEverything: () => false,
+    });
+    const relay = new InMemoryRelay({ access: ({ address }) => seeing(address === 'some' ? allowed : all) });
+    const [other, client] = [relay.sotw(), relay.sotw()];
+    client.peer = { ...client.peer, address: 'some' };
+    for (const one of [other, client]) one.send('eds', { resourceNames: all });
+    fails(relay, fault('b'));
+    fails(relay, fault('a'));
+    expect(errors(client)).to.deep.equal(['a 14 overloaded']);
+    allowed = all;
+    relay.relay.server.reidentify();
+    relay.settle();
+    expect(errors(client)).to.deep.equal(['b 14 overloaded']);
+  });
+
   it('§8 again when upstream says it again', () => {
     const relay = new InMemoryRelay();
     const client = subscribed(relay, ['a']);
@@ -157,6 +182,22 @@ describe('resource_errors (§8)', () => {
     first.ack('eds', told, ['b']);
     first.ack('eds', told, ['a', 'b']);
     expect(errors(first)).to.deep.equal(['a 14 overloaded']);
+  });
+
+  it('§8 is told to who has the resource by a wildcard, and subscribes to its name', () => {
+    const relay = new InMemoryRelay();
+    const cds = type('cds');
+    const [named, client] = [relay.delta(), relay.delta()];
+    named.send('cds', { resourceNamesSubscribe: ['a'] });
+    client.send('cds');
+    relay.full('cds', { a: '1' });
+    client.received();
+    relay.says({ type: cds, holder: namedHolder, resourceErrors: [fault('a')], resolved: [] });
+    relay.says({ type: cds, puts: [put(cds, 'b', '1')] });
+    const told = () => client.received().map(({ resourceErrors }) => resourceErrors.length);
+    expect(told()).to.deep.equal([0]);
+    client.send('cds', { resourceNamesSubscribe: ['a'] });
+    expect(told()).to.deep.equal([1]);
   });
 
   it('§8 is cleared when the resource arrives', () => {

@@ -7,6 +7,7 @@ import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import {
   InMemoryRelay,
+  namedHolder,
   node,
   put,
   resources,
@@ -160,6 +161,123 @@ describe('sides', () => {
       expect([said(canary), said(other)]).to.deep.equal([[], ['a']]);
     });
   }
+  describe('an error that a client was told', () => {
+    const eds = url('eds');
+    const fault = (name: string, code: number) => ({
+      name: resourceName(name),
+      constraints: UNCONSTRAINED,
+      code,
+      message: 'why',
+      status: encodeStatus(code, 'why'),
+    });
+    const told = (client: SotwClient | ReturnType<Setting['delta']>): string[] =>
+      client
+        .received()
+        .flatMap(({ resourceErrors }) =>
+          resourceErrors.map(({ resourceName: of, errorDetail }) => `${of?.name} ${errorDetail?.code}`),
+        );
+    for (const protocol of ['sotw', 'delta'] as const) {
+      it(`§8.2 is not told again when it moves to the other side, over ${protocol}`, () => {
+        const setting = new Setting();
+        const client = protocol === 'sotw' ? setting.sotw('one') : setting.delta('one');
+        const names = ['gone', 'refused'];
+        client.send(
+          'eds',
+          protocol === 'sotw' ? { resourceNames: names } : { resourceNamesSubscribe: names },
+        );
+        const resourceErrors = [fault('gone', 5), fault('refused', 7)];
+        setting.relay.says({ type: eds, holder: namedHolder, resourceErrors, resolved: [] });
+        expect(told(client)).to.deep.equal(['gone 5', 'refused 7']);
+        for (const side of ['canary', 'released'] as const) {
+          setting.move('one', side);
+          expect(told(client), side).to.deep.equal([]);
+        }
+        setting.relay.says({ type: eds, holder: namedHolder, resourceErrors: [fault('refused', 8)] });
+        expect(told(client)).to.deep.equal(['refused 8']);
+      });
+    }
+    it('§8.2 nor when it moves twice before it reads', () => {
+      const setting = new Setting();
+      const client = setting.delta('one');
+      client.send('eds', { resourceNamesSubscribe: ['refused', 'other'] });
+      const resourceErrors = [fault('refused', 7)];
+      setting.relay.says({ type: eds, holder: namedHolder, resourceErrors, resolved: [] });
+      expect(told(client)).to.deep.equal(['refused 7']);
+      client.blocked = true;
+      setting.relay.says({ type: eds, holder: namedHolder, puts: [put(eds, 'other', '1')], resolved: [] });
+      setting.move('one', 'canary');
+      client.send('eds', { resourceNamesSubscribe: ['more'] });
+      client.unblock();
+      expect(told(client)).to.deep.equal([]);
+    });
+    it('§8.2 is not told again after the release, nor when it is no canary any more', () => {
+      const setting = new Setting();
+      const client = setting.delta('one', 'canary');
+      client.send('cds', { resourceNamesSubscribe: ['a', 'b'] });
+      const says = (part: object): void =>
+        setting.relay.says({ type: url('cds'), holder: namedHolder, ...part, resolved: [] });
+      says({ puts: [put(url('cds'), 'a', '1')] });
+      says({ puts: [put(url('cds'), 'a', '2')] });
+      says({ resourceErrors: [fault('a', 7)] });
+      expect(told(client)).to.deep.equal(['a 7']);
+      setting.release();
+      says({ puts: [put(url('cds'), 'b', '1')] });
+      client.send('cds', { resourceNamesSubscribe: ['c'] });
+      expect(told(client)).to.deep.equal([]);
+      setting.move('one', 'released');
+      expect(told(client)).to.deep.equal([]);
+    });
+    it('§8.2 is none that waited while its name was frozen: that is told when the freeze ends', () => {
+      const setting = new Setting();
+      const client = setting.delta('one', 'canary');
+      client.send('cds', { resourceNamesSubscribe: ['a', 'b'] });
+      const says = (part: object): void =>
+        setting.relay.says({ type: url('cds'), holder: namedHolder, ...part, resolved: [] });
+      says({ puts: [put(url('cds'), 'a', '1')] });
+      setting.gate.freeze();
+      says({ puts: [put(url('cds'), 'a', '2')] });
+      says({ resourceErrors: [fault('a', 7)] });
+      says({ puts: [put(url('cds'), 'b', '1')] });
+      expect(told(client)).to.deep.equal([]);
+      setting.gate.unfreeze();
+      setting.relay.settle();
+      expect(told(client)).to.deep.equal(['a 7']);
+    });
+    it('§8.2 is told to each side once, though something else of its name is queued at the release', () => {
+      const setting = new Setting();
+      const clients = [setting.delta('canary', 'canary'), setting.delta('other')];
+      for (const client of clients) client.send('cds', { resourceNamesSubscribe: ['a', 'b'] });
+      const says = (part: object): void =>
+        setting.relay.says({ type: url('cds'), holder: namedHolder, ...part, resolved: [] });
+      says({ puts: [put(url('cds'), 'a', '1')] });
+      says({ puts: [put(url('cds'), 'a', '2')] });
+      says({ resourceErrors: [fault('a', 7)] });
+      expect(clients.map(told)).to.deep.equal([['a 7'], []]);
+      setting.gate.queueing(() => true);
+      says({ puts: [put(url('cds'), 'a', '3')] });
+      says({ puts: [put(url('cds'), 'b', '1')] });
+      setting.release();
+      expect(clients.map(told)).to.deep.equal([[], ['a 7']]);
+      setting.gate.queueing(() => false);
+      setting.gate.unqueue(() => true);
+      setting.release();
+      expect(clients.map(told)).to.deep.equal([[], []]);
+    });
+    it('§8.2 is one of many: what only the other side has is told', () => {
+      const setting = new Setting();
+      const client = setting.delta('one');
+      client.send('cds', { resourceNamesSubscribe: ['a', 'b'] });
+      const says = (part: object): void =>
+        setting.relay.says({ type: url('cds'), holder: namedHolder, ...part, resolved: [] });
+      says({ puts: [put(url('cds'), 'a', '1')] });
+      says({ puts: [put(url('cds'), 'a', '2')] });
+      says({ resourceErrors: [fault('a', 7)] });
+      says({ puts: [put(url('cds'), 'b', '1')] });
+      expect(told(client)).to.deep.equal([]);
+      setting.move('one', 'canary');
+      expect(told(client)).to.deep.equal(['a 7']);
+    });
+  });
   it('canaries of a discarded change go back', () => {
     const setting = new Setting();
     const canary = setting.delta('canary', 'canary');

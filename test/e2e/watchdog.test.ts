@@ -80,8 +80,8 @@ describe('a process whose event loop stands still', function () {
   });
 
   it('was suspended: it goes on, whether it is the worker, the primary or the whole relay', async () => {
-    // A worker is replaced after a third of the time, and on a machine that is busy it gets no turn for a second or two.
-    const timeout = 10;
+    // A worker is replaced after a third of the time, and on a machine that is busy it gets no turn for some seconds.
+    const timeout = 18;
     const goesOn = async (isSuspended: (pid: number, relay: RelayProcess) => boolean): Promise<void> => {
       await using relay = await start({ workers: 1, watchdog: { timeout: `${timeout}s` } });
       const all = [relay.pid, ...childrenOf(relay.pid)];

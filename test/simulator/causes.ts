@@ -109,7 +109,7 @@ export class Causes {
   }
 
   /** A SotW response that holds everything. Returns what changed in it. */
-  complete(received: Received): string[] {
+  complete(received: Received, wants: (name: string) => boolean): string[] {
     const signature = received.resources
       .map(({ name, constraints, content }) => `${identity(constraints, name)}=${content}`)
       .toSorted()
@@ -119,7 +119,7 @@ export class Causes {
       this.#leave(name, Math.min(left, this.#forms - shown));
     }
     const news = signature !== this.#whole || this.#wholeAsked || received.errors.length > 0;
-    if (!news && !this.#answersOne() && !this.#excusedByEdit(undefined)) {
+    if (!news && !this.#answersOne() && !this.#excusedByEdit(catalog[this.#kind].names.filter(wants))) {
       throw new Violation(5, 'the same complete state again');
     }
     this.#whole = signature;
@@ -177,7 +177,7 @@ export class Causes {
   #repeat(name: string, id: string, content: string, alone: boolean, answered: Set<string>): void {
     if (alone && this.#take(id, content)) return;
     if (this.#asked.has(name)) answered.add(name);
-    else if (!this.#undecided(name) && !this.#excusedByEdit(name)) {
+    else if (!this.#undecided(name) && !this.#excusedByEdit([name])) {
       throw new Violation(5, `${name} is sent again without cause`);
     }
   }
@@ -228,14 +228,14 @@ export class Causes {
    * the same content behind other constraints is one for itself (protocol §3.10). At a gate the same edit may be told,
    * taken back and told again.
    */
-  #excusedByEdit(name: string | undefined): boolean {
+  #excusedByEdit(names: readonly string[]): boolean {
     const turns = this.#turns();
-    if (turns > this.#excusedTurns && this.#world.lastEdit(this.#kind, name) > 0) {
+    if (turns > this.#excusedTurns && this.#world.lastEdit(this.#kind, names) > 0) {
       this.#excusedTurns = turns;
       return true;
     }
     const edited =
-      this.#world.nextMove(this.#kind, name, this.#excused) ?? this.#world.lastEdit(this.#kind, name);
+      this.#world.nextMove(this.#kind, names, this.#excused) ?? this.#world.lastEdit(this.#kind, names);
     if (edited <= this.#excused) return false;
     this.#excused = edited;
     return true;

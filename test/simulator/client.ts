@@ -221,10 +221,12 @@ export class Client {
     this.#connection?.unstall();
   }
 
-  /** Rule 4, and a fresh start for rule 6. */
-  settle(): void {
+  /** Rule 4, and a fresh start for rule 6. `isTaken`: control planes take reports. */
+  settle(isTaken: boolean): void {
     if (!this.#started) return;
     if (this.#side === undefined) throw new Violation(4, `${this.plan.id} has no stream`);
+    if (isTaken && this.#reporter?.isAsked === false)
+      throw new Violation(10, `${this.plan.id} is not asked for reports`);
     for (const topic of this.#topics.values()) this.#settle(topic);
     // What a SotW client could not be told to be gone is saved nowhere.
     const forms = this.#forms(this.#parameters);
@@ -275,9 +277,11 @@ export class Client {
       loss: (byName) => this.host.loss(kind, byName),
       returnsKept: () => this.host.returnsKept,
       hasty: () => this.host.hasty,
-      unanswered: (form) =>
-        this.host.hearsNothing ||
-        (this.host.taciturn && this.#topics.values().every((topic) => topic.absent(form))),
+      unanswered: (form, role) => {
+        const isSilent = this.host.hearsNothing(form, kind, role);
+        if (isSilent) this.#options.tally.count('kept while a control plane is silent');
+        return isSilent;
+      },
     });
     this.#topics.set(kind, created);
     return created;
@@ -466,7 +470,9 @@ export class Client {
     // Lost while the route led elsewhere: a control plane may tell of a route first that leads there again.
     for (const name of this.#hadClusters)
       if (name !== target && clusters?.holds(name) !== true) this.#hadClusters.delete(name);
-    if (target === undefined || !this.#hadClusters.has(target) || clusters?.holds(target) === true) return;
+    if (target === undefined || !this.#hadClusters.has(target)) return;
+    this.#options.tally.count('cluster looked for that a route leads to');
+    if (clusters?.holds(target) === true) return;
     if (this.host.unordered) return;
     throw new Violation(6, `the route leads to ${target}, which is lost`);
   }
@@ -516,7 +522,7 @@ export class Client {
     const causes = this.#causesOf(side, kind);
     try {
       const changed = this.#topic(kind).isComplete(wanted)
-        ? causes.complete(received)
+        ? causes.complete(received, (name) => this.#topic(kind).wants(wanted, name))
         : causes.partial(received, wanted.wildcard, (name) => wanted.names.has(name));
       // Envoy warms changed clusters anew, and waits for their endpoints (protocol §10.1).
       if (kind === 'cds') {
@@ -536,8 +542,10 @@ export class Client {
     const { kind } = received;
     const released = side.released.get(kind);
     if (released === undefined) return;
+    const turn = this.#turn(kind);
+    if (turn !== undefined) this.#options.tally.count('response behind a closed gate');
     try {
-      released.written(received, this.#topic(kind).isComplete(wanted), this.#turn(kind));
+      released.written(received, this.#topic(kind).isComplete(wanted), turn);
     } catch (error) {
       throw this.#explain(error, kind);
     }

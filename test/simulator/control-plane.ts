@@ -57,6 +57,9 @@ interface Fault {
   readonly code: 5 | 14;
 }
 
+/** The wildcard of a type and its names have streams of their own (protocol §5b). */
+export type Role = 'names' | 'wildcard';
+
 /** Milliseconds between the parts of a split answer. */
 const splitGap = 60;
 
@@ -74,6 +77,8 @@ export class ControlPlane implements Host {
   readonly world: World;
   readonly connections = new Set<Connection>();
   readonly #streams = new Set<PlaneStream>();
+  /** By connection, all delta streams that there were on it. */
+  readonly #opened = new WeakMap<Connection, DeltaStream[]>();
   reachable: 'up' | 'down' | 'deaf' = 'up';
   /** The world's revision that it shows. */
   applied = 0;
@@ -116,6 +121,8 @@ export class ControlPlane implements Host {
     const stream =
       this.habits.protocol === 'DELTA' ? new DeltaStream(this, call) : new SotwStream(this, call);
     this.#streams.add(stream);
+    if (stream instanceof DeltaStream)
+      this.#opened.set(call.connection, [...(this.#opened.get(call.connection) ?? []), stream]);
     call.handle({
       message: (bytes) => {
         this.received++;
@@ -187,6 +194,20 @@ export class ControlPlane implements Host {
     return this.habits.errors === true;
   }
 
+  /**
+   * Delta: what a session has asked of a kind has had no answer since its last stream began: no response that is about the
+   * wildcard; and to names no response at all, on its other streams neither.
+   */
+  isSilent(connection: Connection, session: string, kind: Kind, role: Role): boolean {
+    const streams = (this.#opened.get(connection) ?? []).filter((one) => one.session === session);
+    const asked = streams.filter((one) => one.asks(kind, role));
+    const last = asked.at(-1);
+    if (last === undefined) return false;
+    if (role === 'wildcard') return !last.hasToldOf(kind);
+    // What was said on earlier ones counts no more.
+    return !last.hasSpoken && !streams.some((one) => one.hasSpoken && !asked.includes(one));
+  }
+
   get version(): string {
     switch (this.habits.versions) {
       case 'none':
@@ -215,6 +236,16 @@ abstract class PlaneStream {
   constructor(plane: ControlPlane, call: Call) {
     this.plane = plane;
     this.call = call;
+  }
+
+  /** It has had a response. */
+  get hasSpoken(): boolean {
+    return this.#nonce > 0;
+  }
+
+  /** By what it has shown in its node. */
+  get session(): string {
+    return this.parameters.key;
   }
 
   abstract message(bytes: Buffer): void;
@@ -420,17 +451,35 @@ interface DeltaType {
   nonce: string;
   /** Parts of a first answer that have not been sent yet. */
   pending: Shown[];
+  /** More than errors was sent. */
+  hasTold: boolean;
 }
 
 class DeltaStream extends PlaneStream {
   readonly #types = new Map<Kind, DeltaType>();
+
+  asks(kind: Kind, role: Role): boolean {
+    const selected = this.#types.get(kind)?.selection.values();
+    return selected?.some(({ name }) => (name === '*') === (role === 'wildcard')) === true;
+  }
+
+  /** In more than errors. */
+  hasToldOf(kind: Kind): boolean {
+    return this.#types.get(kind)?.hasTold === true;
+  }
 
   message(bytes: Buffer): void {
     const request = fromBinary(DeltaDiscoveryRequestSchema, bytes);
     this.identify(request.node);
     const kind = kindOf(request.typeUrl);
     const known = this.#types.get(kind);
-    const state: DeltaType = known ?? { selection: new Map(), sent: new Map(), nonce: '', pending: [] };
+    const state: DeltaType = known ?? {
+      selection: new Map(),
+      sent: new Map(),
+      nonce: '',
+      pending: [],
+      hasTold: false,
+    };
     this.#types.set(kind, state);
     const { dropsStale, tellsMissing, splits } = this.plane.habits;
     if (dropsStale && request.responseNonce !== '' && request.responseNonce !== state.nonce) return;
@@ -560,6 +609,7 @@ class DeltaStream extends PlaneStream {
     for (const shown of resources) state.sent.set(shownId(shown), { shown, content: shown.content });
     for (const name of removed) state.sent.delete(shownId({ name, constraints: NONE, content: '' }));
     for (const shown of variants) state.sent.delete(shownId(shown));
+    if (resources.length + removed.length + variants.length > 0 || faults.length === 0) state.hasTold = true;
     state.nonce = this.nextNonce();
     const { versions } = this.plane.habits;
     this.write(

@@ -39,6 +39,10 @@ export class LoadReporter {
     this.#random = new Random(options.network.options.seed, 'load', options.id);
   }
 
+  get isAsked(): boolean {
+    return this.#asked !== undefined;
+  }
+
   open(connection: Connection): void {
     const { network, id, note } = this.#options;
     if (!connection.open) return;

@@ -78,6 +78,28 @@ export const mutations: readonly Wrong[] = [
     wrong: 'return false;',
   },
   {
+    name: 'no silence says that a name is gone that was held before',
+    rule: 4,
+    file: 'src/upstream/ads/delta-type.ts',
+    right: 'if (!this.stream.controlPlaneResponded && this.holdsUnconfirmed(subscription)) return',
+    wrong: 'if (this.holdsUnconfirmed(subscription)) return',
+  },
+  {
+    name: 'over SotW only the first of a name counts',
+    rule: 4,
+    file: 'src/upstream/ads/sotw-type.ts',
+    right: "        const version = put.version === '' ? ofAll : put.version;",
+    wrong:
+      "        if (acked.get(name, constraints.key)?.confirmed === true) continue;\n        const version = put.version === '' ? ofAll : put.version;",
+  },
+  {
+    name: 'clients are not asked for reports',
+    rule: 10,
+    file: 'src/load/load-server.ts',
+    right: '    if (asked === undefined || this.#told',
+    wrong: '    if (asked !== undefined) return bytes;\n    if (asked === undefined || this.#told',
+  },
+  {
     name: 'what upstream removed is not written',
     rule: 4,
     file: 'src/cache/store.ts',

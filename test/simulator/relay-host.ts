@@ -27,7 +27,8 @@ import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
 import { takeDiscarded } from '../support/discarded.ts';
 import { envAndVersion } from '../support/in-memory-relay.ts';
-import type { ControlPlane } from './control-plane.ts';
+import type { Parameters } from './constraints.ts';
+import type { ControlPlane, Role } from './control-plane.ts';
 import type { Ledger } from './ledger.ts';
 import type { Call, Connection, Host, Network } from './network.ts';
 import { Random } from './random.ts';
@@ -141,13 +142,15 @@ export class RelayHost implements Host {
   #above: { readonly host: SimulatedHost; readonly beginnings: number } | undefined;
   /** How often it has gone to another of them, or to one that has begun anew: what comes back is not what it was. */
   #moves = 0;
-  /** Above is another relay than before, or one that has begun anew, since the last quiet. */
+  /** Above is another relay than before, or one that has begun anew or gone back meanwhile, since the last quiet. */
   #turned = false;
   /** Since the last quiet, what it has asked of what is above was asked anew, or held up. */
   #shaken = false;
   /** All that it has heard of since it began cold is of this revision or of later ones. */
   #base = Number.POSITIVE_INFINITY;
-  /** Nothing has come from above since a stream began. */
+  /** On which a stream to what is above has begun last. */
+  #link: Connection | undefined;
+  /** Nothing has come from another relay since a stream began. */
   #isUnanswered = false;
   /** The epoch in which another relay wrote what this one has taken last: its discards come here with that. */
   #heard = '';
@@ -340,33 +343,17 @@ export class RelayHost implements Host {
   }
 
   /**
-   * Control planes above are silent where nothing is there, and remember nothing: one that has nothing for a session
-   * at all cannot be told from one that does not answer, and what was held before is served on (protocol §3.9). What was
-   * held is claimed by its version, and answered, only where it came from (protocol §5b.5), not at the other of two
-   * endpoints; with NATIVE a variant with constraints is not claimed.
+   * To the session of these parameters a control plane that is silent where nothing is there has said nothing since a
+   * stream began: all that it was told of is current, and of what is gone it was not told. What is held from before, or
+   * restored from disk, stays (protocol §3.9).
    */
-  get taciturn(): boolean {
-    const { endpoints, variants } = this.plan;
-    return endpoints.some((id) => {
-      const host = this.#options.hosts.get(id);
-      if (host === undefined || host instanceof RelayHost) return host?.taciturn === true;
-      const { protocol, tellsMissing, versions } = host.habits;
-      const claims = versions !== 'none' && endpoints.length === 1 && variants !== 'NATIVE';
-      return protocol === 'DELTA' && !tellsMissing && !claims;
-    });
-  }
-
-  /**
-   * Control planes above have said nothing at all since a stream began, as all that they were told of is current, and
-   * what is gone they were not told of: with NATIVE, variants with constraints. What is held stays (protocol §3.9).
-   */
-  get hearsNothing(): boolean {
-    return this.plan.endpoints.some((id) => {
-      const host = this.#options.hosts.get(id);
-      if (host === undefined || host instanceof RelayHost) return host?.hearsNothing === true;
-      const { protocol, tellsMissing } = host.habits;
-      return this.#isUnanswered && protocol === 'DELTA' && !tellsMissing;
-    });
+  hearsNothing(form: Parameters, kind: Kind, role: Role): boolean {
+    const above = this.#above?.host;
+    if (above === undefined || this.#link === undefined) return false;
+    if (above instanceof RelayHost) return above.hearsNothing(form, kind, role);
+    const { protocol, tellsMissing } = above.habits;
+    if (protocol !== 'DELTA' || tellsMissing) return false;
+    return above.isSilent(this.#link, this.plan.variants === 'NATIVE' ? '' : form.key, kind, role);
   }
 
   /**
@@ -400,6 +387,7 @@ export class RelayHost implements Host {
     if (cold) {
       this.#base = Number.POSITIVE_INFINITY;
       this.#above = undefined;
+      this.#heard = '';
     }
     if (cold || !this.#intact) this.#beginnings++;
     this.reachable = 'up';
@@ -505,6 +493,7 @@ export class RelayHost implements Host {
         this.#shaken = true;
         return; // what it leaves for another one may end later
       }
+      this.#link = connection;
       this.#isUnanswered = true;
       const same = this.#above?.host === host && this.#above.beginnings === beginnings;
       if (this.#above !== undefined && this.#above.host !== host) this.#options.tally.count('failover');
@@ -516,12 +505,14 @@ export class RelayHost implements Host {
         this.#above = { host, beginnings };
       }
     };
+    if (!(host instanceof RelayHost)) return;
     connection.spoken = () => {
-      const epoch = host instanceof RelayHost ? host.epoch.id : undefined;
+      const { id } = host.epoch;
       return () => {
+        // It has gone back while nobody heard it: what was held from before may stay until it has answered all (protocol §5b.5).
+        if (this.#isUnanswered && this.#heard !== '' && this.#heard !== id) this.#turned = true;
         this.#isUnanswered = false;
-        if (!(host instanceof RelayHost)) return;
-        this.#heard = epoch ?? '';
+        this.#heard = id;
         this.#base = Math.min(this.#base, host.#lowest);
       };
     };

@@ -121,7 +121,10 @@ export class RolloutHistory {
   }
 
   get saidBad(): boolean {
-    return this.wasBad || this.answers.some(({ says }) => says === 'BAD');
+    return (
+      this.wasBad ||
+      this.answers.some(({ says }, at) => says === 'BAD' && this.answers[at - 1]?.says === 'BAD')
+    );
   }
 
   /** The relay died. */
@@ -364,7 +367,7 @@ export class SimulatedRollout {
       history.harmed.set(`${key} ${content}`, harmed.set(nodeId, { classKey, at: clock.now() }));
     }
     const gone = history.discarded.get(key);
-    if (isPlain && gone?.contents.has(content) === true && world.lastEdit(kind, name) <= gone.revision)
+    if (isPlain && gone?.contents.has(content) === true && world.lastEdit(kind, [name]) <= gone.revision)
       throw new Violation(9, `${nodeId} is sent ${kind} ${name} ${content}, which ${id} has discarded`);
     const own = this.#changeOf(kind, name);
     // Where earlier waves met nobody of the class, what comes joins the one that it has come to.
@@ -491,7 +494,7 @@ export class SimulatedRollout {
     for (const [key, { contents, revision }] of history.discarded) {
       const [kind, name] = key.split(' ');
       const own = gated.find((one) => one === kind);
-      if (own === undefined || name === undefined || world.lastEdit(own, name) > revision) continue;
+      if (own === undefined || name === undefined || world.lastEdit(own, [name]) > revision) continue;
       for (const content of contents) {
         if (history.released.get(key)?.has(content) === true) continue;
         tally.count('discarded, and looked for in quiet');

@@ -53,6 +53,8 @@ const leastOf: ReadonlyMap<string, number> = new Map(
     'response to wildcard and names': 1000,
     'response over two relays': 1200,
     removal: 800,
+    'cluster looked for that a route leads to': 600,
+    'response behind a closed gate': 200,
     'swap of variants': 20,
     'sent to a canary of a rollout': 150,
     'sent to an elected canary': 20,

@@ -1,4 +1,5 @@
 import { matches, matchesHex, type Parameters } from './constraints.ts';
+import type { Role } from './control-plane.ts';
 import { identity, type Received, type ReceivedResource } from './messages.ts';
 import { Violation } from './violation.ts';
 import { catalog, isBad, type Kind, type World } from './world.ts';
@@ -35,8 +36,8 @@ export interface TopicOptions {
   readonly returnsKept: () => boolean;
   /** What is asked by name may be taken for absent before it is answered. */
   readonly hasty: () => boolean;
-  /** Control planes say nothing at all of what is wanted for these parameters, as nothing of it is there or is new. */
-  readonly unanswered: (form: Parameters) => boolean;
+  /** Control planes have said nothing of what is wanted for these parameters, as nothing of it is there or is new. */
+  readonly unanswered: (form: Parameters, role: Role) => boolean;
   /** It sends locators. */
   readonly locators: boolean;
 }
@@ -268,10 +269,27 @@ export class Topic {
     if (!absentSomewhere && received.removed.includes(name) && !isSwapped && !this.#rejected.has(name)) {
       throw new Violation(2, `${name} is removed, but held`);
     }
-    if (told && wanted && context.forms.length === 1 && absentSomewhere) {
+    if ((told || lost) && wanted && context.forms.length === 1 && absentSomewhere) {
       const [form] = context.forms;
       if (form !== undefined) this.#absent(form, name, context);
     }
+    if (wanted && context.forms.length > 1) this.#absentForAll(name, before, after, context);
+  }
+
+  /** What is gone for all of several sets must have been gone for one of them. */
+  #absentForAll(
+    name: string,
+    before: ReadonlyMap<string, Held>,
+    after: ReadonlyMap<string, Held>,
+    context: Context,
+  ): void {
+    const { forms } = context;
+    if (this.#isHasty(name, context) || this.#rejected.has(name)) return;
+    if (forms.some((form) => this.#seenBy(form, name, after).length > 0)) return;
+    if (forms.every((form) => this.#seenBy(form, name, before).length === 0)) return;
+    const failures = forms.flatMap((form) => this.#check(form, name, undefined, context) ?? []);
+    const [failure] = failures;
+    if (failure !== undefined && failures.length === forms.length) throw failure;
   }
 
   /** Where a SotW client keeps what it has for one of its parameter sets; for plain names there is only one. */
@@ -294,14 +312,28 @@ export class Topic {
     return [...state.values()].filter((held) => held.name === name && matchesHex(held.constraints, form));
   }
 
-  #loss(name: string): Loss {
-    return this.#options.loss(!this.wanted.wildcard || this.wanted.names.has(name));
+  #loss(name: string, form: Parameters): Loss {
+    const { loss, world } = this.#options;
+    const byName = !this.wanted.wildcard || this.wanted.names.has(name);
+    const own = loss(byName);
+    if (own !== 'choices') return own;
+    // Where all that there was for these parameters has had the same constraints, each replaces the one before.
+    const matching = world
+      .earlier(this.kind, name)
+      .flat()
+      .filter(({ constraints }) => matches(constraints.message, form));
+    if (new Set(matching.map(({ constraints }) => constraints.label)).size > 1) return 'choices';
+    return byName ? 'deletions' : 'nothing';
   }
 
   #absent(form: Parameters, name: string, context: Context): void {
-    if (catalog[this.kind].full && context.wanted.names.has(name) && this.#options.hasty()) return;
+    if (this.#isHasty(name, context)) return;
     const failure = this.#check(form, name, undefined, context);
     if (failure !== undefined) throw failure;
+  }
+
+  #isHasty(name: string, { wanted }: Context): boolean {
+    return catalog[this.kind].full && wanted.names.has(name) && this.#options.hasty();
   }
 
   #check(
@@ -312,8 +344,11 @@ export class Topic {
     anew = false,
   ): Violation | undefined {
     const key = identity(form.key, name);
+    const loss = this.#loss(name, form);
+    // What was deleted unheard comes again as it was.
     const unbounded =
-      this.#loss(name) !== 'nothing' || (anew && wanted.wildcard && this.#options.returnsKept());
+      loss === 'choices' ||
+      (anew && (loss === 'deletions' || (wanted.wildcard && this.#options.returnsKept())));
     const floor = unbounded ? 0 : (this.#floors.get(key) ?? base);
     const { world } = this.#options;
     const seen = world.seen(this.kind, name, form, content, floor);
@@ -359,22 +394,23 @@ export class Topic {
     const { revision } = world;
     const complete = this.isComplete(this.wanted);
     const expected = new Map<string, string[][]>();
-    let bad = false;
     for (const name of catalog[this.kind].names) {
       if (!this.wants(this.wanted, name)) continue;
       const contents = forms.map((form) =>
         world.matching(this.kind, name, form, revision).map(({ content }) => content),
       );
       expected.set(name, contents);
-      if (contents.flat().some(isBad)) bad = true;
     }
-    if (complete && bad) return;
     for (const [name, contents] of expected) {
       if (this.#rejected.has(name) || contents.flat().some(isBad)) continue;
       for (const [index, form] of forms.entries()) {
         const possible = contents[index] ?? [];
         const held = this.#seenBy(form, name, this.#state).map(({ content }) => content);
-        if (this.#loss(name) === 'choices') continue;
+        if (this.#loss(name, form) === 'choices') {
+          if (possible.length > 0 && held.length === 0)
+            throw new Violation(4, `${name} is not there, for {${form.key}}`);
+          continue;
+        }
         if (possible.length === 0 && (held.length === 0 || this.#isUntold(name, form))) continue;
         if (forms.length > 1 && this.#keepsDeleted(complete) && this.#wasAmbiguous(name, form)) continue;
         if (!held.some((content) => possible.includes(content))) {
@@ -388,8 +424,9 @@ export class Topic {
     }
     if (this.#options.protocol !== 'delta') return;
     for (const { name, constraints } of this.#state.values()) {
-      if (!expected.has(name) || this.#rejected.has(name) || this.#loss(name) !== 'nothing') continue;
-      if (forms.some((form) => matchesHex(constraints, form))) continue;
+      if (!expected.has(name) || this.#rejected.has(name)) continue;
+      if (forms.some((form) => this.#loss(name, form) !== 'nothing' || matchesHex(constraints, form)))
+        continue;
       throw new Violation(4, `${name} is still held with constraints that do not match`);
     }
   }
@@ -408,8 +445,12 @@ export class Topic {
 
   /** Where there is nothing of a name, nothing says so to the client or to its relay. */
   #isUntold(name: string, form: Parameters): boolean {
-    const isLost = this.#loss(name) !== 'nothing' || this.#keepsDeleted(this.isComplete(this.wanted));
-    return isLost || this.#options.unanswered(form);
+    const isLost = this.#loss(name, form) !== 'nothing' || this.#keepsDeleted(this.isComplete(this.wanted));
+    const { names, wildcard } = this.wanted;
+    const { unanswered } = this.#options;
+    return (
+      isLost || (names.has(name) && unanswered(form, 'names')) || (wildcard && unanswered(form, 'wildcard'))
+    );
   }
 
   /** Whether there is nothing of what is wanted by name. */

@@ -146,15 +146,13 @@ export class World {
     return undefined;
   }
 
-  /** The revision of the last edit of a name, or of any of a kind. */
-  lastEdit(kind: Kind, name: string | undefined): number {
-    const names = name === undefined ? catalog[kind].names : [name];
-    return Math.max(...names.map((one) => this.#history.get(`${kind} ${one}`)?.at(-1)?.revision ?? 0));
+  /** The revision of the last edit of any of these names. */
+  lastEdit(kind: Kind, names: readonly string[]): number {
+    return Math.max(0, ...names.map((one) => this.#history.get(`${kind} ${one}`)?.at(-1)?.revision ?? 0));
   }
 
-  /** The first revision after this one that puts a content of a name, or of any of a kind, behind other constraints. */
-  nextMove(kind: Kind, name: string | undefined, after: number): number | undefined {
-    const names = name === undefined ? catalog[kind].names : [name];
+  /** The first revision after this one that puts a content of any of these names behind other constraints. */
+  nextMove(kind: Kind, names: readonly string[], after: number): number | undefined {
     const moves = names.flatMap((one) => {
       const entries = this.#history.get(`${kind} ${one}`) ?? [];
       return entries

@@ -48,9 +48,13 @@ export class AckedResources extends VariantSet<AckedVariant> {
     for (const variant of this.all()) variant.confirmed = false;
   }
 
-  /** Upstream has an error for it, other than NOT_FOUND: what an earlier stream delivered is not gone. */
+  /**
+   * Upstream has an error for it, other than NOT_FOUND: what an earlier stream delivered is not gone, unless this one has
+   * delivered a variant of it.
+   */
   fail(name: ResourceName): void {
-    if (this.hasName(name)) this.#failed.add(name);
+    const variants = this.of(name);
+    if (variants.length > 0 && !variants.some(({ confirmed }) => confirmed)) this.#failed.add(name);
   }
 
   /** This stream has said nothing of it. */

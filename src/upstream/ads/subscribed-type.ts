@@ -584,10 +584,11 @@ export abstract class SubscribedType {
     if (this.sweepPending) {
       // What the answered wildcards and globs have from earlier streams goes.
       this.sweepPending = false;
-      for (const subscription of subscriptions.all()) {
-        if (subscription.kind === 'name') continue;
-        if (subscription.responseSeen) this.removeUnconfirmed(subscription);
-        else this.sweepPending = true;
+      for (const subscription of subscriptions.collections()) {
+        if (subscription.responseSeen) {
+          this.removeUnconfirmed(subscription);
+          this.resolve(subscription);
+        } else this.sweepPending = true;
       }
     }
     this.#conclude();
