@@ -394,7 +394,7 @@ const mostUnknown = 32;
 /** Clients can name any type: those of which no upstream has a resource leave the other places free. */
 const mostUnserved = 8;
 /** The label of the rest. */
-export const OTHER_TYPES = 'other';
+const OTHER_TYPES = 'other';
 
 /**
  * A name for a type as a label: the short name, an unknown type's URL, `other` past the first unknown ones and where the

@@ -200,8 +200,7 @@ function isRise(
   /** Requests that share their fate say less: of one request, so much more variance. */
   const shared = (side: 'canaries' | 'others'): number => {
     const alone = independent(counted[side], bursts);
-    const worth =
-      differing === 0 ? alone : Math.min(alone, independent(asReports(clients[side]), differing));
+    const worth = differing === 0 ? alone : Math.min(alone, independent(asReports(clients[side]), differing));
     return 1 / worth - 1 / counted[side].requests;
   };
   const [ofCanaries, ofOthers] = [shared('canaries'), shared('others')];
