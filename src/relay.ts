@@ -58,6 +58,8 @@ export interface RelayOptions {
   /** See DownstreamServices; left out: by this relay's own upstreams. */
   readonly isUnavailable?: DownstreamServices['isUnavailable'] | undefined;
   readonly refusal?: DownstreamServices['refusal'] | undefined;
+  /** Who serves this may not say that it is gone; left out: nobody does. */
+  readonly leavesBehind?: ((interest: Interest) => boolean) | undefined;
   /** Commits say what was there before, and what is there now. */
   readonly recorded?: boolean | undefined;
   /** Left out: by this relay's own cache. */
@@ -107,6 +109,7 @@ export class Relay implements UpstreamSink {
         journal: options.journal,
         publish: (commit) => this.#show(commit),
         recorded: options.recorded,
+        leavesBehind: options.leavesBehind,
       },
       options.upstreamPerSide === true,
     );

@@ -9,6 +9,8 @@ import {
   type ClientStatusRequest,
   ClientStatusRequestSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import { Health } from '../gen/health_pb.ts';
+import { ServerReflection } from '../gen/reflection_pb.ts';
 import {
   type ClientStatusQuery,
   csds,
@@ -249,15 +251,19 @@ function taken(
 
 function auxiliaryPaths(core: Core, answers: ClientAnswers): ConnectPaths {
   const { serving, clientStatus } = answers;
-  const services = (): readonly string[] =>
-    takesLoadReports(core) ? [...resourceServices, LoadReportingService.typeName] : resourceServices;
-  const csdsService = ClientStatusDiscoveryService.typeName;
+  const services = (): readonly string[] => [
+    ...resourceServices,
+    ...(takesLoadReports(core) ? [LoadReportingService.typeName] : []),
+    ...(core.statusScopes.enabled ? [ClientStatusDiscoveryService.typeName] : []),
+    Health.typeName,
+    ServerReflection.typeName,
+  ];
   return new ConnectPaths({
     clock: systemClock,
     stalledMilliseconds: () => core.config.limits.stalledTimeoutMs,
     services: [
       health(services, serving, (changed) => core.onChange(changed)),
-      reflection(() => (core.statusScopes.enabled ? [...services(), csdsService] : services())),
+      reflection(services),
       csds(
         (peer) => core.statusScopes.of(peer),
         clientStatus,

@@ -31,6 +31,7 @@ import type { RolloutFile } from '../rollout/rollout-file.ts';
 import { Traffic } from '../rollout/traffic.ts';
 import type { Fleet } from '../rollout/waiting.ts';
 import { logGrpc } from '../upstream/ads/grpc-channel.ts';
+import { claims } from '../upstream/claims.ts';
 import { type AccountBounds, Accounts } from '../wire/accounts.ts';
 import type { ConnectionBounds } from '../wire/client-connections.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
@@ -240,6 +241,10 @@ export class Core {
       isUnavailable: role.isUnavailable,
       refusal: role.refusal,
       isServed: role.isServed,
+      leavesBehind: ({ type, selector }) => {
+        const upstream = this.#config.upstreams.find((one) => claims(one.claims, type, selector));
+        return upstream?.kind === 'ads' && upstream.protocol === 'SOTW';
+      },
       downstream: {
         events: this.#streamMetrics,
         limits: () => this.#limits,
@@ -526,9 +531,13 @@ export class Core {
 /** Files are read when they are asked for first. */
 const leastFetchMs = 1000;
 
+/** Upstream is asked a little later than the relay is: what becomes absent after its timeout is answered as absent. */
+const fetchGraceMs = 250;
+
 /** After that long no upstream answers any more what it does not know (protocol §3.9). */
 function fetchMilliseconds({ upstreams }: Config): number {
-  return Math.max(leastFetchMs, ...upstreams.map((one) => (one.kind === 'ads' ? one.resourceTimeoutMs : 0)));
+  const waits = upstreams.map((one) => (one.kind === 'ads' ? one.resourceTimeoutMs + fetchGraceMs : 0));
+  return Math.max(leastFetchMs, ...waits);
 }
 
 /** Made once for each configuration, because every response reads them. */

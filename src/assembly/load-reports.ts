@@ -80,7 +80,8 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
     return read.ok ? ok(reportingClient(core, requests, read.value, peer, id)) : read;
   };
   // From 0: increase() does not see a series' first increment.
-  for (const { name } of reporting(core.config.upstreams)) {
+  const { upstreams } = core.config;
+  for (const { name } of core.traffic.intervalMs === undefined ? reporting(upstreams) : upstreams) {
     if (role !== 'primary') metrics.count.loadReports('received', name);
     if (role !== 'worker') metrics.count.loadReports('sent', name);
   }

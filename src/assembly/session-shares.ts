@@ -8,8 +8,8 @@ import { claims } from '../upstream/claims.ts';
 import type { Account } from '../wire/accounts.ts';
 import type { Peer } from '../wire/server-stream.ts';
 
-/** A stream and a peer may use at least so many parameter sets. Nearly all clients use one. */
-const leastOf = { stream: 2, peer: 4 };
+/** A stream and a peer may use at least so many parameter sets: a small limit has no smaller one below it. */
+const leastOf = { stream: 8, peer: 16 };
 
 type Sets = ReadonlySet<ParametersKey>;
 const none: Sets = new Set();

@@ -54,7 +54,7 @@ export class StreamMetrics implements StreamEvents {
   readonly #around: StreamMetricsOptions;
   readonly canaryAnswered: (stream: string) => void;
   readonly reselected: (stream: string) => void;
-  /** By the type's label, which an unknown type gets when it is served. */
+  /** By the type's label, which an unknown type may get when it is served. */
   readonly #series = new Map<string, TypeSeries>();
   readonly #propagation: Distribution;
 

@@ -104,6 +104,8 @@ export interface StoreOptions {
   readonly publish?: (commit: Commit) => void;
   /** Commits say what was there before, and what is there now. */
   readonly recorded?: boolean | undefined;
+  /** Who serves this may not say that it is gone; left out: nobody does. */
+  readonly leavesBehind?: ((interest: Interest) => boolean) | undefined;
   /** Of a store in the same process with nearly the same content: both count revisions together, and share bodies. */
   readonly beside?: TypeTables;
 }

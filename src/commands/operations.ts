@@ -105,13 +105,13 @@ export const check = relayCommand({
   does: 'asks a check of the rollout now',
   about: `Asks one of rollout.checks now and prints what it says. This does not count for a change that waits.`,
   flags: { name: required(text('NAME', 'one of rollout.checks')) },
-  exit: '0 GOOD; 1 BAD or UNKNOWN, or the relay does not answer.',
+  exit: '0 GOOD; 1 BAD or UNKNOWN, with the reason on stderr too, or the relay does not answer.',
   ask:
     ({ name }) =>
     async ({ rpc }) => {
       const response = await rpc.check({ name });
-      const code = response.check?.state === 'GOOD' ? 0 : 1;
-      return { ...answer(response, () => checkText(response)), code };
+      const text = () => checkText(response);
+      return answer(response, text, response.check?.state === 'GOOD' ? undefined : text);
     },
 });
 

@@ -166,7 +166,7 @@ export const rollout = z
     max_wait: positiveDuration().prefault(defaultMaxWait).describe('How long to wait for a verdict; then on_timeout applies. Another change does not restart it, the end of a hold does'),
     on_timeout: z.enum(['HOLD', 'PROCEED']).default('HOLD').describe('HOLD: the others keep what they have. PROCEED: everybody gets the change, unless a canary rejects it'),
     on_failure: z.enum(['HOLD', 'DISCARD']).default('HOLD').describe('What becomes of a change that was found bad. HOLD: those who have it keep it, and nobody else gets it. DISCARD: they go back at once'),
-    max_disconnects: z.number().min(0).max(100).default(20).describe("Percentage of the canaries' streams that may end within the bake"),
+    max_disconnects: z.number().min(0).max(100).default(20).describe('Percentage of the canaries of a class that may leave within the bake, by their nodes'),
     guard: guard.prefault({}).describe('A change that shows by its content alone that nobody should get it is held, with the cause content. Each bound is for one session of an upstream: with parameter sets of their own, for each of them'),
     types: z.array(resourceType()).min(1).prefault(defaultTypes).describe('These types go to canaries first; others go straight to everybody'),
     notify: notify.describe('Servers that are told by a POST with JSON what becomes of a change. It is sent again for half a minute until the answer is 2xx'),

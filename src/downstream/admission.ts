@@ -293,19 +293,24 @@ export function unavailable(
 
 /**
  * A control plane that decides by node gets no more sessions than limits.max_upstream_sessions. Silence would look like
- * resources that do not exist, so the stream fails before it says anything. A refused locator gets a resource error instead.
+ * resources that do not exist, so the stream fails before it says anything. A refused locator gets a resource error
+ * instead, but where nothing else is asked for and nothing was sent. Relays hand that error on.
  */
 export function refusedUpstream(
   types: readonly AskedType[],
   services: Pick<DownstreamServices, 'refusal'>,
+  client: Pick<ClientContext, 'relay'> | undefined,
 ): Refusal | undefined {
+  let isServed = client?.relay === true || types.some(({ subscription }) => subscription?.responded === true);
+  let refused: string | undefined;
   for (const { info, selection } of types) {
     for (const { locator, selector, parameters } of selection.entries.values()) {
-      if (locator) continue;
+      if (locator && isServed) continue;
       const message = services.refusal({ type: info.url, selector, parameters });
-      if (message === undefined) continue;
-      return exhausted('upstream_sessions', message);
+      if (message === undefined) isServed = true;
+      else if (!locator) return exhausted('upstream_sessions', message);
+      else refused = message;
     }
   }
-  return undefined;
+  return isServed || refused === undefined ? undefined : exhausted('upstream_sessions', refused);
 }

@@ -31,7 +31,7 @@ import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import { explainMatch, formatConstraints } from '../model/constraints.ts';
@@ -43,11 +43,11 @@ import { fail, ok, type Result } from '../model/result.ts';
 import type { HeldVariant } from '../model/rollout.ts';
 import { unknownWord } from '../model/text.ts';
 import { TimeSlices } from '../model/time-slices.ts';
-import { knownTypes, typeInfo } from '../model/types.ts';
+import { typeByName, typeInfo } from '../model/types.ts';
 import type { HeldRemovals, Upstream, UpstreamState } from '../model/upstream.ts';
 import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
-import { OTHER_TYPES, TypeLabels } from '../observe/metrics.ts';
+import { TypeLabels } from '../observe/metrics.ts';
 import { notAllowed } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
 import type { Checks } from '../rollout/checks.ts';
@@ -402,7 +402,7 @@ function waiting(
 const isSame = (a: Variant, b: Variant): boolean =>
   a === b || (a.name === b.name && a.constraints === b.constraints && sameVariantContent(a, b));
 
-/** Clients can name any type: unknown types that nobody serves share a row, and so do those after the first few. */
+/** Clients can name any type: unknown types after the first few share a row. */
 function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeStatus>[] {
   const labels = new TypeLabels((type) => relay.store.variants(type) > 0);
   const rows = new Map<string, Plain<TypeStatus>>();
@@ -416,8 +416,7 @@ function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeS
   }
   for (const { type, subscriptions } of subscribed) {
     // Each worker names the first unknown types that it met: others than this process, perhaps.
-    const known = rows.has(type) || knownTypes.some(({ short }) => short === type);
-    rowOf(known ? type : OTHER_TYPES).subscriptions += subscriptions;
+    rowOf(labels.of(typeByName(type) ?? typeUrl(type))).subscriptions += subscriptions;
   }
   return [...rows.values()];
 }

@@ -195,8 +195,8 @@ export class Metrics {
   #gatherRelay: (() => Promise<void>) | undefined;
 
   /**
-   * `isServed`: an unknown type has a label of its own only if there is a resource of it. `process`: prom-client's metrics
-   * of the process and its event loop; they go on measuring until the process ends.
+   * `isServed`: there is a resource of this type, see TypeLabels. `process`: prom-client's metrics of the process and its
+   * event loop; they go on measuring until the process ends.
    */
   constructor(
     isServed: (type: TypeUrl) => boolean = () => true,
@@ -389,13 +389,12 @@ function* readingsOf(family: Family<Tally>): Iterable<Reading> {
 
 const sum = (readings: readonly Reading[]): number => readings.reduce((total, [count]) => total + count, 0);
 
-/**
- * Only so many unknown types get a label of their own, because each label is a series for ever. Clients can name any
- * type, so only those of which an upstream has a resource.
- */
+/** Only so many unknown types get a label of their own, because each label is a series for ever. */
 const mostUnknown = 32;
+/** Clients can name any type: those of which no upstream has a resource leave the other places free. */
+const mostUnserved = 8;
 /** The label of the rest. */
-export const OTHER_TYPES = 'other';
+const OTHER_TYPES = 'other';
 
 /**
  * A name for a type as a label: the short name, an unknown type's URL, `other` past the first unknown ones and where the
@@ -413,11 +412,16 @@ export class TypeLabels {
   of(type: TypeUrl): string {
     const { short } = typeInfo(type);
     if (short !== type) return short;
-    if (this.#unknown.has(type)) return printable(short);
-    const isTooMany = this.#unknown.size >= mostUnknown;
-    if (isTooMany || type === '' || type.length > longestTypeUrl || !this.#isServed(type)) return OTHER_TYPES;
+    if (!this.#unknown.has(type) && !this.#hasPlace(type)) return OTHER_TYPES;
     this.#unknown.add(type);
     return printable(short);
+  }
+
+  #hasPlace(type: TypeUrl): boolean {
+    if (type === '' || type.length > longestTypeUrl || this.#unknown.size >= mostUnknown) return false;
+    if (this.#unknown.size < mostUnserved || this.#isServed(type)) return true;
+    const unserved = [...this.#unknown].filter((one) => !this.#isServed(one));
+    return unserved.length < mostUnserved;
   }
 }
 

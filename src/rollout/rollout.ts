@@ -11,6 +11,7 @@ import { Canaries, type Member, type Moved } from './canaries.ts';
 import { type Change, Changes } from './changes.ts';
 import { Guard } from './guard.ts';
 import {
+  type HoldCause,
   type Judgement,
   type Observation,
   type RolloutState,
@@ -399,11 +400,11 @@ export class Rollout {
     this.#timer = clock.after(Math.max(0, nextAt - now), () => this.#look());
   }
 
-  /** With `on_failure: DISCARD`: who has what was found bad goes back. */
+  /** With `on_failure: DISCARD`: who has what was found bad goes back. What is bad for one reason is told and counted once. */
   #discardHeld(): void {
     if (this.#settings?.onFailure !== 'DISCARD') return;
     const { events, gate } = this.#options;
-    const keysByReason = new Map<string, Set<string>>();
+    const all = new Map<string, { cause: HoldCause; reason: string; names: PendingName[] }>();
     const known = [...this.#guard.objections, ...this.#verdicts.restored()];
     for (const row of this.#changes.rows) {
       const { state } = row.judge;
@@ -414,12 +415,12 @@ export class Rollout {
       const atFault = verdictOn(found, row.keys)?.names ?? row.keys;
       const bad = row.names.filter(({ key }) => atFault.has(key));
       this.#verdicts.discard(bad, reason, cause);
-      events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
-      events.discarded(bad, cause, reason);
-      const keys = getOrMake(keysByReason, reason, () => new Set());
-      for (const { key } of bad) keys.add(key);
+      getOrMake(all, `${cause} ${reason}`, () => ({ cause, reason, names: [] })).names.push(...bad);
     }
-    for (const [reason, keys] of keysByReason) {
+    for (const { cause, reason, names } of all.values()) {
+      events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
+      events.discarded(names, cause, reason);
+      const keys = keysOf(names);
       for (const key of keys) this.#decided.add(key);
       gate.discard({}, reason, keys);
     }

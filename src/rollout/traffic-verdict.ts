@@ -7,6 +7,8 @@ export interface Tally {
   /** Over so much time, of all that are counted together, and in so many reports. */
   seconds: number;
   reports: number;
+  /** The reports as a number: old ones count less in all else. */
+  heard: number;
   /** The sum of the squares of the requests of each report. */
   squares: number;
   /** The sum of the squares of the errors of each report, each by its requests. */
@@ -65,6 +67,7 @@ const tallyOf = (requests: number, errors: number, seconds: number, reports: num
   errors,
   seconds,
   reports,
+  heard: reports,
   squares: requests ** 2,
   errorSquares: requests === 0 ? 0 : errors ** 2 / requests,
 });
@@ -75,6 +78,7 @@ export function addTo(sum: Tally, more: Readonly<Tally>, weight: number): void {
   sum.errors = sum.errors * weight + more.errors;
   sum.seconds = sum.seconds * weight + more.seconds;
   sum.reports = sum.reports * weight + more.reports;
+  sum.heard += more.heard;
   sum.squares = sum.squares * weight + more.squares;
   sum.errorSquares = sum.errorSquares * weight + more.errorSquares;
 }
@@ -88,7 +92,7 @@ export function sumOf(tallies: Iterable<Readonly<Tally>>): Tally {
 /** Chance alone may find something bad so often, each time it is asked. */
 const falseAlarms = 1 / 1000;
 /** What is usual shows in so many reports. A client that has just come has said little so far. */
-const leastReports = 5;
+const leastReports = 6;
 /** So many clients show how much they differ. */
 const fewest = 3;
 
@@ -144,7 +148,7 @@ function whyNothingCounts(canaries: readonly ComparedClient[]): string {
 }
 
 const isRelay = ({ origin }: ComparedClient): boolean => origin.stages > 0;
-export const isKnown = ({ usual }: Pick<ComparedClient, 'usual'>): boolean => usual.reports >= leastReports;
+export const isKnown = ({ usual }: Pick<ComparedClient, 'usual'>): boolean => usual.heard >= leastReports;
 
 /**
  * Only clients of which it is known how many requests they had before can be compared with that. A relay has those of as
@@ -193,23 +197,35 @@ function isRise(
   const bursts = correlation([...clients.canaries, ...clients.others].map(({ usual }) => usual));
   // Where it is known what is usual for each, it is known how they differ.
   const differing = known === undefined ? correlation([asReports(clients.others)]) : 0;
-  const worth = (side: 'canaries' | 'others'): number =>
-    differing === 0
-      ? independent(counted[side], bursts)
-      : Math.min(independent(counted[side], bursts), independent(asReports(clients[side]), differing));
-  const [canaries, others] = [worth('canaries'), worth('others')];
+  /** Requests that share their fate say less: of one request, so much more variance. */
+  const shared = (side: 'canaries' | 'others'): number => {
+    const alone = independent(counted[side], bursts);
+    const worth = differing === 0 ? alone : Math.min(alone, independent(asReports(clients[side]), differing));
+    return 1 / worth - 1 / counted[side].requests;
+  };
+  const [ofCanaries, ofOthers] = [shared('canaries'), shared('others')];
   let expected = errorRate(counted.others);
-  let variance = errorVariance(counted) * (1 / canaries + 1 / others);
+  let variance = errorVariance(counted) * (ofCanaries + ofOthers);
   const more = known === undefined ? 0 : errorRate(known.canaries) - errorRate(known.others);
   if (known !== undefined && more > 0) {
     expected += more;
     const usually = 1 / independent(known.canaries, bursts) + 1 / independent(known.others, bursts);
     variance += errorVariance(known) * usually;
   }
-  const increase = errorRate(counted.canaries) - expected;
-  // Bernstein's bound: where errors are few, more of them come by chance than a normal distribution has.
-  const rare = (limit / 3) * Math.max(0, 1 / canaries - 1 / others);
-  return increase * 100 > maxErrorIncrease && increase > rare + Math.sqrt(rare ** 2 + 2 * limit * variance);
+  const [canaries, others] = [counted.canaries.requests, counted.others.requests];
+  const rate = errorRate(counted.canaries);
+  const increase = rate - expected;
+  if (increase * 100 <= maxErrorIncrease) return false;
+  // If the change does nothing, both sides have the same rate.
+  const both = (rate * canaries + expected * others) / (canaries + others);
+  const evidence =
+    against(rate * canaries, both * canaries) +
+    against((1 - rate) * canaries, (1 - both) * canaries) +
+    against(expected * others, both * others) +
+    against((1 - expected) * others, (1 - both) * others);
+  // Bernstein's bound: a few bursts are larger by chance than a normal distribution has them.
+  const rare = Math.max(0, ofCanaries - ofOthers) / 3;
+  return isBeyondChance(evidence, (variance / increase + rare) / increase, limit);
 }
 
 /** Fewer requests come. Clients to which fewer came before already are compared with that. */
@@ -220,9 +236,11 @@ function isDrop(
 ): boolean {
   if (others.requests < minRequests) return false;
   let expected = requestRate(others) * canaries.seconds;
-  // Of the expected number, relative.
   const differing = spread(clients.others.length === 0 ? clients.canaries : clients.others) * shares(clients);
-  let variance = 1 / others.requests + Math.max(differing, bursts(clients.canaries) + bursts(clients.others));
+  // Relative to the expected number.
+  const inOthers =
+    clients.others.length === 0 ? bursts(clients.canaries, 'usual') : bursts(clients.others, 'counted');
+  let variance = Math.max(differing, bursts(clients.canaries, 'counted') + inOthers);
   if (usual !== undefined && usual.others.requests > 0) {
     const fewer = requestRate(usual.canaries) / requestRate(usual.others);
     if (fewer < 1) {
@@ -231,16 +249,29 @@ function isDrop(
     }
   }
   const missing = expected - canaries.requests;
-  return (
-    missing * 100 > maxRequestDrop * expected &&
-    missing > Math.sqrt(2 * limit * (expected + expected ** 2 * variance))
-  );
+  if (missing * 100 <= maxRequestDrop * expected) return false;
+  // If the change does nothing, all requests fall to both sides as those that are expected do.
+  const share = (canaries.requests + others.requests) / (expected + others.requests);
+  const evidence =
+    against(canaries.requests, share * expected) + against(others.requests, share * others.requests);
+  return isBeyondChance(evidence, variance * (expected / missing) ** 2, limit);
 }
+
+/** What a part of all counts says against what is expected of it. The sum over all parts is that of `isBeyondChance`. */
+const against = (counted: number, expected: number): number =>
+  counted === 0 ? 0 : counted * Math.log(counted / expected);
+
+/**
+ * Chance has so much against it in less than exp(-limit) of all cases. Each request by itself has exp(-evidence): it is
+ * Chernoff's bound, and holds where few are counted, or none. `variance`: what varies besides, relative to the difference.
+ */
+const isBeyondChance = (evidence: number, variance: number, limit: number): boolean =>
+  evidence > limit * (1 + 2 * variance * evidence);
 
 const errorRate = ({ errors, requests }: Tally): number => (requests === 0 ? 0 : errors / requests);
 const requestRate = ({ requests, seconds }: Tally): number => (seconds === 0 ? 0 : requests / seconds);
 
-/** Of one request, if the change does nothing: both sides have the same rate. No errors so far do not mean that none come. */
+/** Of one request, if both sides have the same rate. No errors so far do not mean that none come. */
 function errorVariance({ canaries, others }: Sides<Tally>): number {
   const rate = (canaries.errors + others.errors + 1) / (canaries.requests + others.requests + 2);
   return rate * (1 - rate);
@@ -296,15 +327,17 @@ function spread(clients: readonly ComparedClient[]): number {
 }
 
 /** How much the requests of these clients come in bursts, beyond chance: a relative variance of what was counted. */
-function bursts(clients: readonly ComparedClient[]): number {
+function bursts(clients: readonly ComparedClient[], of: 'counted' | 'usual'): number {
   let variance = 0;
   let expected = 0;
-  for (const { counted, usual } of clients) {
-    const { requests, reports, squares } = usual;
+  for (const client of clients) {
+    const { requests, reports, squares } = client.usual;
     if (requests === 0) continue;
     const mean = requests / reports;
-    expected += mean * counted.reports;
-    variance += Math.max(0, squares / reports - mean ** 2 - mean) * counted.reports;
+    expected += mean * client[of].reports;
+    // Few reports differ less from their mean than from what is usual.
+    const differ = (squares / reports - mean ** 2) * (reports > 1 ? reports / (reports - 1) : 1);
+    variance += Math.max(0, differ - mean) * client[of].reports;
   }
   return expected === 0 ? 0 : variance / expected ** 2;
 }

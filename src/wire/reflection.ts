@@ -49,8 +49,8 @@ type ReflectionAnswer = NonNullable<
 >;
 
 /**
- * gRPC server reflection. `services` are the full names that it lists now, besides health and itself; their descriptors
- * are looked up in the Envoy API, loaded when somebody asks, and in `files`.
+ * gRPC server reflection. `services` are the full names that it lists now; their descriptors are looked up in the Envoy
+ * API, loaded when somebody asks, and in `files`.
  */
 function reflectionRoutes(
   services: () => readonly string[],
@@ -61,8 +61,6 @@ function reflectionRoutes(
     loaded ??= new Descriptors([file_health, file_reflection, ...files]);
     return loaded;
   };
-  const listed = (): readonly string[] =>
-    [...services(), 'grpc.health.v1.Health', ServerReflection.typeName].toSorted();
   return (router) => {
     router.service(ServerReflection, {
       async *serverReflectionInfo(requests) {
@@ -72,7 +70,7 @@ function reflectionRoutes(
           yield {
             validHost: request.host,
             originalRequest: request,
-            messageResponse: answer(request, listed(), descriptors, sent),
+            messageResponse: answer(request, services().toSorted(), descriptors, sent),
           };
         }
       },

@@ -13,7 +13,7 @@ const accounts = testAccounts();
 const at = (address: string): Peer => testPeer({ address: `${address}:4000` }, accounts);
 
 function configOf({
-  sessions = 16,
+  sessions = 32,
   workers = 0,
   upstreams = '',
   parameters = '[{ key: env, from: node.id }]',
@@ -53,9 +53,9 @@ describe('shares of the upstream sessions', () => {
 
   it('a stream may use a quarter, and is told what it may do', () => {
     const stream = shares().of(at('10.0.0.1'));
-    expect(stream.take(withEnvs(range('e', 4)))).to.equal(undefined);
-    expect(stream.take(withEnvs(range('e', 5))))
-      .to.include('5 parameter sets: at most 4')
+    expect(stream.take(withEnvs(range('e', 8)))).to.equal(undefined);
+    expect(stream.take(withEnvs(range('e', 9))))
+      .to.include('9 parameter sets: at most 8')
       .and.to.include('limits.max_upstream_sessions')
       .and.to.include('parameters[].values')
       .and.to.include('limits.relay_peers');
@@ -69,16 +69,16 @@ describe('shares of the upstream sessions', () => {
     expect(stream.taken(), 'fewer').to.equal(0);
     stream.take(withEnvs(['e0', 'new']));
     expect(stream.taken(), 'one more').to.equal(1);
-    stream.take(withEnvs(range('x', 5)));
+    stream.take(withEnvs(range('x', 9)));
     expect(stream.taken(), 'too many').to.equal(0);
   });
 
   it('a peer may use half, over all its streams; other peers have their own', () => {
     const all = shares();
     const [one, two, three] = [1, 2, 3].map(() => all.of(at('10.0.0.1')));
-    expect(one?.take(withEnvs(range('a', 4)))).to.equal(undefined);
-    expect(two?.take(withEnvs(range('b', 4)))).to.equal(undefined);
-    expect(three?.take(withEnvs(['c']))).to.include('10.0.0.1 uses 9 parameter sets: at most 8');
+    expect(one?.take(withEnvs(range('a', 8)))).to.equal(undefined);
+    expect(two?.take(withEnvs(range('b', 8)))).to.equal(undefined);
+    expect(three?.take(withEnvs(['c']))).to.include('10.0.0.1 uses 17 parameter sets: at most 16');
     expect(three?.take(withEnvs(['a0', 'b0'])), 'what it uses already').to.equal(undefined);
     expect(all.of(at('10.0.0.2')).take(withEnvs(['c']))).to.equal(undefined);
     two?.release();
@@ -87,25 +87,30 @@ describe('shares of the upstream sessions', () => {
 
   it('one set in the place of another is no more than before', () => {
     const all = shares();
-    const streams = range('', 8).map(() => all.of(at('10.0.0.1')));
+    const streams = range('', 16).map(() => all.of(at('10.0.0.1')));
     for (const [index, stream] of streams.entries())
       expect(stream.take(withEnvs([`e${index}`]))).to.equal(undefined);
     for (const [index, stream] of streams.entries())
       expect(stream.take(withEnvs([`f${index}`]))).to.equal(undefined);
-    expect(all.of(at('10.0.0.1')).take(withEnvs(['e0']))).to.include('9 parameter sets');
+    expect(all.of(at('10.0.0.1')).take(withEnvs(['e0']))).to.include('17 parameter sets');
   });
 
-  it('where there are few, a stream may use two, and a peer four', () => {
+  it('where there are few, a stream may use eight, and a peer sixteen', () => {
     const all = shares({ sessions: 2 });
     expect(all.of(at('10.0.0.1')).take(withEnvs(['a', 'b']))).to.equal(undefined);
     expect(all.of(at('10.0.0.1')).take(withEnvs(['c'])), 'the upstream says that it is full').to.equal(
       undefined,
     );
-    expect(
-      shares({ sessions: 5 })
-        .of(at('10.0.0.1'))
-        .take(withEnvs(range('e', 3))),
-    ).to.include('at most 2');
+    const twenty = shares({ sessions: 20 });
+    const [one, two, three] = [1, 2, 3].map(() => twenty.of(at('10.0.0.1')));
+    expect(one?.take(withEnvs(range('e', 9)))).to.include('at most 8');
+    expect(one?.take(withEnvs(range('a', 8)))).to.equal(undefined);
+    expect(two?.take(withEnvs(range('b', 8)))).to.equal(undefined);
+    expect(three?.take(withEnvs(['c']))).to.include('at most 16');
+    for (const sessions of [3, 5, 8]) {
+      const stream = shares({ sessions }).of(at('10.0.0.1'));
+      expect(stream.take(withEnvs(range('e', sessions))), `${sessions} sessions`).to.equal(undefined);
+    }
     expect(
       shares({ sessions: 1 })
         .of(at('10.0.0.1'))
@@ -114,9 +119,9 @@ describe('shares of the upstream sessions', () => {
   });
 
   it('each worker counts for itself: a peer has its part of the half in each', () => {
-    const all = shares({ sessions: 40, workers: 4 });
-    expect(all.of(at('10.0.0.1')).take(withEnvs(range('a', 5)))).to.equal(undefined);
-    expect(all.of(at('10.0.0.1')).take(withEnvs(['b']))).to.include('at most 5');
+    const all = shares({ sessions: 160, workers: 4 });
+    expect(all.of(at('10.0.0.1')).take(withEnvs(range('a', 20)))).to.equal(undefined);
+    expect(all.of(at('10.0.0.1')).take(withEnvs(['b']))).to.include('at most 20');
   });
 
   it('what makes no session of its own does not count', () => {
@@ -139,15 +144,15 @@ describe('shares of the upstream sessions', () => {
   it('after a reload everything is counted anew', () => {
     const all = shares();
     const [one, two] = [all.of(at('10.0.0.1')), all.of(at('10.0.0.1'))];
-    one.take(withEnvs(range('a', 4)));
-    two.take(withEnvs(range('b', 4)));
-    const larger: Config = configOf({ sessions: 32 });
+    one.take(withEnvs(range('a', 8)));
+    two.take(withEnvs(range('b', 8)));
+    const larger: Config = configOf({ sessions: 64 });
     all.reload(larger);
-    expect(one.take(withEnvs(range('a', 8)))).to.equal(undefined);
-    expect(two.take(withEnvs(range('b', 8)))).to.equal(undefined);
-    expect(all.of(at('10.0.0.1')).take(withEnvs(['c']))).to.include('17 parameter sets: at most 16');
+    expect(one.take(withEnvs(range('a', 16)))).to.equal(undefined);
+    expect(two.take(withEnvs(range('b', 16)))).to.equal(undefined);
+    expect(all.of(at('10.0.0.1')).take(withEnvs(['c']))).to.include('33 parameter sets: at most 32');
     one.release();
     two.release();
-    expect(all.of(at('10.0.0.1')).take(withEnvs(range('c', 8)))).to.equal(undefined);
+    expect(all.of(at('10.0.0.1')).take(withEnvs(range('c', 16)))).to.equal(undefined);
   });
 });

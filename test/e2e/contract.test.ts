@@ -153,9 +153,12 @@ describe('the contract, on a running relay', function () {
 
   it('has health, reflection and CSDS on the xDS port', async () => {
     const transport = createGrpcTransport({ baseUrl: `http://${relay.xds}`, idleConnectionTimeoutMs: 100 });
-    const { status } = await createClient(Health, transport).check({ service: ADS_SERVICE });
-    expect(status).to.equal(Serving.SERVING);
-    expect(await listedServices(transport)).to.include.members([
+    const listed = await listedServices(transport);
+    const health = createClient(Health, transport);
+    for (const service of listed)
+      expect((await health.check({ service })).status, service).to.equal(Serving.SERVING);
+    expect(Object.keys((await health.list({})).statuses)).to.have.members(['', ...listed]);
+    expect(listed).to.include.members([
       ADS_SERVICE,
       'grpc.health.v1.Health',
       ClientStatusDiscoveryService.typeName,

@@ -28,7 +28,7 @@ describe('clients that invent parameter values', function () {
           workers,
           upstreams: [upstream(`127.0.0.1:${plane.port}`, 'DELTA')],
           parameters: [{ key: 'env', from: 'node.metadata.env' }],
-          limits: { max_upstream_sessions: 8 },
+          limits: { max_upstream_sessions: 32 },
           cache: { idle_ttl: '600s' },
         });
       });
@@ -71,7 +71,7 @@ describe('clients that invent parameter values', function () {
         invent(attacker, 100);
         const status = await attacker.ends();
         expect(status.code, status.details).to.equal(8);
-        expect(status.details).to.include('limits.max_upstream_sessions').and.to.include('at most 2');
+        expect(status.details).to.include('limits.max_upstream_sessions').and.to.include('at most 8');
         expect(await relay.metric('downstream_rejected_total', 'reason="upstream_sessions"')).to.equal(1);
         await isServed('prod');
         expect(await relay.metric('upstream_sessions')).to.equal(1);
@@ -79,24 +79,59 @@ describe('clients that invent parameter values', function () {
 
       it('from one peer leave half of the sessions to others', async () => {
         const before = await relay.metric('upstream_sessions');
-        for (let round = 0; round < 8; round++) invent(open('attacker'), 2, String(round));
+        for (let round = 0; round < 8; round++) invent(open('attacker'), 8, String(round));
         await eventually(() => {
           const refused = clients.filter(({ status }) => status?.code === 8);
           expect(refused.length).to.be.at.least(workers === 0 ? 6 : 4);
         });
-        expect(await relay.metric('upstream_sessions')).to.be.at.most(workers === 0 ? before + 4 : 8);
+        expect(await relay.metric('upstream_sessions')).to.be.at.most(workers === 0 ? before + 16 : 32);
       });
 
       it('and leave keep nobody out until idle_ttl', async () => {
         for (let round = 0; round < 6; round++) {
           const attacker = open('attacker');
-          invent(attacker, 2, String(round));
+          invent(attacker, 8, String(round));
           await eventually(() => expect(attacker.of('eds').length).to.be.at.least(1));
           await attacker[Symbol.asyncDispose]();
         }
         for (const env of ['prod', 'test', 'dev']) await isServed(env);
-        expect(await relay.metric('upstream_sessions')).to.be.at.most(8);
+        expect(await relay.metric('upstream_sessions')).to.be.at.most(32);
       });
     });
   }
+
+  it('all of whose locators are past max_upstream_sessions end; a locator beside others gets an error', async () => {
+    const plane = await new ControlPlane().listen();
+    plane.answer = (stream, { responseNonce }) => {
+      if (responseNonce === '') stream.send(eds, '1', 'shop:it@1');
+    };
+    await using stack = new AsyncDisposableStack();
+    stack.defer(() => plane.kill());
+    const relay = stack.use(
+      await RelayProcess.start({
+        drain_timeout: '100ms',
+        upstreams: [upstream(`127.0.0.1:${plane.port}`, 'DELTA')],
+        parameters: [{ key: 'env', from: 'node.metadata.env' }],
+        limits: { max_upstream_sessions: 2 },
+      }),
+    );
+    const asking = (protocol: 'sotw' | 'delta', ...envs: readonly string[]): XdsClient => {
+      const client = stack.use(new XdsClient(relay.xds, protocol));
+      const locators = envs.map((env) => ({ name: 'shop', dynamicParameters: { env } }));
+      if (protocol === 'delta') client.delta('eds', { resourceLocatorsSubscribe: locators });
+      else client.sotw('eds', { resourceLocators: locators });
+      return client;
+    };
+    await asking('delta', 'a').gets('eds');
+    await asking('delta', 'b').gets('eds');
+    for (const protocol of ['sotw', 'delta'] as const) {
+      const refused = await asking(protocol, 'c', 'd').ends();
+      expect(refused.code).to.equal(8);
+      expect(refused.details).to.include('limits.max_upstream_sessions');
+      const served = asking(protocol, 'a', 'e');
+      await served.gets('eds');
+      await relay.get('/ready');
+      expect(served.status, 'what it has beside it goes on').to.equal(undefined);
+    }
+  });
 });

@@ -40,5 +40,30 @@ describe('endpoints of clusters that have gone', function () {
         expect(await endpoints()).to.equal(1);
       }, 3000);
     });
+
+    it(`DELTA upstream: it would say that they are gone, so they stay for idle_ttl (workers: ${workers})`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1' });
+      plane.set('eds', { a: '1', b: '1' });
+      await using relay = await RelayProcess.start({
+        drain_timeout: '100ms',
+        upstreams: [upstream(plane.address, 'DELTA')],
+        cache: { idle_ttl: '1h' },
+        ...(workers === 0 ? {} : { workers }),
+      });
+      const endpoints = () => relay.metric('cache_resources', 'type="eds"');
+      {
+        using pool = new ClientPool(relay.xds, 1);
+        const client = pool.open('delta');
+        client.subscribe('cds');
+        client.subscribe('eds', ['a', 'b']);
+        await client.gets('cds', { a: '1' });
+        await client.gets('eds', { a: '1', b: '1' });
+      }
+      await eventually(async () => expect(await clientsOf(relay)).to.have.length(0));
+      await always(async () => {
+        expect(await endpoints()).to.equal(2);
+      }, 3000);
+    });
   }
 });

@@ -86,13 +86,17 @@ for (const workers of cases(0, 2)) {
       await using relay = await start({});
       const at = ['--admin', `http://${relay.admin}`];
       const good = await run('check', '--name', 'smoke', ...at);
-      expect([good.code, good.out.trim()]).to.deep.equal([0, 'smoke: GOOD: it answered 200']);
+      expect([good.code, good.out.trim(), good.err]).to.deep.equal([0, 'smoke: GOOD: it answered 200', '']);
       webhook.status = 404;
-      expect((await run('check', '--name', 'smoke', ...at)).code).to.equal(1);
+      const bad = await run('check', '--name', 'smoke', ...at, '--json');
+      expect([bad.code, bad.err.trim()]).to.deep.equal([1, 'smoke: BAD: it answered 404']);
+      // What is said on stderr is first, and in both.
+      expect(JSON.parse(bad.out.slice(bad.err.length))).to.have.nested.property('check.state', 'BAD');
       webhook.status = 302;
       const unknown = await run('check', '--name', 'smoke', ...at);
       expect(unknown.code, 'exit 2 is for a wrong command line').to.equal(1);
-      expect(unknown.out).to.include('smoke: UNKNOWN: it answered 302');
+      expect(unknown.err).to.include('smoke: UNKNOWN: it answered 302');
+      expect(unknown.out).to.equal(`${unknown.err}\n${unknown.err}`);
       expect((await run('check', '--name', 'smok', ...at)).err).to.include('smoke');
     });
   });

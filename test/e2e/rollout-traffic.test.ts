@@ -98,6 +98,8 @@ for (const workers of cases(2, 0)) {
       await eventually(() => expect(fleet.with('2')).to.equal(4));
       await reaches(relay, 'IDLE');
       expect(await relay.metric('load_requests_total', 'outcome="error"')).to.be.above(0);
+      const received = 'distributary_load_reports_total{direction="received",upstream="central"} 0';
+      expect((await relay.get('/metrics')).body).to.include(received);
     });
 
     for (const [what, effect, reason] of [

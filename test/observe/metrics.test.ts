@@ -150,6 +150,27 @@ describe('metrics', () => {
     expect(lines[0]).to.include('type="type.googleapis.com/example.T0"');
   });
 
+  it('tell only eight types apart that nobody serves, and those that are served beside them', async () => {
+    const metrics = new Metrics((type) => type.endsWith('0'));
+    for (let index = 99; index >= 0; index--) metrics.count.requests(other(index), 'subscribe').inc();
+    const lines = samples(await metrics.text(), 'distributary_downstream_requests_total');
+    const types = lines.map((line) => /example\.T(\d+)/.exec(line)?.[1] ?? 'other');
+    const unserved = ['99', '98', '97', '96', '95', '94', '93', '92'];
+    const served = ['90', '80', '70', '60', '50', '40', '30', '20', '10', '0'];
+    expect(types).to.have.members([...unserved, ...served, 'other']);
+    expect(lines).to.include('distributary_downstream_requests_total{type="other",kind="subscribe"} 82');
+  });
+
+  it('a type of which a resource comes keeps its label, and leaves its place to another one', () => {
+    const served = new Set<string>();
+    const metrics = new Metrics((type) => served.has(type));
+    const labels = (): string[] => [0, 8, 9].map((index) => metrics.typeLabel(other(index)));
+    for (let index = 0; index < 8; index++) metrics.typeLabel(other(index));
+    expect(labels()).to.deep.equal([other(0), 'other', 'other']);
+    served.add(other(0));
+    expect(labels()).to.deep.equal([other(0), other(8), 'other']);
+  });
+
   it('tell no type apart whose URL is longer than a label should be', async () => {
     const metrics = new Metrics();
     metrics.count.requests(typeUrl(`type.googleapis.com/${'x'.repeat(100_000)}`), 'subscribe').inc();

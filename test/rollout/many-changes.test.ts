@@ -23,7 +23,7 @@ class World {
   readonly rollout: Rollout;
   says: (key: string) => Standing = () => ({ kind: 'accepted' });
   /** How often each was called. */
-  readonly calls = { release: 0, discard: 0, removals: 0, released: 0 };
+  readonly calls = { release: 0, discard: 0, removals: 0, released: 0, counted: 0, discarded: 0 };
 
   constructor({
     maxRemovalPercent = 100,
@@ -78,6 +78,12 @@ class World {
       events: {
         ...unheard,
         released: () => this.calls.released++,
+        counted: (result) => {
+          if (result === 'discarded') this.calls.counted++;
+        },
+        discarded: (of) => {
+          this.calls.discarded += of.length;
+        },
       },
     });
     for (const selector of names) this.store.addInterest({ type: cds, selector, parameters: NO_PARAMETERS });
@@ -110,7 +116,8 @@ class World {
 
   /** What has been called since. */
   after(milliseconds: number) {
-    Object.assign(this.calls, { release: 0, discard: 0, removals: 0, released: 0 });
+    const none = { release: 0, discard: 0, removals: 0, released: 0, counted: 0, discarded: 0 };
+    Object.assign(this.calls, none);
     this.clock.advance(milliseconds);
     return this.calls;
   }
@@ -142,11 +149,11 @@ describe('many changes that wait', () => {
     expect(world.store.held.pending).to.have.length(0);
   });
 
-  it('on_failure: DISCARD: those that are bad for one reason go back together', () => {
+  it('on_failure: DISCARD: those that are bad for one reason go back together, and count once', () => {
     const world = new World();
     world.removes();
     world.says = (key) => ({ kind: 'rejected', reason: 'no', names: new Set([key]), isFinal: true });
-    expect(world.after(1000)).to.include({ discard: 1 });
+    expect(world.after(1000)).to.include({ discard: 1, counted: 1, discarded: names.length });
     expect(world.store.held.pending.every(({ masked }) => masked === 'discarded')).to.equal(true);
   });
 });

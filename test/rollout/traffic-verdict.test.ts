@@ -29,13 +29,17 @@ describe('a change judged by traffic', () => {
     ['5 points more: the bound', [tally(1000, 60)], [tally(1000, 10)], 'GOOD'],
     ['6 points more', [tally(1000, 70)], [tally(1000, 10)], 'BAD'],
     ['fewer errors', [tally(1000, 10)], [tally(1000, 500)], 'GOOD'],
-    ['10 points more of 100 requests may be chance', [tally(100, 10)], [tally(100, 0)], 'GOOD'],
-    ['10 points more of 200 requests', [tally(200, 20)], [tally(200, 0)], 'BAD'],
+    ['6 points more of 100 requests may be chance', [tally(100, 6)], [tally(100, 0)], 'GOOD'],
+    ['9 points more of 100 requests may be chance', [tally(100, 9)], [tally(100, 0)], 'GOOD'],
+    ['10 points more of 100 requests', [tally(100, 10)], [tally(100, 0)], 'BAD'],
+    ['all of 100 requests fail', [tally(100, 100)], [tally(100, 0)], 'BAD'],
     ['99 requests', [tally(99, 99)], [tally(190, 0)], 'UNKNOWN'],
     ['99 requests at the others', [tally(1000, 900)], [tally(99, 0)], 'UNKNOWN'],
     ['half as many requests: the bound', [tally(500)], [tally(1000)], 'GOOD'],
     ['fewer than half', [tally(400)], [tally(1000)], 'BAD'],
     ['none at all', [tally(0)], [tally(100)], 'BAD'],
+    ['none at all where 8 are expected', [tally(0, 0, 0.8)], [tally(100)], 'BAD'],
+    ['none at all where 6 are expected may be chance', [tally(0, 0, 0.6)], [tally(100)], 'UNKNOWN'],
     ['more requests', [tally(9000)], [tally(1000)], 'GOOD'],
     ['half of the time is half of the requests', [tally(500, 0, 5)], [tally(1000)], 'GOOD'],
     ['one of two has none: half', [tally(1000), tally(0)], [tally(1000)], 'GOOD'],
@@ -51,8 +55,31 @@ describe('a change judged by traffic', () => {
     });
   }
 
+  for (const [what, canary, other, state] of [
+    ['10 of 20 requests fail, and none of 20', tally(20, 10), tally(20), 'BAD'],
+    ['5 of 20 may be chance', tally(20, 5), tally(20), 'GOOD'],
+    ['none at all where 20 are expected', tally(0), tally(20), 'BAD'],
+    ['none at all where 10 are expected', tally(0, 0, 5), tally(20), 'BAD'],
+    ['none at all where 7 are expected by 20', tally(0, 0, 3.5), tally(20), 'UNKNOWN'],
+  ] as const)
+    it(`with min_requests: 20: ${what}: ${state}`, () => {
+      const clients = { canaries: [client(canary)], others: [client(other)] };
+      const found = compareTraffic(clients, { ...bounds, minRequests: 20 }, 1);
+      expect(found.state, found.reason).to.equal(state);
+    });
+
+  it('no requests at all is chance where the client had intervals without any before', () => {
+    const usual = sumOf([0, 100, 100, 0, 100, 100, 0, 100, 100].map((one) => reported(one, 0, 10)));
+    const state = (reports: number) => {
+      const canaries = [client(tally(0, 0, 10 * reports), usual)];
+      const others = [client(tally(100 * reports, 0, 10 * reports), usual)];
+      return compareTraffic({ canaries, others }, bounds, 1).state;
+    };
+    expect([2, 5, 40].map(state)).to.deep.equal(['UNKNOWN', 'UNKNOWN', 'BAD']);
+  });
+
   it('where nobody of the class is left: as before the change', () => {
-    const before = tally(5000, 50, 50);
+    const before = tally(6000, 60, 60);
     const judged = (counted: Tally) =>
       compareTraffic({ canaries: [client(counted, before)], others: [] }, bounds, 1);
     expect(judged(tally(1000, 10)).state).to.equal('GOOD');
@@ -62,7 +89,7 @@ describe('a change judged by traffic', () => {
       'UNKNOWN',
     );
     expect(judged(tally(1000, 100)).reason).to.equal(
-      '10.0 % of 1000 requests failed for clients that have it, 1.0 % of 5000 before: max_error_increase is 5 points',
+      '10.0 % of 1000 requests failed for clients that have it, 1.0 % of 6000 before: max_error_increase is 5 points',
     );
     expect(judged(tally(100)).reason).to.equal(
       '10.0 requests a second for each client that has it, 100.0 before: max_request_drop is 50 percent',
@@ -70,17 +97,17 @@ describe('a change judged by traffic', () => {
   });
 
   describe('where nobody of the class is left, and little is known of the time before', () => {
-    const before = tally(5000, 50, 50);
+    const before = tally(6000, 60, 60);
     const judged = (...canaries: readonly ComparedClient[]) =>
       compareTraffic({ canaries, others: [] }, bounds, 1);
 
     it('fewer than min_requests before: UNKNOWN', () => {
-      const { state, reason } = judged(client(tally(1000, 900), tally(99, 0, 50)));
+      const { state, reason } = judged(client(tally(1000, 900), tally(99, 0, 60)));
       expect([state, reason]).to.deep.equal(['UNKNOWN', '99 requests before: min_requests is 100']);
     });
 
     it('a burst in the only reports before is not what is usual', () => {
-      for (const seconds of [10, 40]) {
+      for (const seconds of [10, 50]) {
         const usual = tally(100 * seconds, 0, seconds);
         expect(judged(client(tally(100, 1), usual)).state).to.equal('GOOD');
         expect(judged(client(tally(99, 1), usual)).state).to.equal('UNKNOWN');
@@ -98,13 +125,13 @@ describe('a change judged by traffic', () => {
   });
 
   it('a client of which more failed, or which had less to do, before already: compared with that too', () => {
-    const others = [client(tally(10_000, 100), tally(50_000, 500, 50))];
+    const others = [client(tally(10_000, 100), tally(60_000, 600, 60))];
     const state = (counted: Tally, usual: Tally) =>
       compareTraffic({ canaries: [client(counted, usual)], others }, bounds, 1).state;
-    expect(state(tally(1000, 200), tally(5000, 950, 50))).to.equal('GOOD');
-    expect(state(tally(1000, 200), tally(5000, 50, 50))).to.equal('BAD');
-    expect(state(tally(1000, 10), tally(5000, 50, 50))).to.equal('GOOD');
-    expect(state(tally(1000, 10), tally(50_000, 500, 50))).to.equal('BAD');
+    expect(state(tally(1000, 200), tally(6000, 1140, 60))).to.equal('GOOD');
+    expect(state(tally(1000, 200), tally(6000, 60, 60))).to.equal('BAD');
+    expect(state(tally(1000, 10), tally(6000, 60, 60))).to.equal('GOOD');
+    expect(state(tally(1000, 10), tally(60_000, 600, 60))).to.equal('BAD');
     expect(state(tally(0), tally(0, 0, 100))).to.equal('UNKNOWN');
     // It has just come: nobody knows what is usual for it.
     expect(state(tally(0), tally(0, 0, 10))).to.equal('BAD');
@@ -116,7 +143,7 @@ describe('a change judged by traffic', () => {
       usual,
       origin: { stages: 1, isPartial: false },
     });
-    const [small, large] = [tally(500, 5, 50), tally(50_000, 500, 50)];
+    const [small, large] = [tally(600, 6, 60), tally(60_000, 600, 60)];
     const state = (canary: ComparedClient, ...others: readonly ComparedClient[]) =>
       compareTraffic({ canaries: [canary], others }, bounds, 1).state;
     expect(state(relay(tally(100, 1)), relay(tally(10_000, 100)))).to.equal('GOOD');
@@ -151,7 +178,7 @@ describe('a change judged by traffic', () => {
     it('nor are good changes that all of a class have, where many clients have just come', () => {
       let alarms = 0;
       for (let change = 0; change < 10_000; change++) {
-        const fleet = new Fleet(change, undefined, 1 + (change % 4));
+        const fleet = new Fleet(change, undefined, 1 + (change % 6));
         if (fleet.isFoundBad(0, 1)) alarms++;
       }
       expect(alarms).to.be.below(10);

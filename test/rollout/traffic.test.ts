@@ -29,7 +29,14 @@ describe('what clients report of their traffic', () => {
     traffic = new Traffic({ traffic: settings }, clock);
   });
 
-  function report(node: string, requests: number, errors = 0, classKey = 'c', origin = itsOwn): void {
+  function report(
+    node: string,
+    requests: number,
+    errors = 0,
+    classKey = 'c',
+    origin = itsOwn,
+    milliseconds = 10_000,
+  ): void {
     traffic.add({
       stream: `s-${node}`,
       node,
@@ -38,7 +45,7 @@ describe('what clients report of their traffic', () => {
       origin,
       requests,
       errors,
-      milliseconds: 10_000,
+      milliseconds,
     });
   }
 
@@ -142,6 +149,21 @@ describe('what clients report of their traffic', () => {
       expect(counts(canary('a'))[0]).to.equal('UNKNOWN');
     });
   });
+
+  for (const milliseconds of [100, 10_000, 300_000])
+    it(`what is usual is known from the sixth report on; one in ${milliseconds} ms`, () => {
+      const found = (before: number): unknown => {
+        traffic = new Traffic({ traffic: settings }, clock);
+        const times = (count: number, requests: number): void => {
+          for (let at = 0; at < count; at++) report('a', requests, 0, 'c', itsOwn, milliseconds);
+        };
+        times(before, 200);
+        counts(canary('a'));
+        times(3, 0);
+        return counts(canary('a'))[0];
+      };
+      expect([found(5), found(6)]).to.deep.equal(['UNKNOWN', 'BAD']);
+    });
 
   describe('of a relay', () => {
     const relay = { stages: 2, isPartial: false };

@@ -527,7 +527,8 @@ class PollClass {
     const { info } = this.poll;
     const { selection, allUnknown } = this.#subscription;
     const types = [{ info, selection, subscription: { responded: false, allUnknown } }];
-    const refusal = unavailable(types, this.#services) ?? refusedUpstream(types, this.#services);
+    const refusal =
+      unavailable(types, this.#services) ?? refusedUpstream(types, this.#services, this.poll.client);
     return refusal && refused(refusal);
   }
 }
