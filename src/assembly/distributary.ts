@@ -129,7 +129,7 @@ export class Distributary {
     );
     this.#core = core;
     this.#own = new LocalClients(core, reloadPreview(core), () => core.rollout.canaries);
-    this.#upstreams = new UpstreamSet(core);
+    this.#upstreams = new UpstreamSet(core, config);
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
     core.metrics.relay(dependencies.version, () => this.#facts());
     const problemLog = new ProblemLog(dependencies.log, systemClock, this.#startedAt, () => this.#leaving);
@@ -197,7 +197,7 @@ export class Distributary {
     this.#loaded.resolve();
     if (loaded !== undefined) staleness.restore(loaded.staleSince);
     this.#sessions.start(persistence?.sessions);
-    relay.start(this.#upstreams.make(this.#config), loaded?.restored);
+    relay.start(this.#upstreams.make(), loaded?.restored);
     const known = Iterator.from(relay.store.tables).filter(([, table]) => table.resources.size > 0);
     this.#recorder.start(
       known.map(([type]) => type),
