@@ -1,4 +1,6 @@
+import { LRUCache } from 'lru-cache';
 import type { TypeUrl } from '../model/brand.ts';
+import { getOrMake } from '../model/maps.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import {
@@ -236,11 +238,11 @@ export class TypeStream {
     if (this.#subscription !== undefined || request.unsubscribe !== undefined)
       return this.#stepDelta(request, client);
     // If many clients send the same first request, it is read once.
-    const bytes = request.subscribe ?? nothingNamed;
-    const known = knownSelections.delta.find(client.selectionGroup, this.info.url, bytes);
+    const key = knownBy(client, this.info.url, request.subscribe ?? nothingNamed);
+    const known = knownSelections.delta.get(key)?.deref();
     if (known !== undefined) return ok(stepTo(undefined, known));
     const step = this.#stepDelta(request, client);
-    if (step.ok) knownSelections.delta.add(client.selectionGroup, this.info.url, bytes, step.value.selection);
+    if (step.ok) knownSelections.delta.set(key, new WeakRef(step.value.selection));
     return step;
   }
 
@@ -450,62 +452,39 @@ export function selectState(
   read?: Result<readonly SelectionEntry[]>,
 ): Result<Selection> {
   const bytes = selectors ?? nothingNamed;
-  const known = knownSelections.sotw.find(client.selectionGroup, type, bytes);
+  const key = knownBy(client, type, bytes);
+  const known = knownSelections.sotw.get(key)?.deref();
   if (known !== undefined) return ok(known);
   const selected = read ?? selectAll(bytes, sotwSelectors, type, client);
   if (!selected.ok) return selected;
   const selection = namedSelection(selected.value, legacyWildcard(type, client, services));
-  knownSelections.sotw.add(client.selectionGroup, type, bytes, selection);
+  knownSelections.sotw.set(key, new WeakRef(selection));
   return ok(selection);
 }
 
-const maxEntries = 32;
-/** Of all entries; they stay when their clients have left. Requests of a fleet that names more are read each time. */
-const maxBytes = 4 << 20;
+const groups = new WeakMap<object, number>();
+let lastGroup = 0;
+
+/** For clients of one selection group, the same bytes select the same. */
+function knownBy({ selectionGroup }: ClientContext, type: TypeUrl, bytes: Buffer): string {
+  const group = getOrMake(groups, selectionGroup, () => ++lastGroup);
+  return `${group} ${type} ${bytes.toString('latin1')}`;
+}
 
 /**
  * Selections by the bytes that they were read from. When a fleet reconnects, its clients send the same names: they are
- * read once, and all clients share one selection.
+ * read once, and all clients share one selection, which may go when no stream has it any more. The bytes stay then; requests
+ * of a fleet that names more are read each time.
  */
-class KnownSelections {
-  /** The last used last. */
-  readonly #known: {
-    readonly selectionGroup: object;
-    readonly type: TypeUrl;
-    readonly bytes: Buffer;
-    /** A selection that no stream has any more may go. */
-    readonly selection: WeakRef<Selection>;
-  }[] = [];
-  #bytes = 0;
-
-  /** `selectionGroup`: for clients of one group, the same bytes select the same. */
-  find(selectionGroup: object, type: TypeUrl, bytes: Buffer): Selection | undefined {
-    for (let index = this.#known.length - 1; index >= 0; index--) {
-      const known = this.#known[index];
-      if (known === undefined || known.selectionGroup !== selectionGroup || known.type !== type) continue;
-      if (known.bytes.length !== bytes.length || !known.bytes.equals(bytes)) continue;
-      if (index < this.#known.length - 1) {
-        this.#known.splice(index, 1);
-        this.#known.push(known);
-      }
-      return known.selection.deref();
-    }
-    return undefined;
-  }
-
-  /** `bytes` may be used again by others afterwards: they are copied. */
-  add(selectionGroup: object, type: TypeUrl, bytes: Buffer, selection: Selection): void {
-    if (bytes.length > maxBytes) return;
-    this.#known.push({ selectionGroup, type, bytes: Buffer.from(bytes), selection: new WeakRef(selection) });
-    this.#bytes += bytes.length;
-    while (this.#known.length > maxEntries || this.#bytes > maxBytes) {
-      this.#bytes -= this.#known.shift()?.bytes.length ?? 0;
-    }
-  }
-}
+const selections = () =>
+  new LRUCache<string, WeakRef<Selection>>({
+    max: 32,
+    maxSize: 4 << 20,
+    sizeCalculation: (_, bytes) => bytes.length,
+  });
 
 /** An empty name is a name in delta, and nothing in SotW (§3.6). */
-const knownSelections = { sotw: new KnownSelections(), delta: new KnownSelections() };
+const knownSelections = { sotw: selections(), delta: selections() };
 
 /** What a request changes. */
 interface Step {
