@@ -22,10 +22,10 @@ export class SessionShares {
   #config: Config;
   /** For each account, how many of its streams need a session for a parameter set. */
   #peers = new Map<Account, Map<ParametersKey, number>>();
+  /** What each of these streams needs one for. */
+  #needs = new WeakMap<Share, Sets>();
   /** The parameter sets that a selection needs by the rules in force. */
   #known = new WeakMap<Selection, Sets>();
-  /** Grows with each reload, which makes earlier counts void. */
-  #generation = 0;
 
   constructor(config: Config) {
     this.#config = config;
@@ -35,8 +35,8 @@ export class SessionShares {
   reload(config: Config): void {
     this.#config = config;
     this.#peers = new Map();
+    this.#needs = new WeakMap();
     this.#known = new WeakMap();
-    this.#generation++;
   }
 
   /** What a new stream of this peer may use of the sessions. */
@@ -44,17 +44,23 @@ export class SessionShares {
     return new Share(account, this);
   }
 
-  /** For Share. */
-  get generation(): number {
-    return this.#generation;
+  /** For Share: how many parameter sets it has not had before, or why it may not have these now. */
+  take(share: Share, subscribed: Iterable<Subscribed>): number | string {
+    const before = this.#needs.get(share) ?? none;
+    const now = this.#setsOf(subscribed);
+    if (now.size === before.size && now.isSubsetOf(before)) return 0;
+    const excess = this.#excess(share.account, before, now);
+    if (excess !== undefined) return excess;
+    this.replace(share, now);
+    return now.difference(before).size;
   }
 
-  /** For Share: the parameter sets that these take. */
-  needs(subscribed: Iterable<Subscribed>): Sets {
+  /** The parameter sets that these take. */
+  #setsOf(subscribed: Iterable<Subscribed>): Sets {
     if (this.#config.parameters.length === 0) return none;
     let needs = none;
-    for (const { url, selection } of subscribed) {
-      const more = this.#needsOf(url, selection);
+    for (const { info, selection } of subscribed) {
+      const more = this.#needsOf(info.url, selection);
       // Nearly all clients have the same parameters for all types.
       if (!more.isSubsetOf(needs)) needs = needs.size === 0 ? more : needs.union(more);
     }
@@ -82,8 +88,8 @@ export class SessionShares {
     return upstream?.kind === 'ads' && upstream.variants === 'PER_PARAMETERS';
   }
 
-  /** For Share: why it may not have these now. */
-  excess(account: Account, before: Sets, now: Sets): string | undefined {
+  /** Why an account may not have these now. */
+  #excess(account: Account, before: Sets, now: Sets): string | undefined {
     const { limits, workers } = this.#config;
     const max = limits.maxUpstreamSessions;
     const ofStream = Math.min(max, Math.max(leastOf.stream, Math.floor(max / 4)));
@@ -101,9 +107,12 @@ export class SessionShares {
     return `${account.key} uses ${total} parameter sets: at most ${ofPeer} are accepted of one peer, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
   }
 
-  /** For Share. */
-  count(account: Account, before: Sets, now: Sets): void {
+  /** For Share: this is what it needs now. */
+  replace(share: Share, now = none): void {
+    const { account } = share;
+    const before = this.#needs.get(share) ?? none;
     if (before.size + now.size === 0) return;
+    this.#needs.set(share, now);
     const counts = getOrMake(this.#peers, account, () => new Map());
     for (const set of now) countIn(counts, set, 1);
     for (const set of before) countIn(counts, set, -1);
@@ -113,26 +122,19 @@ export class SessionShares {
 
 /** One stream's. There are as many as streams. */
 class Share implements SessionShare {
-  readonly #account: Account;
+  readonly account: Account;
   readonly #shares: SessionShares;
-  #needs = none;
-  #generation: number;
   #taken = 0;
 
   constructor(account: Account, shares: SessionShares) {
-    this.#account = account;
+    this.account = account;
     this.#shares = shares;
-    this.#generation = shares.generation;
   }
 
   take(subscribed: Iterable<Subscribed>): string | undefined {
-    const before = this.#before;
-    const now = this.#shares.needs(subscribed);
-    if (isSame(now, before)) return undefined;
-    const excess = this.#shares.excess(this.#account, before, now);
-    if (excess !== undefined) return excess;
-    this.#taken += now.difference(before).size;
-    this.#replace(now);
+    const added = this.#shares.take(this, subscribed);
+    if (typeof added === 'string') return added;
+    this.#taken += added;
     return undefined;
   }
 
@@ -143,21 +145,9 @@ class Share implements SessionShare {
   }
 
   release(): void {
-    this.#replace(none);
-  }
-
-  get #before(): Sets {
-    return this.#generation === this.#shares.generation ? this.#needs : none;
-  }
-
-  #replace(now: Sets): void {
-    this.#shares.count(this.#account, this.#before, now);
-    this.#needs = now;
-    this.#generation = this.#shares.generation;
+    this.#shares.replace(this);
   }
 }
 
 const advice =
   'Raise the limit, list what clients may say in parameters[].values, or name a relay in limits.relay_peers';
-
-const isSame = (a: Sets, b: Sets): boolean => a === b || (a.size === b.size && a.isSubsetOf(b));

@@ -15,7 +15,7 @@ import type {
 } from './services.ts';
 
 /** One type of a stream. */
-interface AdmittedType extends Pick<AskedType, 'info' | 'selection'> {
+interface AdmittedType extends Subscribed {
   readonly subscription: { readonly owed: readonly SelectionEntry[] } | undefined;
 }
 
@@ -26,8 +26,6 @@ interface AdmittedStream {
   readonly transport: ServerStream;
   failFor(refusal: Refusal): void;
 }
-
-const subscribedOf = ({ info, selection }: AdmittedType): Subscribed => ({ url: info.url, selection });
 
 /** A change counts once, or once for each new parameter set; and once more for each so many resources that it shows. */
 const shownPerChange = 500;
@@ -83,8 +81,8 @@ export class Quota {
       this.#stream.failFor(deniesAll);
       return false;
     }
-    const others = types.filter((other) => other !== type).map(subscribedOf);
-    const own = { url: type.info.url, selection };
+    const others = types.filter((other) => other !== type);
+    const own = { info: type.info, selection };
     return (
       this.#admits(client, (limits) => excessOf(own, others, limits)) &&
       this.#admits(client, (limits) => excessOfOwed(mustAnswer, types, limits)) &&
@@ -94,7 +92,7 @@ export class Quota {
 
   /** What the client has subscribed to is the same with other parameters. */
   reselected(client: ClientContext): void {
-    this.#sessions(client, this.#stream.types.map(subscribedOf));
+    this.#sessions(client, this.#stream.types);
   }
 
   /** How many parameter sets it has taken since this was last asked. */
@@ -203,11 +201,11 @@ export function excessOf(
     return `wildcards and globs with ${sets.size} sets of dynamic parameters in one type: at most ${maxParameterSets} are accepted`;
   }
   let [count, length] = [0, 0];
-  for (const { url, selection } of [own, ...others]) {
+  for (const { info, selection } of [own, ...others]) {
     // A type without names is one subscription, too.
     count += Math.max(1, selection.listedCount);
     // By delta requests a client could add to what it names without end.
-    length += url.length + selection.length;
+    length += info.url.length + selection.length;
   }
   if (count > maxSubscriptions) {
     return `${count} subscriptions on one stream: at most ${maxSubscriptions} are accepted (limits.max_subscriptions_per_stream)`;
@@ -246,9 +244,7 @@ export function deniedAll(
 }
 
 /** One type of a client, as far as it decides whether the client can be served. */
-interface AskedType {
-  readonly info: TypeInfo;
-  readonly selection: Selection;
+interface AskedType extends Subscribed {
   /** Undefined: there is none yet. */
   readonly subscription: { readonly responded: boolean; readonly allUnknown: boolean } | undefined;
 }

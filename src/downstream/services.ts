@@ -74,10 +74,7 @@ export interface StreamLimits {
 }
 
 /** What one type of a stream is subscribed to. */
-export interface Subscribed {
-  readonly url: TypeUrl;
-  readonly selection: Selection;
-}
+export type Subscribed = Pick<ListedType, 'info' | 'selection'>;
 
 /** What one stream takes of the sessions that upstreams may have. */
 export interface SessionShare {

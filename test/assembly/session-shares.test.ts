@@ -5,6 +5,7 @@ import { parseConfig } from '../../src/config/load.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import { Selection } from '../../src/model/selection.ts';
+import { typeInfo } from '../../src/model/types.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';
@@ -43,7 +44,7 @@ function withEnvs(envs: readonly string[], name = 'a', short = 'eds') {
     ]),
     locatorParameters: undefined,
   }));
-  return [{ url: type(short), selection: Selection.of(selected) }];
+  return [{ info: typeInfo(type(short)), selection: Selection.of(selected) }];
 }
 
 const range = (prefix: string, count: number) => Array.from({ length: count }, (_, at) => `${prefix}${at}`);

@@ -127,7 +127,7 @@ export class Polls {
     const selection = selected.value;
     const deniesAll = deniedAll(client, info, selection);
     if (deniesAll !== undefined) return fail(deniesAll);
-    const excess = limits && excessOf({ url: info.url, selection }, [], limits);
+    const excess = limits && excessOf({ info, selection }, [], limits);
     if (excess !== undefined) return fail(exhausted('subscriptions', excess));
     const encoded = this.#encoding(client, transport);
     const asked = { info, client, transport, selection, encoding: encoded, version, error };
@@ -239,7 +239,7 @@ export class Polls {
   }
 
   #classOf(poll: ReadPoll, peer: Peer): Result<PollClass, Refusal> {
-    const { selection, info, client } = poll;
+    const { selection, client } = poll;
     const key = keyOf(poll);
     const known = this.#classes.get(key);
     if (known?.poll.selection.equals(selection) === true) return ok(known);
@@ -247,7 +247,7 @@ export class Polls {
       return fail({ reason: 'rate', status: tooFast });
     }
     const share = client.exempt ? undefined : this.#services.sessions?.(peer);
-    const excess = share?.take([{ url: info.url, selection }]);
+    const excess = share?.take([poll]);
     if (excess !== undefined) {
       return fail(exhausted('upstream_sessions', excess));
     }
