@@ -8,9 +8,8 @@ import type { Payload, Variant } from '../model/resource.ts';
 import type { Gate, HeldVariant, PendingName, ReleasedSize, TransactionGuard } from '../model/rollout.ts';
 import type { Holder, Put, Transaction } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
-import type { Change } from './changes.ts';
 import { type Verdict, verdictOn } from './judge.ts';
-import { type HeardChange, noObjection, type Opinion, type VerdictSource } from './sources.ts';
+import { type HeardChange, type Opinion, objection, type VerdictSource } from './sources.ts';
 import { isEqual, type WaitingNames } from './waiting.ts';
 
 /** As configured (`rollout.guard`), in percent. Undefined: there is no bound. */
@@ -135,13 +134,8 @@ export class Guard implements VerdictSource, TransactionGuard {
     return this.#objections;
   }
 
-  look(changes: readonly HeardChange[]): ReadonlyMap<Change, Opinion> {
-    const opinions = new Map<Change, Opinion>();
-    for (const { change } of this.#objections.length === 0 ? [] : changes) {
-      const verdict = this.objectionTo(change.keys);
-      if (verdict !== undefined) opinions.set(change, { ...noObjection, verdict });
-    }
-    return opinions;
+  look(changes: readonly HeardChange[]): readonly (Opinion | undefined)[] {
+    return changes.map(({ change }) => objection(this.objectionTo(change.keys)));
   }
 
   objectionTo(keys: ReadonlySet<string>): Verdict | undefined {

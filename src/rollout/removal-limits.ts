@@ -5,7 +5,7 @@ import type { Gate, RemovalCount } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
 import type { Change } from './changes.ts';
-import { type HeardChange, noObjection, type Opinion, type VerdictSource } from './sources.ts';
+import { type HeardChange, type Opinion, objection, type VerdictSource } from './sources.ts';
 
 /** As configured of an upstream. */
 export interface RemovalLimit {
@@ -35,24 +35,20 @@ export class RemovalLimits implements VerdictSource {
     this.#limits = limits;
   }
 
-  look(changes: readonly HeardChange[], _frozen: unknown, now: number): ReadonlyMap<Change, Opinion> {
+  look(changes: readonly HeardChange[], _frozen: unknown, now: number): readonly (Opinion | undefined)[] {
     this.#excesses.clear();
-    const opinions = new Map<Change, Opinion>();
     const counts = new Map<string, RemovalCount>();
     const count = (upstream: string, type: TypeUrl): RemovalCount =>
       getOrMake(counts, keyOf(upstream, type), () => this.#gate.removals({ upstream, type }));
-    for (const { change } of changes) {
+    return changes.map(({ change }) => {
       const all = [...this.#excessesOf(change, now, count)];
       for (const one of all) {
         const key = keyOf(one.limit.upstream, one.type);
         if (!this.#excesses.has(key)) this.#excesses.set(key, one);
       }
       const [first] = all;
-      if (first === undefined) continue;
-      const verdict = { cause: 'removals', reason: textOf(first), names: change.keys } as const;
-      opinions.set(change, { ...noObjection, verdict });
-    }
-    return opinions;
+      return objection(first && { cause: 'removals', reason: textOf(first), names: change.keys });
+    });
   }
 
   /** What a change removes too much of. `removals`: of all that waits. */

@@ -219,24 +219,19 @@ class JsonBody {
 
 type MadeBody = Result<JsonBody, Refusal>;
 
-/** The JSON of a resource; undefined: it is larger than any body may be. */
-interface KeptText {
-  readonly parts: readonly Buffer[] | undefined;
-}
-
 /** The bodies of responses. Each is made once: all clients of a class share the response. */
 class JsonBodies {
   readonly #options: RestPollsOptions;
   readonly #large: TimeSlices;
   readonly #bodies = new WeakMap<Response, Promise<MadeBody>>();
-  /** By the hash of the resource. */
-  readonly #texts: LRUCache<string, KeptText>;
+  /** The JSON of resources, by their hash; without parts it is larger than any body may be. */
+  readonly #texts: LRUCache<string, { readonly parts: readonly Buffer[] | undefined }>;
 
   constructor(options: RestPollsOptions) {
     const { clock } = options;
     this.#options = options;
     this.#large = new TimeSlices(clock);
-    this.#texts = new LRUCache<string, KeptText>({
+    this.#texts = new LRUCache({
       maxSize: textBytes,
       sizeCalculation: ({ parts = [] }) => parts.reduce((sum, { length }) => sum + length, 1),
       ttl: textMs,
