@@ -446,46 +446,25 @@ export class Distributary {
     this.#serving = serving.value;
     this.#figures.start();
     this.#problemsWatch.start();
-    const admin = await this.#listenAdmin();
-    return admin.ok ? this.#listenMetrics() : admin;
+    return this.#listenForOperators();
   }
 
-  async #listenMetrics(): Promise<Result<undefined>> {
-    const { metrics } = this.#config;
-    if (metrics === undefined) return ok(undefined);
-    const { host, port } = metrics.address;
-    const listening = await startMetricsServer({
-      host,
-      port,
-      tls: undefined,
-      accounts: this.#core.accounts,
-      log: this.#core.log,
-      inspector: this.#inspection,
-    });
-    if (!listening.ok) return listening;
-    this.#metrics = listening.value;
-    return ok(undefined);
-  }
-
-  async #listenAdmin(): Promise<Result<undefined>> {
-    const { address, tls: files } = this.#config.admin;
-    const { log } = this.#core;
-    const tls = await watchTls(files, () => this.#admin, this.#core, 'admin');
+  async #listenForOperators(): Promise<Result<undefined>> {
+    const { admin, metrics } = this.#config;
+    const { accounts, log } = this.#core;
+    const around = { accounts, log, inspector: this.#inspection };
+    const tls = await watchTls(admin.tls, () => this.#admin, this.#core, 'admin');
     if (!tls.ok) return tls;
-    this.#closeAdminTls = () => tls.value.close();
-    const { host, port } = address;
-    const inspector = this.#inspection;
-    const admin = await startAdminServer({
-      host,
-      port,
-      tls: tls.value.material,
-      accounts: this.#core.accounts,
-      access: () => this.#config.admin,
-      log,
-      inspector,
-    });
-    if (!admin.ok) return admin;
-    this.#admin = admin.value;
+    const { material, close } = tls.value;
+    this.#closeAdminTls = close;
+    const access = (): Config['admin'] => this.#config.admin;
+    const listening = await startAdminServer({ ...admin.address, ...around, tls: material, access });
+    if (!listening.ok) return listening;
+    this.#admin = listening.value;
+    if (metrics === undefined) return ok(undefined);
+    const read = await startMetricsServer({ ...metrics.address, ...around, tls: undefined });
+    if (!read.ok) return read;
+    this.#metrics = read.value;
     return ok(undefined);
   }
 }

@@ -197,7 +197,7 @@ export class UpstreamSet {
         },
       },
       sink,
-      upstream.siblings && siblingsOf(core, this.#config, upstream, upstream.siblings, tls.siblings),
+      upstream.siblings && siblingsOf(core, maxResponseBytes, upstream, upstream.siblings, tls.siblings),
     );
   }
 }
@@ -221,7 +221,7 @@ const siblingBackoff = { initialMs: 250, maxMs: 5000 };
 /** How the siblings of an upstream are reached. What comes from them removes nothing, so no guard sees it. */
 function siblingsOf(
   core: Core,
-  config: Config,
+  maxResponseBytes: number,
   { name, connectTimeoutMs, keepalive, failbackAfterMs }: AdsUpstreamConfig,
   { address }: NonNullable<AdsUpstreamConfig['siblings']>,
   tls: UpstreamTls['siblings'],
@@ -234,7 +234,7 @@ function siblingsOf(
     tls: tls && { ...tls, serverName },
     headers: [[SIBLING_HEADER, relayId]] as const,
     connectTimeoutMs,
-    maxResponseBytes: config.limits.maxResponseBytes,
+    maxResponseBytes,
     keepalive,
     backoff: siblingBackoff,
     failbackAfterMs,
@@ -251,7 +251,7 @@ function siblingsOf(
       lookup: systemLookup,
       random: systemRandom,
       clock: systemClock,
-      connect: (at, sink) => relayUpstream(core, config, { ...options, endpoints: [at] }, sink),
+      connect: (at, sink) => relayUpstream(core, { ...options, endpoints: [at] }, sink),
       lookupFailed: (host, error) =>
         log.debug('the siblings are not found', {
           host,
@@ -279,7 +279,6 @@ const ofRelays = {
 /** A relay of ours as an upstream: a sibling, or a worker's primary. It has all variants, and a stream for each parameter set. */
 export function relayUpstream(
   core: Core,
-  { node }: Config,
   its: Omit<AdsUpstreamOptions, keyof typeof ofRelays | 'node' | 'version' | 'maxSessions'>,
   sink: UpstreamSink,
 ): AdsUpstream {
@@ -287,7 +286,7 @@ export function relayUpstream(
     {
       ...its,
       ...ofRelays,
-      node,
+      node: core.config.node,
       version: core.version,
       // A worker keeps its upstream over a reload.
       maxSessions: () => core.config.limits.maxUpstreamSessions,

@@ -97,11 +97,10 @@ const neverMs = 2 ** 31 - 1;
  * happens to the connection is no event for operators; a response that is rejected is.
  */
 export function feedUpstream(core: Core, socket: string, sink: UpstreamSink, name = 'primary'): AdsUpstream {
-  const { config, metrics, log, loops } = core;
+  const { metrics, log, loops } = core;
   const own = log.child({ upstream: name });
   return relayUpstream(
     core,
-    config,
     {
       name,
       endpoints: [{ kind: 'unix', path: socket }],

@@ -267,7 +267,7 @@ export const mutations: readonly Wrong[] = [
     name: 'a session ends before its sums are handed over',
     rule: 10,
     file: 'src/load/load-server.ts',
-    right: '    if (!isDone && this.#instruction !== undefined) return;',
+    right: '    if (!isDone && this.instruction !== undefined) return;',
     wrong: '    if (!isDone && this.#instruction === undefined) return;',
   },
 ];
