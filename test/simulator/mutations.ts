@@ -268,7 +268,7 @@ export const mutations: readonly Wrong[] = [
     rule: 10,
     file: 'src/load/load-server.ts',
     right: '    if (!isDone && this.instruction !== undefined) return;',
-    wrong: '    if (!isDone && this.#instruction === undefined) return;',
+    wrong: '    if (!isDone && this.instruction === undefined) return;',
   },
 ];
 
