@@ -73,8 +73,6 @@ export class TypeStream {
   readonly #context: StreamContext;
   #encoding: Encoding;
   #subscription: Subscription | undefined;
-  /** The limits allow it: `readAhead` has asked. */
-  #admitted: Selection | undefined;
   /** Of a request that is read ahead. */
   #ahead: readonly [request: Request, step: Result<Step>] | undefined;
   /** A SotW request named something. */
@@ -148,7 +146,7 @@ export class TypeStream {
     const { selection } = step.value;
     yield;
     if (!this.#context.quota.step(this, step.value, client)) return undefined;
-    this.#admitted = selection;
+    this.#ahead = [request, ok({ ...step.value, isAdmitted: true })];
     yield;
     return yield* this.#context.services.prepare(this.info.url, selection, client.access);
   }
@@ -161,14 +159,10 @@ export class TypeStream {
     // Most requests are ACKs.
     if (this.repeats(request) || !this.#admitsLists(request, client)) return unchanged[kind];
     if (request.kind === 'sotw') this.#namedNothing = request.subscribe === undefined;
-    const step = this.#takeAhead(request) ?? this.#step(request, client);
-    return step.ok ? this.#apply(step.value, request, kind, client) : step;
-  }
-
-  #takeAhead(request: Request): Result<Step> | undefined {
-    const [ahead, step] = this.#ahead ?? [];
+    const [of, ahead] = this.#ahead ?? [];
     this.#ahead = undefined;
-    return ahead === request ? step : undefined;
+    const step = of === request && ahead !== undefined ? ahead : this.#step(request, client);
+    return step.ok ? this.#apply(step.value, request, kind, client) : step;
   }
 
   #apply(step: Step, request: Request, kind: RequestKind, client: ClientContext): Result<Handled> {
@@ -180,8 +174,8 @@ export class TypeStream {
       rememberSource(this.selection, request.subscribe);
       return ok({ kind, changed: false, reread: true });
     }
+    if (!step.isAdmitted && !this.#context.quota.step(this, step, client)) return unchanged[kind];
     const subscription = this.#select(step, client);
-    if (subscription === undefined) return unchanged[kind];
     if (request.kind === 'sotw') rememberSource(subscription.selection, request.subscribe);
     if (earlier.value !== undefined) subscription.resume(earlier.value);
     return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true, reread: false });
@@ -294,14 +288,9 @@ export class TypeStream {
     return { possiblyHeld, contentVersion: isComparable ? version : undefined };
   }
 
-  /** Subscribes to this from now on; undefined: the limits do not allow it, and the stream is over. */
-  #select(step: Step, client: ClientContext): Subscription | undefined {
-    const { quota, services } = this.#context;
-    const { selection, resend, mustAnswer } = step;
-    const isAdmitted = this.#admitted === selection;
-    this.#admitted = undefined;
-    if (!isAdmitted && !quota.step(this, step, client)) return undefined;
-    const { access } = client;
+  /** Subscribes to this from now on. */
+  #select({ selection, resend, mustAnswer }: Step, { access }: ClientContext): Subscription {
+    const { services } = this.#context;
     if (this.#subscription === undefined)
       this.#subscription = services.open(this.info.url, this.#encoding, selection, access, this.#context);
     else this.#subscription.select(selection, access, resend, mustAnswer);
@@ -494,6 +483,8 @@ interface Step {
   /** Names that were unsubscribed while a wildcard or glob covers them: the response says whether they exist (§4.5). */
   readonly mustAnswer: readonly SelectionEntry[];
   readonly changed: boolean;
+  /** The limits allow it: `readAhead` has asked. */
+  readonly isAdmitted?: boolean;
 }
 
 const nothing: ReadonlySet<string> = new Set();

@@ -610,8 +610,13 @@ export class FetchCall implements StreamHandler {
       }
       const { bytes } = outcome.response;
       this.#polls.sent(read.value, outcome, bytes);
-      if (this.#stream.write(bytes)) this.#stream.end(ended);
-      else this.#waitForReader(bytes.length);
+      if (this.#stream.write(bytes)) {
+        this.#stream.end(ended);
+        return;
+      }
+      this.#unread = bytes.length;
+      peer.account.keeps(this.#unread);
+      this.progressed();
     });
   }
 
@@ -634,18 +639,8 @@ export class FetchCall implements StreamHandler {
     this.#cancel?.();
   }
 
-  #waitForReader(unread: number): void {
-    this.#unread = unread;
-    this.#stream.peer.account.keeps(unread);
-    this.#limitWait();
-  }
-
   progressed(): void {
     this.#timer.cancel();
-    this.#limitWait();
-  }
-
-  #limitWait(): void {
     const { clock, limits } = this.#services;
     const { stalledMilliseconds } = limits();
     this.#timer = clock.after(stalledMilliseconds, () => this.#refuse(stalled(stalledMilliseconds)));
