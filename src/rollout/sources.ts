@@ -55,7 +55,8 @@ export interface VerdictSource {
 export class Sources {
   readonly #sources: readonly VerdictSource[];
   #opinions: ReadonlyMap<Change, readonly Opinion[]> = new Map();
-  #verdicts: readonly Verdict[] = [];
+  /** What was measured, the same values until something changes. */
+  verdicts: readonly Verdict[] = [];
 
   constructor(sources: readonly VerdictSource[]) {
     this.#sources = sources;
@@ -66,19 +67,14 @@ export class Sources {
     this.#opinions = new Map(changes.map(({ change }, at) => [change, said.flatMap((all) => all[at] ?? [])]));
     for (const { verdict } of said.flat().filter((one) => one !== undefined)) {
       if (verdict === undefined || isObjection(verdict)) continue;
-      if (!this.#verdicts.some(({ names }) => verdict.names.isSubsetOf(names)))
-        this.#verdicts = [...this.#verdicts, verdict];
+      if (!this.verdicts.some(({ names }) => verdict.names.isSubsetOf(names)))
+        this.verdicts = [...this.verdicts, verdict];
     }
-  }
-
-  /** What was measured, the same values until something changes. */
-  get verdicts(): readonly Verdict[] {
-    return this.#verdicts;
   }
 
   /** These names wait with another content now, or wait no more. */
   changed(names: ReadonlySet<string>): void {
-    this.#verdicts = this.#verdicts.filter((one) => one.names.isDisjointFrom(names));
+    this.verdicts = this.verdicts.filter((one) => one.names.isDisjointFrom(names));
   }
 
   /** Its verdict is an objection: the others are in `verdicts`. */

@@ -42,14 +42,15 @@ export class Verdicts implements TransactionGuard {
   readonly #said = new WeakMap<SavedContent, ReadonlySet<string>>();
   /** What was recorded last: at first what the file has, of which nothing need be saved. */
   #found: readonly Verdict[];
-  #saved: SavedVerdicts;
+  /** For the disk. */
+  saved: SavedVerdicts;
   /** What `saved` is not yet. */
   readonly #unsaved = { verdicts: false, discards: false };
 
   /** `hashOf`: as in `restored`. */
   constructor(restored: SavedVerdicts, gate: Contents, hashOf: HashOf) {
     const { verdicts, discards } = restored;
-    this.#saved = { verdicts, discards };
+    this.saved = { verdicts, discards };
     this.#restored = verdicts.map(({ cause, reason, contents }) => {
       const names = new Set(contents.map(({ type, name }) => nameKey(type, name)));
       return { cause, reason, contents, names };
@@ -59,11 +60,6 @@ export class Verdicts implements TransactionGuard {
     this.#awaited = new Set(this.#discards.keys());
     this.#gate = gate;
     this.#hashOf = hashOf;
-  }
-
-  /** For the disk. */
-  get saved(): SavedVerdicts {
-    return this.#saved;
   }
 
   /** What was found bad before a restart, and what upstream has not said anything else for; the same values until then. */
@@ -154,9 +150,9 @@ export class Verdicts implements TransactionGuard {
   record(found: readonly Verdict[]): boolean {
     const isSame = found.length === this.#found.length && found.every((one, at) => one === this.#found[at]);
     const { verdicts, discards } = this.#unsaved;
-    if (!isSame || verdicts) this.#saved = { ...this.#saved, verdicts: this.#verdictsNow(found) };
+    if (!isSame || verdicts) this.saved = { ...this.saved, verdicts: this.#verdictsNow(found) };
     if (discards)
-      this.#saved = { ...this.#saved, discards: [...this.#discards.values()].slice(-most.discards) };
+      this.saved = { ...this.saved, discards: [...this.#discards.values()].slice(-most.discards) };
     this.#found = found;
     Object.assign(this.#unsaved, { verdicts: false, discards: false });
     return !isSame || verdicts || discards;
