@@ -60,13 +60,13 @@ interface LoadServerOptions {
   /** By its node. The error ends its stream. `stream`: a number that no other one has. */
   readonly identify: (node: Buffer, peer: Peer, stream: number) => Result<ReportingClient, GrpcStatus>;
   readonly limits: () => {
-    /** limits.max_load_report_clusters, of one client. */
-    readonly maxClusters: number;
-    /** Of all upstreams together; one peer may make half of them. */
-    readonly maxSessions: number;
-    readonly firstRequestMilliseconds: number;
-    readonly stalledMilliseconds: number;
+    /** Of one client. */
+    readonly maxLoadReportClusters: number;
+    readonly firstRequestTimeoutMs: number;
+    readonly stalledTimeoutMs: number;
   };
+  /** Of all upstreams together; one peer may make half of them. */
+  readonly maxSessions: () => number;
   /** How often the relay itself wants reports of all clusters, in milliseconds; undefined: it wants none. */
   readonly ownIntervalMs: () => number | undefined;
   /** Undefined: there is none of this name. */
@@ -191,7 +191,7 @@ export class LoadServer {
     const key = JSON.stringify([target.upstream, target.parameters.key]);
     const known = this.#sessions.get(key);
     if (known !== undefined) return known;
-    const { maxSessions } = this.options.limits();
+    const maxSessions = this.options.maxSessions();
     const isFull = this.#sessions.size >= maxSessions;
     if (isFull || (!account.exempt && account.count(madeSessions) >= Math.ceil(maxSessions / 2))) {
       const message = `${maxSessions} sessions for load reports, or half of them by ${account.key}: no more are opened (limits.max_upstream_sessions)`;
@@ -350,12 +350,12 @@ class ClientReports implements StreamHandler {
   failIfOverdue(): void {
     if (this.#client !== undefined && this.#blockedSince === undefined) return;
     const { clock, limits } = this.#server.options;
-    const { firstRequestMilliseconds: first, stalledMilliseconds } = limits();
+    const { firstRequestTimeoutMs: first, stalledTimeoutMs } = limits();
     const now = clock.monotonic();
     if (this.#client === undefined && now - this.#openedAt - this.#stream.waitedMilliseconds >= first)
       this.#fail(noFirstRequest(first));
-    else if (this.#blockedSince !== undefined && now - this.#blockedSince >= stalledMilliseconds)
-      this.#fail(stalled(stalledMilliseconds));
+    else if (this.#blockedSince !== undefined && now - this.#blockedSince >= stalledTimeoutMs)
+      this.#fail(stalled(stalledTimeoutMs));
   }
 
   /** `start`: behind its node, if that is its first field. */
@@ -419,8 +419,8 @@ class ClientReports implements StreamHandler {
   choose(): void {
     if (this.#isOver || this.#client === undefined) return;
     const { account } = this.peer;
-    const { maxClusters } = this.#server.options.limits();
-    const most = account.exempt ? Number.POSITIVE_INFINITY : maxClusters;
+    const { maxLoadReportClusters } = this.#server.options.limits();
+    const most = account.exempt ? Number.POSITIVE_INFINITY : maxLoadReportClusters;
     // Each worker has bound its own.
     const mostRows = this.#client.of === undefined ? Number.POSITIVE_INFINITY : mostRowsOfSession;
     const targets = this.#client.targets();
@@ -501,7 +501,7 @@ class SessionLoad {
   readonly target: LoadTarget;
   readonly received: { inc(): void };
   readonly #sent: { inc(): void };
-  readonly #sums: LoadSums;
+  readonly #sums = new LoadSums();
   readonly #reporters = new Map<ClientReports, Reporter>();
   readonly #server: LoadServer;
   readonly #over: () => void;
@@ -521,10 +521,9 @@ class SessionLoad {
     this.target = target;
     this.#server = server;
     this.#over = over;
-    const { clock, events } = server.options;
+    const { events } = server.options;
     this.received = events.reports('received', target.upstream);
     this.#sent = events.reports('sent', target.upstream);
-    this.#sums = new LoadSums(clock.monotonic());
     this.reload();
   }
 

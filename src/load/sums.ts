@@ -23,11 +23,7 @@ type TakenRow = readonly [row: Row, isShown: boolean];
 export class LoadSums {
   readonly #rows = new Rows();
   /** Since when counters count, by `Clock.monotonic()`, as are all times here. */
-  #since: number;
-
-  constructor(now: number) {
-    this.#since = now;
-  }
+  #since = 0;
 
   /** There is nothing that the control plane has not been told. */
   get isEmpty(): boolean {

@@ -743,11 +743,11 @@ class Running {
         return client.ok ? ok(clientOf(client.value, String(stream))) : client;
       },
       limits: () => ({
-        maxClusters: 10_000,
-        maxSessions: 10_000,
-        firstRequestMilliseconds: 30_000,
-        stalledMilliseconds: 30_000,
+        maxLoadReportClusters: 10_000,
+        firstRequestTimeoutMs: 30_000,
+        stalledTimeoutMs: 30_000,
       }),
+      maxSessions: () => 10_000,
       ownIntervalMs: () => this.rollout?.traffic.intervalMs,
       upstream: () => watched,
       holdsBack: () => this.relay.gate.pending.length > 0,
