@@ -151,7 +151,8 @@ export class Core {
   readonly #listeners = new Set<() => void>();
   #inForce: ReturnType<typeof madeOf>;
   readonly #sessionShares: SessionShares;
-  #draining = false;
+  /** From now on no stream is taken. */
+  isDraining = false;
 
   constructor(
     config: Config,
@@ -324,10 +325,6 @@ export class Core {
     return this.#inForce.config;
   }
 
-  get isDraining(): boolean {
-    return this.#draining;
-  }
-
   /** Who judges by the traffic of this process's clients. */
   get traffic(): TrafficJudge {
     return this.#judge.traffic ?? this.#traffic;
@@ -342,9 +339,8 @@ export class Core {
     return this.#role.sharesPort?.(listener) === true;
   }
 
-  /** From now on no stream is taken. */
   beginDrain(): void {
-    this.#draining = true;
+    this.isDraining = true;
     this.rollout.stop();
     this.notifications.stop();
     this.fleet.stop();
@@ -385,7 +381,7 @@ export class Core {
   /** Why no stream of this peer is taken now; undefined: it is. `type`: undefined on ADS, and for load reports. */
   refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
     // The streams of a primary are its workers', which drain by themselves: their clients are served to the end.
-    if (this.#draining && this.#role.loadReports !== 'primary') return draining;
+    if (this.isDraining && this.#role.loadReports !== 'primary') return draining;
     return this.admission.refusal(peer, type, this.openStreams);
   }
 
@@ -419,7 +415,7 @@ export class Core {
   }
 
   #pollRefusal(peer: Peer, type: TypeUrl): Refusal | undefined {
-    return this.#draining ? draining : this.admission.denial(peer, type);
+    return this.isDraining ? draining : this.admission.denial(peer, type);
   }
 
   /** A stream is refused because this relay already subscribes to the relay that opened it. */

@@ -64,8 +64,8 @@ export class Distributary {
   /** In force: the newest one, but for what needs a restart. */
   #config: Config;
   #serving: ClientServing | undefined;
-  #admin: HttpListener | undefined;
-  #metrics: HttpListener | undefined;
+  /** For operators. */
+  readonly #listeners: { readonly name: string; readonly listener: HttpListener }[] = [];
   #leaving = false;
   readonly #startedAt = Date.now();
   #configuredAt = this.#startedAt;
@@ -73,7 +73,7 @@ export class Distributary {
   #isConfigured = true;
   #refusedConfiguration: RefusedConfiguration | undefined;
   readonly #figures = new Figures(systemClock, async () => (await this.#serving?.counters()) ?? []);
-  #closeAdminTls: (() => void) | undefined;
+  #closeAdminTls = (): void => {};
   /** The log says what is wrong though nobody asks for it. `Inspection` bounds what that costs. */
   readonly #problemsWatch = new Sweep(systemClock, problemsMs, () => {
     void this.#inspection.problems();
@@ -213,10 +213,8 @@ export class Distributary {
 
   /** Where it listens, for the lines on stdout. */
   get listeners(): readonly { readonly name: string; readonly address: string }[] {
-    const list: { readonly name: string; readonly address: string }[] = [...(this.#serving?.addresses ?? [])];
-    if (this.#admin !== undefined) list.push({ name: 'admin', address: this.#admin.address });
-    if (this.#metrics !== undefined) list.push({ name: 'metrics', address: this.#metrics.address });
-    return list;
+    const own = this.#listeners.map(({ name, listener: { address } }) => ({ name, address }));
+    return [...(this.#serving?.addresses ?? []), ...own];
   }
 
   /**
@@ -427,8 +425,8 @@ export class Distributary {
     this.#sessions.stop();
     await this.#rolloutWritten();
     await this.#persistence?.close(lastWriteTimeoutMs);
-    this.#closeAdminTls?.();
-    await Promise.all([this.#admin?.close(), this.#metrics?.close()]);
+    this.#closeAdminTls();
+    await Promise.all(this.#listeners.map(({ listener }) => listener.close()));
   }
 
   async #listen(): Promise<Result<undefined>> {
@@ -453,18 +451,18 @@ export class Distributary {
     const { admin, metrics } = this.#config;
     const { accounts, log } = this.#core;
     const around = { accounts, log, inspector: this.#inspection };
-    const tls = await watchTls(admin.tls, () => this.#admin, this.#core, 'admin');
+    const tls = await watchTls(admin.tls, () => this.#listeners[0]?.listener, this.#core, 'admin');
     if (!tls.ok) return tls;
     const { material, close } = tls.value;
     this.#closeAdminTls = close;
     const access = (): Config['admin'] => this.#config.admin;
     const listening = await startAdminServer({ ...admin.address, ...around, tls: material, access });
     if (!listening.ok) return listening;
-    this.#admin = listening.value;
+    this.#listeners.push({ name: 'admin', listener: listening.value });
     if (metrics === undefined) return ok(undefined);
     const read = await startMetricsServer({ ...metrics.address, ...around, tls: undefined });
     if (!read.ok) return read;
-    this.#metrics = read.value;
+    this.#listeners.push({ name: 'metrics', listener: read.value });
     return ok(undefined);
   }
 }

@@ -72,7 +72,8 @@ export class TypeStream {
   readonly info: TypeInfo;
   readonly #context: StreamContext;
   #encoding: Encoding;
-  #subscription: Subscription | undefined;
+  /** Undefined before the first request. */
+  subscription: Subscription | undefined;
   /** Of a request that is read ahead. */
   #ahead: readonly [request: Request, step: Result<Step>] | undefined;
   /** A SotW request named something. */
@@ -95,13 +96,8 @@ export class TypeStream {
     });
   }
 
-  /** Undefined before the first request. */
-  get subscription(): Subscription | undefined {
-    return this.#subscription;
-  }
-
   get selection(): Selection {
-    return this.#subscription?.selection ?? EMPTY_SELECTION;
+    return this.subscription?.selection ?? EMPTY_SELECTION;
   }
 
   /** Some of its locators came with dynamic parameters. */
@@ -116,12 +112,12 @@ export class TypeStream {
    * named, or nothing as that did; in delta they name nothing.
    */
   repeats(request: Request): boolean {
-    if (this.#subscription === undefined) return false;
+    if (this.subscription === undefined) return false;
     const { kind, subscribe, unsubscribe, initialVersions } = request;
     if (kind === 'delta')
       return subscribe === undefined && unsubscribe === undefined && initialVersions === undefined;
     if (subscribe === undefined || this.#namedNothing) return this.#namedNothing && subscribe === undefined;
-    return sources.get(this.#subscription.selection)?.equals(subscribe) === true;
+    return sources.get(this.subscription.selection)?.equals(subscribe) === true;
   }
 
   /**
@@ -138,7 +134,7 @@ export class TypeStream {
     }
     yield;
     // What a stale SotW request names does not count.
-    const kind = this.#subscription?.responses.classify(request.nonce, request.error !== undefined);
+    const kind = this.subscription?.responses.classify(request.nonce, request.error !== undefined);
     if (request.kind === 'sotw' && kind === 'stale') return undefined;
     const step = this.#step(request, client);
     this.#ahead = [request, step];
@@ -166,7 +162,7 @@ export class TypeStream {
   }
 
   #apply(step: Step, request: Request, kind: RequestKind, client: ClientContext): Result<Handled> {
-    const earlier = this.#subscription === undefined ? this.#earlierState(request, step, client) : none;
+    const earlier = this.subscription === undefined ? this.#earlierState(request, step, client) : none;
     if (!earlier.ok) return earlier;
     if (!step.changed) {
       if (request.kind === 'delta') return unchanged[kind];
@@ -186,29 +182,29 @@ export class TypeStream {
     // The client features may have changed. Whether constraints are sent does not change: a removal must be in the
     // form in which the resource was sent.
     this.#encoding = encoding({ ...this.#encoding, wrapped: client.wrapped, ttl: client.ttl });
-    if (this.#subscription === undefined) return;
-    this.#subscription.encoding = this.#encoding;
+    if (this.subscription === undefined) return;
+    this.subscription.encoding = this.#encoding;
     const before = this.selection.listed;
     const selected = before.map((one) => reselect(one, client));
     const isSame = selected.every((one, index) => one.parameters === before[index]?.parameters);
     const selection = isSame ? this.selection : Selection.of(selected);
-    this.#subscription.select(selection, client.access, nothing, []);
+    this.subscription.select(selection, client.access, nothing, []);
   }
 
   /** EDS that a change of clusters calls for (protocol §10.1). */
   resend(ids: ResendItems): void {
-    this.#subscription?.resend(ids);
+    this.subscription?.resend(ids);
   }
 
   close(): void {
-    this.#subscription?.close();
+    this.subscription?.close();
   }
 
   #kindOf({ kind: protocol, nonce, error }: Request): RequestKind {
     if (protocol === 'delta' && nonce === '') return 'subscribe';
     const { clock } = this.#context.services;
     const said = error && { code: error.code, message: keptError(error.message), at: clock.now() };
-    const kind = this.#subscription?.answer(nonce, said) ?? 'first';
+    const kind = this.subscription?.answer(nonce, said) ?? 'first';
     if (kind === 'ack' || kind === 'nack' || kind === 'stale') return kind;
     return protocol === 'sotw' ? 'subscribe' : 'stale';
   }
@@ -227,9 +223,9 @@ export class TypeStream {
   #step(request: Request, client: ClientContext): Result<Step> {
     if (request.kind === 'sotw') {
       const read = this.#state(request.subscribe, client);
-      return read.ok ? ok(stepTo(this.#subscription?.selection, read.value)) : read;
+      return read.ok ? ok(stepTo(this.subscription?.selection, read.value)) : read;
     }
-    if (this.#subscription !== undefined || request.unsubscribe !== undefined)
+    if (this.subscription !== undefined || request.unsubscribe !== undefined)
       return this.#stepDelta(request, client);
     // If many clients send the same first request, it is read once.
     const key = knownBy(client, this.info.url, request.subscribe ?? nothingNamed);
@@ -256,7 +252,7 @@ export class TypeStream {
     if (!subscribe.ok) return subscribe;
     const unsubscribe = select(request.unsubscribe, unsubscribed);
     if (!unsubscribe.ok) return unsubscribe;
-    const isFirst = this.#subscription === undefined;
+    const isFirst = this.subscription === undefined;
     const wildcard = legacyWildcard(url, client, this.#context.services);
     return ok(stepDelta(this.selection, isFirst, subscribe.value, unsubscribe.value, wildcard));
   }
@@ -291,10 +287,10 @@ export class TypeStream {
   /** Subscribes to this from now on. */
   #select({ selection, resend, mustAnswer }: Step, { access }: ClientContext): Subscription {
     const { services } = this.#context;
-    if (this.#subscription === undefined)
-      this.#subscription = services.open(this.info.url, this.#encoding, selection, access, this.#context);
-    else this.#subscription.select(selection, access, resend, mustAnswer);
-    return this.#subscription;
+    if (this.subscription === undefined)
+      this.subscription = services.open(this.info.url, this.#encoding, selection, access, this.#context);
+    else this.subscription.select(selection, access, resend, mustAnswer);
+    return this.subscription;
   }
 }
 

@@ -431,12 +431,8 @@ export class Ends {
   #ends: ReadonlyMap<string, End> = new Map();
   /** Not looked at yet: the node may have other streams. */
   #fresh: { readonly stream: CanaryStream; readonly at: number }[] = [];
-  #findings: readonly Finding[] = [];
-
   /** What was found bad, the same values until something changes. */
-  get verdicts(): readonly Verdict[] {
-    return this.#findings;
-  }
+  verdicts: readonly Finding[] = [];
 
   ended(stream: CanaryStream, now: number): void {
     if (this.#fresh.length < mostKept) this.#fresh.push({ stream, at: now });
@@ -446,7 +442,7 @@ export class Ends {
   changed(names: ReadonlySet<string>): void {
     const isAbout = subscribedTo(names);
     this.#ends = new Map(this.#ends.entries().filter(([, end]) => !isAbout(end)));
-    this.#findings = this.#findings.filter((one) => one.names.isDisjointFrom(names));
+    this.verdicts = this.verdicts.filter((one) => one.names.isDisjointFrom(names));
   }
 
   /** Nothing waits for a verdict: what was found stays, and who ends now says nothing. */
@@ -459,7 +455,7 @@ export class Ends {
   observe(canaries: readonly CanaryStream[], settings: JudgeSettings, now: number): void {
     const { bakeMs, maxDisconnects } = settings;
     const within = Math.max(bakeMs, ...settings.waves.map((wave) => wave.bakeMs ?? 0));
-    if (this.#fresh.length + this.#ends.size + this.#findings.length === 0) return;
+    if (this.#fresh.length + this.#ends.size + this.verdicts.length === 0) return;
     const present = new Map<string, Set<string>>();
     for (const { classKey, node } of canaries) getOrMake(present, classKey, () => new Set()).add(node);
     const isThere = (classKey: string, node: string): boolean => present.get(classKey)?.has(node) === true;
@@ -483,10 +479,10 @@ export class Ends {
       const sets = new Set(counted.flatMap((end) => end.names));
       const names = new Set([...sets].flatMap((set) => Array.from(set)));
       const finalAt = counted.reduce((last, { times }) => Math.max(last, times.at(-1) ?? 0), 0) + within;
-      const known = this.#findings.find((one) => one.classKey === classKey && isEqual(one.names, names));
+      const known = this.verdicts.find((one) => one.classKey === classKey && isEqual(one.names, names));
       return [known ?? { cause: 'disconnects' as const, reason, names, classKey, finalAt }];
     });
-    this.#findings = [...new Set([...this.#findings.filter(({ finalAt }) => finalAt <= now), ...open])];
+    this.verdicts = [...new Set([...this.verdicts.filter(({ finalAt }) => finalAt <= now), ...open])];
   }
 
   /** Of these names: a node may come back at once, and nothing is decided until then. */
