@@ -66,7 +66,7 @@ class KnownClient implements ClientContext, SidedClient {
     this.passesVariants = node.clientFeatures.includes(PASSES_VARIANTS);
     this.loadOrigin = rules.mayBeRelay(peer) ? originOfFeatures(node.clientFeatures) : itsOwn;
     this.#derived = derived;
-    this.classKey = rules.classes.keyOf(derived, access.key);
+    this.classKey = rules.classKeyOf(derived, access.key);
     this.mayBeCanary = rules.mayBeCanary(peer);
   }
 
@@ -105,6 +105,9 @@ class KnownClient implements ClientContext, SidedClient {
   }
 }
 
+/** What is longer is shown as its hash: a key is kept for each class, in lists of canaries and on the disk. */
+const longestClassKey = 256;
+
 type MetadataRule = Pick<Config['parameters'][number], 'key' | 'from'>;
 
 /** Applies the rules in force to a client's node and certificate. */
@@ -122,7 +125,7 @@ export class ClientRules {
   readonly wantedMetadata: WantedMetadata;
   readonly trust: string;
   readonly #sideOf: SideOf;
-  readonly classes = new ClassKeys();
+  readonly #classKeys = new WeakMap<DerivedParameters, Map<string, string>>();
 
   /** `canaryPrincipals`: who may be a canary; empty: anybody. */
   constructor(config: Config, sideOf: SideOf = () => 'released', canaryPrincipals: readonly string[] = []) {
@@ -149,6 +152,15 @@ export class ClientRules {
   /** Whether what it says of itself as a relay is believed. Where clients are not verified, anybody can say it. */
   mayBeRelay(peer: PeerNames): boolean {
     return !this.#verifies || this.isRelay(peer);
+  }
+
+  /** A class of clients has one set of derived parameters and one access, whatever side they are on. */
+  classKeyOf(derived: DerivedParameters, accessKey: string): string {
+    const byAccess = getOrMake(this.#classKeys, derived, () => new Map());
+    return getOrMake(byAccess, accessKey, () => {
+      const text = JSON.stringify([derived.for(undefined).key, accessKey]);
+      return text.length <= longestClassKey ? text : hash('sha256', text, 'base64url');
+    });
   }
 
   accessOf(peer: Peer): Access {
@@ -179,22 +191,6 @@ export class ClientRules {
     const client = new KnownClient(node, peer, derived, access, this);
     if (client.mayBeCanary && this.#sideOf(client) === 'canary') client.access = access.ofCanaries;
     return client;
-  }
-}
-
-/** What is longer is shown as its hash: a key is kept for each class, in lists of canaries and on the disk. */
-const longestClassKey = 256;
-
-/** The classes of clients: one set of derived parameters and one access, whatever side they are on. */
-class ClassKeys {
-  readonly #known = new WeakMap<DerivedParameters, Map<string, string>>();
-
-  keyOf(derived: DerivedParameters, rulesKey: string): string {
-    const byRules = getOrMake(this.#known, derived, () => new Map());
-    return getOrMake(byRules, rulesKey, () => {
-      const text = JSON.stringify([derived.for(undefined).key, rulesKey]);
-      return text.length <= longestClassKey ? text : hash('sha256', text, 'base64url');
-    });
   }
 }
 

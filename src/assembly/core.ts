@@ -194,11 +194,10 @@ export class Core {
       clock: systemClock,
       log: streamLog,
       traces: this.traces,
-      canaryAnswered: (stream) => {
+      touched: (stream, isOfCanary) => {
         this.fleet.touched(stream);
-        this.#judge.canaryAnswered();
+        if (isOfCanary) this.#judge.canaryAnswered();
       },
-      reselected: (stream) => this.fleet.touched(stream),
     });
     this.accounts = new Accounts(
       systemClock,
@@ -253,7 +252,7 @@ export class Core {
         wantedMetadata: () => this.rules.wantedMetadata,
         context: (node, peer) => this.rules.context(node, peer),
         reapplyRules: (client, peer) => this.rules.reapplyRules(client, peer),
-        sessions: (peer) => this.#sessionShares.of(peer),
+        sessions: this.#sessionShares,
       },
       events: {
         ambiguous: (type, name, parameters, choices) => this.#ambiguous(type, name, parameters, choices),
@@ -287,7 +286,7 @@ export class Core {
       }),
       saved: rolloutFile?.load(),
       hashOf: rolloutFile?.hashOf,
-      removalLimits: () => removalLimits(this.config),
+      removalLimits: () => this.config.upstreams,
       events: rolloutEvents(this, rolloutFile),
     });
     this.loops = new LoopDetection(
@@ -526,12 +525,6 @@ function madeOf(config: Config, { sideOf, canaryPrincipals }: JudgedClients) {
       changesPerSecond: limits.subscriptionChangesPerSecond,
     },
   };
-}
-
-function removalLimits({ upstreams }: Config) {
-  return upstreams.flatMap(({ name, maxRemovalPercent, maxRemovalHoldMs }) =>
-    maxRemovalPercent === undefined ? [] : [{ upstream: name, maxRemovalPercent, maxRemovalHoldMs }],
-  );
 }
 
 /** Who may connect and open streams, and how many, on all listeners together: by the rules and limits in force. */

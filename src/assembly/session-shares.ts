@@ -1,12 +1,11 @@
 import type { Config } from '../config/config.ts';
-import type { SessionShare, Subscribed } from '../downstream/services.ts';
+import type { SessionLimits, Subscribed } from '../downstream/services.ts';
 import type { ParametersKey, TypeUrl } from '../model/brand.ts';
 import { countIn, getOrMake } from '../model/maps.ts';
 import type { Selection } from '../model/selection.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
 import type { Account } from '../wire/accounts.ts';
-import type { Peer } from '../wire/server-stream.ts';
 
 /** A stream and a peer may use at least so many parameter sets. Nearly all clients use one. */
 const leastOf = { stream: 2, peer: 4 };
@@ -18,12 +17,12 @@ const none: Sets = new Set();
  * How many of the upstream sessions one client may use (limits.max_upstream_sessions): a stream a quarter of them, a
  * peer half. Otherwise a client that chooses its own parameters could use all sessions with one request.
  */
-export class SessionShares {
+export class SessionShares implements SessionLimits {
   #config: Config;
   /** For each account, how many of its streams need a session for a parameter set. */
   #peers = new Map<Account, Map<ParametersKey, number>>();
-  /** What each of these streams needs one for. */
-  #needs = new WeakMap<Share, Sets>();
+  /** What each owner, a stream or a class of polls, needs one for. */
+  #needs = new WeakMap<object, Sets>();
   /** The parameter sets that a selection needs by the rules in force. */
   #known = new WeakMap<Selection, Sets>();
 
@@ -39,20 +38,19 @@ export class SessionShares {
     this.#known = new WeakMap();
   }
 
-  /** What a new stream of this peer may use of the sessions. */
-  of({ account }: Peer): SessionShare {
-    return new Share(account, this);
-  }
-
-  /** For Share: how many parameter sets it has not had before, or why it may not have these now. */
-  take(share: Share, subscribed: Iterable<Subscribed>): number | string {
-    const before = this.#needs.get(share) ?? none;
+  /** How many parameter sets are new to an owner, or why it may not have these now. */
+  take(owner: object, account: Account, subscribed: Iterable<Subscribed>): number | string {
+    const before = this.#needs.get(owner) ?? none;
     const now = this.#setsOf(subscribed);
     if (now.size === before.size && now.isSubsetOf(before)) return 0;
-    const excess = this.#excess(share.account, before, now);
+    const excess = this.#excess(account, before, now);
     if (excess !== undefined) return excess;
-    this.replace(share, now);
+    this.#replace(owner, account, now);
     return now.difference(before).size;
+  }
+
+  release(owner: object, account: Account): void {
+    this.#replace(owner, account, none);
   }
 
   /** The parameter sets that these take. */
@@ -107,45 +105,14 @@ export class SessionShares {
     return `${account.key} uses ${total} parameter sets: at most ${ofPeer} are accepted of one peer, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
   }
 
-  /** For Share: this is what it needs now. */
-  replace(share: Share, now = none): void {
-    const { account } = share;
-    const before = this.#needs.get(share) ?? none;
+  #replace(owner: object, account: Account, now: Sets): void {
+    const before = this.#needs.get(owner) ?? none;
     if (before.size + now.size === 0) return;
-    this.#needs.set(share, now);
+    this.#needs.set(owner, now);
     const counts = getOrMake(this.#peers, account, () => new Map());
     for (const set of now) countIn(counts, set, 1);
     for (const set of before) countIn(counts, set, -1);
     if (counts.size === 0) this.#peers.delete(account);
-  }
-}
-
-/** One stream's. There are as many as streams. */
-class Share implements SessionShare {
-  readonly account: Account;
-  readonly #shares: SessionShares;
-  #taken = 0;
-
-  constructor(account: Account, shares: SessionShares) {
-    this.account = account;
-    this.#shares = shares;
-  }
-
-  take(subscribed: Iterable<Subscribed>): string | undefined {
-    const added = this.#shares.take(this, subscribed);
-    if (typeof added === 'string') return added;
-    this.#taken += added;
-    return undefined;
-  }
-
-  taken(): number {
-    const taken = this.#taken;
-    this.#taken = 0;
-    return taken;
-  }
-
-  release(): void {
-    this.#shares.replace(this);
   }
 }
 

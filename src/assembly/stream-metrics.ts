@@ -34,15 +34,13 @@ interface StreamMetricsOptions {
   readonly log: StreamLog;
   /** Undefined: nothing is traced. */
   readonly traces: UpdateTraces | undefined;
-  readonly canaryAnswered: (stream: string) => void;
-  readonly reselected: (stream: string) => void;
+  readonly touched: StreamEvents['touched'];
 }
 
 /** Counts what streams do. On the hot path: a lookup and additions. */
 export class StreamMetrics implements StreamEvents {
   readonly #around: StreamMetricsOptions;
-  readonly canaryAnswered: (stream: string) => void;
-  readonly reselected: (stream: string) => void;
+  readonly touched: StreamEvents['touched'];
   /** By the type's label, which an unknown type gets when it is served. */
   readonly #series = new Map<string, TypeSeries>();
   readonly #propagation: Distribution;
@@ -50,8 +48,7 @@ export class StreamMetrics implements StreamEvents {
   constructor(around: StreamMetricsOptions) {
     this.#around = around;
     this.#propagation = around.metrics.observe.propagation();
-    this.canaryAnswered = around.canaryAnswered;
-    this.reselected = around.reselected;
+    this.touched = around.touched;
   }
 
   request(type: TypeUrl, kind: RequestKind, stream?: LoggedStream): void {

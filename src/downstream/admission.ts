@@ -6,13 +6,7 @@ import { Code } from '../wire/grpc-status.ts';
 import { denied, exhausted, heldBytes, type Refusal } from '../wire/refusal.ts';
 import { countSelectors, countVersions, type SelectorFields } from '../wire/requests.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
-import type {
-  ClientContext,
-  DownstreamServices,
-  SessionShare,
-  StreamLimits,
-  Subscribed,
-} from './services.ts';
+import type { ClientContext, DownstreamServices, StreamLimits, Subscribed } from './services.ts';
 
 /** One type of a stream. */
 interface AdmittedType extends Subscribed {
@@ -40,7 +34,8 @@ const manySessions = 50;
 export class Quota {
   readonly #stream: AdmittedStream;
   readonly #services: DownstreamServices;
-  #share: SessionShare | undefined;
+  /** Parameter sets that it has taken since this was last asked. */
+  #newSessions = 0;
   #rate: Rate | undefined;
   #paused: Timer | undefined;
 
@@ -97,7 +92,9 @@ export class Quota {
 
   /** How many parameter sets it has taken since this was last asked. */
   takenSessions(): number {
-    return this.#share?.taken() ?? 0;
+    const taken = this.#newSessions;
+    this.#newSessions = 0;
+    return taken;
   }
 
   /**
@@ -134,7 +131,7 @@ export class Quota {
   }
 
   close(): void {
-    this.#share?.release();
+    this.#services.sessions?.release(this, this.#stream.transport.peer.account);
     this.#paused?.cancel();
   }
 
@@ -147,15 +144,19 @@ export class Quota {
 
   /** A peer may use only a part of the upstream sessions, because other peers need some too. */
   #sessions(client: ClientContext, subscribed: readonly Subscribed[]): boolean {
+    const { sessions } = this.#services;
+    const { account } = this.#stream.transport.peer;
     if (client.exempt) {
-      this.#share?.release();
+      sessions?.release(this, account);
       return true;
     }
-    this.#share ??= this.#services.sessions?.(this.#stream.transport.peer);
-    const message = this.#share?.take(subscribed);
-    if (message === undefined) return true;
-    this.#stream.failFor(exhausted('upstream_sessions', message, message));
-    return false;
+    const taken = sessions?.take(this, account, subscribed) ?? 0;
+    if (typeof taken === 'string') {
+      this.#stream.failFor(exhausted('upstream_sessions', taken, taken));
+      return false;
+    }
+    this.#newSessions += taken;
+    return true;
   }
 }
 

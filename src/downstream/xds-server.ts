@@ -301,8 +301,8 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#count(type, handled.value.kind, client.nodeId, request.error);
     this.#services.taps.heard(this, type.info.url, handled.value.kind, request, bytes);
     const { events } = this.#services;
-    if (client.access.side === 'canary') events.canaryAnswered(this.id);
-    if (handled.value.changed || moved || !isLater) events.reselected(this.id);
+    const isOfCanary = client.access.side === 'canary';
+    if (isOfCanary || handled.value.changed || moved || !isLater) events.touched(this.id, isOfCanary);
     this.#afterChange(handled.value, moved, moved ? this.types : isLater ? [type] : []);
   }
 
@@ -379,7 +379,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     }
     this.client = client;
     this.#reselect(client);
-    this.#services.events.reselected(this.id);
+    this.#services.events.touched(this.id, false);
     this.#quota.takenSessions(); // the client did not ask for these
     this.failIfRefused();
   }

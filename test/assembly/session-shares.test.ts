@@ -49,8 +49,30 @@ function withEnvs(envs: readonly string[], name = 'a', short = 'eds') {
 
 const range = (prefix: string, count: number) => Array.from({ length: count }, (_, at) => `${prefix}${at}`);
 
+/** Streams that take shares. */
+class Streams extends SessionShares {
+  of({ account }: Peer) {
+    const stream = {};
+    let taken = 0;
+    return {
+      take: (subscribed: ReturnType<typeof withEnvs>): string | undefined => {
+        const added = this.take(stream, account, subscribed);
+        if (typeof added === 'string') return added;
+        taken += added;
+        return undefined;
+      },
+      taken: () => {
+        const before = taken;
+        taken = 0;
+        return before;
+      },
+      release: () => this.release(stream, account),
+    };
+  }
+}
+
 describe('shares of the upstream sessions', () => {
-  const shares = (options: Parameters<typeof configOf>[0] = {}) => new SessionShares(configOf(options));
+  const shares = (options: Parameters<typeof configOf>[0] = {}) => new Streams(configOf(options));
 
   it('a stream may use a quarter, and is told what it may do', () => {
     const stream = shares().of(at('10.0.0.1'));

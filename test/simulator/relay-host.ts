@@ -597,8 +597,7 @@ class Running {
       overdue: () => undefined,
       rejected: (reason) => note(() => `${plan.id} refuses: ${reason}`),
       nack: () => undefined,
-      canaryAnswered: (stream) => this.rollout?.answered(stream),
-      reselected: (stream) => this.rollout?.reselected(stream),
+      touched: (stream, isOfCanary) => this.rollout?.touched(stream, isOfCanary),
     };
     this.saving = saved?.open(clock);
     this.#staleness = new Staleness(() => this.relay.upstreams);

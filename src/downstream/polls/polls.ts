@@ -29,7 +29,7 @@ import {
   tooLarge,
   unavailable,
 } from '../admission.ts';
-import type { ClientContext, ClientTransport, DownstreamServices, SessionShare } from '../services.ts';
+import type { ClientContext, ClientTransport, DownstreamServices } from '../services.ts';
 import { selectState } from '../type-stream.ts';
 import { lingerMs, type Poll, type PolledNames, PollingClients } from './polling-clients.ts';
 
@@ -246,14 +246,12 @@ export class Polls {
     if (!client.exempt && !peer.account.change(1 + Math.floor(selection.size / namesPerChange))) {
       return fail({ reason: 'rate', status: tooFast });
     }
-    const share = client.exempt ? undefined : this.#services.sessions?.(peer);
-    const excess = share?.take([poll]);
-    if (excess !== undefined) {
-      return fail(exhausted('upstream_sessions', excess));
-    }
+    const { sessions } = this.#services;
+    const taken = client.exempt ? 0 : sessions?.take(poll, peer.account, [poll]);
+    if (typeof taken === 'string') return fail(exhausted('upstream_sessions', taken));
     // Two selections with the same hash: one in 2 ** 48.
     this.#end(key);
-    const opened = new PollClass(key, poll, peer, share, this.#services, this.#responses);
+    const opened = new PollClass(key, poll, peer, this.#services, this.#responses);
     this.#classes.set(key, opened);
     this.#names += selection.size;
     const held = heldTooMuch(peer);
@@ -368,7 +366,8 @@ class PollClass {
   polledAt = 0;
   closed = false;
   readonly #subscription: Subscription;
-  #share: SessionShare | undefined;
+  /** Who has opened it, until it ends. */
+  #owner: Account | undefined;
   readonly #services: DownstreamServices;
   /** Whose it is alone; undefined: several peers' have polled it. */
   #account: Account | undefined;
@@ -381,17 +380,10 @@ class PollClass {
   /** Those that wait, and until when. */
   readonly #held = new Map<HeldPoll, Timer>();
 
-  constructor(
-    key: string,
-    poll: Poll,
-    peer: Peer,
-    share: SessionShare | undefined,
-    services: DownstreamServices,
-    responses: KeptResponses,
-  ) {
+  constructor(key: string, poll: Poll, peer: Peer, services: DownstreamServices, responses: KeptResponses) {
     this.key = key;
     this.poll = poll;
-    this.#share = share;
+    this.#owner = peer.account;
     this.#services = services;
     this.#first = new WeakRef(peer);
     this.#account = peer.account;
@@ -440,9 +432,8 @@ class PollClass {
 
   close(): void {
     this.closed = true;
-    this.#share?.release();
-    // It holds the connection of whoever polled first.
-    this.#share = undefined;
+    if (this.#owner !== undefined) this.#services.sessions?.release(this.poll, this.#owner);
+    this.#owner = undefined;
     this.#keep(undefined);
     this.#subscription.close();
   }
