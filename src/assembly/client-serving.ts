@@ -1,4 +1,5 @@
 import { create, fromJson } from '@bufbuild/protobuf';
+import type { Awaitable } from '../admin/service.ts';
 import type { ClientTls, Config } from '../config/config.ts';
 import { fetchRoutes } from '../downstream/polls/polls.ts';
 import { RestPolls } from '../downstream/polls/rest-polls.ts';
@@ -11,6 +12,7 @@ import {
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import {
   type ClientStatusQuery,
+  type ClientStatusResult,
   csds,
   csdsCalls,
   maxConnectBytes,
@@ -28,7 +30,7 @@ import type { Spans } from '../observe/update-traces.ts';
 import type { Account } from '../wire/accounts.ts';
 import { formatAddress, formatHostPort } from '../wire/address.ts';
 import type { ListenerOptions } from '../wire/client-connections.ts';
-import { type EncodedStatus, statusJson } from '../wire/client-status.ts';
+import { statusJson } from '../wire/client-status.ts';
 import { ConnectPaths } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { health } from '../wire/health.ts';
@@ -132,9 +134,7 @@ export async function openClientListeners(
 export interface ClientAnswers {
   /** For the health service. */
   readonly serving: () => boolean;
-  readonly clientStatus: (
-    query: ClientStatusQuery,
-  ) => Promise<Result<EncodedStatus, GrpcStatus>> | Result<EncodedStatus, GrpcStatus>;
+  readonly clientStatus: (query: ClientStatusQuery) => Awaitable<ClientStatusResult>;
 }
 
 /** `drain`: GOAWAY, and the end of what clients have open, over the time given; then it is closed. */

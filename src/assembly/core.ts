@@ -235,7 +235,7 @@ export class Core {
           this.fleet.touched(stream.id);
         },
       },
-      refusesPolls: (peer, { url }) => this.#pollRefusal(peer, url),
+      refusesPolls: (peer, { url }) => (this.isDraining ? draining : this.admission.denial(peer, url)),
       fetchMilliseconds: () => fetchMilliseconds(this.config),
       streamPrefix: role.streamPrefix,
       upstreamPerSide: role.upstreamPerSide,
@@ -411,10 +411,6 @@ export class Core {
     const ofSiblings = Math.min(this.siblings.size, Math.max(0, count - this.streams));
     this.siblings.keepOldest(ofSiblings);
     this.relay.server.keepOldest(Math.max(0, count - this.loadReports.size - ofSiblings));
-  }
-
-  #pollRefusal(peer: Peer, type: TypeUrl): Refusal | undefined {
-    return this.isDraining ? draining : this.admission.denial(peer, type);
   }
 
   /** A stream is refused because this relay already subscribes to the relay that opened it. */

@@ -10,7 +10,7 @@ import type { ClientContext, DownstreamServices, StreamLimits, Subscribed } from
 
 /** One type of a stream. */
 interface AdmittedType extends Subscribed {
-  readonly subscription: { readonly owed: readonly SelectionEntry[] } | undefined;
+  readonly subscription: { readonly owed: readonly SelectionEntry[]; readonly size: number } | undefined;
 }
 
 /** The stream whose client is admitted. */
@@ -103,10 +103,7 @@ export class Quota {
    * not. Each new parameter set costs as much as a change, because a session may be opened for it. `changed`: subscriptions
    * that the client had before.
    */
-  spend(
-    changes: number,
-    changed: readonly { readonly subscription: { readonly size: number } | undefined }[],
-  ): void {
+  spend(changes: number, changed: readonly AdmittedType[]): void {
     const { clock, events, limits } = this.#services;
     const { transport } = this.#stream;
     const newSessions = this.takenSessions();

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { TypeUrl } from '../model/brand.ts';
-import { getOrMake } from '../model/maps.ts';
+import { numbering } from '../model/maps.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import {
@@ -447,13 +447,11 @@ export function selectState(
   return ok(selection);
 }
 
-const groups = new WeakMap<object, number>();
-let lastGroup = 0;
+const numberOf = numbering();
 
 /** For clients of one selection group, the same bytes select the same. */
 function knownBy({ selectionGroup }: ClientContext, type: TypeUrl, bytes: Buffer): string {
-  const group = getOrMake(groups, selectionGroup, () => ++lastGroup);
-  return `${group} ${type} ${bytes.toString('latin1')}`;
+  return `${numberOf(selectionGroup)} ${type} ${bytes.toString('latin1')}`;
 }
 
 /**

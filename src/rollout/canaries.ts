@@ -81,7 +81,9 @@ export class Canaries {
   /** The nodes that have to become canaries, because what waits has no other in their class. */
   elect(members: readonly Member[]): ReadonlySet<string> {
     const expected = new Set(this.#expected.values());
-    const electing = members.filter(({ classKey }) => this.#elects(classKey));
+    const electing = members.filter(({ classKey }) =>
+      this.waves.slice(0, this.reached.get(classKey) ?? 1).some(({ elects }) => elects),
+    );
     const nodes = new Set(elect(electing, (classKey) => expected.has(classKey)));
     for (const { nodeKey, classKey } of members) if (nodes.has(nodeKey)) this.#elected.set(nodeKey, classKey);
     return nodes;
@@ -94,10 +96,6 @@ export class Canaries {
       for (const nodeKey of nodes) known.delete(nodeKey);
       return nodes;
     });
-  }
-
-  #elects(classKey: string): boolean {
-    return this.waves.slice(0, this.reached.get(classKey) ?? 1).some(({ elects }) => elects);
   }
 
   /** Who is a canary of what waits stays one over a restart. True: this has changed. */

@@ -137,7 +137,9 @@ export class Judge {
     created.acceptedAt = Number.isFinite(acceptedAt) ? acceptedAt : undefined;
     created.#told = worst.#told;
     // Together they are where the one is that fewer have seen. What nobody has judged yet joins what nobody has judged.
-    const met = before.some((one) => one.isPastFirst) ? [] : before.filter((one) => one.#hasMetSomebody);
+    // Somebody is in its wave, or was let into it: that they have the change is not known at once.
+    const hasMet = (one: Judge): boolean => one.#hasMet || one.#reached.size > 0;
+    const met = before.some((one) => one.isPastFirst) ? [] : before.filter(hasMet);
     const first = (met.length === 0 ? before : met).toSorted((a, b) => a.wave - b.wave)[0] ?? oldest;
     created.#goOnFrom(first);
     created.shownSince = Math.max(...before.map((one) => one.shownSince));
@@ -170,11 +172,6 @@ export class Judge {
   /** How many there are. */
   get waves(): number {
     return this.#settings.waves.length;
-  }
-
-  /** Somebody is in this wave, or was let into it: that they have the change is not known at once. */
-  get #hasMetSomebody(): boolean {
-    return this.#hasMet || this.#reached.size > 0;
   }
 
   get isLastWave(): boolean {

@@ -1,7 +1,8 @@
 import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import { type Client, Code, ConnectError, createClient, type HandlerContext } from '@connectrpc/connect';
 import { type Request, valueOf } from '../admin/requests.ts';
-import type { Awaitable, Call } from '../admin/service.ts';
+import type { Call } from '../admin/service.ts';
+import type { ClientAnswers } from '../assembly/client-serving.ts';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import {
@@ -85,10 +86,8 @@ export class WorkerClient {
  * Answers stay bytes: decoding megabytes would block the process.
  */
 
-type Answer = (query: ClientStatusQuery) => Awaitable<Result<EncodedStatus, GrpcStatus>>;
-
 export const clientStatusBy =
-  (answer: Answer) =>
+  (answer: ClientAnswers['clientStatus']) =>
   async ({ request, identity, maxBytes, whole }: Asked, { signal: gone }: Pick<HandlerContext, 'signal'>) => {
     const scope = identity === undefined ? ALL_CLIENTS : { kind: 'identity' as const, identity };
     const asked = fromBinary(ClientStatusRequestSchema, request);

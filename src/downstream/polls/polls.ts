@@ -285,7 +285,7 @@ export class Polls {
     const classes = [...this.#classes.values()];
     this.#classes.clear();
     this.#names = 0;
-    for (const one of classes) one.refuseAll(refusal);
+    for (const one of classes) one.answerAll(refused(refusal));
     void this.#slices.run(async (pace) => {
       for (const one of classes) {
         one.close();
@@ -423,11 +423,7 @@ class PollClass {
   /** Upstreams have gone down: nothing can become known for those that wait. */
   failIfHopeless(): void {
     const outcome = this.holds ? this.#hopeless() : undefined;
-    if (outcome !== undefined) this.#answerAll(outcome);
-  }
-
-  refuseAll(refusal: Refusal): void {
-    this.#answerAll(refused(refusal));
+    if (outcome !== undefined) this.answerAll(outcome);
   }
 
   close(): void {
@@ -438,7 +434,7 @@ class PollClass {
     this.#subscription.close();
   }
 
-  #answerAll(outcome: PollOutcome): void {
+  answerAll(outcome: PollOutcome): void {
     for (const held of [...this.#held.keys()]) {
       this.#release(held);
       held.answered(outcome);

@@ -10,7 +10,7 @@ import {
 } from '../../gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { Charged } from '../../model/brand.ts';
 import { type Clock, Sweep } from '../../model/clock.ts';
-import { getOrMake } from '../../model/maps.ts';
+import { numbering } from '../../model/maps.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { Response } from '../../model/subscription.ts';
 import { atOnce, type Pace, TimeSlices } from '../../model/time-slices.ts';
@@ -65,8 +65,8 @@ interface RestPollsOptions {
 export class RestPolls {
   readonly #options: RestPollsOptions;
   readonly #bodies: JsonBodies;
-  readonly #peers = new WeakMap<Peer, number>();
-  #lastPeer = 0;
+  /** Of a connection. */
+  readonly #numberOf = numbering();
   readonly #known: LRUCache<string, ReadPoll>;
   readonly #sweep: Sweep;
 
@@ -144,10 +144,6 @@ export class RestPolls {
     this.#known.set(key, read.value);
     this.#sweep.start();
     return read;
-  }
-
-  #numberOf(peer: Peer): number {
-    return getOrMake(this.#peers, peer, () => ++this.#lastPeer);
   }
 
   async #answer(
