@@ -8,7 +8,7 @@ import {
 } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
-import type { RequestKind } from '../model/subscription.ts';
+import type { RequestKind, Response } from '../model/subscription.ts';
 import { keptError, shorten } from '../model/text.ts';
 import { isKnownType, typeInfo } from '../model/types.ts';
 import type { Conditions } from '../observe/conditions.ts';
@@ -59,7 +59,7 @@ export class StreamMetrics implements StreamEvents {
   response(
     type: TypeUrl,
     transport: ClientTransport,
-    { bytes, receivedAt }: { readonly bytes: Buffer; readonly receivedAt: number | undefined },
+    { bytes, receivedAt }: Pick<Response, 'bytes' | 'receivedAt'>,
   ): void {
     const series = this.#of(type);
     const polled = transport === 'rest' || transport === 'fetch';

@@ -117,11 +117,8 @@ class Columns {
   /** Of these, the first `count`. */
   resized(rows: number, count: number): Columns {
     const columns = new Columns(rows);
-    columns.places.set(this.places.subarray(0, count));
-    columns.firsts.set(this.firsts.subarray(0, count));
-    columns.keyStarts.set(this.keyStarts.subarray(0, count));
-    columns.keyEnds.set(this.keyEnds.subarray(0, count));
-    columns.reported.set(this.reported.subarray(0, count));
+    for (const each of ['places', 'firsts', 'keyStarts', 'keyEnds', 'reported'] as const)
+      columns[each].set(this[each].subarray(0, count));
     return columns;
   }
 }

@@ -73,13 +73,8 @@ export class WorkerPool implements ClientServing, ClientsView {
   #config: Config;
   /** What the workers were asked last about what waits. */
   #question: Message<'waiting'> | undefined;
-  #primaryState: Message<'primary_state'> = {
-    kind: 'primary_state',
-    ready: false,
-    down: [],
-    served: new Set(),
-    refused: new Map(),
-  };
+  /** As the workers know it; undefined: they have just been started. */
+  #primaryState: Message<'primary_state'> | undefined;
   /** The counters of workers that have ended. */
   #endedSeries: Promise<readonly Series[]> = Promise.resolve([]);
   readonly #loads: WorkerLoads;
@@ -475,8 +470,8 @@ export class WorkerPool implements ClientServing, ClientsView {
       sessions: this.#sessions.shared(),
       canaries: this.#fleet.canaries(),
     };
-    const question = this.#question === undefined ? [] : [this.#question];
-    return [start, this.#primaryState, this.#logLevels(), ...question];
+    const told = [this.#primaryState, this.#question].filter((one) => one !== undefined);
+    return [start, this.#logLevels(), ...told];
   }
 
   /** Sends the primary's state to the workers, if it has changed. */

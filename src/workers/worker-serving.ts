@@ -52,8 +52,7 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
       canaryFeed = canaryFeedSocket(directory);
       let workers: WorkerPool | undefined;
       const pool = await start();
-      if (pool.ok) return ok(pool.value);
-      await sockets.disposeAsync();
+      if (!pool.ok) await sockets.disposeAsync();
       return pool;
 
       async function start(): Promise<Result<WorkerPool>> {

@@ -75,9 +75,9 @@ interface Running {
   readonly process: WorkerProcess;
   addresses: readonly ListenerAddress[];
   /** Ticks without a word from it; undefined: it has not said that it turns yet. */
-  silent: number | undefined;
+  silent?: number | undefined;
   /** Why it cannot go on, as it has said itself. */
-  failure: string | undefined;
+  failure?: string | undefined;
 }
 
 type State = Running | { readonly kind: 'waiting'; readonly timer: Timer } | { readonly kind: 'over' };
@@ -164,13 +164,7 @@ export class WorkerSlot implements WorkerHandler {
     const { clock, fork, opening } = this.#options;
     this.#startedAt = clock.monotonic();
     const process = fork(this);
-    const running: Running = {
-      kind: 'running',
-      process,
-      addresses: [],
-      silent: undefined,
-      failure: undefined,
-    };
+    const running: Running = { kind: 'running', process, addresses: [] };
     this.#state = running;
     for (const message of opening()) process.send(message);
     this.#watch(running);
