@@ -69,8 +69,7 @@ export class Distributary {
   #leaving = false;
   readonly #startedAt = Date.now();
   #configuredAt = this.#startedAt;
-  /** The last new version of the configuration was taken. */
-  #isConfigured = true;
+  /** Undefined: the last new version of the configuration was taken. */
   #refusedConfiguration: RefusedConfiguration | undefined;
   readonly #figures = new Figures(systemClock, async () => (await this.#serving?.counters()) ?? []);
   #closeAdminTls = (): void => {};
@@ -234,7 +233,6 @@ export class Distributary {
     }
     this.#config = config;
     this.#configuredAt = Date.now();
-    this.#isConfigured = true;
     this.#refusedConfiguration = undefined;
     // Upstreams first: when the clients' rules are applied again, variants must have the stamps of the new rules.
     this.#upstreams.reload(config);
@@ -289,7 +287,6 @@ export class Distributary {
 
   /** Counts a new version that was refused; the one in force stays. */
   refused(problems: readonly string[]): void {
-    this.#isConfigured = false;
     this.#core.metrics.count.reloads('rejected').inc();
     const { file } = this.#config.source;
     this.#refusedConfiguration = { file, problems, since: this.#refusedConfiguration?.since ?? Date.now() };
@@ -390,7 +387,7 @@ export class Distributary {
       limit: boundsOf(this.#config),
       ...(await this.#missing()),
       config_last_reload_timestamp_seconds: [[this.#configuredAt / 1000]],
-      config_last_reload_successful: [[Number(this.#isConfigured)]],
+      config_last_reload_successful: [[Number(this.#refusedConfiguration === undefined)]],
     };
   }
 

@@ -207,8 +207,8 @@ export class Rollout {
       shown: pending.filter(
         ({ key, masked }) => masked !== undefined || shown === undefined || shown.keys.has(key),
       ),
-      /** In which wave that change is, from 1; 0: nothing waits. What has just come is in the first one. */
-      wave: shown?.judge.wave ?? (this.#waits ? 1 : 0),
+      /** In which wave that change is, from 1; 0: nothing waits. */
+      wave: this.#waveOf(shown),
       /** The bake of each wave, in milliseconds. */
       bakes: (this.#settings?.waves ?? []).map((one) => one.bakeMs ?? this.#settings?.bakeMs ?? 0),
       /** When its wave is over, if nothing else happens. */
@@ -241,6 +241,11 @@ export class Rollout {
       freezes: holds.freezes,
       ...this.#options.revisions(),
     };
+  }
+
+  /** What has just come is in the first one. */
+  #waveOf(shown: Change | undefined): number {
+    return shown?.judge.wave ?? (this.#waits ? 1 : 0);
   }
 
   /** Everybody gets what waits, whatever the canaries say. How many names; the error: nothing waits. */

@@ -163,13 +163,7 @@ export class WorkerPool implements ClientServing, ClientsView {
 
   async status(): Promise<ClientsStatus> {
     const all = await this.#asked((client) => client.ask((admin) => admin.status({})));
-    const statuses = all.map(({ slot: { status }, said }) => {
-      if (said === undefined) return { ...create(StatusResponseSchema), workers: [status] };
-      // The primary itself reports types that are only cached.
-      const types = said.types.filter(({ subscriptions }) => subscriptions > 0);
-      return { ...said, types, workers: [{ ...status, clients: said.clients }] };
-    });
-    return mergeStatus(statuses);
+    return mergeStatus(all.map(({ slot, said }) => statusOf(slot.status, said)));
   }
 
   /** Page by page from each worker, as the answer is written: nobody holds all of it. */
@@ -178,16 +172,17 @@ export class WorkerPool implements ClientServing, ClientsView {
     const silent = new Set<number>();
     const first = { ...request, offset: 0, pageSize: 1 };
     const answers = await this.#asked((one) => one.askInTurn((admin) => admin.listClients(first)), silent);
-    const heads = answers.flatMap(({ slot, said }) => (said === undefined ? [] : { ...said, slot }));
+    const none = { total: 0, matching: 0, rejecting: 0 };
+    const heads = answers.map(({ slot, said = none }) => ({ slot, said }));
     const sum = (key: 'total' | 'matching' | 'rejecting'): number =>
-      heads.reduce((all, head) => all + head[key], 0);
+      heads.reduce((all, { said }) => all + said[key], 0);
     const matching = sum('matching');
     const parts =
       limit === undefined
-        ? heads.map(({ slot, matching: to }) => ({ slot, from: 0, to }))
+        ? heads.map(({ slot, said }) => ({ slot, from: 0, to: said.matching }))
         : [
-            ...heads.map(({ slot, rejecting }) => ({ slot, from: 0, to: rejecting })),
-            ...heads.map(({ slot, rejecting: from, matching: to }) => ({ slot, from, to })),
+            ...heads.map(({ slot, said }) => ({ slot, from: 0, to: said.rejecting })),
+            ...heads.map(({ slot, said }) => ({ slot, from: said.rejecting, to: said.matching })),
           ];
     const wanted = Math.min(matching, offset + (limit ?? Infinity));
     const rows = this.#rows(request, parts, Math.min(wanted, offset + pageSize));
@@ -519,6 +514,14 @@ export class WorkerPool implements ClientServing, ClientsView {
   async #end(milliseconds: number): Promise<void> {
     await Promise.all(this.#slots.map((slot) => slot.end(milliseconds)));
   }
+}
+
+/** What a worker says, and what is known of it. */
+function statusOf(worker: WorkerSlot['status'], said: Answer<'status'> | undefined): ClientsStatus {
+  const heard = said ?? create(StatusResponseSchema);
+  // The primary itself reports types that are only cached.
+  const types = heard.types.filter(({ subscriptions }) => subscriptions > 0);
+  return { ...heard, types, workers: [{ ...worker, clients: said?.clients ?? worker.clients }] };
 }
 
 /** What several sources give, as it comes: one item of each waits, so that a slow reader holds back all of them. */

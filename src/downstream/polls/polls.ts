@@ -366,8 +366,8 @@ class PollClass {
   polledAt = 0;
   closed = false;
   readonly #subscription: Subscription;
-  /** Who has opened it, until it ends. */
-  #owner: Account | undefined;
+  /** Who has opened it. */
+  readonly #owner: Account;
   readonly #services: DownstreamServices;
   /** Whose it is alone; undefined: several peers' have polled it. */
   #account: Account | undefined;
@@ -428,8 +428,7 @@ class PollClass {
 
   close(): void {
     this.closed = true;
-    if (this.#owner !== undefined) this.#services.sessions?.release(this.poll, this.#owner);
-    this.#owner = undefined;
+    this.#services.sessions?.release(this.poll, this.#owner);
     this.#keep(undefined);
     this.#subscription.close();
   }
